@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Decoder reads jute values from a byte slice, in order. After the first failure every read returns a zero
+// value and Err the failure, so a record is read without a check after each field. The zero Decoder is an
+// empty input.
+//
+// Buffers alias the input; strings are copies. What a Decoder allocates is at most proportional to the bytes it has
+// been given: a length or count is compared with what is left before anything is made.
+type Decoder struct {
+	b   []byte
+	off int
+	err error
+}
+
+// NewDecoder returns a Decoder that reads b.
+func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
+
+// Decode reads r from b. Bytes after the record are ignored, as ZooKeeper does.
+func Decode(b []byte, r interface{ Decode(*Decoder) error }) error {
+	return r.Decode(NewDecoder(b))
+}
+
+// Err returns the first failure, nil if there was none.
+func (d *Decoder) Err() error { return d.err }
+
+// Remaining returns the number of bytes not read yet.
+func (d *Decoder) Remaining() int { return len(d.b) - d.off }
+
+// fail keeps the first failure, with the offset where it was found.
+func (d *Decoder) fail(format string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("wire: byte %d of %d: "+format, append([]any{d.off, len(d.b)}, args...)...)
+	}
+}
+
+// take returns the next n bytes, nil after a failure. The result has no spare capacity, so that appending to it
+// cannot overwrite the rest of the frame.
+func (d *Decoder) take(n int, what string) []byte {
+	if d.err != nil {
+		return nil
+	}
+	if n > d.Remaining() {
+		d.fail("%s needs %d bytes, %d left", what, n, d.Remaining())
+		return nil
+	}
+	v := d.b[d.off : d.off+n : d.off+n]
+	d.off += n
+	return v
+}
+
+// Bool reads a boolean. Any byte but 0 is true.
+func (d *Decoder) Bool() bool {
+	v := d.take(1, "boolean")
+	return v != nil && v[0] != 0
+}
+
+// Int32 reads an int.
+func (d *Decoder) Int32() int32 {
+	v := d.take(4, "int")
+	if v == nil {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(v))
+}
+
+// Int64 reads a long.
+func (d *Decoder) Int64() int64 {
+	v := d.take(8, "long")
+	if v == nil {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(v))
+}
+
+// Buffer reads a buffer, nil for null. The result aliases the input.
+func (d *Decoder) Buffer() []byte {
+	n := d.Int32()
+	if d.err != nil || n == -1 {
+		return nil
+	}
+	if n < 0 {
+		d.fail("length %d", n)
+		return nil
+	}
+	return d.take(int(n), "buffer")
+}
+
+// NullString reads a string and tells null from empty. Invalid UTF-8 is replaced as Java replaces it.
+func (d *Decoder) NullString() (s string, null bool) {
+	v := d.Buffer()
+	if v == nil {
+		return "", d.err == nil
+	}
+	return decodeUTF8(v), false
+}
+
+// String reads a string where null means the same as empty.
+func (d *Decoder) String() string {
+	s, _ := d.NullString()
+	return s
+}
+
+// Path reads a string that must not be null.
+func (d *Decoder) Path() string {
+	s, null := d.NullString()
+	if null {
+		d.fail("null where a path is needed")
+	}
+	return s
+}
+
+// Count reads the count of a vector whose elements take at least minLen bytes each, and fails when
+// what is left cannot hold that many. A negative count other than -1 (null) is an empty vector.
+func (d *Decoder) Count(minLen int) (n int, null bool) {
+	c := d.Int32()
+	switch {
+	case d.err != nil || c == -1:
+		return 0, true
+	case c < 0:
+		return 0, false
+	case int64(c)*int64(minLen) > int64(d.Remaining()):
+		d.fail("vector of %d elements, %d bytes left", c, d.Remaining())
+		return 0, true
+	}
+	return int(c), false
+}
+
+// Strings reads a vector of strings, nil for null. A null element is an error.
+func (d *Decoder) Strings() []string {
+	n, null := d.Count(4)
+	if null {
+		return nil
+	}
+	v := make([]string, n)
+	for i := range v {
+		v[i] = d.Path()
+		if d.err != nil {
+			return nil
+		}
+	}
+	return v
+}
