@@ -1,0 +1,127 @@
+package znode
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"lockkeeper/wire"
+)
+
+// Kind says what a command is about.
+type Kind uint8
+
+// All kinds of commands. The numbers are part of the log's format.
+const (
+	// KindRequest is a client's request: Op and Body as the client sent them, under the session's current
+	// generation, with Seq 1, 2, 3, ... in the order in which the requests arrived.
+	KindRequest Kind = 1
+	// KindCreateSession opens the session whose id the proposing member has chosen. Seq is a random number with
+	// the top bit set; it only serves to recognise the command.
+	KindCreateSession Kind = 2
+	// KindAttach moves a session to a new connection. Generation is the one that the member believes current.
+	KindAttach Kind = 3
+	// KindExpire closes a session that was silent for too long, if Generation is still the current one.
+	KindExpire Kind = 4
+	// KindSetConfig makes Body the data of /zookeeper/config.
+	KindSetConfig Kind = 5
+)
+
+// String returns the name of k, for tests and logs.
+func (k Kind) String() string {
+	switch k {
+	case KindRequest:
+		return "request"
+	case KindCreateSession:
+		return "createSession"
+	case KindAttach:
+		return "attach"
+	case KindExpire:
+		return "expire"
+	case KindSetConfig:
+		return "setConfig"
+	}
+	return fmt.Sprintf("kind%d", uint8(k))
+}
+
+// Identity is who a connection has shown to be: a scheme of authentication and a name within it. The scheme
+// "super" with any id passes every check.
+type Identity struct{ Scheme, ID string }
+
+// Command is the unit of the replicated log. Which fields count depends on Kind; the others are zero.
+type Command struct {
+	Kind       Kind
+	Session    wire.SessionID
+	Generation uint64  // of the session's connection: 1 at its creation, +1 with each attach
+	Seq        uint64  // of the request within its generation
+	Op         wire.Op // KindRequest only
+	Body       []byte  // KindRequest: the request after its header. KindSetConfig: the config text
+	Identities []Identity
+	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout
+	Password   []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
+	Addr       string // KindCreateSession, KindAttach: the client's address as identity of scheme "ip"
+}
+
+// Key tells commands apart: two commands with the same key are the same command, sent again.
+type Key struct {
+	Session    wire.SessionID
+	Generation uint64
+	Seq        uint64
+	Kind       Kind
+}
+
+// Key returns c's key.
+func (c *Command) Key() Key {
+	return Key{Session: c.Session, Generation: c.Generation, Seq: c.Seq, Kind: c.Kind}
+}
+
+// Append encodes c behind b and returns the extended slice. Nil and empty slices are the same.
+//
+//	u8 kind | u64 session | uvarint generation | uvarint seq | varint op | bytes body |
+//	uvarint n, n x (bytes scheme, bytes id) | varint timeoutMs | bytes password | bytes addr
+//
+// u64 is big-endian; bytes is a uvarint length and that many bytes.
+func (c *Command) Append(b []byte) []byte {
+	b = append(b, byte(c.Kind))
+	b = binary.BigEndian.AppendUint64(b, uint64(c.Session))
+	b = binary.AppendUvarint(b, c.Generation)
+	b = binary.AppendUvarint(b, c.Seq)
+	b = binary.AppendVarint(b, int64(c.Op))
+	b = appendBytes(b, c.Body)
+	b = binary.AppendUvarint(b, uint64(len(c.Identities)))
+	for _, id := range c.Identities {
+		b = appendString(b, id.Scheme)
+		b = appendString(b, id.ID)
+	}
+	b = binary.AppendVarint(b, int64(c.TimeoutMs))
+	b = appendBytes(b, c.Password)
+	return appendString(b, c.Addr)
+}
+
+// DecodeCommand reads one command from the start of b and returns what follows it. Body and Password alias b.
+// It allocates at most in proportion to len(b), and fails on a kind that it does not know.
+func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
+	d := decoder{b: b}
+	c.Kind = Kind(d.u8())
+	c.Session = wire.SessionID(d.u64())
+	c.Generation = d.uvarint()
+	c.Seq = d.uvarint()
+	c.Op = wire.Op(d.varint32())
+	c.Body = d.bytes()
+	// An identity takes two bytes at least, which bounds what a damaged count can make us allocate.
+	if n := d.count(2); n > 0 {
+		c.Identities = make([]Identity, n)
+		for i := range c.Identities {
+			c.Identities[i] = Identity{Scheme: d.string(), ID: d.string()}
+		}
+	}
+	c.TimeoutMs = d.varint32()
+	c.Password = d.bytes()
+	c.Addr = d.string()
+	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindSetConfig) {
+		d.fail(fmt.Sprintf("unknown kind %d", uint8(c.Kind)))
+	}
+	if d.err != nil {
+		return Command{}, nil, fmt.Errorf("znode: decode command: %w", d.err)
+	}
+	return c, d.b, nil
+}

@@ -1,0 +1,2 @@
+// Package znode is the replicated state machine.
+package znode

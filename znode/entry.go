@@ -1,0 +1,102 @@
+package znode
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+)
+
+// Flags are settings that change what applying a command does. The leader settles them for all members by
+// putting its own into every entry.
+type Flags uint32
+
+const (
+	// EnforceQuota makes creates and setData fail with QuotaExceeded above a hard limit (enforceQuota).
+	EnforceQuota Flags = 1 << 0
+	// ExtendedTypes allows TTL nodes (extendedTypesEnabled).
+	ExtendedTypes Flags = 1 << 1
+	// SkipACL switches every permission check off (skipACL). What ACL may be stored is checked all the same.
+	SkipACL Flags = 1 << 2
+)
+
+// Entry is what one position of the replicated log holds: a batch of commands.
+type Entry struct {
+	TimeMs   int64 // the leader's clock when it made the entry, milliseconds since 1970
+	Flags    Flags
+	Commands []Command
+}
+
+const (
+	entryVersion    = 1
+	entryHeaderSize = 1 + 4 + 4 + 8 + 4
+)
+
+// AppendEntry encodes an entry of commands that are already encoded (by Command.Append) behind b and returns
+// the extended slice. Integers are big-endian.
+//
+//	 0        1             5            9            17            21
+//	+---------+-------------+------------+------------+-------------+-----------------------------------+
+//	| u8      | u32         | u32        | i64        | u32         | count x                           |
+//	| version | CRC-32C of  | flags      | time in ms | count       |   uvarint length | command        |
+//	|         | the version |            |            |             |                                   |
+//	|         | and of all  |            |            |             |                                   |
+//	|         | that follows|            |            |             |                                   |
+//	+---------+-------------+------------+------------+-------------+-----------------------------------+
+func AppendEntry(b []byte, timeMs int64, flags Flags, cmds [][]byte) []byte {
+	start := len(b)
+	b = append(b, entryVersion, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(flags))
+	b = binary.BigEndian.AppendUint64(b, uint64(timeMs))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(cmds)))
+	for _, cmd := range cmds {
+		b = appendBytes(b, cmd)
+	}
+	binary.BigEndian.PutUint32(b[start+1:], entrySum(b[start:]))
+	return b
+}
+
+// entrySum is the checksum of an encoded entry: of everything but the checksum itself.
+func entrySum(b []byte) uint32 {
+	sum := crc32.Update(0, castagnoli, b[:1])
+	return crc32.Update(sum, castagnoli, b[5:])
+}
+
+// DecodeEntry reads an entry that takes up all of b. The commands alias b. It allocates at most in proportion to
+// len(b). An error means that the log cannot be applied: it is damaged (ErrDamaged) or newer than this program
+// (ErrNewer).
+func DecodeEntry(b []byte) (*Entry, error) {
+	if len(b) < entryHeaderSize {
+		return nil, fmt.Errorf("znode: decode entry: %w: %d bytes", ErrDamaged, len(b))
+	}
+	// The version comes first: a newer one may have its checksum elsewhere.
+	if b[0] > entryVersion {
+		return nil, fmt.Errorf("znode: decode entry: version %d, know %d: %w", b[0], entryVersion, ErrNewer)
+	}
+	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] != entryVersion || sum != want {
+		return nil, fmt.Errorf("znode: decode entry: %w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
+	}
+	d := decoder{b: b[5:]}
+	e := &Entry{Flags: Flags(d.u32()), TimeMs: int64(d.u64())}
+	n := d.u32()
+	if uint64(n) > uint64(len(d.b)) {
+		return nil, fmt.Errorf("znode: decode entry: %w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
+	}
+	e.Commands = make([]Command, 0, min(int(n), 1+len(d.b)/minCommandSize))
+	for i := range n {
+		c, rest, err := DecodeCommand(d.bytes())
+		if err != nil {
+			return nil, fmt.Errorf("znode: decode entry: command %d of %d: %w", i, n, err)
+		}
+		if len(rest) != 0 {
+			return nil, fmt.Errorf("znode: decode entry: %w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(rest))
+		}
+		e.Commands = append(e.Commands, c)
+	}
+	if len(d.b) != 0 {
+		return nil, fmt.Errorf("znode: decode entry: %w: %d bytes too many", ErrDamaged, len(d.b))
+	}
+	return e, nil
+}
+
+// minCommandSize is the size in bytes of the shortest command, its length byte included.
+const minCommandSize = 1 + 1 + 8 + 8

@@ -1,0 +1,70 @@
+package znode
+
+import (
+	"fmt"
+
+	"lockkeeper/wire"
+)
+
+// Status says whether a command was applied at all.
+type Status uint8
+
+const (
+	// Done: the command had its turn. Code says whether it succeeded.
+	Done Status = iota
+	// Duplicate: it had been applied before; this time nothing happened. The sender has had its result.
+	Duplicate
+	// Gap: an earlier command of the generation is missing, so this one was refused. The sender sends all that are
+	// open again, in order.
+	Gap
+	// Moved: the session has a newer connection (Result.Generation); what the older one has in flight is refused.
+	Moved
+	// NoSession: the session does not exist: it was closed, or has expired, or never was.
+	NoSession
+	// BadPassword: the session exists with another password; or the id of a new session is one that no session may have.
+	BadPassword
+)
+
+// String returns the name of s, for tests and logs.
+func (s Status) String() string {
+	names := [...]string{"Done", "Duplicate", "Gap", "Moved", "NoSession", "BadPassword"}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return fmt.Sprintf("Status%d", uint8(s))
+}
+
+// Event is a trigger: a change that watches may be set on. The events of a command stand in the order of
+// spec/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent); NodeDeleted(P),
+// NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is for both watch tables.
+type Event struct {
+	Type wire.EventType
+	Path string
+	ACL  []wire.ACL // of Path's node at that moment; for NodeDeleted the last it had. Never modified
+	Zxid wire.Zxid
+}
+
+// OpResult is the result of one op of a multi.
+type OpResult struct {
+	// Op is the type that the response carries for the op: OpCreate, OpCreate2 (for every create that answers
+	// with a Stat), OpDelete, OpSetData or OpCheck. When the multi failed it is OpError for all ops.
+	Op wire.Op
+	// Code of a multi that failed: CodeOK before the failing op, CodeRuntimeInconsistency after it.
+	Code wire.Code
+	Path string    // creates: the path with its suffix
+	Stat wire.Stat // OpCreate, OpCreate2 and OpSetData
+}
+
+// Result is the outcome of one command.
+type Result struct {
+	Status Status
+	// Code is what the header of the reply says; it counts when Status is Done. Note that a multi of which an op
+	// failed has CodeOK here, and the failure in Multi.
+	Code       wire.Code
+	Zxid       wire.Zxid // the store's after the command
+	Generation uint64    // the session's current generation after the command; 0 when there is no session any more
+	Path       string    // create family: the path with its suffix
+	Stat       wire.Stat // create family, setData, setACL
+	Multi      []OpResult
+	Events     []Event
+}
