@@ -22,7 +22,10 @@ func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
 
 // Decode reads r from b. Bytes after the record are ignored, as ZooKeeper does.
 func Decode(b []byte, r interface{ Decode(*Decoder) error }) error {
-	return r.Decode(NewDecoder(b))
+	if err := r.Decode(NewDecoder(b)); err != nil {
+		return fmt.Errorf("wire: decode %T: %w", r, err)
+	}
+	return nil
 }
 
 // Err returns the first failure, nil if there was none.
@@ -34,7 +37,7 @@ func (d *Decoder) Remaining() int { return len(d.b) - d.off }
 // fail keeps the first failure, with the offset where it was found.
 func (d *Decoder) fail(format string, args ...any) {
 	if d.err == nil {
-		d.err = fmt.Errorf("wire: byte %d of %d: "+format, append([]any{d.off, len(d.b)}, args...)...)
+		d.err = fmt.Errorf("byte %d of %d: "+format, append([]any{d.off, len(d.b)}, args...)...)
 	}
 }
 

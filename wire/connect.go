@@ -1,0 +1,77 @@
+package wire
+
+// ConnectRequest is the first frame of a client; it has no header (spec/wire.md section 4).
+type ConnectRequest struct {
+	ProtocolVersion int32     // ignored
+	LastZxidSeen    Zxid      // a member that has applied less must refuse
+	TimeoutMs       int32     // wish for the session timeout; any value, also negative
+	SessionID       SessionID // 0 = a new session
+	Password        []byte    // any length, also null
+	ReadOnly        bool      // the client may be served by a member that only reads
+	HasReadOnly     bool      // the ReadOnly byte is on the wire; the response must then have it too
+}
+
+// Append encodes r.
+func (r ConnectRequest) Append(b []byte) []byte {
+	b = appendInt32(b, r.ProtocolVersion)
+	b = appendInt64(b, int64(r.LastZxidSeen))
+	b = appendInt32(b, r.TimeoutMs)
+	b = appendInt64(b, int64(r.SessionID))
+	b = appendBuffer(b, r.Password)
+	if r.HasReadOnly {
+		b = appendBool(b, r.ReadOnly)
+	}
+	return b
+}
+
+// Decode reads r from d. Password aliases the input.
+func (r *ConnectRequest) Decode(d *Decoder) error {
+	r.ProtocolVersion = d.Int32()
+	r.LastZxidSeen = Zxid(d.Int64())
+	r.TimeoutMs = d.Int32()
+	r.SessionID = SessionID(d.Int64())
+	r.Password = d.Buffer()
+	r.ReadOnly, r.HasReadOnly = d.optionalBool()
+	return d.Err()
+}
+
+// ConnectResponse is the first frame of a server; it has no header. All zero but for a Password of 16 zero
+// bytes it says that the session has expired or that the password was wrong.
+type ConnectResponse struct {
+	ProtocolVersion int32 // always 0
+	TimeoutMs       int32 // negotiated session timeout; 0 = refused
+	SessionID       SessionID
+	Password        []byte
+	ReadOnly        bool // this member only reads
+	HasReadOnly     bool // as in the request: the C client hangs, go-zookeeper miscounts, when it differs
+}
+
+// Append encodes r.
+func (r ConnectResponse) Append(b []byte) []byte {
+	b = appendInt32(b, r.ProtocolVersion)
+	b = appendInt32(b, r.TimeoutMs)
+	b = appendInt64(b, int64(r.SessionID))
+	b = appendBuffer(b, r.Password)
+	if r.HasReadOnly {
+		b = appendBool(b, r.ReadOnly)
+	}
+	return b
+}
+
+// Decode reads r from d. Password aliases the input.
+func (r *ConnectResponse) Decode(d *Decoder) error {
+	r.ProtocolVersion = d.Int32()
+	r.TimeoutMs = d.Int32()
+	r.SessionID = SessionID(d.Int64())
+	r.Password = d.Buffer()
+	r.ReadOnly, r.HasReadOnly = d.optionalBool()
+	return d.Err()
+}
+
+// optionalBool reads a boolean that older clients leave out at the end of the record.
+func (d *Decoder) optionalBool() (v, has bool) {
+	if d.err != nil || d.Remaining() == 0 {
+		return false, false
+	}
+	return d.Bool(), true
+}

@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrFrameLength says that a frame's length is negative or more than the reader allows. The caller closes
+// the connection without an answer.
+var ErrFrameLength = errors.New("wire: frame length out of range")
+
+// frameLenBytes is the number of length bytes in front of every frame.
+const frameLenBytes = 4
+
+// readStep is how much ReadFrame allocates ahead of the bytes it has received: a peer that announces a
+// megabyte and sends nothing costs this much.
+const readStep = 16 << 10
+
+// ReadFrame reads one frame from r and returns its payload without the length. The payload is in buf's
+// memory when that is large enough, otherwise in a new slice of its own. max is the largest payload allowed.
+//
+// The error is io.EOF when r ended before the frame, io.ErrUnexpectedEOF when it ended inside, and wraps
+// ErrFrameLength when the length is not in 0..max. No error of r is wrapped.
+func ReadFrame(r io.Reader, buf []byte, max int) ([]byte, error) {
+	n, err := readFrameLen(r, buf)
+	if err != nil {
+		return nil, err
+	}
+	if n < 0 || int64(n) > int64(max) {
+		return nil, fmt.Errorf("%w: %d, at most %d", ErrFrameLength, n, max)
+	}
+	return readPayload(r, buf[:0], int(n))
+}
+
+func readFrameLen(r io.Reader, buf []byte) (int32, error) {
+	if br, ok := r.(*bufio.Reader); ok {
+		b, err := br.Peek(frameLenBytes)
+		if err == nil {
+			n := int32(binary.BigEndian.Uint32(b))
+			_, err = br.Discard(frameLenBytes)
+			return n, err
+		}
+		if err == io.EOF && len(b) > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, err
+	}
+	if cap(buf) < frameLenBytes {
+		buf = make([]byte, frameLenBytes)
+	}
+	b := buf[:frameLenBytes]
+	if _, err := io.ReadFull(r, b); err != nil {
+		return 0, err
+	}
+	return int32(binary.BigEndian.Uint32(b)), nil
+}
+
+// readPayload reads n bytes into b, growing it in steps when it is too small.
+func readPayload(r io.Reader, b []byte, n int) ([]byte, error) {
+	if cap(b) < n && n <= readStep {
+		b = make([]byte, 0, n)
+	}
+	for len(b) < n {
+		if len(b) == cap(b) {
+			// Doubling keeps what is allocated within twice of what was received, plus the first step.
+			grown := make([]byte, len(b), min(n, max(2*len(b), readStep)))
+			copy(grown, b)
+			b = grown
+		}
+		start := len(b)
+		b = b[:min(n, cap(b))]
+		if _, err := io.ReadFull(r, b[start:]); err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// AppendFrame appends one frame that holds the records one after the other; nil records are left out.
+func AppendFrame(b []byte, records ...Record) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	for _, r := range records {
+		if r != nil {
+			b = r.Append(b)
+		}
+	}
+	return setFrameLen(b, start)
+}
+
+// setFrameLen fills in the length of the frame that begins at start and ends with b.
+func setFrameLen(b []byte, start int) []byte {
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-frameLenBytes))
+	return b
+}

@@ -1,0 +1,117 @@
+package wire
+
+import "fmt"
+
+// replyHeaderLen is the number of bytes of an encoded ReplyHeader.
+const replyHeaderLen = 16
+
+// ReplyHeader begins every frame of a server after the handshake.
+type ReplyHeader struct {
+	Xid  Xid
+	Zxid Zxid // last update this member has applied; see spec/wire.md section 5 for the exceptions
+	Err  Code // when not CodeOK the reply has no body
+}
+
+// Append encodes h.
+func (h ReplyHeader) Append(b []byte) []byte {
+	b = appendInt32(b, int32(h.Xid))
+	b = appendInt64(b, int64(h.Zxid))
+	return appendInt32(b, int32(h.Err))
+}
+
+// Decode reads h from d.
+func (h *ReplyHeader) Decode(d *Decoder) error {
+	h.Xid = Xid(d.Int32())
+	h.Zxid = Zxid(d.Int64())
+	h.Err = Code(d.Int32())
+	return d.Err()
+}
+
+// AppendReply appends a reply with its length. body is nil for an op whose reply has none; it is left out
+// when h.Err is not CodeOK.
+func AppendReply(b []byte, h ReplyHeader, body Record) []byte {
+	start := len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = h.Append(b)
+	if body != nil && h.Err == CodeOK {
+		b = body.Append(b)
+	}
+	return setFrameLen(b, start)
+}
+
+// DecodeReply splits a frame's payload, as a client receives it, into header and body. The body aliases the
+// frame and is empty when the op has none or when the header has an error.
+func DecodeReply(frame []byte) (h ReplyHeader, body []byte, err error) {
+	d := Decoder{b: frame}
+	if err := h.Decode(&d); err != nil {
+		return ReplyHeader{}, nil, fmt.Errorf("wire: reply header: %w", err)
+	}
+	return h, frame[replyHeaderLen:], nil
+}
+
+// DecodeResponse decodes the body of a successful reply to op; the record is a pointer to the response type of that
+// op, *Empty where it has none. A notification's body is that of OpNotification.
+func DecodeResponse(op Op, body []byte) (Record, error) {
+	r := newResponse(op)
+	if r == nil {
+		return nil, fmt.Errorf("%w: %d", ErrUnknownOp, int32(op))
+	}
+	if err := r.Decode(NewDecoder(body)); err != nil {
+		return nil, fmt.Errorf("wire: %v response: %w", op, err)
+	}
+	return r, nil
+}
+
+func newResponse(op Op) interface {
+	Record
+	Decode(*Decoder) error
+} {
+	switch op {
+	case OpNotification:
+		return new(WatcherEvent)
+	case OpCreate:
+		return new(CreateResponse)
+	case OpCreate2, OpCreateContainer, OpCreateTTL:
+		return new(Create2Response)
+	case OpExists, OpSetData, OpSetACL:
+		return new(StatResponse)
+	case OpGetData, OpReconfig:
+		return new(GetDataResponse)
+	case OpGetACL:
+		return new(GetACLResponse)
+	case OpGetChildren:
+		return new(GetChildrenResponse)
+	case OpGetChildren2:
+		return new(GetChildren2Response)
+	case OpSync:
+		return new(SyncResponse)
+	case OpMulti, OpMultiRead:
+		return new(MultiResponse)
+	case OpGetEphemerals:
+		return new(GetEphemeralsResponse)
+	case OpGetAllChildrenNumber:
+		return new(GetAllChildrenNumberResponse)
+	case OpWhoAmI:
+		return new(WhoAmIResponse)
+	case OpSASL:
+		return new(SASLResponse)
+	case OpAddWatch:
+		return new(ErrorResponse)
+	case OpDelete, OpPing, OpCheckWatches, OpRemoveWatches, OpDeleteContainer, OpAuth, OpSetWatches,
+		OpSetWatches2, OpCloseSession:
+		return new(Empty)
+	}
+	return nil
+}
+
+// ErrorResponse is a body that holds a code: the answer to addWatch, always CodeOK, and a failed part of a multi.
+type ErrorResponse struct{ Err Code }
+
+// Append encodes r.
+func (r ErrorResponse) Append(b []byte) []byte { return appendInt32(b, int32(r.Err)) }
+
+// Decode reads r from d.
+func (r *ErrorResponse) Decode(d *Decoder) error {
+	r.Err = Code(d.Int32())
+	return d.Err()
+}
