@@ -1,107 +1,198 @@
 package znode
 
 import (
-	"io"
-	"iter"
+	"sync/atomic"
 
 	"lockkeeper/wire"
 )
 
-// Store is the replicated state. Its methods must not run at the same time as Apply; reads may run together.
-type Store struct{}
+// Store is the replicated state: the tree, the ACLs, the sessions and their ephemerals, the quotas.
+//
+// Lock: it has none. The caller sees to it that no other method runs while Apply, Snapshot or Check does; all others
+// are reads and may run at the same time. Data and ACLs that a read returns are never modified, so they may be
+// used after the caller's lock is released. A Snapshot may be written and released at any time.
+type Store struct {
+	zxid   wire.Zxid // of the newest update
+	timeMs int64     // of the newest entry; never runs backwards
 
-// New returns the state that every history starts from: the built-in nodes and no session.
-func New() *Store { return &Store{} }
+	nodes     table[node]
+	links     []*[pageRows]links // by slot of nodes
+	paths     map[string]slot
+	acls      aclTable
+	quotas    quotaSet
+	sizeBytes int64 // sum of nodeSizeBytes
 
-// Apply applies the commands of e in order. each, if not nil, is called after each command, before the next one is applied.
-// The result is valid only during the call.
-func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {}
+	sessions     table[session]
+	belongings   []belongings // by slot of sessions
+	sessionSlots map[wire.SessionID]slot
+	ephemerals   int
+
+	snapshots atomic.Int32 // not released yet
+
+	// Buffers that live for one command, kept to be used again.
+	tx     tx
+	result Result
+	multi  []OpResult
+}
+
+// tx is what applying a command is about besides the state, and what has come of it so far.
+type tx struct {
+	zxid    wire.Zxid // that the command gets if it has an effect
+	changed bool      // whether it had one
+	flags   Flags
+	session wire.SessionID
+	ids     []Identity // of the command's connection
+	events  []Event
+	undo    []undo // how to take the effects back, the newest last
+	undoing bool   // whether effects are noted in undo: only a multi may have to
+}
+
+// maxKeptEvents is the number of events up to which the buffer for them is kept for the next command.
+const maxKeptEvents = 1024
+
+// New returns the state that every history starts from: the built-in nodes (spec/semantics.md section 3.3) and
+// no session, at zxid 0.
+func New() *Store {
+	s := empty()
+	add := func(path string, acl []wire.ACL, aversion int32) {
+		i := s.place(node{path: path, data: []byte{}, acl: s.acls.intern(acl), aversion: aversion, kind: kindPersistent})
+		if path != rootPath {
+			s.attach(i, s.paths[parentOf(path)])
+		}
+	}
+	add(rootPath, wire.OpenACL, 0)
+	add(zookeeperPath, wire.OpenACL, 0)
+	add(quotaPath, wire.OpenACL, 0)
+	add(configPath, []wire.ACL{{Perms: wire.PermRead, ID: wire.OpenACL[0].ID}}, -1)
+	return s
+}
+
+// empty returns a Store without even a root.
+func empty() *Store {
+	return &Store{
+		nodes:        table[node]{epoch: 1},
+		paths:        map[string]slot{},
+		acls:         aclTable{byKey: map[string]*aclList{}},
+		quotas:       quotaSet{byPath: map[string]*quota{}},
+		sessions:     table[session]{epoch: 1},
+		sessionSlots: map[wire.SessionID]slot{},
+	}
+}
+
+// Apply applies the commands of e in order; term is that of e's position in the log. After each command, before the next is
+// applied, it calls each (unless that is nil) with the command and its result. Both are valid only during the call, but for
+// strings and for the ACLs and Paths of events, which are never modified. each may read the Store.
+//
+// Apply cannot fail: what a command may not do is told by its result, and changes nothing. The state after it
+// depends on nothing but the state before, term and e.
+func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
+	if s.snapshots.Load() == 0 {
+		s.nodes.thaw()
+		s.sessions.thaw()
+	}
+	s.timeMs = max(s.timeMs, e.TimeMs)
+	for i := range e.Commands {
+		c := &e.Commands[i]
+		s.begin(term, e.Flags, c)
+		r := &s.result
+		*r = Result{}
+		s.dispatch(c, r)
+		if s.tx.changed {
+			s.zxid = s.tx.zxid
+			s.flushQuotas()
+		}
+		r.Zxid = s.zxid
+		r.Events = s.tx.events
+		if each != nil {
+			each(c, r)
+		}
+	}
+}
+
+// begin sets up tx for c.
+func (s *Store) begin(term uint64, flags Flags, c *Command) {
+	t := &s.tx
+	t.zxid = max(s.zxid+1, wire.Zxid(term<<32)+1)
+	t.changed = false
+	t.flags = flags
+	t.session = c.Session
+	t.ids = t.ids[:0]
+	if cap(t.events) > maxKeptEvents {
+		t.events = nil
+	}
+	t.events = t.events[:0]
+}
+
+// dispatch leads c to whatever applies it.
+func (s *Store) dispatch(c *Command, r *Result) {
+	switch c.Kind {
+	case KindRequest:
+		s.applyRequest(c, r)
+	case KindCreateSession:
+		s.createSession(c, r)
+	case KindAttach:
+		s.attachSession(c, r)
+	case KindExpire:
+		s.expireSession(c, r)
+	case KindSetConfig:
+		s.setConfig(c.Body)
+	}
+}
+
+// applyRequest gives a client's request its turn if it is the next of its session's current connection.
+func (s *Store) applyRequest(c *Command, r *Result) {
+	i, ok := s.sessionSlots[c.Session]
+	if !ok {
+		r.Status = NoSession
+		return
+	}
+	row := s.sessions.row(i)
+	r.Generation = row.generation
+	switch {
+	case c.Generation != row.generation:
+		r.Status = Moved
+		return
+	case c.Seq <= row.lastSeq:
+		r.Status = Duplicate
+		return
+	case c.Seq != row.lastSeq+1:
+		r.Status = Gap
+		return
+	}
+	// The number is used up whether the request succeeds or not: the client gets an answer either way.
+	s.sessions.mut(i).lastSeq = c.Seq
+
+	if c.Op == wire.OpCloseSession {
+		s.closeSession(i)
+		r.Generation = 0
+		return
+	}
+	s.tx.ids = append(append(s.tx.ids, Identity{Scheme: schemeIP, ID: row.addr}), c.Identities...)
+	r.Code = s.request(c, r)
+}
 
 // Zxid returns the zxid of the newest update.
-func (s *Store) Zxid() wire.Zxid { return 0 }
+func (s *Store) Zxid() wire.Zxid { return s.zxid }
 
-// TimeMs returns the time of the newest entry, in milliseconds since 1970. It never runs backwards.
-func (s *Store) TimeMs() int64 { return 0 }
+// TimeMs returns the time of the newest entry, in milliseconds since 1970. It never runs backwards, whatever the
+// clocks of the leaders did.
+func (s *Store) TimeMs() int64 { return s.timeMs }
 
-// Get returns the data and Stat of a node.
-func (s *Store) Get(path string, ids []Identity) ([]byte, wire.Stat, wire.Code) {
-	return nil, wire.Stat{}, wire.CodeNoNode
-}
-
-// Exists returns the Stat of a node.
-func (s *Store) Exists(path string, ids []Identity) (wire.Stat, wire.Code) {
-	return wire.Stat{}, wire.CodeNoNode
-}
-
-// Children returns the names of a node's children, in no particular order, and its Stat.
-func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire.Code) {
-	return nil, wire.Stat{}, wire.CodeNoNode
-}
-
-// GetACL returns the ACL of a node as ids may see it, and its Stat.
-func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire.Code) {
-	return nil, wire.Stat{}, wire.CodeNoNode
-}
-
-// AllChildrenNumber returns the number of all descendants of a node.
-func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code) {
-	return 0, wire.CodeNoNode
-}
-
-// Node returns the Stat of a node without a permission check.
-func (s *Store) Node(path string) (wire.Stat, bool) { return wire.Stat{}, false }
-
-// SessionInfo is what the state knows about a session.
-type SessionInfo struct {
-	ID         wire.SessionID
-	TimeoutMs  int32
-	Generation uint64
-	LastSeq    uint64
-	Addr       string
-	Password   []byte
-	Ephemerals int
-}
-
-// Session returns the session with the given id.
-func (s *Store) Session(id wire.SessionID) (SessionInfo, bool) { return SessionInfo{}, false }
-
-// Sessions returns all sessions, in no particular order.
-func (s *Store) Sessions() iter.Seq[SessionInfo] { return func(func(SessionInfo) bool) {} }
-
-// Ephemerals returns the paths of a session's ephemeral nodes, sorted.
-func (s *Store) Ephemerals(id wire.SessionID) []string { return nil }
-
-// Counts are the totals that operators look at.
+// Counts are the totals that operators look at (spec/semantics.md section 12).
 type Counts struct {
-	Nodes         int   // as ZooKeeper counts them: the root twice
+	Nodes         int   // as ZooKeeper counts them: the root twice, as "" and "/"
 	Ephemerals    int   // ephemeral nodes
-	DataSizeBytes int64 // as ZooKeeper approximates it: characters of the paths and bytes of the data
+	DataSizeBytes int64 // as ZooKeeper approximates it: characters of the paths and bytes of the data, of the same nodes
 	Sessions      int
 }
 
 // Counts returns the totals.
-func (s *Store) Counts() Counts { return Counts{} }
-
-// Allowed reports whether a connection with the identities ids has one of the permissions want on a node with this ACL.
-func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool { return true }
-
-// Snapshot is the state at one moment.
-type Snapshot struct{}
-
-// Snapshot returns the state as it is now.
-func (s *Store) Snapshot() *Snapshot { return &Snapshot{} }
-
-// WriteTo writes the snapshot. It may run while Apply does.
-func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) { return 0, nil }
-
-// Release gives up the snapshot.
-func (sn *Snapshot) Release() {}
-
-// Restore reads what WriteTo wrote.
-func Restore(r io.Reader) (*Store, error) { return New(), nil }
-
-// Check verifies all invariants.
-func (s *Store) Check() error { return nil }
-
-// Digest returns a hash of the whole state.
-func (s *Store) Digest() uint64 { return 0 }
+func (s *Store) Counts() Counts {
+	root := s.nodes.row(s.paths[rootPath])
+	return Counts{
+		Nodes:         s.nodes.len() + 1,
+		Ephemerals:    s.ephemerals,
+		DataSizeBytes: s.sizeBytes + int64(len(root.data)),
+		Sessions:      s.sessions.len(),
+	}
+}

@@ -1,0 +1,179 @@
+package znode
+
+import (
+	"slices"
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// Schemes of authentication that have a meaning here (spec/semantics.md section 7).
+const (
+	schemeWorld  = "world"  // in ACLs only, with the id "anyone"
+	schemeAuth   = "auth"   // in requests only: stands for whoever sends it
+	schemeSuper  = "super"  // as identity only: passes every check
+	schemeDigest = "digest" // user:hash of the password
+	schemeIP     = "ip"     // an address, in ACLs also a network
+	schemeSASL   = "sasl"
+	schemeX509   = "x509"
+
+	idAnyone = "anyone"
+)
+
+// Allowed reports whether a connection with the identities ids, its "ip" among them, has at least one of the
+// permissions want on a node with this ACL. An empty ACL allows everything.
+func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool {
+	if len(acl) == 0 {
+		return true
+	}
+	for i := range acl {
+		a := &acl[i]
+		if a.Perms&want != 0 && a.Scheme == schemeWorld && a.ID.ID == idAnyone {
+			return true
+		}
+	}
+	for i := range ids {
+		if ids[i].Scheme == schemeSuper {
+			return true
+		}
+	}
+	for i := range acl {
+		a := &acl[i]
+		if a.Perms&want == 0 {
+			continue
+		}
+		for _, id := range ids {
+			if id.Scheme == a.Scheme && matches(id, a.ID.ID) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// matches reports whether the ACL id expr, of the same scheme as id, is about id.
+func matches(id Identity, expr string) bool {
+	if id.Scheme == schemeIP {
+		return matchIP(id.ID, expr)
+	}
+	return id.ID == expr
+}
+
+// fixACL turns the ACL of a request into what is stored (spec/semantics.md section 7.3). It may change acl.
+func fixACL(acl []wire.ACL, ids []Identity) ([]wire.ACL, wire.Code) {
+	if len(acl) == 1 && acl[0] == wire.OpenACL[0] {
+		return wire.OpenACL, wire.CodeOK // nearly all of them
+	}
+	if len(acl) == 0 {
+		return nil, wire.CodeInvalidACL
+	}
+	fixed := make([]wire.ACL, 0, len(acl))
+	for i, a := range acl {
+		if slices.Contains(acl[:i], a) {
+			continue
+		}
+		switch {
+		case a.NullScheme:
+			return nil, wire.CodeInvalidACL
+		case a.Scheme == schemeWorld && a.ID.ID == idAnyone:
+			fixed = append(fixed, a)
+		case a.Scheme == schemeAuth:
+			before := len(fixed)
+			for _, id := range ids {
+				if authenticated(id.Scheme) {
+					fixed = append(fixed, wire.ACL{Perms: a.Perms, ID: wire.ID{Scheme: id.Scheme, ID: id.ID}})
+				}
+			}
+			if len(fixed) == before {
+				return nil, wire.CodeInvalidACL
+			}
+		case a.NullID && (a.Scheme == schemeWorld || a.Scheme == schemeDigest || a.Scheme == schemeIP):
+			return nil, wire.CodeMarshallingError
+		case !storable(a.Scheme, a.ID.ID):
+			return nil, wire.CodeInvalidACL
+		default:
+			fixed = append(fixed, a)
+		}
+	}
+	return fixed, wire.CodeOK
+}
+
+// authenticated reports whether an identity of this scheme is one that somebody has proved to have: what "auth" stands for.
+func authenticated(scheme string) bool {
+	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL
+}
+
+// storable reports whether an ACL may name this identity. The providers of sasl and x509 are not loaded, as they
+// are not in a ZooKeeper that nobody has configured for them.
+func storable(scheme, id string) bool {
+	switch scheme {
+	case schemeDigest:
+		// Java's split drops empty parts at the end, and two parts must remain.
+		return strings.Count(strings.TrimRight(id, ":"), ":") == 1
+	case schemeIP:
+		return validIPExpr(id)
+	}
+	return false
+}
+
+// maskACL returns acl as somebody may see it who cannot change it: without the hashes of passwords.
+func maskACL(acl []wire.ACL) []wire.ACL {
+	masked := acl
+	for i, a := range acl {
+		if a.Scheme != schemeDigest {
+			continue
+		}
+		colon := strings.IndexByte(a.ID.ID, ':')
+		if colon < 0 {
+			continue
+		}
+		if &masked[0] == &acl[0] {
+			masked = slices.Clone(acl)
+		}
+		masked[i].ID.ID = a.ID.ID[:colon] + ":x"
+	}
+	return masked
+}
+
+// aclList is an ACL that one or more nodes have. A program uses few different ones, so nodes share them.
+type aclList struct {
+	entries []wire.ACL // never modified
+	key     string     // the encoding of entries
+	refs    int        // nodes that have it
+}
+
+// aclTable holds every ACL that a node has, once.
+//
+// Invariant: refs of each list is the number of nodes that point to it, and is above 0.
+type aclTable struct {
+	byKey   map[string]*aclList
+	scratch []byte
+}
+
+// intern returns the list with these entries, with one more reference. It keeps a copy.
+func (t *aclTable) intern(acl []wire.ACL) *aclList {
+	t.scratch = t.scratch[:0]
+	for _, a := range acl {
+		t.scratch = a.Append(t.scratch)
+	}
+	list := t.byKey[string(t.scratch)]
+	if list == nil {
+		list = &aclList{entries: slices.Clone(acl), key: string(t.scratch)}
+		t.byKey[list.key] = list
+	}
+	list.refs++
+	return list
+}
+
+// retain adds a reference to a list that a node had when a multi began. The table may have dropped it since.
+func (t *aclTable) retain(list *aclList) {
+	list.refs++
+	t.byKey[list.key] = list
+}
+
+func (t *aclTable) release(list *aclList) {
+	list.refs--
+	if list.refs == 0 {
+		delete(t.byKey, list.key)
+	}
+}

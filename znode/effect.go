@@ -1,0 +1,128 @@
+package znode
+
+import (
+	"math"
+
+	"lockkeeper/wire"
+)
+
+// This file holds the effects that commands are made of: all that ever changes a node, but for the upkeep of quota usage.
+// Each keeps the totals and the quotas right, marks the transaction as changed, and can be taken back.
+
+// undo says how to take one effect back.
+type undo struct {
+	kind undoKind
+	old  node // as it was before; of a created node only the path
+}
+
+type undoKind uint8
+
+const (
+	undoCreate undoKind = iota
+	undoDelete
+	undoEdit
+)
+
+// note remembers how to take an effect back, if that may be needed.
+func (s *Store) note(kind undoKind, old node) {
+	s.tx.changed = true
+	if s.tx.undoing {
+		s.tx.undo = append(s.tx.undo, undo{kind, old})
+	}
+}
+
+// event adds an event about n.
+func (s *Store) event(typ wire.EventType, n *node) {
+	s.tx.events = append(s.tx.events, Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid})
+}
+
+// createNode adds n, which holds a reference to its ACL, as a child of the node at parent.
+func (s *Store) createNode(n node, parent slot) slot {
+	p := s.edit(parent)
+	if p.creates < math.MaxInt32 {
+		p.creates++ // then it stays: ZooKeeper only ever replaces it by a larger number
+	}
+	p.pzxid = s.tx.zxid
+	if name, ok := quotaNode(n.path); ok && name.stats {
+		n.data = s.usage(name.of).text()
+	}
+	i := s.insert(n, parent)
+	s.note(undoCreate, node{path: n.path})
+	s.event(wire.EventNodeCreated, s.nodes.row(i))
+	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent))
+	return i
+}
+
+// deleteNode removes the node at i, which has no children.
+func (s *Store) deleteNode(i slot) {
+	old := *s.nodes.row(i)
+	parent := s.link(i).parent
+	s.edit(parent).pzxid = s.tx.zxid
+	s.event(wire.EventNodeDeleted, &old)
+	s.withdraw(i)
+	s.note(undoDelete, old)
+	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent))
+}
+
+// edit returns the node at i for changing its row. The data is for replaceData.
+func (s *Store) edit(i slot) *node {
+	n := s.nodes.mut(i)
+	s.note(undoEdit, *n)
+	return n
+}
+
+// replaceData gives n, from edit, other data. It leaves the Stat alone.
+func (s *Store) replaceData(n *node, data []byte) {
+	diff := int64(len(data) - len(n.data))
+	n.data = data
+	s.sizeBytes += diff
+	s.charge(n.path, 0, diff)
+}
+
+// insert adds n to the tree and to all that is derived from it.
+func (s *Store) insert(n node, parent slot) slot {
+	i := s.place(n)
+	s.attach(i, parent)
+	s.charge(n.path, 1, int64(len(n.data)))
+	if name, ok := quotaNode(n.path); ok && !name.stats {
+		s.startQuota(name.of)
+	}
+	return i
+}
+
+// withdraw is the reverse of insert. It gives the reference to the ACL back.
+func (s *Store) withdraw(i slot) {
+	n := *s.nodes.row(i)
+	if name, ok := quotaNode(n.path); ok && !name.stats {
+		s.stopQuota(name.of)
+	}
+	s.charge(n.path, -1, -int64(len(n.data)))
+	s.detach(i)
+	s.acls.release(n.acl)
+}
+
+// rollback takes back all effects that were noted, the newest first.
+func (s *Store) rollback() {
+	t := &s.tx
+	for k := len(t.undo) - 1; k >= 0; k-- {
+		u := &t.undo[k]
+		switch u.kind {
+		case undoCreate:
+			s.withdraw(s.paths[u.old.path])
+		case undoDelete:
+			s.acls.retain(u.old.acl)
+			s.insert(u.old, s.paths[parentOf(u.old.path)])
+		case undoEdit:
+			n := s.nodes.mut(s.paths[u.old.path])
+			s.replaceData(n, u.old.data)
+			if n.acl != u.old.acl {
+				s.acls.retain(u.old.acl)
+				s.acls.release(n.acl)
+			}
+			*n = u.old
+		}
+	}
+	s.quotas.forget()
+	t.events = t.events[:0]
+	t.changed = false
+}

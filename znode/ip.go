@@ -1,0 +1,71 @@
+package znode
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// validIPExpr reports whether id may stand in an ACL of scheme "ip": an address, or a network as address/bits.
+func validIPExpr(id string) bool {
+	_, _, ok := parseIPExpr(id)
+	return ok
+}
+
+// matchIP reports whether the address addr, in the form that Java prints, is or lies in expr.
+func matchIP(addr, expr string) bool {
+	want, bits, ok := parseIPExpr(expr)
+	if !ok {
+		return false
+	}
+	have, ok := parseIP(addr)
+	if !ok || have.BitLen() != want.BitLen() {
+		return false
+	}
+	return netip.PrefixFrom(want, bits).Contains(have)
+}
+
+func parseIPExpr(expr string) (addr netip.Addr, bits int, ok bool) {
+	text, suffix, network := strings.Cut(expr, "/")
+	addr, ok = parseIP(text)
+	if !ok {
+		return netip.Addr{}, 0, false
+	}
+	bits = addr.BitLen()
+	if network {
+		n, err := strconv.Atoi(suffix)
+		if err != nil || n < 0 || n > bits {
+			return netip.Addr{}, 0, false
+		}
+		bits = n
+	}
+	return addr, bits, true
+}
+
+// parseIP reads an address as ZooKeeper does: zeros in front of the numbers of an IPv4 address are fine; IPv6 has
+// neither a zone (such an address matches nothing) nor an IPv4 address at its end.
+func parseIP(text string) (addr netip.Addr, ok bool) {
+	if strings.IndexByte(text, ':') >= 0 {
+		if strings.ContainsAny(text, "%.") {
+			return netip.Addr{}, false
+		}
+		addr, err := netip.ParseAddr(text)
+		return addr, err == nil
+	}
+	var b [4]byte
+	for i := range b {
+		part := text
+		if i < 3 {
+			var dot bool
+			if part, text, dot = strings.Cut(text, "."); !dot {
+				return netip.Addr{}, false
+			}
+		}
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 || n > 255 {
+			return netip.Addr{}, false
+		}
+		b[i] = byte(n)
+	}
+	return netip.AddrFrom4(b), true
+}

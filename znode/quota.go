@@ -1,0 +1,233 @@
+package znode
+
+import (
+	"strconv"
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// A quota on /a/b is a pair of nodes: /zookeeper/quota/a/b/zookeeper_limits makes it and says how much is allowed,
+// and the data of /zookeeper/quota/a/b/zookeeper_stats shows how much is used (spec/semantics.md section 8).
+const (
+	limitsName = "/zookeeper_limits"
+	statsName  = "/zookeeper_stats"
+)
+
+// quota is what we know of a quota besides its nodes.
+//
+// Invariant: count and bytes are those of the nodes at and below path whose deepest quota this is. So a quota inside
+// of another takes its part out of the outer one; nodes of quotas count nowhere. This follows from the tree
+// alone, unlike ZooKeeper's figures for nested quotas, which depend on what happened since the start.
+type quota struct {
+	path         string
+	count, bytes int64
+	dirty        bool // the stats node does not show count and bytes yet
+}
+
+// quotaSet holds the quotas that are active: those whose limits node exists.
+type quotaSet struct {
+	byPath map[string]*quota
+	dirty  []*quota
+}
+
+func (s *quotaSet) touch(q *quota) {
+	if !q.dirty {
+		q.dirty = true
+		s.dirty = append(s.dirty, q)
+	}
+}
+
+// text is how the usage stands in the stats node.
+func (q quota) text() []byte {
+	b := strconv.AppendInt([]byte("count="), q.count, 10)
+	return strconv.AppendInt(append(b, ",bytes="...), q.bytes, 10)
+}
+
+// quotaName is what the path of a limits or stats node says.
+type quotaName struct {
+	of    string // the path that the quota is on
+	stats bool
+}
+
+// quotaNode takes the path of a limits or stats node apart.
+func quotaNode(path string) (name quotaName, ok bool) {
+	rest, ok := strings.CutPrefix(path, quotaPath)
+	if !ok || rest == "" || rest[0] != '/' {
+		return quotaName{}, false
+	}
+	of, ok := strings.CutSuffix(rest, limitsName)
+	if !ok {
+		of, ok = strings.CutSuffix(rest, statsName)
+		name.stats = true
+	}
+	name.of = of
+	return name, ok && of != "" // the root cannot have one
+}
+
+// underQuota reports whether path is the node of the quotas or below it: what counts for no quota.
+func underQuota(path string) bool {
+	return strings.HasPrefix(path, quotaPath) && (len(path) == len(quotaPath) || path[len(quotaPath)] == '/')
+}
+
+// quotaOf returns the quota that the node at path counts for: the deepest at or above it, nil if there is none.
+func (s *Store) quotaOf(path string) *quota {
+	if len(s.quotas.byPath) == 0 || underQuota(path) {
+		return nil
+	}
+	for ; path != rootPath; path = parentOf(path) {
+		if q := s.quotas.byPath[path]; q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+// charge adds to the usage of the quota that the node at path counts for.
+func (s *Store) charge(path string, count, bytes int64) {
+	if count == 0 && bytes == 0 {
+		return
+	}
+	if q := s.quotaOf(path); q != nil {
+		q.count += count
+		q.bytes += bytes
+		s.quotas.touch(q)
+	}
+}
+
+// usage returns what counts for a quota on path, whether or not that is active.
+func (s *Store) usage(path string) quota {
+	if q := s.quotas.byPath[path]; q != nil {
+		return *q
+	}
+	return s.count(path)
+}
+
+// count is usage without the help of the figures that are kept.
+func (s *Store) count(path string) quota {
+	q := quota{path: path}
+	top, ok := s.paths[path]
+	if !ok {
+		return q
+	}
+	s.descend(top, func(i slot) (skip, stop bool) {
+		n := s.nodes.row(i)
+		if underQuota(n.path) || i != top && s.quotas.byPath[n.path] != nil {
+			return true, false
+		}
+		q.count++
+		q.bytes += int64(len(n.data))
+		return false, false
+	})
+	return q
+}
+
+// startQuota makes the quota on path active.
+func (s *Store) startQuota(path string) {
+	q := s.count(path)
+	if outer := s.quotaOf(path); outer != nil {
+		outer.count -= q.count
+		outer.bytes -= q.bytes
+		s.quotas.touch(outer)
+	}
+	s.quotas.byPath[path] = &q
+	s.quotas.touch(&q)
+}
+
+// stopQuota makes the quota on path inactive.
+func (s *Store) stopQuota(path string) {
+	q := s.quotas.byPath[path]
+	delete(s.quotas.byPath, path)
+	s.charge(path, q.count, q.bytes)
+}
+
+// forget drops the note that stats nodes are not up to date: the changes have been taken back, or the
+// nodes are up to date after all.
+func (s *quotaSet) forget() {
+	for _, q := range s.dirty {
+		q.dirty = false
+	}
+	clear(s.dirty)
+	s.dirty = s.dirty[:0]
+}
+
+// flushQuotas brings the stats nodes up to date. This is silent: neither Stat nor watches show it. It happens after
+// the command, so that one that fails leaves no trace here either.
+func (s *Store) flushQuotas() {
+	for _, q := range s.quotas.dirty {
+		i, ok := s.paths[quotaPath+q.path+statsName]
+		if !ok || s.quotas.byPath[q.path] != q {
+			continue
+		}
+		n := s.nodes.mut(i)
+		s.replaceData(n, q.text())
+	}
+	s.quotas.forget()
+}
+
+// checkQuota reports whether the quota of path has room for so many more nodes and bytes. Only hard limits count, and
+// only if the leader enforces them. ZooKeeper looks at what has been applied and lets a burst through; this is exact.
+func (s *Store) checkQuota(path string, count, bytes int64) wire.Code {
+	if s.tx.flags&EnforceQuota == 0 {
+		return wire.CodeOK
+	}
+	q := s.quotaOf(path)
+	if q == nil {
+		return wire.CodeOK
+	}
+	limits, ok := parseLimits(s.nodes.row(s.paths[quotaPath+q.path+limitsName]).data)
+	if !ok {
+		return wire.CodeMarshallingError
+	}
+	_, whole := s.paths[quotaPath+q.path+statsName]
+	switch {
+	case !whole:
+		return wire.CodeOK // as in ZooKeeper: half a quota limits nothing
+	case count != 0 && limits.count >= 0 && q.count+count > limits.count:
+		return wire.CodeQuotaExceeded
+	case bytes != 0 && limits.bytes >= 0 && q.bytes+bytes > limits.bytes:
+		return wire.CodeQuotaExceeded
+	}
+	return wire.CodeOK
+}
+
+// limits are the hard limits of a quota; -1 is none.
+type limits struct{ count, bytes int64 }
+
+// parseLimits reads the data of a limits node as ZooKeeper does: pieces between commas and semicolons, of which the
+// part before the first "=" is the key and the next part the number. ok is false where ZooKeeper's reader fails.
+func parseLimits(data []byte) (l limits, ok bool) {
+	l = limits{count: -1, bytes: -1}
+	if data == nil {
+		return l, false
+	}
+	text := strings.TrimRight(string(data), ",;")
+	if text == "" {
+		return l, true
+	}
+	// Java's split leaves an empty piece in front of separators at the start, but none between adjacent ones.
+	if strings.IndexAny(text, ",;") == 0 {
+		return l, false
+	}
+	pieces := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' })
+	for _, piece := range pieces {
+		parts := strings.Split(strings.TrimRight(piece, "="), "=")
+		if len(parts) < 2 {
+			return l, false
+		}
+		n := int64(-1)
+		if parts[1] != "" {
+			var err error
+			if n, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
+				return l, false
+			}
+		}
+		switch parts[0] {
+		case "countHardLimit":
+			l.count = n
+		case "byteHardLimit":
+			l.bytes = n
+		}
+	}
+	return l, true
+}

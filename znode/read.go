@@ -1,0 +1,99 @@
+package znode
+
+import (
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// The reads do not validate paths: the empty path is the root, and what is not literally the path of a node is
+// missing. ids are the identities of the connection, its "ip" among them; Identity{"super", ""} may read everything.
+
+// Get returns the data and the Stat of a node. Codes: NoNode, NoAuth (READ).
+func (s *Store) Get(path string, ids []Identity) ([]byte, wire.Stat, wire.Code) {
+	i, code := s.readable(path, ids, wire.PermRead)
+	if code != wire.CodeOK {
+		return nil, wire.Stat{}, code
+	}
+	return s.nodes.row(i).data, s.stat(i), wire.CodeOK
+}
+
+// Exists returns the Stat of a node. Codes: BadArguments (U+0000 in the path), NoNode, NoAuth (READ).
+func (s *Store) Exists(path string, ids []Identity) (wire.Stat, wire.Code) {
+	if strings.IndexByte(path, 0) >= 0 {
+		return wire.Stat{}, wire.CodeBadArguments
+	}
+	i, code := s.readable(path, ids, wire.PermRead)
+	if code != wire.CodeOK {
+		return wire.Stat{}, code
+	}
+	return s.stat(i), wire.CodeOK
+}
+
+// Children returns the names of a node's children, in no particular order, and its Stat. The names are not nil when
+// there are none. Codes: NoNode, NoAuth (READ).
+func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire.Code) {
+	i, code := s.readable(path, ids, wire.PermRead)
+	if code != wire.CodeOK {
+		return nil, wire.Stat{}, code
+	}
+	parent := s.nodes.row(i).path
+	names := make([]string, 0, s.link(i).children)
+	for c := range s.children(i) {
+		names = append(names, nameIn(parent, s.nodes.row(c).path))
+	}
+	return names, s.stat(i), wire.CodeOK
+}
+
+// GetACL returns the ACL of a node and its Stat. Who does not have ADMIN sees no hashes of passwords. Codes: NoNode,
+// NoAuth (READ or ADMIN).
+func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire.Code) {
+	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)
+	if code != wire.CodeOK {
+		return nil, wire.Stat{}, code
+	}
+	acl := s.nodes.row(i).acl.entries
+	if !Allowed(acl, ids, wire.PermAdmin) {
+		acl = maskACL(acl)
+	}
+	return acl, s.stat(i), wire.CodeOK
+}
+
+// AllChildrenNumber returns the number of all nodes below a node; it looks at each of them, except for the root.
+// Codes: NoNode, NoAuth (READ on the node itself).
+func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code) {
+	top, code := s.readable(path, ids, wire.PermRead)
+	if code != wire.CodeOK {
+		return 0, code
+	}
+	if s.link(top).parent == noSlot {
+		return int32(s.nodes.len() - 1), wire.CodeOK
+	}
+	n := int32(-1) // descend begins with the node itself
+	s.descend(top, func(slot) (skip, stop bool) {
+		n++
+		return false, false
+	})
+	return n, wire.CodeOK
+}
+
+// Node returns the Stat of a node without a permission check, as setWatches needs it.
+func (s *Store) Node(path string) (wire.Stat, bool) {
+	i, ok := s.find(path)
+	if !ok {
+		return wire.Stat{}, false
+	}
+	return s.stat(i), true
+}
+
+// readable finds a node and checks for one of the permissions.
+func (s *Store) readable(path string, ids []Identity, want wire.Perm) (slot, wire.Code) {
+	i, ok := s.find(path)
+	if !ok {
+		return noSlot, wire.CodeNoNode
+	}
+	if !Allowed(s.nodes.row(i).acl.entries, ids, want) {
+		return noSlot, wire.CodeNoAuth
+	}
+	return i, wire.CodeOK
+}

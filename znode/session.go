@@ -1,0 +1,203 @@
+package znode
+
+import (
+	"iter"
+	"slices"
+
+	"lockkeeper/wire"
+)
+
+// session is what a snapshot keeps of a session.
+type session struct {
+	id         wire.SessionID
+	generation uint64 // of the connection that counts: 1, 2, ...; 0 in a row that is not in use
+	lastSeq    uint64 // the newest request of that generation that had its turn
+	timeoutMs  int32
+	addr       string
+	password   string
+}
+
+// belongings is the ring of a session's ephemeral nodes. It follows from the nodes and is no part of a snapshot.
+type belongings struct {
+	first slot // noSlot if it has none
+	count int32
+}
+
+// SessionInfo is what the state knows about a session.
+type SessionInfo struct {
+	ID         wire.SessionID
+	TimeoutMs  int32  // negotiated by the newest connection
+	Generation uint64 // of the newest connection: 1, 2, ...
+	LastSeq    uint64 // the newest request of that connection that had its turn; 0 before the first
+	Addr       string // of that connection, as identity of scheme "ip"
+	Password   []byte // a copy
+	Ephemerals int    // number of nodes
+}
+
+// Session returns the session with the given id.
+func (s *Store) Session(id wire.SessionID) (SessionInfo, bool) {
+	i, ok := s.sessionSlots[id]
+	if !ok {
+		return SessionInfo{}, false
+	}
+	return s.sessionInfo(i), true
+}
+
+// Sessions returns all sessions, in no particular order.
+func (s *Store) Sessions() iter.Seq[SessionInfo] {
+	return func(yield func(SessionInfo) bool) {
+		for i := range s.sessions.used {
+			if s.sessions.row(i).generation != 0 && !yield(s.sessionInfo(i)) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) sessionInfo(i slot) SessionInfo {
+	row := s.sessions.row(i)
+	return SessionInfo{
+		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
+		Addr: row.addr, Password: []byte(row.password), Ephemerals: int(s.belongings[i].count),
+	}
+}
+
+// Ephemerals returns the paths of a session's ephemeral nodes, sorted; nil if there is no such session.
+func (s *Store) Ephemerals(id wire.SessionID) []string {
+	i, ok := s.sessionSlots[id]
+	if !ok {
+		return nil
+	}
+	paths := make([]string, 0, s.belongings[i].count)
+	first := s.belongings[i].first
+	for n := first; n != noSlot; {
+		paths = append(paths, s.nodes.row(n).path)
+		if n = s.link(n).ephNext; n == first {
+			break
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// addSession puts a session into the registry.
+func (s *Store) addSession(row session) {
+	i, r := s.sessions.add()
+	*r = row
+	if int(i) == len(s.belongings) {
+		s.belongings = append(s.belongings, belongings{})
+	}
+	s.belongings[i] = belongings{first: noSlot}
+	s.sessionSlots[row.id] = i
+}
+
+// own makes the node at i belong to a session.
+func (s *Store) own(i slot, id wire.SessionID) {
+	b := &s.belongings[s.sessionSlots[id]]
+	l := s.link(i)
+	if b.first == noSlot {
+		b.first = i
+		l.ephNext, l.ephPrev = i, i
+	} else {
+		first := s.link(b.first)
+		l.ephNext, l.ephPrev = b.first, first.ephPrev
+		s.link(first.ephPrev).ephNext = i
+		first.ephPrev = i
+	}
+	b.count++
+	s.ephemerals++
+}
+
+// disown is the reverse of own.
+func (s *Store) disown(i slot, id wire.SessionID) {
+	b := &s.belongings[s.sessionSlots[id]]
+	l := s.link(i)
+	switch {
+	case l.ephNext == i:
+		b.first = noSlot
+	case b.first == i:
+		b.first = l.ephNext
+	}
+	s.link(l.ephPrev).ephNext = l.ephNext
+	s.link(l.ephNext).ephPrev = l.ephPrev
+	b.count--
+	s.ephemerals--
+}
+
+// mayBeSession reports whether a session may have this id. ZooKeeper's owner field uses the others for nodes
+// that belong to no session, to containers and to TTL nodes.
+func mayBeSession(id wire.SessionID) bool {
+	return id != 0 && uint64(id) != 1<<63 && uint64(id)>>56 != 0xFF
+}
+
+// createSession opens a session.
+func (s *Store) createSession(c *Command, r *Result) {
+	if i, ok := s.sessionSlots[c.Session]; ok {
+		row := s.sessions.row(i)
+		if row.password != string(c.Password) {
+			r.Status = BadPassword
+			return
+		}
+		r.Status, r.Generation = Duplicate, row.generation
+		return
+	}
+	if !mayBeSession(c.Session) {
+		r.Status = BadPassword
+		return
+	}
+	s.addSession(session{
+		id: c.Session, generation: 1, timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
+	})
+	r.Generation = 1
+	s.tx.changed = true
+}
+
+// attachSession gives a session a new connection.
+func (s *Store) attachSession(c *Command, r *Result) {
+	i, ok := s.sessionSlots[c.Session]
+	if !ok {
+		r.Status = NoSession
+		return
+	}
+	row := s.sessions.row(i)
+	if row.password != string(c.Password) {
+		r.Status = BadPassword
+		return
+	}
+	r.Generation = row.generation
+	if row.generation != c.Generation {
+		r.Status = Moved
+		return
+	}
+	row = s.sessions.mut(i)
+	row.generation++
+	row.lastSeq = 0
+	row.timeoutMs = c.TimeoutMs
+	row.addr = c.Addr
+	r.Generation = row.generation
+}
+
+// expireSession closes a session that the leader heard nothing of, unless it has a newer connection by now.
+func (s *Store) expireSession(c *Command, r *Result) {
+	i, ok := s.sessionSlots[c.Session]
+	if !ok {
+		r.Status = NoSession
+		return
+	}
+	if g := s.sessions.row(i).generation; g != c.Generation {
+		r.Status, r.Generation = Moved, g
+		return
+	}
+	s.closeSession(i)
+}
+
+// closeSession ends the session at i: it deletes its ephemerals, in the order of their paths, under one zxid.
+func (s *Store) closeSession(i slot) {
+	id := s.sessions.row(i).id
+	for _, path := range s.Ephemerals(id) {
+		s.deleteNode(s.paths[path])
+	}
+	delete(s.sessionSlots, id)
+	s.sessions.remove(i)
+	s.tx.changed = true
+}

@@ -1,0 +1,177 @@
+package znode
+
+import (
+	"unicode/utf8"
+
+	"lockkeeper/wire"
+)
+
+// nodeKind says how long a node lives. The numbers are part of the snapshot's format.
+type nodeKind uint8
+
+const (
+	kindFree       nodeKind = iota // the row is not in use
+	kindPersistent                 // until it is deleted
+	kindEphemeral                  // until its session ends
+	kindContainer                  // until the reaper finds that its last child is gone
+	kindTTL                        // until the reaper finds it childless and unchanged for too long
+)
+
+// node is what a snapshot keeps of a node; the rest (links) follows from the paths.
+type node struct {
+	path             string
+	data             []byte // null and empty are different. Replaced, never modified
+	acl              *aclList
+	czxid, mzxid     wire.Zxid
+	pzxid            wire.Zxid
+	ctimeMs, mtimeMs int64
+	owner            int64 // kindEphemeral: the session; kindTTL: the time to live in ms
+	version          int32
+	creates          int32 // children ever created; gives cversion and the sequence numbers
+	aversion         int32
+	kind             nodeKind
+}
+
+// links tie a node into the tree and into its session. They are no part of a snapshot.
+//
+// Invariant: the children of a node form a ring through next and prev, as do the ephemerals of a session through
+// ephNext and ephPrev. A ring of one points to itself.
+type links struct {
+	parent           slot // noSlot for the root
+	first            slot // child; noSlot without children
+	next, prev       slot // siblings
+	ephNext, ephPrev slot // nodes of the same session; noSlot for others
+	children         int32
+}
+
+// link returns the links of the node at i.
+func (s *Store) link(i slot) *links { return &s.links[i/pageRows][i%pageRows] }
+
+// find returns the slot of the node at path. The empty path is the root, as in ZooKeeper.
+func (s *Store) find(path string) (slot, bool) {
+	if path == "" {
+		path = rootPath
+	}
+	i, ok := s.paths[path]
+	return i, ok
+}
+
+// stat returns the Stat of the node at i as clients see it.
+func (s *Store) stat(i slot) wire.Stat {
+	n, l := s.nodes.row(i), s.link(i)
+	st := wire.Stat{
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid,
+		Ctime: n.ctimeMs, Mtime: n.mtimeMs,
+		Version: n.version, Aversion: n.aversion,
+		// Each child was created once, and those that are not there any more were deleted once.
+		Cversion:    2*n.creates - l.children,
+		DataLength:  int32(len(n.data)),
+		NumChildren: l.children,
+	}
+	if n.kind == kindEphemeral {
+		st.EphemeralOwner = wire.SessionID(n.owner)
+	}
+	return st
+}
+
+// place puts n into a row and into the index of paths; the links are left for attach.
+func (s *Store) place(n node) slot {
+	i, row := s.nodes.add()
+	*row = n
+	if len(s.links) < len(s.nodes.pages) {
+		s.links = append(s.links, new([pageRows]links))
+	}
+	*s.link(i) = links{parent: noSlot, first: noSlot, next: i, prev: i, ephNext: noSlot, ephPrev: noSlot}
+	s.paths[n.path] = i
+	s.sizeBytes += nodeSizeBytes(n.path, n.data)
+	return i
+}
+
+// attach links the node at i to its parent, as the last child, and to its session.
+func (s *Store) attach(i, parent slot) {
+	l, p := s.link(i), s.link(parent)
+	l.parent = parent
+	if p.first == noSlot {
+		p.first = i
+	} else {
+		first := s.link(p.first)
+		l.next, l.prev = p.first, first.prev
+		s.link(first.prev).next = i
+		first.prev = i
+	}
+	p.children++
+	if n := s.nodes.row(i); n.kind == kindEphemeral {
+		s.own(i, wire.SessionID(n.owner))
+	}
+}
+
+// detach is the reverse of attach and place. The node has no children.
+func (s *Store) detach(i slot) {
+	n, l := s.nodes.row(i), s.link(i)
+	if n.kind == kindEphemeral {
+		s.disown(i, wire.SessionID(n.owner))
+	}
+	p := s.link(l.parent)
+	switch {
+	case l.next == i:
+		p.first = noSlot
+	case p.first == i:
+		p.first = l.next
+	}
+	s.link(l.prev).next = l.next
+	s.link(l.next).prev = l.prev
+	p.children--
+	delete(s.paths, n.path)
+	s.sizeBytes -= nodeSizeBytes(n.path, n.data)
+	s.nodes.remove(i)
+}
+
+// nodeSizeBytes is what a node counts for in the approximate size of the data (spec/semantics.md section 12).
+func nodeSizeBytes(path string, data []byte) int64 {
+	return int64(utf8.RuneCountInString(path) + len(data))
+}
+
+// descend calls visit for the node at top and for all below it, parents first, until visit says stop. When visit
+// says skip, the nodes below that one are left out. It needs no stack: a client can make a tree of any depth.
+func (s *Store) descend(top slot, visit func(slot) (skip, stop bool)) {
+	i := top
+	for {
+		skip, stop := visit(i)
+		if stop {
+			return
+		}
+		l := s.link(i)
+		if !skip && l.first != noSlot {
+			i = l.first
+			continue
+		}
+		// Go up until there is a sibling that has not been visited.
+		for {
+			if i == top {
+				return
+			}
+			l := s.link(i)
+			if next := l.next; next != s.link(l.parent).first {
+				i = next
+				break
+			}
+			i = l.parent
+		}
+	}
+}
+
+// children returns an iterator over the slots of the children of the node at i, the oldest first (until the state
+// has been through a snapshot, which keeps no order).
+func (s *Store) children(i slot) func(yield func(slot) bool) {
+	return func(yield func(slot) bool) {
+		first := s.link(i).first
+		for c := first; c != noSlot; {
+			if !yield(c) {
+				return
+			}
+			if c = s.link(c).next; c == first {
+				return
+			}
+		}
+	}
+}
