@@ -55,7 +55,8 @@ func (r MultiRequest) Append(b []byte) []byte {
 // Decode reads r, a multi or a multiRead, from d. The Op of a create comes from its mode first, as ZooKeeper has it: a
 // container mode makes it createContainer whatever the header says. What makes ZooKeeper 3.9 fail the multi as a
 // whole is an error: an op that may not be inside, reads mixed with writes, an invalid mode, a TTL
-// mode without a TTL or the reverse, a TTL out of range, a null ACL. Data aliases the input.
+// mode without a TTL or the reverse, a TTL out of range, a null ACL, a null path (also where a request
+// of its own would be told CodeBadArguments). Data aliases the input.
 func (r *MultiRequest) Decode(d *Decoder) error {
 	r.decode(d, 0)
 	return d.Err()
@@ -93,6 +94,9 @@ func (r *MultiRequest) decode(d *Decoder, kind Op) {
 }
 
 func decodeMultiWrite(op Op, d *Decoder) MultiOp {
+	if d.nullAhead() {
+		d.fail("null path in a multi")
+	}
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer:
 		r := new(CreateRequest)
@@ -145,6 +149,12 @@ func multiCreate(op Op, r *CreateRequest, ttl int64, d *Decoder) MultiOp {
 		d.fail("createTTL with mode %d in a multi", r.Mode)
 	}
 	return MultiOp{op, r}
+}
+
+// nullAhead reports whether the next value is a null string.
+func (d *Decoder) nullAhead() bool {
+	ahead := *d
+	return ahead.Int32() == -1
 }
 
 // MultiResponse answers multi and multiRead; the reply's header has CodeOK even when the multi failed.

@@ -17,7 +17,7 @@ const (
 
 // WatchesRequest is the body of checkWatches and removeWatches.
 type WatchesRequest struct {
-	Path string
+	Path string // null decodes as "": no watch is there
 	Type int32 // any number; one of the WatchType constants makes sense
 }
 
@@ -26,7 +26,7 @@ func (r WatchesRequest) Append(b []byte) []byte { return appendInt32(appendStrin
 
 // Decode reads r from d.
 func (r *WatchesRequest) Decode(d *Decoder) error {
-	r.Path = d.Path()
+	r.Path = d.String()
 	r.Type = d.Int32()
 	return d.Err()
 }
