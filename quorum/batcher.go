@@ -1,0 +1,146 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+const (
+	// entryMaxBytes ends a batch; a single larger command fills an entry of its own. The library
+	// advises against entries of more than 512 KiB, because they hold up what is behind them.
+	entryMaxBytes = 256 << 10
+	// entriesInFlight is how many entries may be on their way through raft at once. Commands that
+	// arrive meanwhile gather in the next one: few in flight makes large batches.
+	entriesInFlight = 3
+	// batcherMaxBytes bounds what waits to be batched.
+	batcherMaxBytes = 16 << 20
+)
+
+var errStopped = errors.New("quorum: stopped")
+
+// batcher puts many commands into one raft entry. It works on the leader; elsewhere it is idle. What
+// it takes may be lost with the leadership: the senders keep their commands until they are applied.
+type batcher struct {
+	raft  *raft.Raft
+	stamp func() (timeMs int64, flags znode.Flags)
+	// failed is told that an entry was not, or perhaps not, committed.
+	failed func(error)
+
+	wg sync.WaitGroup
+
+	mu     sync.Mutex
+	queue  [][]byte
+	size   int
+	closed bool
+	work   *sync.Cond
+	room   *sync.Cond
+
+	futures chan raft.ApplyFuture // entries in flight, in order
+}
+
+func newBatcher(r *raft.Raft, stamp func() (int64, znode.Flags), failed func(error)) *batcher {
+	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight-1)}
+	b.work, b.room = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
+	b.wg.Add(2)
+	go b.batchLoop()
+	go b.waitLoop()
+	return b
+}
+
+// submit appends encoded commands of one sender, in order. It blocks while the queue is full.
+func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.room.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.size > batcherMaxBytes && !b.closed && ctx.Err() == nil {
+		b.room.Wait()
+	}
+	if b.closed {
+		return errStopped
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, c := range cmds {
+		b.queue = append(b.queue, c)
+		b.size += len(c)
+	}
+	b.work.Signal()
+	return nil
+}
+
+func (b *batcher) batchLoop() {
+	defer b.wg.Done()
+	defer close(b.futures)
+	for {
+		cmds := b.next()
+		if cmds == nil {
+			return
+		}
+		timeMs, flags := b.stamp()
+		size := 64
+		for _, c := range cmds {
+			size += len(c) + 8
+		}
+		b.futures <- b.raft.Apply(znode.AppendEntry(make([]byte, 0, size), timeMs, flags, cmds), 0)
+	}
+}
+
+// next waits for commands and takes as many as fit into an entry; nil when closed.
+func (b *batcher) next() [][]byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.queue) == 0 && !b.closed {
+		b.work.Wait()
+	}
+	if b.closed {
+		return nil
+	}
+	n, size := 0, 0
+	for n < len(b.queue) && (n == 0 || size+len(b.queue[n]) <= entryMaxBytes) {
+		size += len(b.queue[n])
+		n++
+	}
+	cmds := b.queue[:n:n]
+	b.queue = b.queue[n:]
+	b.size -= size
+	b.room.Broadcast()
+	return cmds
+}
+
+// waitLoop waits for the entries in flight, in order, and reports those that failed.
+func (b *batcher) waitLoop() {
+	defer b.wg.Done()
+	for f := range b.futures {
+		if err := f.Error(); err != nil {
+			b.failed(err)
+		}
+	}
+}
+
+// drop forgets what waits; it is called when the leadership ends.
+func (b *batcher) drop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.queue, b.size = nil, 0
+	b.room.Broadcast()
+}
+
+// close ends the batcher. raft must be shut down first, so that nothing in flight stays unanswered.
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.work.Broadcast()
+	b.room.Broadcast()
+	b.mu.Unlock()
+	b.wg.Wait()
+}

@@ -1,0 +1,170 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// MemberID numbers a member: the N of its server.N line and the content of its myid file, 1 to 254.
+type MemberID uint8
+
+// Member is one machine of the cluster as the configuration names it.
+type Member struct {
+	ID       MemberID
+	Addr     string // host:port of the peer port
+	Observer bool   // replicates but does not vote
+}
+
+// Listener hears what happens to the replica of this member. Applied, Restored and Lead run inside the
+// critical section in which entries are applied: what they do is atomic with the change for every
+// reader, and they must neither block nor call the Replica, except for Propose with a command that fits.
+type Listener interface {
+	// Applied is called after each command, before the next one is applied.
+	Applied(*znode.Store, *znode.Command, *znode.Result)
+	// Restored is called when a snapshot from the leader has replaced the state of a running member.
+	Restored(*znode.Store)
+	// Lead is called when this member has become the leader and has applied every entry that was
+	// committed before its term.
+	Lead(*znode.Store)
+	// Follow is called when this member is no longer the leader.
+	Follow()
+	// Touch is called on the leader with sessions that a member heard from. It returns those whose
+	// lease it extended by their full timeout from now.
+	Touch(heard []wire.SessionID) (extended []wire.SessionID)
+}
+
+// Config describes one member. Zero values are useful where a comment says so.
+type Config struct {
+	ID      MemberID
+	Members []Member // including this one; one voter alone needs no peer port and no address
+
+	// Tick is the basic unit of time. Heartbeat and election timeouts are a quarter of it, within
+	// 200 ms and 1 s. 0 means 3 s.
+	Tick time.Duration
+	// SnapshotEntries is the number of log entries after which a snapshot is taken and the log
+	// compacted. 0 means 100 000 (ZooKeeper's snapCount).
+	SnapshotEntries uint64
+	// TrailingEntries stay in the log after a snapshot, so that a follower that is a little behind
+	// needs no snapshot. 0 means 10 240.
+	TrailingEntries uint64
+	// ConfigText becomes the data of /zookeeper/config. Empty for a standalone member.
+	ConfigText string
+	// Flags are the settings that change what Apply does; the leader's travel in each entry.
+	Flags znode.Flags
+
+	Stores   Stores
+	Listener Listener
+	Logger   *slog.Logger // nil: slog.Default
+
+	// Listen and Dial open the peer connections; nil means TCP. ListenAddr defaults to this member's
+	// Addr.
+	Listen     func(network, addr string) (net.Listener, error)
+	Dial       func(ctx context.Context, network, addr string) (net.Conn, error)
+	ListenAddr string
+	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
+	// else uses it: leases run on the monotonic clock.
+	Now func() time.Time
+	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
+	// written. By then nothing is acknowledged any more. nil means panic.
+	Fatal func(error)
+}
+
+// Validate reports everything that is wrong with c.
+func (c *Config) Validate() error {
+	var faults []error
+	voters, self := 0, false
+	seen := map[MemberID]bool{}
+	for _, m := range c.Members {
+		if seen[m.ID] {
+			faults = append(faults, fmt.Errorf("member %d is listed twice", m.ID))
+		}
+		seen[m.ID] = true
+		self = self || m.ID == c.ID
+		if !m.Observer {
+			voters++
+		}
+		if len(c.Members) > 1 && m.Addr == "" {
+			faults = append(faults, fmt.Errorf("member %d has no address", m.ID))
+		}
+	}
+	if !self {
+		faults = append(faults, fmt.Errorf("member %d is not in the list of members", c.ID))
+	}
+	if voters == 0 {
+		faults = append(faults, errors.New("no member votes"))
+	}
+	if c.Stores.Log == nil || c.Stores.Stable == nil || c.Stores.Snapshots == nil {
+		faults = append(faults, errors.New("a store is missing"))
+	}
+	if c.Listener == nil {
+		faults = append(faults, errors.New("no listener"))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("quorum: configuration: %w", err)
+	}
+	return nil
+}
+
+func (c *Config) setDefaults() {
+	if c.Tick == 0 {
+		c.Tick = 3 * time.Second
+	}
+	if c.SnapshotEntries == 0 {
+		c.SnapshotEntries = 100_000
+	}
+	if c.TrailingEntries == 0 {
+		c.TrailingEntries = 10_240
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Listen == nil {
+		c.Listen = net.Listen
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.ListenAddr == "" {
+		c.ListenAddr = c.member(c.ID).Addr
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Fatal == nil {
+		c.Fatal = func(err error) { panic(err) }
+	}
+}
+
+func (c *Config) member(id MemberID) Member {
+	for _, m := range c.Members {
+		if m.ID == id {
+			return m
+		}
+	}
+	return Member{}
+}
+
+func (c *Config) maj() Maj {
+	n := 0
+	for _, m := range c.Members {
+		if !m.Observer {
+			n++
+		}
+	}
+	return NewMaj(n)
+}
+
+// heartbeatTimeout is how long a follower waits for its leader before it stands for election.
+func (c *Config) heartbeatTimeout() time.Duration {
+	if len(c.Members) == 1 {
+		return 10 * time.Millisecond // nobody to wait for
+	}
+	return min(max(c.Tick/4, 200*time.Millisecond), time.Second)
+}

@@ -1,0 +1,133 @@
+package quorum
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"lockkeeper/znode"
+)
+
+// controlLoop follows who leads. It is the only one that starts and stops routes, and the only one that
+// tells the listener of leadership.
+func (r *Replica) controlLoop(ctx context.Context) {
+	defer r.wg.Done()
+	var rt *route
+	defer func() {
+		r.endLeadership()
+		if rt != nil {
+			rt.stop()
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.events:
+		case leads := <-r.notify:
+			if leads {
+				r.beginLeadership(ctx)
+			} else {
+				r.endLeadership()
+			}
+		case <-r.doubt:
+			r.resolveDoubt(ctx)
+		}
+		rt = r.reroute(rt)
+	}
+}
+
+// reroute sends this member's commands to the present leader.
+func (r *Replica) reroute(rt *route) *route {
+	_, id := r.raft.LeaderWithID()
+	leader := memberID(id)
+	r.stateMu.Lock()
+	if leader == r.cfg.ID && r.term == 0 {
+		leader = 0 // raft says so already; notify will follow
+	}
+	changed := leader != r.leader
+	if changed {
+		r.leader, r.leaderFrom = leader, time.Now()
+	}
+	r.stateMu.Unlock()
+	if !changed && (rt == nil) == (leader == 0) {
+		return rt
+	}
+	if rt != nil {
+		rt.stop()
+	}
+	if leader == 0 {
+		r.log.Info("no leader")
+		return nil
+	}
+	if leader != r.cfg.ID {
+		r.log.Info("following", "leader", leader, "term", r.raft.CurrentTerm())
+	}
+	return r.startRoute(leader)
+}
+
+// beginLeadership opens this member to the others, and once everything from before its term has been
+// applied, tells the listener.
+func (r *Replica) beginLeadership(ctx context.Context) {
+	term := r.raft.CurrentTerm()
+	r.stateMu.Lock()
+	r.term = term
+	r.streams, r.endStreams = context.WithCancel(context.Background())
+	r.stateMu.Unlock()
+	if err := r.raft.Barrier(0).Error(); err != nil {
+		return // leadership is lost already; notify will say so
+	}
+	r.log.Info("leading", "term", term, "voters", r.cfg.maj().Voters())
+	var config []byte
+	r.mu.Lock()
+	r.cfg.Listener.Lead(r.store)
+	config, _, _ = r.store.Get("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
+	r.mu.Unlock()
+	if !bytes.Equal(config, []byte(r.cfg.ConfigText)) {
+		// Lost with the leadership at worst, and then the next leader does the same.
+		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindSetConfig, Body: []byte(r.cfg.ConfigText)})
+	}
+}
+
+func (r *Replica) endLeadership() {
+	r.stateMu.Lock()
+	led := r.term != 0
+	r.term = 0
+	if r.endStreams != nil {
+		r.endStreams()
+	}
+	r.stateMu.Unlock()
+	if !led {
+		return
+	}
+	r.log.Info("no longer leading")
+	r.cfg.Listener.Follow()
+	// What waits to be batched belongs to a leader. This member's own commands are still in its
+	// outbox; the others' are in theirs, and their streams have just been closed.
+	r.batcher.drop()
+	r.outbox.rewind()
+}
+
+// inDoubt takes note that an entry was not, or perhaps not, committed. Its commands must be handed over
+// again by whoever holds them.
+func (r *Replica) inDoubt() {
+	select {
+	case r.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// doubtPause keeps commands from being handed over again and again while raft refuses entries though
+// this member leads, as it does while the leadership is being transferred.
+const doubtPause = 10 * time.Millisecond
+
+func (r *Replica) resolveDoubt(ctx context.Context) {
+	sleep(ctx, doubtPause)
+	r.stateMu.Lock()
+	if r.term != 0 {
+		r.endStreams()
+		r.streams, r.endStreams = context.WithCancel(context.Background())
+	}
+	r.stateMu.Unlock()
+	r.outbox.rewind()
+}

@@ -1,0 +1,43 @@
+// Package quorum is replication: the hashicorp/raft node of a member, its log and snapshots, the batching
+// of commands into entries, the way of commands to the leader, and the proof of leadership that leases
+// rely on. It does not know that clients exist.
+//
+// # A command, step by step
+//
+//  1. Propose encodes it and puts it into the outbox, where it stays until this member has applied it.
+//  2. The route, of which there is one at a time, hands it to the leader: to the batcher of this member
+//     if it leads, else over the forward stream, one ordered connection to the leader's peer port.
+//  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
+//  4. raft writes it on a majority of the voters and commits it; transport tells the followers at once.
+//  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
+//
+// A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
+// over again, in order. What had been applied already is recognised by the state machine (Duplicate);
+// what arrives while something before it is missing is refused (Gap) and handed over again.
+//
+// # Leadership and leases
+//
+// A leader may have been deposed without knowing it yet. So what it confirms to other members counts only
+// from the last moment at which a quorum of voters still answered it in its term (transport.provenAt): no
+// other leader was elected before that moment, and a new leader gives every session its full timeout.
+//
+// # Goroutines
+//
+//	name          owner      waits for                          ends
+//	controlLoop   Replica    leadership and doubt signals       Close
+//	route         control    the outbox, the forward stream     when the leader changes, Close
+//	batchLoop     batcher    commands                           Close
+//	waitLoop      batcher    entries in flight                  Close
+//	acceptLoop    peerPort   peer connections                   Close
+//	welcome       peerPort   the frames of one peer stream      with the stream, Close
+//	hintLoop      transport  commits to tell, per follower      with the term, Close
+//	relay         pipeline   answers to appended entries        with the pipeline
+//
+// The raft library has its own: one main loop, one that applies, one that takes snapshots, and two per
+// follower while leading.
+//
+// # Locks
+//
+// Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu, batcher.mu and
+// transport.mu are leaves: nothing is locked and nobody is called under them.
+package quorum

@@ -1,0 +1,322 @@
+package quorum
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// Forward stream, follower to leader: frames of commands, each frame
+//
+//	| length u32 | { command length u32 | command }... |
+//
+// The leader answers the preface with one byte, 1, when it takes commands, and closes the stream when
+// it is not, or no longer, the leader. Nothing else ever travels back: a follower learns the result of
+// a command by applying it.
+const forwardAccepted = 1
+
+// serveForward is the leader's end of a forward stream.
+func (r *Replica) serveForward(_ MemberID, c net.Conn) {
+	ctx, end, ok := r.leadership()
+	if !ok {
+		return // closing the stream says it
+	}
+	defer end()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := c.Write([]byte{forwardAccepted}); err != nil {
+		return
+	}
+	br := bufio.NewReaderSize(c, 64<<10)
+	for {
+		// A fresh buffer for each frame: the commands are kept until they are in an entry.
+		frame, err := readPeerFrame(br, nil)
+		if err != nil {
+			return
+		}
+		cmds, err := splitCommands(frame)
+		if err != nil {
+			r.cfg.Logger.Warn("forward stream closed", "remote", c.RemoteAddr(), "err", err)
+			return
+		}
+		if r.batcher.submit(ctx, cmds) != nil {
+			return
+		}
+	}
+}
+
+func appendCommands(b []byte, cmds [][]byte) []byte {
+	start := len(b)
+	b = appendFrameHeader(b)
+	for _, c := range cmds {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(c)))
+		b = append(b, c...)
+	}
+	return sealFrame(b, start)
+}
+
+func splitCommands(frame []byte) ([][]byte, error) {
+	var cmds [][]byte
+	for len(frame) > 0 {
+		if len(frame) < 4 {
+			return nil, errors.New("quorum: truncated command in a forward frame")
+		}
+		n := binary.BigEndian.Uint32(frame)
+		frame = frame[4:]
+		if uint64(n) > uint64(len(frame)) {
+			return nil, errors.New("quorum: truncated command in a forward frame")
+		}
+		cmds = append(cmds, frame[:n:n])
+		frame = frame[n:]
+	}
+	return cmds, nil
+}
+
+// route is the way that this member's commands take at present: to one leader, in one term.
+type route struct {
+	leader MemberID
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// startRoute hands over everything that is open, from the oldest on, and goes on with what comes.
+func (r *Replica) startRoute(leader MemberID) *route {
+	ctx, cancel := context.WithCancel(context.Background())
+	rt := &route{leader: leader, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(rt.done)
+		for ctx.Err() == nil {
+			r.outbox.rewind()
+			var err error
+			if leader == r.cfg.ID {
+				err = r.handOver(ctx, func(cmds [][]byte) error { return r.batcher.submit(ctx, cmds) })
+			} else {
+				err = r.forwardTo(ctx, leader)
+			}
+			if ctx.Err() == nil {
+				r.cfg.Logger.Debug("commands cannot reach the leader, trying again", "leader", leader, "err", err)
+				sleep(ctx, routeRetry)
+			}
+		}
+	}()
+	return rt
+}
+
+// routeRetry is the pause before a broken forward stream is opened again.
+const routeRetry = 20 * time.Millisecond
+
+func (rt *route) stop() {
+	rt.cancel()
+	<-rt.done
+}
+
+// forwardTo opens a forward stream and hands commands over until it breaks.
+func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
+	dialCtx, cancel := context.WithTimeout(ctx, r.peerTimeout())
+	c, err := r.port.dial(dialCtx, leader, streamForward)
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer r.port.forget(c)
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	var ok [1]byte
+	_ = c.SetReadDeadline(time.Now().Add(r.peerTimeout()))
+	if _, err := c.Read(ok[:]); err != nil {
+		return fmt.Errorf("quorum: member %d does not lead: %w", leader, err)
+	}
+	_ = c.SetReadDeadline(time.Time{})
+
+	// The leader never writes again: when this read returns, the stream has ended.
+	streamCtx, broken := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		_, err := c.Read(ok[:])
+		broken(fmt.Errorf("quorum: forward stream ended: %w", err))
+	}()
+	defer wg.Wait()
+	defer c.Close()
+
+	var buf []byte
+	return r.handOver(streamCtx, func(cmds [][]byte) error {
+		buf = appendCommands(buf[:0], cmds)
+		_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
+		_, err := c.Write(buf)
+		return err
+	})
+}
+
+// handOver takes commands from the outbox, in order, until send fails or ctx ends.
+func (r *Replica) handOver(ctx context.Context, send func([][]byte) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.outbox.work:
+		}
+		for cmds := r.outbox.take(); len(cmds) > 0; cmds = r.outbox.take() {
+			if err := send(cmds); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// Lease stream, follower to leader, one request at a time:
+//
+//	report  | length u32 | { session u64 }... |
+//	answer  | length u32 | status u8 | lag i64 (ns) | { session u64 }... |
+//
+// The answer lists the sessions whose lease the leader has extended. Lag is how long before it received
+// the report the leader was last proven to be the leader; it counts against the confirmation.
+const (
+	leaseConfirmed byte = 1
+	leaseNotLeader byte = 2
+)
+
+// serveLease is the leader's end of a lease stream.
+func (r *Replica) serveLease(_ MemberID, c net.Conn) {
+	br := bufio.NewReaderSize(c, 16<<10)
+	var in, out []byte
+	for {
+		var err error
+		if in, err = readPeerFrame(br, in); err != nil || len(in)%8 != 0 {
+			return
+		}
+		received := time.Now()
+		heard := make([]wire.SessionID, len(in)/8)
+		for i := range heard {
+			heard[i] = wire.SessionID(binary.BigEndian.Uint64(in[8*i:]))
+		}
+		out = appendFrameHeader(out[:0])
+		if extended, proven, err := r.touchAsLeader(heard); err != nil {
+			out = append(out, leaseNotLeader)
+		} else {
+			out = append(out, leaseConfirmed)
+			out = binary.BigEndian.AppendUint64(out, uint64(max(0, received.Sub(proven))))
+			for _, id := range extended {
+				out = binary.BigEndian.AppendUint64(out, uint64(id))
+			}
+		}
+		if _, err := c.Write(sealFrame(out, 0)); err != nil {
+			return
+		}
+	}
+}
+
+// touchAsLeader extends leases on the leader.
+func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionID, proven time.Time, err error) {
+	term, ok := r.leadingTerm()
+	if !ok {
+		return nil, time.Time{}, ErrNoLeader
+	}
+	proven = r.transport.provenAt(term, time.Now())
+	if proven.IsZero() {
+		return nil, time.Time{}, ErrNoLeader
+	}
+	return r.cfg.Listener.Touch(heard), proven, nil
+}
+
+// leaseClient is a follower's end of a lease stream. It is used by one goroutine at a time.
+type leaseClient struct {
+	mu     sync.Mutex
+	leader MemberID
+	conn   net.Conn
+	br     *bufio.Reader
+	buf    []byte
+}
+
+// Touch reports sessions that this member heard from to the leader. It returns those whose lease was
+// extended, and a moment, not after the call began, from which the extension counts: none of them is
+// expired before that moment plus its timeout, by whatever leader. An error means that nothing is
+// known. Touch serves one call at a time; others wait.
+func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
+	l := &r.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := time.Now()
+	leader := r.leaderID()
+	if leader == r.cfg.ID {
+		extended, proven, err := r.touchAsLeader(heard)
+		return extended, minTime(start, proven), err
+	}
+	if l.conn != nil && l.leader != leader {
+		r.dropLeaseStream()
+	}
+	if leader == 0 {
+		return nil, time.Time{}, ErrNoLeader
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
+	defer cancel()
+	if l.conn == nil {
+		c, err := r.port.dial(ctx, leader, streamLease)
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("quorum: reach leader %d: %w", leader, err)
+		}
+		l.leader, l.conn, l.br = leader, c, bufio.NewReaderSize(c, 16<<10)
+	}
+	c := l.conn
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	extended, lag, err := l.exchange(heard)
+	if err != nil {
+		r.dropLeaseStream()
+		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
+	}
+	return extended, start.Add(-lag), nil
+}
+
+func (r *Replica) dropLeaseStream() {
+	if r.lease.conn != nil {
+		r.port.forget(r.lease.conn)
+		r.lease.conn = nil
+	}
+}
+
+func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionID, lag time.Duration, err error) {
+	l.buf = appendFrameHeader(l.buf[:0])
+	for _, id := range heard {
+		l.buf = binary.BigEndian.AppendUint64(l.buf, uint64(id))
+	}
+	if _, err := l.conn.Write(sealFrame(l.buf, 0)); err != nil {
+		return nil, 0, err
+	}
+	if l.buf, err = readPeerFrame(l.br, l.buf); err != nil {
+		return nil, 0, err
+	}
+	b := l.buf
+	if len(b) < 9 || b[0] != leaseConfirmed || (len(b)-9)%8 != 0 {
+		return nil, 0, ErrNoLeader
+	}
+	lag = time.Duration(binary.BigEndian.Uint64(b[1:]))
+	for b = b[9:]; len(b) > 0; b = b[8:] {
+		extended = append(extended, wire.SessionID(binary.BigEndian.Uint64(b)))
+	}
+	return extended, lag, nil
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

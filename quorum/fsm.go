@@ -1,0 +1,108 @@
+package quorum
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+// fsm is the raft library's view of the replica. The library calls it from one goroutine.
+type fsm struct{ *Replica }
+
+var _ raft.BatchingFSM = fsm{}
+
+// Apply implements raft.FSM.
+func (f fsm) Apply(l *raft.Log) any {
+	f.ApplyBatch([]*raft.Log{l})
+	return nil
+}
+
+// ApplyBatch implements raft.BatchingFSM.
+//
+// Invariant: applying an entry, telling the listener and publishing the new state are one critical
+// section; a reader is wholly before an entry or wholly after it.
+func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	for _, l := range logs {
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		entry, err := znode.DecodeEntry(l.Data)
+		if err != nil {
+			// Going on without a committed entry would make this replica differ from the others.
+			panic(fmt.Errorf("quorum: log entry %d of term %d is damaged or newer than this version: %w", l.Index, l.Term, err))
+		}
+		f.mu.Lock()
+		f.store.Apply(l.Term, entry, f.commandApplied)
+		f.appliedIndex = l.Index
+		f.mu.Unlock()
+		f.transport.applied(l.Index, l.Term)
+	}
+	return make([]any, len(logs))
+}
+
+// commandApplied runs after each command, inside the critical section.
+func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
+	r.cfg.Listener.Applied(r.store, c, res)
+	if res.Status == znode.Gap {
+		r.outbox.gap(c.Key())
+	} else {
+		r.outbox.settle(c.Key())
+	}
+}
+
+// Snapshot implements raft.FSM.
+func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
+}
+
+// Restore implements raft.FSM: the leader has sent a snapshot, because what this member lacks is no
+// longer in the leader's log.
+func (f fsm) Restore(rc io.ReadCloser) error {
+	defer rc.Close()
+	store, err := znode.Restore(rc)
+	if err != nil {
+		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.store = store
+	f.cfg.Listener.Restored(store)
+	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
+	return nil
+}
+
+// snapshot writes one point in time of the state while entries go on being applied.
+type snapshot struct {
+	snap    *znode.Snapshot
+	replica *Replica
+}
+
+// Persist implements raft.FSMSnapshot.
+func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	start := time.Now()
+	n, err := s.snap.WriteTo(sink)
+	if err == nil {
+		err = sink.Close()
+	}
+	if err != nil {
+		_ = sink.Cancel()
+		// The log is still complete, so nothing is lost; the next try may succeed.
+		s.replica.log.Error("snapshot failed", "err", err)
+		return fmt.Errorf("quorum: write snapshot: %w", err)
+	}
+	s.replica.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// Release implements raft.FSMSnapshot.
+func (s *snapshot) Release() {
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	s.snap.Release()
+}

@@ -1,0 +1,157 @@
+package quorum
+
+import (
+	"sync"
+
+	"lockkeeper/znode"
+)
+
+const (
+	// outboxMaxBytes bounds the commands of this member that are not applied yet; beyond it Propose
+	// blocks, and with it the sockets that the commands come from.
+	outboxMaxBytes = 32 << 20
+	// takeMaxBytes is about how much is handed to the leader in one piece.
+	takeMaxBytes = 256 << 10
+)
+
+// outbox keeps the commands of this member, in order, until they have been applied: handed over to the
+// leader or not, a command may be lost with a leader, and then all that are open are handed over again.
+type outbox struct {
+	mu     sync.Mutex
+	byKey  map[znode.Key]*openCommand
+	first  *openCommand // oldest
+	last   *openCommand
+	unsent *openCommand // first that the present round has not handed over
+	round  uint64       // counts the times that everything was handed over again
+	size   int          // bytes
+	closed bool
+
+	work chan struct{} // capacity 1: there may be something unsent
+	room *sync.Cond    // size went down
+}
+
+// openCommand is one link of the list.
+type openCommand struct {
+	key        znode.Key
+	data       []byte // encoded
+	sentRound  uint64 // 0: not handed over yet
+	prev, next *openCommand
+}
+
+func newOutbox() *outbox {
+	o := &outbox{byKey: map[znode.Key]*openCommand{}, work: make(chan struct{}, 1), round: 1}
+	o.room = sync.NewCond(&o.mu)
+	return o
+}
+
+// add appends a command. It blocks while the outbox is full, unless urgent. It returns false when the
+// outbox is closed or holds that command already.
+func (o *outbox) add(key znode.Key, data []byte, urgent bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.size > outboxMaxBytes && !o.closed && !urgent {
+		o.room.Wait()
+	}
+	if o.closed || o.byKey[key] != nil {
+		return false
+	}
+	c := &openCommand{key: key, data: data, prev: o.last}
+	if o.last != nil {
+		o.last.next = c
+	} else {
+		o.first = c
+	}
+	o.last = c
+	if o.unsent == nil {
+		o.unsent = c
+	}
+	o.byKey[key] = c
+	o.size += len(data)
+	o.wake()
+	return true
+}
+
+// settle removes a command that has been applied or refused for good.
+func (o *outbox) settle(key znode.Key) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	c := o.byKey[key]
+	if c == nil {
+		return
+	}
+	delete(o.byKey, key)
+	if o.unsent == c {
+		o.unsent = c.next
+	}
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		o.first = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	} else {
+		o.last = c.prev
+	}
+	o.size -= len(c.data)
+	o.room.Broadcast()
+}
+
+// take returns the next unsent commands in order, none if there are none, and marks them handed over.
+func (o *outbox) take() [][]byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var cmds [][]byte
+	for n := 0; o.unsent != nil && n < takeMaxBytes; o.unsent = o.unsent.next {
+		o.unsent.sentRound = o.round
+		cmds = append(cmds, o.unsent.data)
+		n += len(o.unsent.data)
+	}
+	return cmds
+}
+
+// rewind makes everything that is open unsent.
+func (o *outbox) rewind() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rewindLocked()
+}
+
+func (o *outbox) rewindLocked() {
+	o.round++
+	o.unsent = o.first
+	if o.unsent != nil {
+		o.wake()
+	}
+}
+
+// gap takes note that a command was refused because one before it is missing in the log. All are
+// handed over again, unless that has happened since this one was handed over.
+func (o *outbox) gap(key znode.Key) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c := o.byKey[key]; c != nil && c.sentRound == o.round {
+		o.rewindLocked()
+	}
+}
+
+func (o *outbox) wake() {
+	select {
+	case o.work <- struct{}{}:
+	default:
+	}
+}
+
+// open is the number of commands that have not been applied, and their size in bytes.
+func (o *outbox) open() (commands, bytes int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.byKey), o.size
+}
+
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.room.Broadcast()
+}

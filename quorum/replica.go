@@ -1,0 +1,367 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+// ErrNoLeader says that there is no leader, none that this member knows of, or none that can prove it.
+var ErrNoLeader = errors.New("quorum: no leader")
+
+// Replica is one member's copy of the replicated state and its part in keeping the copies equal.
+type Replica struct {
+	cfg Config
+	log *slog.Logger
+
+	raft      *raft.Raft
+	inner     closer // the library's transport
+	transport *transport
+	port      *peerPort // nil for a member alone
+	batcher   *batcher
+	outbox    *outbox
+	lease     leaseClient
+
+	notify chan bool             // from raft: this member has become, is no longer, the leader
+	events chan raft.Observation // from raft: the leader may have changed
+	doubt  chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	closed sync.Once
+
+	// Lock: mu is taken before any lock of the listener, and before the outbox's.
+	mu           sync.RWMutex
+	store        *znode.Store
+	appliedIndex uint64
+
+	stateMu    sync.Mutex
+	leader     MemberID           // 0 while unknown
+	leaderFrom time.Time          // since when
+	term       uint64             // of this member's leadership, 0 when it does not lead
+	streams    context.Context    // while it leads: ends the streams of followers
+	endStreams context.CancelFunc //
+}
+
+type closer interface{ Close() error }
+
+func serverID(id MemberID) raft.ServerID { return raft.ServerID(strconv.Itoa(int(id))) }
+
+func memberID(id raft.ServerID) MemberID {
+	n, _ := strconv.ParseUint(string(id), 10, 8)
+	return MemberID(n)
+}
+
+// Open starts a member. It returns as soon as the member takes part; there may be no leader yet. On an
+// error the stores stay open and the caller's.
+func Open(cfg Config) (_ *Replica, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.setDefaults()
+	r := &Replica{
+		cfg:    cfg,
+		log:    cfg.Logger,
+		outbox: newOutbox(),
+		notify: make(chan bool, 64),
+		events: make(chan raft.Observation, 64),
+		doubt:  make(chan struct{}, 1),
+	}
+	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
+		return nil, err
+	}
+	if err := r.openTransport(); err != nil {
+		return nil, err
+	}
+	if err := r.openRaft(); err != nil {
+		r.closeTransport()
+		return nil, err
+	}
+	r.batcher = newBatcher(r.raft, r.stamp, func(error) { r.inDoubt() })
+	if r.port != nil {
+		r.port.serve[streamForward] = r.serveForward
+		r.port.serve[streamLease] = r.serveLease
+		r.port.start()
+	}
+	if err := r.checkMembers(); err != nil {
+		r.shutdown()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	r.raft.RegisterObserver(raft.NewObserver(r.events, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
+	r.wg.Add(1)
+	go r.controlLoop(ctx)
+	return r, nil
+}
+
+func (r *Replica) openTransport() error {
+	if len(r.cfg.Members) == 1 {
+		_, inner := raft.NewInmemTransport(raft.ServerAddress("standalone"))
+		r.inner, r.transport = inner, newTransport(inner, &r.cfg)
+		return nil
+	}
+	port, err := listenPeers(&r.cfg)
+	if err != nil {
+		return err
+	}
+	r.port = port
+	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		ServerAddressProvider: addressBook{&r.cfg},
+		Logger:                newHclog(r.log),
+		Stream:                raftStreams{port},
+		MaxPool:               4,
+		Timeout:               5 * time.Second,
+	})
+	r.inner, r.transport = inner, newTransport(inner, &r.cfg)
+	return nil
+}
+
+// addressBook finds members by id, so that a member may change its address in the configuration.
+type addressBook struct{ cfg *Config }
+
+// ServerAddr implements raft.ServerAddressProvider.
+func (a addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if m := a.cfg.member(memberID(id)); m.ID != 0 {
+		return raft.ServerAddress(m.Addr), nil
+	}
+	return "", fmt.Errorf("quorum: member %s is unknown", id)
+}
+
+func (r *Replica) openRaft() error {
+	rc := raft.DefaultConfig()
+	rc.LocalID = serverID(r.cfg.ID)
+	rc.HeartbeatTimeout = r.cfg.heartbeatTimeout()
+	rc.ElectionTimeout = rc.HeartbeatTimeout
+	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
+	rc.MaxAppendEntries = 64
+	rc.BatchApplyCh = true
+	rc.SnapshotThreshold = r.cfg.SnapshotEntries
+	rc.SnapshotInterval = 10 * time.Second
+	rc.TrailingLogs = r.cfg.TrailingEntries
+	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names what is damaged
+	rc.ShutdownOnRemove = false
+	rc.NotifyCh = r.notify
+	rc.Logger = newHclog(r.log)
+
+	s := r.cfg.Stores
+	known, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	if !known {
+		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, r.transport, r.initialConfiguration()); err != nil {
+			return fmt.Errorf("quorum: write first configuration: %w", err)
+		}
+	}
+	guarded := &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal}
+	r.raft, err = raft.NewRaft(rc, fsm{r}, guarded, guarded, s.Snapshots, r.transport)
+	if err != nil {
+		return fmt.Errorf("quorum: start raft: %w", err)
+	}
+	return nil
+}
+
+// initialConfiguration is the same on every member, which is what makes it safe that each writes it.
+func (r *Replica) initialConfiguration() raft.Configuration {
+	var c raft.Configuration
+	for _, m := range r.cfg.Members {
+		s := raft.Server{Suffrage: raft.Voter, ID: serverID(m.ID), Address: raft.ServerAddress(m.Addr)}
+		if m.Observer {
+			s.Suffrage = raft.Nonvoter
+		}
+		if len(r.cfg.Members) == 1 {
+			s.Address = r.transport.LocalAddr()
+		}
+		c.Servers = append(c.Servers, s)
+	}
+	return c
+}
+
+// checkMembers refuses a configuration with other members than the stored one. To replace the set of
+// voters behind the protocol's back could make two majorities.
+func (r *Replica) checkMembers() error {
+	f := r.raft.GetConfiguration()
+	if err := f.Error(); err != nil {
+		return fmt.Errorf("quorum: read configuration: %w", err)
+	}
+	stored := map[MemberID]bool{}
+	for _, s := range f.Configuration().Servers {
+		stored[memberID(s.ID)] = s.Suffrage != raft.Voter
+	}
+	var faults []error
+	for _, m := range r.cfg.Members {
+		observer, ok := stored[m.ID]
+		switch {
+		case !ok:
+			faults = append(faults, fmt.Errorf("server.%d is not a member of the cluster whose data this is", m.ID))
+		case observer != m.Observer:
+			faults = append(faults, fmt.Errorf("server.%d has another role (participant, observer) in the cluster whose data this is", m.ID))
+		}
+		delete(stored, m.ID)
+	}
+	for id := range stored {
+		faults = append(faults, fmt.Errorf("server.%d is missing: it is a member of the cluster whose data this is", id))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("quorum: the configured members differ from the stored ones, and changing the members of a cluster is not supported yet: %w", err)
+	}
+	return nil
+}
+
+func (r *Replica) stamp() (int64, znode.Flags) { return r.cfg.Now().UnixMilli(), r.cfg.Flags }
+
+// peerTimeout bounds one exchange with the leader.
+func (r *Replica) peerTimeout() time.Duration { return 2 * r.cfg.heartbeatTimeout() }
+
+// View calls f with the state as it is after some entry. f must not keep it, nor call the Replica.
+func (r *Replica) View(f func(*znode.Store)) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	f(r.store)
+}
+
+// Propose hands a command to the cluster and keeps handing it over, whatever happens to leaders and
+// streams, until it has been applied; the listener learns of that. Commands proposed by one goroutine
+// keep their order. Propose blocks while too much is open. It returns an error only when the Replica is
+// closed.
+func (r *Replica) Propose(c *znode.Command) error {
+	if !r.outbox.add(c.Key(), c.Append(nil), false) {
+		return errStopped
+	}
+	return nil
+}
+
+// ProposeOnce hands a command over if this member leads, and forgets it: it may be lost.
+func (r *Replica) ProposeOnce(ctx context.Context, c *znode.Command) error {
+	if _, ok := r.leadingTerm(); !ok {
+		return ErrNoLeader
+	}
+	return r.batcher.submit(ctx, [][]byte{c.Append(nil)})
+}
+
+// leaderID is the leader as this member knows it, 0 while there is none.
+func (r *Replica) leaderID() MemberID {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	return r.leader
+}
+
+// leadingTerm is the term in which this member leads, if it does.
+func (r *Replica) leadingTerm() (uint64, bool) {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	return r.term, r.term != 0
+}
+
+// leadership returns a context that ends with this member's leadership at the latest, and a function
+// to call when it is no longer needed; false if it does not lead.
+func (r *Replica) leadership() (context.Context, context.CancelFunc, bool) {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	if r.term == 0 {
+		return nil, nil, false
+	}
+	ctx, cancel := context.WithCancel(r.streams)
+	return ctx, cancel, true
+}
+
+// LeaderKnown says since when this member has known the present leader; false while it knows none.
+func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	return r.leaderFrom, r.leader != 0
+}
+
+// Close stops the member and waits for everything it started. A leader first tries to hand its office
+// on, so that the others need not wait for an election timeout. The stores are closed too.
+func (r *Replica) Close() error {
+	var err error
+	r.closed.Do(func() {
+		if _, leads := r.leadingTerm(); leads && r.cfg.maj().Voters() > 1 {
+			if err := r.raft.LeadershipTransfer().Error(); err != nil {
+				r.log.Info("leadership not handed on before stopping", "err", err)
+			}
+		}
+		r.stop()
+		r.wg.Wait()
+		r.shutdown()
+		if r.cfg.Stores.Close != nil {
+			err = r.cfg.Stores.Close()
+		}
+	})
+	return err
+}
+
+func (r *Replica) shutdown() {
+	r.outbox.close()
+	_ = r.raft.Shutdown().Error()
+	r.batcher.close()
+	r.closeTransport()
+}
+
+func (r *Replica) closeTransport() {
+	_ = r.inner.Close()
+	if r.port != nil {
+		r.port.close()
+	}
+	r.transport.close()
+}
+
+// Status is what a member knows of itself and the cluster.
+type Status struct {
+	ID           MemberID
+	Role         string // standalone, leader, follower, observer or looking
+	Leader       MemberID
+	Term         uint64
+	CommitIndex  uint64
+	AppliedIndex uint64
+	LastIndex    uint64
+	Voters       int
+	Members      int
+	OpenCommands int // of this member, not applied yet
+	// Synced counts the followers and observers that have, as far as this leader knows, all that is
+	// committed.
+	SyncedFollowers, SyncedObservers int
+}
+
+// Status reports how things stand.
+func (r *Replica) Status() Status {
+	s := Status{
+		ID:          r.cfg.ID,
+		Leader:      r.leaderID(),
+		Term:        r.raft.CurrentTerm(),
+		CommitIndex: r.raft.CommitIndex(),
+		LastIndex:   r.raft.LastIndex(),
+		Voters:      r.cfg.maj().Voters(),
+		Members:     len(r.cfg.Members),
+	}
+	r.mu.RLock()
+	s.AppliedIndex = r.appliedIndex
+	r.mu.RUnlock()
+	s.OpenCommands, _ = r.outbox.open()
+	switch {
+	case s.Leader == 0:
+		s.Role = "looking"
+	case len(r.cfg.Members) == 1:
+		s.Role = "standalone"
+	case s.Leader == r.cfg.ID:
+		s.Role = "leader"
+		s.SyncedFollowers, s.SyncedObservers = r.transport.synced()
+	case r.cfg.member(r.cfg.ID).Observer:
+		s.Role = "observer"
+	default:
+		s.Role = "follower"
+	}
+	return s
+}

@@ -1,0 +1,267 @@
+package quorum
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// transport wraps the library's transport, through which a leader talks to its followers, for two
+// things that the library does not offer:
+//
+//   - when was this leader last known to a quorum as the leader (provenAt), which is what leases may
+//     rely on, and
+//   - telling followers of a commit at once. The library does so with the next entries or after
+//     CommitTimeout; a client of a follower would wait that long for its reply. An AppendEntries
+//     without entries, sent when a follower has the committed entry and does not yet know, does it.
+type transport struct {
+	raft.Transport
+	self   raft.ServerID
+	voters map[raft.ServerID]bool
+	maj    Maj
+
+	wg   sync.WaitGroup
+	stop chan struct{}
+
+	mu         sync.Mutex
+	term       uint64 // of the leadership that the fields below belong to
+	commit     uint64 // the newest entry that this leader has applied, and its term
+	commitTerm uint64
+	followers  map[raft.ServerID]*follower
+}
+
+// follower is what a leader knows of one follower, within one term.
+type follower struct {
+	id        raft.ServerID
+	addr      raft.ServerAddress
+	header    raft.AppendEntriesRequest // Term, Leader and RPCHeader of a request of this term
+	contactAt time.Time                 // when the newest request that it answered in this term was sent
+	acked     uint64                    // it has the log up to here
+	told      uint64                    // and knows that it is committed up to here
+	hint      chan struct{}             // capacity 1
+}
+
+func newTransport(inner raft.Transport, cfg *Config) *transport {
+	t := &transport{
+		Transport: inner,
+		self:      serverID(cfg.ID),
+		voters:    map[raft.ServerID]bool{},
+		maj:       cfg.maj(),
+		stop:      make(chan struct{}),
+		followers: map[raft.ServerID]*follower{},
+	}
+	for _, m := range cfg.Members {
+		if !m.Observer {
+			t.voters[serverID(m.ID)] = true
+		}
+	}
+	return t
+}
+
+func (t *transport) close() {
+	close(t.stop)
+	t.wg.Wait()
+}
+
+// AppendEntries implements raft.Transport.
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	start := time.Now()
+	err := t.Transport.AppendEntries(id, target, args, resp)
+	if err == nil {
+		t.answered(id, target, start, args, resp)
+	}
+	return err
+}
+
+// AppendEntriesPipeline implements raft.Transport.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := t.Transport.AppendEntriesPipeline(id, target)
+	if err != nil {
+		return nil, err
+	}
+	p := &pipeline{AppendPipeline: inner, t: t, id: id, addr: target, out: make(chan raft.AppendFuture), stop: make(chan struct{})}
+	p.wg.Add(1)
+	go p.relay()
+	return p, nil
+}
+
+// pipeline sees the answers of a pipeline before the library does.
+type pipeline struct {
+	raft.AppendPipeline
+	t    *transport
+	id   raft.ServerID
+	addr raft.ServerAddress
+	out  chan raft.AppendFuture
+	stop chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
+}
+
+func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.out }
+
+func (p *pipeline) Close() error {
+	p.once.Do(func() { close(p.stop) })
+	err := p.AppendPipeline.Close()
+	p.wg.Wait()
+	return err
+}
+
+func (p *pipeline) relay() {
+	defer p.wg.Done()
+	for {
+		select {
+		case f := <-p.AppendPipeline.Consumer():
+			if f.Error() == nil {
+				p.t.answered(p.id, p.addr, f.Start(), f.Request(), f.Response())
+			}
+			select {
+			case p.out <- f:
+			case <-p.stop:
+				return
+			}
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+// answered takes note of a follower's answer to a request that was sent at start.
+func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
+	if resp.Term != args.Term {
+		return // it follows somebody else
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if args.Term < t.term {
+		return
+	}
+	t.enterTermLocked(args.Term)
+	f := t.followers[id]
+	if f == nil {
+		f = &follower{id: id, hint: make(chan struct{}, 1)}
+		f.header = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term, Leader: args.Leader}
+		t.followers[id] = f
+		t.wg.Add(1)
+		go t.hintLoop(f)
+	}
+	f.addr = addr
+	if start.After(f.contactAt) {
+		f.contactAt = start
+	}
+	if !resp.Success || args.PrevLogEntry == 0 && len(args.Entries) == 0 {
+		return // refused, or a heartbeat, which says nothing of the log
+	}
+	f.acked = max(f.acked, args.PrevLogEntry+uint64(len(args.Entries)))
+	f.told = max(f.told, min(args.LeaderCommitIndex, f.acked))
+	t.hintLocked(f)
+}
+
+// enterTermLocked forgets what belongs to an earlier term.
+func (t *transport) enterTermLocked(term uint64) {
+	if term <= t.term {
+		return
+	}
+	t.term, t.commit = term, 0
+	for id, f := range t.followers {
+		close(f.hint)
+		delete(t.followers, id)
+	}
+}
+
+// applied takes note that this member has applied its log up to that entry.
+func (t *transport) applied(index, term uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.commit, t.commitTerm = index, term
+	for _, f := range t.followers {
+		t.hintLocked(f)
+	}
+}
+
+func (t *transport) hintLocked(f *follower) {
+	if f.acked >= t.commit && f.told < t.commit {
+		select {
+		case f.hint <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// hintLoop tells one follower of commits that no entry follows. It ends with the term.
+func (t *transport) hintLoop(f *follower) {
+	defer t.wg.Done()
+	for {
+		select {
+		case <-t.stop:
+			return
+		case _, ok := <-f.hint:
+			if !ok {
+				return
+			}
+		}
+		t.mu.Lock()
+		args := f.header
+		// The committed entry stands as the previous one, so that a follower whose log differs there
+		// refuses. With 0 it would not look.
+		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = t.commit, t.commitTerm, t.commit
+		due := t.term == args.Term && f.acked >= t.commit && f.told < t.commit && t.commit > 0
+		addr := f.addr
+		t.mu.Unlock()
+		if !due {
+			continue
+		}
+		var resp raft.AppendEntriesResponse
+		// A failure needs no second try: the library's own next request carries the commit index too.
+		_ = t.AppendEntries(f.id, addr, &args, &resp)
+	}
+}
+
+// provenAt is a moment at which a quorum of voters still took this member for the leader of term: no
+// other leader had been elected by then. For a single voter that is now. The zero time means that
+// there is no such moment yet.
+func (t *transport) provenAt(term uint64, now time.Time) time.Time {
+	if t.maj.Voters() == 1 {
+		return now
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term != term {
+		return time.Time{}
+	}
+	// The newest moment with which enough followers agree: the Size()-1th newest of their contacts.
+	var newest []time.Time
+	for id, f := range t.followers {
+		if t.voters[id] && id != t.self {
+			newest = append(newest, f.contactAt)
+		}
+	}
+	need := t.maj.Size() - 1
+	if len(newest) < need {
+		return time.Time{}
+	}
+	for i := range need { // selection of the few newest of a handful
+		for j := i + 1; j < len(newest); j++ {
+			if newest[j].After(newest[i]) {
+				newest[i], newest[j] = newest[j], newest[i]
+			}
+		}
+	}
+	return newest[need-1]
+}
+
+// synced counts the followers, and observers, that have all that this leader knows to be committed.
+func (t *transport) synced() (followers, observers int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, f := range t.followers {
+		switch {
+		case f.acked < t.commit:
+		case t.voters[id]:
+			followers++
+		default:
+			observers++
+		}
+	}
+	return followers, observers
+}

@@ -1,0 +1,79 @@
+package session
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+var superIdentity = znode.Identity{Scheme: "super", ID: ""}
+
+// authenticate adds the identities that an auth packet proves. Requests that were received before keep
+// the identities they had.
+func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
+	switch p.Scheme {
+	case "ip":
+		return wire.CodeOK // every connection has its address from the start
+	case "digest":
+		if p.Auth == nil {
+			return wire.CodeAuthFailed
+		}
+		id := digestID(string(p.Auth))
+		s.identify(znode.Identity{Scheme: "digest", ID: id})
+		if id == s.m.cfg.SuperDigest {
+			s.identify(superIdentity)
+		}
+		return wire.CodeOK
+	}
+	s.m.log.Info("authentication refused", "session", s.id, "client", s.addr, "scheme", p.Scheme)
+	return wire.CodeAuthFailed
+}
+
+func (s *Session) identify(id znode.Identity) {
+	ids := *s.ids.Load()
+	if slices.Contains(ids, id) {
+		return
+	}
+	ids = append(slices.Clone(ids), id)
+	s.ids.Store(&ids)
+}
+
+// digestID is the id of scheme digest for "user:password" (spec/semantics.md 7.4). SHA-1 is the
+// protocol's choice; ACLs with such ids exist and must go on matching.
+func digestID(auth string) string {
+	user, _, _ := strings.Cut(auth, ":")
+	sum := sha1.Sum([]byte(auth))
+	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// addrText is the id of scheme ip, as Java writes addresses: IPv6 in full length without leading zeros.
+func addrText(a netip.Addr) string {
+	a = a.Unmap()
+	if !a.Is6() {
+		return a.String()
+	}
+	var b strings.Builder
+	bytes := a.As16()
+	for i := 0; i < 16; i += 2 {
+		if i > 0 {
+			b.WriteByte(':')
+		}
+		const hex = "0123456789abcdef"
+		v := int(bytes[i])<<8 | int(bytes[i+1])
+		for shift, started := 12, false; shift >= 0; shift -= 4 {
+			if d := v >> shift & 15; d != 0 || started || shift == 0 {
+				b.WriteByte(hex[d])
+				started = true
+			}
+		}
+	}
+	if a.Zone() != "" {
+		b.WriteString("%" + a.Zone())
+	}
+	return b.String()
+}

@@ -1,0 +1,246 @@
+package session
+
+import (
+	"strings"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// isLocal says which requests are answered by this member alone, from its own state.
+func isLocal(op wire.Op) bool {
+	switch op {
+	case wire.OpExists, wire.OpGetData, wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing,
+		wire.OpCheckWatches, wire.OpRemoveWatches, wire.OpAddWatch, wire.OpSetWatches, wire.OpSetWatches2,
+		wire.OpMultiRead, wire.OpGetEphemerals, wire.OpGetAllChildrenNumber, wire.OpWhoAmI, wire.OpSASL:
+		return true
+	}
+	return false
+}
+
+// execute answers a request at its place in the session's order. It runs inside View or, behind a write,
+// inside the critical section of that write; so no change can come between what is read and the watch
+// that is set.
+func (s *Session) execute(store *znode.Store, p *pending) {
+	h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: p.code}
+	var body wire.Record
+	if p.code == wire.CodeOK && p.record != nil {
+		body, h.Err = s.answer(store, p)
+	}
+	switch {
+	case p.req.Op == wire.OpAuth || p.req.Op == wire.OpSASL:
+		h.Zxid = 0
+	case p.code == wire.CodeUnimplemented:
+		h.Zxid = wire.ZxidNone
+	}
+	s.reply(p, h, body)
+}
+
+// answer makes the body, or the error, of a reply.
+func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
+	switch r := p.record.(type) {
+	case *wire.PathWatchRequest:
+		return s.read(store, p, r)
+	case *wire.PathRequest:
+		return readPath(store, p, r)
+	case *wire.SetWatchesRequest:
+		s.setWatches(store, r)
+		return nil, wire.CodeOK
+	case *wire.AddWatchRequest:
+		return s.addWatch(r)
+	case *wire.WatchesRequest:
+		return nil, s.checkOrRemoveWatches(p.req.Op, r)
+	case *wire.MultiRequest:
+		return multiRead(store, p, r), wire.CodeOK
+	case *wire.GetEphemeralsRequest:
+		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, s.id, r.PrefixPath)}, wire.CodeOK
+	case *wire.SASLRequest:
+		return wire.SASLResponse{}, wire.CodeOK // a null token: this server does not do SASL
+	}
+	if p.req.Op == wire.OpWhoAmI {
+		return wire.WhoAmIResponse{Clients: whoAmI(p.ids)}, wire.CodeOK
+	}
+	return nil, wire.CodeOK // ping
+}
+
+// read answers exists, getData and getChildren, and sets the watch that goes with it.
+func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
+	switch p.req.Op {
+	case wire.OpExists:
+		stat, code := store.Exists(r.Path, p.ids)
+		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) {
+			s.m.watches.addData(s, r.Path, standard)
+		}
+		return wire.StatResponse{Stat: stat}, code
+	case wire.OpGetData:
+		data, stat, code := store.Get(r.Path, p.ids)
+		if r.Watch && code == wire.CodeOK {
+			s.m.watches.addData(s, r.Path, standard)
+		}
+		return wire.GetDataResponse{Data: data, Stat: stat}, code
+	default:
+		children, stat, code := store.Children(r.Path, p.ids)
+		if r.Watch && code == wire.CodeOK {
+			s.m.watches.addChild(s, r.Path, standard)
+		}
+		if p.req.Op == wire.OpGetChildren {
+			return wire.GetChildrenResponse{Children: children}, code
+		}
+		return wire.GetChildren2Response{Children: children, Stat: stat}, code
+	}
+}
+
+func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record, wire.Code) {
+	if p.req.Op == wire.OpGetACL {
+		acl, stat, code := store.GetACL(r.Path, p.ids)
+		return wire.GetACLResponse{ACL: acl, Stat: stat}, code
+	}
+	total, code := store.AllChildrenNumber(r.Path, p.ids)
+	return wire.GetAllChildrenNumberResponse{Total: total}, code
+}
+
+// setWatches registers the watches of a client that has connected again, or tells it at once of what it
+// has missed (spec/watches.md 4).
+func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) {
+	const immediate = wire.ZxidNone
+	for _, path := range r.Data {
+		switch stat, ok := store.Node(path); {
+		case !ok:
+			s.notify(immediate, wire.EventNodeDeleted, path)
+		case stat.Mzxid > r.RelativeZxid:
+			s.notify(immediate, wire.EventNodeDataChanged, path)
+		default:
+			s.m.watches.addData(s, path, standard)
+		}
+	}
+	for _, path := range r.Exist {
+		if _, ok := store.Node(path); ok {
+			s.notify(immediate, wire.EventNodeCreated, path)
+		} else {
+			s.m.watches.addData(s, path, standard)
+		}
+	}
+	for _, path := range r.Child {
+		switch stat, ok := store.Node(path); {
+		case !ok:
+			s.notify(immediate, wire.EventNodeDeleted, path)
+		case stat.Pzxid > r.RelativeZxid:
+			s.notify(immediate, wire.EventNodeChildrenChanged, path)
+		default:
+			s.m.watches.addChild(s, path, standard)
+		}
+	}
+	for _, path := range r.Persistent {
+		s.m.watches.addData(s, path, persistent)
+		s.m.watches.addChild(s, path, persistent)
+	}
+	for _, path := range r.PersistentRecursive {
+		s.m.watches.addData(s, path, recursive)
+	}
+}
+
+func (s *Session) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
+	switch r.Mode {
+	case wire.AddWatchPersistent:
+		s.m.watches.addData(s, r.Path, persistent)
+		s.m.watches.addChild(s, r.Path, persistent)
+	case wire.AddWatchPersistentRecursive:
+		s.m.watches.addData(s, r.Path, recursive)
+	default:
+		return nil, wire.CodeMarshallingError
+	}
+	return wire.ErrorResponse{}, wire.CodeOK // the Java client insists on this body
+}
+
+func (s *Session) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.Code {
+	data, child, ok := watchKind(r.Type)
+	if !ok {
+		return wire.CodeMarshallingError
+	}
+	found := false
+	if op == wire.OpCheckWatches {
+		found = s.m.watches.has(s, r.Path, data, child)
+	} else {
+		found = s.m.watches.remove(s, r.Path, data, child)
+	}
+	if !found {
+		return wire.CodeNoWatcher
+	}
+	return wire.CodeOK
+}
+
+// multiRead answers each part for itself; all see the same state.
+func multiRead(store *znode.Store, p *pending, r *wire.MultiRequest) wire.Record {
+	results := make([]wire.MultiResult, len(r.Ops))
+	for i, op := range r.Ops {
+		res := wire.MultiResult{Op: op.Op}
+		path := op.Record.(*wire.PathWatchRequest).Path
+		if op.Op == wire.OpGetData {
+			var stat wire.Stat
+			res.Data, stat, res.Err = store.Get(path, p.ids)
+			res.Stat = &stat
+		} else {
+			res.Children, _, res.Err = store.Children(path, p.ids)
+		}
+		if res.Err != wire.CodeOK {
+			res = wire.MultiResult{Op: wire.OpError, Err: res.Err}
+		}
+		results[i] = res
+	}
+	return wire.MultiResponse{Results: results}
+}
+
+func ephemerals(store *znode.Store, id wire.SessionID, prefix string) []string {
+	paths := []string{}
+	all := strings.TrimSpace(prefix) == "" || prefix == "/"
+	for _, path := range store.Ephemerals(id) {
+		if all || strings.HasPrefix(path, prefix) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// whoAmI lists identities without their secrets.
+func whoAmI(ids []znode.Identity) []wire.ClientInfo {
+	list := make([]wire.ClientInfo, len(ids))
+	for i, id := range ids {
+		user := id.ID
+		if id.Scheme == "digest" {
+			user, _, _ = strings.Cut(user, ":")
+		}
+		list[i] = wire.ClientInfo{AuthScheme: id.Scheme, User: user}
+	}
+	return list
+}
+
+// writeReply makes the body of the reply to a write that succeeded.
+func writeReply(p *pending, res *znode.Result) wire.Record {
+	switch p.req.Op {
+	case wire.OpCreate:
+		return wire.CreateResponse{Path: res.Path}
+	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		return wire.Create2Response{Path: res.Path, Stat: res.Stat}
+	case wire.OpSetData, wire.OpSetACL:
+		return wire.StatResponse{Stat: res.Stat}
+	case wire.OpSync:
+		var r wire.SyncRequest
+		_ = wire.Decode(p.req.Body, &r) // it was decoded when it was received
+		return wire.SyncResponse{Path: r.Path, NullPath: r.NullPath}
+	case wire.OpMulti:
+		return multiReply(res)
+	}
+	return nil // delete, closeSession
+}
+
+func multiReply(res *znode.Result) wire.Record {
+	results := make([]wire.MultiResult, len(res.Multi))
+	for i := range res.Multi {
+		op := &res.Multi[i]
+		results[i] = wire.MultiResult{Op: op.Op, Err: op.Code, Path: op.Path}
+		if op.Op == wire.OpCreate2 || op.Op == wire.OpSetData {
+			results[i].Stat = &op.Stat
+		}
+	}
+	return wire.MultiResponse{Results: results}
+}

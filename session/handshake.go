@@ -1,0 +1,200 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// ErrNotServing says that this member has no leader; the client should try another one.
+var ErrNotServing = errors.New("session: no leader")
+
+// errAhead says that the client has seen later state than this member has.
+var errAhead = errors.New("session: client is ahead of this member")
+
+// handshake is a connection that waits for its session to be created or attached.
+type handshake struct {
+	addr    netip.Addr
+	timeout time.Duration
+	since   int64 // when it was proposed: a lease runs from then on at least
+	result  chan handshakeResult
+}
+
+type handshakeResult struct {
+	status     znode.Status
+	generation uint64
+	session    *Session // when Done
+}
+
+// Connect answers a connect request from a client at addr. Three outcomes:
+//
+//   - a Session and the response to send before anything else;
+//   - no Session and a response that says "expired" (timeout 0): send it, then close;
+//   - an error: close without a byte, so that the client tries another member.
+//
+// The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
+func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
+	if since, ok := m.replica.LeaderKnown(); !ok && time.Since(since) > m.cfg.Tick {
+		return nil, nil, ErrNotServing
+	}
+	var applied wire.Zxid
+	m.replica.View(func(s *znode.Store) { applied = s.Zxid() })
+	if req.LastZxidSeen > applied {
+		return nil, nil, fmt.Errorf("%w: it has seen %v, applied is %v", errAhead, req.LastZxidSeen, applied)
+	}
+	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
+	// A client that waits longer than this does better elsewhere.
+	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, m.cfg.Tick))
+	defer cancel()
+	if req.SessionID == 0 {
+		return m.create(ctx, req, addr.Unmap(), timeout)
+	}
+	return m.attach(ctx, req, addr.Unmap(), timeout)
+}
+
+func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
+	for {
+		password := make([]byte, wire.PasswordLen)
+		_, _ = rand.Read(password) // never fails
+		id := m.newID()
+		res, err := m.propose(ctx, &znode.Command{
+			Kind:      znode.KindCreateSession,
+			Session:   id,
+			Seq:       m.nonce(),
+			TimeoutMs: int32(timeout.Milliseconds()),
+			Password:  password,
+			Addr:      addrText(addr),
+		}, addr, timeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		if res.status == znode.Done {
+			return res.session, response(req, res.session, password), nil
+		}
+		// The id is taken, as it can be after the wall clock was set back. The next one may be free.
+		m.log.Warn("session id in use", "session", id, "status", res.status)
+	}
+}
+
+func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
+	// Whoever comes with the id of a session takes over its connection, even with a wrong password, as
+	// in ZooKeeper. The session itself is not touched by that.
+	if old := m.session(req.SessionID); old != nil {
+		old.end("session attached by another connection")
+	}
+	var info znode.SessionInfo
+	var known bool
+	m.replica.View(func(s *znode.Store) { info, known = s.Session(req.SessionID) })
+	if known && !bytes.Equal(info.Password, req.Password) {
+		m.log.Info("attach refused: wrong password", "session", req.SessionID, "client", addr)
+		return nil, refusal(req), nil
+	}
+	if len(req.Password) != wire.PasswordLen {
+		return nil, refusal(req), nil
+	}
+	for generation := info.Generation; ; {
+		// A session that is not known here may have been created elsewhere a moment ago, so the log
+		// decides.
+		res, err := m.propose(ctx, &znode.Command{
+			Kind:       znode.KindAttach,
+			Session:    req.SessionID,
+			Generation: generation,
+			Seq:        m.nonce(),
+			TimeoutMs:  int32(timeout.Milliseconds()),
+			Password:   req.Password,
+			Addr:       addrText(addr),
+		}, addr, timeout)
+		if err != nil {
+			return nil, nil, err
+		}
+		switch res.status {
+		case znode.Done:
+			return res.session, response(req, res.session, req.Password), nil
+		case znode.Moved:
+			generation = res.generation // another attach came first
+		default:
+			m.log.Info("attach refused", "session", req.SessionID, "client", addr, "status", res.status)
+			return nil, refusal(req), nil
+		}
+	}
+}
+
+// propose hands over the command of a handshake and waits for its result.
+func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr, timeout time.Duration) (handshakeResult, error) {
+	h := &handshake{addr: addr, timeout: timeout, since: m.since(), result: make(chan handshakeResult, 1)}
+	m.mu.Lock()
+	m.handshakes[c.Key()] = h
+	m.mu.Unlock()
+	if err := m.replica.Propose(c); err != nil {
+		m.mu.Lock()
+		delete(m.handshakes, c.Key())
+		m.mu.Unlock()
+		return handshakeResult{}, err
+	}
+	select {
+	case res := <-h.result:
+		return res, nil
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	delete(m.handshakes, c.Key())
+	m.mu.Unlock()
+	select {
+	case res := <-h.result: // it came in the same instant
+		if res.session != nil {
+			res.session.Detach()
+		}
+	default:
+	}
+	return handshakeResult{}, fmt.Errorf("session: handshake: %w", ctx.Err())
+}
+
+// handshakeApplied is the part of Applied for create and attach. From here on commands of the new
+// generation find the new connection.
+func (m *Manager) handshakeApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
+	if res.Status == znode.Done {
+		m.tracker.renew(c.Session, res.Generation, time.Duration(c.TimeoutMs)*time.Millisecond)
+		if old := m.session(c.Session); old != nil {
+			old.end("session moved")
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.handshakes[c.Key()]
+	if h == nil {
+		return // another member's, or its client has gone
+	}
+	delete(m.handshakes, c.Key())
+	r := handshakeResult{status: res.Status, generation: res.Generation}
+	if res.Status == znode.Done {
+		r.session = newSession(m, c.Session, res.Generation, h)
+		m.sessions[c.Session] = r.session
+	}
+	h.result <- r
+}
+
+func response(req *wire.ConnectRequest, s *Session, password []byte) *wire.ConnectResponse {
+	return &wire.ConnectResponse{
+		TimeoutMs:   int32(s.timeout.Milliseconds()),
+		SessionID:   s.id,
+		Password:    password,
+		HasReadOnly: req.HasReadOnly,
+	}
+}
+
+// refusal is what a client takes for "your session has expired". A wrong password gets the same.
+func refusal(req *wire.ConnectRequest) *wire.ConnectResponse {
+	return &wire.ConnectResponse{Password: make([]byte, wire.PasswordLen), HasReadOnly: req.HasReadOnly}
+}
+
+func (m *Manager) newID() wire.SessionID { return wire.SessionID(m.nextID.Add(1)) }
+
+// nonce numbers the commands that have no place in a session's order.
+func (m *Manager) nonce() uint64 { return m.nextNonce.Add(1) | 1<<63 }

@@ -1,0 +1,192 @@
+package session
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// A member's part in the leases (promise C6 of the contract).
+//
+// The member reports the sessions that it heard from to the leader, which extends their leases and
+// confirms it. The confirmation counts from the moment before the report was sent, or from the last
+// proof of leadership, whichever is earlier: no leader expires the session before that moment plus its
+// timeout T.
+//
+// A client that hears nothing for 2/3 T takes itself for disconnected. So a member sends a client
+// nothing at all while the newest confirmation is older than T/3: then, whatever happens, the client's
+// belief ends before its lease does. When it is older than 2/3 T although the client was heard from, the
+// member closes the connection, so that the client tries another one.
+//
+//	confirmed          +T/3                 +2/3 T                +T
+//	   |  may answer     |  holds back         |  lets go           |  may expire
+//	   |------------------------------------------------------------|-> time
+//	        last byte ---|---- client's 2/3 T of silence ----|
+//
+// All instants are of the monotonic clock; wall clocks may jump.
+
+// lease is the member's knowledge of one session's lease. Instants as of Manager.since.
+type lease struct {
+	m         *Manager
+	timeout   int64        // nanoseconds
+	confirmed atomic.Int64 // the lease runs until this instant plus timeout at least
+	waiting   atomic.Bool  // heard from, and not reported with that yet: in Manager.heard
+	openSince atomic.Int64 // the oldest hearing that is not confirmed, 0 if there is none
+}
+
+func (l *lease) init(m *Manager, timeout time.Duration, since int64) {
+	l.m, l.timeout = m, int64(timeout)
+	l.confirmed.Store(since)
+}
+
+func (l *lease) age(now int64) int64 { return now - l.confirmed.Load() }
+
+// mayAnswer says whether bytes may be sent to the client at this instant.
+func (l *lease) mayAnswer() bool { return l.age(l.m.since()) < l.timeout/3 }
+
+// spent says that the connection must be let go.
+func (l *lease) spent(now int64) bool {
+	age, open := l.age(now), l.openSince.Load()
+	if age > l.timeout*4/3 {
+		return true // its session has expired on the majority, whether this member learns of it or not
+	}
+	// A client that was silent for long gets the chance to have what it sends now confirmed.
+	return age > l.timeout*2/3 && open != 0 && now-open > l.timeout/6
+}
+
+// hear takes note that the client of s has sent something.
+func (m *Manager) hear(s *Session) {
+	now := m.since()
+	s.lease.openSince.CompareAndSwap(0, now)
+	if !s.lease.waiting.Swap(true) {
+		m.mu.Lock()
+		m.heard = append(m.heard, s)
+		m.mu.Unlock()
+	}
+	if s.lease.age(now) > s.lease.timeout/6 {
+		m.kickLeases()
+	}
+}
+
+// leaseRetry is the pause after a report that did not reach the leader.
+const leaseRetry = 30 * time.Millisecond
+
+// leaseLoop reports to the leader: several times within a third of the smallest timeout, and at once
+// when a client waits.
+func (m *Manager) leaseLoop(ctx context.Context) {
+	defer m.wg.Done()
+	interval := max(m.cfg.MinTimeout/9, time.Millisecond)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			m.letGo()
+		case <-m.leaseNow:
+		}
+		if !m.report(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(leaseRetry):
+				m.letGo()
+				m.kickLeases()
+			}
+		}
+	}
+}
+
+// kickLeases makes the lease loop report at once.
+func (m *Manager) kickLeases() {
+	select {
+	case m.leaseNow <- struct{}{}:
+	default:
+	}
+}
+
+// report tells the leader of the sessions heard from; false if that failed.
+func (m *Manager) report(ctx context.Context) bool {
+	m.mu.Lock()
+	heard := m.heard
+	m.heard = nil
+	m.mu.Unlock()
+	ids := make([]wire.SessionID, 0, len(heard))
+	opens := make([]int64, 0, len(heard))
+	live := heard[:0]
+	for _, s := range heard {
+		if s.hasEnded() {
+			continue
+		}
+		s.lease.waiting.Store(false) // what is heard from now on is for the next report
+		live = append(live, s)
+		ids = append(ids, s.id)
+		opens = append(opens, s.lease.openSince.Swap(0))
+	}
+	if len(ids) == 0 {
+		return true
+	}
+	extended, from, err := m.replica.Touch(ctx, ids)
+	if err != nil {
+		m.log.Debug("lease report failed", "sessions", len(ids), "err", err)
+		for i, s := range live {
+			m.unconfirmed(s, opens[i])
+		}
+		return false
+	}
+	at := m.instant(from)
+	for i, s := range live {
+		// The answer keeps the order of the report.
+		if len(extended) > 0 && extended[0] == s.id {
+			extended = extended[1:]
+			s.confirm(at)
+		} else {
+			m.unconfirmed(s, opens[i])
+		}
+	}
+	return true
+}
+
+// unconfirmed puts a session back among those to be reported. open is the oldest hearing without
+// confirmation.
+func (m *Manager) unconfirmed(s *Session, open int64) {
+	s.lease.openSince.Store(open)
+	if !s.lease.waiting.Swap(true) {
+		m.mu.Lock()
+		m.heard = append(m.heard, s)
+		m.mu.Unlock()
+	}
+}
+
+// confirm takes note that the lease of s runs for its full timeout from that instant.
+func (s *Session) confirm(at int64) {
+	for {
+		old := s.lease.confirmed.Load()
+		if at <= old {
+			return
+		}
+		if s.lease.confirmed.CompareAndSwap(old, at) {
+			break
+		}
+	}
+	s.out.wake()
+}
+
+// letGo ends the connections whose lease could not be confirmed.
+func (m *Manager) letGo() {
+	now := m.since()
+	for _, s := range m.all() {
+		if s.lease.spent(now) {
+			s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
+		}
+	}
+}
+
+func (s *Session) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}

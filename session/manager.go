@@ -1,0 +1,227 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Replica is what sessions need of replication.
+type Replica interface {
+	// View calls f with the state as it is after some entry.
+	View(f func(*znode.Store))
+	// Propose hands a command over until it has been applied. It may block; it fails only when the
+	// replica is closed.
+	Propose(c *znode.Command) error
+	// ProposeOnce hands a command over if this member leads; it may be lost.
+	ProposeOnce(ctx context.Context, c *znode.Command) error
+	// Touch reports sessions that this member heard from to the leader. It returns those whose lease
+	// was extended, and a moment from which on they have their full timeout, whoever leads.
+	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
+	// LeaderKnown says whether this member knows a leader, and since when that has been so.
+	LeaderKnown() (since time.Time, ok bool)
+}
+
+// Config describes a Manager. Zero values of durations and limits are replaced by ZooKeeper's defaults.
+type Config struct {
+	Member     uint8         // 1 to 254, the top byte of the ids of sessions created here
+	Tick       time.Duration // 0 means 3 s
+	MinTimeout time.Duration // of a session; 0 means 2 ticks
+	MaxTimeout time.Duration // 0 means 20 ticks
+	// SuperDigest is "user:base64(sha1(user:password))" of the super user; empty: there is none.
+	SuperDigest string
+	SkipACL     bool         // every client passes every access check
+	Logger      *slog.Logger // nil means slog.Default
+	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
+	Now func() time.Time
+}
+
+const (
+	// sessionQueueMax bounds the requests of one session that are not answered; beyond it the
+	// connection is not read.
+	sessionQueueMax = 1000
+	// outputPauseBytes is how much unsent output stops a connection from being read.
+	outputPauseBytes = 4 << 20
+	// outputMaxBytes is how much unsent output, for which only notifications can be the reason,
+	// ends a connection.
+	outputMaxBytes = 64 << 20
+)
+
+// Manager owns the sessions whose connections are on this member, and, while this member leads, the
+// leases of all sessions of the cluster.
+type Manager struct {
+	cfg     Config
+	log     *slog.Logger
+	replica Replica
+	base    time.Time // origin of the monotonic instants below
+
+	watches watchTable
+	tracker *tracker
+	stats   stats
+
+	nextID    atomic.Uint64
+	nextNonce atomic.Uint64
+
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+	leaseNow chan struct{} // capacity 1: a session waits for a confirmation
+
+	mu         sync.Mutex
+	sessions   map[wire.SessionID]*Session
+	handshakes map[znode.Key]*handshake
+	heard      []*Session // heard from since their last confirmation
+}
+
+// NewManager returns a Manager that can be given to a Replica as its listener. It serves nobody before
+// Start.
+func NewManager(cfg Config) *Manager {
+	if cfg.Tick == 0 {
+		cfg.Tick = 3 * time.Second
+	}
+	if cfg.MinTimeout == 0 {
+		cfg.MinTimeout = 2 * cfg.Tick
+	}
+	if cfg.MaxTimeout == 0 {
+		cfg.MaxTimeout = 20 * cfg.Tick
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	m := &Manager{
+		cfg:        cfg,
+		log:        cfg.Logger,
+		base:       time.Now(),
+		leaseNow:   make(chan struct{}, 1),
+		sessions:   map[wire.SessionID]*Session{},
+		handshakes: map[znode.Key]*handshake{},
+	}
+	m.watches.init()
+	m.tracker = newTracker(cfg.Tick)
+	// As ZooKeeper builds the first id of a process (spec/sessions.md 2), but from the wall clock, so
+	// that a restarted member does not begin where it began before.
+	ms := uint64(cfg.Now().UnixMilli())
+	m.nextID.Store(ms<<24>>8 | uint64(cfg.Member)<<56)
+	m.nextNonce.Store(uint64(cfg.Now().UnixNano()))
+	return m
+}
+
+// Start begins to serve, on that replica.
+func (m *Manager) Start(r Replica) {
+	m.replica = r
+	ctx, cancel := context.WithCancel(context.Background())
+	m.stop = cancel
+	m.wg.Add(2)
+	go m.leaseLoop(ctx)
+	go m.expiryLoop(ctx)
+}
+
+// Close ends all connections, though no session, and the Manager's goroutines. The replica must not be
+// closed before.
+func (m *Manager) Close() {
+	m.endAll("member stops")
+	if m.stop != nil {
+		m.stop()
+	}
+	m.wg.Wait()
+}
+
+// Serving says whether this member knows a leader.
+func (m *Manager) Serving() bool {
+	_, ok := m.replica.LeaderKnown()
+	return ok
+}
+
+// since is the present instant in nanoseconds on the monotonic clock; never 0.
+func (m *Manager) since() int64 { return m.instant(time.Now()) }
+
+func (m *Manager) instant(t time.Time) int64 { return int64(t.Sub(m.base)) + 1 }
+
+// session returns the connection of a session on this member, nil if there is none.
+func (m *Manager) session(id wire.SessionID) *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[id]
+}
+
+// forget makes s no longer the connection of its session.
+func (m *Manager) forget(s *Session) {
+	m.mu.Lock()
+	if m.sessions[s.id] == s {
+		delete(m.sessions, s.id)
+	}
+	m.mu.Unlock()
+	m.watches.removeAll(s)
+}
+
+func (m *Manager) all() []*Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]*Session, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		list = append(list, s)
+	}
+	return list
+}
+
+func (m *Manager) endAll(why string) {
+	for _, s := range m.all() {
+		s.end(why)
+	}
+}
+
+// Applied implements the replica's listener: a command has just been applied on this member.
+func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
+	for i := range res.Events {
+		m.watches.fire(&res.Events[i])
+	}
+	switch c.Kind {
+	case znode.KindRequest:
+		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
+			s.applied(store, c, res)
+		}
+		if c.Op == wire.OpCloseSession && res.Status == znode.Done {
+			m.sessionClosed(c.Session, "closed")
+		}
+	case znode.KindCreateSession, znode.KindAttach:
+		m.handshakeApplied(store, c, res)
+	case znode.KindExpire:
+		if res.Status == znode.Done {
+			m.log.Info("session expired", "session", c.Session, "zxid", res.Zxid)
+			m.sessionClosed(c.Session, "expired")
+		}
+	}
+}
+
+// sessionClosed takes note that a session has come to its end.
+func (m *Manager) sessionClosed(id wire.SessionID, why string) {
+	m.tracker.remove(id)
+	if s := m.session(id); s != nil {
+		s.markEnded()
+		if s.out.abort(false) { // not when the client closed it, and the reply is on its way
+			m.log.Info("connection ended", "session", id, "client", s.addr, "why", why)
+		}
+	}
+}
+
+// Restored implements the replica's listener: the state has jumped ahead. The results of requests that
+// took effect meanwhile, and the events that watches waited for, are not to be had any more, so every
+// client has to connect again, and says then what it has seen.
+func (m *Manager) Restored(*znode.Store) { m.endAll("state replaced by a snapshot") }
+
+// Lead implements the replica's listener: this member leads now, and gives every session its full
+// timeout from now.
+func (m *Manager) Lead(store *znode.Store) { m.tracker.lead(store) }
+
+// Follow implements the replica's listener: this member leads no longer.
+func (m *Manager) Follow() { m.tracker.follow() }
+
+// Touch implements the replica's listener: a member, perhaps this one, heard from these sessions.
+func (m *Manager) Touch(heard []wire.SessionID) []wire.SessionID { return m.tracker.touch(heard) }

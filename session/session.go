@@ -1,0 +1,292 @@
+package session
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Session is one connection's hold of a session: one generation of it. When the connection ends it does
+// not come back; the session itself may be attached again, which makes another Session.
+type Session struct {
+	m          *Manager
+	id         wire.SessionID
+	generation uint64
+	timeout    time.Duration
+	addr       netip.Addr
+
+	out   output
+	lease lease
+	stats connStats
+
+	// ids are the identities that the connection has shown, its address first. Replaced, never modified.
+	ids atomic.Pointer[[]znode.Identity]
+
+	mu    sync.Mutex
+	room  *sync.Cond // the queue has become shorter, or the end has come
+	queue []pending
+	seq   uint64 // of the last write
+	ended bool
+
+	deaf bool // of Submit's goroutine: nothing that follows takes effect any more
+}
+
+// pending is a request that is not answered yet.
+type pending struct {
+	req      wire.Request
+	record   wire.Record      // nil for writes
+	code     wire.Code        // != 0: the answer, for a request that is refused out of hand
+	ids      []znode.Identity // when it was received
+	seq      uint64           // != 0: a write
+	received time.Time
+	last     bool // the connection ends after the answer
+}
+
+func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
+	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
+	s.room = sync.NewCond(&s.mu)
+	s.out.init(&s.lease)
+	s.lease.init(m, h.timeout, h.since)
+	s.stats.init(m.cfg.Now())
+	ids := []znode.Identity{{Scheme: "ip", ID: addrText(h.addr)}}
+	if m.cfg.SkipACL {
+		ids = append(ids, superIdentity)
+	}
+	s.ids.Store(&ids)
+	return s
+}
+
+// ID is the session's id.
+func (s *Session) ID() wire.SessionID { return s.id }
+
+// Timeout is the negotiated session timeout.
+func (s *Session) Timeout() time.Duration { return s.timeout }
+
+// Submit takes one frame from the client and keeps it. It blocks while too many requests of the session
+// are unanswered, or too much output is unsent. An error means that the connection must be closed.
+// Calls must come from one goroutine, in the order of the frames.
+func (s *Session) Submit(frame []byte) error {
+	req, err := wire.DecodeRequest(frame)
+	if err != nil {
+		return err
+	}
+	s.stats.received(req)
+	s.m.stats.received.Add(1)
+	if s.deaf {
+		return nil
+	}
+	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
+		s.m.hear(s)
+	}
+	p := pending{req: req, received: time.Now(), ids: *s.ids.Load()}
+	if err := s.classify(&p); err != nil {
+		return err
+	}
+	s.deaf = p.last || req.Op == wire.OpCloseSession
+	if err := s.waitForRoom(); err != nil {
+		return err
+	}
+	if p.seq != 0 {
+		return s.submitWrite(&p)
+	}
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return errEnded
+	}
+	if len(s.queue) > 0 {
+		s.queue = append(s.queue, p)
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.Unlock()
+	// Nothing is outstanding, and only this goroutine adds to the queue.
+	s.m.replica.View(func(store *znode.Store) { s.execute(store, &p) })
+	return nil
+}
+
+// classify decides what a request is: a write (seq != 0), something to be executed at its place
+// (record), or something to be refused (code).
+func (s *Session) classify(p *pending) error {
+	record, err := wire.DecodeBody(p.req.Op, p.req.Body)
+	switch op := p.req.Op; {
+	case op == wire.OpAuth:
+		if err != nil {
+			return err // closed without an answer
+		}
+		p.code = s.authenticate(record.(*wire.AuthPacket))
+		p.last = p.code != wire.CodeOK
+	case isWrite(op):
+		if err != nil {
+			p.code = wire.CodeMarshallingError
+			return nil
+		}
+		s.mu.Lock()
+		s.seq++
+		p.seq = s.seq
+		s.mu.Unlock()
+	case isLocal(op):
+		p.record = record
+		if err != nil {
+			p.code = wire.CodeMarshallingError
+		}
+	case op == wire.OpReconfig:
+		p.code = wire.CodeReconfigDisabled
+		if err != nil {
+			p.code = wire.CodeMarshallingError
+		}
+	default:
+		p.code, p.last = wire.CodeUnimplemented, true
+	}
+	return nil
+}
+
+// isWrite says which requests become commands of the log.
+func isWrite(op wire.Op) bool {
+	switch op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti, wire.OpCloseSession:
+		return true
+	}
+	return false
+}
+
+func (s *Session) submitWrite(p *pending) error {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		return errEnded
+	}
+	s.queue = append(s.queue, *p)
+	s.mu.Unlock()
+	return s.m.replica.Propose(&znode.Command{
+		Kind:       znode.KindRequest,
+		Session:    s.id,
+		Generation: s.generation,
+		Seq:        p.seq,
+		Op:         p.req.Op,
+		Body:       p.req.Body,
+		Identities: p.ids[1:], // the state knows the address
+	})
+}
+
+func (s *Session) waitForRoom() error {
+	s.mu.Lock()
+	for len(s.queue) >= sessionQueueMax && !s.ended {
+		s.room.Wait()
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	if ended {
+		return errEnded
+	}
+	return s.out.waitBelow(outputPauseBytes)
+}
+
+// applied is called inside the critical section in which a write of this session was applied.
+func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Result) {
+	switch res.Status {
+	case znode.Duplicate, znode.Gap:
+		return // answered before; will be sent again
+	case znode.Done:
+	default:
+		s.end(res.Status.String())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
+		// Order: seqs are applied without gaps, and what stands before a write is executed before it.
+		panic(fmt.Sprintf("session: %v: write %d applied out of turn", s.id, c.Seq))
+	}
+	s.answerWrite(&s.queue[0], res)
+	n := 1
+	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
+		s.execute(store, &s.queue[n])
+	}
+	if n == len(s.queue) {
+		s.queue = s.queue[:0]
+	} else {
+		clear(s.queue[:n])
+		s.queue = s.queue[n:]
+	}
+	s.room.Signal()
+}
+
+// answerWrite queues the reply to a write.
+func (s *Session) answerWrite(p *pending, res *znode.Result) {
+	var body wire.Record
+	if res.Code == wire.CodeOK {
+		body = writeReply(p, res)
+	}
+	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body)
+	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
+		s.m.log.Debug("session closed by its client", "session", s.id, "zxid", res.Zxid)
+		s.out.finish(true)
+	}
+}
+
+func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record) {
+	if p.req.Op == wire.OpPing {
+		h.Xid = wire.XidPing
+	}
+	s.out.reply(h, body)
+	latency := time.Since(p.received)
+	s.stats.sent(h, latency)
+	s.m.stats.replied(latency)
+	if p.last {
+		s.out.finish(false)
+	}
+}
+
+// notify queues a notification. It is called inside the critical section.
+func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
+	if !s.out.notification(zxid, wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}) {
+		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
+		return
+	}
+	s.m.stats.sent.Add(1)
+}
+
+// Output waits until there is something to send and returns it, appended to buf[:0]. io.EOF: all has
+// been sent, close the socket; another error: close it at once. Calls must come from one goroutine.
+func (s *Session) Output(buf []byte) ([]byte, error) { return s.out.take(buf[:0]) }
+
+// Done is closed when the connection must be closed at once, even if the socket takes no bytes.
+func (s *Session) Done() <-chan struct{} { return s.out.done }
+
+// Detach ends this hold of the session, because its connection has ended; the session goes its own way
+// until its lease runs out. It may be called more than once, from any goroutine.
+func (s *Session) Detach() {
+	s.markEnded()
+	s.out.abort(true)
+}
+
+// end makes the connection end. What is unsent stays unsent.
+func (s *Session) end(why string) {
+	s.markEnded()
+	if s.out.abort(true) {
+		s.m.log.Info("connection ended", "session", s.id, "client", s.addr, "why", why)
+	}
+}
+
+// markEnded takes the session out of the Manager's books, once.
+func (s *Session) markEnded() bool {
+	s.mu.Lock()
+	was := s.ended
+	s.ended = true
+	s.room.Broadcast()
+	s.mu.Unlock()
+	if !was {
+		s.m.forget(s)
+	}
+	return !was
+}

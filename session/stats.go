@@ -1,0 +1,178 @@
+package session
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// stats counts what all connections of a member have in common.
+type stats struct {
+	received atomic.Int64
+	sent     atomic.Int64
+	latency  latencies
+}
+
+func (s *stats) replied(l time.Duration) {
+	s.sent.Add(1)
+	s.latency.add(l)
+}
+
+// latencies gathers how long requests took, from their last byte to the making of the reply.
+type latencies struct {
+	mu                 sync.Mutex
+	count              int64
+	sumMs, minMs, lmax int64
+}
+
+func (l *latencies) add(d time.Duration) {
+	ms := d.Milliseconds()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count == 0 || ms < l.minMs {
+		l.minMs = ms
+	}
+	l.lmax = max(l.lmax, ms)
+	l.sumMs += ms
+	l.count++
+}
+
+// Latency sums up how long requests took, in milliseconds.
+type Latency struct {
+	MinMs, MaxMs int64
+	AvgMs        float64
+	Count        int64
+}
+
+func (l *latencies) sum() Latency {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := Latency{MinMs: l.minMs, MaxMs: l.lmax, Count: l.count}
+	if l.count > 0 {
+		r.AvgMs = float64(l.sumMs) / float64(l.count)
+	}
+	return r
+}
+
+func (l *latencies) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count, l.sumMs, l.minMs, l.lmax = 0, 0, 0, 0
+}
+
+// Stats is what a Manager knows of the work of this member.
+type Stats struct {
+	PacketsReceived, PacketsSent int64
+	Latency                      Latency
+	Outstanding                  int // requests that are not answered
+	Connections                  int // that hold a session
+	Sessions                     int // of the whole cluster
+	Ephemerals                   int
+	Watches                      WatchCounts
+}
+
+// Stats reports how things stand.
+func (m *Manager) Stats() Stats {
+	s := Stats{
+		PacketsReceived: m.stats.received.Load(),
+		PacketsSent:     m.stats.sent.Load(),
+		Latency:         m.stats.latency.sum(),
+		Watches:         m.watches.counts(),
+	}
+	m.replica.View(func(store *znode.Store) {
+		c := store.Counts()
+		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
+	})
+	for _, c := range m.all() {
+		s.Connections++
+		s.Outstanding += c.queued()
+	}
+	return s
+}
+
+// ResetStats sets counters and latencies to zero (the four-letter word srst).
+func (m *Manager) ResetStats() {
+	m.stats.received.Store(0)
+	m.stats.sent.Store(0)
+	m.stats.latency.reset()
+}
+
+// connStats counts for one connection.
+type connStats struct {
+	established time.Time
+
+	mu          sync.Mutex
+	recv, out   int64
+	lastOp      wire.Op
+	lastXid     wire.Xid
+	lastZxid    wire.Zxid
+	lastReply   time.Time
+	lastLatency time.Duration
+	latency     latencies
+}
+
+func (c *connStats) init(now time.Time) {
+	c.established = now
+	c.lastOp = wire.OpCreateSession
+	c.lastXid = -1
+}
+
+func (c *connStats) received(r wire.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recv++
+	c.lastOp, c.lastXid = r.Op, r.Xid
+}
+
+func (c *connStats) sent(h wire.ReplyHeader, latency time.Duration) {
+	c.mu.Lock()
+	c.out++
+	c.lastZxid, c.lastReply, c.lastLatency = h.Zxid, time.Now(), latency
+	c.mu.Unlock()
+	c.latency.add(latency)
+}
+
+// ConnStats describes one connection, as the four-letter words stat and cons show it.
+type ConnStats struct {
+	Session        wire.SessionID
+	Timeout        time.Duration
+	Queued         int
+	Received, Sent int64
+	LastOp         wire.Op
+	Established    time.Time
+	LastXid        wire.Xid
+	LastZxid       wire.Zxid
+	LastReply      time.Time
+	LastLatencyMs  int64
+	Latency        Latency
+}
+
+// Stats reports how the connection stands.
+func (s *Session) Stats() ConnStats {
+	c := &s.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ConnStats{
+		Session:       s.id,
+		Timeout:       s.timeout,
+		Queued:        s.queued(),
+		Received:      c.recv,
+		Sent:          c.out,
+		LastOp:        c.lastOp,
+		Established:   c.established,
+		LastXid:       c.lastXid,
+		LastZxid:      c.lastZxid,
+		LastReply:     c.lastReply,
+		LastLatencyMs: c.lastLatency.Milliseconds(),
+		Latency:       c.latency.sum(),
+	}
+}
+
+func (s *Session) queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}

@@ -1,0 +1,208 @@
+package session
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// tracker holds the leases of all sessions of the cluster while this member leads. Only the leader
+// decides that a session has expired, and it decides by proposing its end; what ends the session is the
+// committed command.
+type tracker struct {
+	// slack is how much later than promised a session expires. It covers the time that the last bytes
+	// need from the member to the client.
+	slack time.Duration
+	wake  chan struct{} // capacity 1: the earliest deadline may have changed
+
+	mu      sync.Mutex
+	leading bool
+	leases  map[wire.SessionID]*tracked
+	queue   deadlines
+}
+
+// tracked is the lease of one session.
+type tracked struct {
+	id         wire.SessionID
+	generation uint64
+	timeout    time.Duration
+	deadline   time.Time // not before this instant does it expire
+	closing    bool      // its end has been proposed
+	queuedFor  time.Time // its place in the queue, never later than deadline
+	index      int
+}
+
+// closeRetry is after how long an end that was proposed, and has not come, is proposed again.
+const closeRetry = time.Second
+
+func newTracker(tick time.Duration) *tracker {
+	return &tracker{slack: tick / 2, wake: make(chan struct{}, 1), leases: map[wire.SessionID]*tracked{}}
+}
+
+// lead begins to track. Every session gets its full timeout.
+func (t *tracker) lead(store *znode.Store) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clear()
+	t.leading = true
+	for info := range store.Sessions() {
+		t.renewLocked(info.ID, info.Generation, time.Duration(info.TimeoutMs)*time.Millisecond)
+	}
+}
+
+func (t *tracker) follow() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leading = false
+	t.clear()
+}
+
+func (t *tracker) clear() {
+	t.leases = map[wire.SessionID]*tracked{}
+	t.queue = nil
+}
+
+// renew tracks a session that has just been created or attached.
+func (t *tracker) renew(id wire.SessionID, generation uint64, timeout time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leading {
+		t.renewLocked(id, generation, timeout)
+	}
+}
+
+func (t *tracker) renewLocked(id wire.SessionID, generation uint64, timeout time.Duration) {
+	l := t.leases[id]
+	if l == nil {
+		l = &tracked{id: id, index: -1}
+		t.leases[id] = l
+	}
+	l.generation, l.timeout, l.closing = generation, timeout, false
+	l.deadline = time.Now().Add(timeout + t.slack)
+	t.enqueueLocked(l, l.deadline)
+}
+
+func (t *tracker) remove(id wire.SessionID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := t.leases[id]; l != nil {
+		delete(t.leases, id)
+		if l.index >= 0 {
+			heap.Remove(&t.queue, l.index)
+		}
+	}
+}
+
+// touch extends leases by their full timeout from now and returns those that it extended, in the same
+// order. A session whose end has been proposed is not extended any more.
+func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	extended := make([]wire.SessionID, 0, len(heard))
+	now := time.Now()
+	for _, id := range heard {
+		if l := t.leases[id]; l != nil && !l.closing {
+			l.deadline = now.Add(l.timeout + t.slack)
+			extended = append(extended, id)
+		}
+	}
+	return extended
+}
+
+// count is the number of sessions tracked.
+func (t *tracker) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.leases)
+}
+
+// due marks the sessions that have expired as closing and returns what ends them, and the time until
+// the next one may be due.
+func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for len(t.queue) > 0 {
+		l := t.queue[0]
+		if wait := l.queuedFor.Sub(now); wait > 0 {
+			return ends, wait
+		}
+		if l.deadline.After(now) {
+			t.enqueueLocked(l, l.deadline) // touched since
+			continue
+		}
+		l.closing = true
+		t.enqueueLocked(l, now.Add(closeRetry))
+		ends = append(ends, &znode.Command{Kind: znode.KindExpire, Session: l.id, Generation: l.generation})
+	}
+	return ends, time.Hour
+}
+
+func (t *tracker) enqueueLocked(l *tracked, at time.Time) {
+	l.queuedFor = at
+	if l.index >= 0 {
+		heap.Fix(&t.queue, l.index)
+	} else {
+		heap.Push(&t.queue, l)
+	}
+	if l.index == 0 {
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// expiryLoop proposes the end of expired sessions while this member leads.
+func (m *Manager) expiryLoop(ctx context.Context) {
+	defer m.wg.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		ends, next := m.tracker.due()
+		for _, c := range ends {
+			m.log.Debug("session silent for too long, proposing its end", "session", c.Session)
+			c.Seq = m.nonce()
+			// If this is lost the leadership is, or due proposes it again.
+			_ = m.replica.ProposeOnce(ctx, c)
+		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-m.tracker.wake:
+		}
+	}
+}
+
+// deadlines is a heap of leases, the earliest first.
+type deadlines []*tracked
+
+func (d deadlines) Len() int           { return len(d) }
+func (d deadlines) Less(i, j int) bool { return d[i].queuedFor.Before(d[j].queuedFor) }
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (d *deadlines) Push(x any) {
+	l := x.(*tracked)
+	l.index = len(*d)
+	*d = append(*d, l)
+}
+
+// Pop implements heap.Interface.
+func (d *deadlines) Pop() any {
+	old := *d
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*d = old[:len(old)-1]
+	l.index = -1
+	return l
+}

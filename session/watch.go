@@ -1,0 +1,222 @@
+package session
+
+import (
+	"strings"
+	"sync"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// watchMode is a set of the ways in which one connection watches one path in one table.
+type watchMode uint8
+
+const (
+	standard   watchMode = 1 << iota // fires once
+	persistent                       // stays
+	recursive                        // stays, and fires for what is below the path
+)
+
+// watchTable holds the watches of all connections of this member (spec/watches.md 1). It knows nothing
+// of sessions that live elsewhere, and nothing of it survives the connection.
+type watchTable struct {
+	mu        sync.Mutex
+	data      map[string]map[*Session]watchMode
+	child     map[string]map[*Session]watchMode
+	of        map[*Session]map[string]struct{} // the paths that a connection watches, in either table
+	recursive int                              // entries of data with recursive among their modes
+}
+
+func (t *watchTable) init() {
+	t.data = map[string]map[*Session]watchMode{}
+	t.child = map[string]map[*Session]watchMode{}
+	t.of = map[*Session]map[string]struct{}{}
+}
+
+func (t *watchTable) addData(s *Session, path string, mode watchMode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addLocked(t.data, s, path, mode)
+}
+
+func (t *watchTable) addChild(s *Session, path string, mode watchMode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addLocked(t.child, s, path, mode)
+}
+
+func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Session, path string, mode watchMode) {
+	at := table[path]
+	if at == nil {
+		at = map[*Session]watchMode{}
+		table[path] = at
+	}
+	if mode&recursive != 0 && at[s]&recursive == 0 {
+		t.recursive++
+	}
+	at[s] |= mode
+	paths := t.of[s]
+	if paths == nil {
+		paths = map[string]struct{}{}
+		t.of[s] = paths
+	}
+	paths[path] = struct{}{}
+}
+
+// dropLocked takes modes away from one entry and reports whether there were any of them.
+func (t *watchTable) dropLocked(table map[string]map[*Session]watchMode, s *Session, path string, modes watchMode) bool {
+	at := table[path]
+	had := at[s]
+	if had&modes == 0 {
+		return false
+	}
+	if had&modes&recursive != 0 {
+		t.recursive--
+	}
+	if left := had &^ modes; left != 0 {
+		at[s] = left
+		return true
+	}
+	delete(at, s)
+	if len(at) == 0 {
+		delete(table, path)
+	}
+	if t.data[path][s]|t.child[path][s] == 0 {
+		delete(t.of[s], path)
+		if len(t.of[s]) == 0 {
+			delete(t.of, s)
+		}
+	}
+	return true
+}
+
+const anyMode = standard | persistent | recursive
+
+func (t *watchTable) removeAll(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for path := range t.of[s] {
+		t.dropLocked(t.data, s, path, anyMode)
+		t.dropLocked(t.child, s, path, anyMode)
+	}
+}
+
+// watchKind translates the type of checkWatches and removeWatches (spec/watches.md 8).
+func watchKind(watchType int32) (data, child watchMode, ok bool) {
+	switch watchType {
+	case wire.WatchTypeChildren:
+		return 0, standard, true
+	case wire.WatchTypeData:
+		return standard, 0, true
+	case wire.WatchTypeAny:
+		return anyMode, anyMode, true
+	case wire.WatchTypePersistent:
+		return persistent, persistent, true
+	case wire.WatchTypePersistentRecursive:
+		return recursive, recursive, true
+	}
+	return 0, 0, false
+}
+
+func (t *watchTable) has(s *Session, path string, data, child watchMode) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.data[path][s]&data != 0 || t.child[path][s]&child != 0
+}
+
+func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	inData := t.dropLocked(t.data, s, path, data)
+	inChild := t.dropLocked(t.child, s, path, child)
+	return inData || inChild
+}
+
+// fire sends the notifications that one event causes, in the order of spec/watches.md 3.1. A watch that
+// fires once is used up even if its client may not see the event.
+func (t *watchTable) fire(e *znode.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.of) == 0 {
+		return
+	}
+	switch e.Type {
+	case wire.EventNodeChildrenChanged:
+		t.triggerLocked(t.child, e, nil)
+	case wire.EventNodeDeleted:
+		reached := t.triggerDataLocked(e)
+		t.triggerLocked(t.child, e, reached)
+	default:
+		t.triggerDataLocked(e)
+	}
+}
+
+// triggerDataLocked matches an event against the data table, recursive watches on ancestors included.
+// It returns the connections that it reached; nil if none.
+func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]bool {
+	reached := t.triggerLocked(t.data, e, nil)
+	if t.recursive == 0 {
+		return reached
+	}
+	for path := e.Path; path != "/"; {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
+		for s, mode := range t.data[path] {
+			if mode&recursive != 0 && !reached[s] {
+				if reached == nil {
+					reached = map[*Session]bool{}
+				}
+				reached[s] = true
+				t.sendLocked(s, e)
+			}
+		}
+	}
+	return reached
+}
+
+// triggerLocked matches an event against the entries at exactly its path, but for the connections in
+// skip, whose one-shot watches are used up all the same.
+func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *znode.Event, skip map[*Session]bool) map[*Session]bool {
+	at := table[e.Path]
+	if len(at) == 0 {
+		return nil
+	}
+	reached := make(map[*Session]bool, len(at))
+	for s := range at {
+		reached[s] = true
+		if !skip[s] {
+			t.sendLocked(s, e)
+		}
+	}
+	for s := range reached {
+		t.dropLocked(table, s, e.Path, standard)
+	}
+	return reached
+}
+
+func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
+	if znode.Allowed(e.ACL, *s.ids.Load(), wire.PermRead) {
+		s.notify(e.Zxid, e.Type, e.Path)
+	}
+}
+
+// WatchCounts are the sizes of the watch tables.
+type WatchCounts struct {
+	Connections int // that watch anything
+	Paths       int // watched in the data table
+	DataWatches int // entries of the data table
+	Watches     int // entries of both tables
+}
+
+func (t *watchTable) counts() WatchCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := WatchCounts{Connections: len(t.of), Paths: len(t.data)}
+	for _, at := range t.data {
+		c.DataWatches += len(at)
+	}
+	c.Watches = c.DataWatches
+	for _, at := range t.child {
+		c.Watches += len(at)
+	}
+	return c
+}
