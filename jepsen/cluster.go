@@ -1,0 +1,181 @@
+package jepsen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A ClusterConfig says what cluster to start.
+type ClusterConfig struct {
+	// Target is the server software.
+	Target Target
+	// Members is how many; 1 is a standalone member without server.N lines.
+	Members int
+	// Dir is where every member gets a directory of its own: configuration,
+	// data and log. It must exist. Close leaves it there, for the logs.
+	Dir string
+	// TickTime is tickTime of the configuration; 1 s if zero. A session's
+	// timeout is between 2 and 20 ticks.
+	TickTime time.Duration
+	// Extra are more lines for every member's zoo.cfg.
+	Extra []string
+}
+
+// A Cluster is a set of members that were started together.
+type Cluster struct {
+	members []*Member
+}
+
+// StartCluster starts all members and waits until each of them serves clients.
+// On an error nothing is left running.
+func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
+	if cfg.TickTime == 0 {
+		cfg.TickTime = time.Second
+	}
+	found, err := freePorts.take(3 * cfg.Members)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{}
+	for i := range cfg.Members {
+		m := &Member{
+			ID:         i + 1,
+			ClientAddr: fmt.Sprintf("127.0.0.1:%d", found[3*i]),
+			target:     cfg.Target,
+			dir:        filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
+		}
+		if err := m.writeConfig(zooConfig(cfg, m, found), cfg.Members == 1); err != nil {
+			return nil, err
+		}
+		c.members = append(c.members, m)
+	}
+	for _, m := range c.members {
+		if err := m.Start(); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	if err := c.AwaitServing(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// zooConfig is the text of one member's zoo.cfg. The ports are three per
+// member: client, peer, election.
+func zooConfig(cfg ClusterConfig, m *Member, ports []int) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("tickTime=%d", cfg.TickTime.Milliseconds())
+	line("initLimit=20")
+	line("syncLimit=10")
+	line("dataDir=%s", filepath.Join(m.dir, "data"))
+	line("clientPort=%d", ports[3*(m.ID-1)])
+	line("clientPortAddress=127.0.0.1")
+	line("maxClientCnxns=0")
+	line("4lw.commands.whitelist=*")
+	line("admin.enableServer=false")
+	for _, extra := range cfg.Extra {
+		line("%s", extra)
+	}
+	if cfg.Members > 1 {
+		for i := range cfg.Members {
+			line("server.%d=127.0.0.1:%d:%d;127.0.0.1:%d", i+1, ports[3*i+1], ports[3*i+2], ports[3*i])
+		}
+	}
+	return b.String()
+}
+
+// Members are all members, in the order of their IDs.
+func (c *Cluster) Members() []*Member { return c.members }
+
+// Servers is the connection string for a client: all members' client
+// addresses, separated by commas.
+func (c *Cluster) Servers() string {
+	addrs := make([]string, len(c.members))
+	for i, m := range c.members {
+		addrs[i] = m.ClientAddr
+	}
+	return strings.Join(addrs, ",")
+}
+
+// memberAt is the member that serves clients at addr, or nil.
+func (c *Cluster) memberAt(addr string) *Member {
+	for _, m := range c.members {
+		if m.ClientAddr == addr {
+			return m
+		}
+	}
+	return nil
+}
+
+// AwaitServing waits until every member serves clients.
+func (c *Cluster) AwaitServing(ctx context.Context) error {
+	for _, m := range c.members {
+		if err := m.AwaitServing(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AwaitLeader waits until exactly one member says that it leads (or that it
+// is standalone), and returns it.
+func (c *Cluster) AwaitLeader(ctx context.Context) (*Member, error) {
+	var leader *Member
+	err := poll(ctx, 10*time.Millisecond, func() error {
+		leader = nil
+		for _, m := range c.members {
+			if _, running := m.current(); !running {
+				continue
+			}
+			mode, err := m.Mode(ctx)
+			if err != nil || (mode != "leader" && mode != "standalone") {
+				continue
+			}
+			if leader != nil {
+				return fmt.Errorf("jepsen: both %s and %s say that they lead", leader, m)
+			}
+			leader = m
+		}
+		if leader == nil {
+			return errors.New("jepsen: no member leads")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return leader, nil
+}
+
+// Logs is the end of every member's log, for the report of a failure.
+func (c *Cluster) Logs() string {
+	var b strings.Builder
+	for _, m := range c.members {
+		fmt.Fprintf(&b, "--- %s, %s (%s)\n%s\n", m, m.ClientAddr, m.LogPath(), m.logTail())
+	}
+	return b.String()
+}
+
+// Close kills every member and waits until all have gone. The files stay.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, m := range c.members {
+		errs = append(errs, m.Kill())
+	}
+	return errors.Join(errs...)
+}
+
+// tempDir makes a directory for a cluster's or a build's files.
+func tempDir(name string) (string, error) {
+	dir, err := os.MkdirTemp("", "lockkeeper-"+name+"-")
+	if err != nil {
+		return "", fmt.Errorf("jepsen: %w", err)
+	}
+	return dir, nil
+}

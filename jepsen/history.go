@@ -1,0 +1,191 @@
+package jepsen
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Kind is where an operation stands, in Jepsen's words.
+type Kind string
+
+const (
+	// Invoke: the operation was begun.
+	Invoke Kind = "invoke"
+	// OK: it took effect.
+	OK Kind = "ok"
+	// Fail: it certainly did not take effect.
+	Fail Kind = "fail"
+	// Info: it may have taken effect; or, for what nobody invoked (a fault, a
+	// change of a client's connection), that it happened.
+	Info Kind = "info"
+)
+
+// Mode is in what way a lock is held.
+type Mode string
+
+const (
+	// Exclusive excludes every other holder.
+	Exclusive Mode = "exclusive"
+	// Shared excludes exclusive holders only.
+	Shared Mode = "shared"
+	// Lease is one of a limited number (a semaphore).
+	Lease Mode = "lease"
+)
+
+// The operations of a history (Op.F).
+const (
+	// FAcquire and FRelease are what a contender does with its lock.
+	FAcquire = "acquire"
+	FRelease = "release"
+	// FLost: the recipe itself told its user that the lock is not held any
+	// more (a LeaderLatch's listener, a Grant's channel).
+	FLost = "lost"
+	// FConnected, FSuspended, FExpired: what a worker's client library says of
+	// its connection: it has its session on Op.Member; it has lost the
+	// connection and does not know about the session; the session is over.
+	FConnected = "connected"
+	FSuspended = "suspended"
+	FExpired   = "expired"
+	// FKill, FRestart: a member was killed; it serves again.
+	FKill    = "kill"
+	FRestart = "restart"
+	// FPause, FResume: a process was stopped (SIGSTOP); it goes on.
+	FPause  = "pause"
+	FResume = "resume"
+)
+
+// An Op is one entry of a history. Fields that do not apply are zero.
+type Op struct {
+	// Time is since the start of the history, by the monotonic clock.
+	Time time.Duration `json:"timeNs"`
+	// Worker is the client process; empty for what the nemesis did.
+	Worker string `json:"worker,omitempty"`
+	// Contender is the one who takes the lock, as worker/handle; empty for
+	// what concerns the whole worker.
+	Contender string `json:"contender,omitempty"`
+	Kind      Kind   `json:"kind"`
+	F         string `json:"f"`
+	// Lock is the path of the lock, Mode and Leases how it is taken; Leases is
+	// the limit of a semaphore, else 0.
+	Lock   string `json:"lock,omitempty"`
+	Mode   Mode   `json:"mode,omitempty"`
+	Leases int    `json:"leases,omitempty"`
+	// Token is the fencing token that came with the lock, or 0 if the recipe
+	// has none.
+	Token int64 `json:"token,omitempty"`
+	// Member is the client address of the member concerned.
+	Member string `json:"member,omitempty"`
+	// Session is the client's session.
+	Session string `json:"session,omitempty"`
+	Note    string `json:"note,omitempty"`
+}
+
+// String is the entry as one line.
+func (o Op) String() string {
+	who := o.Contender
+	if who == "" {
+		who = o.Worker
+	}
+	if who == "" {
+		who = "nemesis"
+	}
+	line := fmt.Sprintf("%9.3fs %-6s %-10s %s", o.Time.Seconds(), o.Kind, o.F, who)
+	for _, field := range []struct{ name, value string }{
+		{"lock", o.Lock}, {"mode", string(o.Mode)}, {"member", o.Member}, {"session", o.Session}, {"note", o.Note},
+	} {
+		if field.value != "" {
+			line += " " + field.name + "=" + field.value
+		}
+	}
+	if o.Token != 0 {
+		line += fmt.Sprintf(" token=%d", o.Token)
+	}
+	return line
+}
+
+// A History is what happened, in the order in which this process learned of
+// it. It may be used by several goroutines.
+//
+// Its order is what makes an overlap a proof: a contender's lock counts as held
+// from the moment its worker *told* that it was acquired until the moment the
+// worker is *about to be asked* to release it. Both ends lie inside the time
+// in which the worker really held it, so two holders in the history are
+// two holders in truth.
+type History struct {
+	start time.Time
+
+	mu      sync.Mutex
+	ops     []Op
+	changed chan struct{} // closed, and replaced, when ops grows
+}
+
+// NewHistory is an empty history that starts now.
+func NewHistory() *History {
+	return &History{start: time.Now(), changed: make(chan struct{})}
+}
+
+// Add appends op and sets its time.
+func (h *History) Add(op Op) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	op.Time = time.Since(h.start)
+	h.ops = append(h.ops, op)
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// Len is how many entries there are.
+func (h *History) Len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.ops)
+}
+
+// Ops is the history so far. The slice must not be changed.
+func (h *History) Ops() []Op {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ops[:len(h.ops):len(h.ops)]
+}
+
+// Follow calls see for every entry from number from on, also for those that
+// are still to come, until see returns true or ctx ends.
+func (h *History) Follow(ctx context.Context, from int, see func(Op) (done bool)) error {
+	for {
+		h.mu.Lock()
+		fresh, changed := h.ops[from:len(h.ops):len(h.ops)], h.changed
+		h.mu.Unlock()
+		for _, op := range fresh {
+			if see(op) {
+				return nil
+			}
+		}
+		from += len(fresh)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// WriteTo writes the history as JSON, one entry per line.
+func (h *History) WriteTo(w io.Writer) (int64, error) {
+	var written int64
+	for _, op := range h.Ops() {
+		line, err := json.Marshal(op)
+		if err != nil {
+			return written, fmt.Errorf("jepsen: write history: %w", err)
+		}
+		n, err := w.Write(append(line, '\n'))
+		written += int64(n)
+		if err != nil {
+			return written, fmt.Errorf("jepsen: write history: %w", err)
+		}
+	}
+	return written, nil
+}

@@ -1,0 +1,289 @@
+package jepsen
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+var (
+	targetFlag = flag.String("jepsen.target", "lockkeeper", "what to test: lockkeeper, or zookeeper to compare")
+	longFlag   = flag.Bool("jepsen.long", false, "run the kill test for a minute instead of a few kills")
+)
+
+// tools are the programs that the tests start, built once for all of them.
+var tools *Toolbox
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	var err error
+	if tools, err = NewToolbox(raceEnabled); err != nil {
+		log.Fatal(err)
+	}
+	code := m.Run()
+	if err := tools.Close(); err != nil {
+		log.Print(err)
+	}
+	os.Exit(code)
+}
+
+// testTimeout bounds every single test, so that one that hangs fails with its
+// logs and not with go test's own timeout.
+func testTimeout(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// need ends the test if err says that something is missing: as skipped on a
+// developer's machine, as failed in CI, where nothing may be missing.
+func need(t *testing.T, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrMissing) && os.Getenv("CI") == "":
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+}
+
+// testDir is a directory that is kept, and named, if the test fails.
+func testDir(t *testing.T) string {
+	dir, err := tempDir("jepsen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("logs and data are kept in %s", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// lab is a running cluster with client workers and one history.
+type lab struct {
+	t              *testing.T
+	ctx            context.Context
+	dir            string
+	cluster        *Cluster
+	history        *History
+	sessionTimeout time.Duration
+	workers        []*Worker
+}
+
+// newLab starts a cluster of the -jepsen.target.
+func newLab(t *testing.T, members int, patience time.Duration) *lab {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	l := &lab{t: t, ctx: testTimeout(t, patience), dir: testDir(t), history: NewHistory(), sessionTimeout: 6 * time.Second}
+	var target Target
+	var err error
+	switch *targetFlag {
+	case "lockkeeper":
+		target, err = tools.Lockkeeper()
+	case "zookeeper":
+		target, err = ZooKeeper()
+	default:
+		err = fmt.Errorf("-jepsen.target: there is no %q", *targetFlag)
+	}
+	need(t, err)
+	l.cluster, err = StartCluster(l.ctx, ClusterConfig{
+		Target: target, Members: members, Dir: l.dir, TickTime: 500 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.close)
+	return l
+}
+
+// close ends every process, and prints what they said if the test failed.
+func (l *lab) close() {
+	for _, w := range l.workers {
+		if err := w.Kill(); err != nil {
+			l.t.Error(err)
+		}
+	}
+	if err := l.cluster.Close(); err != nil {
+		l.t.Error(err)
+	}
+	if !l.t.Failed() {
+		return
+	}
+	l.t.Logf("the end of the members' logs:\n%s", l.cluster.Logs())
+	for _, w := range l.workers {
+		l.t.Logf("the end of the log of %s:\n%s", w.Name(), w.logTail())
+	}
+	ops := l.history.Ops()
+	var last strings.Builder
+	for _, op := range ops[max(0, len(ops)-60):] {
+		fmt.Fprintln(&last, op)
+	}
+	l.t.Logf("the end of the history:\n%s", last.String())
+	file, err := os.Create(filepath.Join(l.dir, "history.jsonl"))
+	if err == nil {
+		_, err = l.history.WriteTo(file)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		l.t.Error(err)
+	}
+}
+
+// client gets a client library from the toolbox, or ends the test.
+func client(t *testing.T, name string) Client {
+	t.Helper()
+	var c Client
+	var err error
+	switch name {
+	case "kazoo":
+		c, err = tools.Kazoo()
+	case "curator":
+		c, err = tools.Curator()
+	case "gozk":
+		c, err = tools.Gozk()
+	default:
+		t.Fatalf("no client %q", name)
+	}
+	need(t, err)
+	return c
+}
+
+// start starts n workers of a client library. They are called as the library
+// with a number.
+func (l *lab) start(library string, n int) []*Worker {
+	l.t.Helper()
+	c := client(l.t, library)
+	var started []*Worker
+	for range n {
+		w, err := StartWorker(l.ctx, WorkerConfig{
+			Name:           fmt.Sprintf("%s%d", library, len(l.workers)+1),
+			Client:         c,
+			Servers:        l.cluster.Servers(),
+			SessionTimeout: l.sessionTimeout,
+			Dir:            l.dir,
+			History:        l.history,
+		})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.workers = append(l.workers, w)
+		started = append(started, w)
+	}
+	return started
+}
+
+// stopWorkers has all workers close their sessions and end.
+func (l *lab) stopWorkers() {
+	l.t.Helper()
+	for _, w := range l.workers {
+		if err := w.Close(l.ctx); err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
+// do has a worker run a command that must be answered.
+func (l *lab) do(w *Worker, thread string, words ...string) Reply {
+	l.t.Helper()
+	reply, err := w.Do(l.ctx, thread, words...)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return reply
+}
+
+// mustDo has a worker run a command that must succeed, and returns the result.
+func (l *lab) mustDo(w *Worker, thread string, words ...string) string {
+	l.t.Helper()
+	reply := l.do(w, thread, words...)
+	if reply.Kind != OK {
+		l.t.Fatalf("%s: %s: %s", w.Name(), strings.Join(words, " "), reply)
+	}
+	return reply.Text
+}
+
+// checkLocks fails the test for every overlap, and for every contender that got
+// its lock fewer than atLeast times.
+func (l *lab) checkLocks(contenders []*Contender, atLeast int) *LockReport {
+	l.t.Helper()
+	report := CheckLocks(l.history.Ops())
+	for _, v := range report.Violations {
+		l.t.Error(v)
+	}
+	for _, c := range contenders {
+		if got := report.Acquired[c.Name()]; got < atLeast {
+			l.t.Errorf("%s (%s) got %s %d times, want at least %d", c.Name(), c.Recipe, c.Lock, got, atLeast)
+		}
+	}
+	return report
+}
+
+// connect makes a client in the test itself, to look at the tree.
+func (l *lab) connect() *zk.Conn {
+	l.t.Helper()
+	servers := strings.Split(l.cluster.Servers(), ",")
+	conn, events, err := zk.Connect(servers, l.sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(nopLogger{}))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(conn.Close)
+	for {
+		select {
+		case e := <-events:
+			if e.State == zk.StateHasSession {
+				return conn
+			}
+		case <-l.ctx.Done():
+			l.t.Fatal("the test's own client does not connect")
+		}
+	}
+}
+
+type nopLogger struct{}
+
+func (nopLogger) Printf(string, ...any) {}
+
+// checkNothingLeft fails the test for every ephemeral node in the tree. It is
+// for when all workers have closed their sessions.
+func (l *lab) checkNothingLeft() {
+	l.t.Helper()
+	conn := l.connect()
+	if _, err := conn.Sync("/"); err != nil {
+		l.t.Fatal(err)
+	}
+	var walk func(path string)
+	walk = func(path string) {
+		children, stat, err := conn.Children(path)
+		if errors.Is(err, zk.ErrNoNode) {
+			return // a container that the server has just removed
+		}
+		if err != nil {
+			l.t.Fatalf("children of %s: %v", path, err)
+		}
+		if stat.EphemeralOwner != 0 {
+			l.t.Errorf("%s of the session 0x%x is left", path, uint64(stat.EphemeralOwner))
+		}
+		slices.Sort(children)
+		for _, child := range children {
+			walk(strings.TrimSuffix(path, "/") + "/" + child)
+		}
+	}
+	walk("/")
+}

@@ -1,0 +1,170 @@
+package jepsen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// probeTimeout bounds one question to a member; a member that does not answer
+// within it counts as not serving.
+const probeTimeout = 2 * time.Second
+
+// A Member is one server of a cluster: a real process with its own directory,
+// which is killed, paused and restarted as a machine would be. Its methods may
+// be called from several goroutines.
+type Member struct {
+	// ID is its number in the configuration (myid), from 1.
+	ID int
+	// ClientAddr is where it serves clients, as 127.0.0.1:port.
+	ClientAddr string
+
+	target Target
+	dir    string
+
+	mu      sync.Mutex
+	process *Process // the current or last process; nil before the first start
+}
+
+// String is the member's name in histories and logs, as m1.
+func (m *Member) String() string { return fmt.Sprintf("m%d", m.ID) }
+
+// LogPath is the file that has everything the member printed, over all its
+// restarts.
+func (m *Member) LogPath() string { return filepath.Join(m.dir, "log") }
+
+// Start starts the member's process and does not wait until it serves.
+// Starting a running member is an error.
+func (m *Member) Start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.process != nil && m.process.running() {
+		return fmt.Errorf("jepsen: start %s: it is running", m)
+	}
+	p, err := startProcess(m.String(), m.target.command(filepath.Join(m.dir, "zoo.cfg")), m.LogPath())
+	if err != nil {
+		return err
+	}
+	m.process = p
+	return nil
+}
+
+// current is the member's process, and whether it runs.
+func (m *Member) current() (*Process, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process, m.process != nil && m.process.running()
+}
+
+// Kill ends the member as kill -9 does and returns when its process has gone.
+func (m *Member) Kill() error {
+	p, running := m.current()
+	if !running {
+		return nil
+	}
+	return p.kill()
+}
+
+// Stop asks the member to end (SIGTERM) and waits for it until ctx ends.
+func (m *Member) Stop(ctx context.Context) error {
+	p, running := m.current()
+	if !running {
+		return nil
+	}
+	return p.stop(ctx)
+}
+
+// Restart starts the member again on the same data and waits until it serves.
+func (m *Member) Restart(ctx context.Context) error {
+	if err := m.Start(); err != nil {
+		return err
+	}
+	return m.AwaitServing(ctx)
+}
+
+// Pause stops the member with SIGSTOP: its sockets stay open and nothing
+// answers.
+func (m *Member) Pause(ctx context.Context) error {
+	p, running := m.current()
+	if !running {
+		return fmt.Errorf("jepsen: pause %s: it is not running", m)
+	}
+	return p.pause(ctx)
+}
+
+// Resume lets a paused member go on.
+func (m *Member) Resume() error {
+	p, running := m.current()
+	if !running {
+		return fmt.Errorf("jepsen: resume %s: it is not running", m)
+	}
+	return p.resume()
+}
+
+// Mode asks the member for its role: leader, follower, observer or standalone.
+// A member that serves no clients returns an error.
+func (m *Member) Mode(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	answer, err := FourLetter(ctx, m.ClientAddr, "srvr")
+	if err != nil {
+		return "", err
+	}
+	return parseMode(answer)
+}
+
+// errExited ends the wait for a member whose process has ended.
+var errExited = errors.New("exited")
+
+// AwaitServing waits until the member serves clients. It returns early when
+// the member's process ends.
+func (m *Member) AwaitServing(ctx context.Context) error {
+	var exited error
+	err := poll(ctx, 20*time.Millisecond, func() error {
+		if p, running := m.current(); p == nil {
+			exited = fmt.Errorf("jepsen: %s was never started", m)
+			return nil
+		} else if !running {
+			exited = fmt.Errorf("%w: %w", errExited, p.exitError())
+			return nil
+		}
+		_, err := m.Mode(ctx)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("jepsen: %s does not serve: %w; the end of its log:\n%s", m, err, m.logTail())
+	}
+	return exited
+}
+
+// logTail is the end of the member's log, for the report of a failure.
+func (m *Member) logTail() string {
+	p, _ := m.current()
+	if p == nil {
+		return "(never started)"
+	}
+	return p.logTail(8 << 10)
+}
+
+// writeConfig makes the member's directory with its zoo.cfg and, in a cluster,
+// its myid.
+func (m *Member) writeConfig(text string, alone bool) error {
+	data := filepath.Join(m.dir, "data")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return fmt.Errorf("jepsen: configure %s: %w", m, err)
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, "zoo.cfg"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("jepsen: configure %s: %w", m, err)
+	}
+	if alone {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(data, "myid"), fmt.Appendf(nil, "%d\n", m.ID), 0o644); err != nil {
+		return fmt.Errorf("jepsen: configure %s: %w", m, err)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package jepsen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Process is one operating system process that this package started: a
+// member of the cluster or a client worker. Everything it prints goes to one
+// log file.
+//
+// A Process cannot outlive its starter: where the system can do it (Linux)
+// the kernel kills it when the starter dies, however that happens, and also
+// while it is stopped by SIGSTOP.
+type Process struct {
+	name    string
+	logPath string
+	pid     int
+	done    chan struct{}
+	err     error // how it ended; readable once done is closed
+}
+
+// startProcess starts cmd, its output appended to the file logPath.
+func startProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("jepsen: start %s: %w", name, err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = procAttr()
+
+	p := &Process{name: name, logPath: logPath, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel ties the child's life to the *thread* that forked it
+		// (prctl(2), PR_SET_PDEATHSIG). So the thread is kept for as long as
+		// the child lives.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if err == nil {
+			p.pid = cmd.Process.Pid
+		}
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("jepsen: start %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// Done is closed when the process has ended and been reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// running says whether the process has not ended yet.
+func (p *Process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// exitError describes how the process ended, with the end of its log. It may
+// only be called when Done is closed.
+func (p *Process) exitError() error {
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	return fmt.Errorf("jepsen: %s ended (%s); the end of its log:\n%s", p.name, how, p.logTail(2048))
+}
+
+// logTail is the last maxBytes of what the process printed.
+func (p *Process) logTail(maxBytes int64) string {
+	f, err := os.Open(p.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if size, err := f.Seek(0, io.SeekEnd); err == nil && size > maxBytes {
+		_, _ = f.Seek(-maxBytes, io.SeekEnd)
+	} else {
+		_, _ = f.Seek(0, io.SeekStart)
+	}
+	tail, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(tail))
+}
+
+// signal sends sig. A process that has ended is not an error.
+func (p *Process) signal(sig syscall.Signal) error {
+	if !p.running() {
+		return nil
+	}
+	// The pid cannot have been given to another process: it is reaped by the
+	// goroutine that closes done, and a zombie keeps its pid until then. (In
+	// the instant between the two the worst is ESRCH.)
+	if err := syscall.Kill(p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("jepsen: signal %v to %s: %w", sig, p.name, err)
+	}
+	return nil
+}
+
+// kill ends the process with SIGKILL and waits until it has gone.
+func (p *Process) kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// stop asks the process to end (SIGTERM) and waits until it has, or until ctx
+// ends, when it is killed and the context's error returned.
+func (p *Process) stop(ctx context.Context) error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("jepsen: stop %s: %w", p.name, ctx.Err()), p.kill())
+	}
+}
+
+// pause stops the process with SIGSTOP and returns when none of its threads
+// can run any more.
+func (p *Process) pause(ctx context.Context) error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return poll(ctx, 2*time.Millisecond, func() error {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+		if errors.Is(err, os.ErrNotExist) && p.running() && runtime.GOOS != "linux" {
+			return nil // no /proc to ask; the signal was delivered
+		}
+		if err != nil {
+			return err
+		}
+		// pid (name) state ...; the name may hold blanks and brackets.
+		_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')'):]), " ")
+		if !strings.HasPrefix(rest, "T") {
+			return fmt.Errorf("jepsen: pause %s: state is %.1s", p.name, rest)
+		}
+		return nil
+	})
+}
+
+// resume lets a paused process go on.
+func (p *Process) resume() error { return p.signal(syscall.SIGCONT) }
+
+// poll calls try every interval until it succeeds or ctx ends; then it returns
+// the last error of try.
+func poll(ctx context.Context, interval time.Duration, try func() error) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+	}
+}

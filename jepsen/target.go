@@ -1,0 +1,99 @@
+package jepsen
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// A Target is the server software under test. Both targets read the same
+// configuration file, so that a test says nothing about which of them it runs
+// against.
+type Target struct {
+	// Name is "lockkeeper" or "zookeeper".
+	Name string
+
+	// command is the command line that runs one member in the foreground.
+	command func(configFile string) *exec.Cmd
+}
+
+// Lockkeeper is the target that runs the given lockkeeper binary.
+func Lockkeeper(binary string) Target {
+	return Target{
+		Name: "lockkeeper",
+		command: func(configFile string) *exec.Cmd {
+			return exec.Command(binary, "serve", configFile)
+		},
+	}
+}
+
+// javaDir is where Debian's packages put their jars.
+const javaDir = "/usr/share/java"
+
+// ZooKeeper is the target that runs the real ZooKeeper of Debian's packages
+// (written for 3.8.0), to compare with. It returns an error that says what is
+// missing if it is not installed.
+func ZooKeeper() (Target, error) {
+	java, err := findJava("java")
+	if err != nil {
+		return Target{}, err
+	}
+	classPath, err := classPath("zookeeper.jar", "slf4j-simple.jar")
+	if err != nil {
+		return Target{}, err
+	}
+	return Target{
+		Name: "zookeeper",
+		command: func(configFile string) *exec.Cmd {
+			args := append(javaFlags(), "-Xmx256m",
+				"-Dzookeeper.admin.enableServer=false",
+				"-Dzookeeper.jmx.log4j.disable=true",
+				"-cp", classPath,
+				"org.apache.zookeeper.server.quorum.QuorumPeerMain", configFile)
+			return exec.Command(java, args...)
+		},
+	}, nil
+}
+
+// javaFlags make a short-lived Java process start quickly and use few threads:
+// a test starts many of them on few cores.
+func javaFlags() []string {
+	return []string{
+		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto",
+		"-Dorg.slf4j.simpleLogger.showDateTime=true",
+		"-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+	}
+}
+
+// ErrMissing is what the errors of this package are (errors.Is) when something
+// is not installed that a worker or a target needs. The message says what, and
+// which Debian package has it.
+var ErrMissing = errors.New("not installed")
+
+// findJava finds a program of the JDK.
+func findJava(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("jepsen: %s: %w (apt-get install default-jdk-headless)", program, ErrMissing)
+	}
+	return path, nil
+}
+
+// classPath joins jars of javaDir.
+func classPath(jars ...string) (string, error) {
+	var path string
+	for _, jar := range jars {
+		file := filepath.Join(javaDir, jar)
+		if _, err := os.Stat(file); err != nil {
+			return "", fmt.Errorf("jepsen: %s: %w (apt-get install libcurator-recipes-java zookeeper)", file, ErrMissing)
+		}
+		if path != "" {
+			path += string(os.PathListSeparator)
+		}
+		path += file
+	}
+	return path, nil
+}

@@ -1,0 +1,153 @@
+package jepsen
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// workerSources are the workers that are not written in Go.
+//
+//go:embed workers/kazoo/worker.py workers/curator/Worker.java
+var workerSources embed.FS
+
+// A Client is a client library, as a worker process that runs it.
+type Client struct {
+	// Name is "kazoo", "curator" or "gozk".
+	Name string
+
+	command func(args []string) *exec.Cmd
+}
+
+// A Toolbox builds the programs that a test starts, each once and only when it
+// is asked for. It may be used by several goroutines.
+type Toolbox struct {
+	dir string
+
+	lockkeeper func() (Target, error)
+	kazoo      func() (Client, error)
+	curator    func() (Client, error)
+	gozk       func() (Client, error)
+}
+
+// NewToolbox makes an empty toolbox. With race, what is written in Go is built
+// with the race detector. The go command must be run inside of the module
+// lockkeeper.
+func NewToolbox(race bool) (*Toolbox, error) {
+	dir, err := tempDir("toolbox")
+	if err != nil {
+		return nil, err
+	}
+	t := &Toolbox{dir: dir}
+	t.lockkeeper = sync.OnceValues(func() (Target, error) {
+		binary, err := t.goBuild("lockkeeper/cmd/lockkeeper", race)
+		return Lockkeeper(binary), err
+	})
+	t.gozk = sync.OnceValues(func() (Client, error) {
+		binary, err := t.goBuild("lockkeeper/jepsen/workers/gozk", race)
+		return Client{Name: "gozk", command: func(args []string) *exec.Cmd {
+			return exec.Command(binary, args...)
+		}}, err
+	})
+	t.kazoo = sync.OnceValues(t.findKazoo)
+	t.curator = sync.OnceValues(t.buildCurator)
+	return t, nil
+}
+
+// Close removes what was built.
+func (t *Toolbox) Close() error {
+	if err := os.RemoveAll(t.dir); err != nil {
+		return fmt.Errorf("jepsen: %w", err)
+	}
+	return nil
+}
+
+// Lockkeeper is this module's own server.
+func (t *Toolbox) Lockkeeper() (Target, error) { return t.lockkeeper() }
+
+// Kazoo is the Python library kazoo (written for 2.8) with its recipes lock,
+// read, write, semaphore and election.
+func (t *Toolbox) Kazoo() (Client, error) { return t.kazoo() }
+
+// Curator is Apache Curator (written for 5.4) over the Java client, with its
+// recipes mutex, read, write, semaphore and latch.
+func (t *Toolbox) Curator() (Client, error) { return t.curator() }
+
+// Gozk is github.com/go-zookeeper/zk, with its own Lock as the recipe zklock
+// and this module's package recipes above it as the recipe mutex.
+func (t *Toolbox) Gozk() (Client, error) { return t.gozk() }
+
+// goBuild builds one command of this module.
+func (t *Toolbox) goBuild(pkg string, race bool) (string, error) {
+	binary := filepath.Join(t.dir, filepath.Base(pkg))
+	args := []string{"build", "-o", binary}
+	if race {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("jepsen: go build %s: %w\n%s", pkg, err, out)
+	}
+	return binary, nil
+}
+
+// findKazoo looks for a Python that has kazoo. Debian's package installs it
+// for /usr/bin/python3, which need not be the first one on the PATH.
+func (t *Toolbox) findKazoo() (Client, error) {
+	for _, python := range []string{"/usr/bin/python3", "python3"} {
+		if exec.Command(python, "-c", "import kazoo").Run() != nil {
+			continue
+		}
+		script, err := t.extract("workers/kazoo/worker.py")
+		return Client{Name: "kazoo", command: func(args []string) *exec.Cmd {
+			return exec.Command(python, append([]string{"-u", script}, args...)...)
+		}}, err
+	}
+	return Client{}, fmt.Errorf("jepsen: the Python module kazoo: %w (apt-get install python3-kazoo)", ErrMissing)
+}
+
+// buildCurator compiles the Java worker.
+func (t *Toolbox) buildCurator() (Client, error) {
+	java, err1 := findJava("java")
+	javac, err2 := findJava("javac")
+	jars, err3 := classPath("curator-recipes.jar", "curator-framework.jar", "curator-client.jar",
+		"zookeeper.jar", "zookeeper-jute.jar", "guava.jar", "slf4j-simple.jar")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return Client{}, err
+	}
+	source, err := t.extract("workers/curator/Worker.java")
+	if err != nil {
+		return Client{}, err
+	}
+	classes := filepath.Dir(source)
+	out, err := exec.Command(javac, "-Xlint:all,-classfile,-path,-processing", "-cp", jars, "-d", classes, source).CombinedOutput()
+	if err != nil {
+		return Client{}, fmt.Errorf("jepsen: javac %s: %w\n%s", source, err, out)
+	}
+	return Client{Name: "curator", command: func(args []string) *exec.Cmd {
+		flags := append(javaFlags(), "-Xmx128m", "-cp", strings.Join([]string{classes, jars}, string(os.PathListSeparator)), "Worker")
+		return exec.Command(java, append(flags, args...)...)
+	}}, nil
+}
+
+// extract writes one of the embedded sources to the toolbox's directory, into
+// a directory of its own.
+func (t *Toolbox) extract(name string) (string, error) {
+	text, err := fs.ReadFile(workerSources, name)
+	if err != nil {
+		return "", fmt.Errorf("jepsen: %w", err)
+	}
+	file := filepath.Join(t.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return "", fmt.Errorf("jepsen: %w", err)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return "", fmt.Errorf("jepsen: %w", err)
+	}
+	return file, nil
+}

@@ -1,0 +1,316 @@
+package jepsen
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A WorkerConfig says what client process to start.
+type WorkerConfig struct {
+	// Name is unique among the workers that share a History, without blanks.
+	Name string
+	// Client is the library it runs.
+	Client Client
+	// Servers is the connection string.
+	Servers string
+	// SessionTimeout is what the client asks for.
+	SessionTimeout time.Duration
+	// Dir is where its log goes (Name.log). It must exist.
+	Dir string
+	// History gets what the library says about its connection, and what the
+	// recipes say about lost locks.
+	History *History
+}
+
+// A Worker is a client in a process of its own, in its own language, with an
+// unmodified client library and one session. It does what it is told over one
+// TCP connection; see the package documentation for the protocol.
+// Its methods may be called from several goroutines.
+type Worker struct {
+	name    string
+	history *History
+	process *Process
+	conn    net.Conn
+	readers sync.WaitGroup // the goroutine that reads conn
+
+	writeMu sync.Mutex // one line at a time
+
+	mu      sync.Mutex
+	lastID  int
+	pending map[int]request
+	server  string // the member it is connected to, or empty
+	readErr error  // why the reader ended; nil while it runs
+}
+
+// A request is a command whose reply has not come yet.
+type request struct {
+	reply chan Reply
+	// see is called with the reply by the goroutine that reads the
+	// connection, so that what it records stands in the history in the order
+	// in which the worker said it. It may be nil.
+	see func(Reply)
+}
+
+// A Reply is a worker's answer to one command.
+type Reply struct {
+	// Kind is OK, Fail or Info.
+	Kind Kind
+	// Text is the result, or the name of the library's exception and its
+	// message.
+	Text string
+}
+
+// Is says whether the reply is of this kind and its text starts with word.
+func (r Reply) Is(kind Kind, word string) bool {
+	first, _, _ := strings.Cut(r.Text, " ")
+	return r.Kind == kind && first == word
+}
+
+// String is the reply as it was sent.
+func (r Reply) String() string { return strings.TrimSpace(string(r.Kind) + " " + r.Text) }
+
+// StartWorker starts a worker and waits until its client library says that it
+// is connected.
+func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("jepsen: worker %s: %w", cfg.Name, err)
+	}
+	defer l.Close()
+	cmd := cfg.Client.command([]string{
+		l.Addr().String(), cfg.Name, cfg.Servers, strconv.FormatInt(cfg.SessionTimeout.Milliseconds(), 10),
+	})
+	process, err := startProcess(cfg.Name, cmd, filepath.Join(cfg.Dir, cfg.Name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := acceptFrom(ctx, l, process)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("jepsen: worker %s: %w", cfg.Name, err), process.kill())
+	}
+	w := &Worker{
+		name:    cfg.Name,
+		history: cfg.History,
+		process: process,
+		conn:    conn,
+		pending: make(map[int]request),
+	}
+	from := cfg.History.Len()
+	w.readers.Go(w.read)
+	connected := func(op Op) bool { return op.Worker == w.name && op.F == FConnected }
+	if err := cfg.History.Follow(ctx, from, connected); err != nil {
+		return nil, errors.Join(fmt.Errorf("jepsen: worker %s does not connect: %w; the end of its log:\n%s",
+			cfg.Name, err, process.logTail(4<<10)), w.Kill())
+	}
+	return w, nil
+}
+
+// acceptFrom waits for the worker to call, or to die.
+func acceptFrom(ctx context.Context, l net.Listener, p *Process) (net.Conn, error) {
+	type accepted struct {
+		conn net.Conn
+		err  error
+	}
+	got := make(chan accepted, 1)
+	go func() {
+		conn, err := l.Accept()
+		got <- accepted{conn, err}
+	}()
+	giveUp := func(why error) (net.Conn, error) {
+		_ = l.Close()
+		if a := <-got; a.err == nil {
+			_ = a.conn.Close()
+		}
+		return nil, why
+	}
+	select {
+	case a := <-got:
+		return a.conn, a.err
+	case <-p.Done():
+		return giveUp(p.exitError())
+	case <-ctx.Done():
+		return giveUp(ctx.Err())
+	}
+}
+
+// Name is the worker's name.
+func (w *Worker) Name() string { return w.name }
+
+// Server is the client address of the member that the worker's library is
+// connected to, or empty.
+func (w *Worker) Server() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.server
+}
+
+// Do has the worker run one command and waits for its reply. Commands of one
+// thread run one after another on one thread of the worker; threads run side
+// by side. Neither a word nor a thread's name may be empty or hold a blank.
+// The error is only about the worker itself: its process ended, or ctx did
+// (the command then may still run).
+func (w *Worker) Do(ctx context.Context, thread string, words ...string) (Reply, error) {
+	return w.do(ctx, nil, thread, words...)
+}
+
+func (w *Worker) do(ctx context.Context, see func(Reply), thread string, words ...string) (Reply, error) {
+	reply := make(chan Reply, 1)
+	w.mu.Lock()
+	if w.readErr != nil {
+		defer w.mu.Unlock()
+		return Reply{}, w.readErr
+	}
+	w.lastID++
+	id := w.lastID
+	w.pending[id] = request{reply, see}
+	w.mu.Unlock()
+
+	line := fmt.Sprintf("%d %s %s\n", id, thread, strings.Join(words, " "))
+	w.writeMu.Lock()
+	_, err := w.conn.Write([]byte(line))
+	w.writeMu.Unlock()
+	if err != nil {
+		return Reply{}, fmt.Errorf("jepsen: worker %s: %w", w.name, err)
+	}
+	select {
+	case r, ok := <-reply:
+		if !ok {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return Reply{}, w.readErr
+		}
+		return r, nil
+	case <-ctx.Done():
+		return Reply{}, fmt.Errorf("jepsen: worker %s: %s: %w", w.name, strings.Join(words, " "), ctx.Err())
+	}
+}
+
+// read takes in the worker's lines until its connection ends. It is a
+// goroutine of the Worker; it ends when the process has, or when Close or Kill
+// closed the connection.
+func (w *Worker) read() {
+	lines := bufio.NewScanner(w.conn)
+	lines.Buffer(nil, 1<<20)
+	var err error
+	for err == nil && lines.Scan() {
+		err = w.take(lines.Text())
+	}
+	if err == nil {
+		err = lines.Err()
+	}
+	if err == nil {
+		err = errors.New("it closed its connection")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readErr = fmt.Errorf("jepsen: worker %s: %w", w.name, err)
+	for _, waiting := range w.pending {
+		close(waiting.reply)
+	}
+	w.pending = nil
+}
+
+// take handles one line: a reply or an event.
+func (w *Worker) take(line string) error {
+	first, rest, _ := strings.Cut(line, " ")
+	if first == "event" {
+		return w.takeEvent(rest)
+	}
+	id, err := strconv.Atoi(first)
+	if err != nil {
+		return fmt.Errorf("unknown line %q", line)
+	}
+	kind, text, _ := strings.Cut(rest, " ")
+	if k := Kind(kind); k != OK && k != Fail && k != Info {
+		return fmt.Errorf("unknown reply %q", line)
+	}
+	w.mu.Lock()
+	waiting, ok := w.pending[id]
+	delete(w.pending, id)
+	w.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("reply to nothing: %q", line)
+	}
+	r := Reply{Kind: Kind(kind), Text: text}
+	if waiting.see != nil {
+		waiting.see(r)
+	}
+	waiting.reply <- r
+	return nil
+}
+
+// takeEvent handles what the worker says unasked.
+func (w *Worker) takeEvent(event string) error {
+	words := strings.Fields(event)
+	switch {
+	case len(words) == 3 && words[0] == FConnected:
+		w.setServer(words[1])
+		w.history.Add(Op{Worker: w.name, Kind: Info, F: FConnected, Member: words[1], Session: words[2]})
+	case len(words) >= 1 && (words[0] == FSuspended || words[0] == FExpired):
+		w.setServer("")
+		w.history.Add(Op{Worker: w.name, Kind: Info, F: words[0], Note: strings.Join(words[1:], " ")})
+	case len(words) >= 2 && words[0] == FLost:
+		w.history.Add(Op{
+			Worker: w.name, Contender: w.name + "/" + words[1],
+			Kind: Info, F: FLost, Note: strings.Join(words[2:], " "),
+		})
+	default:
+		return fmt.Errorf("unknown event %q", event)
+	}
+	return nil
+}
+
+func (w *Worker) setServer(addr string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.server = addr
+}
+
+// Pause stops the worker's process with SIGSTOP.
+func (w *Worker) Pause(ctx context.Context) error {
+	w.history.Add(Op{Worker: w.name, Kind: Info, F: FPause})
+	return w.process.pause(ctx)
+}
+
+// Resume lets a paused worker go on.
+func (w *Worker) Resume() error {
+	w.history.Add(Op{Worker: w.name, Kind: Info, F: FResume})
+	return w.process.resume()
+}
+
+// Close has the worker close its session and end, and waits for both. If ctx
+// ends first, or the worker could not close its session, that is an error, and
+// the process is killed.
+func (w *Worker) Close(ctx context.Context) error {
+	reply, err := w.Do(ctx, "main", "close")
+	if err == nil && reply.Kind != OK {
+		err = fmt.Errorf("jepsen: worker %s: close: %s", w.name, reply)
+	}
+	if err == nil {
+		select {
+		case <-w.process.Done():
+		case <-ctx.Done():
+			err = fmt.Errorf("jepsen: worker %s does not end: %w", w.name, ctx.Err())
+		}
+	}
+	return errors.Join(err, w.Kill())
+}
+
+// Kill ends the worker with SIGKILL. Its session stays until it expires.
+func (w *Worker) Kill() error {
+	err := w.process.kill()
+	_ = w.conn.Close()
+	w.readers.Wait()
+	return err
+}
+
+// logTail is the end of what the worker printed.
+func (w *Worker) logTail() string { return w.process.logTail(4 << 10) }
