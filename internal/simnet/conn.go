@@ -38,6 +38,10 @@ type Conn struct {
 	finSent  bool
 	writing  bool // a Write is under way, others wait
 
+	heardAt time.Time   // when something last arrived; for keep-alive
+	probes  int         // unanswered
+	prober  *time.Timer // nil: no keep-alive
+
 	readable, writable          sync.Cond
 	readDeadline, writeDeadline deadline
 }
@@ -210,6 +214,7 @@ func (c *Conn) setDeadlines(t time.Time, which ...*deadline) error {
 // arriveLocked is called for each segment that reaches this end by p, in order.
 // False asks for the segment to be sent again in a while.
 func (c *Conn) arriveLocked(p *pipe, s segment) bool {
+	c.heardAt = time.Now()
 	switch {
 	case s.kind == segRST:
 		if c.state == synSent {
@@ -225,10 +230,12 @@ func (c *Conn) arriveLocked(p *pipe, s segment) bool {
 		c.abortLocked()
 	case s.kind == segSYNACK:
 		c.state = established
+		c.keepAliveLocked()
 		close(c.opened)
 		c.out.sendLocked(segment{kind: segACK})
 	case s.kind == segACK:
 		c.state = established
+		c.keepAliveLocked()
 		c.listener.opening--
 		c.listener.waiting = append(c.listener.waiting, c)
 		c.listener.arrived.Signal()
@@ -308,6 +315,7 @@ func (c *Conn) failLocked(e syscall.Errno) {
 		c.err = e
 	}
 	c.out.dropLocked()
+	c.stopProbesLocked()
 	c.readable.Broadcast()
 	c.writable.Broadcast()
 	switch c.state {
@@ -344,6 +352,7 @@ func (c *Conn) leaveLocked() {
 	// it would by probing a window that was closed.
 	c.in.outstanding -= c.in.unread
 	c.in.received, c.in.unread = nil, 0
+	c.stopProbesLocked()
 	c.peer.writable.Broadcast()
 	c.readDeadline.setLocked(time.Time{})
 	c.writeDeadline.setLocked(time.Time{})

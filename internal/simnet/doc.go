@@ -35,7 +35,7 @@
 //     while that one is cut, a writer gets no room back.
 //   - [Network.Reset] is a power cut and an instant reboot: the host's
 //     connections and listeners vanish without a word, and a peer is told by a
-//     reset when it next sends something. The old *Host is dead; Network.Host
+//     reset when it next sends something, or probes (Config.KeepAlive). The old *Host is dead; Network.Host
 //     returns the new one, so what still runs of the old program cannot reach
 //     the network any more.
 //   - [Network.Kill] is kill -9: as Reset, but the operating system lives and
@@ -43,7 +43,7 @@
 //   - [Network.Break] resets the connections between two hosts, as a firewall
 //     that restarted would.
 //
-// Not modelled: bandwidth, keep-alive probes, loss short of a cut, DNS that
+// Not modelled: bandwidth, loss short of a cut, DNS that
 // changes, SO_LINGER, UDP.
 //
 // # Determinism

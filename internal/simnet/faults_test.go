@@ -193,6 +193,36 @@ func TestResetLosesWhatWasHeld(t *testing.T) {
 	})
 }
 
+func TestKeepAlive(t *testing.T) {
+	inBubble(t, simnet.Config{KeepAlive: 15 * time.Second}, func(t *testing.T, n *simnet.Network) {
+		idle := func(c net.Conn, want error, after time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, want) || time.Since(start) != after {
+				t.Errorf("%v after %v, want %v after %v", err, time.Since(start), want, after)
+			}
+		}
+		a, b, done := pair(t, n)
+		silent(t, a, time.Hour)
+		n.Partition(hostA, hostB)
+		silent(t, a, 2*time.Minute)
+		n.HealAll()                         // in time
+		silent(t, a, time.Hour+time.Second) // the last probe was a second ago
+		n.Partition(hostA, hostB)
+		send(t, b, "unacknowledged")
+		idle(a, syscall.ETIMEDOUT, 149*time.Second)
+		idle(b, syscall.ETIMEDOUT, 15*time.Minute-149*time.Second) // it has something in transit
+		n.HealAll()
+		done()
+
+		a, _, done = pair(t, n)
+		time.Sleep(7 * time.Second)
+		n.Reset(hostB)
+		idle(a, syscall.ECONNRESET, 8*time.Second)
+		done()
+	})
+}
+
 func TestKillClosesConnections(t *testing.T) {
 	inBubble(t, simnet.Config{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
 		a, b, done := pair(t, n)

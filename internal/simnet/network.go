@@ -41,6 +41,13 @@ type Config struct {
 	// negative value never.
 	GiveUp time.Duration
 
+	// KeepAlive is after how much silence an end probes its peer, and how often
+	// from then on. A host that has forgotten the connection answers with a
+	// reset; after 9 probes without an answer the connection breaks with
+	// ETIMEDOUT. As on Linux, nobody probes while something that was sent is in
+	// transit: then GiveUp holds. 0 means no probes; Go's default is 15 s.
+	KeepAlive time.Duration
+
 	// DialTimeout ends a dial that nobody answers, when its context does not end
 	// it before. 0 means 127 s (Linux: tcp_syn_retries = 6).
 	DialTimeout time.Duration
@@ -57,6 +64,7 @@ const (
 	defaultBacklog     = 128
 	synRetry           = time.Second // what a full backlog makes a dial wait
 	maxRTO             = 2 * time.Minute
+	maxProbes          = 9
 	firstPort          = 32768 // ephemeral ports, as Linux has them
 	lastPort           = 60999
 )

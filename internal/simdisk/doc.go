@@ -1,0 +1,15 @@
+// Package simdisk keeps what a member of a raft cluster writes to its disk in
+// memory, for tests that run whole clusters inside a testing/synctest bubble.
+//
+// A [Disk] is a log store, a stable store and a snapshot store at once, and
+// outlives the program that uses it: a restarted member opens the same Disk. A
+// power cut is modelled by [Disk.Crash], which returns a copy with what was
+// durable at that moment; whatever the old program still writes while it is
+// being stopped goes to the old Disk, which nobody reads again.
+//
+// A write takes [Disk.SetSyncTime] of virtual time, and is durable when that is
+// over: all of it or, if a crash comes first, nothing of it (raft-boltdb writes
+// a batch in one transaction). Reads cost nothing. [Disk.Fail] makes writes fail.
+//
+// Everything that a reader gets is its own copy, as it would be from a file.
+package simdisk

@@ -1,0 +1,97 @@
+package simdisk
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// snapshotsKept is how many snapshots a disk holds; older ones are deleted.
+const snapshotsKept = 2
+
+type snapshot struct {
+	meta raft.SnapshotMeta
+	data []byte // never changed
+}
+
+// Create implements raft.SnapshotStore. The snapshot exists when the sink has
+// been closed.
+func (d *Disk) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration,
+	configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+	if version != 1 {
+		return nil, fmt.Errorf("simdisk: snapshots of version %d are not supported", version)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &sink{disk: d, snapshot: snapshot{meta: raft.SnapshotMeta{
+		Version: version, Index: index, Term: term,
+		ID:                 fmt.Sprintf("%d-%d-%d", term, index, d.writes),
+		Configuration:      configuration.Clone(),
+		ConfigurationIndex: configurationIndex,
+	}}}, nil
+}
+
+// List implements raft.SnapshotStore: the newest first.
+func (d *Disk) List() ([]*raft.SnapshotMeta, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []*raft.SnapshotMeta
+	for i := len(d.snapshots) - 1; i >= 0; i-- {
+		meta := d.snapshots[i].meta
+		list = append(list, &meta)
+	}
+	return list, nil
+}
+
+// Open implements raft.SnapshotStore.
+func (d *Disk) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.snapshots {
+		if s.meta.ID == id {
+			return &s.meta, io.NopCloser(bytes.NewReader(s.data)), nil
+		}
+	}
+	return nil, nil, fmt.Errorf("simdisk: no snapshot %s", id)
+}
+
+// sink is a snapshot that is being written.
+type sink struct {
+	disk *Disk
+	once sync.Once
+	snapshot
+}
+
+// ID implements raft.SnapshotSink.
+func (s *sink) ID() string { return s.meta.ID }
+
+// Write implements io.Writer.
+func (s *sink) Write(p []byte) (int, error) {
+	s.data = append(s.data, p...)
+	return len(p), nil
+}
+
+// Close makes the snapshot durable.
+func (s *sink) Close() error {
+	var err error
+	s.once.Do(func() {
+		s.meta.Size = int64(len(s.data))
+		err = s.disk.write(func() {
+			all := append(s.disk.snapshots, s.snapshot)
+			if len(all) > snapshotsKept {
+				all = append([]snapshot(nil), all[len(all)-snapshotsKept:]...)
+			}
+			s.disk.snapshots = all
+		})
+	})
+	return err
+}
+
+// Cancel forgets what was written.
+func (s *sink) Cancel() error {
+	s.once.Do(func() {})
+	return nil
+}
