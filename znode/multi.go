@@ -16,19 +16,25 @@ func (s *Store) applyMulti(body []byte, r *Result) wire.Code {
 	ops := rec.(*wire.MultiRequest).Ops
 	s.multi = s.multi[:0]
 	s.tx.undoing = true
-	for i := range ops {
+	at, code := 0, wire.CodeOK
+	for ; at < len(ops); at++ {
 		s.multi = append(s.multi, OpResult{})
-		res := &s.multi[i]
-		if res.Code = s.multiOp(&ops[i], res); res.Code == wire.CodeOK {
-			continue
+		if code = s.multiOp(&ops[at], &s.multi[at]); code != wire.CodeOK {
+			s.rollback()
+			break
 		}
-		s.rollback()
-		s.failMulti(i, len(ops), res.Code)
-		break
 	}
 	clear(s.tx.undo) // lets the garbage collector have the old data
 	s.tx.undo = s.tx.undo[:0]
 	s.tx.undoing = false
+	switch code {
+	case wire.CodeOK:
+	case wire.CodeMarshallingError:
+		// ZooKeeper stumbles over the op rather than refuse it, and the whole request with it.
+		return code
+	default:
+		s.failMulti(at, len(ops), code)
+	}
 	r.Multi = s.multi
 	return wire.CodeOK
 }

@@ -1,0 +1,227 @@
+package znode
+
+import (
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"lockkeeper/wire"
+)
+
+// Check verifies the invariants of the whole state and returns the first that does not hold. It looks at every
+// node; it is for tests and for operators. It changes nothing.
+func (s *Store) Check() error {
+	for _, check := range []func() error{
+		s.checkNodes, s.checkChildren, s.checkSessions, s.checkACLs, s.checkQuotas, s.checkTotals,
+	} {
+		if err := check(); err != nil {
+			return fmt.Errorf("znode: check: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkNodes verifies each node by itself.
+func (s *Store) checkNodes() error {
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+		if _, ok := s.paths[path]; !ok {
+			return fmt.Errorf("no node %s", path)
+		}
+	}
+	used := 0
+	for i := range s.nodes.used {
+		n := s.nodes.row(i)
+		if n.kind == kindFree {
+			continue
+		}
+		used++
+		if at, ok := s.paths[n.path]; !ok || at != i {
+			return fmt.Errorf("node %q is at %d, its path leads to %d", n.path, i, at)
+		}
+		if err := s.checkNode(n); err != nil {
+			return fmt.Errorf("node %q: %w", n.path, err)
+		}
+	}
+	if used != len(s.paths) || used != s.nodes.len() {
+		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, len(s.paths), s.nodes.len())
+	}
+	return nil
+}
+
+func (s *Store) checkNode(n *node) error {
+	if !validPath(n.path) {
+		return fmt.Errorf("invalid path")
+	}
+	if n.czxid > s.zxid || n.pzxid > s.zxid || n.pzxid < n.czxid || n.ctimeMs > s.timeMs || n.mtimeMs > s.timeMs || n.mtimeMs < n.ctimeMs {
+		return fmt.Errorf("czxid %v pzxid %v ctime %d mtime %d in a state at %v, %d",
+			n.czxid, n.pzxid, n.ctimeMs, n.mtimeMs, s.zxid, s.timeMs)
+	}
+	// The mzxid of the config is whatever the config says.
+	if n.path != configPath && (n.mzxid > s.zxid || n.mzxid < n.czxid) {
+		return fmt.Errorf("czxid %v mzxid %v in a state at %v", n.czxid, n.mzxid, s.zxid)
+	}
+	switch n.kind {
+	case kindPersistent, kindContainer:
+		if n.owner != 0 {
+			return fmt.Errorf("owner %#x of a node that cannot have one", n.owner)
+		}
+	case kindEphemeral:
+		if _, ok := s.sessionSlots[wire.SessionID(n.owner)]; !ok {
+			return fmt.Errorf("belongs to session %v, which does not exist", wire.SessionID(n.owner))
+		}
+	case kindTTL:
+		if n.owner <= 0 || n.owner > wire.MaxTTLMs {
+			return fmt.Errorf("time to live %d", n.owner)
+		}
+	default:
+		return fmt.Errorf("kind %d", n.kind)
+	}
+	return nil
+}
+
+// checkChildren verifies that parents and children agree.
+func (s *Store) checkChildren() error {
+	linked := 1 // the root
+	for i := range s.nodes.used {
+		n, l := s.nodes.row(i), s.link(i)
+		if n.kind == kindFree {
+			continue
+		}
+		count := int32(0)
+		for c := range s.children(i) {
+			cn, cl := s.nodes.row(c), s.link(c)
+			if count++; count > l.children {
+				break
+			}
+			if cn.kind == kindFree || cl.parent != i || parentOf(cn.path) != n.path || s.link(cl.next).prev != c {
+				return fmt.Errorf("node %q has the child %q, whose parent is at %d, not %d", n.path, cn.path, cl.parent, i)
+			}
+		}
+		if count != l.children {
+			return fmt.Errorf("node %q has not %d children", n.path, l.children)
+		}
+		linked += int(count)
+		if err := s.checkParent(i); err != nil {
+			return fmt.Errorf("node %q: %w", n.path, err)
+		}
+	}
+	if linked != s.nodes.len() {
+		return fmt.Errorf("%d nodes, %d of them in the tree", s.nodes.len(), linked)
+	}
+	return nil
+}
+
+// checkParent verifies that the node at i may have as many children as it has.
+func (s *Store) checkParent(i slot) error {
+	n, l := s.nodes.row(i), s.link(i)
+	if n.kind == kindEphemeral && l.children > 0 {
+		return fmt.Errorf("it is ephemeral and has %d children", l.children)
+	}
+	// The built-in nodes were never counted as created.
+	if !builtIn(n.path) && n.creates < l.children && n.creates != math.MaxInt32 {
+		return fmt.Errorf("it has %d children and has created %d", l.children, n.creates)
+	}
+	return nil
+}
+
+// checkSessions verifies the registry and the rings of ephemerals.
+func (s *Store) checkSessions() error {
+	used, owned := 0, 0
+	for i := range s.sessions.used {
+		row := s.sessions.row(i)
+		if row.generation == 0 {
+			continue
+		}
+		used++
+		if at, ok := s.sessionSlots[row.id]; !ok || at != i || !mayBeSession(row.id) {
+			return fmt.Errorf("session %v is at %d, its id leads to %d", row.id, i, at)
+		}
+		count := int32(0)
+		b := s.belongings[i]
+		for n := b.first; n != noSlot && count <= b.count; {
+			count++
+			row2, l := s.nodes.row(n), s.link(n)
+			if row2.kind != kindEphemeral || wire.SessionID(row2.owner) != row.id || s.link(l.ephNext).ephPrev != n {
+				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, row2.path, row2.kind, row2.owner)
+			}
+			if n = l.ephNext; n == b.first {
+				break
+			}
+		}
+		if count != b.count {
+			return fmt.Errorf("session %v has not %d ephemerals", row.id, b.count)
+		}
+		owned += int(count)
+	}
+	if used != len(s.sessionSlots) || used != s.sessions.len() {
+		return fmt.Errorf("%d sessions, %d ids, %d rows in use", used, len(s.sessionSlots), s.sessions.len())
+	}
+	if owned != s.ephemerals {
+		return fmt.Errorf("sessions have %d ephemerals, not %d", owned, s.ephemerals)
+	}
+	return nil
+}
+
+// checkACLs verifies the table of ACLs.
+func (s *Store) checkACLs() error {
+	refs := map[*aclList]int{}
+	for i := range s.nodes.used {
+		if n := s.nodes.row(i); n.kind != kindFree {
+			refs[n.acl]++
+			if s.acls.byKey[n.acl.key] != n.acl {
+				return fmt.Errorf("node %q has an ACL that is not in the table", n.path)
+			}
+		}
+	}
+	for list, n := range refs {
+		if list.refs != n {
+			return fmt.Errorf("ACL %v has %d nodes, not %d", list.entries, n, list.refs)
+		}
+	}
+	if len(refs) != len(s.acls.byKey) {
+		return fmt.Errorf("%d ACLs in use, %d in the table", len(refs), len(s.acls.byKey))
+	}
+	return nil
+}
+
+// checkQuotas verifies that the quotas are those of the tree and their usage adds up.
+func (s *Store) checkQuotas() error {
+	limits := 0
+	for i := range s.nodes.used {
+		n := s.nodes.row(i)
+		if n.kind == kindFree {
+			continue
+		}
+		if name, ok := quotaNode(n.path); ok && !name.stats {
+			limits++
+			if s.quotas.byPath[name.of] == nil {
+				return fmt.Errorf("quota on %q is not active", name.of)
+			}
+		}
+	}
+	if limits != len(s.quotas.byPath) || len(s.quotas.dirty) != 0 {
+		return fmt.Errorf("%d limits, %d quotas, %d of them dirty", limits, len(s.quotas.byPath), len(s.quotas.dirty))
+	}
+	for path, q := range s.quotas.byPath {
+		if want := s.count(path); *q != want {
+			return fmt.Errorf("quota on %q is %+v, count gives %+v", path, *q, want)
+		}
+	}
+	return nil
+}
+
+// checkTotals verifies the figures that are kept up to date along the way.
+func (s *Store) checkTotals() error {
+	ephemerals, sizeBytes := 0, int64(0)
+	for i := range s.nodes.used {
+		n := s.nodes.row(i)
+		sizeBytes += int64(utf8.RuneCountInString(n.path) + len(n.data))
+		if n.kind == kindEphemeral {
+			ephemerals++
+		}
+	}
+	if ephemerals != s.ephemerals || sizeBytes != s.sizeBytes {
+		return fmt.Errorf("%d ephemerals and %d bytes, not %d and %d", ephemerals, sizeBytes, s.ephemerals, s.sizeBytes)
+	}
+	return nil
+}

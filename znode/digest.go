@@ -1,0 +1,59 @@
+package znode
+
+// Digest returns a hash of the whole state: nodes, sessions, zxid and time. It is the same on replicas that applied the same
+// entries, whether or not they were restored from a snapshot in between, and on every machine. It looks at every
+// node, so it is for tests and for operators. It is no protection against somebody who wants a collision.
+func (s *Store) Digest() uint64 {
+	// A sum does not depend on the order of its parts, which differs between replicas.
+	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).sum()
+	for i := range s.sessions.used {
+		if r := s.sessions.row(i); r.generation != 0 {
+			sum += hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).
+				text(r.addr).text(r.password).sum()
+		}
+	}
+	for i := range s.nodes.used {
+		if n := s.nodes.row(i); n.kind != kindFree {
+			null := uint64(0)
+			if n.data == nil {
+				null = 1
+			}
+			sum += hash(3).text(n.path).num(null).text(string(n.data)).text(n.acl.key).
+				num(uint64(n.czxid)).num(uint64(n.mzxid)).num(uint64(n.pzxid)).
+				num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.owner)).
+				num(uint64(n.version)).num(uint64(n.creates)).num(uint64(n.aversion)).num(uint64(n.kind)).sum()
+		}
+	}
+	return sum
+}
+
+// hash is FNV-1a over the values given, each of them closed against the next.
+type hash uint64
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func (h hash) text(s string) hash {
+	for i := range len(s) {
+		h = (h ^ hash(s[i])) * fnvPrime
+	}
+	return h.num(uint64(len(s)))
+}
+
+func (h hash) num(v uint64) hash {
+	for range 8 {
+		h = (h ^ hash(v&0xFF)) * fnvPrime
+		v >>= 8
+	}
+	return h
+}
+
+// sum mixes the bits, as adding does not (the finish of splitmix64).
+func (h hash) sum() uint64 {
+	v := uint64(h) ^ fnvOffset
+	v = (v ^ v>>30) * 0xBF58476D1CE4E5B9
+	v = (v ^ v>>27) * 0x94D049BB133111EB
+	return v ^ v>>31
+}

@@ -1,0 +1,269 @@
+package znode
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"lockkeeper/wire"
+)
+
+// Restore reads a state that Snapshot.WriteTo wrote, up to the end of r. It refuses everything else: with
+// ErrNewer what a later version of this program wrote, with ErrDamaged what was changed, cut off or continued, or
+// contradicts itself; other errors are those of r. It allocates at most in proportion to what it reads.
+func Restore(r io.Reader) (*Store, error) {
+	s := empty()
+	rs := &restorer{r: blockReader{r: r}, s: s}
+	if err := rs.read(); err != nil {
+		return nil, fmt.Errorf("znode: restore: %w", err)
+	}
+	if err := s.derive(); err != nil {
+		return nil, fmt.Errorf("znode: restore: %w: %w", ErrDamaged, err)
+	}
+	return s, nil
+}
+
+// restorer fills the rows of a Store from blocks.
+type restorer struct {
+	r    blockReader
+	s    *Store
+	acls []*aclList // by number
+}
+
+func (rs *restorer) read() error {
+	if err := rs.r.header(); err != nil {
+		return err
+	}
+	nodes, sessions, err := rs.head()
+	if err != nil {
+		return err
+	}
+	for last := blockHead; ; {
+		kind, payload, err := rs.r.next()
+		if err != nil {
+			return err
+		}
+		if kind < last || kind == blockHead || kind > blockEnd {
+			return fmt.Errorf("%w: block kind %d after %d", ErrDamaged, kind, last)
+		}
+		last = kind
+		d := decoder{b: payload}
+		switch kind {
+		case blockSessions:
+			for len(d.b) > 0 && d.err == nil {
+				rs.session(&d)
+			}
+		case blockNodes:
+			for len(d.b) > 0 && d.err == nil {
+				rs.node(&d)
+			}
+		case blockEnd:
+			if len(payload) != 0 || rs.s.nodes.len() != int(nodes) || rs.s.sessions.len() != int(sessions) {
+				return fmt.Errorf("%w: %d nodes of %d, %d sessions of %d", ErrDamaged,
+					rs.s.nodes.len(), nodes, rs.s.sessions.len(), sessions)
+			}
+			return rs.r.eof()
+		}
+		if d.err != nil {
+			return d.err
+		}
+	}
+}
+
+// head reads the first block and returns how many nodes and sessions there will be.
+func (rs *restorer) head() (nodes, sessions uint64, err error) {
+	kind, payload, err := rs.r.next()
+	if err != nil {
+		return 0, 0, err
+	}
+	d := decoder{b: payload}
+	rs.s.zxid = wire.Zxid(d.u64())
+	rs.s.timeMs = int64(d.u64())
+	nodes, sessions = d.u64(), d.u64()
+	if kind != blockHead || d.err != nil || len(d.b) != 0 {
+		return 0, 0, fmt.Errorf("%w: bad head", ErrDamaged)
+	}
+	return nodes, sessions, nil
+}
+
+func (rs *restorer) session(d *decoder) {
+	row := session{
+		id:         wire.SessionID(d.u64()),
+		generation: d.uvarint(),
+		lastSeq:    d.uvarint(),
+		timeoutMs:  d.varint32(),
+		addr:       d.string(),
+		password:   d.string(),
+	}
+	if d.err != nil {
+		return
+	}
+	if _, ok := rs.s.sessionSlots[row.id]; ok || row.generation == 0 || !mayBeSession(row.id) {
+		d.fail("bad session " + row.id.String())
+		return
+	}
+	rs.s.addSession(row)
+}
+
+func (rs *restorer) node(d *decoder) {
+	n := node{kind: nodeKind(d.u8()), path: d.string()}
+	if size := d.uvarint(); size > 0 {
+		n.data = keep(d.take(size - 1))
+	}
+	n.acl = rs.acl(d)
+	n.czxid = wire.Zxid(d.varint())
+	n.mzxid = n.czxid + wire.Zxid(d.varint())
+	n.pzxid = n.czxid + wire.Zxid(d.varint())
+	n.ctimeMs = d.varint()
+	n.mtimeMs = n.ctimeMs + d.varint()
+	n.version, n.creates, n.aversion = d.varint32(), d.varint32(), d.varint32()
+	n.owner = int64(d.u64())
+	if d.err != nil {
+		return
+	}
+	n.acl.refs++
+	if _, ok := rs.s.paths[n.path]; ok {
+		d.fail(fmt.Sprintf("two nodes %q", n.path))
+		return
+	}
+	rs.s.place(n)
+}
+
+// acl reads the number of an ACL, and the ACL if it is new. Never nil unless d has failed.
+func (rs *restorer) acl(d *decoder) *aclList {
+	number := d.uvarint()
+	if number < uint64(len(rs.acls)) {
+		return rs.acls[number]
+	}
+	if number > uint64(len(rs.acls)) {
+		d.fail("ACL that has not been defined")
+		return nil
+	}
+	acl := make([]wire.ACL, d.count(4+1+1))
+	for i := range acl {
+		acl[i] = wire.ACL{Perms: wire.Perm(d.u32()), ID: wire.ID{Scheme: d.string(), ID: d.string()}}
+	}
+	if d.err == nil && len(acl) == 0 {
+		d.fail("empty ACL")
+	}
+	if d.err != nil {
+		return nil
+	}
+	list := rs.s.acls.intern(acl)
+	if list.refs--; list.refs != 0 {
+		d.fail("ACL defined twice")
+		return nil
+	}
+	rs.acls = append(rs.acls, list)
+	return list
+}
+
+// derive makes all that follows from the rows: links, ephemerals of sessions, quotas.
+func (s *Store) derive() error {
+	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
+		if _, ok := s.paths[path]; !ok {
+			return fmt.Errorf("no node %s", path)
+		}
+	}
+	var limits []string
+	for i := range s.nodes.used {
+		n := s.nodes.row(i)
+		if err := s.checkNode(n); err != nil {
+			return fmt.Errorf("node %q: %w", n.path, err)
+		}
+		if n.path == rootPath {
+			continue
+		}
+		parent, ok := s.paths[parentOf(n.path)]
+		if !ok {
+			return fmt.Errorf("node %q has no parent", n.path)
+		}
+		s.attach(i, parent)
+		if err := s.checkParent(parent); err != nil {
+			return fmt.Errorf("node %q: %w", parentOf(n.path), err)
+		}
+		if name, ok := quotaNode(n.path); ok && !name.stats {
+			limits = append(limits, name.of)
+		}
+	}
+	for _, path := range limits {
+		s.startQuota(path)
+	}
+	s.quotas.forget()
+	return nil
+}
+
+// blockReader reads what blockWriter wrote.
+type blockReader struct {
+	r   io.Reader
+	buf bytes.Buffer
+	sum uint32
+}
+
+// full reads exactly len(b) bytes. An early end is damage.
+func (br *blockReader) full(b []byte) error {
+	_, err := io.ReadFull(br.r, b)
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it ends too early", ErrDamaged)
+	}
+	return err
+}
+
+func (br *blockReader) header() error {
+	var b [snapshotHeaderSize]byte
+	if err := br.full(b[:]); err != nil {
+		return err
+	}
+	version := binary.BigEndian.Uint32(b[8:])
+	switch {
+	case string(b[:8]) != snapshotMagic:
+		return fmt.Errorf("%w: it is not a snapshot", ErrDamaged)
+	case version > snapshotVersion:
+		return fmt.Errorf("format version %d, know %d: %w", version, snapshotVersion, ErrNewer)
+	case version < snapshotVersion:
+		return fmt.Errorf("%w: format version %d", ErrDamaged, version)
+	}
+	br.sum = crc32.Checksum(b[:], castagnoli)
+	return nil
+}
+
+// next reads one block. The payload is valid until the next call.
+func (br *blockReader) next() (blockKind, []byte, error) {
+	var head [blockHeaderSize]byte
+	if err := br.full(head[:]); err != nil {
+		return 0, nil, err
+	}
+	length := binary.BigEndian.Uint32(head[1:])
+	if length >= blockMaxSize {
+		return 0, nil, fmt.Errorf("%w: block of %d bytes", ErrDamaged, length)
+	}
+	// CopyN grows the buffer with what really comes, so a damaged length cannot make us allocate a lot.
+	br.buf.Reset()
+	if _, err := io.CopyN(&br.buf, br.r, int64(length)); err == io.EOF {
+		return 0, nil, fmt.Errorf("%w: it ends too early", ErrDamaged)
+	} else if err != nil {
+		return 0, nil, err
+	}
+	payload := br.buf.Bytes()
+	br.sum = blockSum(br.sum, head[:5], payload)
+	if want := binary.BigEndian.Uint32(head[5:]); br.sum != want {
+		return 0, nil, fmt.Errorf("%w: checksum %08x, computed %08x", ErrDamaged, want, br.sum)
+	}
+	return blockKind(head[0]), payload, nil
+}
+
+// eof checks that nothing follows.
+func (br *blockReader) eof() error {
+	var b [1]byte
+	switch _, err := io.ReadFull(br.r, b[:]); err {
+	case io.EOF:
+		return nil
+	case nil:
+		return fmt.Errorf("%w: something follows the end", ErrDamaged)
+	default:
+		return err
+	}
+}
