@@ -22,15 +22,15 @@ type Zxid int64
 const ZxidNone Zxid = -1
 
 // String returns z as ZooKeeper prints it: 0x and unsigned hex digits.
-func (z Zxid) String() string { return hex(uint64(z)) }
+func (z Zxid) String() string { return hexString(uint64(z)) }
 
 // SessionID names a session. Zero in a ConnectRequest asks for a new one; zero in a Stat's EphemeralOwner
 // means that the node is not ephemeral.
 type SessionID int64
 
 // String returns s as ZooKeeper prints it: 0x and unsigned hex digits.
-func (s SessionID) String() string { return hex(uint64(s)) }
+func (s SessionID) String() string { return hexString(uint64(s)) }
 
-func hex(u uint64) string {
+func hexString(u uint64) string {
 	return string(strconv.AppendUint(append(make([]byte, 0, 18), "0x"...), u, 16))
 }

@@ -18,7 +18,7 @@ const (
 // WatchesRequest is the body of checkWatches and removeWatches.
 type WatchesRequest struct {
 	Path string // null decodes as "": no watch is there
-	Type int32 // any number; one of the WatchType constants makes sense
+	Type int32  // any number; one of the WatchType constants makes sense
 }
 
 // Append encodes r.
