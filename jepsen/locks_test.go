@@ -49,6 +49,7 @@ var (
 	}
 	gozkFights = []fight{
 		{"zklock", []recipe{{name: "zklock"}}, 1},
+		{"mutex", []recipe{{name: "mutex"}}, 1},
 	}
 )
 
@@ -92,27 +93,26 @@ func TestLocks(t *testing.T) {
 // TestMixedLocks lets the libraries that understand each other's nodes fight
 // for one lock.
 func TestMixedLocks(t *testing.T) {
-	for _, mix := range []struct {
-		name  string
-		sides map[string]recipe
-	}{
-		{"curator-gozk", map[string]recipe{"curator": {name: "mutex"}, "gozk": {name: "zklock"}}},
-		{"kazoo-gozk", map[string]recipe{
-			// kazoo takes only nodes that are called __lock__ for contenders,
-			// unless it is told.
-			"kazoo": {name: "lock", options: []string{"also=-lock-"}},
-			"gozk":  {name: "zklock"},
-		}},
+	type side struct {
+		library string
+		recipe  recipe
+	}
+	// kazoo takes only nodes that are called __lock__ for contenders, unless it
+	// is told. Curator can be told nothing.
+	kazooLock := recipe{name: "lock", options: []string{"also=-lock-"}}
+	for name, sides := range map[string][]side{
+		"curator-gozk": {{"curator", recipe{name: "mutex"}}, {"gozk", recipe{name: "zklock"}}, {"gozk", recipe{name: "mutex"}}},
+		"kazoo-gozk":   {{"kazoo", kazooLock}, {"gozk", recipe{name: "zklock"}}, {"gozk", recipe{name: "mutex"}}},
 	} {
-		t.Run(mix.name, func(t *testing.T) {
-			for library := range mix.sides {
-				client(t, library)
+		t.Run(name, func(t *testing.T) {
+			for _, s := range sides {
+				client(t, s.library)
 			}
 			l := newLab(t, 3, 2*time.Minute)
 			var contenders []*Contender
-			for library, r := range mix.sides {
-				f := fight{name: "mixed", recipes: []recipe{r}}
-				contenders = append(contenders, f.contenders("/locks/mixed", l.start(library, 2))...)
+			for _, s := range sides {
+				f := fight{name: s.recipe.name, recipes: []recipe{s.recipe}}
+				contenders = append(contenders, f.contenders("/locks/mixed", l.start(s.library, 2))...)
 			}
 			l.fight(t, contenders, 1)
 			l.stopWorkers()

@@ -118,7 +118,7 @@ func (w *worker) close() string {
 	if err := w.session.awaitReady(ctx); err != nil {
 		return "fail not connected: " + err.Error()
 	}
-	w.session.conn.Close()
+	w.session.recipes.Close() // and the connection under it
 	return "ok"
 }
 
@@ -169,6 +169,10 @@ func (w *worker) open(name, recipe, path string) string {
 	switch recipe {
 	case "zklock":
 		h = newZKLock(w.session, path)
+	case "mutex":
+		h = newMutex(w.session.recipes, path, func(why error) {
+			w.send("event lost " + name + " " + why.Error())
+		})
 	default:
 		return "fail unknown recipe " + recipe
 	}

@@ -9,11 +9,14 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes"
 )
 
 // session is the worker's one connection, and what it told about itself.
 type session struct {
-	conn *zk.Conn
+	conn    *zk.Conn
+	recipes *recipes.Session // over the same connection
 
 	mu      sync.Mutex
 	ready   chan struct{} // closed while the session is connected
@@ -21,12 +24,13 @@ type session struct {
 }
 
 // connect starts the client library. report gets the connection's events as
-// the harness wants them; it is not called before connect has returned.
+// the harness wants them. The timeout must be one that the servers grant as
+// it is: go-zookeeper does not tell what they made of it.
 func connect(servers []string, timeout time.Duration, report func(string)) (*session, error) {
 	s := &session{ready: make(chan struct{})}
 	connected := false // only the library's own goroutine uses it
 	made := make(chan struct{})
-	conn, _, err := zk.Connect(servers, timeout, zk.WithLogger(log.Default()), zk.WithEventCallback(func(e zk.Event) {
+	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(log.Default()), zk.WithEventCallback(func(e zk.Event) {
 		<-made
 		if e.Type != zk.EventSession {
 			return
@@ -51,6 +55,7 @@ func connect(servers []string, timeout time.Duration, report func(string)) (*ses
 		return nil, err
 	}
 	s.conn = conn
+	s.recipes = recipes.NewSession(conn, events, timeout)
 	close(made)
 	return s, nil
 }
