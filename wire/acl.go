@@ -42,9 +42,23 @@ func (a ACL) Append(b []byte) []byte {
 // Decode reads a from d.
 func (a *ACL) Decode(d *Decoder) error {
 	a.Perms = Perm(d.Int32())
-	a.ID.Scheme, a.NullScheme = d.NullString()
-	a.ID.ID, a.NullID = d.NullString()
+	a.ID.Scheme, a.NullScheme = d.aclString()
+	a.ID.ID, a.NullID = d.aclString()
 	return d.Err()
+}
+
+// aclString is NullString without an allocation for the two strings of nearly every ACL.
+func (d *Decoder) aclString() (s string, null bool) {
+	ahead := *d
+	switch v := ahead.Buffer(); string(v) {
+	case "world":
+		*d = ahead
+		return "world", false
+	case "anyone":
+		*d = ahead
+		return "anyone", false
+	}
+	return d.NullString()
 }
 
 func appendACLs(b []byte, v []ACL) []byte {
