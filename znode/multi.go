@@ -14,7 +14,6 @@ func (s *Store) applyMulti(body []byte, r *Result) wire.Code {
 		return wire.CodeMarshallingError
 	}
 	ops := rec.(*wire.MultiRequest).Ops
-	s.multi = s.multi[:0]
 	s.tx.undoing = true
 	at, code := 0, wire.CodeOK
 	for ; at < len(ops); at++ {
@@ -24,8 +23,6 @@ func (s *Store) applyMulti(body []byte, r *Result) wire.Code {
 			break
 		}
 	}
-	clear(s.tx.undo) // lets the garbage collector have the old data
-	s.tx.undo = s.tx.undo[:0]
 	s.tx.undoing = false
 	switch code {
 	case wire.CodeOK:

@@ -47,8 +47,14 @@ type tx struct {
 	undoing bool   // whether effects are noted in undo: only a multi may have to
 }
 
-// maxKeptEvents is the number of events up to which the buffer for them is kept for the next command.
-const maxKeptEvents = 1024
+// recycle empties a buffer for the next command; it drops one that a rare command has made large.
+func recycle[T any](buf []T) []T {
+	if cap(buf) > 1024 {
+		return nil
+	}
+	clear(buf) // the garbage collector can have what it points to
+	return buf[:0]
+}
 
 // New returns the state that every history starts from: the built-in nodes (spec/semantics.md section 3.3) and
 // no session, at zxid 0.
@@ -117,10 +123,9 @@ func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	t.flags = flags
 	t.session = c.Session
 	t.ids = t.ids[:0]
-	if cap(t.events) > maxKeptEvents {
-		t.events = nil
-	}
-	t.events = t.events[:0]
+	t.events = recycle(t.events)
+	t.undo = recycle(t.undo)
+	s.multi = recycle(s.multi)
 }
 
 // dispatch leads c to whatever applies it.
