@@ -1,0 +1,93 @@
+package recipes
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Errors of this package. They come wrapped, with the path and what was going
+// on; compare with errors.Is.
+var (
+	// ErrLocked: TryLock found somebody in front. Nothing was left behind.
+	ErrLocked = errors.New("recipes: locked by another")
+
+	// ErrExpired: the cluster has ended the session that the lock, or the
+	// place in its queue, belonged to. Both are gone for good: go-zookeeper
+	// goes on with a new session, which has no claim to them. Lock again.
+	ErrExpired = errors.New("recipes: session expired")
+
+	// ErrSilent: the cluster has confirmed nothing for two thirds of the
+	// session timeout, or this process did not run for so long. The session
+	// may still live, or may be about to end; the holder can no longer know.
+	ErrSilent = errors.New("recipes: nothing heard from the cluster for two thirds of the session timeout")
+
+	// ErrDeleted: the lock node was deleted by somebody else.
+	ErrDeleted = errors.New("recipes: lock node deleted by somebody else")
+
+	// ErrReleased: Unlock was called.
+	ErrReleased = errors.New("recipes: released")
+
+	// ErrClosed: the Session was closed, or the connection under it.
+	ErrClosed = errors.New("recipes: session closed")
+
+	// ErrExhausted: the sequence counter of the lock's path has reached
+	// 2147483647, where it stops, so that nodes can no longer be told apart by
+	// it. Delete the path once nobody uses it; the counter starts again.
+	ErrExhausted = errors.New("recipes: sequence numbers of the path are used up")
+)
+
+// fate is what an error of a call says about its effect.
+type fate int
+
+const (
+	// fateDone: no error.
+	fateDone fate = iota
+	// fateRefused: the server said no. Nothing was changed.
+	fateRefused
+	// fateUnknown: the connection or the session broke. The request may have
+	// had its effect, once, or not; asking again makes sense.
+	fateUnknown
+	// fateStrange: an error that this package does not know. The request may
+	// have had its effect; asking again need not make sense.
+	fateStrange
+)
+
+// refusals are the errors that are a server's (or go-zookeeper's own) no.
+var refusals = []error{
+	zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoAuth,
+	zk.ErrNoChildrenForEphemerals, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrAPIError,
+	zk.ErrBadArguments, zk.ErrInvalidPath, zk.ErrInvalidFlags,
+}
+
+// unknowns are the errors after which the outcome is unknown. ErrNoServer is
+// among them though the request was then never sent: nothing is gained by a
+// special case.
+var unknowns = []error{
+	zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing,
+	io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded,
+}
+
+func fateOf(err error) fate {
+	if err == nil {
+		return fateDone
+	}
+	for _, e := range refusals {
+		if errors.Is(err, e) {
+			return fateRefused
+		}
+	}
+	for _, e := range unknowns {
+		if errors.Is(err, e) {
+			return fateUnknown
+		}
+	}
+	// go-zookeeper hands out the bare error of the socket when a write fails.
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return fateUnknown
+	}
+	return fateStrange
+}

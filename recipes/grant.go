@@ -1,0 +1,165 @@
+package recipes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Grant is a lock that was acquired. It ends when Unlock is called or when the
+// lock can no longer be relied on, whichever comes first, and does not come
+// back. Its methods may be called from any goroutine.
+//
+// A grant that was lost still has to be unlocked: as long as its session lives
+// its node stands in the queue, so that nobody gets in before the program has
+// wound up what it was doing.
+type Grant struct {
+	p       *place
+	path    string
+	node    string
+	token   int64
+	lost    chan struct{} // closed with err
+	release chan struct{} // closed by Unlock
+	gone    chan struct{} // closed when the node is gone for certain, or given up
+	once    sync.Once     // closes release
+
+	// Guarded by the session's mu.
+	err      error // why the grant ended; nil while it stands
+	leaveErr error // why the node may not be gone; written before gone is closed
+}
+
+func newGrant(p *place, path string) *Grant {
+	return &Grant{
+		p:       p,
+		path:    path,
+		node:    p.node,
+		token:   p.token,
+		lost:    make(chan struct{}),
+		release: make(chan struct{}),
+		gone:    make(chan struct{}),
+	}
+}
+
+// Token returns the fencing token: a number that is larger than that of every
+// earlier holder of the path, also when the path was deleted and made again in
+// between. It is the zxid that created the lock's node, and so comparable with
+// the tokens of holders that use other libraries (the node's czxid). A resource
+// that remembers the largest token it has seen, and refuses smaller ones, cannot
+// be harmed by a holder that does not know yet that it lost the lock.
+func (g *Grant) Token() int64 { return g.token }
+
+// Path returns the path that is locked.
+func (g *Grant) Path() string { return g.path }
+
+// Node returns the full path of the lock's node.
+func (g *Grant) Node() string { return g.node }
+
+// Lost returns a channel that is closed when the lock can no longer be relied
+// on, for the reason that Err then gives. Unlock closes it too.
+//
+// A process that was stopped and woken up runs for a moment before anything in
+// it can close a channel. Calling Lost looks at the clock first, as Held does:
+// a select on a fresh g.Lost() is as good as a call of Held; a channel that was
+// fetched before the stop is not.
+func (g *Grant) Lost() <-chan struct{} {
+	g.Err()
+	return g.lost
+}
+
+// Held reports whether the lock may be relied on right now. It costs a clock
+// reading and no request: it knows what the cluster confirmed last, and how long
+// ago that was asked for.
+//
+// The answer is about the moment of the call. What happens after it, above all a
+// pause of this process between Held and the use of what the lock protects, only
+// the Token can guard against.
+func (g *Grant) Held() bool { return g.Err() == nil }
+
+// Err returns nil if the lock may be relied on right now, else why it may not:
+// ErrSilent, ErrExpired, ErrDeleted, ErrClosed, or ErrReleased after Unlock. Once
+// it is not nil it does not change.
+func (g *Grant) Err() error {
+	g.p.s.mu.Lock()
+	defer g.p.s.mu.Unlock()
+	g.p.s.observeLocked()
+	g.p.lease.checkLocked()
+	return g.err
+}
+
+// Unlock gives the lock back. When it returns nil, the grant stood until Unlock
+// was called and its node is gone.
+//
+// Otherwise the error says what is not so. If the grant had been lost, it is the
+// reason, and the node is gone nevertheless. If ctx ended before the cluster
+// confirmed, it is ctx's error; the release then goes on in the background until
+// it is certain, or the session ends. Whatever it returns, the grant no longer
+// stands. Further calls wait for the same release, and return the same.
+func (g *Grant) Unlock(ctx context.Context) error {
+	g.giveUp()
+	select {
+	case <-g.gone:
+	case <-ctx.Done():
+		select {
+		case <-g.gone:
+		default:
+			return fmt.Errorf("recipes: unlock %s: goes on in the background: %w", g.path, ctx.Err())
+		}
+	}
+	g.p.s.mu.Lock()
+	defer g.p.s.mu.Unlock()
+	err := g.leaveErr
+	if g.err != ErrReleased {
+		err = g.err
+	}
+	if err != nil {
+		return fmt.Errorf("recipes: unlock %s: %w", g.path, err)
+	}
+	return nil
+}
+
+// giveUp ends the grant and has its node deleted.
+func (g *Grant) giveUp() {
+	g.lose(ErrReleased)
+	g.once.Do(func() { close(g.release) })
+}
+
+func (g *Grant) lose(err error) {
+	g.p.s.mu.Lock()
+	defer g.p.s.mu.Unlock()
+	// What the clock says comes before what happens now.
+	g.p.s.observeLocked()
+	g.p.lease.checkLocked()
+	g.loseLocked(err)
+}
+
+func (g *Grant) loseLocked(err error) {
+	if g.err != nil {
+		return
+	}
+	g.err = err
+	delete(g.p.lease.grants, g)
+	close(g.lost)
+}
+
+// keep watches the node until Unlock is called or the session is over, and then
+// sees to it that the node goes. It is run by the goroutine that acquired.
+func (g *Grant) keep() {
+	for held := true; held; {
+		select {
+		case ev := <-g.p.own:
+			// No deadline: without a connection Unlock could do nothing either.
+			if err := g.p.ownEvent(context.Background(), ev); err != nil {
+				g.lose(err)
+			}
+		case <-g.release:
+			held = false
+		case <-g.p.lease.ended:
+			held = false
+		}
+	}
+	err := g.p.leave()
+	g.p.s.mu.Lock()
+	defer g.p.s.mu.Unlock()
+	g.leaveErr = err
+	close(g.gone)
+}

@@ -1,0 +1,344 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// heldBy sets up a cluster with one session that holds /a.
+func heldBy(t *testing.T) (*fakeCluster, *Session, *fakeConn, *Grant) {
+	c := newFakeCluster()
+	s, conn := newTestSession(c)
+	return c, s, conn, mustLock(t, NewMutex(s, "/a", MutexOptions{}))
+}
+
+func wantLost(t *testing.T, g *Grant, want error) {
+	t.Helper()
+	select {
+	case <-g.lost:
+	default:
+		t.Error("not lost")
+	}
+	if err := g.Err(); err != want {
+		t.Errorf("Err = %v, want %v", err, want)
+	}
+	if g.Held() {
+		t.Error("held")
+	}
+}
+
+func wantHeld(t *testing.T, g *Grant) {
+	t.Helper()
+	select {
+	case <-g.lost:
+		t.Error("lost")
+	default:
+	}
+	if err := g.Err(); err != nil {
+		t.Errorf("Err = %v", err)
+	}
+}
+
+// TestSilent: the grant is lost two thirds of the timeout after the last proof
+// was asked for, to the nanosecond.
+func TestSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		var sent time.Time
+		c.with(func() {
+			conn.hook = func(n int, op, path string) fault {
+				if op == "sync" {
+					c.with(func() { sent = time.Now() })
+				}
+				return faultNone
+			}
+		})
+		time.Sleep(10*time.Minute + 300*time.Millisecond)
+		wantHeld(t, g)
+		c.mu.Lock()
+		conn.reconnect = time.Hour
+		conn.cutLocked()
+		proof := sent
+		c.mu.Unlock()
+		if age := time.Since(proof); age > testTimeout/6 {
+			t.Errorf("the last proof is %v old", age)
+		}
+		time.Sleep(testTimeout*2/3 - time.Since(proof) - 1)
+		synctest.Wait()
+		wantHeld(t, g)
+		time.Sleep(1)
+		synctest.Wait()
+		wantLost(t, g, ErrSilent)
+
+		// The session lives on, and so does the node, until Unlock.
+		time.Sleep(2 * time.Hour)
+		if left := c.paths(); len(left) != 1 || left[0] != g.Node() {
+			t.Errorf("nodes: %v", left)
+		}
+		wantLost(t, g, ErrSilent)
+		if err := g.Unlock(t.Context()); !errors.Is(err, ErrSilent) {
+			t.Errorf("Unlock = %v, want ErrSilent", err)
+		}
+		wantEmpty(t, c)
+		mustUnlock(t, mustLock(t, NewMutex(s, "/a", MutexOptions{})))
+	})
+}
+
+// TestHeldLooksAtTheClock: a process that was stopped runs before its timers do.
+func TestHeldLooksAtTheClock(t *testing.T) {
+	for _, look := range []func(*Grant){
+		func(g *Grant) { g.Held() },
+		func(g *Grant) { g.Err() },
+		func(g *Grant) { g.Lost() },
+		func(g *Grant) { g.Unlock(context.Background()) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, s, conn, g := heldBy(t)
+			defer s.Close()
+			c.mu.Lock()
+			conn.reconnect = testTimeout
+			conn.cutLocked()
+			c.mu.Unlock()
+			s.mu.Lock()
+			g.p.lease.alarm.Stop()
+			s.mu.Unlock()
+			time.Sleep(testTimeout * 5 / 6)
+			wantOpen := false
+			select {
+			case <-g.lost:
+			default:
+				wantOpen = true
+			}
+			if !wantOpen {
+				t.Error("lost without the alarm: the test shows nothing")
+			}
+			look(g)
+			wantLost(t, g, ErrSilent)
+		})
+	}
+}
+
+// TestReconnects: short disconnects cost nothing.
+func TestReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		c.with(func() { conn.reconnect = testTimeout / 3 })
+		for range 100 {
+			c.with(conn.cutLocked)
+			time.Sleep(testTimeout / 2)
+		}
+		wantHeld(t, g)
+		mustUnlock(t, g)
+		wantEmpty(t, c)
+	})
+}
+
+// TestLateAnswer: an answer that comes after the safe time revives nothing, and
+// an answer proves only what was true when it was asked for.
+func TestLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		start := time.Now()
+		c.with(func() {
+			conn.reply = func(op string) {
+				if op == "sync" && time.Since(start) < testTimeout {
+					time.Sleep(testTimeout * 3 / 4)
+				}
+			}
+		})
+		<-g.lost
+		if d := time.Since(start); d != testTimeout*2/3 {
+			t.Errorf("lost after %v, want %v", d, testTimeout*2/3)
+		}
+		time.Sleep(time.Minute)
+		wantLost(t, g, ErrSilent)
+	})
+}
+
+func TestExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		c.with(conn.expireLocked)
+		synctest.Wait()
+		wantLost(t, g, ErrExpired)
+		if err := g.Unlock(t.Context()); !errors.Is(err, ErrExpired) {
+			t.Errorf("Unlock = %v, want ErrExpired", err)
+		}
+		g2 := mustLock(t, NewMutex(s, "/a", MutexOptions{}))
+		wantHeld(t, g2)
+		wantLost(t, g, ErrExpired)
+		mustUnlock(t, g2)
+	})
+}
+
+// TestExpiredWithoutEvents: go-zookeeper drops events when their channel is full.
+func TestExpiredWithoutEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		conn := c.connect()
+		s := NewSession(conn, make(chan zk.Event), testTimeout)
+		defer s.Close()
+		g := mustLock(t, NewMutex(s, "/a", MutexOptions{}))
+		c.mu.Lock()
+		conn.watches = make(map[string][]fakeWatch) // nor the watch
+		conn.expireLocked()
+		conn.connectLocked() // has a new session before anybody looks
+		c.mu.Unlock()
+		g.Held()
+		wantLost(t, g, ErrExpired)
+	})
+}
+
+func TestDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, _, g := heldBy(t)
+		defer s.Close()
+		// A change of the data is no loss, and the watch is set again after it.
+		for range 3 {
+			c.mu.Lock()
+			c.setLocked(g.Node(), []byte("x"))
+			c.mu.Unlock()
+			synctest.Wait()
+			wantHeld(t, g)
+		}
+		c.delete(g.Node())
+		synctest.Wait()
+		wantLost(t, g, ErrDeleted)
+		if err := g.Unlock(t.Context()); !errors.Is(err, ErrDeleted) {
+			t.Errorf("Unlock = %v, want ErrDeleted", err)
+		}
+	})
+}
+
+// TestDeletedUnnoticed: Unlock does not say that all was well when the node
+// turns out to have gone before.
+func TestDeletedUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		c.mu.Lock()
+		conn.watches = make(map[string][]fakeWatch)
+		c.deleteLocked(g.Node())
+		c.mu.Unlock()
+		if err := g.Unlock(t.Context()); !errors.Is(err, ErrDeleted) {
+			t.Errorf("Unlock = %v, want ErrDeleted", err)
+		}
+	})
+}
+
+func TestUnlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		lost := g.Lost()
+		mustUnlock(t, g)
+		<-lost
+		wantLost(t, g, ErrReleased)
+		mustUnlock(t, g) // again
+		wantEmpty(t, c)
+
+		// While there is no connection.
+		g = mustLock(t, NewMutex(s, "/a", MutexOptions{}))
+		c.mu.Lock()
+		conn.reconnect = time.Second
+		conn.cutLocked()
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if err := g.Unlock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Unlock = %v", err)
+		}
+		wantLost(t, g, ErrReleased)
+		if left := c.paths(); len(left) != 1 {
+			t.Errorf("nodes: %v", left)
+		}
+		mustUnlock(t, g) // waits for the same release
+		wantEmpty(t, c)
+	})
+}
+
+// TestLostBeforeGivenAway lets requests and replies take any time up to beyond
+// the session timeout. The cluster ends the session one timeout after it last
+// heard from it; by then every grant must have been given up.
+func TestLostBeforeGivenAway(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	var held, silent int
+	for i := range uint64(60) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, i))
+			c := newFakeCluster()
+			s, conn := newTestSession(c)
+			defer s.Close()
+			var g *Grant // guarded by c.mu
+			expire := time.AfterFunc(testTimeout, func() {
+				c.mu.Lock()
+				grant := g
+				c.mu.Unlock()
+				if grant != nil {
+					select {
+					case <-grant.lost:
+					default:
+						t.Error("the session ended, and the holder does not know")
+					}
+				}
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				conn.expireLocked()
+			})
+			defer expire.Stop()
+			worst := int64(testTimeout) * int64(i%12) / 10
+			delay := func() { // c.mu guards rnd
+				c.mu.Lock()
+				d := time.Duration(0)
+				if worst > 0 && rnd.IntN(3) == 0 {
+					d = time.Duration(rnd.Int64N(worst))
+				}
+				c.mu.Unlock()
+				time.Sleep(d)
+			}
+			c.with(func() {
+				conn.arrived = func() { expire.Reset(testTimeout) }
+				conn.hook = func(int, string, string) fault { delay(); return faultNone }
+				conn.reply = func(string) { delay() }
+			})
+			for range 20 {
+				grant, err := NewMutex(s, "/a", MutexOptions{}).Lock(t.Context())
+				if err != nil {
+					if !errors.Is(err, ErrExpired) {
+						t.Fatal(err)
+					}
+					continue
+				}
+				c.mu.Lock()
+				g = grant
+				c.mu.Unlock()
+				select {
+				case <-grant.Lost():
+					silent++
+				case <-time.After(testTimeout * 3):
+					held++
+				}
+				c.mu.Lock()
+				g = nil
+				c.mu.Unlock()
+				grant.Unlock(t.Context())
+			}
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d, round %d", seed, i)
+		}
+	}
+	if held == 0 || silent == 0 {
+		t.Errorf("%d grants held, %d lost: the test shows nothing", held, silent)
+	}
+}

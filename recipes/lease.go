@@ -1,0 +1,237 @@
+package recipes
+
+import (
+	"context"
+	"time"
+)
+
+// lease is what we know of one ZooKeeper session: that the cluster keeps it for
+// at least the session timeout after proof.
+//
+// proof is the time at which we *sent* the newest request of the session that
+// the cluster has answered. The server counts from when it *received* that
+// request, which is later, so the session cannot end before proof + timeout,
+// however long the reply was under way and whenever this process got to see it.
+// Grants rely on two thirds of that (the rule of all client libraries, which
+// lockkeeper's members build on); the last third is for clocks that do not run
+// at the same speed, and for what the cluster needs to pass the news on.
+//
+// The requests that count are those that go through the leader: sync, and the
+// creates that this package makes itself. A ZooKeeper follower that is cut off
+// goes on answering pings and reads, and go-zookeeper takes any bytes that
+// arrive as a sign of life, for seconds after the majority has given the lock
+// to somebody else.
+type lease struct {
+	s     *Session
+	id    int64
+	ended chan struct{} // closed when the session is over
+	kick  chan struct{} // asks keep for a proof now; holds one request
+
+	// Guarded by s.mu.
+	endErr  error // why it ended; nil while it lives
+	timeout time.Duration
+	proof   time.Time // zero: none yet
+	proved  chan struct{}
+	grants  map[*Grant]struct{}
+	waiting int         // acquirers that need a fresh proof
+	alarm   *time.Timer // fires when the grants have to be given up
+}
+
+func newLease(s *Session, id int64) *lease {
+	return &lease{
+		s:       s,
+		id:      id,
+		ended:   make(chan struct{}),
+		kick:    make(chan struct{}, 1),
+		timeout: s.timeout(),
+		proved:  make(chan struct{}),
+		grants:  make(map[*Grant]struct{}),
+	}
+}
+
+// shortenLocked takes note of a timeout that was negotiated anew. It never
+// grows: a new leader counts with the timeout of the session's creation until it
+// has heard from us.
+func (l *lease) shortenLocked(timeout time.Duration) {
+	if timeout < l.timeout {
+		l.timeout = timeout
+		l.armLocked()
+	}
+}
+
+// safeUntilLocked is the time from which on no grant of the session may be
+// relied on, unless there is a new proof before it.
+func (l *lease) safeUntilLocked() time.Time { return l.proof.Add(l.timeout * 2 / 3) }
+
+// freshLocked reports whether the newest proof is young enough to hand out a
+// grant on: a third of the timeout is left then to use it.
+func (l *lease) freshLocked() bool {
+	return !l.proof.IsZero() && time.Since(l.proof) < l.timeout/3
+}
+
+// interval is the time between two proofs while somebody needs them. ZooKeeper's
+// followers pass on what they heard twice per tick; with a timeout of three ticks
+// or more, that and the interval still fit into the spare third.
+func (l *lease) intervalLocked() time.Duration { return l.timeout / 6 }
+
+// proveLocked takes note that a request that was sent at the given time was
+// answered. It reports whether that proves anything of this session: go-zookeeper
+// may have carried the request over into the next one.
+func (l *lease) proveLocked(sent time.Time) bool {
+	l.s.observeLocked()
+	// Order: first the check. Grants that had to be given up before this answer
+	// came stay lost, though the session turns out to live.
+	l.checkLocked()
+	if l.endErr != nil {
+		return false
+	}
+	if sent.After(l.proof) {
+		l.proof = sent
+		close(l.proved)
+		l.proved = make(chan struct{})
+		l.armLocked()
+	}
+	return true
+}
+
+// checkLocked gives up all grants when the cluster has been silent for too long.
+func (l *lease) checkLocked() {
+	if l.endErr == nil && len(l.grants) > 0 && !time.Now().Before(l.safeUntilLocked()) {
+		l.dropLocked(ErrSilent)
+	}
+}
+
+// armLocked sets the alarm for the moment at which checkLocked will act.
+func (l *lease) armLocked() {
+	if l.endErr != nil || len(l.grants) == 0 {
+		return
+	}
+	d := time.Until(l.safeUntilLocked())
+	if l.alarm == nil {
+		l.alarm = time.AfterFunc(d, func() {
+			l.s.mu.Lock()
+			defer l.s.mu.Unlock()
+			l.checkLocked()
+			l.armLocked()
+		})
+		return
+	}
+	l.alarm.Reset(d)
+}
+
+func (l *lease) dropLocked(err error) {
+	for g := range l.grants {
+		g.loseLocked(err)
+	}
+}
+
+// endLocked marks the session as over.
+func (l *lease) endLocked(err error) {
+	if l.endErr != nil {
+		return
+	}
+	// Who was silent for too long before it ended is told that: it is what
+	// happened first.
+	l.checkLocked()
+	l.endErr = err
+	l.dropLocked(err)
+	if l.alarm != nil {
+		l.alarm.Stop()
+	}
+	close(l.ended)
+}
+
+// want registers one who needs the lease to be proved, or takes that back.
+func (l *lease) want(on bool) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	if !on {
+		l.waiting--
+		return
+	}
+	l.waiting++
+	l.kickLocked()
+}
+
+// kickLocked makes keep look again whether there is something to do.
+func (l *lease) kickLocked() {
+	select {
+	case l.kick <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// admit makes g one of the session's grants as soon as the lease is fresh.
+func (l *lease) admit(ctx context.Context, g *Grant) error {
+	l.want(true)
+	defer l.want(false)
+	for {
+		l.s.mu.Lock()
+		l.s.observeLocked()
+		if l.endErr != nil {
+			defer l.s.mu.Unlock()
+			return l.endErr
+		}
+		if l.freshLocked() {
+			defer l.s.mu.Unlock()
+			l.grants[g] = struct{}{}
+			l.armLocked()
+			return nil
+		}
+		proved := l.proved
+		l.s.mu.Unlock()
+		select {
+		case <-proved:
+		case <-l.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// keep fetches proofs, by means of sync, for as long as a grant or an acquirer
+// needs them. It is a goroutine of its own, one per session, for a sync blocks
+// for as long as there is no connection.
+func (l *lease) keep() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failed := 0; ; {
+		var tick <-chan time.Time
+		if wait, needed := l.nextSync(failed); needed {
+			timer.Reset(wait)
+			tick = timer.C
+		}
+		select {
+		case <-tick:
+			if l.sync() {
+				failed = 0
+			} else {
+				failed++
+			}
+		case <-l.kick: // look again
+		case <-l.ended:
+			return
+		}
+	}
+}
+
+// nextSync tells whether a proof is needed, and how long that can wait, given
+// how many attempts in a row have failed.
+func (l *lease) nextSync(failed int) (wait time.Duration, needed bool) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	needed = len(l.grants) > 0 || l.waiting > 0
+	if failed > 0 {
+		return min(minPause<<min(failed-1, 10), l.intervalLocked()/4), needed
+	}
+	return time.Until(l.proof.Add(l.intervalLocked())), needed
+}
+
+// sync proves the session once, and reports whether it did.
+func (l *lease) sync() bool {
+	sent := time.Now()
+	_, err := l.s.conn.Sync("/")
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return err == nil && l.proveLocked(sent)
+}

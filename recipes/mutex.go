@@ -1,0 +1,168 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Mutex is a fair lock on a path: contenders get it in the order in which the
+// cluster has put their nodes, whatever program, language or machine they are
+// in. It excludes Curator's InterProcessMutex, go-zookeeper's Lock and kazoo's
+// Lock (see the package comment for what kazoo has to be told) on the same path.
+//
+// A Mutex is a name for the path and has no state: every Lock is a contender of
+// its own, so two goroutines that use one Mutex, or two of the same path,
+// exclude each other; and a holder that locks again waits for itself.
+type Mutex struct {
+	s    *Session
+	path string
+	opts MutexOptions
+}
+
+// MutexOptions are the settings of a Mutex. The zero value is good.
+type MutexOptions struct {
+	// Data is stored in the lock's node, where people and programs can read who
+	// holds the lock or waits for it.
+	Data []byte
+
+	// ACL is for the nodes that are made: the lock's, and those of the path
+	// that do not exist. Without CREATE and DELETE on the path nobody can lock.
+	// Nil stands for everything to everyone.
+	ACL []zk.ACL
+}
+
+// NewMutex returns the lock on a path. The nodes of the path are made when they
+// are needed, as containers, which the cluster removes some time after they have
+// become empty. path must be below "/".
+func NewMutex(s *Session, path string, opts MutexOptions) *Mutex {
+	if opts.Data == nil {
+		opts.Data = []byte{}
+	}
+	if opts.ACL == nil {
+		opts.ACL = zk.WorldACL(zk.PermAll)
+	}
+	return &Mutex{s: s, path: path, opts: opts}
+}
+
+// Path returns the path of the lock.
+func (m *Mutex) Path() string { return m.path }
+
+// Lock waits until the lock is held, or ctx or the session ends.
+//
+// When it returns an error, the lock is not held and no node stays behind:
+// whatever is left to be done for that goes on in the background, through
+// disconnects, until it is certain or the Session is closed.
+//
+// While there is no connection, Lock waits for one. It keeps its place in the
+// queue over disconnects, but not over the expiry of the session: then it returns
+// ErrExpired, for the caller to decide whether to queue up again at the end.
+func (m *Mutex) Lock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, true) }
+
+// TryLock acquires the lock if nobody holds it or waits for it, and else returns
+// ErrLocked, after its node has gone. It does not wait for other contenders; it
+// does wait for the cluster, for as long as ctx lets it.
+//
+// The answer is about the present, never about a past that a server which lags
+// behind still sees: a holder that has unlocked before TryLock is called is not
+// in its way.
+func (m *Mutex) TryLock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, false) }
+
+func (m *Mutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
+	p := &place{
+		s:      m.s,
+		dir:    m.path,
+		prefix: protect(lockName),
+		data:   m.opts.Data,
+		acl:    m.opts.ACL,
+	}
+	p.setDoing("starting")
+	g, err := acquire(ctx, p, wait)
+	if err != nil {
+		return nil, fmt.Errorf("recipes: lock %s: %w", m.path, err)
+	}
+	return g, nil
+}
+
+// acquire gets to the front with p. The work is done by a goroutine, which lives
+// for as long as the place: the calls of a ZooKeeper client cannot be
+// interrupted, and the caller shall not have to wait for them when ctx ends.
+func acquire(ctx context.Context, p *place, wait bool) (*Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// Unbuffered: either the caller has got the result, or the goroutine knows
+	// that nobody will.
+	granted, failed := make(chan *Grant), make(chan error)
+	if !p.s.spawn(func() { p.run(ctx, wait, granted, failed) }) {
+		return nil, ErrClosed
+	}
+	select {
+	case g := <-granted:
+		return g, nil
+	case err := <-failed:
+		return nil, err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: %w", *p.doing.Load(), ctx.Err())
+	}
+}
+
+// run is the life of a place.
+func (p *place) run(ctx context.Context, wait bool, granted chan<- *Grant, failed chan<- error) {
+	g, err := p.contend(ctx, wait)
+	if errors.Is(err, ErrLocked) {
+		// Off the path first: the next TryLock of anybody shall not trip over
+		// the node of this one.
+		if lerr := p.leave(); lerr != nil && !errors.Is(lerr, ErrDeleted) {
+			err = lerr
+		}
+		p.fail(ctx, failed, err)
+		return
+	}
+	if err != nil {
+		p.fail(ctx, failed, err)
+		p.leave()
+		return
+	}
+	select {
+	case granted <- g:
+	case <-ctx.Done():
+		g.giveUp()
+	}
+	g.keep()
+}
+
+func (p *place) fail(ctx context.Context, failed chan<- error, err error) {
+	select {
+	case failed <- err:
+	case <-ctx.Done():
+	}
+}
+
+// contend joins the queue and waits until the place is at its front and the
+// lease is fresh.
+func (p *place) contend(ctx context.Context, wait bool) (*Grant, error) {
+	if err := p.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer p.want(false)
+	if err := p.await(ctx, wait); err != nil {
+		return nil, err
+	}
+	p.setDoing("waiting for the cluster to confirm the session")
+	g := newGrant(p, p.dir)
+	if err := p.lease.admit(ctx, g); err != nil {
+		return nil, err
+	}
+	select {
+	case ev := <-p.own: // something happened to the node while we waited
+		if err := p.ownEvent(ctx, ev); err != nil {
+			g.lose(err)
+			return nil, err
+		}
+	default:
+	}
+	return g, nil
+}

@@ -1,0 +1,572 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const testTimeout = 6 * time.Second // session timeout of the tests in a bubble
+
+// newTestSession connects to a fake cluster. The test closes it: a bubble must
+// be empty when it ends.
+func newTestSession(c *fakeCluster) (*Session, *fakeConn) {
+	conn := c.connect()
+	return NewSession(conn, conn.events, testTimeout), conn
+}
+
+// referee watches over everybody who gets a lock.
+type referee struct {
+	t      *testing.T
+	mu     sync.Mutex
+	grants []*Grant
+}
+
+// enter notes a grant. No earlier one may stand, and the token must be larger
+// than all before it.
+func (r *referee) enter(g *Grant) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.grants {
+		if o.Held() {
+			r.t.Errorf("%s granted while %s is held", g.Node(), o.Node())
+		}
+		if o.Token() >= g.Token() {
+			r.t.Errorf("token %d of %s after %d of %s", g.Token(), g.Node(), o.Token(), o.Node())
+		}
+	}
+	r.grants = append(r.grants, g)
+}
+
+func mustLock(t *testing.T, m *Mutex) *Grant {
+	t.Helper()
+	g, err := m.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func mustUnlock(t *testing.T, g *Grant) {
+	t.Helper()
+	if err := g.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEmpty checks that nothing is left of anybody.
+func wantEmpty(t *testing.T, c *fakeCluster) {
+	t.Helper()
+	if left := c.paths(); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestMutexOrderAndHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		const n = 8
+		var order []int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		conns := make([]*fakeConn, n)
+		grants := make(chan *Grant, n)
+		for i := range n {
+			s, conn := newTestSession(c)
+			defer s.Close()
+			conns[i] = conn
+			wg.Go(func() {
+				g := mustLock(t, NewMutex(s, "/locks/a", MutexOptions{}))
+				mu.Lock()
+				order = append(order, i)
+				mu.Unlock()
+				grants <- g
+			})
+			synctest.Wait() // it has its place now
+		}
+		calls := func() (out []int) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, f := range conns {
+				out = append(out, f.calls)
+			}
+			return out
+		}
+		r := &referee{t: t}
+		for i := range n {
+			g := <-grants
+			r.enter(g)
+			before := calls()
+			mustUnlock(t, g)
+			synctest.Wait()
+			for j, after := range calls() {
+				if j > i+1 && after != before[j] {
+					t.Errorf("release by %d woke %d: %d calls", i, j, after-before[j])
+				}
+			}
+		}
+		wg.Wait()
+		if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(order, want) {
+			t.Errorf("granted in the order %v, want %v", order, want)
+		}
+		wantEmpty(t, c)
+	})
+}
+
+// scenario has a and b fight for a lock. Every step may fail with one of the
+// errors that mayFail lists; nothing else may go wrong.
+func scenario(t *testing.T, a, b *Session, mayFail ...error) {
+	r := &referee{t: t}
+	lock := func(s *Session) *Grant {
+		for try := 0; ; try++ {
+			g, err := NewMutex(s, "/locks/a", MutexOptions{}).Lock(t.Context())
+			if err == nil {
+				r.enter(g)
+				return g
+			}
+			if try > 3 || !slices.ContainsFunc(mayFail, func(e error) bool { return errors.Is(err, e) }) {
+				t.Fatal(err)
+			}
+		}
+	}
+	unlock := func(g *Grant) {
+		if err := g.Unlock(t.Context()); err != nil &&
+			!slices.ContainsFunc(mayFail, func(e error) bool { return errors.Is(err, e) }) {
+			t.Error(err)
+		}
+		if g.Held() {
+			t.Error("held after Unlock")
+		}
+	}
+	next := make(chan *Grant)
+
+	ga := lock(a)
+	go func() { next <- lock(b) }()
+	synctest.Wait()
+	unlock(ga)
+	gb := <-next
+	go func() { next <- lock(a) }()
+	synctest.Wait()
+	unlock(gb)
+	unlock(<-next)
+
+	g, err := NewMutex(a, "/locks/a", MutexOptions{}).TryLock(t.Context())
+	if err == nil {
+		r.enter(g)
+		unlock(g)
+	} else if !slices.ContainsFunc(mayFail, func(e error) bool { return errors.Is(err, e) }) {
+		t.Error(err)
+	}
+}
+
+// TestFaultAtEveryCall lets each fault hit each call of one of two contenders.
+func TestFaultAtEveryCall(t *testing.T) {
+	for what := faultNone + 1; what < faults; what++ {
+		t.Run(what.String(), func(t *testing.T) {
+			for at := 0; ; at++ {
+				hit := ""
+				ok := t.Run(fmt.Sprint(at), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						c := newFakeCluster()
+						a, conn := newTestSession(c)
+						b, _ := newTestSession(c)
+						defer a.Close()
+						defer b.Close()
+						conn.hook = func(n int, op, path string) fault {
+							if n == at {
+								hit = op + " " + path
+								return what
+							}
+							return faultNone
+						}
+						scenario(t, a, b, mayFail(what)...)
+						time.Sleep(time.Second) // what goes on in the background
+						wantEmpty(t, c)
+						if t.Failed() {
+							t.Logf("%v at call %d: %s", what, at, hit)
+						}
+					})
+				})
+				if hit == "" || !ok {
+					if at < 12 && ok {
+						t.Errorf("only %d calls: the scenario does not do what it should", at)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+func mayFail(what fault) []error {
+	switch what {
+	case faultExpire, faultExpireAfter:
+		return []error{ErrExpired}
+	case faultStrange:
+		return []error{errStrange}
+	}
+	return nil
+}
+
+// TestFaultsAtRandom lets any number of faults hit both contenders.
+func TestFaultsAtRandom(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	for i := range uint64(400) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, i))
+			var mu sync.Mutex
+			c := newFakeCluster()
+			a, conna := newTestSession(c)
+			b, connb := newTestSession(c)
+			defer a.Close()
+			defer b.Close()
+			left := 12 // so that it comes to an end
+			hook := func(n int, op, path string) fault {
+				mu.Lock()
+				defer mu.Unlock()
+				if left == 0 || rnd.IntN(4) > 0 {
+					return faultNone
+				}
+				left--
+				return faultNone + 1 + fault(rnd.IntN(int(faults-faultNone-1)))
+			}
+			conna.hook, connb.hook = hook, hook
+			all := []error{ErrExpired, ErrSilent, errStrange, ErrLocked}
+			r := &referee{t: t}
+			var wg sync.WaitGroup
+			for _, s := range []*Session{a, b} {
+				wg.Go(func() {
+					for range 4 {
+						g, err := NewMutex(s, "/locks/a", MutexOptions{}).Lock(t.Context())
+						if err == nil {
+							r.enter(g)
+							time.Sleep(30 * time.Millisecond)
+							err = g.Unlock(t.Context())
+						}
+						if err != nil && !slices.ContainsFunc(all, func(e error) bool { return errors.Is(err, e) }) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(5 * time.Second)
+			wantEmpty(t, c)
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d, round %d", seed, i)
+		}
+	}
+}
+
+// TestCancelAtEveryCall ends the ctx of an acquire, or of the release, while
+// each of the calls is under way, with and without the loss of its reply.
+func TestCancelAtEveryCall(t *testing.T) {
+	for _, what := range []fault{faultNone, faultCutBefore, faultCutAfter, faultCutLate} {
+		for at := 0; ; at++ {
+			var hit atomic.Bool
+			synctest.Test(t, func(t *testing.T) {
+				c := newFakeCluster()
+				other, _ := newTestSession(c)
+				defer other.Close()
+				s, conn := newTestSession(c)
+				defer s.Close()
+				g := mustLock(t, NewMutex(other, "/a/b", MutexOptions{})) // so that it has to wait
+
+				ctx, cancel := context.WithCancel(t.Context())
+				conn.hook = func(n int, op, path string) fault {
+					if n != at {
+						return faultNone
+					}
+					hit.Store(true)
+					cancel()
+					time.Sleep(time.Second)
+					return what
+				}
+				start := time.Now()
+				done := make(chan error)
+				go func() {
+					g, err := NewMutex(s, "/a/b", MutexOptions{}).Lock(ctx)
+					if err == nil {
+						err = g.Unlock(ctx)
+					}
+					done <- err
+				}()
+				time.Sleep(100 * time.Millisecond)
+				mustUnlock(t, g)
+				err := <-done
+				if hit.Load() != errors.Is(err, context.Canceled) || err != nil && ctx.Err() == nil {
+					t.Errorf("call %d, %v: %v", at, what, err)
+				}
+				if d := time.Since(start); d > 200*time.Millisecond {
+					t.Errorf("call %d, %v: returned after %v, not when ctx ended", at, what, d)
+				}
+				time.Sleep(3 * time.Second)
+				wantEmpty(t, c)
+				cancel()
+			})
+			if !hit.Load() || t.Failed() {
+				if at < 5 {
+					t.Fatalf("only %d calls", at)
+				}
+				break
+			}
+		}
+	}
+}
+
+func TestLockEndsWithCtx(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		m := NewMutex(s, "/a", MutexOptions{})
+		g := mustLock(t, m)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := m.Lock(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock = %v", err)
+		}
+		_, name := split(g.Node())
+		if want := "recipes: lock /a: waiting behind " + name + ": context deadline exceeded"; err.Error() != want {
+			t.Errorf("Lock = %q, want %q", err, want)
+		}
+		synctest.Wait()
+		if left := c.paths(); !slices.Equal(left, []string{g.Node()}) {
+			t.Errorf("nodes: %v", left)
+		}
+		if _, err := m.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Lock with a ctx that has ended = %v", err)
+		}
+		mustUnlock(t, g)
+	})
+}
+
+func TestTryLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		m := NewMutex(s, "/a", MutexOptions{})
+		g, err := m.TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.TryLock(t.Context()); !errors.Is(err, ErrLocked) {
+			t.Errorf("TryLock of a locked path = %v, want ErrLocked", err)
+		}
+		if left := c.paths(); !slices.Equal(left, []string{g.Node()}) {
+			t.Errorf("after TryLock: %v", left)
+		}
+		mustUnlock(t, g)
+		g2, err := m.TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g2.Token() <= g.Token() {
+			t.Errorf("token %d after %d", g2.Token(), g.Token())
+		}
+		mustUnlock(t, g2)
+	})
+}
+
+// TestToken: the tokens grow though the path, and with it the sequence numbers,
+// start over.
+func TestToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		m := NewMutex(s, "/a/b", MutexOptions{Data: []byte("me")})
+		var last int64
+		for i := range 5 {
+			g := mustLock(t, m)
+			if !strings.HasSuffix(g.Node(), "-lock-0000000000") {
+				t.Fatalf("node %s: the path was not made again", g.Node())
+			}
+			if g.Token() <= last {
+				t.Errorf("round %d: token %d after %d", i, g.Token(), last)
+			}
+			c.mu.Lock()
+			if n := c.nodes[g.Node()]; n.czxid != g.Token() || string(n.data) != "me" {
+				t.Errorf("token %d, data %q; node %+v", g.Token(), n.data, n)
+			}
+			c.mu.Unlock()
+			last = g.Token()
+			mustUnlock(t, g)
+			if err := c.delete("/a/b"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestLockRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		g := mustLock(t, NewMutex(s, "/a", MutexOptions{}))
+		_, err := NewMutex(s, g.Node()+"/below", MutexOptions{}).Lock(t.Context())
+		if !errors.Is(err, zk.ErrNoChildrenForEphemerals) {
+			t.Errorf("Lock below an ephemeral = %v", err)
+		}
+		mustUnlock(t, g)
+		wantEmpty(t, c)
+	})
+}
+
+// TestExhausted: at the end of its range the counter gives everybody the same
+// number; whoever is first can then no longer be told.
+func TestExhausted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		m := NewMutex(s, "/a", MutexOptions{})
+		mustUnlock(t, mustLock(t, m))
+		c.mu.Lock()
+		c.nodes["/a"].creates = maxSequence - 1
+		c.mu.Unlock()
+		mustUnlock(t, mustLock(t, m))
+		for range 2 {
+			if _, err := m.Lock(t.Context()); !errors.Is(err, ErrExhausted) {
+				t.Errorf("Lock = %v, want ErrExhausted", err)
+			}
+		}
+		synctest.Wait()
+		wantEmpty(t, c)
+	})
+}
+
+// TestWaiterExpires: a place in the queue does not survive its session.
+func TestWaiterExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		a, _ := newTestSession(c)
+		defer a.Close()
+		b, conn := newTestSession(c)
+		defer b.Close()
+		g := mustLock(t, NewMutex(a, "/a", MutexOptions{}))
+		done := make(chan error)
+		m := NewMutex(b, "/a", MutexOptions{})
+		go func() {
+			_, err := m.Lock(t.Context())
+			done <- err
+		}()
+		synctest.Wait()
+		c.with(conn.expireLocked)
+		if err := <-done; !errors.Is(err, ErrExpired) {
+			t.Errorf("Lock = %v, want ErrExpired", err)
+		}
+		mustUnlock(t, g)
+		mustUnlock(t, mustLock(t, m)) // under the next session
+		wantEmpty(t, c)
+	})
+}
+
+// TestWaiterDeleted: an operator removes a waiting contender.
+func TestWaiterDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		m := NewMutex(s, "/a", MutexOptions{})
+		g := mustLock(t, m)
+		done := make(chan error)
+		go func() {
+			_, err := m.Lock(t.Context())
+			done <- err
+		}()
+		synctest.Wait()
+		for _, p := range c.paths() {
+			if p != g.Node() {
+				c.delete(p)
+			}
+		}
+		if err := <-done; !errors.Is(err, ErrDeleted) {
+			t.Errorf("Lock = %v, want ErrDeleted", err)
+		}
+		mustUnlock(t, g)
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, conn := newTestSession(c)
+		m := NewMutex(s, "/a", MutexOptions{})
+		g := mustLock(t, m)
+		waiting := make(chan error)
+		go func() {
+			_, err := m.Lock(t.Context())
+			waiting <- err
+		}()
+		synctest.Wait()
+		go s.Close()
+		if err := <-waiting; !errors.Is(err, ErrClosed) {
+			t.Errorf("Lock = %v, want ErrClosed", err)
+		}
+		<-g.Lost()
+		if err := g.Err(); err != ErrClosed {
+			t.Errorf("Err = %v, want ErrClosed", err)
+		}
+		if err := g.Unlock(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Unlock = %v, want ErrClosed", err)
+		}
+		if _, err := m.Lock(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("Lock = %v, want ErrClosed", err)
+		}
+		s.Close() // again
+		wantEmpty(t, c)
+
+		// Somebody else closes the connection.
+		s, conn = newTestSession(c)
+		g = mustLock(t, NewMutex(s, "/a", MutexOptions{}))
+		conn.Close()
+		<-g.Lost()
+		// The deletion that the closing causes may be heard of first.
+		if err := g.Err(); err != ErrClosed && err != ErrDeleted {
+			t.Errorf("Err = %v, want ErrClosed or ErrDeleted", err)
+		}
+		s.Close()
+	})
+}
+
+// TestDisconnectedLockMakesNothing: without a connection nothing is sent, and so
+// nothing has to be cleaned up.
+func TestDisconnectedLockMakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, conn := newTestSession(c)
+		defer s.Close()
+		c.mu.Lock()
+		conn.reconnect = time.Hour
+		conn.cutLocked()
+		calls := conn.calls
+		c.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := NewMutex(s, "/a", MutexOptions{}).Lock(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting for a connection") {
+			t.Errorf("Lock = %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		if conn.calls != calls {
+			t.Errorf("%d calls were made", conn.calls-calls)
+		}
+	})
+}

@@ -1,0 +1,392 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// place is one contender's place in the queue of a path: an ephemeral
+// sequential node, from before its creation until it is certain that it is
+// gone. One goroutine at a time works on it.
+//
+// What makes this more than a create and a delete is that a reply can get lost.
+// The rules:
+//
+//   - The node's name holds a UUID, so that it can be found again.
+//   - Before we look for it, we make a barrier: a write that changes nothing
+//     (the deletion of a name that cannot exist). The cluster orders it behind
+//     everything that it will ever accept of the session's older connections; a
+//     plain read on a new connection may come too early to see a create that is
+//     still on its way to the server that answers.
+//   - A node that another session owns is not ours, even if it has our UUID.
+type place struct {
+	s      *Session
+	dir    string // the path that is fought for
+	prefix string // of our node: everything but the sequence number
+	data   []byte
+	acl    []zk.ACL
+
+	lease *lease          // of the session that we queue in
+	node  string          // full path of our node; "" if not known
+	doubt bool            // there may be a node that we do not know of
+	owned bool            // node belongs to lease's session, and so goes with it
+	token int64           // czxid of node
+	own   <-chan zk.Event // watch on node
+	wants bool            // counted in lease.waiting
+
+	// what the place is waiting for, for error messages; read by the caller of
+	// an acquire that ends.
+	doing atomic.Pointer[string]
+}
+
+func (p *place) setDoing(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	p.doing.Store(&text)
+}
+
+func (p *place) name() string {
+	_, name := split(p.node)
+	return name
+}
+
+// enter makes the node and watches it.
+func (p *place) enter(ctx context.Context) error {
+	p.setDoing("waiting for a connection")
+	lease, err := p.s.ready(ctx)
+	if err != nil {
+		return err
+	}
+	p.lease = lease
+	p.setDoing("joining the queue")
+	if err := p.create(ctx); err != nil {
+		return err
+	}
+	if n, ok := sequence(p.name()); !ok {
+		return fmt.Errorf("server made a node without a sequence number: %s", p.node)
+	} else if n >= maxSequence {
+		return ErrExhausted
+	}
+	return p.watchOwn(ctx)
+}
+
+// create makes the node, once. The outcome of a lost request is settled before
+// another is sent.
+func (p *place) create(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sent := time.Now()
+		node, err := p.s.conn.Create(p.dir+"/"+p.prefix, p.data, zk.FlagEphemeralSequential, p.acl)
+		switch fateOf(err) {
+		case fateDone:
+			p.node = node
+			p.s.mu.Lock()
+			p.lease.proveLocked(sent)
+			p.s.mu.Unlock()
+			return nil
+		case fateRefused:
+			if !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if err := p.makeDir(ctx, p.dir); err != nil {
+				return err
+			}
+			continue
+		case fateStrange:
+			p.doubt = true
+			return err
+		}
+		p.doubt = true
+		if err := p.settle(ctx, attempt); err != nil {
+			return err
+		}
+		if p.node != "" {
+			return nil
+		}
+	}
+}
+
+// settle finds out, after a create whose outcome is unknown, whether there is a
+// node now. It keeps asking until it knows.
+func (p *place) settle(ctx context.Context, attempt int) error {
+	for ; ; attempt++ {
+		if err := p.s.pause(ctx, attempt); err != nil {
+			return err
+		}
+		if err := p.over(); err != nil {
+			return err
+		}
+		nodes, err := p.find()
+		switch fateOf(err) {
+		case fateDone:
+			p.doubt = false
+			if len(nodes) > 0 {
+				p.node = nodes[0]
+			}
+			return nil
+		case fateUnknown:
+		default:
+			return err
+		}
+	}
+}
+
+// find lists the nodes that carry our UUID. What it does not find does not
+// exist and will not come to exist, unless we make another create.
+func (p *place) find() ([]string, error) {
+	// The barrier. Any answer of a server will do.
+	if err := p.s.conn.Delete(p.dir+"/"+p.prefix, -1); fateOf(err) > fateRefused {
+		return nil, err
+	}
+	// A new connection, should there be one by now, goes to a server that has
+	// seen at least the barrier: the client told it the zxid of the answer.
+	names, _, err := p.s.conn.Children(p.dir)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for _, n := range names {
+		if strings.HasPrefix(n, p.prefix) {
+			nodes = append(nodes, p.dir+"/"+n)
+		}
+	}
+	return nodes, nil
+}
+
+// makeDir makes a path and its parents, as containers: the cluster removes them
+// some time after they have become empty. Curator does the same.
+func (p *place) makeDir(ctx context.Context, dir string) error {
+	for attempt := 1; ; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		_, err := p.s.conn.CreateContainer(dir, []byte{}, zk.FlagContainer, p.acl)
+		parent, _ := split(dir)
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case errors.Is(err, zk.ErrNoNode) && parent != "":
+			if err := p.makeDir(ctx, parent); err != nil {
+				return err
+			}
+		case fateOf(err) == fateUnknown:
+			if err := p.s.pause(ctx, attempt); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("create %s: %w", dir, err)
+		}
+	}
+}
+
+// watchOwn sets the watch on our node and reads its token.
+func (p *place) watchOwn(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		_, stat, events, err := p.s.conn.GetW(p.node)
+		switch fateOf(err) {
+		case fateDone:
+			if over := p.over(); over != nil {
+				return over
+			}
+			if stat.EphemeralOwner != p.lease.id {
+				// The create was carried out in the next session, or what we
+				// found is left over from the one before.
+				return ErrExpired
+			}
+			p.owned, p.token, p.own = true, stat.Czxid, events
+			return nil
+		case fateUnknown:
+			if err := p.s.pause(ctx, attempt); err != nil {
+				return err
+			}
+		default:
+			return p.gone(err)
+		}
+	}
+}
+
+// gone translates the error of a call that needs our node to exist.
+func (p *place) gone(err error) error {
+	if !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
+	if over := p.over(); over != nil {
+		return over
+	}
+	return ErrDeleted
+}
+
+// over reports why the session that we queued in has ended, or nil.
+func (p *place) over() error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.observeLocked()
+	return p.lease.endErr
+}
+
+// await returns nil when nobody is in front of us any more, or ErrLocked if
+// somebody is and we are not to wait.
+//
+// It watches the node next before ours and no other, so that a release wakes one
+// contender. When that node goes we look at the whole queue again, for it may
+// have gone without having had the lock. We also look after a reconnect:
+// go-zookeeper sets its watches again then, but does not say if that fails.
+func (p *place) await(ctx context.Context, wait bool) error {
+	var watched string // the node that events is about
+	var events <-chan zk.Event
+	for attempt := 1; ; {
+		changed := p.s.news()
+		// Whoever is let in needs a fresh proof. It is there if the node was
+		// made just now; who has waited has it fetched while we look.
+		p.want(events != nil)
+		front, err := p.front()
+		switch {
+		case fateOf(err) == fateUnknown:
+			if err := p.s.pause(ctx, attempt); err != nil {
+				return err
+			}
+			attempt++
+			continue
+		case err != nil:
+			return err
+		case front == "":
+			return nil
+		case !wait:
+			return ErrLocked
+		}
+		attempt = 1
+		p.want(false)
+		p.setDoing("waiting behind %s", front)
+		if front != watched {
+			_, _, ev, err := p.s.conn.GetW(p.dir + "/" + front)
+			if err != nil {
+				// Gone already, most likely. If it is the connection, the next
+				// look finds out.
+				if f := fateOf(err); f == fateStrange || f == fateRefused && !errors.Is(err, zk.ErrNoNode) {
+					return err
+				}
+				continue
+			}
+			watched, events = front, ev
+		}
+		select {
+		case <-events:
+			watched = ""
+		case ev := <-p.own:
+			if err := p.ownEvent(ctx, ev); err != nil {
+				return err
+			}
+		case <-changed:
+		case <-p.lease.ended:
+			return p.over()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// want registers, or no longer registers, the place as one that needs the
+// lease to be proved.
+func (p *place) want(on bool) {
+	if on == p.wants {
+		return
+	}
+	p.wants = on
+	p.lease.want(on)
+}
+
+// front names the node next before ours; "" if we are the first.
+func (p *place) front() (string, error) {
+	names, _, err := p.s.conn.Children(p.dir)
+	if err != nil {
+		return "", p.gone(err)
+	}
+	front, found := predecessor(names, p.name())
+	if !found {
+		return "", p.gone(zk.ErrNoNode)
+	}
+	return front, nil
+}
+
+// ownEvent deals with an event of the watch on our node, which it sets again if
+// the node is still there.
+func (p *place) ownEvent(ctx context.Context, ev zk.Event) error {
+	p.own = nil
+	if err := p.over(); err != nil {
+		return err
+	}
+	if ev.Type == zk.EventNodeDeleted {
+		return ErrDeleted
+	}
+	token := p.token
+	if err := p.watchOwn(ctx); err != nil {
+		return err
+	}
+	if p.token != token {
+		return ErrDeleted // and made again, by somebody who copies names
+	}
+	return nil
+}
+
+// leave deletes what the place has made, and returns nil when it is certain that
+// nothing is left and nothing will appear: for as long as the outcome of a
+// request is unknown it goes on. Only the end of the Session stops it.
+//
+// ErrDeleted means that the node had been gone before.
+func (p *place) leave() error {
+	ctx := context.Background() // leave has no deadline; see above
+	first := true
+	for attempt := 1; ; attempt++ {
+		nodes := []string{p.node}
+		var err error
+		switch {
+		case p.doubt:
+			nodes, err = p.find()
+		case p.node == "", p.owned && p.over() != nil:
+			return p.closed() // never made, or gone with its session
+		}
+		for i := 0; err == nil && i < len(nodes); i++ {
+			err = p.s.conn.Delete(nodes[i], -1)
+			if errors.Is(err, zk.ErrNoNode) {
+				err = nil
+				if first && !p.doubt && p.over() == nil {
+					return ErrDeleted
+				}
+			}
+		}
+		first = false
+		switch fateOf(err) {
+		case fateDone:
+			return nil
+		case fateRefused:
+			p.s.log.Error("lock node cannot be deleted, it stays until the session ends",
+				"path", p.dir, "node", p.prefix, "err", err)
+			return err
+		case fateStrange:
+			p.s.log.Warn("lock node not deleted, trying again", "path", p.dir, "node", p.prefix, "err", err)
+		}
+		if err := p.s.pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// closed is ErrClosed if the Session has ended, else nil.
+func (p *place) closed() error {
+	select {
+	case <-p.s.quit:
+		return ErrClosed
+	default:
+		return nil
+	}
+}

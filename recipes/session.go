@@ -1,0 +1,212 @@
+package recipes
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Session is a connection to a cluster as the recipes need it: it knows which
+// ZooKeeper session is in force, since when the cluster has confirmed it, and
+// which grants hang on it; and it owns every goroutine that this package
+// starts. All methods may be called from any goroutine.
+//
+// A Session outlives ZooKeeper's sessions: when one expires, go-zookeeper opens
+// the next by itself. What was acquired under the old one is lost, and says so.
+type Session struct {
+	conn    Conn
+	timeout func() time.Duration // of the session in force, as negotiated
+	log     *slog.Logger
+	quit    chan struct{} // closed when the Session ends
+	wg      sync.WaitGroup
+
+	// mu guards what follows, and the fields of lease and Grant that say so.
+	// It is the only mutex of the package; nothing blocks while it is held.
+	mu        sync.Mutex
+	ended     bool
+	lease     *lease        // nil: no session yet, or not yet a new one
+	connected bool          // a server answers for the session right now
+	changed   chan struct{} // closed and replaced when one of the above changes
+}
+
+// NewSession takes over conn and events, the channel that came with it, for
+// programs that connect by themselves; others call [Connect]. Nobody else may
+// receive from events. conn may be used for other things too; Close closes it.
+//
+// timeout is the session timeout that the cluster has granted, which
+// go-zookeeper does not tell: if the server's limits may have shortened what
+// was asked for, pass what they leave. A value that is too large makes grants
+// that are found lost too late.
+func NewSession(conn Conn, events <-chan zk.Event, timeout time.Duration) *Session {
+	return newSession(conn, events, func() time.Duration { return timeout }, slog.New(slog.DiscardHandler))
+}
+
+func newSession(conn Conn, events <-chan zk.Event, timeout func() time.Duration, log *slog.Logger) *Session {
+	s := &Session{
+		conn:    conn,
+		timeout: timeout,
+		log:     log,
+		quit:    make(chan struct{}),
+		changed: make(chan struct{}),
+	}
+	s.observe()
+	s.wg.Go(func() { s.follow(events) })
+	return s
+}
+
+// Conn returns the connection under the session.
+func (s *Session) Conn() Conn { return s.conn }
+
+// Close ends the session and returns when all that this package had started has
+// ended. The cluster deletes the session's nodes at once, if the connection
+// still stands, or else when the session times out. Every grant is lost
+// (ErrClosed), every waiting Lock returns.
+func (s *Session) Close() {
+	s.end()
+	s.conn.Close()
+	s.wg.Wait()
+}
+
+// end marks the Session as over.
+func (s *Session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	if s.lease != nil {
+		s.lease.endLocked(ErrClosed)
+		s.lease = nil
+	}
+	close(s.quit)
+	s.changedLocked()
+}
+
+// follow keeps up with the connection's events until there are no more.
+//
+// go-zookeeper drops an event when nobody has made room for it, and stores the
+// state that the event is about before it sends. So an event is taken as a hint
+// to look, never as news in itself: the last one that fits into the channel is
+// followed by a look that sees everything the dropped ones were about.
+func (s *Session) follow(events <-chan zk.Event) {
+	for {
+		select {
+		case _, ok := <-events:
+			if !ok { // somebody closed the connection
+				s.end()
+				return
+			}
+			s.observe()
+		case <-s.quit:
+			return
+		}
+	}
+}
+
+func (s *Session) observe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observeLocked()
+}
+
+// observeLocked compares what the connection says of itself with what we knew.
+//
+// A session is over for us as soon as the connection has another id than the
+// session's, which is 0 between two sessions. Ids do not come back.
+func (s *Session) observeLocked() {
+	if s.ended {
+		return
+	}
+	id := s.conn.SessionID()
+	connected := s.conn.State() == zk.StateHasSession && id != 0
+	moved := connected != s.connected
+	s.connected = connected
+	if s.lease != nil && s.lease.id != id {
+		s.lease.endLocked(ErrExpired)
+		s.lease, moved = nil, true
+	}
+	if s.lease == nil && id != 0 {
+		s.lease, moved = newLease(s, id), true
+		s.wg.Go(s.lease.keep)
+	}
+	if s.lease != nil {
+		s.lease.shortenLocked(s.timeout())
+	}
+	if moved {
+		s.changedLocked()
+	}
+}
+
+func (s *Session) changedLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// news returns a channel that is closed at the next change.
+func (s *Session) news() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
+
+// ready waits until a server answers for the session, and returns its lease.
+func (s *Session) ready(ctx context.Context) (*lease, error) {
+	for {
+		s.mu.Lock()
+		s.observeLocked()
+		l, connected, ended, changed := s.lease, s.connected, s.ended, s.changed
+		s.mu.Unlock()
+		switch {
+		case ended:
+			return nil, ErrClosed
+		case connected:
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-s.quit:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// spawn runs f in a goroutine that Close waits for. It reports false, and runs
+// nothing, when the Session has ended.
+func (s *Session) spawn(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+// Bounds of the pause before a request whose outcome is unknown, or that was
+// answered with an error that this package does not know, is made again.
+const (
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
+)
+
+// pause waits before the attempt'th repetition of something, counted from 1,
+// and then for the connection. It returns early when ctx or the Session ends.
+func (s *Session) pause(ctx context.Context, attempt int) error {
+	d := min(minPause<<min(attempt-1, 10), maxPause)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.quit:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	_, err := s.ready(ctx)
+	return err
+}
