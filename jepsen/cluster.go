@@ -103,16 +103,6 @@ func (c *Cluster) Servers() string {
 	return strings.Join(addrs, ",")
 }
 
-// memberAt is the member that serves clients at addr, or nil.
-func (c *Cluster) memberAt(addr string) *Member {
-	for _, m := range c.members {
-		if m.ClientAddr == addr {
-			return m
-		}
-	}
-	return nil
-}
-
 // AwaitServing waits until every member serves clients.
 func (c *Cluster) AwaitServing(ctx context.Context) error {
 	for _, m := range c.members {

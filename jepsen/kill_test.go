@@ -62,10 +62,10 @@ func (l *lab) checkKills(ops []Op) {
 	report := CheckKills(ops)
 	slowestHandoff, _ := Slowest(report.Handoffs)
 	slowestWait, _ := Slowest(report.Waits)
-	l.t.Logf("%d kills of the leader; %d times a client was connected to another member then, %d connections of those were lost",
+	l.t.Logf("figures: %d kills of the leader; %d times a client was connected to another member then, %d connections of those were lost",
 		report.Kills, report.Bystanders, len(report.Dropped))
-	l.t.Logf("from the kill until somebody had the lock: %v; the slowest: %+v", Quantiles(report.Handoffs), slowestHandoff)
-	l.t.Logf("from the kill until a client that waited then had it: %v; the slowest: %+v", Quantiles(report.Waits), slowestWait)
+	l.t.Logf("figures: from the kill until somebody had the lock: %v; the slowest: %+v", Quantiles(report.Handoffs), slowestHandoff)
+	l.t.Logf("figures: from the kill until a client that waited then had it: %v; the slowest: %+v", Quantiles(report.Waits), slowestWait)
 
 	complain := l.t.Errorf
 	if *targetFlag != "lockkeeper" {

@@ -43,7 +43,7 @@ func TestPausedHolder(t *testing.T) {
 			if took < l.sessionTimeout/2 || took > 3*l.sessionTimeout {
 				t.Errorf("the next got the lock %v after the holder was stopped; its session lasts %v", took, l.sessionTimeout)
 			}
-			t.Logf("the next got the lock %v after the holder was stopped", took.Round(time.Millisecond))
+			t.Logf("figures: the next got the lock %v after the holder was stopped", took.Round(time.Millisecond))
 			token := l.token(reply.Text)
 			if token <= old {
 				t.Errorf("the new holder's token is %d, the old one's %d", token, old)
@@ -95,7 +95,7 @@ func (l *lab) wake(w *Worker, hasGrant bool, token int64) {
 	if err != nil {
 		l.t.Fatalf("%s does not say that it lost the lock: %v", w.Name(), err)
 	}
-	l.t.Logf("the sleeper was told %v after it woke", time.Since(start).Round(time.Millisecond))
+	l.t.Logf("figures: the sleeper was told %v after it woke", time.Since(start).Round(time.Millisecond))
 }
 
 // token is the fencing token in the reply to acquire.

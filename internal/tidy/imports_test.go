@@ -1,0 +1,134 @@
+package tidy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// imports is the import graph of the module: what each package imports, of
+// this module and of others, apart from the standard library. Imports go
+// downwards only. A new edge needs a new word here, and a reason.
+const imports = `
+	wire:
+	znode:                 wire
+
+	quorum:                wire znode
+	                       github.com/hashicorp/raft github.com/hashicorp/raft-boltdb/v2
+	                       github.com/hashicorp/go-hclog
+	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
+	session:               wire znode
+
+	server:                wire znode quorum session
+	cmd/lockkeeper:        server
+
+	# The clients' side knows no package of the server.
+	recipes:               github.com/go-zookeeper/zk
+	jepsen:
+	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
+
+	# What tests are made of knows nothing of what they test.
+	internal/simnet:
+	internal/simdisk:      github.com/hashicorp/raft
+	internal/tidy:
+`
+
+// testImports is what the tests of a package import beyond the package itself
+// and what it imports anyway.
+const testImports = `
+	jepsen:                github.com/go-zookeeper/zk
+	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
+`
+
+// standard is what the pure packages import of the standard library: nothing
+// that has a clock, a socket, a file, a goroutine, chance or a log.
+const standard = `
+	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
+	znode:  encoding/binary errors fmt hash/crc32 io iter math net/netip slices sort
+	        strconv strings sync/atomic unicode/utf8 bytes
+`
+
+// graph reads one of the texts above: by package, what it may import.
+func graph(t *testing.T, text string) map[string][]string {
+	t.Helper()
+	g := make(map[string][]string)
+	from := ""
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		if name, rest, ok := strings.Cut(line, ":"); ok {
+			from, line = strings.TrimSpace(name), rest
+			g[from] = []string{}
+		}
+		words := strings.Fields(line)
+		if len(words) > 0 && from == "" {
+			t.Fatalf("graph: no package before %q", line)
+		}
+		g[from] = append(g[from], words...)
+	}
+	delete(g, "")
+	return g
+}
+
+// short is an import path as the graph has it.
+func short(name string) string { return strings.TrimPrefix(name, module+"/") }
+
+// isStandard says whether an import path is of the standard library.
+func isStandard(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return first != module && !strings.Contains(first, ".")
+}
+
+func TestImports(t *testing.T) {
+	allowed, allowedInTests := graph(t, imports), graph(t, testImports)
+	for dir, p := range packages(t) {
+		may, known := allowed[dir]
+		if !known {
+			t.Errorf("package %s is not in the import graph", dir)
+			continue
+		}
+		uses := make(map[string]bool)
+		for name := range p.imports(t, false) {
+			if isStandard(name) {
+				continue
+			}
+			uses[short(name)] = true
+			if !slices.Contains(may, short(name)) {
+				t.Errorf("%s imports %s: not in the import graph", dir, short(name))
+			}
+		}
+		for _, name := range may {
+			if !uses[name] {
+				t.Errorf("%s does not import %s any more: take it out of the import graph", dir, name)
+			}
+		}
+		for name := range p.imports(t, true) {
+			if isStandard(name) || short(name) == dir || slices.Contains(may, short(name)) {
+				continue
+			}
+			if !slices.Contains(allowedInTests[dir], short(name)) {
+				t.Errorf("the tests of %s import %s: not in the import graph", dir, short(name))
+			}
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(allowed)) {
+		if packages(t)[dir] == nil {
+			t.Errorf("the import graph has a package %s that does not exist", dir)
+		}
+	}
+}
+
+func TestPurePackages(t *testing.T) {
+	for dir, may := range graph(t, standard) {
+		p := packages(t)[dir]
+		if p == nil {
+			t.Errorf("there is no package %s", dir)
+			continue
+		}
+		for name := range p.imports(t, false) {
+			if isStandard(name) && !slices.Contains(may, name) {
+				t.Errorf("%s imports %s: not among what a pure package may import", dir, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package tidy
+
+import (
+	"go/ast"
+	"path"
+	"strings"
+	"testing"
+)
+
+// Every package says in doc.go what it is.
+func TestDoc(t *testing.T) {
+	for dir, p := range packages(t) {
+		documented := false
+		name := ""
+		for _, f := range p.files {
+			if f.test {
+				continue
+			}
+			name = f.ast.Name.Name
+			if path.Base(f.path) == "doc.go" {
+				documented = strings.TrimSpace(f.ast.Doc.Text()) != ""
+			} else if f.ast.Doc != nil {
+				t.Errorf("%s has a package comment: it belongs into doc.go", f.path)
+			}
+		}
+		if name == "" {
+			continue // only tests
+		}
+		if !documented {
+			t.Errorf("package %s has no doc.go with a package comment", dir)
+		}
+	}
+}
+
+// The state machine and the protocol start no goroutine.
+func TestNoGoroutines(t *testing.T) {
+	for _, dir := range []string{"wire", "znode"} {
+		p := packages(t)[dir]
+		if p == nil {
+			t.Errorf("there is no package %s", dir)
+			continue
+		}
+		for _, f := range p.files {
+			if f.test {
+				continue
+			}
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if g, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%v: a go statement", fset.Position(g.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}
