@@ -60,6 +60,30 @@ func TestDecoderBadLengths(t *testing.T) {
 	}
 }
 
+// The shortest elements, so many that nothing is left behind them.
+func TestDecoderShortestElements(t *testing.T) {
+	const n = 5
+	count := appendInt32(nil, n)
+	if v := NewDecoder(append(count, make([]byte, 4*n)...)).Strings(); len(v) != n {
+		t.Errorf("%d strings", len(v))
+	}
+	if v := NewDecoder(append(count, make([]byte, 12*n)...)).ACLs(); len(v) != n {
+		t.Errorf("%d ACL entries", len(v))
+	}
+	var who WhoAmIResponse
+	if err := Decode(append(count, make([]byte, 8*n)...), &who); err != nil || len(who.Clients) != n {
+		t.Errorf("%d identities, %v", len(who.Clients), err)
+	}
+}
+
+// What a record finds wrong after a failure does not hide it.
+func TestDecoderKeepsFirstFailure(t *testing.T) {
+	_, err := DecodeBody(OpSetWatches, unhex(t, "0000000000000000 00000007"))
+	if err == nil || !strings.Contains(err.Error(), "vector of 7 elements, 0 bytes left") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A few bytes that announce a lot must not make the decoder allocate it.
 func TestDecodeAllocation(t *testing.T) {
 	huge := "7fffffff" // also 1<<28 elements, which times the least length of an element overflows 32 bits
