@@ -1,0 +1,308 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+)
+
+// Defaults and limits of the configuration; the defaults are ZooKeeper's own.
+const (
+	DefaultClientPort       = 2181
+	DefaultDataDir          = "lockkeeper-data" // in the working directory
+	DefaultTickTime         = 3 * time.Second   // what ZooKeeper's code has; its sample file says 2 s
+	DefaultMaxClientCnxns   = 60                // per client address
+	DefaultHandshakeTimeout = 10 * time.Second
+	DefaultInitLimit        = 10 // ticks
+	DefaultSyncLimit        = 5  // ticks
+
+	// Unlimited turns MaxClientCnxns off.
+	Unlimited = -1
+
+	// MinMaxBuffer and MaxMaxBuffer are the range of MaxBuffer. A request travels in one log entry, so
+	// the largest one bounds how long an entry keeps the heartbeats waiting.
+	MinMaxBuffer = 1 << 10
+	MaxMaxBuffer = 32 << 20
+
+	minMemberID, maxMemberID = 1, 254 // the top byte of session ids; 0xFF there is reserved
+)
+
+// Config is everything that a member can be told. The zero value is a member that is alone, listens on
+// port 2181 of every address, and keeps its data in ./lockkeeper-data. LoadConfig fills one from a zoo.cfg;
+// the comments name the keys.
+type Config struct {
+	// File is the configuration file, for messages. LoadConfig sets it.
+	File string
+
+	// ClientAddr is the host:port where clients connect (clientPort, clientPortAddress, or the part after
+	// the ';' of this member's server line). An empty host means every address, port 0 one that the system
+	// chooses, and the empty string port 2181.
+	ClientAddr string
+	// DataDir holds the snapshots (dataDir). Empty means DefaultDataDir. It is created if missing.
+	DataDir string
+	// DataLogDir holds the log (dataLogDir). Empty means DataDir.
+	DataLogDir string
+	// MustExist says that the data directory is not to be created when it is missing
+	// (datadir.autocreate=false).
+	MustExist bool
+	// MustHoldData says that the member must not start on an empty data directory (db.autocreate=false),
+	// unless an operator has put a file named "initialize" there, which is used up by that.
+	MustHoldData bool
+
+	// TickTime is the unit of the session timeouts' defaults and of the pace of the cluster (tickTime).
+	TickTime time.Duration
+	// MinSessionTimeout and MaxSessionTimeout bound what a client may ask for (minSessionTimeout,
+	// maxSessionTimeout). 0 means 2 and 20 times TickTime.
+	MinSessionTimeout, MaxSessionTimeout time.Duration
+
+	// MaxClientCnxns is how many connections one client address may have (maxClientCnxns). 0 means
+	// DefaultMaxClientCnxns, Unlimited (or any negative number) no limit.
+	MaxClientCnxns int
+	// MaxCnxns is how many connections there may be altogether (maxCnxns). 0 means no limit.
+	MaxCnxns int
+	// MaxBuffer is how many bytes a request may have (jute.maxbuffer). 0 means wire.DefaultMaxBuffer.
+	MaxBuffer int
+	// HandshakeTimeout is how long a connection may take until its first request is complete
+	// (nio.sessionlessCnxnTimeout). 0 means DefaultHandshakeTimeout.
+	HandshakeTimeout time.Duration
+	// TCPKeepAlive turns on keep-alive probes on client connections (clientTcpKeepAlive).
+	TCPKeepAlive bool
+	// FourLetterWords are the four-letter words that are answered (4lw.commands.whitelist); "*" stands for
+	// all. nil means srvr alone, and isro when ReadOnlyMode is set.
+	FourLetterWords []string
+	// ReadOnlyMode is whether the file asks for read-only mode (readonlymode.enabled), which this member
+	// does not have; it only adds isro to the default of FourLetterWords, for clients that look for it.
+	ReadOnlyMode bool
+	// Backlog is clientPortListenBacklog as configured, for conf; the system's default is used.
+	Backlog int
+
+	// SnapCount is the number of log entries between snapshots (snapCount). 0 means the quorum room's
+	// default.
+	SnapCount int
+	// SkipACL lets every client do everything (skipACL=yes).
+	SkipACL bool
+	// SuperDigest is user:BASE64(SHA1(user:password)) of the digest identity that no ACL stops
+	// (DigestAuthenticationProvider.superDigest). Empty means that there is none.
+	SuperDigest string
+	// EnforceQuota makes quotas a limit instead of a warning (enforceQuota).
+	EnforceQuota bool
+	// ExtendedTypes allows nodes with a time to live (extendedTypesEnabled).
+	ExtendedTypes bool
+
+	// Members are the members of the cluster, this one included (server.N). nil means that this member
+	// stands alone.
+	Members []Member
+	// ID says which of Members this is (dataDir/myid), 1 to 254. Ignored when it stands alone.
+	ID uint8
+	// PeerListenAll makes the member listen for its peers on every address instead of the one in its
+	// server line (quorumListenOnAllIPs).
+	PeerListenAll bool
+	// InitLimit and SyncLimit are only shown by conf: the time it takes to notice that a leader has gone
+	// follows TickTime. 0 means DefaultInitLimit and DefaultSyncLimit.
+	InitLimit, SyncLimit int
+
+	// Logger gets what an operator should know. nil means slog.Default.
+	Logger *slog.Logger
+	// Listen opens the client port and the peer port, Dial connects to peers. nil means TCP.
+	Listen func(network, addr string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Stores replaces the files on disk. With it, DataDir is never touched; the Server closes it.
+	Stores *quorum.Stores
+	// Now is the wall clock that stamps nodes. nil means time.Now.
+	Now func() time.Time
+
+	origin  map[string]property // where each key stands in the file
+	notices []Notice
+}
+
+// Standalone reports whether the member is alone and not part of a cluster. A cluster may consist of one
+// member, too (standaloneEnabled=false).
+func (c *Config) Standalone() bool { return len(c.Members) == 0 }
+
+// Self is this member's own entry in Members; zero when it stands alone.
+func (c *Config) Self() Member {
+	for _, m := range c.Members {
+		if m.ID == c.ID {
+			return m
+		}
+	}
+	return Member{}
+}
+
+// Validate reports everything that is wrong with c, as Faults. For a Config from LoadConfig they name the
+// file and the line.
+func (c *Config) Validate() error {
+	var faults Faults
+	check := func(ok bool, key, format string, args ...any) {
+		if !ok {
+			faults = append(faults, c.fault(key, format, args...))
+		}
+	}
+	if c.ClientAddr != "" {
+		_, _, err := splitHostPort(c.ClientAddr)
+		check(err == nil, "clientPort", "%q is not host:port: %v", c.ClientAddr, err)
+	}
+	check(c.TickTime >= 0, "tickTime", "must be positive")
+	check(c.TickTime%time.Millisecond == 0, "tickTime", "must be whole milliseconds")
+	for _, t := range []struct {
+		key string
+		d   time.Duration
+	}{{"minSessionTimeout", c.MinSessionTimeout}, {"maxSessionTimeout", c.MaxSessionTimeout}} {
+		check(t.d >= 0 && t.d.Milliseconds() <= math.MaxInt32, t.key, "must be between 1 and %d ms", math.MaxInt32)
+	}
+	d := c.withDefaults()
+	check(d.MinSessionTimeout <= d.MaxSessionTimeout, "minSessionTimeout",
+		"%d ms is more than maxSessionTimeout, %d ms", d.MinSessionTimeout.Milliseconds(), d.MaxSessionTimeout.Milliseconds())
+	check(d.MaxBuffer >= MinMaxBuffer && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
+		"must be between %d and %d bytes", MinMaxBuffer, MaxMaxBuffer)
+	check(c.HandshakeTimeout >= 0, "nio.sessionlessCnxnTimeout", "must be positive")
+	check(c.MaxCnxns >= 0, "maxCnxns", "must not be negative")
+	check(c.SnapCount == 0 || c.SnapCount >= 2, "snapCount", "must be at least 2")
+	check(c.SuperDigest == "" || validDigest(c.SuperDigest), "DigestAuthenticationProvider.superDigest",
+		"must be user:BASE64(SHA1(user:password)), not a password in clear")
+	faults = append(faults, c.memberFaults()...)
+	return faults.err()
+}
+
+// memberFaults checks the members of a cluster against each other.
+func (c *Config) memberFaults() (faults Faults) {
+	if c.Standalone() {
+		return nil
+	}
+	voters := 0
+	byAddr := map[string]Member{}
+	byID := map[uint8]bool{}
+	for _, m := range c.Members {
+		fault := func(format string, args ...any) {
+			faults = append(faults, c.fault(m.key(), format, args...))
+		}
+		if m.ID < minMemberID || m.ID > maxMemberID {
+			fault("a member's number must be between %d and %d", minMemberID, maxMemberID)
+		}
+		if byID[m.ID] {
+			fault("two members have this number")
+		}
+		byID[m.ID] = true
+		if other, taken := byAddr[m.PeerAddr()]; taken {
+			fault("has the same address and peer port as %s", other.key())
+		}
+		byAddr[m.PeerAddr()] = m
+		if m.Host == "" || m.PeerPort <= 0 || m.PeerPort > math.MaxUint16 {
+			fault("has no address for its peers")
+		}
+		if m.ElectionPort == m.PeerPort {
+			fault("peer port and election port must differ")
+		}
+		if !m.Observer {
+			voters++
+		}
+	}
+	if voters == 0 {
+		faults = append(faults, c.fault(c.Members[0].key(), "observers without a participant: nobody could elect a leader"))
+	}
+	if !byID[c.ID] {
+		faults = append(faults, c.fault("myid", "%d is not the number of a member: there is no server.%d", c.ID, c.ID))
+	}
+	return faults
+}
+
+// withDefaults is c with every zero that has a meaning replaced by what it means. It leaves the seams alone.
+func (c Config) withDefaults() Config {
+	orInt := func(p *int, d int) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	orDuration := func(p *time.Duration, d time.Duration) {
+		if *p == 0 {
+			*p = d
+		}
+	}
+	if c.ClientAddr == "" {
+		c.ClientAddr = net.JoinHostPort("", strconv.Itoa(DefaultClientPort))
+	}
+	if c.DataDir == "" {
+		c.DataDir = DefaultDataDir
+	}
+	c.DataDir = filepath.Clean(c.DataDir)
+	if c.DataLogDir == "" {
+		c.DataLogDir = c.DataDir
+	}
+	c.DataLogDir = filepath.Clean(c.DataLogDir)
+	orDuration(&c.TickTime, DefaultTickTime)
+	orDuration(&c.MinSessionTimeout, 2*c.TickTime)
+	orDuration(&c.MaxSessionTimeout, 20*c.TickTime)
+	orDuration(&c.HandshakeTimeout, DefaultHandshakeTimeout)
+	orInt(&c.MaxClientCnxns, DefaultMaxClientCnxns)
+	orInt(&c.MaxBuffer, wire.DefaultMaxBuffer)
+	orInt(&c.InitLimit, DefaultInitLimit)
+	orInt(&c.SyncLimit, DefaultSyncLimit)
+	orInt(&c.Backlog, -1)
+	if c.FourLetterWords == nil {
+		c.FourLetterWords = []string{"srvr"}
+		if c.ReadOnlyMode {
+			c.FourLetterWords = append(c.FourLetterWords, "isro")
+		}
+	}
+	if c.Standalone() {
+		c.ID = 1 // as in ZooKeeper's session ids
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// fault is a Fault at the place where key stands, if it stands anywhere.
+func (c *Config) fault(key, format string, args ...any) Fault {
+	f := Fault{File: c.File, Key: key, Reason: fmt.Sprintf(format, args...)}
+	if at, ok := c.origin[key]; ok {
+		f.File, f.Line = at.file, at.line
+	}
+	return f
+}
+
+// Notice is something about the configuration that an operator should know and that does not stop the
+// start.
+type Notice struct {
+	Level slog.Level // Info or Warn
+	File  string
+	Line  int    // 0 when it is not about any one line
+	Key   string // "" when it is not about any one key
+	Text  string
+}
+
+// Notices are what LoadConfig found. Start writes them to the Logger.
+func (c *Config) Notices() []Notice { return slices.Clone(c.notices) }
+
+func (n Notice) log(l *slog.Logger) {
+	var args []any
+	if n.File != "" {
+		args = append(args, "file", n.File)
+	}
+	if n.Line > 0 {
+		args = append(args, "line", n.Line)
+	}
+	if n.Key != "" {
+		args = append(args, "key", n.Key)
+	}
+	l.Log(context.Background(), n.Level, n.Text, args...)
+}
+
+// validDigest reports whether s has the form user:BASE64(20 bytes).
+func validDigest(s string) bool {
+	user, hash, ok := strings.Cut(s, ":")
+	sum, err := base64.StdEncoding.DecodeString(hash)
+	return ok && user != "" && err == nil && len(sum) == 20
+}

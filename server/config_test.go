@@ -1,0 +1,495 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writeConfig puts a zoo.cfg with dataDir=<dir>/data, and a myid unless it is empty, into a new directory.
+// %D in the text stands for that directory.
+func writeConfig(t *testing.T, text, myid string) (file, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	file = filepath.Join(dir, "zoo.cfg")
+	writeFile(t, file, strings.ReplaceAll(text, "%D", dir))
+	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if myid != "" {
+		writeFile(t, filepath.Join(dir, "data", "myid"), myid)
+	}
+	return file, dir
+}
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	base  = "clientPort=2181\ndataDir=%D/data\n" // two lines
+	three = "server.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
+)
+
+// load loads a configuration that must be right, and returns its notices as text.
+func load(t *testing.T, text, myid string) (Config, []string) {
+	t.Helper()
+	file, dir := writeConfig(t, text, myid)
+	cfg, err := LoadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, notices(cfg, dir)
+}
+
+func notices(cfg Config, dir string) (texts []string) {
+	for _, n := range cfg.Notices() {
+		at := filepath.Base(n.File)
+		if n.Line > 0 {
+			at += fmt.Sprintf(":%d", n.Line)
+		}
+		texts = append(texts, strings.ReplaceAll(fmt.Sprintf("%v %s %s: %s", n.Level, at, n.Key, n.Text), dir, "%D"))
+	}
+	return texts
+}
+
+func TestLoadConfigEverything(t *testing.T) {
+	cfg, got := load(t, `# a cluster member with every setting that has an effect
+clientPort=2181
+clientPortAddress=192.0.2.1
+dataDir=%D/data
+dataLogDir=%D/log
+tickTime=2000
+minSessionTimeout=3000
+maxSessionTimeout=50000
+maxClientCnxns=7
+maxCnxns=100
+jute.maxbuffer=0x200000
+nio.sessionlessCnxnTimeout=5000
+clientTcpKeepAlive=true
+4lw.commands.whitelist=ruok, srvr ,mntr
+clientPortListenBacklog=99
+snapCount=5000
+skipACL=no
+DigestAuthenticationProvider.superDigest=super:DyNYQEQvajljsxlhf5uS4PJ9R28=
+enforceQuota=true
+extendedTypesEnabled=TRUE
+quorumListenOnAllIPs=true
+initLimit=11
+syncLimit=6
+server.1=zoo1:2888:3888
+server.2=[2001:db8::2]:2889:3889:PARTICIPANT;2182
+server.3=zoo3:2888:3888:observer;[::1]:2183
+server.10=zoo4:2888:3888
+server.4=zoo5:2888:3888
+`, "10\n")
+	dir := filepath.Dir(cfg.DataDir)
+	want := Config{
+		File:              filepath.Join(dir, "zoo.cfg"),
+		ClientAddr:        "192.0.2.1:2181",
+		DataDir:           filepath.Join(dir, "data"),
+		DataLogDir:        filepath.Join(dir, "log"),
+		TickTime:          2 * time.Second,
+		MinSessionTimeout: 3 * time.Second,
+		MaxSessionTimeout: 50 * time.Second,
+		MaxClientCnxns:    7,
+		MaxCnxns:          100,
+		MaxBuffer:         2 << 20,
+		HandshakeTimeout:  5 * time.Second,
+		TCPKeepAlive:      true,
+		FourLetterWords:   []string{"ruok", "srvr", "mntr"},
+		Backlog:           99,
+		SnapCount:         5000,
+		SuperDigest:       "super:DyNYQEQvajljsxlhf5uS4PJ9R28=",
+		EnforceQuota:      true,
+		ExtendedTypes:     true,
+		PeerListenAll:     true,
+		InitLimit:         11,
+		SyncLimit:         6,
+		ID:                10,
+		Members: []Member{
+			{ID: 1, Host: "zoo1", PeerPort: 2888, ElectionPort: 3888},
+			{ID: 2, Host: "2001:db8::2", PeerPort: 2889, ElectionPort: 3889, ClientAddr: "0.0.0.0:2182"},
+			{ID: 3, Host: "zoo3", PeerPort: 2888, ElectionPort: 3888, Observer: true, ClientAddr: "[::1]:2183"},
+			{ID: 4, Host: "zoo5", PeerPort: 2888, ElectionPort: 3888},
+			{ID: 10, Host: "zoo4", PeerPort: 2888, ElectionPort: 3888},
+		},
+	}
+	cfg.origin = nil
+	warned := cfg.notices
+	cfg.notices = nil
+	if !reflect.DeepEqual(cfg, want) {
+		t.Errorf("got  %+v\nwant %+v", cfg, want)
+	}
+	if len(warned) != 1 || !strings.Contains(warned[0].Text, "4 voters tolerate") {
+		t.Errorf("notices: %q", got)
+	}
+	if got, want := cfg.ConfigText(), "server.1=zoo1:2888:3888:participant\n"+
+		"server.2=[2001:db8::2]:2889:3889:participant;0.0.0.0:2182\n"+
+		"server.3=zoo3:2888:3888:observer;[::1]:2183\n"+
+		"server.4=zoo5:2888:3888:participant\n"+
+		"server.10=zoo4:2888:3888:participant\n"+
+		"version=0"; got != want {
+		t.Errorf("/zookeeper/config:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	var zero Config
+	if err := zero.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	got := zero.withDefaults()
+	got.Logger = nil
+	want := Config{
+		ClientAddr:        ":2181",
+		DataDir:           "lockkeeper-data",
+		DataLogDir:        "lockkeeper-data",
+		TickTime:          3 * time.Second,
+		MinSessionTimeout: 6 * time.Second,
+		MaxSessionTimeout: time.Minute,
+		MaxClientCnxns:    60,
+		MaxBuffer:         1048575,
+		HandshakeTimeout:  10 * time.Second,
+		FourLetterWords:   []string{"srvr"},
+		Backlog:           -1,
+		InitLimit:         10,
+		SyncLimit:         5,
+		ID:                1,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if !zero.Standalone() || zero.ConfigText() != "" {
+		t.Errorf("the zero Config: standalone %v, config text %q", zero.Standalone(), zero.ConfigText())
+	}
+
+	small, got2 := load(t, base, "")
+	small = small.withDefaults()
+	if small.ClientAddr != ":2181" || small.MaxClientCnxns != 60 || len(got2) != 0 {
+		t.Errorf("the smallest file: %+v, notices %q", small, got2)
+	}
+	unlimited, _ := load(t, base+"maxClientCnxns=0\nminSessionTimeout=-1\nmaxSessionTimeout=-1", "")
+	unlimited = unlimited.withDefaults()
+	if unlimited.MaxClientCnxns != Unlimited || unlimited.MinSessionTimeout != 6*time.Second {
+		t.Errorf("maxClientCnxns=0 and minSessionTimeout=-1: %+v", unlimited)
+	}
+	readOnly, _ := load(t, base+"readonlymode.enabled=true", "")
+	if got := readOnly.withDefaults().FourLetterWords; !slices.Equal(got, []string{"srvr", "isro"}) {
+		t.Errorf("whitelist with readonlymode.enabled: %q", got)
+	}
+}
+
+// TestConfigFaults has every reason not to start, as the operator reads it. %D is the directory of zoo.cfg.
+func TestConfigFaults(t *testing.T) {
+	const (
+		voters  = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
+		noTLS   = "this version has no TLS"
+		peers   = "members do not authenticate each other in this version; keep the peer ports on a network of their own; set it to false to start without"
+		members = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
+		form    = "must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]"
+	)
+	for name, c := range map[string]struct {
+		text, myid string
+		want       []string
+	}{
+		"nothing": {"", "", []string{"dataDir: is not set", "clientPort: is not set: there would be no port for clients"}},
+		"several at once": {"clientPort=x\ndataDir=%D/data\ntickTime=0\nmaxClientCnxns=many\n", "", []string{
+			`1: clientPort: must be a number, not "x"`,
+			"3: tickTime: must be at least 1, not 0",
+			`4: maxClientCnxns: must be a number, not "many"`}},
+		"port range":         {"dataDir=%D/data\nclientPort=65536", "", []string{"2: clientPort: must be between 1 and 65535, not 65536"}},
+		"port zero":          {"dataDir=%D/data\nclientPort=0", "", []string{"2: clientPort: must be between 1 and 65535, not 0"}},
+		"port empty":         {"dataDir=%D/data\nclientPort=", "", []string{`2: clientPort: must be a number, not ""`}},
+		"address, no port":   {"dataDir=%D/data\nclientPortAddress=::1", "", []string{"clientPort: is not set: there would be no port for clients", "2: clientPortAddress: is set, but clientPort is not"}},
+		"no data directory":  {"clientPort=1", "", []string{"dataDir: is not set"}},
+		"empty directory":    {"clientPort=1\ndataDir=", "", []string{"2: dataDir: is empty"}},
+		"a file":             {"clientPort=1\ndataDir=%D/zoo.cfg", "", []string{"2: dataDir: %D/zoo.cfg is not a directory"}},
+		"log in a file":      {base + "dataLogDir=%D/zoo.cfg", "", []string{"3: dataLogDir: %D/zoo.cfg is not a directory"}},
+		"must exist":         {"clientPort=1\ndatadir.autocreate=false\ndataDir=%D/x", "", []string{"3: dataDir: %D/x does not exist, and datadir.autocreate=false forbids to create it"}},
+		"tick":               {base + "tickTime=2s", "", []string{`3: tickTime: must be a number, not "2s"`}},
+		"tick overflow":      {base + "tickTime=99999999999", "", []string{"3: tickTime: must be at most 2147483647, not 99999999999"}},
+		"min > max":          {base + "minSessionTimeout=9000\nmaxSessionTimeout=8000", "", []string{"3: minSessionTimeout: 9000 ms is more than maxSessionTimeout, 8000 ms"}},
+		"min > default max":  {base + "minSessionTimeout=90000", "", []string{"3: minSessionTimeout: 90000 ms is more than maxSessionTimeout, 60000 ms"}},
+		"session timeout":    {base + "maxSessionTimeout=0", "", []string{"3: maxSessionTimeout: must be at least 1, not 0"}},
+		"maxCnxns":           {base + "maxCnxns=-1", "", []string{"3: maxCnxns: must be at least 0, not -1"}},
+		"buffer":             {base + "jute.maxbuffer=1M", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "1M"`}},
+		"buffer range":       {base + "zookeeper.jute.maxbuffer=0x7fffffff", "", []string{"3: jute.maxbuffer: must be between 1024 and 33554432 bytes, not 0x7fffffff"}},
+		"handshake timeout":  {base + "nio.sessionlessCnxnTimeout=0", "", []string{"3: nio.sessionlessCnxnTimeout: must be at least 1, not 0"}},
+		"boolean":            {base + "clientTcpKeepAlive=yes", "", []string{`3: clientTcpKeepAlive: must be true or false, not "yes"`}},
+		"yes or no":          {base + "skipACL=true", "", []string{`3: skipACL: must be yes or no, not "true"`}},
+		"snapCount":          {base + "snapCount=1", "", []string{"3: snapCount: must be at least 2, not 1"}},
+		"initLimit":          {base + "initLimit=0", "", []string{"3: initLimit: must be at least 1, not 0"}},
+		"syncLimit":          {base + "syncLimit=x", "", []string{`3: syncLimit: must be a number, not "x"`}},
+		"backlog":            {base + "clientPortListenBacklog=-2", "", []string{"3: clientPortListenBacklog: must be at least -1, not -2"}},
+		"peerType":           {base + "peerType=leader", "", []string{`3: peerType: must be participant or observer, not "leader"`}},
+		"electionAlg":        {base + "electionAlg=0", "", []string{"3: electionAlg: ZooKeeper has only 3, and lockkeeper elects in its own way; remove the key"}},
+		"superDigest":        {base + "DigestAuthenticationProvider.superDigest=super:secret", "", []string{"3: DigestAuthenticationProvider.superDigest: must be user:BASE64(SHA1(user:password)), not a password in clear"}},
+		"superDigest, empty": {base + "zookeeper.DigestAuthenticationProvider.superDigest=", "", []string{"3: DigestAuthenticationProvider.superDigest: is empty"}},
+		"twice":              {base + "tickTime=2000\ntickTime=3000", "", []string{"4: tickTime: is set twice: line 3 has another value"}},
+		"twice, prefixed":    {base + "skipACL=no\nzookeeper.skipACL=yes", "", []string{"4: skipACL: is set twice: line 3 has another value"}},
+		"syntax":             {base + `tickTime=\u20`, "", []string{`3: tickTime: \u needs four hexadecimal digits`}},
+
+		"TLS port":       {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"}},
+		"TLS address":    {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: " + noTLS + "; remove the key to serve clients without TLS"}},
+		"TLS for peers":  {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
+		"SASL for peers": {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
+		"auth enforced":  {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest", "", []string{"3: enforce.auth.enabled: clients cannot be made to authenticate in this version; set it to false to start without"}},
+		"SASL required":  {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: this version has no SASL, so clients cannot be made to authenticate with it; set it to false to start without"}},
+		"digest off":     {base + "DigestAuthenticationProvider.enabled=false", "", []string{"3: DigestAuthenticationProvider.enabled: the digest scheme cannot be switched off in this version"}},
+		"digest SHA-256": {base + "DigestAuthenticationProvider.digestAlg=SHA-256", "", []string{"3: DigestAuthenticationProvider.digestAlg: this version has SHA1 only: the identities in existing ACLs would not match"}},
+		"hierarchy":      {base + three + "group.1=1:2:3\nweight.1=2", "1", []string{"6: group.1: " + members, "7: weight.1: " + members}},
+
+		"myid missing":      {base + three, "", []string{"%D/data/myid: myid: the file is missing; a member of a cluster needs it: one line with the N of its server.N line"}},
+		"myid empty":        {base + three, "\n", []string{`%D/data/myid:1: myid: "" is not a number from 1 to 254`}},
+		"myid blank":        {base + three, "1 \n", []string{`%D/data/myid:1: myid: "1 " is not a number from 1 to 254`}},
+		"myid too big":      {base + three, "255", []string{`%D/data/myid:1: myid: "255" is not a number from 1 to 254`}},
+		"myid not a member": {base + three, "4", []string{"%D/data/myid:1: myid: 4 is not the number of a member: there is no server.4"}},
+
+		"member number":        {base + three + "server.0=d:1:2", "1", []string{"6: server.0: the number of a member must be between 1 and 254, without leading zeros"}},
+		"member number, zeros": {base + three + "server.01=d:1:2", "1", []string{"6: server.01: the number of a member must be between 1 and 254, without leading zeros"}},
+		"member name":          {base + three + "server.x=d:1:2", "1", []string{"6: server.x: the number of a member must be between 1 and 254, without leading zeros"}},
+		"member twice":         {base + three + "server.1=d:1:2", "1", []string{"6: server.1: is set twice: line 3 has another value"}},
+		"member form":          {base + voters + "server.4=d:1", "1", []string{"6: server.4: " + form}},
+		"member form, more":    {base + voters + "server.4=d:1:2:observer:x", "1", []string{"6: server.4: " + form}},
+		"member host":          {base + voters + "server.4=:1:2", "1", []string{"6: server.4: the host is missing"}},
+		"member host, odd":     {base + voters + "server.4=a b:1:2", "1", []string{`6: server.4: "a b" is no host`}},
+		"member IPv6":          {base + voters + "server.4=::1:1:2", "1", []string{"6: server.4: the host is missing"}},
+		"member IPv6, open":    {base + voters + "server.4=[::1:1:2", "1", []string{"6: server.4: the bracket around the IPv6 address must be closed and followed by ':'"}},
+		"member IPv6, wrong":   {base + voters + "server.4=[::x]:1:2", "1", []string{`6: server.4: "::x" is no IPv6 address`}},
+		"member peer port":     {base + voters + "server.4=d:0:2", "1", []string{`6: server.4: peer port: "0" is no port number (1 to 65535)`}},
+		"member election port": {base + voters + "server.4=d:1:2x", "1", []string{`6: server.4: election port: "2x" is no port number (1 to 65535)`}},
+		"member, one port":     {base + voters + "server.4=d:7:7", "1", []string{"6: server.4: peer port and election port must differ"}},
+		"member role":          {base + voters + "server.4=d:1:2:voter", "1", []string{`6: server.4: role must be participant or observer, not "voter"`}},
+		"member client port":   {base + voters + "server.4=d:1:2;x", "1", []string{`6: server.4: client part: "x" is no port number (1 to 65535)`}},
+		"member client addr":   {base + voters + "server.4=d:1:2;[::1:9", "1", []string{"6: server.4: client part: the bracket around the IPv6 address must be closed and followed by ':'"}},
+		"member, addresses":    {base + voters + "server.4=d:1:2|e:1:2", "1", []string{"6: server.4: several addresses for one member (multiAddress) are not supported; give the one that its peers should use"}},
+		"one address":          {base + voters + "server.4=b:1:3", "1", []string{"6: server.4: has the same address and peer port as server.2"}},
+
+		"client port contradicts": {base + "server.1=a:1:2;2182\nserver.2=b:1:2\nserver.3=c:1:2", "1", []string{"1: clientPort: says :2181, but server.1 says 0.0.0.0:2182"}},
+		"client addr contradicts": {base + "clientPortAddress=192.0.2.1\nserver.1=a:1:2;2181\nserver.2=b:1:2\nserver.3=c:1:2", "1", []string{"1: clientPort: says 192.0.2.1:2181, but server.1 says 0.0.0.0:2181"}},
+		"no client port":          {"dataDir=%D/data\n" + voters, "1", []string{"clientPort: is not set: there would be no port for clients"}},
+
+		"no members, not standalone": {base + "standaloneEnabled=false", "", []string{"3: standaloneEnabled: is false, and there is no server line: a cluster needs at least one participant"}},
+		"observer alone":             {base + "peerType=observer", "", []string{"3: peerType: is observer, and there is no server line: there is nobody to observe"}},
+		"observers only":             {base + "server.1=a:1:2:observer\nserver.2=b:1:2:observer", "1", []string{"3: server.1: observers without a participant: nobody could elect a leader"}},
+		"observers of one":           {base + "server.1=a:1:2\nserver.2=b:1:2:observer", "1", []string{"standaloneEnabled: one participant stands alone unless standaloneEnabled=false, and then its 1 observers could not follow it"}},
+		"standaloneEnabled":          {base + "standaloneEnabled=no", "", []string{`3: standaloneEnabled: must be true or false, not "no"`}},
+
+		"dynamic file missing": {base + "dynamicConfigFile=%D/dyn", "", []string{"3: dynamicConfigFile: no such file or directory"}},
+		"dynamic and static":   {base + "dynamicConfigFile=%D/zoo.cfg\nserver.1=a:1:2", "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file, dir := writeConfig(t, c.text, c.myid)
+			cfg, err := LoadConfig(file)
+			if err == nil {
+				t.Fatalf("no fault; %+v", cfg)
+			}
+			if c.want == nil {
+				return // its own test has the texts
+			}
+			var want []string
+			for _, w := range c.want {
+				switch {
+				case strings.HasPrefix(w, "%D"):
+				case w[0] >= '0' && w[0] <= '9':
+					w = "%D/zoo.cfg:" + w
+				default:
+					w = "%D/zoo.cfg: " + w
+				}
+				want = append(want, strings.ReplaceAll(w, "%D", dir))
+			}
+			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, want) {
+				t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			var faults Faults
+			if !errors.As(err, &faults) {
+				t.Errorf("the error is a %T", err)
+			}
+		})
+	}
+}
+
+func TestConfigFileMissing(t *testing.T) {
+	_, err := LoadConfig("/nonexistent/zoo.cfg")
+	if want := "server: read configuration /nonexistent/zoo.cfg: no such file or directory"; err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestDynamicConfigFile(t *testing.T) {
+	file, dir := writeConfig(t, "dataDir=%D/data\nstandaloneEnabled=false\nreconfigEnabled=false\ndynamicConfigFile=%D/zoo.cfg.dynamic\n", "2")
+	dynamic := filepath.Join(dir, "zoo.cfg.dynamic")
+	writeFile(t, dynamic, "server.1=a:1:2:participant;2181\nserver.2=b:1:2:participant;0.0.0.0:2182\nserver.3=c:1:2:participant;2183")
+	cfg, err := LoadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Members) != 3 || cfg.ID != 2 || cfg.ClientAddr != "0.0.0.0:2182" {
+		t.Errorf("got %+v", cfg)
+	}
+
+	writeFile(t, dynamic, "server.1=a:1:2\nversion=100000000\nserver.2=b:1\n")
+	_, err = LoadConfig(file)
+	want := dynamic + ":2: version: does not belong in a dynamic configuration file, which has server lines only\n" +
+		dynamic + ":3: server.2: must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got:\n%v\nwant:\n%s", err, want)
+	}
+
+	writeFile(t, dynamic, "# nothing\n")
+	writeFile(t, file, "clientPort=1\ndataDir="+dir+"/data\ndynamicConfigFile="+dynamic)
+	_, err = LoadConfig(file)
+	if want := file + ":3: dynamicConfigFile: " + dynamic + " has no server line"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+
+	writeFile(t, file, "clientPort=1\ndataDir="+dir+"/data\nserver.1=a:1:2\ndynamicConfigFile="+dynamic)
+	_, err = LoadConfig(file)
+	if want := file + ":3: server.1: must stand in the file that dynamicConfigFile names, as all server lines"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestConfigNotices has what an operator is told about a configuration that works.
+func TestConfigNotices(t *testing.T) {
+	const (
+		unneeded = "INFO zoo.cfg : ZooKeeper has these settings and lockkeeper does not need them: ignored: "
+		noTLS    = "WARN zoo.cfg : these settings describe TLS, which this version does not have: without effect: "
+		noSASL   = "WARN zoo.cfg : these settings describe SASL, which this version does not have: without effect: "
+	)
+	two := "server.1=a:1:2\nserver.2=b:1:2\n"
+	for name, c := range map[string]struct {
+		text, myid string
+		want       []string
+	}{
+		"unneeded":  {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.serverPort=9\n", "", []string{unneeded + "admin.serverPort, autopurge.purgeInterval, preAllocSize"}},
+		"metrics":   {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
+		"TLS":       {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nfips-mode=false", "", []string{noTLS + "fips-mode, ssl.keyStore.location, ssl.quorum.trustStore.password"}},
+		"SASL":      {base + "kerberos.removeRealmFromPrincipal=true\njava.security.auth.login.config=/j", "", []string{noSASL + "java.security.auth.login.config, kerberos.removeRealmFromPrincipal"}},
+		"off":       {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
+		"unknown":   {base + "tikcTime=2000", "", []string{"WARN zoo.cfg:3 tikcTime: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
+		"prefix":    {base + "zookeeper.clientPort=1", "", []string{"WARN zoo.cfg:3 zookeeper.clientPort: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is clientPort"}},
+		"twice":     {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
+		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
+		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
+		"reconfig":  {base + "reconfigEnabled=true", "", []string{"WARN zoo.cfg:3 reconfigEnabled: the members cannot be changed at run time in this version: reconfig is refused, and /zookeeper/config stays at version 0"}},
+		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
+		"unify":     {base + "client.portUnification=true\nportUnification=true", "", []string{"WARN zoo.cfg:3 client.portUnification: this version has no TLS: clients that use it are refused", "WARN zoo.cfg:4 portUnification: this version has no TLS between members: peers that use it are refused"}},
+		"audit":     {base + "audit.enable=true", "", []string{"WARN zoo.cfg:3 audit.enable: this version writes no audit log"}},
+		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: this version has no HTTP admin server; the four-letter words are on the client port"}},
+		"admin off": {base + "admin.enableServer=false", "", nil},
+		"throttle":  {base + "connection_throttle_tokens=0\nrequest_throttle_max_requests=9", "", []string{"WARN zoo.cfg:4 request_throttle_max_requests: there is no request throttle in this version; the queues are bounded, and a full one stops its socket from being read"}},
+		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
+			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},
+		"auth providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{
+			"WARN zoo.cfg:3 authProvider.1: lockkeeper cannot load org.apache.zookeeper.server.auth.SASLAuthenticationProvider: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in",
+			unneeded + "authProvider.2"}},
+		"skipACL":     {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
+		"read-only":   {base + "readonlymode.enabled=true", "", []string{"WARN zoo.cfg:3 readonlymode.enabled: read-only mode is not available in this version: without a majority this member serves nobody"}},
+		"whitelist":   {base + "4lw.commands.whitelist=ruok,rouk,*", "", []string{`WARN zoo.cfg:3 4lw.commands.whitelist: there is no four-letter word "rouk"`}},
+		"three":       {base + three, "1", nil},
+		"peerType":    {base + three + "server.4=d:1:2:observer\npeerType=observer", "1", []string{"WARN zoo.cfg:7 peerType: differs from the role in the line of server.1, which counts"}},
+		"one":         {base + "server.1=a:1:2", "", []string{"WARN zoo.cfg:3 server.1: is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)"}},
+		"one cluster": {base + "server.1=a:1:2\nstandaloneEnabled=false", "1", nil},
+		"two": {base + two, "1", []string{"WARN zoo.cfg : 2 voters tolerate the failure of 0, no more than 1 voters do: a side may act only if it holds more than half (set.size > 2/2), " +
+			"so a split into two halves stops both"}},
+		"two and an observer": {base + two + "server.3=c:1:2:observer", "1", []string{"WARN zoo.cfg : 2 voters tolerate the failure of 0, no more than 1 voters do: a side may act only if it holds more than half (set.size > 2/2), " +
+			"so a split into two halves stops both"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, got := load(t, c.text, c.myid)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestStartModes(t *testing.T) {
+	for name, c := range map[string]struct {
+		text       string
+		standalone bool
+		members    int
+		client     string
+	}{
+		"no server line":              {base, true, 0, ":2181"},
+		"one":                         {base + "server.1=a:1:2", true, 0, ":2181"},
+		"one with a client port":      {"dataDir=%D/data\nserver.1=a:1:2;127.0.0.1:2182", true, 0, "127.0.0.1:2182"},
+		"one as a cluster":            {base + "standaloneEnabled=false\nserver.1=a:1:2", false, 1, ":2181"},
+		"one, observed":               {base + "standaloneEnabled=false\nserver.1=a:1:2\nserver.2=b:1:2:observer", false, 2, ":2181"},
+		"three":                       {base + three, false, 3, ":2181"},
+		"client port in both":         {base + "server.1=a:1:2;2181\nserver.2=b:1:2\nserver.3=c:1:2", false, 3, "0.0.0.0:2181"},
+		"client address in both":      {base + "clientPortAddress=0.0.0.0\nserver.1=a:1:2;127.0.0.1:2181\nserver.2=b:1:2", false, 2, "127.0.0.1:2181"},
+		"client address with bracket": {base + "clientPortAddress=[::1]", true, 0, "[::1]:2181"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := load(t, c.text, "1")
+			if cfg.Standalone() != c.standalone || len(cfg.Members) != c.members || cfg.ClientAddr != c.client {
+				t.Errorf("standalone %v, %d members, clients at %s; want %v, %d, %s",
+					cfg.Standalone(), len(cfg.Members), cfg.ClientAddr, c.standalone, c.members, c.client)
+			}
+		})
+	}
+}
+
+// TestKnownKeys checks that every key of ZooKeeper's own parser and of its list of properties is known: it
+// never gets "neither ZooKeeper nor lockkeeper knows this key".
+func TestKnownKeys(t *testing.T) {
+	text, err := os.ReadFile("testdata/zookeeper-keys.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := strings.Fields(string(text))
+	if len(keys) < 150 {
+		t.Fatalf("only %d keys", len(keys))
+	}
+	for _, key := range keys {
+		if def, _ := lookupKey(key); def == nil {
+			t.Errorf("%s is unknown", key)
+		}
+	}
+}
+
+func TestValidateByHand(t *testing.T) {
+	cfg := Config{ClientAddr: "nowhere", MaxBuffer: 10, TickTime: time.Microsecond, Members: []Member{
+		{ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}, {ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}}, ID: 2}
+	want := []string{
+		`clientPort: "nowhere" is not host:port: address nowhere: missing port in address`,
+		"tickTime: must be whole milliseconds",
+		"jute.maxbuffer: must be between 1024 and 33554432 bytes",
+		"server.1: two members have this number",
+		"server.1: has the same address and peer port as server.1",
+		"myid: 2 is not the number of a member: there is no server.2",
+	}
+	err := cfg.Validate()
+	if err == nil || err.Error() != strings.Join(want, "\n") {
+		t.Errorf("got:\n%v\nwant:\n%s", err, strings.Join(want, "\n"))
+	}
+}
+
+func TestNoticeLog(t *testing.T) {
+	var b strings.Builder
+	l := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	Notice{slog.LevelWarn, "zoo.cfg", 3, "skipACL", "careful"}.log(l)
+	Notice{Level: slog.LevelInfo, Text: "plain"}.log(l)
+	if want := "level=WARN msg=careful file=zoo.cfg line=3 key=skipACL\nlevel=INFO msg=plain\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}

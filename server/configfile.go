@@ -1,0 +1,332 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockkeeper/quorum"
+)
+
+// LoadConfig reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
+// everything that is wrong, unless the file itself cannot be read. What is odd but no reason to stop is in
+// Config.Notices.
+func LoadConfig(file string) (Config, error) {
+	l := &loader{
+		cfg:      Config{File: file, origin: map[string]property{}},
+		standing: true,
+	}
+	props, faults, err := readProperties(file)
+	if err != nil {
+		return Config{}, err
+	}
+	l.faults = faults
+	for _, p := range props {
+		l.take(p)
+	}
+	l.loadDynamic()
+	l.finish()
+	if err := l.cfg.Validate(); err != nil {
+		var more Faults
+		if !errors.As(err, &more) {
+			return Config{}, err
+		}
+		for _, f := range more {
+			if !l.faulty(f.Key) { // otherwise it may be no more than a consequence
+				l.faults = append(l.faults, f)
+			}
+		}
+	}
+	if len(l.faults) > 0 {
+		// Faults of the same line stay in the order in which they were found.
+		slices.SortStableFunc(l.faults, func(a, b Fault) int {
+			if a.File != b.File {
+				return 0
+			}
+			return a.Line - b.Line
+		})
+		return Config{}, l.faults
+	}
+	return l.cfg, nil
+}
+
+// loader collects what the keys of a file say.
+type loader struct {
+	cfg    Config
+	faults Faults
+
+	port        int    // clientPort; 0 = not set
+	portAddr    string // clientPortAddress
+	observer    bool   // peerType=observer
+	standing    bool   // standaloneEnabled
+	dynamic     string // dynamicConfigFile
+	members     []Member
+	ineffective [len(categories)][]string
+}
+
+// Keys that are accepted without effect are collected and reported in one line for each category.
+type category int
+
+const (
+	unneeded category = iota
+	tlsOnly
+	saslOnly
+)
+
+var categories = [...]struct {
+	level slog.Level
+	text  string
+}{
+	unneeded: {slog.LevelInfo, "ZooKeeper has these settings and lockkeeper does not need them: ignored"},
+	tlsOnly:  {slog.LevelWarn, "these settings describe TLS, which this version does not have: without effect"},
+	saslOnly: {slog.LevelWarn, "these settings describe SASL, which this version does not have: without effect"},
+}
+
+// take looks a property up and lets its key use it.
+func (l *loader) take(p property) {
+	def, name := lookupKey(p.key)
+	if def == nil {
+		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is %s", nearestKey(p.key))
+		return
+	}
+	p.key = name
+	if first, ok := l.cfg.origin[name]; ok {
+		if first.val != p.val {
+			l.fault(p, "is set twice: line %d has another value", first.line)
+		} else {
+			l.warn(p, "is set twice, to the same value: line %d", first.line)
+		}
+		return
+	}
+	l.cfg.origin[name] = p
+	def.use(l, p)
+}
+
+func (l *loader) fault(p property, format string, args ...any) {
+	l.faults = append(l.faults, Fault{File: p.file, Line: p.line, Key: p.key, Reason: fmt.Sprintf(format, args...)})
+}
+
+// faulty reports whether something is wrong with that key already.
+func (l *loader) faulty(key string) bool {
+	return slices.ContainsFunc(l.faults, func(f Fault) bool { return f.Key == key })
+}
+
+// warn says something about one key.
+func (l *loader) warn(p property, format string, args ...any) {
+	l.cfg.notices = append(l.cfg.notices, Notice{slog.LevelWarn, p.file, p.line, p.key, fmt.Sprintf(format, args...)})
+}
+
+// at is the property with that key, or one that says only the file when the key is not set.
+func (l *loader) at(key string) property {
+	if p, ok := l.cfg.origin[key]; ok {
+		return p
+	}
+	return property{file: l.cfg.File, key: key}
+}
+
+func (l *loader) has(key string) bool {
+	_, ok := l.cfg.origin[key]
+	return ok
+}
+
+// loadDynamic reads the file that dynamicConfigFile names: ZooKeeper moves the server lines there when
+// reconfigEnabled is set. Ignoring it would turn a member of a cluster into one that stands alone.
+func (l *loader) loadDynamic() {
+	if l.dynamic == "" {
+		return
+	}
+	for key, p := range l.cfg.origin {
+		if isClusterKey(key) {
+			l.fault(p, "must stand in the file that dynamicConfigFile names, as all server lines")
+		}
+	}
+	props, faults, err := readProperties(l.dynamic)
+	if err != nil {
+		l.fault(l.at("dynamicConfigFile"), "%v", errors.Unwrap(err))
+		return
+	}
+	l.faults = append(l.faults, faults...)
+	for _, p := range props {
+		if !isClusterKey(p.key) {
+			l.fault(p, "does not belong in a dynamic configuration file, which has server lines only")
+			continue
+		}
+		l.take(p)
+	}
+}
+
+func isClusterKey(key string) bool {
+	return strings.HasPrefix(key, "server.") || strings.HasPrefix(key, "group.") || strings.HasPrefix(key, "weight.")
+}
+
+// finish settles what takes more than one key.
+func (l *loader) finish() {
+	if !l.has("dataDir") {
+		l.fault(l.at("dataDir"), "is not set")
+	}
+	l.checkDirs()
+	l.startMode()
+	l.clientAddr()
+	for i, keys := range l.ineffective {
+		if len(keys) > 0 {
+			slices.Sort(keys)
+			l.cfg.notices = append(l.cfg.notices, Notice{Level: categories[i].level, File: l.cfg.File,
+				Text: categories[i].text + ": " + strings.Join(keys, ", ")})
+		}
+	}
+}
+
+// checkDirs refuses directories that are something else.
+func (l *loader) checkDirs() {
+	for key, dir := range map[string]string{"dataDir": l.cfg.DataDir, "dataLogDir": l.cfg.DataLogDir} {
+		if dir == "" {
+			continue
+		}
+		st, err := os.Stat(dir)
+		switch {
+		case err == nil && !st.IsDir():
+			l.fault(l.at(key), "%s is not a directory", dir)
+		case errors.Is(err, fs.ErrNotExist) && l.cfg.MustExist:
+			l.fault(l.at(key), "%s does not exist, and datadir.autocreate=false forbids to create it", dir)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			l.fault(l.at(key), "%v", err)
+		}
+	}
+}
+
+// startMode decides whether the member stands alone or belongs to a cluster, by ZooKeeper's rules.
+func (l *loader) startMode() {
+	voters := 0
+	for _, m := range l.members {
+		if !m.Observer {
+			voters++
+		}
+	}
+	observers := len(l.members) - voters
+	switch {
+	case len(l.members) == 0:
+		if l.memberLines() > 0 {
+			return // all of them are faults
+		}
+		if !l.standing {
+			l.fault(l.at("standaloneEnabled"), "is false, and there is no server line: a cluster needs at least one participant")
+		} else if l.dynamic != "" && !l.faulty("dynamicConfigFile") {
+			l.fault(l.at("dynamicConfigFile"), "%s has no server line", l.dynamic)
+		}
+		if l.observer {
+			l.fault(l.at("peerType"), "is observer, and there is no server line: there is nobody to observe")
+		}
+		return
+	case voters == 0:
+		// Validate has the words for it.
+	case voters == 1 && l.standing && observers > 0:
+		l.fault(l.at("standaloneEnabled"), "one participant stands alone unless standaloneEnabled=false, and then its %d observers could not follow it", observers)
+	case voters == 1 && l.standing:
+		only := l.members[0]
+		l.warn(l.at(only.key()), "is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)")
+		l.cfg.Members, l.cfg.ID = nil, 0
+		return
+	}
+	l.cfg.Members = sortedMembers(l.members)
+	if text := quorumWarning(voters); text != "" {
+		l.cfg.notices = append(l.cfg.notices, Notice{Level: slog.LevelWarn, File: l.cfg.File, Text: text})
+	}
+	l.readMyID()
+	if self := l.cfg.Self(); l.has("peerType") && self.ID != 0 && self.Observer != l.observer {
+		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.key())
+	}
+}
+
+// quorumWarning says what is wrong with that number of voters, if anything is.
+func quorumWarning(voters int) string {
+	if voters < 2 {
+		return ""
+	}
+	return quorum.NewMaj(voters).EvenWarning()
+}
+
+// memberLines counts the server lines, wrong ones included.
+func (l *loader) memberLines() (n int) {
+	for key := range l.cfg.origin {
+		if strings.HasPrefix(key, "server.") {
+			n++
+		}
+	}
+	return n
+}
+
+// readMyID reads dataDir/myid: one line with a number and nothing else.
+func (l *loader) readMyID() {
+	if l.cfg.DataDir == "" {
+		return
+	}
+	path := filepath.Join(l.cfg.DataDir, "myid")
+	at := property{file: path, line: 1, key: "myid"}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		at.line = 0
+		l.fault(at, "the file is missing; a member of a cluster needs it: one line with the N of its server.N line")
+		return
+	}
+	if err != nil {
+		at.line = 0
+		l.fault(at, "%v", errors.Unwrap(err))
+		return
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	line = strings.TrimSuffix(line, "\r")
+	id, err := strconv.Atoi(line)
+	if err != nil || id < minMemberID || id > maxMemberID {
+		l.fault(at, "%q is not a number from %d to %d", line, minMemberID, maxMemberID)
+		return
+	}
+	l.cfg.origin["myid"] = at
+	l.cfg.ID = uint8(id)
+}
+
+// clientAddr settles where clients connect: clientPort in the static file, or the client part of this
+// member's own server line, which must not contradict it.
+func (l *loader) clientAddr() {
+	own := l.cfg.Self()
+	if l.cfg.Standalone() && len(l.members) == 1 {
+		own = l.members[0]
+	}
+	if l.port == 0 {
+		switch {
+		case own.ClientAddr != "":
+			l.cfg.ClientAddr = own.ClientAddr
+			l.cfg.origin["clientPort"] = l.at(own.key())
+		case l.has("clientPort") || l.has("secureClientPort") || len(l.faults) > 0 && l.memberLines() > 0:
+			// There is a fault already that explains it.
+		default:
+			l.fault(l.at("clientPort"), "is not set: there would be no port for clients")
+		}
+		if l.portAddr != "" && own.ClientAddr == "" {
+			l.fault(l.at("clientPortAddress"), "is set, but clientPort is not")
+		}
+		return
+	}
+	l.cfg.ClientAddr = net.JoinHostPort(l.portAddr, strconv.Itoa(l.port))
+	if own.ClientAddr == "" {
+		return
+	}
+	host, port, err := splitHostPort(own.ClientAddr)
+	sameHost := l.portAddr == "" || isWildcard(l.portAddr) || l.portAddr == host
+	if err != nil || port != l.port || !sameHost {
+		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.ClientAddr, own.key(), own.ClientAddr)
+		return
+	}
+	l.cfg.ClientAddr = own.ClientAddr
+}
+
+func isWildcard(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsUnspecified()
+}

@@ -1,0 +1,22 @@
+// Package server puts one member of a cluster together: it reads a ZooKeeper configuration file, listens
+// on the client port, answers four-letter words, and ties the session and quorum rooms to each other. It
+// is what the lockkeeper command, an embedding program and a test import.
+//
+//	cfg, err := server.LoadConfig("zoo.cfg") // or server.Config{}: one member alone, on port 2181
+//	s, err := server.Start(cfg)
+//	...
+//	err = s.Shutdown(ctx)
+//
+// # Goroutines
+//
+// A Server owns one goroutine that accepts client connections, and two for each connection: the reader,
+// which takes frames off the socket and hands them to the session (and waits there when the session has
+// too much to do), and the writer, which takes finished bytes from the session and puts them on the
+// socket. A client that does not read holds up its own writer and nobody else's. Close and Shutdown wait
+// for all of them, and for those of the rooms below.
+//
+// # What is not here
+//
+// What a request means is the session room's business; what an entry does is znode's. This package knows
+// the protocol only as far as a connection's first bytes go: four-letter word or handshake.
+package server

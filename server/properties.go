@@ -1,0 +1,173 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// property is one key with its value, where it stands.
+type property struct {
+	file string
+	line int // of the key, from 1
+	key  string
+	val  string
+}
+
+// readProperties reads a file in the syntax of java.util.Properties, which is what zoo.cfg is written in:
+//
+//	# comment            ! comment
+//	key=value            key: value            key value
+//	key=first \          a backslash at the end continues the line, without the next one's indent
+//	    second
+//	\t \n \r \f \uXXXX   and a backslash before any other character stands for that character
+//
+// Like ZooKeeper it removes blanks around keys and values, also those at the end, which Java keeps. Unlike
+// Java it takes bytes beyond ASCII for UTF-8, so that a path is what its owner wrote. Faults are the lines
+// that cannot be read; the others are returned all the same.
+func readProperties(file string) ([]property, Faults, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		var pathErr *os.PathError
+		if errors.As(err, &pathErr) {
+			err = pathErr.Err // the message names the file already
+		}
+		return nil, nil, fmt.Errorf("server: read configuration %s: %w", file, err)
+	}
+	props, faults := parseProperties(file, string(text))
+	return props, faults, nil
+}
+
+func parseProperties(file, text string) (props []property, faults Faults) {
+	text = strings.TrimPrefix(text, "\ufeff") // some editors put a byte order mark in front
+	lines := splitLines(text)
+	for i := 0; i < len(lines); i++ {
+		line := strings.TrimLeft(lines[i], blanks)
+		if line == "" || line[0] == '#' || line[0] == '!' {
+			continue
+		}
+		first := i + 1
+		for continues(line) && i+1 < len(lines) {
+			i++
+			line = line[:len(line)-1] + strings.TrimLeft(lines[i], blanks)
+		}
+		if continues(line) {
+			line = line[:len(line)-1] // nothing follows
+		}
+		rawKey, rawVal := splitProperty(line)
+		key, err := unescape(rawKey)
+		if err != nil {
+			faults = append(faults, Fault{File: file, Line: first, Key: rawKey, Reason: err.Error()})
+			continue
+		}
+		val, err := unescape(rawVal)
+		if err != nil {
+			faults = append(faults, Fault{File: file, Line: first, Key: key, Reason: err.Error()})
+			continue
+		}
+		props = append(props, property{file, first, trim(key), trim(val)})
+	}
+	return props, faults
+}
+
+// trim is Java's String.trim.
+func trim(s string) string { return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' }) }
+
+const blanks = " \t\f"
+
+// splitLines splits at \n, \r and \r\n.
+func splitLines(text string) []string {
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	return strings.Split(strings.ReplaceAll(text, "\r", "\n"), "\n")
+}
+
+// continues reports whether the line ends in an odd number of backslashes: an even number is backslashes
+// that escape each other.
+func continues(line string) bool {
+	n := len(line) - len(strings.TrimRight(line, `\`))
+	return n%2 == 1
+}
+
+// splitProperty splits at the first '=', ':' or blank that no backslash escapes. Blanks around the
+// separator belong to neither side.
+func splitProperty(line string) (key, val string) {
+	end := 0
+	for end < len(line) && !strings.ContainsRune("=:"+blanks, rune(line[end])) {
+		if line[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	end = min(end, len(line))
+	key = line[:end]
+	rest := strings.TrimLeft(line[end:], blanks)
+	if rest != "" && (rest[0] == '=' || rest[0] == ':') {
+		rest = strings.TrimLeft(rest[1:], blanks)
+	}
+	return key, rest
+}
+
+var errUnicodeEscape = errors.New(`\u needs four hexadecimal digits`)
+
+func unescape(s string) (string, error) {
+	if !strings.Contains(s, `\`) {
+		return s, nil
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		switch s[i] {
+		case 't':
+			b.WriteByte('\t')
+		case 'n':
+			b.WriteByte('\n')
+		case 'r':
+			b.WriteByte('\r')
+		case 'f':
+			b.WriteByte('\f')
+		case 'u':
+			r, n, err := unicodeEscape(s[i-1:])
+			if err != nil {
+				return "", err
+			}
+			b.WriteRune(r)
+			i += n - 2
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String(), nil
+}
+
+// unicodeEscape decodes the \uXXXX at the start of s, or two of them where they are a surrogate pair, and
+// returns how many bytes of s that took.
+func unicodeEscape(s string) (r rune, n int, err error) {
+	unit := func(s string) (rune, bool) {
+		if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+			return 0, false
+		}
+		u, err := strconv.ParseUint(s[2:6], 16, 16)
+		return rune(u), err == nil
+	}
+	r, ok := unit(s)
+	if !ok {
+		return 0, 0, errUnicodeEscape
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, 6, nil
+	}
+	if low, ok := unit(s[6:]); ok {
+		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
+			return pair, 12, nil
+		}
+	}
+	return utf8.RuneError, 6, nil
+}

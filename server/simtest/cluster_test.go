@@ -1,0 +1,216 @@
+package simtest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/internal/simnet"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+const (
+	clusterSize = 3
+	tick        = 2 * time.Second
+	clientPort  = 2181
+	peerPort    = 2888
+)
+
+// cluster is three members on a simulated network with simulated disks.
+type cluster struct {
+	t       *testing.T
+	net     *simnet.Network
+	journal *journal
+	members []*member
+	ending  sync.WaitGroup // programs of dead members that are being stopped
+}
+
+// member is one machine: its disk and its wall clock outlive the programs that
+// run on it.
+type member struct {
+	c     *cluster
+	id    uint8
+	name  string // of its host
+	clock atomic.Int64
+
+	mu   sync.Mutex
+	disk *simdisk.Disk
+	prog *program // nil while it is down
+}
+
+func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
+	c := &cluster{t: t, journal: j}
+	c.net = simnet.New(simnet.Config{
+		Seed: seed, Latency: 300 * time.Microsecond, Jitter: 400 * time.Microsecond,
+		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second,
+	})
+	for i := range clusterSize {
+		m := &member{c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), disk: simdisk.New()}
+		m.disk.SetSyncTime(200 * time.Microsecond)
+		c.net.Host(m.name)
+		c.members = append(c.members, m)
+	}
+	for _, m := range c.members {
+		m.start()
+	}
+	return c
+}
+
+func (c *cluster) servers() []string {
+	var list []string
+	for _, m := range c.members {
+		list = append(list, m.clientAddr())
+	}
+	return list
+}
+
+func (m *member) clientAddr() string { return fmt.Sprintf("%s:%d", m.name, clientPort) }
+func (m *member) peerAddr() string   { return fmt.Sprintf("%s:%d", m.name, peerPort) }
+
+// now is the member's wall clock, which jumps.
+func (m *member) now() time.Time { return time.Now().Add(time.Duration(m.clock.Load())) }
+
+func (m *member) running() *program {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.prog
+}
+
+// start runs the member's program on its disk, as an operator would: it must
+// come up.
+func (m *member) start() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.prog != nil {
+		return
+	}
+	p, err := startProgram(m, m.disk)
+	if err != nil {
+		m.c.t.Errorf("member %d does not start: %v", m.id, err)
+		return
+	}
+	m.prog = p
+	m.c.journal.printf("m%d started", m.id)
+}
+
+// powerCut ends the member as a power cut does. Nobody is told, and only what
+// was durable is there when it is started again.
+func (m *member) powerCut() { m.die(m.c.net.Reset) }
+
+// kill ends the member as kill -9 does: its connections are closed.
+func (m *member) kill() { m.die(m.c.net.Kill) }
+
+func (m *member) die(how func(string)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.prog == nil {
+		return
+	}
+	// First the network, then the disk: what was acknowledged is on the disk.
+	how(m.name)
+	m.disk = m.disk.Crash()
+	m.c.stop(m.prog)
+	m.prog = nil
+}
+
+// stop ends the member in an orderly way and waits for that.
+func (m *member) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.prog == nil {
+		return
+	}
+	m.prog.close()
+	m.prog = nil
+}
+
+// stop has a program that is cut off from everything wind up.
+func (c *cluster) stop(p *program) {
+	c.ending.Go(func() {
+		start := time.Now()
+		p.close()
+		if took := time.Since(start); took > time.Minute {
+			c.t.Errorf("a member that was cut off took %v to stop", took)
+		}
+	})
+}
+
+// shutdown stops everything.
+func (c *cluster) shutdown() {
+	c.net.HealAll()
+	for _, m := range c.members {
+		m.stop()
+	}
+	c.ending.Wait()
+}
+
+// leader is the member that leads and is believed by a majority, nil if there is
+// none.
+func (c *cluster) leader() *member {
+	votes := map[uint8]int{}
+	for _, m := range c.members {
+		if p := m.running(); p != nil {
+			votes[p.leader()]++
+		}
+	}
+	for _, m := range c.members {
+		if votes[m.id] > clusterSize/2 {
+			return m
+		}
+	}
+	return nil
+}
+
+// replica is what one member holds.
+type replica struct {
+	zxid   wire.Zxid
+	digest uint64
+	fault  error // of Check
+}
+
+func (m *member) replica() (r replica, up bool) {
+	p := m.running()
+	if p == nil {
+		return replica{}, false
+	}
+	p.view(func(s *znode.Store) { r = replica{zxid: s.Zxid(), digest: s.Digest(), fault: s.Check()} })
+	return r, true
+}
+
+// settled waits, up to limit, until all members are up and have applied the
+// same, and compares their states then. Nobody may be changing anything.
+func (c *cluster) settled(limit time.Duration) bool {
+	c.t.Helper()
+	var all []replica
+	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+		all = all[:0]
+		for _, m := range c.members {
+			if r, up := m.replica(); up {
+				all = append(all, r)
+			}
+		}
+		if len(all) == clusterSize && all[0].zxid == all[1].zxid && all[0].zxid == all[2].zxid && c.leader() != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			c.t.Errorf("the members have not caught up with each other within %v: %+v", limit, all)
+			return false
+		}
+	}
+	ok := true
+	for i, r := range all {
+		if r.fault != nil {
+			c.t.Errorf("member %d: %v", i+1, r.fault)
+			ok = false
+		}
+		if r.digest != all[0].digest {
+			c.t.Errorf("at zxid %v members 1 and %d differ: digests %x and %x", r.zxid, i+1, all[0].digest, r.digest)
+			ok = false
+		}
+	}
+	return ok
+}
