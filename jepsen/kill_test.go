@@ -1,6 +1,7 @@
 package jepsen
 
 import (
+	"path"
 	"testing"
 	"time"
 )
@@ -24,12 +25,16 @@ func TestKillLeader(t *testing.T) {
 	var contenders []*Contender
 	add := func(fights []fight, library string, workers []*Worker) {
 		for _, f := range fights {
-			contenders = append(contenders, f.contenders("/locks/"+library+"/"+f.name, workers)...)
+			contenders = append(contenders, f.contenders(path.Join("/locks", library, f.name), workers)...)
 		}
 	}
-	add(kazooFights, "kazoo", l.start("kazoo", 3))
-	add(curatorFights, "curator", l.start("curator", 3))
-	add(gozkFights, "gozk", l.start("gozk", 3))
+	kazoos, curators, gozks := l.start("kazoo", 3), l.start("curator", 3), l.start("gozk", 3)
+	add(kazooFights, "kazoo", kazoos)
+	add(curatorFights, "curator", curators)
+	add(gozkFights, "gozk", gozks)
+	// Two languages and three libraries on one path.
+	add([]fight{{name: "mixed", recipes: []recipe{{name: "mutex"}}}}, "", []*Worker{curators[0], gozks[0]})
+	add([]fight{{name: "mixed", recipes: []recipe{{name: "zklock"}}}}, "", []*Worker{gozks[1]})
 
 	contest := &Contest{Contenders: contenders, History: l.history, Hold: 50 * time.Millisecond}
 	if err := contest.Start(l.ctx); err != nil {

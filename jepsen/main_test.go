@@ -25,6 +25,9 @@ var (
 var tools *Toolbox
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(orphanDir); dir != "" {
+		startOrphan(dir)
+	}
 	flag.Parse()
 	var err error
 	if tools, err = NewToolbox(raceEnabled); err != nil {

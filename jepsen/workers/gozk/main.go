@@ -165,6 +165,8 @@ func (w *worker) open(name, recipe, path string) string {
 		h = newMutex(w.session.recipes, path, func(why error) {
 			w.send("event lost " + name + " " + why.Error())
 		})
+	case "none":
+		h = none{}
 	default:
 		return "fail unknown recipe " + recipe
 	}

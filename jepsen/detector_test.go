@@ -1,0 +1,39 @@
+package jepsen
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// The test of the tests: contenders that do not lock at all are seen to
+// overlap, through everything that lies between a worker and the verdict.
+func TestDetectorSeesOverlaps(t *testing.T) {
+	client(t, "gozk")
+	l := newLab(t, 1, time.Minute)
+	f := fight{name: "none", recipes: []recipe{{name: "none"}}}
+	contest := &Contest{
+		Contenders: f.contenders("/none", l.start("gozk", 2)),
+		History:    l.history,
+		Hold:       5 * time.Millisecond,
+	}
+	if err := contest.Start(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := contest.AwaitRounds(l.ctx, 0, 20); err != nil {
+		t.Error(err)
+	}
+	if err := contest.Stop(l.ctx); err != nil {
+		t.Error(err)
+	}
+	overlaps := 0
+	for _, v := range CheckLocks(l.history.Ops()).Violations {
+		if strings.Contains(v, "/none got it (exclusive) while ") {
+			overlaps++
+		}
+	}
+	if overlaps == 0 {
+		t.Error("two clients without a lock did not overlap once in 40 holds of 5 ms")
+	}
+	l.stopWorkers()
+}
