@@ -17,7 +17,7 @@ func (r AuthPacket) Append(b []byte) []byte {
 // Decode reads r from d. Auth aliases the input.
 func (r *AuthPacket) Decode(d *Decoder) error {
 	r.Type = d.Int32()
-	r.Scheme = d.String()
+	r.Scheme = d.Text()
 	r.Auth = d.Buffer()
 	return d.Err()
 }
@@ -59,8 +59,8 @@ func (c ClientInfo) Append(b []byte) []byte {
 
 // Decode reads c from d. Null decodes as "".
 func (c *ClientInfo) Decode(d *Decoder) error {
-	c.AuthScheme = d.String()
-	c.User = d.String()
+	c.AuthScheme = d.Text()
+	c.User = d.Text()
 	return d.Err()
 }
 

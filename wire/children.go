@@ -55,7 +55,7 @@ func (r GetEphemeralsRequest) Append(b []byte) []byte { return appendString(b, r
 
 // Decode reads r from d.
 func (r *GetEphemeralsRequest) Decode(d *Decoder) error {
-	r.PrefixPath = d.String()
+	r.PrefixPath = d.Text()
 	return d.Err()
 }
 

@@ -102,8 +102,8 @@ func (d *Decoder) NullString() (s string, null bool) {
 	return decodeUTF8(v), false
 }
 
-// String reads a string where null means the same as empty.
-func (d *Decoder) String() string {
+// Text reads a string where null means the same as empty.
+func (d *Decoder) Text() string {
 	s, _ := d.NullString()
 	return s
 }

@@ -25,7 +25,7 @@ func TestDecoderSticky(t *testing.T) {
 		}
 	}
 	// The x would be a boolean, were it not for the failure before it.
-	if d.Bool() || d.Int32() != 0 || d.Int64() != 0 || d.String() != "" || d.Path() != "" || d.Strings() != nil ||
+	if d.Bool() || d.Int32() != 0 || d.Int64() != 0 || d.Text() != "" || d.Path() != "" || d.Strings() != nil ||
 		d.ACLs() != nil || d.Buffer() != nil {
 		t.Error("a value after a failure")
 	}

@@ -61,7 +61,7 @@ func (r CheckVersionRequest) Append(b []byte) []byte {
 
 // Decode reads r from d.
 func (r *CheckVersionRequest) Decode(d *Decoder) error {
-	r.Path = d.String()
+	r.Path = d.Text()
 	r.Version = d.Int32()
 	return d.Err()
 }
@@ -82,7 +82,7 @@ func (r SetDataRequest) Append(b []byte) []byte {
 
 // Decode reads r from d. Data aliases the input.
 func (r *SetDataRequest) Decode(d *Decoder) error {
-	r.Path = d.String()
+	r.Path = d.Text()
 	r.Data = d.Buffer()
 	r.Version = d.Int32()
 	return d.Err()
@@ -104,7 +104,7 @@ func (r SetACLRequest) Append(b []byte) []byte {
 
 // Decode reads r from d.
 func (r *SetACLRequest) Decode(d *Decoder) error {
-	r.Path = d.String()
+	r.Path = d.Text()
 	r.ACL = d.ACLs()
 	r.Version = d.Int32()
 	return d.Err()

@@ -26,7 +26,7 @@ func (r WatchesRequest) Append(b []byte) []byte { return appendInt32(appendStrin
 
 // Decode reads r from d.
 func (r *WatchesRequest) Decode(d *Decoder) error {
-	r.Path = d.String()
+	r.Path = d.Text()
 	r.Type = d.Int32()
 	return d.Err()
 }
