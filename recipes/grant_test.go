@@ -70,10 +70,10 @@ func TestSilent(t *testing.T) {
 		if age := time.Since(proof); age > testTimeout/6 {
 			t.Errorf("the last proof is %v old", age)
 		}
-		time.Sleep(testTimeout*2/3 - time.Since(proof) - 1)
+		time.Sleep(testTimeout*2/3 - time.Since(proof) - time.Nanosecond)
 		synctest.Wait()
 		wantHeld(t, g)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantLost(t, g, ErrSilent)
 
@@ -123,6 +123,22 @@ func TestHeldLooksAtTheClock(t *testing.T) {
 			wantLost(t, g, ErrSilent)
 		})
 	}
+}
+
+// TestWakes: when a proof comes in before the alarm has been heard, what was
+// lost in between stays lost.
+func TestWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s, conn, g := heldBy(t)
+		defer s.Close()
+		c.with(func() { conn.reconnect = testTimeout * 3 / 4 })
+		c.with(conn.cutLocked)
+		s.mu.Lock()
+		g.p.lease.alarm.Stop()
+		s.mu.Unlock()
+		time.Sleep(testTimeout)
+		wantLost(t, g, ErrSilent)
+	})
 }
 
 // TestReconnects: short disconnects cost nothing.

@@ -478,6 +478,51 @@ func TestWaiterExpires(t *testing.T) {
 	})
 }
 
+// TestWaiterReconnects: a waiting contender keeps its place and its watch, and
+// sets no further ones, which nobody would ever take away again.
+func TestWaiterReconnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, _, g := heldBy(t)
+		defer a.Close()
+		b, conn := newTestSession(c)
+		defer b.Close()
+		next := make(chan *Grant)
+		go func() { next <- mustLock(t, NewMutex(b, "/a", MutexOptions{})) }()
+		synctest.Wait()
+		for range 20 {
+			c.with(conn.cutLocked)
+			time.Sleep(testTimeout)
+		}
+		c.with(func() {
+			if n := len(conn.watches[g.Node()]); n != 1 {
+				t.Errorf("%d watches on the predecessor, want 1", n)
+			}
+		})
+		mustUnlock(t, g)
+		mustUnlock(t, <-next)
+	})
+}
+
+// TestWatchNotSetAgain: the watch on the predecessor got lost with a connection,
+// and the predecessor went meanwhile.
+func TestWatchNotSetAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, a, _, g := heldBy(t)
+		defer a.Close()
+		b, conn := newTestSession(c)
+		defer b.Close()
+		next := make(chan *Grant)
+		go func() { next <- mustLock(t, NewMutex(b, "/a", MutexOptions{})) }()
+		synctest.Wait()
+		c.with(func() {
+			conn.cutLocked()
+			conn.watches = make(map[string][]fakeWatch)
+		})
+		mustUnlock(t, g)
+		mustUnlock(t, <-next)
+	})
+}
+
 // TestWaiterDeleted: an operator removes a waiting contender.
 func TestWaiterDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -507,7 +552,7 @@ func TestWaiterDeleted(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()
-		s, conn := newTestSession(c)
+		s, _ := newTestSession(c)
 		m := NewMutex(s, "/a", MutexOptions{})
 		g := mustLock(t, m)
 		waiting := make(chan error)
@@ -534,7 +579,7 @@ func TestClose(t *testing.T) {
 		wantEmpty(t, c)
 
 		// Somebody else closes the connection.
-		s, conn = newTestSession(c)
+		s, conn := newTestSession(c)
 		g = mustLock(t, NewMutex(s, "/a", MutexOptions{}))
 		conn.Close()
 		<-g.Lost()

@@ -1,0 +1,246 @@
+package recipes
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The test binary runs as a contender, a process of its own, if this is set to
+// the path of a lock.
+const (
+	contenderEnv        = "RECIPES_TEST_CONTENDER"
+	contenderServerEnv  = "RECIPES_TEST_SERVER"
+	contenderTimeoutEnv = "RECIPES_TEST_TIMEOUT"
+)
+
+// contend is the contender's main. It does what stdin says, a line at a time:
+//
+//	lock     granted TOKEN NODE, or: error TEXT
+//	held     held true, or: held false TEXT
+//	unlock   unlocked, or: error TEXT
+//	run N    N times: enter TOKEN, leave; after each it waits for a line. Then: done
+//
+// "lost TEXT" is printed when Lost is closed other than by unlock.
+func contend(path string) int {
+	timeout, err := time.ParseDuration(os.Getenv(contenderTimeoutEnv))
+	if err != nil {
+		fmt.Println("error", err)
+		return 1
+	}
+	s, err := Connect(Config{
+		Servers:        []string{os.Getenv(contenderServerEnv)},
+		SessionTimeout: timeout,
+		HostProvider:   &impatientHosts{},
+	})
+	if err != nil {
+		fmt.Println("error", err)
+		return 1
+	}
+	defer s.Close()
+	m := NewMutex(s, path, MutexOptions{})
+	ctx := context.Background()
+	var g *Grant
+	in := bufio.NewScanner(os.Stdin)
+	fmt.Println("ready")
+	for in.Scan() {
+		command, arg, _ := strings.Cut(in.Text(), " ")
+		switch command {
+		case "lock":
+			if g, err = m.Lock(ctx); err != nil {
+				fmt.Println("error", err)
+				break
+			}
+			fmt.Println("granted", g.Token(), g.Node())
+			go func(g *Grant) {
+				<-g.Lost()
+				if err := g.Err(); err != ErrReleased {
+					fmt.Println("lost", err)
+				}
+			}(g)
+		case "held":
+			if err := g.Err(); err != nil {
+				fmt.Println("held false", err)
+			} else {
+				fmt.Println("held true")
+			}
+		case "unlock":
+			if err := g.Unlock(ctx); err != nil {
+				fmt.Println("error", err)
+			} else {
+				fmt.Println("unlocked")
+			}
+		case "run":
+			n, _ := strconv.Atoi(arg)
+			for range n {
+				if g, err = m.Lock(ctx); err != nil {
+					fmt.Println("error", err)
+					return 1
+				}
+				fmt.Println("enter", g.Token())
+				in.Scan()
+				fmt.Println("leave")
+				in.Scan()
+				if err := g.Unlock(ctx); err != nil {
+					fmt.Println("error", err)
+					return 1
+				}
+			}
+			fmt.Println("done")
+		}
+	}
+	return 0
+}
+
+// contender is a process that fights for a lock.
+type contender struct {
+	t     *testing.T
+	name  string
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	out   *bufio.Scanner
+	log   syncBuffer // its stderr
+}
+
+func startContender(t *testing.T, name string, env []string, command string, args ...string) *contender {
+	c := &contender{t: t, name: name, cmd: exec.Command(command, args...)}
+	c.cmd.Env = append(os.Environ(), env...)
+	c.cmd.Stderr = &c.log
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.out = bufio.NewScanner(stdout)
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.stdin.Close()
+		c.cmd.Process.Kill()
+		c.cmd.Wait()
+	})
+	return c
+}
+
+// startGo starts this test binary as a contender.
+func startGo(t *testing.T, addr, path string, timeout time.Duration) *contender {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := startContender(t, "go", []string{
+		contenderEnv + "=" + path, contenderServerEnv + "=" + addr, contenderTimeoutEnv + "=" + timeout.String(),
+	}, exe)
+	c.expect("ready")
+	return c
+}
+
+func (c *contender) say(line string) { fmt.Fprintln(c.stdin, line) }
+
+// next returns the next line; "" at the end.
+func (c *contender) next() string {
+	if !c.out.Scan() {
+		return ""
+	}
+	return c.out.Text()
+}
+
+// expect reads a line, which must start with the given words, and returns the
+// rest of it.
+func (c *contender) expect(words string) string {
+	c.t.Helper()
+	line := c.next()
+	rest, ok := strings.CutPrefix(line, words)
+	if !ok {
+		c.t.Fatalf("%s said %q, want %q\n%s", c.name, line, words, c.log.String())
+	}
+	return strings.TrimSpace(rest)
+}
+
+// grant has the contender lock, and returns its token.
+func (c *contender) grant() int64 {
+	c.t.Helper()
+	c.say("lock")
+	return parseToken(c.t, c.expect("granted"))
+}
+
+func parseToken(t *testing.T, text string) int64 {
+	t.Helper()
+	first, _, _ := strings.Cut(text, " ")
+	token, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// arena detects two holders at a time, outside of the cluster.
+type arena struct {
+	t      *testing.T
+	mu     sync.Mutex
+	inside string
+	token  int64
+	rounds int
+}
+
+// enter notes that somebody says it has the lock; token 0 if it has no token.
+func (a *arena) enter(name string, token int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rounds++
+	if a.inside != "" {
+		a.t.Errorf("%s enters while %s is inside", name, a.inside)
+	}
+	a.inside = name
+	if token == 0 {
+		return
+	}
+	if token <= a.token {
+		a.t.Errorf("%s enters with token %d after %d", name, token, a.token)
+	}
+	a.token = token
+}
+
+func (a *arena) leave(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.inside == name {
+		a.inside = ""
+	}
+}
+
+// follow answers a contender's "enter" and "leave" until it is done.
+func (a *arena) follow(c *contender) {
+	for {
+		line := c.next()
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "enter":
+			token, err := strconv.ParseInt(rest, 10, 64)
+			if err != nil {
+				a.t.Error(err)
+			}
+			a.enter(c.name, token)
+		case "leave":
+			a.leave(c.name)
+		case "done":
+			return
+		default:
+			a.t.Errorf("%s said %q\n%s", c.name, line, c.log.String())
+			return
+		}
+		c.say("ok")
+	}
+}

@@ -1,0 +1,102 @@
+// Package recipes takes locks from lockkeeper, or from ZooKeeper, for Go
+// programs. It is a client-side library over github.com/go-zookeeper/zk and
+// needs no server of ours.
+//
+//	session, err := recipes.Connect(recipes.Config{Servers: []string{"localhost:2181"}})
+//	...
+//	defer session.Close()
+//	grant, err := recipes.NewMutex(session, "/locks/report", recipes.MutexOptions{}).Lock(ctx)
+//	if err != nil {
+//		return err // not held, and nothing left behind
+//	}
+//	defer grant.Unlock(ctx)
+//
+// # What a grant promises
+//
+// Lock returns a [Grant] when the caller's node is the first in the queue of the
+// path and the cluster has confirmed its session within the last third of the
+// session timeout. From then on:
+//
+//   - Nobody else is granted the lock before this grant has ended: by Unlock, or
+//     because it can no longer be relied on. Then Lost is closed, Held is false,
+//     and Err says why.
+//   - It cannot be relied on from two thirds of the session timeout after the
+//     newest proof was asked for (ErrSilent). While a grant is held, a sync is
+//     sent six times per timeout; its reply proves that the session lived when
+//     the sync was sent. The cluster gives the lock away one whole timeout after
+//     that at the earliest. Disconnects that are shorter are not noticed.
+//   - It ends at once when the session turns out to have expired (ErrExpired), or
+//     when somebody deletes the lock's node (ErrDeleted). Such a deletion, and the
+//     forced closing of a session by an operator, are the cases in which another
+//     may get the lock before the news arrives here.
+//   - Token is larger than that of every earlier holder of the path.
+//
+// # What a pause does
+//
+// A process can be stopped at any instruction, by a signal, a hypervisor, a
+// garbage collector, a page fault, for any time. If that happens between
+// Held() and the write that Held() was to protect, the write is made by a process
+// that has lost the lock. No lock service, no library, and no shorter timeout can
+// prevent that. What is done here is to make it narrow and to make it harmless:
+//
+//   - A holder that wakes up is told by the clock, not by messages: Held, Err and
+//     Lost compare the monotonic time with that of the newest proof before they
+//     answer. Whoever asks after the pause gets the truth. A channel that was
+//     fetched from Lost before the pause is closed by the runtime's timer, soon
+//     after the process runs again, but not before everything else in it.
+//   - Token is for the resource that the lock protects. Send it along with every
+//     write; let the resource refuse a token that is smaller than one it has seen.
+//     Then the late write of a stopped holder is refused, however long it slept.
+//
+// The monotonic clock of Linux stands still while the machine is suspended or a
+// virtual machine is paused and restored. What was asleep together with its clock
+// learns of it from the cluster only, with the next reply. There the token is all
+// there is.
+//
+// # Connections and sessions
+//
+// Locks belong to a ZooKeeper session, which survives the loss of a connection,
+// but not its timeout. go-zookeeper then opens a new session by itself. For a
+// recipe that is an end: grants of the old session are lost, a Lock that waits
+// returns ErrExpired. Its place in the queue is gone; whether to queue up again,
+// behind everybody, is for the caller to decide. The [Session] goes on.
+//
+// Every request may be lost on its way, or its reply may. The recipes find out
+// which before they go on, and do not leave that to the caller: when Lock or
+// Unlock returns early because its ctx ended, a goroutine of the Session goes on
+// until it is certain that no node is left, over any number of disconnects. Close
+// ends the session and with it all that; it waits for the goroutines.
+//
+// # Other libraries on the same path
+//
+// The nodes are called what Curator calls them,
+//
+//	_c_<uuid>-lock-NNNNNNNNNN
+//
+// and a Mutex waits for every node of the path with a smaller number, whatever it
+// is called. Programs exclude each other, in the order of the numbers, if each
+// takes the others' nodes for contenders:
+//
+//	Curator InterProcessMutex    as it is
+//	go-zookeeper Lock            as it is
+//	kazoo Lock                   Lock(client, path, extra_lock_patterns=["lock-"])
+//
+// kazoo and Curator do not exclude each other with that yet: kazoo's nodes are
+// called <hex>__lock__NNNNNNNNNN, and Curator, which finds no "lock-" in the name,
+// compares the whole of it with the other's number. All of them work together
+// with a kazoo lock that names its nodes as Curator does:
+//
+//	class CuratorLock(kazoo.recipe.lock.Lock):
+//	    _NODE_NAME = "-lock-"
+//	    _EXCLUDE_NAMES = ["lock-", "__lock__"]
+//
+// Curator takes every child of the path for a contender, go-zookeeper's Lock fails
+// if it finds one that it cannot parse. So keep other nodes off the path.
+//
+// # What it costs
+//
+// An uncontended Lock is three round trips (create, read back with a watch, list),
+// Unlock is one. A contender that waits costs nothing, and is woken once, when the
+// node next before it goes; it then lists the queue again, with a sync beside it.
+// A session that holds any number of grants sends six syncs per session timeout.
+package recipes
