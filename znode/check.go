@@ -56,6 +56,9 @@ func (s *Store) checkNode(n *node) error {
 		return fmt.Errorf("czxid %v pzxid %v ctime %d mtime %d in a state at %v, %d",
 			n.czxid, n.pzxid, n.ctimeMs, n.mtimeMs, s.zxid, s.timeMs)
 	}
+	if n.creates < 0 {
+		return fmt.Errorf("has created %d children", n.creates)
+	}
 	// The mzxid of the config is whatever the config says.
 	if n.path != configPath && (n.mzxid > s.zxid || n.mzxid < n.czxid) {
 		return fmt.Errorf("czxid %v mzxid %v in a state at %v", n.czxid, n.mzxid, s.zxid)

@@ -21,6 +21,7 @@ type driver struct {
 	flags   Flags
 	entries int
 	conns   map[wire.SessionID]*conn
+	tap     func(entry []byte) // sees every entry after it was applied
 }
 
 // conn is what the member with the connection of a session knows.
@@ -59,6 +60,9 @@ func (d *driver) apply(cmds ...Command) []Result {
 		d.t.Fatalf("the replicas disagree about %+v:\n%+v\n%+v", cmds, results, twins)
 	}
 	d.verify()
+	if d.tap != nil {
+		d.tap(entry)
+	}
 	return results
 }
 

@@ -125,11 +125,7 @@ func (s *Store) count(path string) quota {
 // startQuota makes the quota on path active.
 func (s *Store) startQuota(path string) {
 	q := s.count(path)
-	if outer := s.quotaOf(path); outer != nil {
-		outer.count -= q.count
-		outer.bytes -= q.bytes
-		s.quotas.touch(outer)
-	}
+	s.charge(path, -q.count, -q.bytes)
 	s.quotas.byPath[path] = &q
 	s.quotas.touch(&q)
 }
