@@ -265,3 +265,9 @@ func (t *transport) synced() (followers, observers int) {
 	}
 	return followers, observers
 }
+
+// RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition would
+// depose the leader with the high term that it reached alone.
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.Transport.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
+}

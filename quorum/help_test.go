@@ -1,0 +1,264 @@
+package quorum
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/internal/simnet"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// recorder is a Listener that keeps what it hears.
+type recorder struct {
+	mu       sync.Mutex
+	changed  *sync.Cond
+	results  map[znode.Key]znode.Result
+	times    map[znode.Key]int // how often a command was Done
+	restored int
+	leads    bool
+	touched  []wire.SessionID
+}
+
+func newRecorder() *recorder {
+	r := &recorder{results: map[znode.Key]znode.Result{}, times: map[znode.Key]int{}}
+	r.changed = sync.NewCond(&r.mu)
+	return r
+}
+
+func (r *recorder) Applied(_ *znode.Store, c *znode.Command, res *znode.Result) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if res.Status != znode.Gap && res.Status != znode.Duplicate {
+		if res.Status == znode.Done {
+			r.times[c.Key()]++
+		}
+		r.results[c.Key()] = *res
+	}
+	r.changed.Broadcast()
+}
+
+func (r *recorder) Restored(*znode.Store) { r.set(func() { r.restored++ }) }
+func (r *recorder) Lead(*znode.Store)     { r.set(func() { r.leads = true }) }
+func (r *recorder) Follow()               { r.set(func() { r.leads = false }) }
+
+func (r *recorder) Touch(heard []wire.SessionID) []wire.SessionID {
+	r.set(func() { r.touched = append(r.touched, heard...) })
+	return heard
+}
+
+func (r *recorder) set(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	r.changed.Broadcast()
+}
+
+// await waits until cond, called with the lock held, is true.
+func (r *recorder) await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.AfterFunc(30*time.Second, func() { r.changed.Broadcast() })
+	defer deadline.Stop()
+	start := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !cond() {
+		if time.Since(start) > 29*time.Second {
+			t.Fatalf("timed out waiting for: %s", what)
+		}
+		r.changed.Wait()
+	}
+}
+
+func (r *recorder) result(t *testing.T, k znode.Key) znode.Result {
+	t.Helper()
+	r.await(t, fmt.Sprintf("result of %v", k), func() bool { _, ok := r.results[k]; return ok })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results[k]
+}
+
+// cluster is a few members on a simulated network, with simulated disks, in virtual time.
+type cluster struct {
+	t       *testing.T
+	net     *simnet.Network
+	members []Member
+	disks   []*simdisk.Disk
+	recs    []*recorder
+	reps    []*Replica // nil while stopped
+	cut     map[int]bool
+	change  func(*Config)
+}
+
+// inCluster runs f on a cluster of n members inside a bubble. change may alter a member's configuration.
+func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{
+			t:      t,
+			net:    simnet.New(simnet.Config{Seed: 1, Latency: 200 * time.Microsecond, Jitter: 100 * time.Microsecond}),
+			recs:   make([]*recorder, n),
+			reps:   make([]*Replica, n),
+			cut:    map[int]bool{},
+			change: change,
+		}
+		for i := range n {
+			c.members = append(c.members, Member{ID: MemberID(i + 1), Addr: hostName(i) + ":2888"})
+			c.disks = append(c.disks, simdisk.New())
+			c.disks[i].SetSyncTime(time.Millisecond)
+		}
+		t.Cleanup(func() {
+			c.net.HealAll()
+			for i := range n {
+				c.stop(i)
+			}
+		})
+		for i := range n {
+			c.start(i)
+		}
+		f(t, c)
+	})
+}
+
+func hostName(i int) string { return fmt.Sprintf("10.0.0.%d", i+1) }
+
+func (c *cluster) start(i int) {
+	c.t.Helper()
+	host := c.net.Host(hostName(i))
+	c.recs[i] = newRecorder()
+	cfg := Config{
+		ID:       MemberID(i + 1),
+		Members:  c.members,
+		Tick:     2 * time.Second,
+		Stores:   Stores{Log: c.disks[i], Stable: c.disks[i], Snapshots: c.disks[i]},
+		Listener: c.recs[i],
+		Listen:   host.Listen,
+		Dial:     host.Dial,
+		Logger:   testLogger().With("member", i+1),
+	}
+	if c.change != nil {
+		c.change(&cfg)
+	}
+	r, err := Open(cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.reps[i] = r
+}
+
+func testLogger() *slog.Logger {
+	out := io.Discard
+	if os.Getenv("LOG") != "" {
+		out = os.Stderr
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func (c *cluster) stop(i int) {
+	if c.reps[i] != nil {
+		if err := c.reps[i].Close(); err != nil {
+			c.t.Errorf("close member %d: %v", i+1, err)
+		}
+		c.reps[i] = nil
+	}
+}
+
+// crash is a power cut: the member is gone in the middle of whatever it did, and its disk holds what was
+// durable.
+func (c *cluster) crash(i int) {
+	c.disks[i] = c.disks[i].Crash()
+	c.net.Reset(hostName(i))
+	c.stop(i) // what is left of the old program reaches neither the network nor the disk
+}
+
+func (c *cluster) isolate(i int) {
+	c.cut[i] = true
+	c.net.Isolate(hostName(i))
+}
+
+func (c *cluster) heal() {
+	clear(c.cut)
+	c.net.HealAll()
+}
+
+// leader waits for a member that leads and that every member that runs and is not isolated follows.
+func (c *cluster) leader() int {
+	c.t.Helper()
+	for range 60_000 { // a minute
+		votes := map[MemberID]int{}
+		running := 0
+		for i, r := range c.reps {
+			if r != nil && !c.cut[i] {
+				running++
+				votes[r.leaderID()]++
+			}
+		}
+		for id, n := range votes {
+			if id != 0 && n == running && c.reps[id-1] != nil && !c.cut[int(id)-1] {
+				return int(id) - 1
+			}
+		}
+		time.Sleep(time.Millisecond) // virtual
+	}
+	c.t.Fatal("no leader for a minute")
+	return -1
+}
+
+func createSession(id wire.SessionID) *znode.Command {
+	return &znode.Command{Kind: znode.KindCreateSession, Session: id, Seq: 1<<63 | 1, TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen), Addr: "127.0.0.1"}
+}
+
+func sequential(id wire.SessionID, seq uint64, path string) *znode.Command {
+	body := wire.CreateRequest{Path: path, Data: []byte{}, ACL: wire.OpenACL, Mode: wire.ModePersistentSequential}.Append(nil)
+	return &znode.Command{Kind: znode.KindRequest, Session: id, Generation: 1, Seq: seq, Op: wire.OpCreate, Body: body}
+}
+
+func (c *cluster) propose(i int, cmd *znode.Command) znode.Key {
+	c.t.Helper()
+	if err := c.reps[i].Propose(cmd); err != nil {
+		c.t.Fatal(err)
+	}
+	return cmd.Key()
+}
+
+func (c *cluster) digest(i int) (d uint64) {
+	c.reps[i].View(func(s *znode.Store) {
+		if err := s.Check(); err != nil {
+			c.t.Errorf("member %d: %v", i+1, err)
+		}
+		d = s.Digest()
+	})
+	return d
+}
+
+// agree waits until all running members have the same state.
+func (c *cluster) agree() {
+	c.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		same, first := true, -1
+		for i, r := range c.reps {
+			if r == nil {
+				continue
+			}
+			if first < 0 {
+				first = i
+			} else if c.digest(i) != c.digest(first) {
+				same = false
+			}
+		}
+		if same {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatal("replicas differ")
+		}
+		time.Sleep(time.Millisecond) // virtual
+	}
+}

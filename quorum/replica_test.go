@@ -1,0 +1,247 @@
+package quorum
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// The one test of this file on a real disk; the rest of the files is about what happens between members.
+func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*Replica, *recorder) {
+		stores, err := OpenStores(dir, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := newRecorder()
+		r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: rec, Logger: testLogger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.await(t, "leadership", func() bool { return rec.leads })
+		return r, rec
+	}
+	digest := func(r *Replica) (d uint64) {
+		r.View(func(s *znode.Store) {
+			if err := s.Check(); err != nil {
+				t.Error(err)
+			}
+			d = s.Digest()
+		})
+		return d
+	}
+	shut := func(r *Replica) {
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	propose := func(r *Replica, c *znode.Command) znode.Key {
+		if err := r.Propose(c); err != nil {
+			t.Fatal(err)
+		}
+		return c.Key()
+	}
+
+	r, rec := open()
+	if res := rec.result(t, propose(r, createSession(7))); res.Status != znode.Done {
+		t.Fatalf("create session: %+v", res)
+	}
+	for i := range uint64(50) {
+		propose(r, sequential(7, i+1, "/n-"))
+	}
+	if res := rec.result(t, sequential(7, 50, "/n-").Key()); res.Path != "/n-0000000049" {
+		t.Fatalf("last path %q", res.Path)
+	}
+	before := digest(r)
+	shut(r)
+	r, rec = open()
+	if digest(r) != before {
+		t.Fatal("state differs after restart")
+	}
+	if err := r.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	if res := rec.result(t, propose(r, sequential(7, 51, "/n-"))); res.Path != "/n-0000000050" {
+		t.Fatalf("after restart: %+v", res)
+	}
+	before = digest(r)
+	shut(r)
+	r, _ = open()
+	if digest(r) != before {
+		t.Fatal("state differs after restart from a snapshot and the log behind it")
+	}
+	shut(r)
+}
+
+func TestCommandsOfFollowersAreAppliedEverywhere(t *testing.T) {
+	inCluster(t, 3, nil, testCommandsOfFollowersAreAppliedEverywhere)
+}
+
+func testCommandsOfFollowersAreAppliedEverywhere(t *testing.T, c *cluster) {
+	l := c.leader()
+	f := (l + 1) % 3
+	c.propose(f, createSession(9))
+	const n = 500
+	for i := range uint64(n) {
+		c.propose(f, sequential(9, i+1, "/n-"))
+	}
+	for i := range 3 {
+		if r := c.recs[i].result(t, sequential(9, n, "").Key()); r.Path != "/n-0000000499" {
+			t.Fatalf("member %d: %+v", i+1, r)
+		}
+	}
+	c.agree()
+	if open, _ := c.reps[f].outbox.open(); open != 0 {
+		t.Fatalf("%d commands still open", open)
+	}
+}
+
+// Promise C5: while the leader changes, each command of a surviving member takes effect exactly once.
+func TestCommandsSurviveChangesOfLeader(t *testing.T) {
+	inCluster(t, 3, nil, testCommandsSurviveChangesOfLeader)
+}
+
+func testCommandsSurviveChangesOfLeader(t *testing.T, c *cluster) {
+	l := c.leader()
+	f := (l + 1) % 3
+	c.propose(f, createSession(9))
+	var seq uint64
+	propose := func() {
+		for range 200 {
+			seq++
+			c.propose(f, sequential(9, seq, "/n-"))
+		}
+	}
+	first := c.reps[f].Status().Term
+	const changes = 4
+	for range changes {
+		// Cut off whoever leads, this member included: then it must hand over to its successor. What is
+		// proposed just before is in flight, what is proposed just after has nowhere to go yet.
+		l := c.leader()
+		propose()
+		c.isolate(l)
+		propose()
+		c.leader()
+		propose()
+		c.heal()
+		c.leader()
+	}
+	if last := c.reps[f].Status().Term; last < first+changes {
+		t.Fatalf("%d changes of leader were meant to happen, the term went from %d to %d", changes, first, last)
+	}
+	for i := range 3 {
+		c.recs[i].result(t, sequential(9, seq, "").Key())
+	}
+	c.agree()
+	var children []string
+	c.reps[f].View(func(s *znode.Store) { children, _, _ = s.Children("/", nil) })
+	if got := len(children) - 1; got != int(seq) { // -1: /zookeeper
+		t.Fatalf("%d nodes from %d creates", got, seq)
+	}
+	for i := range 3 {
+		for k, n := range c.recs[i].times {
+			if n != 1 {
+				t.Fatalf("member %d applied %v %d times", i+1, k, n)
+			}
+		}
+	}
+}
+
+func TestLaggingFollowerGetsASnapshot(t *testing.T) {
+	inCluster(t, 3, func(cfg *Config) { cfg.TrailingEntries = 1 }, testLaggingFollowerGetsASnapshot)
+}
+
+func testLaggingFollowerGetsASnapshot(t *testing.T, c *cluster) {
+	l := c.leader()
+	f := (l + 1) % 3
+	c.propose(l, createSession(9))
+	c.crash(f)
+	for i := range uint64(300) {
+		c.propose(l, sequential(9, i+1, "/n-"))
+	}
+	c.recs[l].result(t, sequential(9, 300, "").Key())
+	for i := range 3 {
+		if i != f {
+			if err := c.reps[i].raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.start(f)
+	c.recs[f].await(t, "snapshot from the leader", func() bool { return c.recs[f].restored > 0 })
+	c.agree()
+}
+
+// The seam that promise C6 rests on: what a leader confirms counts from its last proof of leadership, and
+// a leader that is cut off has no new proof.
+func TestTouchCountsFromTheLastProofOfLeadership(t *testing.T) {
+	inCluster(t, 3, nil, testTouchCountsFromTheLastProofOfLeadership)
+}
+
+func testTouchCountsFromTheLastProofOfLeadership(t *testing.T, c *cluster) {
+	l := c.leader()
+	f := (l + 1) % 3
+	c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+	touch := func(i int) (time.Time, error) {
+		time.Sleep(time.Millisecond) // virtual: time stands still while nobody waits
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_, from, err := c.reps[i].Touch(ctx, []wire.SessionID{1, 2})
+		return from, err
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	var err error
+	for _, i := range []int{l, f} {
+		for {
+			before := time.Now()
+			var from time.Time
+			if from, err = touch(i); err == nil {
+				if from.After(before) {
+					t.Fatalf("member %d: confirmed from after the call began", i+1)
+				}
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("member %d: %v", i+1, err)
+			}
+		}
+	}
+	c.isolate(l)
+	cutAt := time.Now()
+	for time.Since(cutAt) < 3*time.Second {
+		from, err := touch(l)
+		if err != nil {
+			break
+		}
+		// The answer to a heartbeat on its way while the line was cut may still come.
+		if from.After(cutAt.Add(100 * time.Millisecond)) {
+			t.Fatalf("a leader without followers confirmed leases from %v after it was cut off", from.Sub(cutAt))
+		}
+	}
+}
+
+// A follower's client must not wait for the next heartbeat or CommitTimeout (50 to 100 ms) to learn that
+// its command is committed.
+func TestFollowersLearnOfCommitsAtOnce(t *testing.T) {
+	inCluster(t, 3, nil, testFollowersLearnOfCommitsAtOnce)
+}
+
+func testFollowersLearnOfCommitsAtOnce(t *testing.T, c *cluster) {
+	l := c.leader()
+	f := (l + 1) % 3
+	c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+	c.recs[f].result(t, c.propose(f, createSession(9)))
+	start := time.Now()
+	const n = 40
+	for i := range uint64(n) {
+		c.recs[f].result(t, c.propose(f, sequential(9, i+1, "/n-")))
+	}
+	// Virtual time: two hops and two writes each way make about 3 ms.
+	if each := time.Since(start) / n; each > 10*time.Millisecond {
+		t.Fatalf("%v for each of %d commands one after the other through a follower", each, n)
+	}
+}

@@ -1,0 +1,116 @@
+package quorum
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// grown returns a data directory with a log and a snapshot in it.
+func grown(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder()
+	r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: rec, Logger: testLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Propose(createSession(7)); err != nil {
+		t.Fatal(err)
+	}
+	rec.result(t, createSession(7).Key())
+	if err := r.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func reopen(dir string) error {
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		return err
+	}
+	defer stores.Close()
+	_, err = loadSnapshot(stores.Snapshots)
+	return err
+}
+
+func TestDamagedFilesAreRefusedByName(t *testing.T) {
+	one := func(t *testing.T, dir, pattern string) string {
+		t.Helper()
+		m, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(m) != 1 {
+			t.Fatalf("%s: %v, %v", pattern, m, err)
+		}
+		return m[0]
+	}
+	flip := func(t *testing.T, path string) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)/2] ^= 0x40
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		damage func(t *testing.T, dir string)
+		names  string
+	}{
+		"snapshot state flipped": {func(t *testing.T, dir string) { flip(t, one(t, dir, "snapshots/*/state.bin")) }, "snapshots/"},
+		"snapshot state gone": {func(t *testing.T, dir string) {
+			if err := os.Remove(one(t, dir, "snapshots/*/state.bin")); err != nil {
+				t.Fatal(err)
+			}
+		}, "snapshots/"},
+		"snapshot description gone": {func(t *testing.T, dir string) {
+			if err := os.Remove(one(t, dir, "snapshots/*/meta.json")); err != nil {
+				t.Fatal(err)
+			}
+		}, "snapshots/"},
+		"log empty": {func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, raftFile), 0); err != nil {
+				t.Fatal(err)
+			}
+		}, raftFile},
+		"log overwritten": {func(t *testing.T, dir string) {
+			if err := os.WriteFile(filepath.Join(dir, raftFile), []byte(strings.Repeat("not a database ", 10_000)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, raftFile},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := grown(t)
+			if err := reopen(dir); err != nil {
+				t.Fatalf("undamaged: %v", err)
+			}
+			tc.damage(t, dir)
+			err := reopen(dir)
+			if err == nil || !strings.Contains(err.Error(), tc.names) {
+				t.Fatalf("error %v does not name %s", err, tc.names)
+			}
+		})
+	}
+}
+
+func TestDataDirectoryInUse(t *testing.T) {
+	dir := t.TempDir()
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stores.Close()
+	if _, err := OpenStores(dir, dir); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), raftFile) {
+		t.Fatalf("second open: %v", err)
+	}
+}
