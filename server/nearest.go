@@ -1,36 +1,49 @@
 package server
 
 import (
+	"iter"
 	"math"
 	"strings"
 )
 
-// maxKeyLen bounds the work for a key that is not one, for example a line of prose.
-const maxKeyLen = 80
+// maxWordLen bounds the work for a word that is not one, for example a line of prose.
+const maxWordLen = 80
 
-// nearestKey is the known key with the fewest edits from key: what was probably meant.
-func nearestKey(key string) string {
-	key = strings.ToLower(strings.TrimPrefix(key, "zookeeper."))
-	key = key[:min(len(key), maxKeyLen)]
-	best, bestEdits := "", math.MaxInt
-	try := func(name string) {
-		n := edits(key, strings.ToLower(name))
-		if n < bestEdits || n == bestEdits && name < best {
-			best, bestEdits = name, n
+// Nearest returns the known word with the fewest edits from word, without regard to case: what was
+// probably meant. edits is how many letters to insert, delete, replace or swap with their neighbour that
+// is; of several, the first in the alphabet wins. Without any known word it returns "".
+func Nearest(word string, known iter.Seq[string]) (nearest string, edits int) {
+	word = strings.ToLower(word)
+	word = word[:min(len(word), maxWordLen)]
+	edits = math.MaxInt
+	for k := range known {
+		n := distance(word, strings.ToLower(k))
+		if n < edits || n == edits && k < nearest {
+			nearest, edits = k, n
 		}
 	}
-	for name := range knownKeys {
-		try(name)
-	}
-	for family := range keyFamilies {
-		try(family + "N")
-	}
-	return best
+	return nearest, edits
 }
 
-// edits is the number of letters to insert, delete, replace or swap with their neighbour that turn a into
-// b (optimal string alignment).
-func edits(a, b string) int {
+// nearestKey is the key of a configuration that was probably meant by key.
+func nearestKey(key string) string {
+	nearest, _ := Nearest(strings.TrimPrefix(key, "zookeeper."), func(yield func(string) bool) {
+		for name := range knownKeys {
+			if !yield(name) {
+				return
+			}
+		}
+		for family := range keyFamilies {
+			if !yield(family + "N") {
+				return
+			}
+		}
+	})
+	return nearest
+}
+
+// distance counts edits (optimal string alignment: no part is edited twice).
+func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)

@@ -26,17 +26,17 @@ func TestNearestKey(t *testing.T) {
 	}
 }
 
-func TestEdits(t *testing.T) {
+func TestDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0},
 		{"abc", "abd", 1}, {"abc", "acb", 1}, {"abc", "ab", 1}, {"kitten", "sitting", 3},
-		{"ca", "abc", 3}, // optimal string alignment edits no part twice
+		{"ca", "abc", 3}, // not 2: no part is edited twice
 	} {
-		if got := edits(c.a, c.b); got != c.want {
-			t.Errorf("edits(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }

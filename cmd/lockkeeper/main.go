@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"lockkeeper/server"
+)
+
+// Exit statuses; see doc.go.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitSignal = 128 // plus the signal's number
+)
+
+// env is what the command has of the world.
+type env struct {
+	stdout, stderr io.Writer
+	signals        <-chan os.Signal // to stop
+}
+
+func main() {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals}))
+}
+
+// command is one subcommand.
+type command struct {
+	name  string
+	usage string // the whole help text
+	run   func(args []string, e env) int
+}
+
+func commands() []command {
+	return []command{
+		{"serve", serveUsage, serve},
+		{"version", versionUsage, version},
+		{"help", helpUsage, help},
+	}
+}
+
+// run runs the command line and returns the exit status.
+func run(args []string, e env) int {
+	if len(args) == 0 {
+		return serve(nil, e)
+	}
+	switch first := args[0]; {
+	case isHelp(first):
+		return help(args[1:], e)
+	case first == "-version" || first == "--version":
+		return version(args[1:], e)
+	case strings.HasPrefix(first, "-"):
+		return serve(args, e)
+	}
+	if c, ok := findCommand(args[0]); ok {
+		return c.run(args[1:], e)
+	}
+	return unknownCommand(args[0], e)
+}
+
+func isHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
+
+func findCommand(name string) (command, bool) {
+	all := commands()
+	if i := slices.IndexFunc(all, func(c command) bool { return c.name == name }); i >= 0 {
+		return all[i], true
+	}
+	return command{}, false
+}
+
+// maxTypos is how many edits away from a command a word may be to count as a misspelling of it.
+const maxTypos = 2
+
+func unknownCommand(name string, e env) int {
+	fmt.Fprintf(e.stderr, "lockkeeper: unknown command %q\n", name)
+	nearest, edits := server.Nearest(name, func(yield func(string) bool) {
+		for _, c := range commands() {
+			if !yield(c.name) {
+				return
+			}
+		}
+	})
+	switch _, err := os.Stat(name); {
+	case err == nil:
+		fmt.Fprintf(e.stderr, "To start a member with that configuration file: lockkeeper serve %s\n", name)
+	case edits <= maxTypos:
+		fmt.Fprintf(e.stderr, "Did you mean: lockkeeper %s\n", nearest)
+	}
+	fmt.Fprintln(e.stderr, "'lockkeeper help' lists the commands.")
+	return exitUsage
+}
+
+// parseFlags parses args. When done is true the command ends with that status: help was asked for, or
+// the flags are wrong.
+func parseFlags(fs *flag.FlagSet, usage string, args []string, e env) (status int, done bool) {
+	fs.SetOutput(io.Discard) // the texts are ours
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(e.stdout, usage)
+		return exitOK, true
+	case err != nil:
+		return usageError(fs.Name(), e, "%v", err), true
+	}
+	return 0, false
+}
+
+func usageError(command string, e env, format string, args ...any) int {
+	fmt.Fprintf(e.stderr, "lockkeeper %s: %s\n", command, fmt.Sprintf(format, args...))
+	fmt.Fprintf(e.stderr, "'lockkeeper help %s' shows how to use it.\n", command)
+	return exitUsage
+}
+
+const mainUsage = `lockkeeper is a coordination server: programs that take their locks, elections and
+membership from ZooKeeper connect to it with the libraries they have.
+
+Usage:
+
+	lockkeeper                    start one member: port 2181, data in ./lockkeeper-data
+	lockkeeper serve [zoo.cfg]    start a member, alone or one of several
+	lockkeeper version            print the version
+	lockkeeper help [command]     print this, or how to use a command
+
+Ctrl-C (or SIGTERM) stops a member cleanly, a second one at once.
+`
+
+const helpUsage = `Usage: lockkeeper help [command]
+
+Prints what lockkeeper can do, or how to use one of its commands.
+`
+
+func help(args []string, e env) int {
+	if len(args) == 0 {
+		fmt.Fprint(e.stdout, mainUsage)
+		return exitOK
+	}
+	if isHelp(args[0]) {
+		fmt.Fprint(e.stdout, helpUsage)
+		return exitOK
+	}
+	c, ok := findCommand(args[0])
+	if !ok {
+		return unknownCommand(args[0], e)
+	}
+	fmt.Fprint(e.stdout, c.usage)
+	return exitOK
+}
+
+const versionUsage = `Usage: lockkeeper version
+
+Prints lockkeeper's version, what it was built from, and the ZooKeeper version whose
+behaviour clients find.
+`
+
+func version(args []string, e env) int {
+	fs := flag.NewFlagSet("version", flag.ContinueOnError)
+	if status, done := parseFlags(fs, versionUsage, args, e); done {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return usageError("version", e, "unexpected argument %q", fs.Arg(0))
+	}
+	b := server.BuildInfo()
+	fmt.Fprintf(e.stdout, "lockkeeper %s\n", server.Version)
+	if b.Revision != "" {
+		fmt.Fprintf(e.stdout, "revision   %s of %s\n", b.Revision, b.Time.Format("2006-01-02 15:04 MST"))
+	}
+	fmt.Fprintf(e.stdout, "compiler   %s\n", b.Go)
+	fmt.Fprintf(e.stdout, "protocol   ZooKeeper %s\n", server.ZooKeeperVersion)
+	return exitOK
+}

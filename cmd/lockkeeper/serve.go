@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"lockkeeper/server"
+)
+
+const serveUsage = `Usage: lockkeeper serve [flags] [zoo.cfg]
+
+Starts a member and runs until it is told to stop. Without a file, the member is alone,
+listens on port 2181 of every address, keeps its data in ./lockkeeper-data, and has
+ZooKeeper's defaults for the rest (tickTime 3000 ms, sessions of 6 to 60 s, 60 connections
+per client address).
+
+With a file, it does what the file says. The syntax and the keys are ZooKeeper's; dataDir
+and clientPort are required. With several server.N lines it is the member whose number
+stands in dataDir/myid. A setting that ZooKeeper takes only as a Java system property
+(zookeeper.snapCount, jute.maxbuffer, ...) is taken as a key of the file, with or without
+"zookeeper." in front. Every fault is reported with file, line, key and reason, and the
+member does not start.
+
+When clients can connect it prints one line on standard output. The log goes to standard
+error.
+
+Flags:
+	-client-address host:port   where clients connect; only without a file (default :2181)
+	-data-dir directory         where the data is; only without a file (default lockkeeper-data)
+	-log-level level            debug, info, warn or error (default info with a file, else warn)
+
+Exit status: 0 stopped by a signal; 1 could not start, or could not go on; 2 wrong command
+line; 128 + n: a second signal, number n, cut the stop short.
+`
+
+// shutdownTimeout is how long clients may take to close their side when the member stops.
+const shutdownTimeout = 5 * time.Second
+
+func serve(args []string, e env) int {
+	cfg, level, status := serveConfig(args, e)
+	if status >= 0 {
+		return status
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	s, err := server.Start(cfg)
+	if err != nil {
+		return startError(err, e)
+	}
+	fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
+	select {
+	case <-s.Failed():
+		fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", s.Err())
+		_ = s.Close() // what matters has been said
+		return exitFailed
+	case sig := <-e.signals:
+		cfg.Logger.Info("stopping", "signal", sig.String())
+	}
+	return stop(s, e)
+}
+
+// serveConfig reads flags and file. A status of 0 or more ends the command.
+func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, status int) {
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	clientAddr := fs.String("client-address", "", "")
+	dataDir := fs.String("data-dir", "", "")
+	levelName := fs.String("log-level", "", "")
+	if status, done := parseFlags(fs, serveUsage, args, e); done {
+		return cfg, level, status
+	}
+	switch {
+	case fs.NArg() > 1:
+		return cfg, level, usageError("serve", e, "one configuration file, please; flags go in front of it: unexpected %q", fs.Arg(1))
+	case fs.NArg() == 1 && *clientAddr != "":
+		return cfg, level, usageError("serve", e, "-client-address is for a start without a file; set clientPort and clientPortAddress in %s", fs.Arg(0))
+	case fs.NArg() == 1 && *dataDir != "":
+		return cfg, level, usageError("serve", e, "-data-dir is for a start without a file; set dataDir in %s", fs.Arg(0))
+	}
+	level = slog.LevelWarn
+	if fs.NArg() == 1 {
+		level = slog.LevelInfo
+	}
+	if *levelName != "" {
+		if err := level.UnmarshalText([]byte(*levelName)); err != nil {
+			return cfg, level, usageError("serve", e, "-log-level must be debug, info, warn or error, not %q", *levelName)
+		}
+	}
+	if fs.NArg() == 1 {
+		cfg, err := server.LoadConfig(fs.Arg(0))
+		if err != nil {
+			return cfg, level, startError(err, e)
+		}
+		return cfg, level, -1
+	}
+	cfg = server.Config{ClientAddr: *clientAddr, DataDir: *dataDir}
+	if cfg.DataDir == "" {
+		cfg.DataDir = server.DefaultDataDir
+	}
+	return cfg, level, -1
+}
+
+// startError says why the member does not start. Faults stand at the beginning of their lines, so that
+// editors find the place.
+func startError(err error, e env) int {
+	var faults server.Faults
+	var fault server.Fault
+	switch {
+	case errors.As(err, &faults):
+		fmt.Fprintf(e.stderr, "%v\nlockkeeper: not started\n", faults)
+	case errors.As(err, &fault):
+		fmt.Fprintf(e.stderr, "%v\nlockkeeper: not started\n", fault)
+	default:
+		fmt.Fprintf(e.stderr, "lockkeeper: not started: %v\n", err)
+	}
+	return exitFailed
+}
+
+// startupLine tells a person where it listens, where its data is, and how to stop it.
+func startupLine(at net.Addr, dataDir string) string {
+	where := at.String()
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		where = fmt.Sprintf("port %d of every address", tcp.Port)
+	}
+	if abs, err := filepath.Abs(dataDir); err == nil {
+		dataDir = abs
+	}
+	return fmt.Sprintf("lockkeeper listens on %s, keeps its data in %s, and stops at Ctrl-C.", where, dataDir)
+}
+
+// stop shuts the member down, unless a second signal comes first.
+func stop(s *server.Server, e env) int {
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+		defer cancel()
+		stopped <- s.Shutdown(ctx)
+	}()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			fmt.Fprintf(e.stderr, "lockkeeper: stopped, but not cleanly: %v\n", err)
+			return exitFailed
+		}
+		return exitOK
+	case sig := <-e.signals:
+		fmt.Fprintf(e.stderr, "lockkeeper: second signal (%v), stopped at once\n", sig)
+		if n, ok := sig.(syscall.Signal); ok {
+			return exitSignal + int(n)
+		}
+		return exitSignal + int(syscall.SIGINT)
+	}
+}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clientPort accepts client connections, keeps to the limits on their number, and owns them until they
+// are closed.
+type clientPort struct {
+	listener   net.Listener
+	log        *slog.Logger
+	maxPerAddr int // no limit when <= 0
+	maxTotal   int // no limit when <= 0
+	serve      func(context.Context, *conn)
+
+	accepted atomic.Int64 // connections, refused ones not counted
+	rejected atomic.Int64 // connections closed at once because there were too many
+
+	wg sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	conns   map[*conn]struct{}
+	perAddr map[netip.Addr]int
+}
+
+func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn)) *clientPort {
+	return &clientPort{
+		listener:   l,
+		log:        cfg.Logger,
+		maxPerAddr: cfg.MaxClientCnxns,
+		maxTotal:   cfg.MaxCnxns,
+		serve:      serve,
+		conns:      map[*conn]struct{}{},
+		perAddr:    map[netip.Addr]int{},
+	}
+}
+
+// start begins to accept. The end of ctx ends handshakes that wait for a commit.
+func (p *clientPort) start(ctx context.Context) {
+	p.wg.Add(1)
+	go func() {
+		defer p.wg.Done()
+		p.acceptLoop(ctx)
+	}()
+}
+
+// Accepting fails for a while when the process is out of file descriptors; trying again at once would
+// only burn CPU.
+const (
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+)
+
+func (p *clientPort) acceptLoop(ctx context.Context) {
+	pause := acceptPauseMin
+	for {
+		nc, err := p.listener.Accept()
+		if err == nil {
+			pause = acceptPauseMin
+			p.admit(ctx, nc)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		p.log.Warn("client port: accept failed", "err", err, "retryIn", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, acceptPauseMax)
+	}
+}
+
+// admit counts a connection before anything is read from it, and closes it at once when there are too
+// many: what a client cannot have must cost nothing.
+func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
+	c := newConn(nc)
+	ip := c.remote.Addr()
+	p.mu.Lock()
+	switch {
+	case p.closed:
+	case p.maxPerAddr > 0 && p.perAddr[ip] >= p.maxPerAddr:
+		p.rejected.Add(1)
+		p.log.Warn("client refused: too many connections from its address (maxClientCnxns)", "client", c.remote, "limit", p.maxPerAddr)
+	case p.maxTotal > 0 && len(p.conns) >= p.maxTotal:
+		p.rejected.Add(1)
+		p.log.Warn("client refused: too many connections (maxCnxns)", "client", c.remote, "limit", p.maxTotal)
+	default:
+		c.number = p.accepted.Add(1)
+		p.conns[c] = struct{}{}
+		p.perAddr[ip]++
+		p.wg.Add(1)
+		p.mu.Unlock()
+		go func() {
+			defer p.wg.Done()
+			p.serve(ctx, c)
+			p.forget(c)
+		}()
+		return
+	}
+	p.mu.Unlock()
+	_ = nc.Close()
+}
+
+func (p *clientPort) forget(c *conn) {
+	_ = c.Close()
+	ip := c.remote.Addr()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+	if p.perAddr[ip]--; p.perAddr[ip] == 0 {
+		delete(p.perAddr, ip)
+	}
+}
+
+// list returns the open connections.
+func (p *clientPort) list() []*conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]*conn, 0, len(p.conns))
+	for c := range p.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+func (p *clientPort) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
+// stopAccepting closes the listener. The connections stay.
+func (p *clientPort) stopAccepting() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	_ = p.listener.Close()
+}
+
+// cut closes every connection without a word.
+func (p *clientPort) cut() {
+	for _, c := range p.list() {
+		_ = c.Close()
+	}
+}
+
+// wait waits until every goroutine of the port and of its connections has ended.
+func (p *clientPort) wait() { p.wg.Wait() }

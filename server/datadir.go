@@ -1,0 +1,132 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"lockkeeper/quorum"
+)
+
+// Files in the data directories. The quorum room has raft.db and snapshots/ there.
+const (
+	lockFile       = "lockkeeper.lock" // held while a member runs; stays behind, empty
+	initializeFile = "initialize"      // see Config.MustHoldData
+	logFile        = "raft.db"
+	snapshotsDir   = "snapshots"
+	zooKeeperDir   = "version-2" // where ZooKeeper has its snapshots and logs
+)
+
+// dataDirs are a member's places on disk while it runs.
+type dataDirs struct {
+	locks []*os.File
+}
+
+// openDataDirs creates the directories where that is allowed, and locks them against other processes.
+func openDataDirs(cfg *Config) (_ *dataDirs, err error) {
+	d := &dataDirs{}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
+		if dir.key == "dataLogDir" && dir.path == cfg.DataDir {
+			continue
+		}
+		if err := d.open(cfg, dir.key, dir.path); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkData(cfg); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *dataDirs) open(cfg *Config, key, path string) error {
+	fault := func(err error, format string, args ...any) error {
+		f := cfg.fault(key, format, args...)
+		f.Err = err
+		return f
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.MustExist {
+		return fault(err, "%s does not exist, and datadir.autocreate=false forbids to create it", path)
+	}
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		return fault(err, "cannot create the directory: %v", err)
+	}
+	name := filepath.Join(path, lockFile)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return fault(err, "cannot write in the directory: %v", err)
+	}
+	if err := lock(f); err != nil {
+		_ = f.Close()
+		if errors.Is(err, quorum.ErrInUse) {
+			return fault(err, "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
+		}
+		return fault(err, "cannot lock %s: %v", name, err)
+	}
+	d.locks = append(d.locks, f)
+	return nil
+}
+
+// close unlocks the directories.
+func (d *dataDirs) close() {
+	for _, f := range d.locks {
+		_ = f.Close() // releases the lock
+	}
+	d.locks = nil
+}
+
+// checkData looks at what the directories hold: nothing although there must be something, or data of
+// ZooKeeper that somebody may expect to find again.
+func checkData(cfg *Config) error {
+	log := filepath.Join(cfg.DataLogDir, logFile)
+	switch _, err := os.Stat(log); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("server: %w", err)
+	}
+	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, snapshotsDir)); err == nil && len(list) > 0 {
+		// Its votes were in the log, too.
+		return cfg.fault("dataLogDir", "%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
+			log, cfg.DataDir)
+	}
+	for _, dir := range []string{cfg.DataDir, cfg.DataLogDir} {
+		if st, err := os.Stat(filepath.Join(dir, zooKeeperDir)); err == nil && st.IsDir() {
+			cfg.Logger.Warn("this directory holds ZooKeeper's data, which is left alone and not read; this member starts empty", "dir", filepath.Join(dir, zooKeeperDir))
+			break
+		}
+	}
+	if !cfg.MustHoldData {
+		return nil
+	}
+	// As ZooKeeper does: a member that has lost its disk must not come back empty and vote as if it had
+	// never promised anything. The operator's file is good for one start.
+	init := filepath.Join(cfg.DataDir, initializeFile)
+	if err := os.Remove(init); err != nil {
+		f := cfg.fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s", log, init)
+		f.Err = err
+		return f
+	}
+	return nil
+}
+
+// sizeOf adds up the files below dir, in bytes. What cannot be read does not count.
+func sizeOf(dir string) (sizeBytes int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+			sizeBytes += info.Size()
+		}
+		return nil
+	})
+	return sizeBytes
+}

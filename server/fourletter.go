@@ -1,0 +1,108 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// wordKind says what a four-letter word needs.
+type wordKind int
+
+const (
+	wordMissing wordKind = iota // ZooKeeper has it, this version does not
+	wordAlways                  // answered in any state
+	wordServing                 // answered while this member serves clients
+)
+
+// fourLetterWords are the words that ZooKeeper knows and that may stand in 4lw.commands.whitelist.
+var fourLetterWords = map[string]wordKind{
+	"conf": wordServing, "cons": wordServing, "dirs": wordServing, "mntr": wordServing, "srst": wordServing,
+	"srvr": wordServing, "stat": wordServing, "wchs": wordServing,
+	"envi": wordAlways, "isro": wordAlways, "ruok": wordAlways,
+	"crst": wordMissing, "dump": wordMissing, "gtmk": wordMissing, "hash": wordMissing, "stmk": wordMissing,
+	"wchc": wordMissing, "wchp": wordMissing,
+}
+
+func isFourLetterWord(w string) bool {
+	_, ok := fourLetterWords[w]
+	return ok
+}
+
+// parseWhitelist reads the words of 4lw.commands.whitelist. The result is never nil: an empty list allows
+// nothing.
+func parseWhitelist(s string) []string {
+	words := []string{}
+	for w := range strings.SplitSeq(s, ",") {
+		if w = strings.TrimSpace(w); w != "" {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+const notServing = "This ZooKeeper instance is not currently serving requests\n"
+
+// answerWord answers a four-letter word and ends the connection. The answer goes out in one piece, because
+// kazoo reads only once, and before the end whatever the client still sends is read, because otherwise
+// TCP might take the answer back (spec/admin.md section 1).
+func (s *Server) answerWord(c *conn, word string) {
+	s.counters.wordsReceived.Add(1)
+	s.counters.bytesReceived.Add(4)
+	s.log.Debug("four-letter word", "client", c.remote, "word", word)
+	answer := s.wordText(c, word)
+	s.counters.wordsSent.Add(1)
+	_ = c.SetWriteDeadline(time.Now().Add(farewellTimeout))
+	if _, err := c.Write([]byte(answer)); err != nil {
+		return
+	}
+	c.part()
+}
+
+// allows says whether a word may be answered.
+func (c *Config) allows(word string) bool {
+	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
+}
+
+func (s *Server) wordText(c *conn, word string) string {
+	kind := fourLetterWords[word]
+	switch {
+	case kind == wordMissing || !s.cfg.allows(word):
+		return word + " is not executed because it is not in the whitelist.\n"
+	case kind == wordServing && !s.Serving():
+		return notServing
+	}
+	switch word {
+	case "ruok":
+		return "imok"
+	case "isro":
+		if !s.Serving() {
+			return "null"
+		}
+		return "rw"
+	case "srvr":
+		return s.srvrText(s.overview(), "")
+	case "stat":
+		return s.srvrText(s.overview(), s.clientsText(c))
+	case "cons":
+		return s.consText(c)
+	case "conf":
+		return s.confText()
+	case "mntr":
+		return s.mntrText(s.overview())
+	case "dirs":
+		dirs, logs := s.dirSizes()
+		return fmt.Sprintf("datadir_size: %d\nlogdir_size: %d\n", dirs, logs)
+	case "wchs":
+		w := s.sessions.Stats().Watches
+		return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", w.Connections, w.Paths, w.DataWatches)
+	case "envi":
+		return s.enviText()
+	case "srst":
+		s.sessions.ResetStats()
+		s.counters.reset()
+		return "Server stats reset.\n"
+	}
+	panic("server: no answer to the four-letter word " + word) // fourLetterWords promises one
+}

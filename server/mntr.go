@@ -1,0 +1,94 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// metric is one line of mntr. The names are ZooKeeper's; one that has no counterpart here is left out, for
+// a number that is always zero would look like a measurement.
+type metric struct {
+	name  string // without zk_
+	help  string
+	value any // int, int64, or string for what has a form of its own
+}
+
+// metrics are the numbers of this member.
+func (s *Server) metrics(o overview) []metric {
+	l := o.work.Latency
+	open, limit := fileDescriptors()
+	ms := []metric{
+		{"num_alive_connections", "client connections, four-letter words included", o.connections},
+		{"outstanding_requests", "requests received and not answered yet", o.work.Outstanding},
+		{"avg_latency", "ms from the last byte of a request to its reply", javaDouble(l.AvgMs)},
+		{"min_latency", "ms, as avg_latency", l.MinMs},
+		{"max_latency", "ms, as avg_latency", l.MaxMs},
+		{"packets_received", "requests, handshakes and four-letter words", o.received},
+		{"packets_sent", "replies, notifications and answers", o.sent},
+		{"bytes_received_count", "bytes of complete requests", s.counters.bytesReceived.Load()},
+		{"znode_count", "nodes, the root counted twice as in ZooKeeper", o.counts.Nodes},
+		{"ephemerals_count", "ephemeral nodes", o.counts.Ephemerals},
+		{"approximate_data_size", "bytes of paths and data", o.counts.DataSizeBytes},
+		{"watch_count", "watches of this member's connections", o.work.Watches.Watches},
+		{"global_sessions", "sessions of the whole cluster", o.counts.Sessions},
+		{"local_sessions", "always 0: every session belongs to the cluster", 0},
+		{"connection_request_count", "handshakes that were asked for", s.counters.connectRequests.Load()},
+		{"cnxn_closed_without_zk_server_running", "handshakes refused: no leader, or the client has seen later state", s.counters.refusedHandshakes.Load()},
+		{"unsuccessful_handshake", "first frames that were no handshake", s.counters.badHandshakes.Load()},
+		{"connection_rejected", "connections beyond maxClientCnxns or maxCnxns", s.port.rejected.Load()},
+		{"sessionless_connections_expired", "connections that took too long to say what they want", s.counters.sessionlessExpired.Load()},
+		{"large_requests_rejected", "frames longer than jute.maxbuffer, or of negative length", s.counters.badLengths.Load()},
+		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
+	}
+	if open >= 0 {
+		ms = append(ms, metric{"open_file_descriptor_count", "files and sockets open", open})
+	}
+	if limit >= 0 {
+		ms = append(ms, metric{"max_file_descriptor_count", "files and sockets allowed", limit})
+	}
+	if s.cfg.Standalone() {
+		return ms
+	}
+	ms = append(ms, metric{"quorum_size", "voters", o.status.Voters})
+	if s.mode(o) == "leader" {
+		ms = append(ms,
+			metric{"synced_followers", "followers that have everything that is committed", o.status.SyncedFollowers},
+			metric{"synced_observers", "observers that have everything that is committed", o.status.SyncedObservers},
+			metric{"learners", "followers and observers that follow", o.status.SyncedFollowers + o.status.SyncedObservers},
+			metric{"pending_syncs", "always 0: a sync is an entry of the log like any update", 0})
+	}
+	return ms
+}
+
+// mntrText is mntr.
+func (s *Server) mntrText(o overview) string {
+	var b strings.Builder
+	mode := s.mode(o)
+	fmt.Fprintf(&b, "zk_version\t%s\n", s.build)
+	fmt.Fprintf(&b, "zk_server_state\t%s\n", mode)
+	if !s.cfg.Standalone() {
+		fmt.Fprintf(&b, "zk_peer_state\t%s\n", peerState(mode))
+		if mode == "observer" {
+			fmt.Fprintf(&b, "zk_observer_master_id\t%d\n", o.status.Leader)
+		}
+	}
+	for _, m := range s.metrics(o) {
+		fmt.Fprintf(&b, "zk_%s\t%v\n", m.name, m.value)
+	}
+	return b.String()
+}
+
+// peerState is the role as mntr has it in a cluster. A member that serves is past election, discovery and
+// synchronization.
+func peerState(mode string) string {
+	switch mode {
+	case "leader":
+		return "leading - broadcast"
+	case "follower":
+		return "following - broadcast"
+	case "observer":
+		return "observing - broadcast"
+	}
+	return "looking - election"
+}

@@ -1,0 +1,328 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"lockkeeper/quorum"
+	"lockkeeper/session"
+	"lockkeeper/znode"
+)
+
+// Server is one running member.
+type Server struct {
+	cfg     Config // with defaults
+	log     *slog.Logger
+	build   string
+	started time.Time
+
+	dirs     *dataDirs // nil with injected stores
+	replica  *quorum.Replica
+	sessions *session.Manager
+	port     *clientPort
+	counters counters
+
+	cancel context.CancelFunc // ends handshakes that wait
+	stop   func() error       // stopOnce, once
+
+	failOnce sync.Once
+	failed   chan struct{}
+	err      atomic.Pointer[error] // set before failed is closed
+}
+
+// counters are what the client port counts; mntr shows them under the names of ZooKeeper.
+type counters struct {
+	wordsReceived      atomic.Int64 // four-letter words: they count as packets
+	wordsSent          atomic.Int64
+	connectRequests    atomic.Int64 // handshakes that were asked for
+	refusedHandshakes  atomic.Int64 // closed without an answer: no leader, or behind what the client has seen
+	badHandshakes      atomic.Int64 // first frames that were no connect request
+	sessionlessExpired atomic.Int64 // connections that took too long to say what they want
+	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
+	bytesReceived      atomic.Int64
+}
+
+func (c *counters) reset() {
+	for _, n := range []*atomic.Int64{&c.wordsReceived, &c.wordsSent, &c.connectRequests, &c.refusedHandshakes,
+		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived} {
+		n.Store(0)
+	}
+}
+
+// Start starts a member. When it returns, clients can connect; whether they are served depends, in a
+// cluster, on there being a leader. Faults say what is wrong with the configuration, and where: also a
+// port that is taken, and a data directory that another process has open.
+func Start(cfg Config) (_ *Server, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	for _, n := range cfg.notices {
+		n.log(cfg.Logger)
+	}
+	s := &Server{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		build:   BuildInfo().zooKeeperLine(),
+		started: time.Now(),
+		failed:  make(chan struct{}),
+	}
+	// What has been opened is closed again, the last first, when something later fails.
+	var opened []func()
+	defer func() {
+		if err != nil {
+			for i := len(opened) - 1; i >= 0; i-- {
+				opened[i]()
+			}
+		}
+	}()
+	stores, err := s.openStores(&opened)
+	if err != nil {
+		return nil, err
+	}
+	clients, peers, err := s.listen(&opened)
+	if err != nil {
+		return nil, err
+	}
+	s.port = newClientPort(clients, &s.cfg, s.serveConn)
+	s.sessions = session.NewManager(s.sessionConfig())
+	s.replica, err = quorum.Open(s.quorumConfig(stores, peers))
+	if err != nil {
+		return nil, err
+	}
+	s.sessions.Start(s.replica)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.stop = sync.OnceValue(s.stopOnce)
+	s.port.start(ctx)
+	s.log.Info("member started", "clients", clients.Addr(), "mode", s.startMode(), "version", s.build)
+	return s, nil
+}
+
+func (s *Server) startMode() string {
+	if s.cfg.Standalone() {
+		return "standalone"
+	}
+	return fmt.Sprintf("member %d of %d", s.cfg.ID, len(s.cfg.Members))
+}
+
+// openStores opens the files on disk, unless the Config brings stores.
+func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) {
+	if s.cfg.Stores != nil {
+		stores = *s.cfg.Stores
+	} else {
+		if s.dirs, err = openDataDirs(&s.cfg); err != nil {
+			return stores, err
+		}
+		*opened = append(*opened, s.dirs.close)
+		if stores, err = quorum.OpenStores(s.cfg.DataDir, s.cfg.DataLogDir); err != nil {
+			return stores, err
+		}
+	}
+	if stores.Close != nil {
+		*opened = append(*opened, func() { _ = stores.Close() })
+	}
+	return stores, nil
+}
+
+// listen opens the client port and, in a cluster, the peer port, so that a port in use stops the start
+// before anything else has begun. It reports the faults of both.
+func (s *Server) listen(opened *[]func()) (clients, peers net.Listener, err error) {
+	listen := s.cfg.Listen
+	if listen == nil {
+		lc := net.ListenConfig{KeepAlive: -1}
+		if s.cfg.TCPKeepAlive {
+			lc.KeepAlive = 0
+		}
+		listen = func(network, addr string) (net.Listener, error) {
+			return lc.Listen(context.Background(), network, addr)
+		}
+	}
+	var faults Faults
+	open := func(key, addr string) net.Listener {
+		l, err := listen("tcp", everywhere(addr))
+		if err != nil {
+			faults = append(faults, s.listenFault(key, addr, err))
+			return nil
+		}
+		*opened = append(*opened, func() { _ = l.Close() })
+		return l
+	}
+	clients = open("clientPort", s.cfg.ClientAddr)
+	if len(s.cfg.Members) > 1 {
+		self := s.cfg.Self()
+		addr := self.PeerAddr()
+		if s.cfg.PeerListenAll {
+			_, port, _ := net.SplitHostPort(addr)
+			addr = net.JoinHostPort("", port)
+		}
+		peers = open(self.key(), addr)
+	}
+	return clients, peers, faults.err()
+}
+
+// everywhere turns 0.0.0.0 into the empty host: like ZooKeeper, whoever writes it means IPv6 as well.
+func everywhere(addr string) string {
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "0.0.0.0" {
+		return net.JoinHostPort("", port)
+	}
+	return addr
+}
+
+func (s *Server) listenFault(key, addr string, err error) Fault {
+	cause := err
+	var op *net.OpError
+	if errors.As(err, &op) {
+		cause = op.Err
+	}
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		cause = call.Err
+	}
+	advice := ""
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		advice = "; stop the program that uses the port, or choose another one"
+	case errors.Is(err, syscall.EACCES):
+		advice = "; ports below 1024 need a privilege"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		advice = "; this machine does not have that address"
+		if key != "clientPort" {
+			advice += " (quorumListenOnAllIPs=true listens on all)"
+		}
+	}
+	f := s.cfg.fault(key, "cannot listen on %s: %v%s", addr, cause, advice)
+	f.Err = err
+	return f
+}
+
+func (s *Server) sessionConfig() session.Config {
+	return session.Config{
+		Member:      s.cfg.ID,
+		Tick:        s.cfg.TickTime,
+		MinTimeout:  s.cfg.MinSessionTimeout,
+		MaxTimeout:  s.cfg.MaxSessionTimeout,
+		SuperDigest: s.cfg.SuperDigest,
+		SkipACL:     s.cfg.SkipACL,
+		Logger:      s.log,
+		Now:         s.cfg.Now,
+	}
+}
+
+func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
+	c := quorum.Config{
+		ID:              quorum.MemberID(s.cfg.ID),
+		Tick:            s.cfg.TickTime,
+		SnapshotEntries: uint64(s.cfg.SnapCount),
+		ConfigText:      s.cfg.ConfigText(),
+		Stores:          stores,
+		Listener:        s.sessions,
+		Logger:          s.log,
+		Listen:          func(string, string) (net.Listener, error) { return peers, nil },
+		Dial:            s.cfg.Dial,
+		Now:             s.cfg.Now,
+		Fatal:           s.fail,
+	}
+	for flag, on := range map[znode.Flags]bool{
+		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
+	} {
+		if on {
+			c.Flags |= flag
+		}
+	}
+	for _, m := range s.cfg.Members {
+		c.Members = append(c.Members, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
+	}
+	if s.cfg.Standalone() {
+		c.Members = []quorum.Member{{ID: c.ID}}
+	}
+	return c
+}
+
+// ClientAddr is where clients connect, with the port that the system chose if the Config left it open.
+func (s *Server) ClientAddr() net.Addr { return s.port.listener.Addr() }
+
+// Serving reports whether clients are served: the member knows a leader.
+func (s *Server) Serving() bool { return s.sessions.Serving() }
+
+// Status is what the member knows of itself and the cluster.
+func (s *Server) Status() quorum.Status { return s.replica.Status() }
+
+// View calls f with the state of this replica as it is after some entry. f must not keep it, nor call the
+// Server. It is for tests and tools: Check and Digest want to be called like this.
+func (s *Server) View(f func(*znode.Store)) { s.replica.View(f) }
+
+// Failed is closed when the member cannot go on, for example because its log cannot be written. By then
+// it answers nobody any more; Err says why. It must still be closed.
+func (s *Server) Failed() <-chan struct{} { return s.failed }
+
+// Err is why the member failed; nil while it has not.
+func (s *Server) Err() error {
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail lets every client go: another member can serve it. It is called from the middle of what failed, so
+// it must not wait for anything.
+func (s *Server) fail(err error) {
+	s.failOnce.Do(func() {
+		s.log.Error("this member cannot go on", "err", err)
+		s.err.Store(&err)
+		close(s.failed)
+		s.port.stopAccepting()
+		s.port.cut()
+	})
+}
+
+// Shutdown stops the member: it takes no more connections, lets go of its clients, who keep their sessions
+// and go to other members, hands on the leadership if it has it, and closes the log. When ctx ends, it
+// waits no longer for clients to close their side. It returns when nothing of the member is left.
+func (s *Server) Shutdown(ctx context.Context) error {
+	stopped := make(chan struct{})
+	var err error
+	go func() {
+		defer close(stopped)
+		err = s.stop()
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		s.port.cut()
+		<-stopped
+	}
+	return err
+}
+
+// Close stops the member as Shutdown does, without waiting for clients to close their side.
+func (s *Server) Close() error {
+	s.port.stopAccepting()
+	s.port.cut()
+	return s.stop()
+}
+
+func (s *Server) stopOnce() error {
+	s.port.stopAccepting()
+	// Order: handshakes give up before the sessions end, so that none comes to a session afterwards.
+	s.cancel()
+	s.sessions.Close()
+	s.port.wait()
+	err := s.replica.Close()
+	if s.dirs != nil {
+		s.dirs.close()
+	}
+	if err != nil {
+		return fmt.Errorf("server: stop: %w", err)
+	}
+	s.log.Info("member stopped")
+	return nil
+}
