@@ -1,0 +1,278 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// replica applies commands at once, on one member that leads, unless told to hold them.
+type replica struct {
+	m *Manager
+
+	mu     sync.RWMutex
+	store  *znode.Store
+	events []znode.Event
+
+	ctl     sync.Mutex
+	held    []*znode.Command
+	hold    bool
+	cut     bool          // Touch fails
+	lag     time.Duration // of the proof of leadership
+	leader  bool
+	changed time.Time
+}
+
+func (r *replica) View(f func(*znode.Store)) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	f(r.store)
+}
+
+func (r *replica) Propose(c *znode.Command) error {
+	r.ctl.Lock()
+	if r.hold {
+		r.held = append(r.held, c)
+		r.ctl.Unlock()
+		return nil
+	}
+	r.ctl.Unlock()
+	r.apply(c)
+	return nil
+}
+
+func (r *replica) ProposeOnce(_ context.Context, c *znode.Command) error { return r.Propose(c) }
+
+// apply applies commands as one entry.
+func (r *replica) apply(cmds ...*znode.Command) {
+	var encoded [][]byte
+	for _, c := range cmds {
+		encoded = append(encoded, c.Append(nil))
+	}
+	e, err := znode.DecodeEntry(znode.AppendEntry(nil, time.Now().UnixMilli(), 0, encoded))
+	if err != nil {
+		panic(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.store.Apply(1, e, func(c *znode.Command, res *znode.Result) {
+		r.events = append(r.events, res.Events...)
+		r.m.Applied(r.store, c, res)
+	})
+	if err := r.store.Check(); err != nil {
+		panic(err)
+	}
+}
+
+func (r *replica) setHold(hold bool) {
+	r.ctl.Lock()
+	r.hold = hold
+	held := r.held
+	if !hold {
+		r.held = nil
+	}
+	r.ctl.Unlock()
+	if !hold && len(held) > 0 {
+		r.apply(held...)
+	}
+}
+
+func (r *replica) setCut(cut bool) {
+	r.ctl.Lock()
+	defer r.ctl.Unlock()
+	r.cut = cut
+}
+
+var errCut = errors.New("cut off")
+
+func (r *replica) Touch(_ context.Context, heard []wire.SessionID) ([]wire.SessionID, time.Time, error) {
+	r.ctl.Lock()
+	cut, lag := r.cut, r.lag
+	r.ctl.Unlock()
+	if cut {
+		return nil, time.Time{}, errCut
+	}
+	start := time.Now()
+	return r.m.Touch(heard), start.Add(-lag), nil
+}
+
+func (r *replica) LeaderKnown() (time.Time, bool) {
+	r.ctl.Lock()
+	defer r.ctl.Unlock()
+	return r.changed, r.leader
+}
+
+const tick = 2 * time.Second
+
+func testLogger() *slog.Logger {
+	out := io.Discard
+	if os.Getenv("LOG") != "" {
+		out = os.Stderr
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// newMember starts a manager over a replica. Call it inside a bubble.
+func newMember(t *testing.T, cfg Config) (*Manager, *replica) {
+	t.Helper()
+	cfg.Member, cfg.Tick, cfg.Logger = 1, tick, testLogger()
+	m := NewManager(cfg)
+	r := &replica{m: m, store: znode.New(), leader: true, changed: time.Now()}
+	m.Lead(r.store)
+	m.Start(r)
+	t.Cleanup(m.Close)
+	return m, r
+}
+
+// client is the client's side of one connection: what it sends goes to Submit, and one goroutine takes
+// what Output gives.
+type client struct {
+	t    *testing.T
+	m    *Manager
+	s    *Session
+	resp *wire.ConnectResponse
+	xid  wire.Xid
+
+	mu     sync.Mutex
+	frames [][]byte
+	more   chan struct{}
+	err    error
+	heard  time.Time // when the last bytes came
+	over   chan struct{}
+}
+
+func connect(t *testing.T, m *Manager, req *wire.ConnectRequest) (*client, error) {
+	t.Helper()
+	s, resp, err := m.Connect(context.Background(), req, netip.MustParseAddr("127.0.0.1"))
+	if err != nil || s == nil {
+		return &client{t: t, m: m, resp: resp}, err
+	}
+	c := &client{t: t, m: m, s: s, resp: resp, more: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
+	go c.readLoop()
+	t.Cleanup(func() { s.Detach(); <-c.over })
+	return c, nil
+}
+
+func mustConnect(t *testing.T, m *Manager, timeout time.Duration) *client {
+	t.Helper()
+	c, err := connect(t, m, &wire.ConnectRequest{TimeoutMs: int32(timeout.Milliseconds())})
+	if err != nil || c.s == nil {
+		t.Fatalf("connect: %v", err)
+	}
+	return c
+}
+
+func (c *client) reattach() *wire.ConnectRequest {
+	return &wire.ConnectRequest{TimeoutMs: c.resp.TimeoutMs, SessionID: c.resp.SessionID, Password: c.resp.Password}
+}
+
+func (c *client) readLoop() {
+	defer close(c.over)
+	var buf []byte
+	for {
+		b, err := c.s.Output(buf)
+		c.mu.Lock()
+		if err != nil {
+			c.err = err
+			c.wakeLocked()
+			c.mu.Unlock()
+			return
+		}
+		c.heard = time.Now()
+		for len(b) > 0 {
+			n := 4 + int(b[0])<<24 + int(b[1])<<16 + int(b[2])<<8 + int(b[3])
+			c.frames = append(c.frames, append([]byte(nil), b[4:n]...))
+			b = b[n:]
+		}
+		c.wakeLocked()
+		c.mu.Unlock()
+	}
+}
+
+func (c *client) wakeLocked() {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// send submits a request without waiting for its reply.
+func (c *client) send(op wire.Op, body wire.Record) wire.Xid {
+	c.t.Helper()
+	c.xid++
+	xid := c.xid
+	if op == wire.OpPing {
+		xid = wire.XidPing
+	}
+	if err := c.s.Submit(wire.AppendRequest(nil, xid, op, body)[4:]); err != nil && !errors.Is(err, errEnded) {
+		c.t.Fatalf("submit: %v", err)
+	}
+	return xid
+}
+
+// next waits for the next frame, up to a virtual hour.
+func (c *client) next() (wire.ReplyHeader, []byte, error) {
+	timeout := time.After(time.Hour)
+	for {
+		c.mu.Lock()
+		if len(c.frames) > 0 {
+			f := c.frames[0]
+			c.frames = c.frames[1:]
+			c.mu.Unlock()
+			h, body, err := wire.DecodeReply(f)
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			return h, body, nil
+		}
+		err := c.err
+		c.mu.Unlock()
+		if err != nil {
+			return wire.ReplyHeader{}, nil, err
+		}
+		select {
+		case <-c.more:
+		case <-timeout:
+			return wire.ReplyHeader{}, nil, errors.New("nothing came for an hour")
+		}
+	}
+}
+
+// expect checks the next frames, each written as "xid code" for a reply and "event path" for a
+// notification.
+func (c *client) expect(want ...string) {
+	c.t.Helper()
+	for i, w := range want {
+		h, body, err := c.next()
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case h.Xid == wire.XidNotification:
+			var e wire.WatcherEvent
+			if err := wire.Decode(body, &e); err != nil {
+				c.t.Fatal(err)
+			}
+			got = fmt.Sprintf("%v %s", e.Type, e.Path)
+		default:
+			got = fmt.Sprintf("%d %v", h.Xid, h.Err)
+		}
+		if got != w {
+			c.t.Fatalf("frame %d: got %q, want %q", i, got, w)
+		}
+	}
+}
+
+func create(path string, mode wire.CreateMode) wire.CreateRequest {
+	return wire.CreateRequest{Path: path, Data: []byte("x"), ACL: wire.OpenACL, Mode: mode}
+}

@@ -1,0 +1,292 @@
+package session
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Promise C2: pipelined requests take effect and are answered in the order sent, also when all the writes
+// among them are applied in one entry.
+func TestReadsStandBetweenTheWritesTheyWereSentBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		r.setHold(true)
+		c.send(wire.OpCreate, create("/a", wire.ModePersistent))
+		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/a"})
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/a", Data: []byte("1"), Version: 0})
+		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/a"})
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/a", Data: []byte("2"), Version: 1})
+		c.send(wire.OpPing, nil)
+		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
+		c.send(wire.OpExists, wire.PathWatchRequest{Path: "/a"})
+		r.setHold(false)
+		c.expect("1 Ok")
+		for i, want := range []string{"x", "1"} {
+			h, body, err := c.next()
+			if err != nil || h.Xid != wire.Xid(2*i+2) {
+				t.Fatalf("read %d: %+v %v", i, h, err)
+			}
+			var d wire.GetDataResponse
+			if err := wire.Decode(body, &d); err != nil || string(d.Data) != want {
+				t.Fatalf("read %d: %q, want %q (%v)", i, d.Data, want, err)
+			}
+			if d.Stat.Mzxid != h.Zxid {
+				t.Fatalf("read %d shows mzxid %v under zxid %v", i, d.Stat.Mzxid, h.Zxid)
+			}
+			c.expect(map[int]string{0: "3 Ok", 1: "5 Ok"}[i])
+		}
+		c.expect("-2 Ok", "7 Ok", "8 NoNode")
+	})
+}
+
+// Promise C3: a client sees the event before anything that shows the change, its own reply included.
+func TestEventsComeBeforeWhatShowsTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		a, b := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		a.send(wire.OpExists, wire.PathWatchRequest{Path: "/n", Watch: true})
+		a.send(wire.OpGetChildren, wire.PathWatchRequest{Path: "/", Watch: true})
+		a.expect("1 NoNode", "2 Ok")
+		a.send(wire.OpCreate, create("/n", wire.ModePersistent))
+		a.expect("NodeCreated /n", "NodeChildrenChanged /", "3 Ok")
+		a.send(wire.OpGetData, wire.PathWatchRequest{Path: "/n", Watch: true})
+		a.send(wire.OpGetChildren2, wire.PathWatchRequest{Path: "/n", Watch: true})
+		a.expect("4 Ok", "5 Ok")
+		b.send(wire.OpDelete, wire.DeleteRequest{Path: "/n", Version: -1})
+		b.expect("1 Ok")
+		a.send(wire.OpExists, wire.PathWatchRequest{Path: "/n"})
+		a.expect("NodeDeleted /n", "6 NoNode") // once, though two watches fired
+	})
+}
+
+func TestPersistentWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/p", Mode: wire.AddWatchPersistent})
+		c.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/p", Mode: wire.AddWatchPersistentRecursive})
+		c.expect("1 Ok", "2 Ok")
+		c.send(wire.OpCreate, create("/p", wire.ModePersistent))
+		c.send(wire.OpCreate, create("/p/c", wire.ModePersistent))
+		c.send(wire.OpCreate, create("/p/c/d", wire.ModePersistent))
+		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/p/c/d", Version: -1})
+		c.expect("NodeCreated /p", "3 Ok", "NodeCreated /p/c", "NodeChildrenChanged /p", "4 Ok",
+			"NodeCreated /p/c/d", "5 Ok", "NodeDeleted /p/c/d", "6 Ok")
+		c.send(wire.OpRemoveWatches, wire.WatchesRequest{Path: "/p", Type: wire.WatchTypePersistentRecursive})
+		c.send(wire.OpCheckWatches, wire.WatchesRequest{Path: "/p", Type: wire.WatchTypePersistentRecursive})
+		c.send(wire.OpCheckWatches, wire.WatchesRequest{Path: "/p", Type: wire.WatchTypePersistent})
+		c.send(wire.OpCreate, create("/p/c/d", wire.ModePersistent))
+		c.send(wire.OpRemoveWatches, wire.WatchesRequest{Path: "/p", Type: wire.WatchTypeAny})
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/p", Version: -1})
+		c.expect("7 Ok", "8 NoWatcher", "9 Ok", "10 Ok", "11 Ok", "12 Ok")
+		if n := m.watches.counts(); n != (WatchCounts{}) || m.watches.recursive != 0 {
+			t.Fatalf("left in the watch table: %+v, %d recursive", n, m.watches.recursive)
+		}
+	})
+}
+
+func TestSetWatchesTellsWhatWasMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		for _, p := range []string{"/same", "/changed", "/gone", "/parent", "/quiet"} {
+			c.send(wire.OpCreate, create(p, wire.ModePersistent))
+		}
+		c.expect("1 Ok", "2 Ok", "3 Ok", "4 Ok", "5 Ok")
+		var seen wire.Zxid
+		r.View(func(s *znode.Store) { seen = s.Zxid() })
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/changed", Version: -1})
+		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/gone", Version: -1})
+		c.send(wire.OpCreate, create("/parent/c", wire.ModePersistent))
+		c.expect("6 Ok", "7 Ok", "8 Ok")
+		c.send(wire.OpSetWatches, wire.SetWatchesRequest{RelativeZxid: seen,
+			Data: []string{"/same", "/changed", "/gone"}, Exist: []string{"/new", "/quiet"}, Child: []string{"/parent", "/quiet", "/gone"}})
+		c.expect("NodeDataChanged /changed", "NodeDeleted /gone", "NodeCreated /quiet", "NodeChildrenChanged /parent", "NodeDeleted /gone", "9 Ok")
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/changed", Version: -1}) // has fired, is not registered
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/same", Version: -1})
+		c.send(wire.OpCreate, create("/new", wire.ModePersistent))
+		c.expect("10 Ok", "NodeDataChanged /same", "11 Ok", "NodeCreated /new", "12 Ok")
+	})
+}
+
+func TestCloseSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpCreate, create("/e1", wire.ModeEphemeral))
+		c.send(wire.OpCreate, create("/e2", wire.ModeEphemeral))
+		c.expect("1 Ok", "2 Ok")
+		other.send(wire.OpExists, wire.PathWatchRequest{Path: "/e1", Watch: true})
+		other.expect("1 Ok")
+		r.setHold(true)
+		c.send(wire.OpCloseSession, nil)
+		c.send(wire.OpCreate, create("/late", wire.ModeEphemeral)) // must never take effect
+		r.setHold(false)
+		c.expect("3 Ok")
+		if _, _, err := c.next(); err != io.EOF {
+			t.Fatalf("after the reply to closeSession: %v", err)
+		}
+		other.expect("NodeDeleted /e1")
+		r.View(func(s *znode.Store) {
+			if n := s.Counts(); n.Ephemerals != 0 || n.Sessions != 1 {
+				t.Errorf("left: %+v", n)
+			}
+		})
+		if got, err := connect(t, m, c.reattach()); err != nil || got.resp.TimeoutMs != 0 || got.resp.SessionID != 0 {
+			t.Fatalf("attach to a closed session: %+v, %v", got.resp, err)
+		}
+	})
+}
+
+func TestUnknownOpEndsTheConnectionBehindItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpPing, nil)
+		c.send(wire.Op(77), nil)
+		c.send(wire.OpCreate, create("/lost", wire.ModePersistent))
+		c.expect("-2 Ok", "2 Unimplemented")
+		if _, _, err := c.next(); err != io.EOF {
+			t.Fatal(err)
+		}
+		r.View(func(s *znode.Store) {
+			if _, ok := s.Node("/lost"); ok {
+				t.Error("a request behind an unknown op took effect")
+			}
+		})
+	})
+}
+
+func TestGarbageIsAnsweredAndNeverReachesTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		r.setHold(true)
+		for op := range wire.Op(108) {
+			if isWrite(op) || isLocal(op) && op != wire.OpPing && op != wire.OpWhoAmI {
+				c.xid++
+				if err := c.s.Submit(append(wire.AppendRequest(nil, c.xid, op, nil)[4:], 0x7f, 0xff, 0xff)); err != nil {
+					t.Fatal(err)
+				}
+				h, _, err := c.next()
+				if err != nil || h.Err != wire.CodeMarshallingError || h.Xid != c.xid {
+					t.Errorf("%v: %+v, %v", op, h, err)
+				}
+			}
+		}
+		if len(r.held) != 0 {
+			t.Errorf("%d undecodable requests were proposed", len(r.held))
+		}
+		if err := c.s.Submit([]byte{1, 2, 3}); err == nil {
+			t.Error("a frame without a header was accepted")
+		}
+	})
+}
+
+func TestAuth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU="})
+		a, b, root := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		private := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth", ID: ""}}}
+		a.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("ann:secret")})
+		a.send(wire.OpCreate, wire.CreateRequest{Path: "/private", Data: []byte("x"), ACL: private})
+		a.send(wire.OpGetData, wire.PathWatchRequest{Path: "/private"})
+		a.expect("1 Ok", "2 Ok", "3 Ok")
+		b.send(wire.OpGetData, wire.PathWatchRequest{Path: "/private"})
+		b.send(wire.OpExists, wire.PathWatchRequest{Path: "/private", Watch: true})
+		b.expect("1 NoAuth", "2 NoAuth")
+		root.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("super:test")})
+		root.send(wire.OpSetData, wire.SetDataRequest{Path: "/private", Version: -1})
+		root.expect("1 Ok", "2 Ok")
+		b.send(wire.OpAuth, wire.AuthPacket{Scheme: "world", Auth: []byte("anyone")})
+		b.expect("3 AuthFailed")
+		if _, _, err := b.next(); err != io.EOF {
+			t.Fatal(err)
+		}
+		again, err := connect(t, m, b.reattach()) // the session itself lives on
+		if err != nil || again.s == nil {
+			t.Fatalf("attach: %+v, %v", again, err)
+		}
+	})
+}
+
+func TestAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		first := mustConnect(t, m, 10*time.Second)
+		first.send(wire.OpCreate, create("/e", wire.ModeEphemeral))
+		first.expect("1 Ok")
+
+		wrong := first.reattach()
+		wrong.Password = make([]byte, wire.PasswordLen)
+		if c, err := connect(t, m, wrong); err != nil || c.s != nil || c.resp.TimeoutMs != 0 || len(c.resp.Password) != wire.PasswordLen {
+			t.Fatalf("wrong password: %+v, %v", c.resp, err)
+		}
+		if _, _, err := first.next(); !errors.Is(err, errEnded) {
+			t.Fatalf("the old connection, after somebody came with its id: %v", err)
+		}
+
+		second, err := connect(t, m, first.reattach())
+		if err != nil || second.s == nil || second.resp.SessionID != first.resp.SessionID || string(second.resp.Password) != string(first.resp.Password) {
+			t.Fatalf("attach: %+v, %v", second.resp, err)
+		}
+		// What the old connection still has in flight is refused.
+		late := create("/late", wire.ModePersistent)
+		r.apply(&znode.Command{Kind: znode.KindRequest, Session: first.s.id, Generation: 1, Seq: 2, Op: wire.OpCreate, Body: late.Append(nil)})
+		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/late"})
+		second.send(wire.OpExists, wire.PathWatchRequest{Path: "/e"})
+		second.expect("1 NoNode", "2 Ok")
+
+		if c, err := connect(t, m, &wire.ConnectRequest{SessionID: 4711, Password: make([]byte, wire.PasswordLen)}); err != nil || c.s != nil {
+			t.Fatalf("unknown session: %+v, %v", c.resp, err)
+		}
+		if _, err := connect(t, m, &wire.ConnectRequest{LastZxidSeen: 1 << 60}); !errors.Is(err, errAhead) {
+			t.Fatalf("ahead of us: %v", err)
+		}
+	})
+}
+
+func TestTimeoutIsNegotiated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		for asked, want := range map[int32]int32{-1: 4000, 0: 4000, 3999: 4000, 10_000: 10_000, 1 << 30: 40_000} {
+			c, err := connect(t, m, &wire.ConnectRequest{TimeoutMs: asked, HasReadOnly: asked > 0})
+			if err != nil || c.resp.TimeoutMs != want || c.resp.HasReadOnly != (asked > 0) {
+				t.Errorf("asked for %d: %+v, %v", asked, c.resp, err)
+			}
+		}
+	})
+}
+
+func TestBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		r.setHold(true)
+		sent := make(chan bool)
+		go func() {
+			for range sessionQueueMax + 10 {
+				c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
+			}
+			close(sent)
+		}()
+		synctest.Wait()
+		if n := c.s.queued(); n != sessionQueueMax {
+			t.Fatalf("%d requests in the queue, the limit is %d", n, sessionQueueMax)
+		}
+		r.setHold(false)
+		<-sent
+		for range sessionQueueMax + 10 {
+			if h, _, err := c.next(); err != nil || h.Err != 0 {
+				t.Fatal(h, err)
+			}
+		}
+	})
+}
