@@ -107,7 +107,7 @@ func TestSetWatchesTellsWhatWasMissed(t *testing.T) {
 		c.send(wire.OpCreate, create("/parent/c", wire.ModePersistent))
 		c.expect("6 Ok", "7 Ok", "8 Ok")
 		c.send(wire.OpSetWatches, wire.SetWatchesRequest{RelativeZxid: seen,
-			Data: []string{"/same", "/changed", "/gone"}, Exist: []string{"/new", "/quiet"}, Child: []string{"/parent", "/quiet", "/gone"}})
+			Data: []string{"/same", "/changed", "/gone", "/quiet"}, Exist: []string{"/new", "/quiet"}, Child: []string{"/parent", "/quiet", "/gone"}})
 		c.expect("NodeDataChanged /changed", "NodeDeleted /gone", "NodeCreated /quiet", "NodeChildrenChanged /parent", "NodeDeleted /gone", "9 Ok")
 		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/changed", Version: -1}) // has fired, is not registered
 		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/same", Version: -1})
