@@ -70,14 +70,14 @@ type Snapshot struct {
 	store        *Store // only for counting the snapshots
 	zxid         wire.Zxid
 	timeMs       int64
-	nodes        []*page[node]
+	nodes        []*[pageRows]node
 	nodeCount    int
-	sessions     []*page[session]
+	sessions     []*[pageRows]session
 	sessionCount int
 	released     atomic.Bool
 }
 
-// Snapshot returns the state as it is now. It takes time for one pointer per 64 nodes. The caller writes it, at the
+// Snapshot returns the state as it is now. It takes time for one pointer per 16 nodes. The caller writes it, at the
 // same time as the Store goes on if it likes, and has to release it.
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
@@ -118,9 +118,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	bw.b = append(bw.b, head...)
 	bw.begin(blockSessions)
 	for _, p := range sn.sessions {
-		for i := range p.rows {
-			if p.rows[i].generation != 0 {
-				bw.b = appendSession(bw.b, &p.rows[i])
+		for i := range p {
+			if p[i].generation != 0 {
+				bw.b = appendSession(bw.b, &p[i])
 				bw.split()
 			}
 		}
@@ -128,9 +128,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	bw.begin(blockNodes)
 	acls := map[*aclList]uint64{}
 	for _, p := range sn.nodes {
-		for i := range p.rows {
-			if p.rows[i].kind != kindFree {
-				bw.b = appendNode(bw.b, &p.rows[i], acls)
+		for i := range p {
+			if p[i].kind != kindFree {
+				bw.b = appendNode(bw.b, &p[i], acls)
 				bw.split()
 			}
 		}

@@ -2,10 +2,10 @@ package znode
 
 import "slices"
 
-// pageRows is the number of rows of a page: what the first write to a page after a snapshot copies. Small
-// enough that the copy (some 7 KB of nodes) is lost in the cost of an update, large enough that the list of pages, which
-// Snapshot copies whole, stays small (16,000 pointers for a million nodes).
-const pageRows = 64
+// pageRows is the number of rows of a page: what the first write to a page after a snapshot copies. Small enough
+// that the copy (1792 bytes of nodes, which is one of the sizes that Go allocates) does not slow an update down
+// much, large enough that the list of pages, which Snapshot copies, stays small (half a megabyte for a million nodes).
+const pageRows = 16
 
 // slot is the number of a row. It stays the same as long as the row is in use, and means nothing outside of the
 // Store: two replicas in the same state may use different slots.
@@ -20,29 +20,26 @@ const noSlot = ^slot(0)
 //
 // Invariant: a page whose epoch is at most frozen is never written to.
 type table[T any] struct {
-	pages  []*page[T]
-	free   []slot // rows given back, the newest last
-	used   slot   // rows [used, ...) have never been in use
-	epoch  uint64 // of pages made from now on; starts at 1
-	frozen uint64 // pages up to this epoch belong to a snapshot
-}
-
-type page[T any] struct {
-	epoch uint64
-	rows  [pageRows]T
+	pages  []*[pageRows]T
+	epochs []uint32 // of the pages
+	free   []slot   // rows given back, the newest last
+	used   slot     // rows [used, ...) have never been in use
+	epoch  uint32   // of pages made from now on; starts at 1
+	frozen uint32   // pages up to this epoch belong to a snapshot
 }
 
 // row returns the row at i for reading. The pointer is stale after the next mut, add or remove.
-func (t *table[T]) row(i slot) *T { return &t.pages[i/pageRows].rows[i%pageRows] }
+func (t *table[T]) row(i slot) *T { return &t.pages[i/pageRows][i%pageRows] }
 
 // mut returns the row at i for writing.
 func (t *table[T]) mut(i slot) *T {
-	p := t.pages[i/pageRows]
-	if p.epoch <= t.frozen {
-		p = &page[T]{epoch: t.epoch, rows: p.rows}
-		t.pages[i/pageRows] = p
+	at := i / pageRows
+	if t.epochs[at] <= t.frozen {
+		p := *t.pages[at]
+		t.pages[at] = &p
+		t.epochs[at] = t.epoch
 	}
-	return &p.rows[i%pageRows]
+	return &t.pages[at][i%pageRows]
 }
 
 // add takes a row into use and returns it, zero, for writing.
@@ -54,7 +51,8 @@ func (t *table[T]) add() (slot, *T) {
 	}
 	i := t.used
 	if i%pageRows == 0 {
-		t.pages = append(t.pages, &page[T]{epoch: t.epoch})
+		t.pages = append(t.pages, new([pageRows]T))
+		t.epochs = append(t.epochs, t.epoch)
 	}
 	t.used++
 	return i, t.mut(i)
@@ -71,7 +69,7 @@ func (t *table[T]) remove(i slot) {
 func (t *table[T]) len() int { return int(t.used) - len(t.free) }
 
 // freeze returns the pages as they are now; they will not change.
-func (t *table[T]) freeze() []*page[T] {
+func (t *table[T]) freeze() []*[pageRows]T {
 	t.frozen = t.epoch
 	t.epoch++
 	return slices.Clone(t.pages)

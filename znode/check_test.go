@@ -1,0 +1,107 @@
+package znode
+
+import (
+	"strings"
+	"testing"
+
+	"lockkeeper/wire"
+)
+
+// TestCheckFinds breaks each invariant and expects Check to say so.
+func TestCheckFinds(t *testing.T) {
+	at := func(s *Store, path string) slot {
+		i, ok := s.find(path)
+		if !ok {
+			t.Fatalf("no node %s", path)
+		}
+		return i
+	}
+	row := func(s *Store, path string) *node { return s.nodes.mut(at(s, path)) }
+	const id = wire.SessionID(0x0100000000000001)
+	for name, c := range map[string]struct {
+		do   func(s *Store)
+		want string
+	}{
+		"a path that leads elsewhere":   {func(s *Store) { s.paths["/a"] = at(s, "/c") }, "its path leads to"},
+		"a path without a node":         {func(s *Store) { s.paths["/x"] = at(s, "/c") }, "paths"},
+		"no config":                     {func(s *Store) { delete(s.paths, "/zookeeper/config") }, "no node /zookeeper/config"},
+		"an invalid path":               {func(s *Store) { row(s, "/a").path = "/a/"; s.paths["/a/"] = at(s, "/a"); delete(s.paths, "/a") }, "invalid path"},
+		"a node from the future":        {func(s *Store) { row(s, "/a").pzxid = s.zxid + 1 }, "czxid"},
+		"changed before created":        {func(s *Store) { row(s, "/a").mzxid = 1 }, "mzxid"},
+		"a clock that ran backwards":    {func(s *Store) { s.timeMs = 1 }, "ctime"},
+		"negative creates":              {func(s *Store) { row(s, "/a").creates = -1 }, "has created"},
+		"fewer creates than children":   {func(s *Store) { row(s, "/a").creates = 0 }, "has created"},
+		"an owner too many":             {func(s *Store) { row(s, "/a").owner = 5 }, "owner"},
+		"no time to live":               {func(s *Store) { row(s, "/t").owner = 0 }, "time to live"},
+		"an ephemeral of nobody":        {func(s *Store) { row(s, "/a/s0000000001").owner = 12345 }, "does not exist"},
+		"an unknown kind":               {func(s *Store) { row(s, "/a").kind = 9 }, "kind 9"},
+		"an ephemeral parent":           {func(s *Store) { row(s, "/a").kind = kindEphemeral; row(s, "/a").owner = int64(id) }, "ephemeral"},
+		"a lost child":                  {func(s *Store) { s.link(at(s, "/a")).children-- }, "children"},
+		"a child too many":              {func(s *Store) { s.link(at(s, "/a")).children++ }, "children"},
+		"a broken ring":                 {func(s *Store) { s.link(s.link(at(s, "/")).first).prev = at(s, "/a/s0000000001") }, "child"},
+		"a wrong parent":                {func(s *Store) { s.link(at(s, "/c")).parent = at(s, "/a") }, "child"},
+		"a row too many":                {func(s *Store) { s.nodes.free = s.nodes.free[:0] }, "rows in use"},
+		"a session that is elsewhere":   {func(s *Store) { s.sessionSlots[id] = 1 }, "session"},
+		"a session id that may not be":  {func(s *Store) { s.sessionSlots[77] = 0 }, "ids"},
+		"a lost ephemeral":              {func(s *Store) { s.belongings[s.sessionSlots[id]] = belongings{first: noSlot} }, "ephemerals"},
+		"a wrong count of ephemerals":   {func(s *Store) { s.belongings[s.sessionSlots[id]].count++ }, "ephemerals"},
+		"somebody else's ephemeral":     {func(s *Store) { row(s, "/a/s0000000001").owner = -0x7000000000000001 }, "session"},
+		"a total of ephemerals":         {func(s *Store) { s.ephemerals++ }, "ephemerals"},
+		"a total of bytes":              {func(s *Store) { row(s, "/c").data = []byte("more") }, "bytes"},
+		"an ACL that is not shared":     {func(s *Store) { c := *row(s, "/c").acl; row(s, "/c").acl = &c }, "ACL"},
+		"an ACL with too many nodes":    {func(s *Store) { row(s, "/c").acl.refs++ }, "ACL"},
+		"an ACL without nodes":          {func(s *Store) { s.acls.byKey["x"] = &aclList{key: "x"} }, "ACLs"},
+		"a quota that is not active":    {func(s *Store) { delete(s.quotas.byPath, "/a") }, "not active"},
+		"a quota without limits":        {func(s *Store) { s.quotas.byPath["/c"] = &quota{path: "/c", count: 1} }, "quotas"},
+		"a quota that does not add up":  {func(s *Store) { s.quotas.byPath["/a"].bytes++ }, "count gives"},
+		"stats that are not up to date": {func(s *Store) { s.quotas.touch(s.quotas.byPath["/a"]) }, "dirty"},
+	} {
+		s := smallState(t)
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		c.do(s)
+		if err := s.Check(); err == nil || !strings.HasPrefix(err.Error(), "znode: check: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDigestSees changes everything that is part of the state, one at a time.
+func TestDigestSees(t *testing.T) {
+	row := func(s *Store) *node { i, _ := s.find("/a"); return s.nodes.mut(i) }
+	digests := map[uint64]string{smallState(t).Digest(): "nothing"}
+	for name, change := range map[string]func(s *Store){
+		"zxid":       func(s *Store) { s.zxid++ },
+		"time":       func(s *Store) { s.timeMs++ },
+		"path":       func(s *Store) { row(s).path = "/b" },
+		"data":       func(s *Store) { row(s).data = []byte("longes") },
+		"no data":    func(s *Store) { row(s).data = nil },
+		"empty data": func(s *Store) { row(s).data = []byte{} },
+		"ACL":        func(s *Store) { row(s).acl = s.acls.intern([]wire.ACL{{Perms: 30, ID: wire.OpenACL[0].ID}}) },
+		"czxid":      func(s *Store) { row(s).czxid++ },
+		"mzxid":      func(s *Store) { row(s).mzxid++ },
+		"pzxid":      func(s *Store) { row(s).pzxid++ },
+		"ctime":      func(s *Store) { row(s).ctimeMs++ },
+		"mtime":      func(s *Store) { row(s).mtimeMs++ },
+		"version":    func(s *Store) { row(s).version++ },
+		"aversion":   func(s *Store) { row(s).aversion++ },
+		"creates":    func(s *Store) { row(s).creates++ },
+		"owner":      func(s *Store) { row(s).owner++ },
+		"kind":       func(s *Store) { row(s).kind = kindContainer },
+		"session":    func(s *Store) { s.sessions.mut(0).id++ },
+		"generation": func(s *Store) { s.sessions.mut(0).generation++ },
+		"lastSeq":    func(s *Store) { s.sessions.mut(0).lastSeq++ },
+		"timeout":    func(s *Store) { s.sessions.mut(0).timeoutMs++ },
+		"address":    func(s *Store) { s.sessions.mut(0).addr += "0" },
+		"password":   func(s *Store) { s.sessions.mut(0).password += "0" },
+		"fewer":      func(s *Store) { i, _ := s.find("/c"); s.nodes.remove(i) },
+	} {
+		s := smallState(t)
+		change(s)
+		if other, ok := digests[s.Digest()]; ok {
+			t.Errorf("changing %s gives the digest of changing %s", name, other)
+		}
+		digests[s.Digest()] = name
+	}
+}
