@@ -18,6 +18,7 @@ import (
 
 var (
 	targetFlag = flag.String("jepsen.target", "lockkeeper", "what to test: lockkeeper, or zookeeper to compare")
+	keepFlag   = flag.Bool("jepsen.keep", false, "keep the logs and histories also of tests that pass")
 	longFlag   = flag.Bool("jepsen.long", false, "run the kill test for a minute instead of a few kills")
 )
 
@@ -68,7 +69,7 @@ func testDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || *keepFlag {
 			t.Logf("logs and data are kept in %s", dir)
 		} else if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -126,6 +127,9 @@ func (l *lab) close() {
 	if err := l.cluster.Close(); err != nil {
 		l.t.Error(err)
 	}
+	if l.t.Failed() || *keepFlag {
+		l.writeHistory()
+	}
 	if !l.t.Failed() {
 		return
 	}
@@ -139,6 +143,10 @@ func (l *lab) close() {
 		fmt.Fprintln(&last, op)
 	}
 	l.t.Logf("the end of the history:\n%s", last.String())
+}
+
+// writeHistory leaves the whole history among the logs.
+func (l *lab) writeHistory() {
 	file, err := os.Create(filepath.Join(l.dir, "history.jsonl"))
 	if err == nil {
 		_, err = l.history.WriteTo(file)
