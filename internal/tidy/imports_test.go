@@ -21,6 +21,7 @@ const imports = `
 	session:               wire znode
 
 	server:                wire znode quorum session
+	server/simtest:
 	cmd/lockkeeper:        server
 
 	# The clients' side knows no package of the server.
@@ -39,6 +40,10 @@ const imports = `
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
+	quorum:                internal/simnet internal/simdisk
+	server:                internal/simnet internal/simdisk
+	server/simtest:        internal/simnet internal/simdisk server quorum znode wire recipes
+	                       github.com/go-zookeeper/zk
 `
 
 // standard is what the pure packages import of the standard library: nothing
