@@ -48,11 +48,13 @@ type Config struct {
 	// Tick is the basic unit of time. Heartbeat and election timeouts are a quarter of it, within
 	// 200 ms and 1 s. 0 means 3 s.
 	Tick time.Duration
-	// SnapshotEntries is the number of log entries after which a snapshot is taken and the log
+	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log
 	// compacted. 0 means 100 000 (ZooKeeper's snapCount).
-	SnapshotEntries uint64
+	SnapshotCommands int
+	// SnapshotLogBytes is the same in bytes of applied entries. 0 means 256 MiB.
+	SnapshotLogBytes int64
 	// TrailingEntries stay in the log after a snapshot, so that a follower that is a little behind
-	// needs no snapshot. 0 means 10 240.
+	// needs no snapshot. 0 means 2048.
 	TrailingEntries uint64
 	// ConfigText becomes the data of /zookeeper/config. Empty for a standalone member.
 	ConfigText string
@@ -116,11 +118,14 @@ func (c *Config) setDefaults() {
 	if c.Tick == 0 {
 		c.Tick = 3 * time.Second
 	}
-	if c.SnapshotEntries == 0 {
-		c.SnapshotEntries = 100_000
+	if c.SnapshotCommands == 0 {
+		c.SnapshotCommands = 100_000
+	}
+	if c.SnapshotLogBytes == 0 {
+		c.SnapshotLogBytes = 256 << 20
 	}
 	if c.TrailingEntries == 0 {
-		c.TrailingEntries = 10_240
+		c.TrailingEntries = 2048
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

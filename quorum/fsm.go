@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -38,6 +40,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.mu.Lock()
 		f.store.Apply(l.Term, entry, f.commandApplied)
 		f.appliedIndex = l.Index
+		f.grownLocked(len(entry.Commands), len(l.Data))
 		f.mu.Unlock()
 		f.transport.applied(l.Index, l.Term)
 	}
@@ -54,10 +57,52 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	}
 }
 
+// grownLocked takes note that the log behind the newest snapshot has grown.
+func (r *Replica) grownLocked(commands, size int) {
+	r.grownCmds += commands
+	r.grownBytes += int64(size)
+	if r.grownCmds >= r.cfg.SnapshotCommands || r.grownBytes >= r.cfg.SnapshotLogBytes {
+		select {
+		case r.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// snapshotRetry is the pause after a snapshot that failed, for want of room on the disk for example.
+const snapshotRetry = time.Minute
+
+// snapshotLoop has a snapshot taken, and the log compacted, when the log has grown enough.
+func (r *Replica) snapshotLoop(ctx context.Context) {
+	defer r.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.full:
+		}
+		r.mu.RLock()
+		due := r.grownCmds >= r.cfg.SnapshotCommands || r.grownBytes >= r.cfg.SnapshotLogBytes
+		r.mu.RUnlock()
+		if !due {
+			continue // a signal from before the newest one
+		}
+		err := r.raft.Snapshot().Error()
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
+			r.log.Warn("no snapshot taken, the log goes on growing", "err", err)
+			sleep(ctx, snapshotRetry)
+			r.mu.Lock()
+			r.grownLocked(r.cfg.SnapshotCommands, 0)
+			r.mu.Unlock()
+		}
+	}
+}
+
 // Snapshot implements raft.FSM.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.grownCmds, f.grownBytes = 0, 0
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
 }
 
@@ -72,6 +117,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store = store
+	f.grownCmds, f.grownBytes = 0, 0
 	f.cfg.Listener.Restored(store)
 	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type Replica struct {
 	notify chan bool             // from raft: this member has become, is no longer, the leader
 	events chan raft.Observation // from raft: the leader may have changed
 	doubt  chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
+	full   chan struct{}         // capacity 1: the log has grown enough for a snapshot
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 	closed sync.Once
@@ -41,6 +43,8 @@ type Replica struct {
 	mu           sync.RWMutex
 	store        *znode.Store
 	appliedIndex uint64
+	grownCmds    int   // applied since the last snapshot was taken
+	grownBytes   int64 // the entries that they came in
 
 	stateMu    sync.Mutex
 	leader     MemberID           // 0 while unknown
@@ -73,6 +77,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		notify: make(chan bool, 64),
 		events: make(chan raft.Observation, 64),
 		doubt:  make(chan struct{}, 1),
+		full:   make(chan struct{}, 1),
 	}
 	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
@@ -100,8 +105,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	r.wg.Add(1)
+	r.wg.Add(2)
 	go r.controlLoop(ctx)
+	go r.snapshotLoop(ctx)
 	return r, nil
 }
 
@@ -146,8 +152,7 @@ func (r *Replica) openRaft() error {
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
 	rc.MaxAppendEntries = 64
 	rc.BatchApplyCh = true
-	rc.SnapshotThreshold = r.cfg.SnapshotEntries
-	rc.SnapshotInterval = 10 * time.Second
+	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are
 	rc.TrailingLogs = r.cfg.TrailingEntries
 	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names what is damaged
 	rc.ShutdownOnRemove = false

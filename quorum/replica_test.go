@@ -245,3 +245,40 @@ func testFollowersLearnOfCommitsAtOnce(t *testing.T, c *cluster) {
 		t.Fatalf("%v for each of %d commands one after the other through a follower", each, n)
 	}
 }
+
+func TestLogIsCompacted(t *testing.T) {
+	inCluster(t, 3, func(cfg *Config) { cfg.SnapshotCommands, cfg.TrailingEntries = 100, 5 }, testLogIsCompacted)
+}
+
+func testLogIsCompacted(t *testing.T, c *cluster) {
+	f := (c.leader() + 1) % 3
+	c.propose(f, createSession(9))
+	for i := range uint64(1000) {
+		c.recs[f].result(t, c.propose(f, sequential(9, i+1, "/n-")))
+	}
+	for i, d := range c.disks {
+		first, err := d.FirstIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := d.LastIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last-first > 200 {
+			t.Errorf("member %d keeps entries %d to %d", i+1, first, last)
+		}
+	}
+	// And what is left is enough to start from, for all at once.
+	for i := range c.reps {
+		c.crash(i)
+	}
+	for i := range c.reps {
+		c.start(i)
+	}
+	f = c.leader()
+	if r := c.recs[f].result(t, c.propose(f, sequential(9, 1001, "/n-"))); r.Path != "/n-0000001000" {
+		t.Fatalf("after the power cut: %+v", r)
+	}
+	c.agree()
+}

@@ -219,17 +219,17 @@ func (s *Server) sessionConfig() session.Config {
 
 func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
-		ID:              quorum.MemberID(s.cfg.ID),
-		Tick:            s.cfg.TickTime,
-		SnapshotEntries: uint64(s.cfg.SnapCount),
-		ConfigText:      s.cfg.ConfigText(),
-		Stores:          stores,
-		Listener:        s.sessions,
-		Logger:          s.log,
-		Listen:          func(string, string) (net.Listener, error) { return peers, nil },
-		Dial:            s.cfg.Dial,
-		Now:             s.cfg.Now,
-		Fatal:           s.fail,
+		ID:               quorum.MemberID(s.cfg.ID),
+		Tick:             s.cfg.TickTime,
+		SnapshotCommands: s.cfg.SnapCount,
+		ConfigText:       s.cfg.ConfigText(),
+		Stores:           stores,
+		Listener:         s.sessions,
+		Logger:           s.log,
+		Listen:           func(string, string) (net.Listener, error) { return peers, nil },
+		Dial:             s.cfg.Dial,
+		Now:              s.cfg.Now,
+		Fatal:            s.fail,
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,

@@ -194,7 +194,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.handshakeApplied(store, c, res)
 	case znode.KindExpire:
 		if res.Status == znode.Done {
-			m.log.Info("session expired", "session", c.Session, "zxid", res.Zxid)
+			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)
 			m.sessionClosed(c.Session, "expired")
 		}
 	}

@@ -165,7 +165,7 @@ func (m *Manager) expiryLoop(ctx context.Context) {
 	for {
 		ends, next := m.tracker.due()
 		for _, c := range ends {
-			m.log.Debug("session silent for too long, proposing its end", "session", c.Session)
+			m.log.Info("session expires: nothing heard from it for its timeout", "session", c.Session)
 			c.Seq = m.nonce()
 			// If this is lost the leadership is, or due proposes it again.
 			_ = m.replica.ProposeOnce(ctx, c)
