@@ -97,3 +97,9 @@ func classPath(jars ...string) (string, error) {
 	}
 	return path, nil
 }
+
+// curatorClassPath is what a program needs that uses Curator.
+func curatorClassPath() (string, error) {
+	return classPath("curator-recipes.jar", "curator-framework.jar", "curator-client.jar",
+		"zookeeper.jar", "zookeeper-jute.jar", "guava.jar", "slf4j-simple.jar")
+}

@@ -115,8 +115,7 @@ func (t *Toolbox) findKazoo() (Client, error) {
 func (t *Toolbox) buildCurator() (Client, error) {
 	java, err1 := findJava("java")
 	javac, err2 := findJava("javac")
-	jars, err3 := classPath("curator-recipes.jar", "curator-framework.jar", "curator-client.jar",
-		"zookeeper.jar", "zookeeper-jute.jar", "guava.jar", "slf4j-simple.jar")
+	jars, err3 := curatorClassPath()
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return Client{}, err
 	}

@@ -1,0 +1,325 @@
+package jepsen
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// TestReadme does what README.md tells a new user to do: it makes n1.cfg,
+// starts three members with the shell commands of the README, and runs its
+// Java, Python and Go programs. Only ports and directories differ.
+func TestReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	r := newReadme(t)
+	r.startCluster()
+	t.Run("java", r.java)
+	t.Run("python", r.python)
+	t.Run("go", r.golang)
+	r.checkLockIsFree()
+	r.stopCluster()
+}
+
+// readme is the README with a cluster that it describes.
+type readme struct {
+	t      *testing.T
+	ctx    context.Context
+	module string // the directory that has README.md
+	dir    string
+	prefix string            // of the client ports: prefix+"1", ...
+	blocks map[string]string // the fenced blocks by language, ports replaced
+
+	cluster *Process // the shell that started the members
+	stop    *os.File // its standard input
+}
+
+// Languages of the README's fenced blocks. The configuration has none.
+var readmeLanguages = []string{"", "go", "java", "python", "sh"}
+
+func newReadme(t *testing.T) *readme {
+	t.Helper()
+	r := &readme{t: t, ctx: testTimeout(t, 3*time.Minute), dir: testDir(t), blocks: make(map[string]string)}
+	var err error
+	if r.module, err = filepath.Abs(".."); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.module, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.prefix, err = portPrefix(); err != nil {
+		t.Fatal(err)
+	}
+	peerPrefix, err := portPrefix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := strings.NewReplacer(
+		"218", r.prefix, // clientPort, in all its spellings
+		"127.0.0.1:288", "127.0.0.1:"+peerPrefix,
+		"/tmp/lk", filepath.Join(r.dir, "lk"),
+	)
+	for _, b := range fencedBlocks(string(text)) {
+		if _, double := r.blocks[b.language]; double || !slices.Contains(readmeLanguages, b.language) {
+			t.Errorf("README.md has a block (language %q) that this test does not run:\n%s", b.language, b.text)
+		}
+		r.blocks[b.language] = elsewhere.Replace(b.text)
+	}
+	for _, language := range readmeLanguages {
+		if r.blocks[language] == "" {
+			t.Errorf("README.md has no block in the language %q", language)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return r
+}
+
+// portPrefix finds free ports that differ only in their last digit, 1 to 3, as
+// those of the README do, and returns the rest of their digits.
+func portPrefix() (string, error) {
+	for {
+		port, err := freePorts.take(1)
+		if err != nil {
+			return "", err
+		}
+		if port[0]%10 != 1 {
+			continue
+		}
+		next, err := freePorts.take(2)
+		if err != nil {
+			return "", err
+		}
+		if next[0] == port[0]+1 && next[1] == port[0]+2 {
+			return fmt.Sprint(port[0] / 10), nil
+		}
+	}
+}
+
+// A block is a fenced code block of a Markdown file.
+type block struct{ language, text string }
+
+func fencedBlocks(markdown string) []block {
+	const fence = "```"
+	var blocks []block
+	inside := false
+	for line := range strings.Lines(markdown) {
+		rest, isFence := strings.CutPrefix(line, fence)
+		switch {
+		case isFence && !inside:
+			blocks = append(blocks, block{language: strings.TrimSpace(rest)})
+			inside = true
+		case isFence:
+			inside = false
+		case inside:
+			blocks[len(blocks)-1].text += line
+		}
+	}
+	return blocks
+}
+
+// write makes a file in the test's directory.
+func (r *readme) write(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// aroundReadme is the shell script that runs the commands of the README, which
+// start members in the background, where they are nobody's Process. The line
+// "stop" on standard input ends them as a user does, the end of the input (this
+// test has died) as kill -9 does. The shell around it takes the kernel's signal
+// at the death of this test (see procAttr), and leaves the script its time.
+const aroundReadme = `trap : TERM
+sh -c 'exec 3<&0
+%s
+trap : TERM
+read -r word <&3
+[ "$word" = stop ] || kill -9 0
+kill 0
+wait'
+exit $?
+`
+
+// startCluster starts three members as the README says and waits until each
+// of them serves clients.
+func (r *readme) startCluster() {
+	r.t.Helper()
+	target, err := tools.Lockkeeper()
+	need(r.t, err)
+	if err := os.Symlink(target.command("").Path, filepath.Join(r.dir, "lockkeeper")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.write(r.t, "n1.cfg", r.blocks[""])
+	stdin, stop, err := os.Pipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer stdin.Close()
+	if strings.Contains(r.blocks["sh"], "'") {
+		r.t.Fatal("the shell commands have a quote, which aroundReadme cannot hold")
+	}
+	script := r.write(r.t, "script", fmt.Sprintf(aroundReadme, strings.TrimSpace(r.blocks["sh"])))
+	cmd := exec.Command("sh", script)
+	cmd.Dir, cmd.Stdin = r.dir, stdin
+	if r.cluster, err = startProcess("the README's shell", cmd, filepath.Join(r.dir, "members.log")); err != nil {
+		_ = stop.Close()
+		r.t.Fatal(err)
+	}
+	r.stop = stop
+	r.t.Cleanup(func() {
+		_ = r.stop.Close()
+		<-r.cluster.Done()
+		if r.t.Failed() {
+			r.t.Logf("the end of the members' log:\n%s", r.cluster.logTail(8<<10))
+		}
+	})
+	modes := make(map[string]int)
+	for i := 1; i <= 3; i++ {
+		err := poll(r.ctx, 20*time.Millisecond, func() error {
+			answer, err := FourLetter(r.ctx, fmt.Sprintf("127.0.0.1:%s%d", r.prefix, i), "srvr\n") // as echo sends it
+			if err != nil {
+				return err
+			}
+			mode, err := parseMode(answer)
+			modes[mode]++
+			return err
+		})
+		if err != nil {
+			r.t.Fatalf("member %d does not serve: %v", i, err)
+		}
+	}
+	if modes["leader"] != 1 || modes["follower"] != 2 {
+		r.t.Errorf("the members say they are %v, want one leader and two followers", modes)
+	}
+}
+
+// stopCluster has the members end by themselves.
+func (r *readme) stopCluster() {
+	r.t.Helper()
+	if _, err := r.stop.WriteString("stop\n"); err != nil {
+		r.t.Fatal(err)
+	}
+	select {
+	case <-r.cluster.Done():
+	case <-r.ctx.Done():
+		r.t.Fatal("the members do not stop")
+	}
+	log := r.cluster.logTail(1 << 20)
+	if n := strings.Count(log, "lockkeeper listens on "); n != 3 {
+		r.t.Errorf("%d members said that they listen, want 3", n)
+	}
+	if r.cluster.err != nil {
+		r.t.Errorf("the members, stopped: %v", r.cluster.err)
+	}
+}
+
+// run runs one of the README's programs, and checks that it succeeds and that
+// it prints the line want.
+func (r *readme) run(t *testing.T, want string, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Dir = r.dir
+	name := filepath.Base(t.Name())
+	p, err := startProcess("the README's "+name, cmd, filepath.Join(r.dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.kill(); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-p.Done():
+	case <-r.ctx.Done():
+		t.Fatalf("it does not end; it printed:\n%s", p.logTail(4<<10))
+	}
+	out := p.logTail(64 << 10)
+	if p.err != nil {
+		t.Fatalf("%v; it printed:\n%s", p.err, out)
+	}
+	if !slices.Contains(strings.Split(out, "\n"), want) {
+		t.Errorf("it printed:\n%s\nwant the line %q", out, want)
+	}
+}
+
+func (r *readme) java(t *testing.T) {
+	_, err := tools.Curator()
+	need(t, err)
+	jars, err := curatorClassPath()
+	need(t, err)
+	source := r.write(t, "Report.java", r.blocks["java"])
+	if out, err := exec.CommandContext(r.ctx, "javac", "-cp", jars, "-d", r.dir, source).CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	classes := strings.Join([]string{r.dir, jars}, string(os.PathListSeparator))
+	r.run(t, "Java has the lock", exec.Command("java", append(javaFlags(), "-cp", classes, "Report")...))
+}
+
+func (r *readme) python(t *testing.T) {
+	kazoo, err := tools.Kazoo()
+	need(t, err)
+	r.run(t, "Python has the lock", exec.Command(kazoo.command(nil).Path, r.write(t, "report.py", r.blocks["python"])))
+}
+
+// golang builds the Go program in a module of its own, as the README says. Its
+// go mod tidy may ask the network, so this takes over what this module's
+// go.mod and go.sum know.
+func (r *readme) golang(t *testing.T) {
+	dir := filepath.Dir(r.write(t, "report/main.go", r.blocks["go"]))
+	sums, err := os.ReadFile(filepath.Join(r.module, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(t, "report/go.sum", string(sums))
+	for _, args := range [][]string{
+		{"mod", "init", "report"},
+		{"mod", "edit", "-require=lockkeeper@v0.0.0", "-replace=lockkeeper=" + r.module},
+		{"build", "-mod=mod", "-o", filepath.Join(r.dir, "report.bin"), "."},
+	} {
+		cmd := exec.CommandContext(r.ctx, "go", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", args[0], err, out)
+		}
+	}
+	r.run(t, "Go has the lock: true true", exec.Command(filepath.Join(r.dir, "report.bin")))
+}
+
+// checkLockIsFree fails the test for everything that the programs left behind.
+func (r *readme) checkLockIsFree() {
+	r.t.Helper()
+	conn, _, err := zk.Connect([]string{"127.0.0.1:" + r.prefix + "1"}, 10*time.Second, zk.WithLogger(nopLogger{}))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Sync("/locks/report"); err != nil {
+		r.t.Fatal(err)
+	}
+	children, _, err := conn.Children("/locks/report")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(children) != 0 {
+		r.t.Errorf("/locks/report has %q after all programs have ended", children)
+	}
+}
