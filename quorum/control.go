@@ -40,16 +40,8 @@ func (r *Replica) controlLoop(ctx context.Context) {
 // reroute sends this member's commands to the present leader.
 func (r *Replica) reroute(rt *route) *route {
 	_, id := r.raft.LeaderWithID()
-	leader := memberID(id)
-	r.stateMu.Lock()
-	if leader == r.cfg.ID && r.term == 0 {
-		leader = 0 // raft says so already; notify will follow
-	}
-	changed := leader != r.leader
-	if changed {
-		r.leader, r.leaderFrom = leader, time.Now()
-	}
-	r.stateMu.Unlock()
+	changed := r.setLeader(memberID(id))
+	leader := r.leaderID()
 	if !changed && (rt == nil) == (leader == 0) {
 		return rt
 	}

@@ -246,7 +246,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	start := time.Now()
-	leader := r.leaderID()
+	leader, epoch := r.leaderEpoch()
 	if leader == r.cfg.ID {
 		extended, proven, err := r.touchAsLeader(heard)
 		return extended, minTime(start, proven), err
@@ -259,6 +259,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
 	defer cancel()
+	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
 	if l.conn == nil {
 		c, err := r.port.dial(ctx, leader, streamLease)
 		if err != nil {

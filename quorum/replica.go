@@ -49,6 +49,8 @@ type Replica struct {
 	stateMu    sync.Mutex
 	leader     MemberID           // 0 while unknown
 	leaderFrom time.Time          // since when
+	epoch      context.Context    // ends with the leader
+	endEpoch   context.CancelFunc //
 	term       uint64             // of this member's leadership, 0 when it does not lead
 	streams    context.Context    // while it leads: ends the streams of followers
 	endStreams context.CancelFunc //
@@ -79,6 +81,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		doubt:  make(chan struct{}, 1),
 		full:   make(chan struct{}, 1),
 	}
+	r.setLeader(0)
 	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
 	}
@@ -262,6 +265,31 @@ func (r *Replica) leaderID() MemberID {
 	return r.leader
 }
 
+// leaderEpoch is leaderID and a context that ends when that is no longer the leader.
+func (r *Replica) leaderEpoch() (MemberID, context.Context) {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	return r.leader, r.epoch
+}
+
+// setLeader takes note of the leader and reports whether that is news.
+func (r *Replica) setLeader(id MemberID) bool {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	if id == r.cfg.ID && r.term == 0 {
+		id = 0 // raft says so already; notify will follow
+	}
+	if id == r.leader && r.epoch != nil {
+		return false
+	}
+	if r.endEpoch != nil {
+		r.endEpoch()
+	}
+	r.leader, r.leaderFrom = id, time.Now()
+	r.epoch, r.endEpoch = context.WithCancel(context.Background())
+	return true
+}
+
 // leadingTerm is the term in which this member leads, if it does.
 func (r *Replica) leadingTerm() (uint64, bool) {
 	r.stateMu.Lock()
@@ -309,6 +337,7 @@ func (r *Replica) Close() error {
 }
 
 func (r *Replica) shutdown() {
+	r.endEpoch()
 	r.outbox.close()
 	_ = r.raft.Shutdown().Error()
 	r.batcher.close()
