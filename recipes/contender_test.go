@@ -40,6 +40,7 @@ func contend(path string) int {
 		Servers:        []string{os.Getenv(contenderServerEnv)},
 		SessionTimeout: timeout,
 		HostProvider:   &impatientHosts{},
+		Dial:           dialLive,
 	})
 	if err != nil {
 		fmt.Println("error", err)
@@ -106,12 +107,16 @@ type contender struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
-	out   *bufio.Scanner
-	log   syncBuffer // its stderr
+	lines chan string // what it says; closed at the end
+	lost  chan string // what it says about lost grants, at any time
+	log   syncBuffer  // its stderr
 }
 
 func startContender(t *testing.T, name string, env []string, command string, args ...string) *contender {
-	c := &contender{t: t, name: name, cmd: exec.Command(command, args...)}
+	c := &contender{
+		t: t, name: name, cmd: exec.Command(command, args...),
+		lines: make(chan string, 100), lost: make(chan string, 100),
+	}
 	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stderr = &c.log
 	var err error
@@ -122,16 +127,32 @@ func startContender(t *testing.T, name string, env []string, command string, arg
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.out = bufio.NewScanner(stdout)
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		c.read(stdout)
+	}()
 	t.Cleanup(func() {
 		c.stdin.Close()
 		c.cmd.Process.Kill()
+		<-read
 		c.cmd.Wait()
 	})
 	return c
+}
+
+func (c *contender) read(stdout io.Reader) {
+	defer close(c.lines)
+	for out := bufio.NewScanner(stdout); out.Scan(); {
+		if why, ok := strings.CutPrefix(out.Text(), "lost "); ok {
+			c.lost <- why
+		} else {
+			c.lines <- out.Text()
+		}
+	}
 }
 
 // startGo starts this test binary as a contender.
@@ -150,12 +171,7 @@ func startGo(t *testing.T, addr, path string, timeout time.Duration) *contender 
 func (c *contender) say(line string) { fmt.Fprintln(c.stdin, line) }
 
 // next returns the next line; "" at the end.
-func (c *contender) next() string {
-	if !c.out.Scan() {
-		return ""
-	}
-	return c.out.Text()
-}
+func (c *contender) next() string { return <-c.lines }
 
 // expect reads a line, which must start with the given words, and returns the
 // rest of it.

@@ -289,7 +289,14 @@ func TestUnlock(t *testing.T) {
 func TestLostBeforeGivenAway(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	var held, silent int
+	round := uint64(0)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d, round %d", seed, round)
+		}
+	})
 	for i := range uint64(60) {
+		round = i
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, i))
 			c := newFakeCluster()
@@ -350,9 +357,6 @@ func TestLostBeforeGivenAway(t *testing.T) {
 				grant.Unlock(t.Context())
 			}
 		})
-		if t.Failed() {
-			t.Fatalf("seed %d, round %d", seed, i)
-		}
 	}
 	if held == 0 || silent == 0 {
 		t.Errorf("%d grants held, %d lost: the test shows nothing", held, silent)

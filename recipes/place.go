@@ -38,6 +38,7 @@ type place struct {
 	owned bool            // node belongs to lease's session, and so goes with it
 	token int64           // czxid of node
 	own   <-chan zk.Event // watch on node
+	first chan look       // the first look at the queue; nil once it was taken
 	wants bool            // counted in lease.waiting
 
 	// what the place is waiting for, for error messages; read by the caller of
@@ -71,6 +72,13 @@ func (p *place) enter(ctx context.Context) error {
 		return fmt.Errorf("server made a node without a sequence number: %s", p.node)
 	} else if n >= maxSequence {
 		return ErrExhausted
+	}
+	// Both requests at once: it is the round trips that an acquire takes its time
+	// for. The list may be older than the watch; await looks again when the watch
+	// fires, and watchOwn fails if the node has gone.
+	p.first = make(chan look, 1)
+	if !p.s.spawn(func() { p.first <- p.look() }) {
+		return ErrClosed
 	}
 	return p.watchOwn(ctx)
 }
@@ -305,17 +313,34 @@ func (p *place) want(on bool) {
 	p.lease.want(on)
 }
 
-// front names the node next before ours; "" if we are the first.
-func (p *place) front() (string, error) {
+// look is a look at the queue: the node next before ours, "" if we are the first.
+type look struct {
+	front string
+	err   error
+}
+
+func (p *place) look() look {
 	names, _, err := p.s.conn.Children(p.dir)
 	if err != nil {
-		return "", p.gone(err)
+		return look{err: p.gone(err)}
 	}
 	front, found := predecessor(names, p.name())
 	if !found {
-		return "", p.gone(zk.ErrNoNode)
+		return look{err: p.gone(zk.ErrNoNode)}
 	}
-	return front, nil
+	return look{front: front}
+}
+
+// front looks at the queue. The first look has been under way since enter.
+func (p *place) front() (string, error) {
+	var l look
+	if p.first != nil {
+		l = <-p.first
+		p.first = nil
+	} else {
+		l = p.look()
+	}
+	return l.front, l.err
 }
 
 // ownEvent deals with an event of the watch on our node, which it sets again if

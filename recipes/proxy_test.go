@@ -19,6 +19,7 @@ type proxy struct {
 	conns  map[net.Conn]bool
 	frames [2]int                             // seen, per direction; no handshakes, no pings
 	judge  func(dir direction, n int) verdict // nil: pass
+	held   chan struct{}                      // if not nil: no new connections until it is closed
 	latest []byte                             // the newest answer to a handshake
 }
 
@@ -77,6 +78,16 @@ func (p *proxy) rule(judge func(dir direction, n int) verdict) {
 	p.judge, p.frames = judge, [2]int{}
 }
 
+// hold keeps new connections waiting until the function that it returns is
+// called.
+func (p *proxy) hold() (release func()) {
+	held := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = held
+	return sync.OnceFunc(func() { close(held) })
+}
+
 // session is the id and the password of the session that was connected last.
 func (p *proxy) session() (id, password []byte) {
 	p.mu.Lock()
@@ -89,6 +100,12 @@ func (p *proxy) serve() {
 		client, err := p.l.Accept()
 		if err != nil {
 			return
+		}
+		p.mu.Lock()
+		held := p.held
+		p.mu.Unlock()
+		if held != nil {
+			<-held
 		}
 		server, err := net.Dial("tcp", p.backend)
 		if err != nil {
