@@ -143,6 +143,28 @@ func (c *Cluster) AwaitLeader(ctx context.Context) (*Member, error) {
 	return leader, nil
 }
 
+// Complaints are what went wrong inside of the members: data races and panics
+// that their logs hold, and members that do not run although nobody ended them.
+// A test that passes with one of these has not passed.
+func (c *Cluster) Complaints() ([]string, error) {
+	var all []string
+	for _, m := range c.members {
+		p, running := m.current()
+		if p == nil {
+			continue
+		}
+		found, err := p.complaints()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		if !running && !m.wasEnded() {
+			all = append(all, p.exitError().Error())
+		}
+	}
+	return all, nil
+}
+
 // Logs is the end of every member's log, for the report of a failure.
 func (c *Cluster) Logs() string {
 	var b strings.Builder

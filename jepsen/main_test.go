@@ -119,10 +119,22 @@ func newLab(t *testing.T, members int, patience time.Duration) *lab {
 
 // close ends every process, and prints what they said if the test failed.
 func (l *lab) close() {
+	complaints, err := l.cluster.Complaints()
+	if err != nil {
+		l.t.Error(err)
+	}
 	for _, w := range l.workers {
 		if err := w.Kill(); err != nil {
 			l.t.Error(err)
 		}
+		found, err := w.Complaints()
+		if err != nil {
+			l.t.Error(err)
+		}
+		complaints = append(complaints, found...)
+	}
+	for _, c := range complaints {
+		l.t.Error(c)
 	}
 	if err := l.cluster.Close(); err != nil {
 		l.t.Error(err)

@@ -28,6 +28,7 @@ type Member struct {
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
+	ended   bool     // Kill or Stop was called for it
 }
 
 // String is the member's name in histories and logs, as m1.
@@ -49,7 +50,7 @@ func (m *Member) Start() error {
 	if err != nil {
 		return err
 	}
-	m.process = p
+	m.process, m.ended = p, false
 	return nil
 }
 
@@ -60,9 +61,25 @@ func (m *Member) current() (*Process, bool) {
 	return m.process, m.process != nil && m.process.running()
 }
 
+// end is current, for one who is about to end the process.
+func (m *Member) end() (*Process, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running := m.process != nil && m.process.running()
+	m.ended = m.ended || running
+	return m.process, running
+}
+
+// wasEnded says whether the last process was ended by Kill or Stop.
+func (m *Member) wasEnded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended
+}
+
 // Kill ends the member as kill -9 does and returns when its process has gone.
 func (m *Member) Kill() error {
-	p, running := m.current()
+	p, running := m.end()
 	if !running {
 		return nil
 	}
@@ -71,7 +88,7 @@ func (m *Member) Kill() error {
 
 // Stop asks the member to end (SIGTERM) and waits for it until ctx ends.
 func (m *Member) Stop(ctx context.Context) error {
-	p, running := m.current()
+	p, running := m.end()
 	if !running {
 		return nil
 	}

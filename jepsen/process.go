@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -104,6 +105,31 @@ func (p *Process) logTail(maxBytes int64) string {
 		return err.Error()
 	}
 	return string(bytes.TrimSpace(tail))
+}
+
+// distress are the beginnings of lines that a Go program prints when something
+// is wrong with the program itself.
+var distress = []string{"WARNING: DATA RACE", "panic: ", "fatal error: "}
+
+// complaints are the places in the log where the process (or one that wrote
+// the same log before it) found itself broken, each with the lines that follow.
+// A process that is killed in the end has no exit status that tells.
+func (p *Process) complaints() ([]string, error) {
+	text, err := os.ReadFile(p.logPath)
+	if err != nil {
+		return nil, fmt.Errorf("jepsen: %w", err)
+	}
+	const context = 30
+	var found []string
+	lines := strings.Split(string(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		if slices.ContainsFunc(distress, func(d string) bool { return strings.HasPrefix(lines[i], d) }) {
+			end := min(i+context, len(lines))
+			found = append(found, fmt.Sprintf("%s: %s", p.name, strings.Join(lines[i:end], "\n")))
+			i = end
+		}
+	}
+	return found, nil
 }
 
 // signal sends sig. A process that has ended is not an error.

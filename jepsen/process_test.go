@@ -87,24 +87,67 @@ func TestClusterDoesNotStart(t *testing.T) {
 			if test.name == "does not serve" {
 				patience = 200 * time.Millisecond // all of it is used up
 			}
-			var commands []*exec.Cmd
+			dir := t.TempDir()
+			pids := filepath.Join(dir, "pids")
 			broken := Target{Name: "broken", command: func(string) *exec.Cmd {
-				c := exec.Command("sh", "-c", test.script)
-				commands = append(commands, c)
-				return c
+				return exec.Command("sh", "-c", "echo $$ >>"+pids+"; "+test.script)
 			}}
-			_, err := StartCluster(testTimeout(t, patience), ClusterConfig{Target: broken, Members: 3, Dir: t.TempDir()})
+			_, err := StartCluster(testTimeout(t, patience), ClusterConfig{Target: broken, Members: 3, Dir: dir})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("err = %v, want one with %q", err, test.want)
 			}
-			if len(commands) != 3 {
-				t.Fatalf("%d members were started", len(commands))
+			text, err := os.ReadFile(pids)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, c := range commands {
-				if err := syscall.Kill(c.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {
-					t.Errorf("process %d still runs (%v)", c.Process.Pid, err)
+			for _, word := range strings.Fields(string(text)) {
+				pid, err := strconv.Atoi(word)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+					t.Errorf("process %d still runs (%v)", pid, err)
 				}
 			}
 		})
+	}
+}
+
+// What a process prints about itself before it ends is found, and so is a
+// member that ended without being told to.
+func TestComplaints(t *testing.T) {
+	ctx := testTimeout(t, time.Minute)
+	const script = `echo fine; echo "panic: the reason"; echo "goroutine 1"; echo "panic: is no start of a line: panic: "`
+	dir := t.TempDir()
+	m := &Member{ID: 1, dir: dir, target: Target{command: func(string) *exec.Cmd { return exec.Command("sh", "-c", script) }}}
+	c := &Cluster{members: []*Member{m}}
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := m.current()
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	complaints, err := c.Complaints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(complaints) != 2 || !strings.HasPrefix(complaints[0], "m1: panic: the reason\ngoroutine 1\n") ||
+		!strings.Contains(complaints[1], "m1 ended (exit status 0)") {
+		t.Errorf("complaints = %q", complaints)
+	}
+
+	m.target = Target{command: func(string) *exec.Cmd { return exec.Command("sleep", "1000") }}
+	m.dir = t.TempDir()
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if complaints, err := c.Complaints(); err != nil || len(complaints) != 0 {
+		t.Errorf("killed: complaints = %q, %v", complaints, err)
 	}
 }

@@ -312,5 +312,9 @@ func (w *Worker) Kill() error {
 	return err
 }
 
+// Complaints are the data races and panics that a worker's log holds, if it is
+// written in Go.
+func (w *Worker) Complaints() ([]string, error) { return w.process.complaints() }
+
 // logTail is the end of what the worker printed.
 func (w *Worker) logTail() string { return w.process.logTail(4 << 10) }
