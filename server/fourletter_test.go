@@ -1,0 +1,336 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/internal/simnet"
+	"lockkeeper/wire"
+)
+
+// match checks that the whole text matches the pattern, in which a line may have blanks around it.
+func match(t *testing.T, what, text, pattern string) {
+	t.Helper()
+	re := regexp.MustCompile(`\A` + pattern + `\z`)
+	if !re.MatchString(text) {
+		t.Errorf("%s: got\n%q\nwant\n%s", what, text, pattern)
+	}
+}
+
+// versionPattern is what ZooKeeper's own tests demand, and go-zookeeper's.
+const versionPattern = `3\.9\.5-lockkeeper-[0-9A-Za-z.-]+, built on \d\d/\d\d/\d{4} \d\d:\d\d GMT`
+
+func TestWords(t *testing.T) {
+	checkGoroutines(t)
+	var dir string
+	s := startReal(t, func(c *Config) {
+		allWords(c)
+		dir = c.DataDir
+		c.MaxClientCnxns = Unlimited
+	})
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	c.call(wire.OpCreate, create("/e", []byte("data"), wire.ModeEphemeral))
+	c.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/e", Watch: true})
+	c.call(wire.OpGetChildren, &wire.PathWatchRequest{Path: "/", Watch: true})
+	ask := func(w string) string { return dialReal(t, s).word(w) }
+
+	match(t, "ruok", ask("ruok"), "imok")
+	match(t, "isro", ask("isro"), "rw")
+	stats := `Latency min/avg/max: \d+/\d+\.\d{1,4}/\d+\n` +
+		`Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: 0\nZxid: 0x[0-9a-f]+\nMode: standalone\nNode count: 6\n`
+	match(t, "srvr", ask("srvr"), "Zookeeper version: "+versionPattern+"\n"+stats)
+	match(t, "stat", ask("stat"), "Zookeeper version: "+versionPattern+"\nClients:\n"+
+		` /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=4,sent=4\)\n`+
+		`( /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=0,sent=0\)\n)*`+
+		` /127\.0\.0\.1:\d+\[0\]\(queued=0,recved=1,sent=0\)\n\n`+stats)
+	match(t, "cons", ask("cons"), fmt.Sprintf(` /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=4,sent=4,sid=0x%x,lop=GETC,est=\d{13},to=10000,`+
+		`lcxid=0x3,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n`, uint64(c.id.SessionID))+
+		`( /127\.0\.0\.1:\d+\[\d\]\(queued=0,recved=\d,sent=0\)\n)+\n`)
+	match(t, "conf", ask("conf"), fmt.Sprintf(`clientPort=%d
+secureClientPort=-1
+dataDir=%s
+dataDirSize=\d{4,}
+dataLogDir=%s
+dataLogSize=\d{4,}
+tickTime=3000
+maxClientCnxns=0
+minSessionTimeout=6000
+maxSessionTimeout=60000
+clientPortListenBacklog=-1
+serverId=0
+`, s.ClientAddr().(*net.TCPAddr).Port, regexp.QuoteMeta(dir), regexp.QuoteMeta(dir)))
+	match(t, "dirs", ask("dirs"), `datadir_size: \d{4,}\nlogdir_size: \d{4,}\n`)
+	match(t, "wchs", ask("wchs"), `1 connections watching 1 paths\nTotal watches:1\n`)
+	match(t, "envi", ask("envi"), `Environment:\nzookeeper\.version=`+versionPattern+`\nhost\.name=.+\n(?s:.*)os\.memory\.total=\d+MB\n`)
+	match(t, "mntr", ask("mntr"), `zk_version\t`+versionPattern+`\nzk_server_state\tstandalone\n(zk_[a-z0-9_]+\t-?\d+(\.\d+)?\n){20,}`)
+	values := mntrValues(t, ask("mntr"))
+	for key, want := range map[string]string{
+		"zk_znode_count": "6", "zk_ephemerals_count": "1", "zk_watch_count": "2", "zk_global_sessions": "1",
+		"zk_approximate_data_size": "50", "zk_outstanding_requests": "0", "zk_connection_request_count": "1",
+	} {
+		if values[key] != want {
+			t.Errorf("mntr: %s is %q, want %s", key, values[key], want)
+		}
+	}
+	for _, key := range []string{"zk_open_file_descriptor_count", "zk_max_file_descriptor_count", "zk_uptime", "zk_packets_received", "zk_packets_sent"} {
+		if n, err := strconv.ParseInt(values[key], 10, 64); err != nil || n <= 0 {
+			t.Errorf("mntr: %s is %q", key, values[key])
+		}
+	}
+
+	match(t, "srst", ask("srst"), "Server stats reset.\n")
+	match(t, "srvr after srst", ask("srvr"), `(?s:.*)Latency min/avg/max: 0/0\.0/0\nReceived: 1\nSent: 1\n(?s:.*)`)
+	for _, word := range []string{"crst", "dump", "gtmk", "hash", "stmk", "wchc", "wchp"} {
+		match(t, word, ask(word), word+` is not executed because it is not in the whitelist\.\n`)
+	}
+}
+
+func mntrValues(t *testing.T, text string) map[string]string {
+	t.Helper()
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if _, twice := values[key]; !ok || twice {
+			t.Errorf("mntr: line %q", line)
+		}
+		values[key] = value
+	}
+	return values
+}
+
+// TestWhitelist: the default is srvr alone.
+func TestWhitelist(t *testing.T) {
+	s := startReal(t, nil)
+	for word := range fourLetterWords {
+		got := dialReal(t, s).word(word)
+		refusal := word + " is not executed because it is not in the whitelist.\n"
+		if (got == refusal) != (word != "srvr") {
+			t.Errorf("%s: %q", word, got)
+		}
+	}
+	some := startReal(t, func(c *Config) { c.FourLetterWords = []string{"ruok", "conf"} })
+	for word, want := range map[string]string{"ruok": "imok", "conf": "clientPort=", "srvr": "srvr is not executed"} {
+		if got := dialReal(t, some).word(word); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", word, got)
+		}
+	}
+}
+
+// TestWordWithMoreBehind: the line end that echo adds, and whatever else comes, neither changes the answer
+// nor lets a reset destroy it.
+func TestWordWithMoreBehind(t *testing.T) {
+	s := startReal(t, allWords)
+	for range 20 {
+		c := dialReal(t, s)
+		c.put(append([]byte("mntr\r\n"), bytes.Repeat([]byte("x"), 200_000)...)...)
+		_ = c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		b, err := io.ReadAll(c)
+		if err != nil || !strings.Contains(string(b), "zk_uptime\t") {
+			t.Fatalf("got %d bytes, %v", len(b), err)
+		}
+	}
+}
+
+// TestWordAndClientThatStays: a client that does not close its side is cut off.
+func TestWordAndClientThatStays(t *testing.T) {
+	inBubble(t, simnet.Config{}, allWords, func(t *testing.T, s *Server, h *simnet.Host) {
+		c := dialSim(t, h)
+		c.put([]byte("ru")...)
+		time.Sleep(5 * time.Second)
+		c.put([]byte("ok")...)
+		start := time.Now()
+		if b, err := io.ReadAll(c); err != nil || string(b) != "imok" || time.Since(start) != 0 {
+			t.Errorf("got %q, %v after %v", b, err, time.Since(start))
+		}
+		for s.port.count() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(start).Round(10 * time.Millisecond); took != lingerTimeout {
+			t.Errorf("the connection was kept for %v", took)
+		}
+	})
+}
+
+// TestWordsWithoutLeader: one member of three that cannot reach the others.
+func TestWordsWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(simnet.Config{})
+		s, err := Start(Config{
+			Listen: n.Host("server").Listen, Dial: n.Host("server").Dial, Stores: diskStores(simdisk.New()), Logger: testLogger(),
+			ID: 1, Members: []Member{
+				{ID: 1, Host: "server", PeerPort: 2888, ElectionPort: 3888},
+				{ID: 2, Host: "other", PeerPort: 2888, ElectionPort: 3888},
+				{ID: 3, Host: "third", PeerPort: 2888, ElectionPort: 3888}},
+			FourLetterWords: []string{"*"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		time.Sleep(30 * time.Second)
+		for word, kind := range fourLetterWords {
+			want := notServing
+			switch {
+			case word == "ruok":
+				want = "imok"
+			case word == "isro":
+				want = "null"
+			case word == "envi":
+				want = "Environment:\n"
+			case kind == wordMissing:
+				want = word + " is not executed"
+			}
+			if got := dialSim(t, n.Host("client")).word(word); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %q, want %q", word, got, want)
+			}
+		}
+		c := dialSim(t, n.Host("client"))
+		c.put(wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: 10000})...)
+		c.expectClosed()
+	})
+}
+
+func TestJavaDouble(t *testing.T) {
+	for f, want := range map[float64]string{0: "0.0", 51.25: "51.25", 2.0 / 3: "0.6667", 125: "125.0", 1e6 + 0.00004: "1000000.0"} {
+		if got := javaDouble(f); got != want {
+			t.Errorf("%v: %s, want %s", f, got, want)
+		}
+	}
+}
+
+// TestWordsAgainstZooKeeper compares the answers with those of a real ZooKeeper, line by line: the same
+// keys in the same order, and values of the same kind.
+func TestWordsAgainstZooKeeper(t *testing.T) {
+	zk := startZooKeeper(t)
+	s := startReal(t, allWords)
+	ask := func(addr, word string) string {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		return (&rawClient{Conn: c, t: t}).word(word)
+	}
+	for _, word := range []string{"ruok", "isro", "srvr", "stat", "conf", "cons", "wchs", "dirs", "srst"} {
+		// The connection of the word before may be listed for a moment longer.
+		await(t, "the end of other connections", func() bool { return s.port.count() == 0 })
+		theirs, ours := shape(ask(zk, word)), shape(ask(s.ClientAddr().String(), word))
+		if theirs != ours {
+			t.Errorf("%s: ZooKeeper\n%s\nlockkeeper\n%s", word, theirs, ours)
+		}
+	}
+	theirs, ours := mntrValues(t, ask(zk, "mntr")), mntrValues(t, ask(s.ClientAddr().String(), "mntr"))
+	for key, value := range ours {
+		their, ok := theirs[key]
+		if !ok {
+			t.Errorf("mntr: ZooKeeper has no %s", key)
+		}
+		if key != "zk_version" && shape(their) != shape(value) {
+			t.Errorf("mntr: %s is %q there and %q here", key, their, value)
+		}
+	}
+	ourText, theirText := ask(s.ClientAddr().String(), "mntr"), ask(zk, "mntr")
+	if firstKeys(ourText, 2) != firstKeys(theirText, 2) {
+		t.Errorf("mntr begins with %q, ZooKeeper's with %q", firstKeys(ourText, 2), firstKeys(theirText, 2))
+	}
+}
+
+var (
+	versions = regexp.MustCompile(`(?m)^(Zookeeper version: ).*$`)
+	dirValue = regexp.MustCompile(`(?m)^(dataDir|dataLogDir)=.*$`)
+	numbers  = regexp.MustCompile(`-?\b(0x[0-9a-f]+|\d+)\b`)
+)
+
+// shape is a text without its particular values.
+func shape(text string) string {
+	text = versions.ReplaceAllString(text, "$1")
+	text = dirValue.ReplaceAllString(text, "$1=")
+	text = strings.ReplaceAll(text, "127.0.0.1", "ip")
+	return numbers.ReplaceAllStringFunc(text, func(n string) string {
+		if strings.HasPrefix(n, "0x") {
+			return "0xN"
+		}
+		return strings.TrimLeft(n, "-0123456789") + "N"
+	})
+}
+
+func firstKeys(text string, n int) string {
+	var keys []string
+	for line := range strings.Lines(text) {
+		key, _, _ := strings.Cut(line, "\t")
+		keys = append(keys, key)
+	}
+	return strings.Join(keys[:min(n, len(keys))], " ")
+}
+
+// startZooKeeper starts the ZooKeeper that Debian packages, and returns its client address.
+func startZooKeeper(t *testing.T) string {
+	t.Helper()
+	const jar = "/usr/share/java/zookeeper.jar"
+	java, err := exec.LookPath("java")
+	if _, statErr := os.Stat(jar); err != nil || statErr != nil {
+		why := errors.Join(err, statErr)
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("CI needs ZooKeeper (apt-get install zookeeper): %v", why)
+		}
+		t.Skipf("no ZooKeeper to compare with (apt-get install zookeeper): %v", why)
+	}
+	dir := t.TempDir()
+	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	_, port, _ := net.SplitHostPort(addr)
+	file := filepath.Join(dir, "zoo.cfg")
+	writeFile(t, file, "tickTime=3000\nclientPortAddress=127.0.0.1\nclientPort="+port+"\ndataDir="+dir+"\nadmin.enableServer=false\n4lw.commands.whitelist=*\n")
+	cmd := exec.Command(java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // says that it was killed
+		if t.Failed() {
+			t.Logf("ZooKeeper said:\n%s", log.String())
+		}
+	})
+	await(t, "ZooKeeper", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Second)) // while it starts, ZooKeeper may never answer
+		_, _ = c.Write([]byte("srvr"))
+		b, _ := io.ReadAll(c)
+		return bytes.Contains(b, []byte("Mode: "))
+	})
+	return addr
+}
+
+// TestFourLetterWordsTable keeps the words and their answers together.
+func TestFourLetterWordsTable(t *testing.T) {
+	var words []string
+	for w := range fourLetterWords {
+		words = append(words, w)
+	}
+	slices.Sort(words)
+	if got, want := strings.Join(words, " "), "conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk wchc wchp wchs"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
