@@ -155,5 +155,15 @@ func (p *clientPort) cut() {
 	}
 }
 
+// cutSilent closes the connections that have not said yet what they want. Those with a session end with
+// it, and those that get their last answer end by themselves.
+func (p *clientPort) cutSilent() {
+	for _, c := range p.list() {
+		if c.session.Load() == nil && !c.parting.Load() {
+			_ = c.Close()
+		}
+	}
+}
+
 // wait waits until every goroutine of the port and of its connections has ended.
 func (p *clientPort) wait() { p.wg.Wait() }

@@ -87,8 +87,7 @@ type Config struct {
 	// Backlog is clientPortListenBacklog as configured, for conf; the system's default is used.
 	Backlog int
 
-	// SnapCount is the number of log entries between snapshots (snapCount). 0 means the quorum room's
-	// default.
+	// SnapCount is the number of updates between snapshots (snapCount). 0 means the quorum room's default.
 	SnapCount int
 	// SkipACL lets every client do everything (skipACL=yes).
 	SkipACL bool
@@ -268,7 +267,7 @@ func (c Config) withDefaults() Config {
 func (c *Config) fault(key, format string, args ...any) Fault {
 	f := Fault{File: c.File, Key: key, Reason: fmt.Sprintf(format, args...)}
 	if at, ok := c.origin[key]; ok {
-		f.File, f.Line = at.file, at.line
+		f.File, f.Line, f.Key = at.file, at.line, at.key // clientPort may come from a server line
 	}
 	return f
 }

@@ -39,6 +39,7 @@ type conn struct {
 	r       *bufio.Reader
 	session atomic.Pointer[session.Session] // nil before the handshake
 	writing atomic.Bool
+	parting atomic.Bool // what is sent now are its last words
 }
 
 func newConn(nc net.Conn) *conn {
@@ -117,6 +118,9 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		s.counters.refusedHandshakes.Add(1)
 		s.log.Debug("connection closed without an answer: the client should try another member", "client", c.remote, "err", err)
 		return nil
+	}
+	if sess == nil {
+		c.parting.Store(true)
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(farewellTimeout))
 	if _, err := c.Write(wire.AppendFrame(nil, resp)); err != nil {

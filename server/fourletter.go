@@ -48,6 +48,7 @@ const notServing = "This ZooKeeper instance is not currently serving requests\n"
 // kazoo reads only once, and before the end whatever the client still sends is read, because otherwise
 // TCP might take the answer back (spec/admin.md section 1).
 func (s *Server) answerWord(c *conn, word string) {
+	c.parting.Store(true)
 	s.counters.wordsReceived.Add(1)
 	s.counters.bytesReceived.Add(4)
 	s.log.Debug("four-letter word", "client", c.remote, "word", word)

@@ -55,10 +55,10 @@ func TestWords(t *testing.T) {
 		`Received: \d+\nSent: \d+\nConnections: \d+\nOutstanding: 0\nZxid: 0x[0-9a-f]+\nMode: standalone\nNode count: 6\n`
 	match(t, "srvr", ask("srvr"), "Zookeeper version: "+versionPattern+"\n"+stats)
 	match(t, "stat", ask("stat"), "Zookeeper version: "+versionPattern+"\nClients:\n"+
-		` /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=4,sent=4\)\n`+
+		` /127\.0\.0\.1:\d+\[[15]\]\(queued=0,recved=4,sent=4\)\n`+
 		`( /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=0,sent=0\)\n)*`+
 		` /127\.0\.0\.1:\d+\[0\]\(queued=0,recved=1,sent=0\)\n\n`+stats)
-	match(t, "cons", ask("cons"), fmt.Sprintf(` /127\.0\.0\.1:\d+\[1\]\(queued=0,recved=4,sent=4,sid=0x%x,lop=GETC,est=\d{13},to=10000,`+
+	match(t, "cons", ask("cons"), fmt.Sprintf(` /127\.0\.0\.1:\d+\[[15]\]\(queued=0,recved=4,sent=4,sid=0x%x,lop=GETC,est=\d{13},to=10000,`+
 		`lcxid=0x3,lzxid=0x[0-9a-f]+,lresp=\d+,llat=\d+,minlat=\d+,avglat=\d+,maxlat=\d+\)\n`, uint64(c.id.SessionID))+
 		`( /127\.0\.0\.1:\d+\[\d\]\(queued=0,recved=\d,sent=0\)\n)+\n`)
 	match(t, "conf", ask("conf"), fmt.Sprintf(`clientPort=%d

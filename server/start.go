@@ -315,6 +315,7 @@ func (s *Server) stopOnce() error {
 	// Order: handshakes give up before the sessions end, so that none comes to a session afterwards.
 	s.cancel()
 	s.sessions.Close()
+	s.port.cutSilent()
 	s.port.wait()
 	err := s.replica.Close()
 	if s.dirs != nil {

@@ -1,0 +1,344 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asCommand makes the test binary the command itself, so that tests see a real process.
+const asCommand = "LOCKKEEPER_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// invoke runs a command line that ends by itself.
+func invoke(args ...string) (status int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	status = run(args, env{&out, &err, nil})
+	return status, out.String(), err.String()
+}
+
+func TestHelp(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		usage string
+	}{
+		{[]string{"help"}, mainUsage},
+		{[]string{"--help"}, mainUsage},
+		{[]string{"-h"}, mainUsage},
+		{[]string{"-help"}, mainUsage},
+		{[]string{"help", "serve"}, serveUsage},
+		{[]string{"help", "version"}, versionUsage},
+		{[]string{"help", "help"}, helpUsage},
+		{[]string{"--help", "serve"}, serveUsage},
+		{[]string{"serve", "--help"}, serveUsage},
+		{[]string{"serve", "-h"}, serveUsage},
+		{[]string{"serve", "-log-level", "debug", "-h"}, serveUsage},
+		{[]string{"version", "--help"}, versionUsage},
+		{[]string{"help", "--help"}, helpUsage},
+	} {
+		status, stdout, stderr := invoke(c.args...)
+		if status != exitOK || stdout != c.usage || stderr != "" {
+			t.Errorf("%q: status %d, stdout %q, stderr %q", c.args, status, stdout, stderr)
+		}
+	}
+}
+
+// TestUsageNamesEveryFlag, and none that does not exist.
+func TestUsageNamesEveryFlag(t *testing.T) {
+	for _, flag := range regexp.MustCompile(`(?m)^\t-(\S+)`).FindAllStringSubmatch(serveUsage, -1) {
+		status, _, stderr := invoke("serve", "-"+flag[1]+"=debug", "one", "two")
+		if status != exitUsage || !strings.Contains(stderr, "one configuration file, please") {
+			t.Errorf("-%s: status %d, %q", flag[1], status, stderr)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"-version"}} {
+		status, stdout, stderr := invoke(args...)
+		if status != exitOK || stderr != "" || !regexp.MustCompile(`\Alockkeeper \d+\.\d+\.\d+\n(revision .*\n)?compiler   go\S+\nprotocol   ZooKeeper 3\.9\.5\n\z`).MatchString(stdout) {
+			t.Errorf("%q: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		list    = "'lockkeeper help' lists the commands.\n"
+		serves  = "'lockkeeper help serve' shows how to use it.\n"
+		version = "'lockkeeper help version' shows how to use it.\n"
+	)
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"sevre"}, "lockkeeper: unknown command \"sevre\"\nDid you mean: lockkeeper serve\n" + list},
+		{[]string{"Version"}, "lockkeeper: unknown command \"Version\"\nDid you mean: lockkeeper version\n" + list},
+		{[]string{"help", "serv"}, "lockkeeper: unknown command \"serv\"\nDid you mean: lockkeeper serve\n" + list},
+		{[]string{"frobnicate"}, "lockkeeper: unknown command \"frobnicate\"\n" + list},
+		{[]string{file}, "lockkeeper: unknown command \"" + file + "\"\nTo start a member with that configuration file: lockkeeper serve " + file + "\n" + list},
+		{[]string{"version", "please"}, "lockkeeper version: unexpected argument \"please\"\n" + version},
+		{[]string{"version", "-x"}, "lockkeeper version: flag provided but not defined: -x\n" + version},
+		{[]string{"serve", "-x"}, "lockkeeper serve: flag provided but not defined: -x\n" + serves},
+		{[]string{"-x"}, "lockkeeper serve: flag provided but not defined: -x\n" + serves},
+		{[]string{"serve", "a.cfg", "b.cfg"}, "lockkeeper serve: one configuration file, please; flags go in front of it: unexpected \"b.cfg\"\n" + serves},
+		{[]string{"serve", "-data-dir", "d", "a.cfg"}, "lockkeeper serve: -data-dir is for a start without a file; set dataDir in a.cfg\n" + serves},
+		{[]string{"serve", "-client-address", ":1", "a.cfg"}, "lockkeeper serve: -client-address is for a start without a file; set clientPort and clientPortAddress in a.cfg\n" + serves},
+		{[]string{"serve", "-log-level", "loud"}, "lockkeeper serve: -log-level must be debug, info, warn or error, not \"loud\"\n" + serves},
+	} {
+		status, stdout, stderr := invoke(c.args...)
+		if status != exitUsage || stdout != "" || stderr != c.want {
+			t.Errorf("%q: status %d, stdout %q, stderr\n%swant\n%s", c.args, status, stdout, stderr, c.want)
+		}
+	}
+}
+
+// TestDoesNotStart: every reason stands on a line of its own, with the place first.
+func TestDoesNotStart(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	inUse := fmt.Sprintf("clientPort: cannot listen on 127.0.0.1:%d: address already in use; stop the program that uses the port, or choose another one\nlockkeeper: not started\n", port)
+	for _, c := range []struct {
+		text string
+		args []string
+		want string
+	}{
+		{"clientPort=x\ntickTime=-1\n", []string{"serve", file},
+			file + ": dataDir: is not set\n" + file + ":1: clientPort: must be a number, not \"x\"\n" + file + ":2: tickTime: must be at least 1, not -1\nlockkeeper: not started\n"},
+		{"", []string{"serve", file + "x"}, "lockkeeper: not started: server: read configuration " + file + "x: no such file or directory\n"},
+		{fmt.Sprintf("clientPortAddress=127.0.0.1\nclientPort=%d\ndataDir=%s\n", port, dir), []string{"serve", "-log-level", "warn", file}, file + ":2: " + inUse},
+		{"", []string{"serve", "-data-dir", dir, "-client-address", taken.Addr().String()}, inUse},
+		{"", []string{"-data-dir", dir, "-client-address", "here"}, "clientPort: \"here\" is not host:port: address here: missing port in address\nlockkeeper: not started\n"},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		status, stdout, stderr := invoke(c.args...)
+		if status != exitFailed || stdout != "" || stderr != c.want {
+			t.Errorf("%q: status %d, stdout %q, stderr\n%swant\n%s", c.args, status, stdout, stderr, c.want)
+		}
+	}
+}
+
+// process is the command, running.
+type process struct {
+	*exec.Cmd
+	t      *testing.T
+	lines  chan string // of standard output, closed at its end
+	stderr bytes.Buffer
+}
+
+// start starts the command in a directory of its own, unless dir names one.
+func start(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(os.Args[0], args...), t: t, lines: make(chan string, 100)}
+	p.Env = append(os.Environ(), asCommand+"=1")
+	p.Dir = dir
+	p.Stderr = &p.stderr
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(p.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			p.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = p.Process.Kill() // it has ended if all went well
+		<-read
+		_ = p.Wait()
+		if t.Failed() {
+			t.Logf("standard error:\n%s", p.stderr.String())
+		}
+	})
+	return p
+}
+
+// line is the next line of standard output.
+func (p *process) line() string {
+	p.t.Helper()
+	select {
+	case l, ok := <-p.lines:
+		if !ok {
+			p.t.Fatal("it has ended")
+		}
+		return l
+	case <-time.After(20 * time.Second):
+		p.t.Fatal("it said nothing")
+	}
+	return ""
+}
+
+// signal sends a signal and returns the exit status.
+func (p *process) signal(sig syscall.Signal) int {
+	p.t.Helper()
+	if err := p.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
+	for range p.lines {
+	}
+	_ = p.Wait() // the status says more
+	return p.ProcessState.ExitCode()
+}
+
+var listens = regexp.MustCompile(`^lockkeeper listens on (\S+), keeps its data in (\S+), and stops at Ctrl-C\.$`)
+
+func word(t *testing.T, addr, word string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c, word); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatalf("%s: %v after %q", word, err, b)
+	}
+	return string(b)
+}
+
+// TestServeWithoutFile: one line on standard output, nothing on standard error, the data directory where
+// the line says, and a clean end.
+func TestServeWithoutFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		p := start(t, dir, "-client-address", "127.0.0.1:0")
+		m := listens.FindStringSubmatch(p.line())
+		if m == nil {
+			t.Fatal("the line says something else")
+		}
+		if want := filepath.Join(dir, "lockkeeper-data"); m[2] != want {
+			t.Errorf("data in %s, want %s", m[2], want)
+		}
+		if _, err := os.Stat(filepath.Join(m[2], "raft.db")); err != nil {
+			t.Error(err)
+		}
+		if got := word(t, m[1], "srvr"); !strings.Contains(got, "Zookeeper version: 3.9.5-lockkeeper") && !strings.Contains(got, "not currently serving") {
+			t.Errorf("srvr: %q", got)
+		}
+		if status := p.signal(sig); status != exitOK {
+			t.Errorf("%v: status %d", sig, status)
+		}
+		if p.stderr.Len() > 0 {
+			t.Errorf("standard error: %s", p.stderr.String())
+		}
+	}
+}
+
+// TestServeFile: the log is on standard error, at the level that was asked for.
+func TestServeFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	text := "clientPortAddress=127.0.0.1\nclientPort=%d\ndataDir=%s/data\n4lw.commands.whitelist=ruok\npreAllocSize=1\n"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+	if err := os.WriteFile(file, fmt.Appendf(nil, text, port, dir), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "", "serve", file)
+	if got, want := p.line(), fmt.Sprintf("lockkeeper listens on 127.0.0.1:%d, keeps its data in %s/data, and stops at Ctrl-C.", port, dir); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := word(t, fmt.Sprintf("127.0.0.1:%d", port), "ruok"); got != "imok" {
+		t.Errorf("ruok: %q", got)
+	}
+	if status := p.signal(syscall.SIGTERM); status != exitOK {
+		t.Errorf("status %d", status)
+	}
+	for _, want := range []string{"ignored: preAllocSize", `level=INFO msg="member started"`, "level=INFO msg=stopping signal=terminated", `level=INFO msg="member stopped"`} {
+		if !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("the log lacks %s", want)
+		}
+	}
+}
+
+// TestSecondSignal ends it at once although a client does not close its side.
+func TestSecondSignal(t *testing.T) {
+	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info")
+	m := listens.FindStringSubmatch(p.line())
+	if m == nil {
+		t.Fatal("the line says something else")
+	}
+	c, err := net.Dial("tcp", m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(c); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := p.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	// It has taken the first signal when it closes its port.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		probe, err := net.Dial("tcp", m[1])
+		if err != nil {
+			break
+		}
+		_ = probe.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("the port stays open")
+		}
+	}
+	if status := p.signal(syscall.SIGTERM); status != exitSignal+int(syscall.SIGTERM) {
+		t.Errorf("status %d after %v", status, time.Since(begin))
+	}
+	if !strings.Contains(p.stderr.String(), "lockkeeper: second signal (terminated), stopped at once\n") {
+		t.Error("it does not say so")
+	}
+}
+
+func TestStartupLine(t *testing.T) {
+	got := startupLine(&net.TCPAddr{IP: net.IPv6unspecified, Port: 2181}, "/d")
+	if want := "lockkeeper listens on port 2181 of every address, keeps its data in /d, and stops at Ctrl-C."; got != want {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,452 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/internal/simnet"
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// mustFail starts a member that must not start, and checks what it says.
+func mustFail(t *testing.T, cfg Config, want string) error {
+	t.Helper()
+	s, err := Start(cfg)
+	if err == nil {
+		_ = s.Close()
+		t.Fatalf("it started; want %s", want)
+	}
+	if err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	return err
+}
+
+func TestPortInUse(t *testing.T) {
+	checkGoroutines(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	writeFile(t, filepath.Join(dir, "myid"), "2\n")
+
+	cfg := mustLoad(t, file, "# comment\ndataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, port)
+	why := fmt.Sprintf("cannot listen on 127.0.0.1:%d: address already in use; stop the program that uses the port, or choose another one", port)
+	err = mustFail(t, cfg, fmt.Sprintf("%s:4: clientPort: %s", file, why))
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("the cause is lost in %#v", err)
+	}
+
+	// Both ports at once, and the client port from the server line.
+	cfg = mustLoad(t, file, "dataDir=%s\nserver.1=a:1:2\nserver.2=127.0.0.1:%d:3888;127.0.0.1:%d\nserver.3=c:1:2\n", dir, port, port)
+	mustFail(t, cfg, fmt.Sprintf("%s:3: server.2: %s\n%s:3: server.2: %s", file, why, file, why))
+
+	// Without a file there is none to name.
+	mustFail(t, Config{ClientAddr: taken.Addr().String(), DataDir: dir, Logger: testLogger()}, "clientPort: "+why)
+
+	// The directory is free again.
+	cfg = mustLoad(t, file, "dataDir=%s\nclientPortAddress=127.0.0.1\nclientPort=%d\n", dir, freePort(t))
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAddressOfAnotherMachine(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	writeFile(t, filepath.Join(dir, "myid"), "1\n")
+	cfg := mustLoad(t, file, "dataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nserver.1=192.0.2.1:2888:3888\nserver.2=b:1:2\nserver.3=c:1:2\n", dir, freePort(t))
+	mustFail(t, cfg, file+":4: server.1: cannot listen on 192.0.2.1:2888: cannot assign requested address; this machine does not have that address (quorumListenOnAllIPs=true listens on all)")
+	cfg = mustLoad(t, file, "dataDir=%s\nclientPort=%d\nclientPortAddress=192.0.2.1\n", dir, freePort(t))
+	mustFail(t, cfg, fmt.Sprintf("%s:2: clientPort: cannot listen on %s: cannot assign requested address; this machine does not have that address", file, cfg.ClientAddr))
+}
+
+func TestDataDirInUse(t *testing.T) {
+	checkGoroutines(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	text := "dataDir=%s\ndataLogDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n"
+	cfg := mustLoad(t, file, text, dir+"/data", dir+"/log", freePort(t))
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			_ = s.Close()
+		}
+	}()
+	inUse := "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own"
+	err = mustFail(t, mustLoad(t, file, text, dir+"/data", dir+"/other", freePort(t)), fmt.Sprintf("%s:1: dataDir: "+inUse, file, dir+"/data"))
+	if !errors.Is(err, quorum.ErrInUse) {
+		t.Errorf("the cause is lost in %#v", err)
+	}
+	mustFail(t, mustLoad(t, file, text, dir+"/other", dir+"/log", freePort(t)), fmt.Sprintf("%s:2: dataLogDir: "+inUse, file, dir+"/log"))
+	closed = true
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Start(cfg); err != nil {
+		t.Fatalf("after the other one has stopped: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDataDirThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "file"), "")
+	cfg := Config{ClientAddr: "127.0.0.1:0", Logger: testLogger()}
+	cfg.DataDir = filepath.Join(dir, "file", "data")
+	mustFail(t, cfg, "dataDir: cannot create the directory: mkdir "+dir+"/file: not a directory")
+	cfg.DataDir, cfg.MustExist = filepath.Join(dir, "data"), true
+	mustFail(t, cfg, "dataDir: "+cfg.DataDir+" does not exist, and datadir.autocreate=false forbids to create it")
+}
+
+// TestDBAutocreate: with db.autocreate=false a member that finds no data starts only if an operator says
+// so, once.
+func TestDBAutocreate(t *testing.T) {
+	dir := t.TempDir()
+	initialize := filepath.Join(dir, "data", "initialize")
+	file := filepath.Join(dir, "zoo.cfg")
+	cfg := mustLoad(t, file, "clientPort=%d\nclientPortAddress=127.0.0.1\ndb.autocreate=false\ndataDir=%s/data\n", freePort(t), dir)
+	want := file + ":3: db.autocreate: is false, and " + dir + "/data/raft.db does not exist: if this member is new, create the file " + initialize
+	mustFail(t, cfg, want)
+	writeFile(t, initialize, "")
+	for range 2 { // the second time there is data
+		s, err := Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "data", "raft.db")); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, cfg, want)
+}
+
+// TestLostLog: a member whose log has gone must not go on with its snapshots: it may have voted.
+func TestLostLog(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "snapshots", "1-2-3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()},
+		"dataLogDir: "+dir+"/raft.db is missing although "+dir+" has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)")
+}
+
+// TestZooKeeperData: a directory with ZooKeeper's data gets a warning, until there is data of our own.
+func TestZooKeeperData(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "version-2"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "version-2", "snapshot.0"), "ZKSN")
+	for _, want := range []bool{true, false} {
+		var log bytes.Buffer
+		s, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "this directory holds ZooKeeper's data, which is left alone and not read"); got != want {
+			t.Errorf("warned: %v, want %v\n%s", got, want, log.String())
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "version-2", "snapshot.0")); err != nil || string(b) != "ZKSN" {
+		t.Errorf("ZooKeeper's file is now %q, %v", b, err)
+	}
+}
+
+// TestNoticesAreLogged at the start, where an operator sees them.
+func TestNoticesAreLogged(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	cfg := mustLoad(t, file, "clientPort=%d\nclientPortAddress=127.0.0.1\ndataDir=%s\ntikcTime=1\npreAllocSize=1\n", freePort(t), dir)
+	var log bytes.Buffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`level=WARN msg="neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime" file=` + file + " line=4 key=tikcTime",
+		`level=INFO msg="ZooKeeper has these settings and lockkeeper does not need them: ignored: preAllocSize"`,
+	} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("not logged once: %s\n%s", want, log.String())
+		}
+	}
+}
+
+// TestRestart: what was answered is there again, sessions included.
+func TestRestart(t *testing.T) {
+	checkGoroutines(t)
+	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: testLogger()}
+	first, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitServing(t, first)
+	c := dialReal(t, first)
+	c.connect(30 * time.Second)
+	c.call(wire.OpCreate, create("/a", []byte("kept"), wire.ModePersistent))
+	c.call(wire.OpCreate, create("/a/e", nil, wire.ModeEphemeral))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := first.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c.expectClosed()
+
+	second, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	awaitServing(t, second)
+	again := dialReal(t, second)
+	again.req.SessionID, again.req.Password = c.id.SessionID, c.id.Password
+	again.connect(30 * time.Second)
+	if again.id.SessionID != c.id.SessionID {
+		t.Fatalf("the session has gone: %+v", again.id)
+	}
+	var data wire.GetDataResponse
+	if err := wire.Decode(again.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a"}), &data); err != nil || string(data.Data) != "kept" || data.Stat.NumChildren != 1 {
+		t.Errorf("got %+v, %v", data, err)
+	}
+}
+
+// TestCloseInEveryState: nothing is left of a member, whatever its connections were about. In virtual time
+// a goroutine that is left stops the test.
+func TestCloseInEveryState(t *testing.T) {
+	for _, how := range []string{"Close", "Shutdown"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, simnet.Config{BufferBytes: 4 << 10}, allWords, func(t *testing.T, s *Server, h *simnet.Host) {
+				idle, half, word, held, deaf := dialSim(t, h), dialSim(t, h), dialSim(t, h), dialSim(t, h), dialSim(t, h)
+				half.put(0, 0)
+				word.put([]byte("ruok")...)
+				held.connect(time.Minute)
+				deaf.connect(time.Minute)
+				held.call(wire.OpCreate, create("/big", bytes.Repeat([]byte("x"), 100_000), wire.ModePersistent))
+				deaf.put(deaf.request(wire.OpGetData, &wire.PathWatchRequest{Path: "/big"})...)
+				time.Sleep(time.Second)
+				if got := s.port.count(); got != 5 {
+					t.Fatalf("%d connections", got)
+				}
+				start := time.Now()
+				limit := lingerTimeout
+				if how == "Close" {
+					limit = time.Second
+					if err := s.Close(); err != nil {
+						t.Error(err)
+					}
+				} else {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					if err := s.Shutdown(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+				if took := time.Since(start); took > limit {
+					t.Errorf("it took %v", took)
+				}
+				idle.expectClosed()
+				half.expectClosed()
+				held.expectClosed()
+			})
+		})
+	}
+}
+
+// TestShutdownThatIsCutShort: the context bounds how long clients may take.
+func TestShutdownThatIsCutShort(t *testing.T) {
+	inBubble(t, simnet.Config{}, allWords, func(t *testing.T, s *Server, h *simnet.Host) {
+		c := dialSim(t, h)
+		c.put([]byte("ruok")...) // and it does not close its side
+		time.Sleep(100 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestFailedLog: a member whose log cannot be written lets its clients go, answers nothing more, and says
+// so.
+func TestFailedLog(t *testing.T) {
+	disk := simdisk.New()
+	inBubble(t, simnet.Config{}, func(c *Config) { c.Stores = diskStores(disk) }, func(t *testing.T, s *Server, h *simnet.Host) {
+		c := dialSim(t, h)
+		c.connect(time.Minute)
+		c.call(wire.OpCreate, create("/a", nil, wire.ModePersistent))
+		broken := errors.New("no space left on device")
+		disk.Fail(broken)
+		c.put(c.request(wire.OpCreate, create("/b", nil, wire.ModePersistent))...)
+		c.expectClosed()
+		<-s.Failed()
+		if err := s.Err(); !errors.Is(err, broken) {
+			t.Errorf("the reason is %v", err)
+		}
+		if _, err := h.Dial(t.Context(), "tcp", simAddr); err == nil {
+			t.Error("it still takes connections")
+		}
+	})
+}
+
+// TestCluster starts three members from three configuration files, as an operator would.
+func TestCluster(t *testing.T) {
+	checkGoroutines(t)
+	members, ports := startCluster(t)
+	text := fmt.Sprintf("server.1=127.0.0.1:%d:%d:participant\nserver.2=127.0.0.1:%d:%d:participant\nserver.3=127.0.0.1:%d:%d:participant\nversion=0",
+		ports[0], ports[0]+1, ports[1], ports[1]+1, ports[2], ports[2]+1)
+	var clients []*rawClient
+	modes := map[string]int{}
+	for i, s := range members {
+		awaitServing(t, s)
+		c := dialReal(t, s)
+		c.connect(10 * time.Second)
+		clients = append(clients, c)
+		mode := regexp.MustCompile(`Mode: (\w+)`).FindStringSubmatch(dialReal(t, s).word("srvr"))
+		if mode == nil {
+			t.Fatal("srvr shows no mode")
+		}
+		modes[mode[1]]++
+		conf := dialReal(t, s).word("conf")
+		match(t, "conf", conf, fmt.Sprintf(`(?s:.*)serverId=%d\ninitLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=%d\nquorumPort=%d\npeerType=0\nmembership: \n%s`,
+			i+1, ports[i]+1, ports[i], regexp.QuoteMeta(text)))
+		mntr := dialReal(t, s).word("mntr")
+		state := map[string]string{"leader": "leading", "follower": "following"}[mode[1]]
+		match(t, "mntr", mntr, `zk_version\t.*\nzk_server_state\t`+mode[1]+`\nzk_peer_state\t`+state+` - broadcast\n(?s:.*)zk_quorum_size\t3\n(?s:.*)`)
+		if got := strings.Contains(mntr, "zk_synced_followers\t"); got != (mode[1] == "leader") {
+			t.Errorf("%s shows synced_followers: %v", mode[1], got)
+		}
+	}
+	if modes["leader"] != 1 || modes["follower"] != 2 {
+		t.Errorf("modes: %v", modes)
+	}
+	clients[0].call(wire.OpCreate, create("/a", []byte("x"), wire.ModePersistent))
+	for _, c := range clients {
+		c.call(wire.OpSync, &wire.SyncRequest{Path: "/"})
+		c.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a"})
+	}
+	// The leader writes the configuration soon after its election.
+	var data wire.GetDataResponse
+	await(t, "/zookeeper/config", func() bool {
+		if err := wire.Decode(clients[2].call(wire.OpGetData, &wire.PathWatchRequest{Path: "/zookeeper/config"}), &data); err != nil {
+			t.Fatal(err)
+		}
+		return len(data.Data) > 0
+	})
+	if string(data.Data) != text || data.Stat.Version != -1 || data.Stat.Aversion != -1 {
+		t.Errorf("/zookeeper/config: %q %+v", data.Data, data.Stat)
+	}
+	// The leader is shut down, the others go on with the clients they have.
+	leader := -1
+	for i, s := range members {
+		if s.Status().Role == "leader" {
+			leader = i
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := members[leader].Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	for i, c := range clients {
+		if i == leader {
+			c.expectClosed()
+			continue
+		}
+		c.call(wire.OpCreate, create("/after-", nil, wire.ModePersistentSequential))
+	}
+	for i, s := range members {
+		if i != leader {
+			s.View(func(store *znode.Store) {
+				if err := store.Check(); err != nil {
+					t.Errorf("member %d: %v", i+1, err)
+				}
+			})
+		}
+	}
+}
+
+// startCluster starts three members with files of their own on loopback ports. The i-th peer port is
+// ports[i].
+func startCluster(t *testing.T) (members []*Server, ports []int) {
+	t.Helper()
+	dir := t.TempDir()
+	var lines strings.Builder
+	for i := range 3 {
+		ports = append(ports, freePort(t))
+		fmt.Fprintf(&lines, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[i], ports[i]+1)
+	}
+	for i := range 3 {
+		data := filepath.Join(dir, fmt.Sprintf("data%d", i+1))
+		if err := os.MkdirAll(data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(data, "myid"), fmt.Sprintf("%d\n", i+1))
+		cfg := mustLoad(t, filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1)),
+			"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=*\n%s", data, freePort(t), lines.String())
+		s, err := Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, s)
+		t.Cleanup(func() { _ = s.Close() }) // the test may have stopped it
+	}
+	return members, ports
+}
+
+func TestBuildInfo(t *testing.T) {
+	info := &debug.BuildInfo{GoVersion: "go1.26", Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-02-11T00:00:59+01:00"}, {Key: "vcs.modified", Value: "true"}}}
+	if got, want := buildFrom(info).zooKeeperLine(), "3.9.5-lockkeeper-"+Version+"-0123456789ab-dirty, built on 02/10/2026 23:00 GMT"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	got := buildFrom(&debug.BuildInfo{}).zooKeeperLine()
+	match(t, "without repository", got, `3\.9\.5-lockkeeper-\d+\.\d+\.\d+, built on \d\d/\d\d/\d{4} 00:00 GMT`)
+	// ZooKeeper's own tests demand this of the line in srvr.
+	if !regexp.MustCompile(`^.*\s\d+\.\d+\.\d+-.*$`).MatchString("Zookeeper version: " + got) {
+		t.Errorf("ZooKeeper would not know %q for a version", got)
+	}
+}
