@@ -7,7 +7,8 @@ import (
 )
 
 // The test of the tests: contenders that do not lock at all are seen to
-// overlap, through everything that lies between a worker and the verdict.
+// overlap, through everything that lies between a worker and the verdict; and
+// so is a lock that was not given back.
 func TestDetectorSeesOverlaps(t *testing.T) {
 	client(t, "gozk")
 	l := newLab(t, 1, time.Minute)
@@ -34,6 +35,13 @@ func TestDetectorSeesOverlaps(t *testing.T) {
 	}
 	if overlaps == 0 {
 		t.Error("two clients without a lock did not overlap once in 40 holds of 5 ms")
+	}
+
+	// A lock that is left behind would be seen as well.
+	l.mustDo(l.workers[0], "t", "open", "x", "mutex", "/left")
+	l.mustDo(l.workers[0], "t", "acquire", "x", "-1")
+	if left := l.ephemerals(); len(left) != 1 || !strings.HasPrefix(left[0], "/left/") {
+		t.Errorf("one lock is held, and these nodes are seen: %q", left)
 	}
 	l.stopWorkers()
 }

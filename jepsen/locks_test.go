@@ -125,7 +125,11 @@ func TestMixedLocks(t *testing.T) {
 // as many holders at one time as it allows.
 func (l *lab) fight(t *testing.T, contenders []*Contender, crowd int) {
 	const rounds = 20
-	contest := &Contest{Contenders: contenders, History: l.history, Hold: 5 * time.Millisecond}
+	hold := 5 * time.Millisecond
+	if crowd > 1 {
+		hold = 25 * time.Millisecond // else the holders rarely meet
+	}
+	contest := &Contest{Contenders: contenders, History: l.history, Hold: hold}
 	from := l.history.Len()
 	if err := contest.Start(l.ctx); err != nil {
 		t.Fatal(err)

@@ -287,10 +287,19 @@ func (nopLogger) Printf(string, ...any) {}
 // for when all workers have closed their sessions.
 func (l *lab) checkNothingLeft() {
 	l.t.Helper()
+	for _, left := range l.ephemerals() {
+		l.t.Errorf("left behind: %s", left)
+	}
+}
+
+// ephemerals are all ephemeral nodes in the tree, with their sessions.
+func (l *lab) ephemerals() []string {
+	l.t.Helper()
 	conn := l.connect()
 	if _, err := conn.Sync("/"); err != nil {
 		l.t.Fatal(err)
 	}
+	var found []string
 	var walk func(path string)
 	walk = func(path string) {
 		children, stat, err := conn.Children(path)
@@ -301,7 +310,7 @@ func (l *lab) checkNothingLeft() {
 			l.t.Fatalf("children of %s: %v", path, err)
 		}
 		if stat.EphemeralOwner != 0 {
-			l.t.Errorf("%s of the session 0x%x is left", path, uint64(stat.EphemeralOwner))
+			found = append(found, fmt.Sprintf("%s of session 0x%x", path, uint64(stat.EphemeralOwner)))
 		}
 		slices.Sort(children)
 		for _, child := range children {
