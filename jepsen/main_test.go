@@ -318,4 +318,5 @@ func (l *lab) ephemerals() []string {
 		}
 	}
 	walk("/")
+	return found
 }
