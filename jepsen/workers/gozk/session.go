@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net"
 	"sync"
 	"time"
 
@@ -101,7 +103,7 @@ func (s *session) retry(ctx context.Context, try func() error) error {
 			return err
 		}
 		err := try()
-		if !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer) {
+		if !connectionLost(err) {
 			return err
 		}
 		// The library fails requests before it tells of the disconnection; in
@@ -112,4 +114,15 @@ func (s *session) retry(ctx context.Context, try func() error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// connectionLost says whether an error of the library means that the request's
+// outcome is unknown because the connection broke. When a write fails, the
+// library hands out the bare error of the socket.
+func connectionLost(err error) bool {
+	if errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer) || errors.Is(err, io.EOF) {
+		return true
+	}
+	_, ok := errors.AsType[net.Error](err)
+	return ok
 }
