@@ -24,6 +24,25 @@ type ClusterConfig struct {
 	TickTime time.Duration
 	// Extra are more lines for every member's zoo.cfg.
 	Extra []string
+	// Places are where the members run, one for each; if nil, all of them run
+	// on this machine's loopback.
+	Places []Place
+}
+
+// A Place is a host for one member.
+type Place struct {
+	// ClientHost is its address for clients, PeerHost that for other members.
+	ClientHost, PeerHost string
+
+	enter []string // the command line that runs another one there
+}
+
+// place is where member number id runs.
+func (cfg ClusterConfig) place(id int) Place {
+	if cfg.Places == nil {
+		return Place{ClientHost: "127.0.0.1", PeerHost: "127.0.0.1"}
+	}
+	return cfg.Places[id-1]
 }
 
 // A Cluster is a set of members that were started together.
@@ -43,10 +62,11 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	}
 	c := &Cluster{}
 	for i := range cfg.Members {
+		place := cfg.place(i + 1)
 		m := &Member{
 			ID:         i + 1,
-			ClientAddr: fmt.Sprintf("127.0.0.1:%d", found[3*i]),
-			target:     cfg.Target,
+			ClientAddr: fmt.Sprintf("%s:%d", place.ClientHost, found[3*i]),
+			target:     cfg.Target.at(place),
 			dir:        filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
 		}
 		if err := m.writeConfig(zooConfig(cfg, m, found), cfg.Members == 1); err != nil {
@@ -75,7 +95,7 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) string {
 	line("syncLimit=10")
 	line("dataDir=%s", filepath.Join(m.dir, "data"))
 	line("clientPort=%d", ports[3*(m.ID-1)])
-	line("clientPortAddress=127.0.0.1")
+	line("clientPortAddress=%s", cfg.place(m.ID).ClientHost)
 	line("maxClientCnxns=0")
 	line("4lw.commands.whitelist=*")
 	line("admin.enableServer=false")
@@ -84,7 +104,8 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) string {
 	}
 	if cfg.Members > 1 {
 		for i := range cfg.Members {
-			line("server.%d=127.0.0.1:%d:%d;127.0.0.1:%d", i+1, ports[3*i+1], ports[3*i+2], ports[3*i])
+			place := cfg.place(i + 1)
+			line("server.%d=%s:%d:%d;%s:%d", i+1, place.PeerHost, ports[3*i+1], ports[3*i+2], place.ClientHost, ports[3*i])
 		}
 	}
 	return b.String()

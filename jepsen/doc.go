@@ -9,6 +9,7 @@
 //
 //	Toolbox   builds the programs: lockkeeper, the workers
 //	Cluster   1 or more Members, each a process of a Target with its own zoo.cfg
+//	Network   hosts of their own for the members (Linux namespaces), to be cut off
 //	Worker    a client process, in Python, Java or Go, that does what it is told
 //	Contest   Contenders that take their locks again and again
 //	History   what happened, in order: invoke, ok, fail, info

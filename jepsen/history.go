@@ -56,6 +56,10 @@ const (
 	// FPause, FResume: a process was stopped (SIGSTOP); it goes on.
 	FPause  = "pause"
 	FResume = "resume"
+	// FCut, FHeal: the network between a member and the others was cut; it is
+	// whole again.
+	FCut  = "cut"
+	FHeal = "heal"
 )
 
 // An Op is one entry of a history. Fields that do not apply are zero.

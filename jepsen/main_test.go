@@ -19,7 +19,7 @@ import (
 var (
 	targetFlag = flag.String("jepsen.target", "lockkeeper", "what to test: lockkeeper, or zookeeper to compare")
 	keepFlag   = flag.Bool("jepsen.keep", false, "keep the logs and histories also of tests that pass")
-	longFlag   = flag.Bool("jepsen.long", false, "run the kill test for a minute instead of a few kills")
+	longFlag   = flag.Bool("jepsen.long", false, "kill for a minute instead of a few times; cut networks more often, and under ZooKeeper too")
 )
 
 // tools are the programs that the tests start, built once for all of them.
@@ -89,27 +89,41 @@ type lab struct {
 	workers        []*Worker
 }
 
-// newLab starts a cluster of the -jepsen.target.
+// newLab starts a cluster of the -jepsen.target on the loopback.
 func newLab(t *testing.T, members int, patience time.Duration) *lab {
+	t.Helper()
+	return newLabWith(t, patience, ClusterConfig{
+		Target: findTarget(t, *targetFlag), Members: members, TickTime: 500 * time.Millisecond,
+	})
+}
+
+// findTarget gets a server software by its name, or ends the test.
+func findTarget(t *testing.T, name string) Target {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	l := &lab{t: t, ctx: testTimeout(t, patience), dir: testDir(t), history: NewHistory(), sessionTimeout: 6 * time.Second}
 	var target Target
 	var err error
-	switch *targetFlag {
+	switch name {
 	case "lockkeeper":
 		target, err = tools.Lockkeeper()
 	case "zookeeper":
 		target, err = ZooKeeper()
 	default:
-		err = fmt.Errorf("-jepsen.target: there is no %q", *targetFlag)
+		err = fmt.Errorf("-jepsen.target: there is no %q", name)
 	}
 	need(t, err)
-	l.cluster, err = StartCluster(l.ctx, ClusterConfig{
-		Target: target, Members: members, Dir: l.dir, TickTime: 500 * time.Millisecond,
-	})
+	return target
+}
+
+// newLabWith starts a cluster; its directory is up to the lab.
+func newLabWith(t *testing.T, patience time.Duration, cfg ClusterConfig) *lab {
+	t.Helper()
+	l := &lab{t: t, ctx: testTimeout(t, patience), dir: testDir(t), history: NewHistory(), sessionTimeout: 6 * time.Second}
+	var err error
+	cfg.Dir = l.dir
+	l.cluster, err = StartCluster(l.ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,13 +206,19 @@ func client(t *testing.T, name string) Client {
 // with a number.
 func (l *lab) start(library string, n int) []*Worker {
 	l.t.Helper()
+	return l.startAt(l.cluster.Servers(), library, n)
+}
+
+// startAt starts workers that know only some of the members.
+func (l *lab) startAt(servers, library string, n int) []*Worker {
+	l.t.Helper()
 	c := client(l.t, library)
 	var started []*Worker
 	for range n {
 		w, err := StartWorker(l.ctx, WorkerConfig{
 			Name:           fmt.Sprintf("%s%d", library, len(l.workers)+1),
 			Client:         c,
-			Servers:        l.cluster.Servers(),
+			Servers:        servers,
 			SessionTimeout: l.sessionTimeout,
 			Dir:            l.dir,
 			History:        l.history,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // A Target is the server software under test. Both targets read the same
@@ -17,6 +18,19 @@ type Target struct {
 
 	// command is the command line that runs one member in the foreground.
 	command func(configFile string) *exec.Cmd
+}
+
+// at is the target at a place.
+func (t Target) at(p Place) Target {
+	if len(p.enter) == 0 {
+		return t
+	}
+	here := t.command
+	t.command = func(configFile string) *exec.Cmd {
+		args := append(slices.Clone(p.enter), here(configFile).Args...)
+		return exec.Command(args[0], args[1:]...)
+	}
+	return t
 }
 
 // Lockkeeper is the target that runs the given lockkeeper binary.

@@ -60,6 +60,9 @@ public class Worker {
         this.name = name;
         client = CuratorFrameworkFactory.builder()
                 .connectString(servers)
+                // Else Curator would also go to the other members, which it learns of from
+                // /zookeeper/config. A test that names one member wants the worker there.
+                .ensembleTracker(servers.contains(","))
                 .sessionTimeoutMs(timeoutMs)
                 .connectionTimeoutMs(timeoutMs)
                 .retryPolicy(new BoundedExponentialBackoffRetry(50, 1000, 29))

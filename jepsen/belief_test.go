@@ -1,0 +1,171 @@
+package jepsen
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestBelief measures promise C6: a member is cut off from the others, but not
+// from its clients, who hold locks. Their libraries must say that they are not
+// connected before the majority gives the locks to those who wait for them. No
+// client is stopped, and no byte between a client and its member is lost.
+func TestBelief(t *testing.T) {
+	rounds, targets := 1, []string{*targetFlag}
+	if *longFlag {
+		rounds, targets = 5, []string{"lockkeeper", "zookeeper"}
+	}
+	for _, target := range targets {
+		for _, victim := range []string{"follower", "leader"} {
+			for round := range rounds {
+				t.Run(fmt.Sprintf("%s/%s/%d", target, victim, round+1), func(t *testing.T) {
+					testBelief(t, target, victim)
+				})
+			}
+		}
+	}
+}
+
+func testBelief(t *testing.T, target, victimMode string) {
+	libraries := []struct{ name, recipe string }{{"kazoo", "lock"}, {"curator", "mutex"}, {"gozk", "zklock"}}
+	for _, library := range libraries {
+		client(t, library.name)
+	}
+	cfg := ClusterConfig{Target: findTarget(t, target), Members: 3, TickTime: 2 * time.Second}
+	if target == "zookeeper" {
+		cfg.Extra = []string{"syncLimit=5"} // as in its zoo_sample.cfg; the last line counts
+	}
+	need(t, FindNetwork())
+	network, err := NewNetwork(testTimeout(t, time.Minute), cfg.Members, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg.Places = network.Places()
+	l := newLabWith(t, 2*time.Minute, cfg)
+	l.sessionTimeout = 4 * time.Second // the shortest that this tickTime allows
+	victim, others := l.split(victimMode)
+
+	var holders, waiters []*Contender
+	contend := func(servers string, library, recipe string) *Contender {
+		worker := l.startAt(servers, library, 1)[0]
+		c := &Contender{Worker: worker, Handle: "x", Recipe: recipe, Lock: "/belief-" + library}
+		if err := c.Open(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var waiting sync.WaitGroup
+	for _, library := range libraries {
+		holder := contend(victim.ClientAddr, library.name, library.recipe)
+		if acquired, err := holder.Acquire(l.ctx, l.history); !acquired || err != nil {
+			t.Fatalf("%s does not get its lock: %v", holder.Name(), err)
+		}
+		waiter := contend(others, library.name, library.recipe)
+		waiting.Go(func() {
+			if acquired, err := waiter.Acquire(l.ctx, l.history); !acquired || err != nil {
+				t.Errorf("%s does not get its lock: %v", waiter.Name(), err)
+			}
+		})
+		holders, waiters = append(holders, holder), append(waiters, waiter)
+	}
+	for _, c := range waiters {
+		l.awaitQueue(c.Lock, 2)
+	}
+
+	from := l.history.Len()
+	l.history.Add(Op{Kind: Info, F: FCut, Member: victim.ClientAddr, Note: victim.String()})
+	if err := network.Cut(victim.ID); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Wait()
+	for i := range holders {
+		l.compareBelief(from, holders[i], waiters[i])
+	}
+
+	l.history.Add(Op{Kind: Info, F: FHeal, Member: victim.ClientAddr, Note: victim.String()})
+	if err := network.Heal(victim.ID); err != nil {
+		t.Fatal(err)
+	}
+	l.endBelief(from, holders, waiters)
+}
+
+// split finds a member in that mode, and the addresses of all others.
+func (l *lab) split(mode string) (victim *Member, others string) {
+	l.t.Helper()
+	leader, err := l.cluster.AwaitLeader(l.ctx)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var addrs []string
+	for _, m := range l.cluster.Members() {
+		if victim == nil && (m == leader) == (mode == "leader") {
+			victim = m
+		} else {
+			addrs = append(addrs, m.ClientAddr)
+		}
+	}
+	return victim, strings.Join(addrs, ",")
+}
+
+// compareBelief fails the test if the waiter got the lock before the holder's
+// library had said that it is not connected. It waits until it has said so.
+func (l *lab) compareBelief(from int, holder, waiter *Contender) {
+	l.t.Helper()
+	var cut, told, taken time.Duration
+	err := l.history.Follow(l.ctx, from, func(op Op) bool {
+		switch {
+		case op.F == FCut:
+			cut = op.Time
+		case op.F == FSuspended && op.Worker == holder.Worker.Name() && told == 0:
+			told = op.Time
+		case op.F == FAcquire && op.Kind == OK && op.Contender == waiter.Name():
+			taken = op.Time
+		}
+		return told != 0 && taken != 0
+	})
+	if err != nil {
+		l.t.Errorf("%s is not told that it is cut off: %v", holder.Name(), err)
+		return
+	}
+	// Both instants are those at which this process learned of it.
+	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+	l.t.Logf("figures: %s was told %v after the cut, %s had its lock %v after the cut: %v in between",
+		holder.Name(), round(told-cut), waiter.Name(), round(taken-cut), round(taken-told))
+	if taken <= told && l.cluster.members[0].target.Name == "lockkeeper" {
+		l.t.Errorf("for %v both %s and %s held %s", round(told-taken), holder.Name(), waiter.Name(), holder.Lock)
+	}
+}
+
+// endBelief waits until the healed cluster has told the holders that their
+// sessions are over, and ends everything in good order.
+func (l *lab) endBelief(from int, holders, waiters []*Contender) {
+	l.t.Helper()
+	for _, c := range holders {
+		err := l.history.Follow(l.ctx, from, func(op Op) bool { return op.Worker == c.Worker.Name() && op.F == FExpired })
+		if err != nil {
+			l.t.Errorf("%s is not told that its session has expired: %v", c.Name(), err)
+		}
+	}
+	for _, c := range waiters {
+		if reply, err := c.Release(l.ctx, l.history); err != nil || reply.Kind != OK {
+			l.t.Errorf("%s: release: %v %v", c.Name(), reply, err)
+		}
+	}
+	l.stopWorkers()
+	l.checkNothingLeft()
+	report := CheckLocks(l.history.Ops())
+	for _, v := range report.Violations {
+		if l.cluster.members[0].target.Name == "lockkeeper" {
+			l.t.Error(v)
+		} else {
+			l.t.Log(v)
+		}
+	}
+}
