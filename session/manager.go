@@ -37,6 +37,12 @@ type Config struct {
 	SuperDigest string
 	SkipACL     bool         // every client passes every access check
 	Logger      *slog.Logger // nil means slog.Default
+	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60 s.
+	ReapInterval time.Duration
+	// ReapPerMinute bounds how many are deleted in a minute; 0 means 10 000.
+	ReapPerMinute int
+	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means never.
+	ReapNeverUsed time.Duration
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 }
@@ -92,6 +98,12 @@ func NewManager(cfg Config) *Manager {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if cfg.ReapInterval == 0 {
+		cfg.ReapInterval = time.Minute
+	}
+	if cfg.ReapPerMinute == 0 {
+		cfg.ReapPerMinute = 10_000
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -118,9 +130,10 @@ func (m *Manager) Start(r Replica) {
 	m.replica = r
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel
-	m.wg.Add(2)
+	m.wg.Add(3)
 	go m.leaseLoop(ctx)
 	go m.expiryLoop(ctx)
+	go m.reapLoop(ctx)
 }
 
 // Close ends all connections, though no session, and the Manager's goroutines. The replica must not be

@@ -66,6 +66,13 @@ func (t *tracker) clear() {
 	t.queue = nil
 }
 
+// leads says whether this member tracks leases, as the leader does.
+func (t *tracker) leads() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leading
+}
+
 // renew tracks a session that has just been created or attached.
 func (t *tracker) renew(id wire.SessionID, generation uint64, timeout time.Duration) {
 	t.mu.Lock()

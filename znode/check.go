@@ -28,19 +28,28 @@ func (s *Store) checkNodes() error {
 			return fmt.Errorf("no node %s", path)
 		}
 	}
-	used := 0
+	used, perishable := 0, 0
 	for i := range s.nodes.used {
 		n := s.nodes.row(i)
 		if n.kind == kindFree {
 			continue
 		}
 		used++
+		if n.kind == kindContainer || n.kind == kindTTL {
+			perishable++
+			if _, ok := s.perishable[i]; !ok {
+				return fmt.Errorf("node %q is unknown to the reaper", n.path)
+			}
+		}
 		if at, ok := s.paths[n.path]; !ok || at != i {
 			return fmt.Errorf("node %q is at %d, its path leads to %d", n.path, i, at)
 		}
 		if err := s.checkNode(n); err != nil {
 			return fmt.Errorf("node %q: %w", n.path, err)
 		}
+	}
+	if perishable != len(s.perishable) {
+		return fmt.Errorf("the reaper knows %d nodes, there are %d", len(s.perishable), perishable)
 	}
 	if used != len(s.paths) || used != s.nodes.len() {
 		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, len(s.paths), s.nodes.len())

@@ -21,6 +21,7 @@ func testCommands() []Command {
 		{Kind: KindAttach, Session: 5, Generation: 7, TimeoutMs: -1, Password: []byte("0123456789abcdef"), Addr: "0:0:0:0:0:0:0:1"},
 		{Kind: KindExpire, Session: 5, Generation: 7},
 		{Kind: KindSetConfig, Body: bytes.Repeat([]byte("server"), 1000)},
+		{Kind: KindReap, Body: []byte("/container"), TimeoutMs: 60_000},
 	}
 }
 
@@ -37,7 +38,7 @@ func TestCommandRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{0, KindSetConfig + 1, 255} {
+	for _, kind := range []Kind{0, KindReap + 1, 255} {
 		c := Command{Kind: kind}
 		if _, _, err := DecodeCommand(c.Append(nil)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("kind %v: %v", kind, err)

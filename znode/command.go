@@ -24,6 +24,10 @@ const (
 	KindExpire Kind = 4
 	// KindSetConfig makes Body the data of /zookeeper/config.
 	KindSetConfig Kind = 5
+	// KindReap deletes the container or TTL node whose path is Body, if at the entry's time it is to be reaped:
+	// the leader has found it so, but something may have come in between. TimeoutMs is after how long a container
+	// that never had a child is reaped too; 0 means never.
+	KindReap Kind = 6
 )
 
 // String returns the name of k, for tests and logs.
@@ -37,6 +41,8 @@ func (k Kind) String() string {
 		return "attach"
 	case KindExpire:
 		return "expire"
+	case KindReap:
+		return "reap"
 	case KindSetConfig:
 		return "setConfig"
 	}
@@ -54,9 +60,9 @@ type Command struct {
 	Generation uint64  // of the session's connection: 1 at its creation, +1 with each attach
 	Seq        uint64  // of the request within its generation
 	Op         wire.Op // KindRequest only
-	Body       []byte  // KindRequest: the request after its header. KindSetConfig: the config text
+	Body       []byte  // KindRequest: the request after its header. KindSetConfig: the config text. KindReap: the path
 	Identities []Identity
-	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout
+	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout. KindReap: see there
 	Password   []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
 	Addr       string // KindCreateSession, KindAttach: the client's address as identity of scheme "ip"
 }
@@ -117,7 +123,7 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	c.TimeoutMs = d.varint32()
 	c.Password = d.bytes()
 	c.Addr = d.string()
-	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindSetConfig) {
+	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindReap) {
 		d.fail(fmt.Sprintf("unknown kind %d", uint8(c.Kind)))
 	}
 	if d.err != nil {

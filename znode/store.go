@@ -22,6 +22,9 @@ type Store struct {
 	quotas    quotaSet
 	sizeBytes int64 // sum of nodeSizeBytes
 
+	// perishable are the containers and TTL nodes, which the reaper looks at.
+	perishable map[slot]struct{}
+
 	sessions     table[session]
 	belongings   []belongings // by slot of sessions
 	sessionSlots map[wire.SessionID]slot
@@ -78,6 +81,7 @@ func empty() *Store {
 	return &Store{
 		nodes:        table[node]{epoch: 1},
 		paths:        map[string]slot{},
+		perishable:   map[slot]struct{}{},
 		acls:         aclTable{byKey: map[string]*aclList{}},
 		quotas:       quotaSet{byPath: map[string]*quota{}},
 		sessions:     table[session]{epoch: 1},
@@ -141,6 +145,8 @@ func (s *Store) dispatch(c *Command, r *Result) {
 		s.expireSession(c, r)
 	case KindSetConfig:
 		s.setConfig(c.Body)
+	case KindReap:
+		s.reap(c, r)
 	}
 }
 

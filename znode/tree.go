@@ -83,6 +83,9 @@ func (s *Store) place(n node) slot {
 	}
 	*s.link(i) = links{parent: noSlot, first: noSlot, next: i, prev: i, ephNext: noSlot, ephPrev: noSlot}
 	s.paths[n.path] = i
+	if n.kind == kindContainer || n.kind == kindTTL {
+		s.perishable[i] = struct{}{}
+	}
 	s.sizeBytes += nodeSizeBytes(n.path, n.data)
 	return i
 }
@@ -122,6 +125,7 @@ func (s *Store) detach(i slot) {
 	s.link(l.next).prev = l.prev
 	p.children--
 	delete(s.paths, n.path)
+	delete(s.perishable, i)
 	s.sizeBytes -= nodeSizeBytes(n.path, n.data)
 	s.nodes.remove(i)
 }

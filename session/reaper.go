@@ -1,0 +1,52 @@
+package session
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"lockkeeper/znode"
+)
+
+// reapLoop deletes containers and TTL nodes that have outlived their purpose, while this member leads
+// (spec/semantics.md 5.2). It only proposes: each node is looked at again when the command is applied.
+func (m *Manager) reapLoop(ctx context.Context) {
+	defer m.wg.Done()
+	ticker := time.NewTicker(m.cfg.ReapInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if m.tracker.leads() {
+			m.reap(ctx)
+		}
+	}
+}
+
+// reap proposes the deletion of what is perishable now, at the pace that the configuration allows. What is
+// lost with the leadership the next leader finds again.
+func (m *Manager) reap(ctx context.Context) {
+	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
+	var paths []string
+	m.replica.View(func(s *znode.Store) { paths = s.Perishable(m.cfg.Now().UnixMilli(), neverUsedMs) })
+	if len(paths) == 0 {
+		return
+	}
+	m.log.Debug("reaping containers and TTL nodes", "nodes", len(paths))
+	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.ReapPerMinute), 1))
+	defer pace.Stop()
+	for _, path := range paths {
+		c := &znode.Command{Kind: znode.KindReap, Body: []byte(path), TimeoutMs: neverUsedMs}
+		if m.replica.ProposeOnce(ctx, c) != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package znode
+
+import (
+	"slices"
+	"testing"
+
+	"lockkeeper/wire"
+)
+
+// reaperStore is a store with a session, on which entries are applied at given times.
+type reaperStore struct {
+	*Store
+	t   *testing.T
+	seq uint64
+}
+
+func newReaperStore(t *testing.T) *reaperStore {
+	s := &reaperStore{Store: New(), t: t}
+	s.at(1000, &Command{Kind: KindCreateSession, Session: 1, TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen)})
+	return s
+}
+
+func (s *reaperStore) at(ms int64, c *Command) wire.Code {
+	s.t.Helper()
+	var code wire.Code
+	s.Apply(1, &Entry{TimeMs: ms, Flags: ExtendedTypes, Commands: []Command{*c}}, func(_ *Command, r *Result) {
+		if r.Status != Done {
+			s.t.Fatalf("%v: %v", c.Kind, r.Status)
+		}
+		code = r.Code
+	})
+	if err := s.Check(); err != nil {
+		s.t.Fatal(err)
+	}
+	return code
+}
+
+func (s *reaperStore) request(ms int64, op wire.Op, body wire.Record) {
+	s.t.Helper()
+	s.seq++
+	c := &Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: s.seq, Op: op, Body: body.Append(nil)}
+	if code := s.at(ms, c); code != wire.CodeOK {
+		s.t.Fatalf("%v: %v", op, code)
+	}
+}
+
+func (s *reaperStore) reapAt(ms int64, path string, neverUsedMs int32) wire.Code {
+	return s.at(ms, &Command{Kind: KindReap, Body: []byte(path), TimeoutMs: neverUsedMs})
+}
+
+func (s *reaperStore) expectPerishable(nowMs int64, neverUsedMs int32, want ...string) {
+	s.t.Helper()
+	if got := s.Perishable(nowMs, neverUsedMs); !slices.Equal(got, want) {
+		s.t.Fatalf("perishable at %d: %v, want %v", nowMs, got, want)
+	}
+}
+
+func TestContainersAreReapedOnceTheyWereUsed(t *testing.T) {
+	s := newReaperStore(t)
+	container := func(path string) {
+		s.request(1000, wire.OpCreateContainer, wire.CreateRequest{Path: path, ACL: wire.OpenACL, Mode: wire.ModeContainer})
+	}
+	container("/used")
+	container("/unused")
+	s.request(1000, wire.OpCreate, wire.CreateRequest{Path: "/used/c", ACL: wire.OpenACL})
+	s.expectPerishable(1<<40, 0)
+	if code := s.reapAt(2000, "/used", 0); code != wire.CodeNotEmpty {
+		t.Fatalf("reaped with a child: %v", code)
+	}
+	s.request(2000, wire.OpDelete, wire.DeleteRequest{Path: "/used/c", Version: -1})
+	s.expectPerishable(2000, 0, "/used")
+	s.expectPerishable(2000, 999, "/unused", "/used")
+	s.expectPerishable(2000, 1000, "/used")
+	// A child comes between the leader's look and the command.
+	s.request(2000, wire.OpCreate, wire.CreateRequest{Path: "/used/d", ACL: wire.OpenACL})
+	if code := s.reapAt(3000, "/used", 0); code != wire.CodeNotEmpty {
+		t.Fatalf("reaped with a new child: %v", code)
+	}
+	s.request(3000, wire.OpDelete, wire.DeleteRequest{Path: "/used/d", Version: -1})
+	if code := s.reapAt(3000, "/used", 0); code != wire.CodeOK {
+		t.Fatal(code)
+	}
+	if code := s.reapAt(3000, "/used", 0); code != wire.CodeNoNode {
+		t.Fatal(code)
+	}
+	s.expectPerishable(3000, 0)
+	if _, ok := s.Node("/used"); ok {
+		t.Fatal("still there")
+	}
+}
+
+func TestTTLNodesAreReapedWhenChildlessAndUnchanged(t *testing.T) {
+	s := newReaperStore(t)
+	s.request(1000, wire.OpCreateTTL, wire.CreateTTLRequest{Path: "/t", ACL: wire.OpenACL, Mode: wire.ModePersistentTTL, TTL: 500})
+	s.expectPerishable(1500, 0)
+	s.expectPerishable(1501, 0, "/t")
+	s.request(1600, wire.OpSetData, wire.SetDataRequest{Path: "/t", Version: -1})
+	if code := s.reapAt(1700, "/t", 0); code != wire.CodeNotEmpty {
+		t.Fatalf("reaped though it was written to: %v", code)
+	}
+	s.request(2000, wire.OpCreate, wire.CreateRequest{Path: "/t/c", ACL: wire.OpenACL})
+	s.expectPerishable(9000, 0)
+	s.request(9000, wire.OpDelete, wire.DeleteRequest{Path: "/t/c", Version: -1})
+	s.expectPerishable(9000, 0, "/t")
+	if code := s.reapAt(9000, "/t", 0); code != wire.CodeOK {
+		t.Fatal(code)
+	}
+	s.request(9000, wire.OpCreate, wire.CreateRequest{Path: "/p", ACL: wire.OpenACL})
+	if code := s.reapAt(99999, "/p", 1); code != wire.CodeNotEmpty {
+		t.Fatalf("reaped a persistent node: %v", code)
+	}
+}
