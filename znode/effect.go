@@ -115,11 +115,7 @@ func (s *Store) rollback() {
 		case undoEdit:
 			n := s.nodes.mut(s.paths[u.old.path])
 			s.replaceData(n, u.old.data)
-			if n.acl != u.old.acl {
-				s.acls.retain(u.old.acl)
-				s.acls.release(n.acl)
-			}
-			*n = u.old
+			*n = u.old // with the same ACL: setACL is never part of a multi
 		}
 	}
 	s.quotas.forget()
