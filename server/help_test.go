@@ -127,6 +127,24 @@ func inBubble(t *testing.T, net simnet.Config, change func(*Config), f func(t *t
 	})
 }
 
+// startLoneMember starts, in a bubble, one member of three that do not exist.
+func startLoneMember(t *testing.T, n *simnet.Network) *Server {
+	t.Helper()
+	h := n.Host("server")
+	s, err := Start(Config{
+		Listen: h.Listen, Dial: h.Dial, Stores: diskStores(simdisk.New()), Logger: testLogger(),
+		FourLetterWords: []string{"*"},
+		ID:              1, Members: []Member{
+			{ID: 1, Host: "server", PeerPort: 2888, ElectionPort: 3888},
+			{ID: 2, Host: "other", PeerPort: 2888, ElectionPort: 3888},
+			{ID: 3, Host: "third", PeerPort: 2888, ElectionPort: 3888}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func diskStores(d *simdisk.Disk) *quorum.Stores {
 	return &quorum.Stores{Log: d, Stable: d, Snapshots: d}
 }
@@ -160,6 +178,7 @@ func dialSim(t *testing.T, h *simnet.Host) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(time.Hour)) // virtual
 	return &rawClient{Conn: c, t: t}
 }
 

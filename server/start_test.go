@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockkeeper/internal/simdisk"
@@ -281,8 +282,12 @@ func TestCloseInEveryState(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if took := time.Since(start); took > limit {
+				took := time.Since(start)
+				if took > limit {
 					t.Errorf("it took %v", took)
+				}
+				if how == "Shutdown" && took < lingerTimeout/4 {
+					t.Errorf("it took only %v: the last answer was not given its time", took)
 				}
 				idle.expectClosed()
 				half.expectClosed()
@@ -290,6 +295,30 @@ func TestCloseInEveryState(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCloseDuringHandshake: a handshake that waits for a leader does not hold up the end.
+func TestCloseDuringHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(simnet.Config{})
+		s := startLoneMember(t, n)
+		c := dialSim(t, n.Host("client"))
+		c.put(wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: 60000})...)
+		time.Sleep(500 * time.Millisecond)
+		if got := s.counters.connectRequests.Load() - s.counters.refusedHandshakes.Load(); got != 1 {
+			t.Fatalf("%d handshakes wait", got)
+		}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took > 200*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		c.expectClosed()
+	})
 }
 
 // TestShutdownThatIsCutShort: the context bounds how long clients may take.
