@@ -358,6 +358,9 @@ func (o *oracle) compareReads() {
 	}
 	if number == wire.CodeOK {
 		want := int32(0)
+		if path == "" {
+			want++ // as in ZooKeeper
+		}
 		for p := range o.m.nodes {
 			if p != at(path) && strings.HasPrefix(p, strings.TrimSuffix(at(path), "/")+"/") {
 				want++
