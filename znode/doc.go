@@ -1,2 +1,59 @@
-// Package znode is the replicated state machine.
+// Package znode is the replicated state machine: the tree of nodes with their ACLs and quotas, the sessions, and
+// the formats of the commands, log entries and snapshots that carry them.
+//
+// # Who calls what
+//
+//	quorum    DecodeEntry, Apply             for each entry of the log, in its order, one goroutine
+//	          Snapshot, WriteTo, Release     Snapshot between two Applies; the rest from any goroutine
+//	          Restore                        at start, and when a member has fallen far behind
+//	session   the reads, Allowed             from any goroutine, not during Apply
+//	          Command.Append, Command.Key    to propose a command and to find it again
+//	tests     Check, Digest
+//
+// The package has no goroutine, clock, random number, log or I/O, and no lock: its caller keeps Apply and the reads
+// apart. Nothing that can be seen depends on the order of a map.
+//
+// # What it promises
+//
+// Apply is a function of the state, the term and the entry. Members that applied the same entries have the same
+// state, and Digest is the same, whether or not they were restored from a snapshot on the way.
+//
+// A request that fails changes nothing but the session's lastSeq. A multi takes effect as a whole or not at all. All
+// effects of a command carry one zxid and one time. Commands without an effect on the tree or on the set of sessions
+// (attach, sync, checks, whatever failed or was refused) take no zxid.
+//
+// Each request of a connection takes effect at most once and in order: the state knows each session's generation
+// (its connections, counted) and the last seq of that generation. What was applied is a Duplicate, what
+// skips one is a Gap, what comes from an older connection is Moved.
+//
+//	command                    generation, lastSeq after it    status
+//	createSession              1, 0                            Done
+//	request gen 1 seq 1        1, 1                            Done
+//	request gen 1 seq 3        1, 1                            Gap: seq 2 was lost on the way
+//	request gen 1 seq 2        1, 2                            Done
+//	request gen 1 seq 2        1, 2                            Duplicate: it was sent again
+//	attach gen 1               2, 0                            Done: the client has a new connection
+//	request gen 1 seq 3        2, 0                            Moved: left over from the old one
+//
+// What a request is answered, and which error wins when there are several, is ZooKeeper's (spec/semantics.md,
+// spec/wire.md sections 8 and 9), with these differences:
+//
+//   - Quotas are exact. ZooKeeper checks a quota against what has been applied, so that a burst or a multi
+//     overshoots; its usage of a quota within a quota depends on what happened since the start, and it loses count
+//     while a stats node exists without limits.
+//   - createTTL with a mode that is no TTL mode is BadArguments; parts of ZooKeeper crash.
+//   - The pzxid of a parent whose sequence numbers have run out goes on moving.
+//
+// # How it is built
+//
+//	paths   map: path -> slot
+//	nodes   rows by slot, in pages of 16:  what a snapshot keeps    shared with snapshots, copied on write
+//	links   rows by slot, in pages of 16:  parent, first child, siblings, the session's other ephemerals
+//	acls    each different ACL once, with a count of its nodes
+//
+// A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of pages; afterwards the first
+// write to a page copies that page (1.8 KB).
+//
+// Every change of a node goes through the few functions of effect.go, which keep totals, quotas and rings right
+// and can take the change back; the functions in request.go only decide.
 package znode

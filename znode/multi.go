@@ -23,7 +23,6 @@ func (s *Store) applyMulti(body []byte, r *Result) wire.Code {
 			break
 		}
 	}
-	s.tx.undoing = false
 	switch code {
 	case wire.CodeOK:
 	case wire.CodeMarshallingError:

@@ -39,7 +39,7 @@ func TestOracle(t *testing.T) {
 		"Ok", "MarshallingError", "Unimplemented", "BadArguments", "NoNode", "NoAuth", "BadVersion", "NoChildrenForEphemerals",
 		"NodeExists", "NotEmpty", "InvalidACL", "QuotaExceeded", "RuntimeInconsistency",
 		"NodeCreated", "NodeDeleted", "NodeDataChanged", "NodeChildrenChanged",
-		"multi ok", "multi failed", "quota", "nested quota", "ephemerals closed",
+		"multi ok", "multi failed", "quota", "nested quota", "ephemerals closed", "reaped",
 	} {
 		if seen[want] < 5 && !t.Failed() {
 			t.Errorf("%q came up %d times", want, seen[want])
@@ -114,6 +114,10 @@ func (o *oracle) learn(c Command, r Result) {
 	case KindAttach:
 		conn := o.conns[c.Session]
 		conn.generation, conn.seq, conn.addr = r.Generation, 0, c.Addr
+	case KindReap:
+		if r.Code == wire.CodeOK {
+			o.seen["reaped"]++
+		}
 	case KindRequest:
 		if c.Op == wire.OpCloseSession && len(r.Events) > 2 {
 			o.seen["ephemerals closed"]++
@@ -147,6 +151,8 @@ func (o *oracle) command() Command {
 		return Command{Kind: KindSetConfig, Body: []byte(pick(o, "", "a\nversion=100", "version=200", "none"))}
 	case 4:
 		return o.last // sent again
+	case 5, 6:
+		return Command{Kind: KindReap, Body: []byte(o.path()), TimeoutMs: pick[int32](o, 0, 500, 100000)}
 	}
 	req := o.randomRequest(id)
 	switch o.rng.IntN(40) {

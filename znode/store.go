@@ -128,7 +128,7 @@ func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	t.session = c.Session
 	t.ids = t.ids[:0]
 	t.events = recycle(t.events)
-	t.undo = recycle(t.undo)
+	t.undo, t.undoing = recycle(t.undo), false
 	s.multi = recycle(s.multi)
 }
 

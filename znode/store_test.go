@@ -105,6 +105,25 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
+// TestChildrenInOrder: nobody may rely on it, but a Store that was not restored lists children as they were created.
+func TestChildrenInOrder(t *testing.T) {
+	d := newDriver(t)
+	d.apply(d.open(1))
+	for _, name := range []string{"c", "a", "d", "b", "e"} {
+		d.must(1, wire.OpCreate, create("/"+name, "", wire.ModeEphemeral))
+	}
+	for _, c := range []struct{ remove, want string }{
+		{"", "zookeeper c a d b e"}, {"d", "zookeeper c a b e"}, {"e", "zookeeper c a b"}, {"c", "zookeeper a b"}, {"a", "zookeeper b"}, {"b", "zookeeper"},
+	} {
+		if c.remove != "" {
+			d.must(1, wire.OpDelete, wire.DeleteRequest{Path: "/" + c.remove, Version: -1})
+		}
+		if names, _, _ := d.s.Children("/", nil); strings.Join(names, " ") != c.want {
+			t.Errorf("after %q: %v, want %s", c.remove, names, c.want)
+		}
+	}
+}
+
 // TestReadsAreKept: what a read or an event returned stays as it was, whatever happens to the node.
 func TestReadsAreKept(t *testing.T) {
 	d := newDriver(t)
@@ -145,7 +164,7 @@ func TestAllowed(t *testing.T) {
 	list := func(entries ...string) (acl []wire.ACL) {
 		for _, e := range entries {
 			p := strings.SplitN(e, " ", 3)
-			acl = append(acl, wire.ACL{Perms: wire.Perm(strings.IndexAny("0123456789", p[0])), ID: wire.ID{Scheme: p[1], ID: p[2]}})
+			acl = append(acl, wire.ACL{Perms: wire.Perm(p[0][0] - '0'), ID: wire.ID{Scheme: p[1], ID: p[2]}})
 		}
 		return acl
 	}
