@@ -89,11 +89,14 @@ type lab struct {
 	workers        []*Worker
 }
 
-// newLab starts a cluster of the -jepsen.target on the loopback.
+// newLab starts a cluster of the -jepsen.target on the loopback. Its settings
+// are the ones that ZooKeeper's documentation suggests, and so what people
+// have; only that sessions may be shorter than two ticks.
 func newLab(t *testing.T, members int, patience time.Duration) *lab {
 	t.Helper()
 	return newLabWith(t, patience, ClusterConfig{
-		Target: findTarget(t, *targetFlag), Members: members, TickTime: 500 * time.Millisecond,
+		Target: findTarget(t, *targetFlag), Members: members,
+		TickTime: 2 * time.Second, Extra: []string{"minSessionTimeout=1000"},
 	})
 }
 

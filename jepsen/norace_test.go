@@ -3,5 +3,5 @@
 package jepsen
 
 // raceEnabled says that the tests run with the race detector; then so do the
-// programs that they start.
+// members that they start.
 const raceEnabled = false
