@@ -150,7 +150,8 @@ type aclTable struct {
 	scratch []byte
 }
 
-// intern returns the list with these entries, with one more reference. It keeps a copy.
+// intern returns the list with these entries, with one more reference. It may keep acl, which must not be modified
+// any more.
 func (t *aclTable) intern(acl []wire.ACL) *aclList {
 	t.scratch = t.scratch[:0]
 	for _, a := range acl {
@@ -158,7 +159,7 @@ func (t *aclTable) intern(acl []wire.ACL) *aclList {
 	}
 	list := t.byKey[string(t.scratch)]
 	if list == nil {
-		list = &aclList{entries: slices.Clone(acl), key: string(t.scratch)}
+		list = &aclList{entries: acl, key: string(t.scratch)}
 		t.byKey[list.key] = list
 	}
 	list.refs++

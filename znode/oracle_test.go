@@ -151,7 +151,7 @@ func (o *oracle) command() Command {
 		return Command{Kind: KindSetConfig, Body: []byte(pick(o, "", "a\nversion=100", "version=200", "none"))}
 	case 4:
 		return o.last // sent again
-	case 5, 6:
+	case 5, 6, 7, 8:
 		return Command{Kind: KindReap, Body: []byte(o.path()), TimeoutMs: pick[int32](o, 0, 500, 100000)}
 	}
 	req := o.randomRequest(id)
