@@ -282,8 +282,24 @@ type Notice struct {
 	Text  string
 }
 
-// Notices are what LoadConfig found. Start writes them to the Logger.
-func (c *Config) Notices() []Notice { return slices.Clone(c.notices) }
+// Notices are what LoadConfig found, and what is to be said about the number of voters. Start writes them to
+// the Logger.
+func (c *Config) Notices() []Notice {
+	notices := slices.Clone(c.notices)
+	voters := 0
+	for _, m := range c.Members {
+		if !m.Observer {
+			voters++
+		}
+	}
+	if voters < 2 {
+		return notices
+	}
+	if text := quorum.NewMaj(voters).EvenWarning(); text != "" {
+		notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
+	}
+	return notices
+}
 
 func (n Notice) log(l *slog.Logger) {
 	var args []any

@@ -127,7 +127,7 @@ server.4=zoo5:2888:3888
 		},
 	}
 	cfg.origin = nil
-	warned := cfg.notices
+	warned := cfg.Notices()
 	cfg.notices = nil
 	if !reflect.DeepEqual(cfg, want) {
 		t.Errorf("got  %+v\nwant %+v", cfg, want)

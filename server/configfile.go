@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"lockkeeper/quorum"
 )
 
 // LoadConfig reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
@@ -235,21 +233,10 @@ func (l *loader) startMode() {
 		return
 	}
 	l.cfg.Members = sortedMembers(l.members)
-	if text := quorumWarning(voters); text != "" {
-		l.cfg.notices = append(l.cfg.notices, Notice{Level: slog.LevelWarn, File: l.cfg.File, Text: text})
-	}
 	l.readMyID()
 	if self := l.cfg.Self(); l.has("peerType") && self.ID != 0 && self.Observer != l.observer {
 		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.key())
 	}
-}
-
-// quorumWarning says what is wrong with that number of voters, if anything is.
-func quorumWarning(voters int) string {
-	if voters < 2 {
-		return ""
-	}
-	return quorum.NewMaj(voters).EvenWarning()
 }
 
 // memberLines counts the server lines, wrong ones included.

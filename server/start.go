@@ -65,7 +65,7 @@ func Start(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	for _, n := range cfg.notices {
+	for _, n := range cfg.Notices() {
 		n.log(cfg.Logger)
 	}
 	s := &Server{
