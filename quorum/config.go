@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"net"
 	"time"
@@ -46,7 +47,8 @@ type Config struct {
 	Members []Member // including this one; one voter alone needs no peer port and no address
 
 	// Tick is the basic unit of time. Heartbeat and election timeouts are a quarter of it, within
-	// 200 ms and 1 s. 0 means 3 s.
+	// 500 ms and 1 s: on a busy machine a member that is well may not run for a few hundred ms.
+	// 0 means 3 s.
 	Tick time.Duration
 	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log
 	// compacted. 0 means 100 000 (ZooKeeper's snapCount).
@@ -166,10 +168,22 @@ func (c *Config) maj() Maj {
 	return NewMaj(n)
 }
 
+// membersSum is a checksum of who the members are and which of them vote; not of their addresses.
+func (c *Config) membersSum() uint32 {
+	var votes [256]byte
+	for _, m := range c.Members {
+		votes[m.ID] = 1
+		if m.Observer {
+			votes[m.ID] = 2
+		}
+	}
+	return crc32.ChecksumIEEE(votes[:])
+}
+
 // heartbeatTimeout is how long a follower waits for its leader before it stands for election.
 func (c *Config) heartbeatTimeout() time.Duration {
 	if len(c.Members) == 1 {
 		return 10 * time.Millisecond // nobody to wait for
 	}
-	return min(max(c.Tick/4, 200*time.Millisecond), time.Second)
+	return min(max(c.Tick/4, 500*time.Millisecond), time.Second)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // Forward stream, follower to leader: frames of commands, each frame
@@ -41,6 +42,9 @@ func (r *Replica) serveForward(_ MemberID, c net.Conn) {
 			return
 		}
 		cmds, err := splitCommands(frame)
+		if err == nil {
+			err = checkForwarded(cmds)
+		}
 		if err != nil {
 			r.cfg.Logger.Warn("forward stream closed", "remote", c.RemoteAddr(), "err", err)
 			return
@@ -49,6 +53,25 @@ func (r *Replica) serveForward(_ MemberID, c net.Conn) {
 			return
 		}
 	}
+}
+
+// checkForwarded refuses what must not enter the log: there it would stop every member that applies it.
+func checkForwarded(cmds [][]byte) error {
+	for _, b := range cmds {
+		c, rest, err := znode.DecodeCommand(b)
+		if err != nil {
+			return fmt.Errorf("quorum: forwarded command: %w", err)
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("quorum: forwarded command: %d bytes too many", len(rest))
+		}
+		switch c.Kind {
+		case znode.KindRequest, znode.KindCreateSession, znode.KindAttach:
+		default:
+			return fmt.Errorf("quorum: forwarded command: %v is for the leader alone", c.Kind)
+		}
+	}
+	return nil
 }
 
 func appendCommands(b []byte, cmds [][]byte) []byte {

@@ -34,8 +34,10 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		}
 		entry, err := znode.DecodeEntry(l.Data)
 		if err != nil {
-			// Going on without a committed entry would make this replica differ from the others.
-			panic(fmt.Errorf("quorum: log entry %d of term %d is damaged or newer than this version: %w", l.Index, l.Term, err))
+			f.poison(fmt.Errorf("quorum: %s: entry %d of term %d: %w", f.cfg.Stores.LogName, l.Index, l.Term, err))
+		}
+		if f.poisoned != nil {
+			break
 		}
 		f.mu.Lock()
 		f.store.Apply(l.Term, entry, f.commandApplied)
@@ -45,6 +47,20 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.transport.applied(l.Index, l.Term)
 	}
 	return make([]any, len(logs))
+}
+
+// poison stops the member: going on without a committed entry would make this replica differ from the
+// others. Until it has stopped nothing is applied, and so nothing answered.
+func (r *Replica) poison(err error) {
+	r.mu.Lock()
+	first := r.poisoned == nil
+	if first {
+		r.poisoned = err
+	}
+	r.mu.Unlock()
+	if first {
+		r.cfg.Fatal(err)
+	}
 }
 
 // commandApplied runs after each command, inside the critical section.
@@ -102,6 +118,9 @@ func (r *Replica) snapshotLoop(ctx context.Context) {
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.poisoned != nil {
+		return nil, f.poisoned
+	}
 	f.grownCmds, f.grownBytes = 0, 0
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
 }
@@ -138,6 +157,9 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	}
 	if err != nil {
 		_ = sink.Cancel()
+		if s.replica.cfg.Stores.Sweep != nil {
+			err = errors.Join(err, s.replica.cfg.Stores.Sweep())
+		}
 		// The log is still complete, so nothing is lost; the next try may succeed.
 		s.replica.log.Error("snapshot failed", "err", err)
 		return fmt.Errorf("quorum: write snapshot: %w", err)

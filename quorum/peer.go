@@ -16,17 +16,18 @@ import (
 
 // Every connection to a peer port starts with a preface that says what it carries and between whom:
 //
-//	 0        4         5       6      7    8
-//	+--------+---------+-------+------+----+
-//	| "LKPR" | version | kind  | from | to |
-//	+--------+---------+-------+------+----+
+//	 0        4         5       6      7    8            12
+//	+--------+---------+-------+------+----+------------+
+//	| "LKPR" | version | kind  | from | to | members    |
+//	+--------+---------+-------+------+----+------------+
 //
-// The receiver closes a connection that is not for it: two clusters whose addresses were mixed up must
-// not exchange a single entry.
+// Members is a checksum of the ids and roles of all members. The receiver closes a connection that is not
+// for it: two clusters whose addresses were mixed up, or members that count other majorities, must not
+// exchange a single entry.
 const (
 	prefaceMagic    = "LKPR"
 	prefaceVersion  = 1
-	prefaceLen      = 8
+	prefaceLen      = 12
 	prefaceDeadline = 5 * time.Second
 )
 
@@ -123,6 +124,8 @@ func (p *peerPort) welcome(c net.Conn) {
 		p.reject(c, fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", from, to))
 	case p.cfg.member(from).ID == 0 || from == p.cfg.ID:
 		p.reject(c, fmt.Sprintf("it says it is member %d, which this member's configuration does not know as a peer", from))
+	case binary.BigEndian.Uint32(b[8:]) != p.cfg.membersSum():
+		p.reject(c, fmt.Sprintf("member %d has another list of members than this one: compare the server lines of both", from))
 	case kind == streamRaft:
 		select {
 		case p.raftConns <- c:
@@ -166,6 +169,7 @@ func (p *peerPort) dial(ctx context.Context, to MemberID, kind streamKind) (net.
 		return nil, net.ErrClosed
 	}
 	preface := append([]byte(prefaceMagic), prefaceVersion, byte(kind), byte(p.cfg.ID), byte(to))
+	preface = binary.BigEndian.AppendUint32(preface, p.cfg.membersSum())
 	_ = c.SetWriteDeadline(time.Now().Add(prefaceDeadline))
 	if _, err := c.Write(preface); err != nil {
 		p.forget(c)

@@ -45,6 +45,7 @@ type Replica struct {
 	appliedIndex uint64
 	grownCmds    int   // applied since the last snapshot was taken
 	grownBytes   int64 // the entries that they came in
+	poisoned     error // why no entry can be applied any more
 
 	stateMu    sync.Mutex
 	leader     MemberID           // 0 while unknown
@@ -82,6 +83,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 		full:   make(chan struct{}, 1),
 	}
 	r.setLeader(0)
+	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
+		return nil, err
+	}
 	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
 	}

@@ -2,9 +2,14 @@ package quorum
 
 import (
 	"context"
+	"errors"
+	"io"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/simdisk"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -281,4 +286,91 @@ func testLogIsCompacted(t *testing.T, c *cluster) {
 		t.Fatalf("after the power cut: %+v", r)
 	}
 	c.agree()
+}
+
+// What one member sends must not be able to stop the others: nothing undecodable gets into the log.
+func TestForwardedGarbageStaysOutOfTheLog(t *testing.T) {
+	inCluster(t, 3, nil, testForwardedGarbageStaysOutOfTheLog)
+}
+
+func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
+	l := c.leader()
+	c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+	f := c.reps[(l+1)%3]
+	expire := znode.Command{Kind: znode.KindExpire, Session: 9, Generation: 1}
+	for name, cmd := range map[string][]byte{
+		"no command":         []byte("hello"),
+		"a longer command":   append(createSession(9).Append(nil), 0),
+		"the leader's alone": expire.Append(nil),
+	} {
+		conn, err := f.port.dial(context.Background(), MemberID(l+1), streamForward)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b [1]byte
+		if _, err := conn.Read(b[:]); err != nil || b[0] != forwardAccepted {
+			t.Fatal(b, err)
+		}
+		if _, err := conn.Write(appendCommands(nil, [][]byte{cmd})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Read(b[:]); err != io.EOF {
+			t.Errorf("%s: the stream goes on: %v", name, err)
+		}
+		f.port.forget(conn)
+	}
+	c.recs[l].result(t, c.propose(l, createSession(9)))
+}
+
+// Two members that count different majorities must not talk to each other.
+func TestMembersWithOtherListsAreTurnedAway(t *testing.T) {
+	other := func(cfg *Config) {
+		if cfg.ID == 3 {
+			cfg.Members = append(cfg.Members[:3:3], Member{ID: 4, Addr: "10.0.0.4:2888"}, Member{ID: 5, Addr: "10.0.0.5:2888"})
+		}
+	}
+	inCluster(t, 3, other, func(t *testing.T, c *cluster) {
+		c.recs[0].await(t, "a leader without member 3", func() bool { return c.recs[0].leads || c.reps[0].leaderID() != 0 })
+		time.Sleep(time.Minute) // virtual
+		if id := c.reps[2].leaderID(); id != 0 {
+			t.Fatalf("member 3, which counts five members, follows %d", id)
+		}
+		if id := c.reps[0].leaderID(); id == 3 || id == 0 {
+			t.Fatalf("member 1 follows %d", id)
+		}
+	})
+}
+
+// A committed entry that cannot be read stops the member before it answers anything more.
+func TestDamagedEntryStopsTheMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := simdisk.New()
+		fatal := make(chan error, 1)
+		rec := newRecorder()
+		r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: Stores{Log: disk, Stable: disk, Snapshots: disk, LogName: "the log"},
+			Listener: rec, Logger: testLogger(), Fatal: func(err error) { fatal <- err }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.await(t, "leadership", func() bool { return rec.leads })
+		if err := r.raft.Apply([]byte("no entry"), 0).Error(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-fatal; !errors.Is(err, znode.ErrDamaged) || !strings.Contains(err.Error(), "the log") {
+			t.Fatal(err)
+		}
+		if err := r.Propose(createSession(9)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(rec.results) != 0 {
+			t.Fatal("something was applied behind a damaged entry")
+		}
+		if err := r.raft.Snapshot().Error(); err == nil {
+			t.Fatal("a snapshot was taken behind a damaged entry")
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -25,12 +26,20 @@ type Stores struct {
 	Snapshots raft.SnapshotStore
 	// Close releases what the stores hold; nil means nothing to do.
 	Close func() error
+	// Sweep removes what a snapshot that failed has left behind; nil means nothing to do.
+	Sweep func() error
+	// LogName is what messages call the log, its file for example.
+	LogName string
 }
 
 const (
 	raftFile      = "raft.db"   // in the log directory: log, term and vote
 	snapshotsDir  = "snapshots" // in the data directory
 	snapshotsKept = 2
+	// unfinishedSuffix marks the folder of a snapshot that is being written.
+	unfinishedSuffix = ".tmp"
+	// boltLockTimeout is how long another process may take to let go of the log.
+	boltLockTimeout = 500 * time.Millisecond
 )
 
 // ErrInUse says that another process has the data directory open.
@@ -61,11 +70,12 @@ func OpenStores(dataDir, logDir string) (_ Stores, err error) {
 		_ = log.Close()
 		return Stores{}, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
-	if err := checkSnapshotsListed(dataDir, snaps); err != nil {
+	sweep := func() error { return sweepSnapshots(dataDir) }
+	if err := errors.Join(sweep(), checkSnapshotsListed(dataDir, snaps)); err != nil {
 		_ = log.Close()
 		return Stores{}, err
 	}
-	return Stores{Log: log, Stable: log, Snapshots: snaps, Close: log.Close}, nil
+	return Stores{Log: log, Stable: log, Snapshots: snaps, Close: log.Close, Sweep: sweep, LogName: path}, nil
 }
 
 // openBolt opens the log. bbolt panics on some kinds of damage; that becomes an error here, because
@@ -76,15 +86,57 @@ func openBolt(path string) (s *raftboltdb.BoltStore, err error) {
 			err = fmt.Errorf("damaged: %v", p)
 		}
 	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // bbolt reads a mapping of the file
 	if st, err := os.Stat(path); err == nil && st.Size() == 0 {
 		// bbolt would take it for a new file. A crash between create and the first write leaves one,
 		// but so does damage, and a member that has lost its log must not vote as if it were new.
 		return nil, errors.New("damaged: the file is empty (if this member is new and holds no data, delete it)")
 	}
+	if err := checkBoltSize(path); err != nil {
+		return nil, err
+	}
 	return raftboltdb.New(raftboltdb.Options{
 		Path:        path,
-		BoltOptions: &bbolt.Options{Timeout: 500 * time.Millisecond},
+		BoltOptions: &bbolt.Options{Timeout: boltLockTimeout},
 	})
+}
+
+// checkBoltSize refuses a file that is shorter than what it says of itself. bbolt would find out when it
+// reads beyond the end of the mapping.
+func checkBoltSize(path string) error {
+	st, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > st.Size() {
+			return fmt.Errorf("damaged: the file has %d bytes of %d", st.Size(), tx.Size())
+		}
+		return nil
+	})
+}
+
+// sweepSnapshots removes snapshots that were not finished: the process ended meanwhile, or the disk was
+// full, and then what is left of them keeps it full.
+func sweepSnapshots(dataDir string) error {
+	left, err := filepath.Glob(filepath.Join(dataDir, snapshotsDir, "*"+unfinishedSuffix))
+	if err != nil {
+		return fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("quorum: remove unfinished snapshot: %w", err)
+		}
+	}
+	return nil
 }
 
 // checkSnapshotsListed refuses a snapshot that the library would pass over in silence because its
@@ -96,7 +148,7 @@ func checkSnapshotsListed(dataDir string, snaps raft.SnapshotStore) error {
 		return fmt.Errorf("quorum: list snapshots: %w", err)
 	}
 	for _, e := range entries {
-		if !e.IsDir() || strings.HasSuffix(e.Name(), ".tmp") {
+		if !e.IsDir() || strings.HasSuffix(e.Name(), unfinishedSuffix) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(dir, e.Name(), "meta.json")); err != nil {
@@ -177,4 +229,24 @@ func (g *guardedStore) Set(key, val []byte) error {
 
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
 	return g.check("write term", g.StableStore.SetUint64(key, val))
+}
+
+// memberKey is where the stable store keeps whose log, term and vote it holds.
+var memberKey = []byte("lockkeeper/member")
+
+// claim refuses stores that belong to another member: a member that runs with the vote of another could
+// vote twice. Stores that belong to nobody yet become this member's.
+func (s *Stores) claim(id MemberID) error {
+	owner, err := s.Stable.GetUint64(memberKey)
+	switch {
+	case err != nil && err.Error() != "not found": // what raft itself compares with: the stores share no error
+		return fmt.Errorf("quorum: read owner of %s: %w", s.LogName, err)
+	case err != nil || owner == 0:
+		if err := s.Stable.SetUint64(memberKey, uint64(id)); err != nil {
+			return fmt.Errorf("quorum: write owner of %s: %w", s.LogName, err)
+		}
+	case owner != uint64(id):
+		return fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines", s.LogName, owner, id)
+	}
+	return nil
 }

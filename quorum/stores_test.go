@@ -83,6 +83,11 @@ func TestDamagedFilesAreRefusedByName(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, raftFile},
+		"log cut in half": {func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, raftFile), 16<<10); err != nil {
+				t.Fatal(err)
+			}
+		}, raftFile},
 		"log overwritten": {func(t *testing.T, dir string) {
 			if err := os.WriteFile(filepath.Join(dir, raftFile), []byte(strings.Repeat("not a database ", 10_000)), 0o600); err != nil {
 				t.Fatal(err)
@@ -112,5 +117,33 @@ func TestDataDirectoryInUse(t *testing.T) {
 	defer stores.Close()
 	if _, err := OpenStores(dir, dir); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), raftFile) {
 		t.Fatalf("second open: %v", err)
+	}
+}
+
+func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
+	dir := grown(t)
+	left := filepath.Join(dir, snapshotsDir, "1-2-3"+unfinishedSuffix)
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := reopen(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("still there: %v", err)
+	}
+}
+
+// A member that starts with the vote of another could vote twice.
+func TestStoresOfAnotherMemberAreRefused(t *testing.T) {
+	dir := grown(t)
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stores.Close()
+	_, err = Open(Config{ID: 2, Members: []Member{{ID: 2}}, Stores: stores, Listener: newRecorder(), Logger: testLogger()})
+	if err == nil || !strings.Contains(err.Error(), "member 1") || !strings.Contains(err.Error(), raftFile) {
+		t.Fatalf("opened as member 2: %v", err)
 	}
 }

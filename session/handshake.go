@@ -44,19 +44,58 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	if since, ok := m.replica.LeaderKnown(); !ok && time.Since(since) > m.cfg.Tick {
 		return nil, nil, ErrNotServing
 	}
-	var applied wire.Zxid
-	m.replica.View(func(s *znode.Store) { applied = s.Zxid() })
-	if req.LastZxidSeen > applied {
-		return nil, nil, fmt.Errorf("%w: it has seen %v, applied is %v", errAhead, req.LastZxidSeen, applied)
-	}
 	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
 	// A client that waits longer than this does better elsewhere.
 	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, m.cfg.Tick))
 	defer cancel()
+	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {
+		return nil, nil, err
+	}
 	if req.SessionID == 0 {
 		return m.create(ctx, req, addr.Unmap(), timeout)
 	}
 	return m.attach(ctx, req, addr.Unmap(), timeout)
+}
+
+// catchUp waits until this member has applied what the client has seen elsewhere. Most often that is a
+// matter of milliseconds: the client comes from a leader that has just died.
+func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
+	var applied wire.Zxid
+	reached := make(chan struct{})
+	m.replica.View(func(s *znode.Store) {
+		if applied = s.Zxid(); seen > applied {
+			m.mu.Lock()
+			m.behind[reached] = seen
+			m.mu.Unlock()
+			m.anyBehind.Store(true)
+		}
+	})
+	if seen <= applied {
+		return nil
+	}
+	select {
+	case <-reached:
+		return nil
+	case <-ctx.Done():
+		m.mu.Lock()
+		delete(m.behind, reached)
+		m.anyBehind.Store(len(m.behind) > 0)
+		m.mu.Unlock()
+		return fmt.Errorf("%w: it has seen %v, applied was %v", errAhead, seen, applied)
+	}
+}
+
+// caughtUp lets go the handshakes that waited for this member to get there.
+func (m *Manager) caughtUp(applied wire.Zxid) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for reached, seen := range m.behind {
+		if seen <= applied {
+			close(reached)
+			delete(m.behind, reached)
+		}
+	}
+	m.anyBehind.Store(len(m.behind) > 0)
 }
 
 func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {

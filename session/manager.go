@@ -81,6 +81,9 @@ type Manager struct {
 	sessions   map[wire.SessionID]*Session
 	handshakes map[znode.Key]*handshake
 	heard      []*Session // heard from since their last confirmation
+	// behind are the handshakes of clients that have seen more than this member has applied.
+	behind    map[chan struct{}]wire.Zxid
+	anyBehind atomic.Bool // behind is not empty
 }
 
 // NewManager returns a Manager that can be given to a Replica as its listener. It serves nobody before
@@ -114,6 +117,7 @@ func NewManager(cfg Config) *Manager {
 		leaseNow:   make(chan struct{}, 1),
 		sessions:   map[wire.SessionID]*Session{},
 		handshakes: map[znode.Key]*handshake{},
+		behind:     map[chan struct{}]wire.Zxid{},
 	}
 	m.watches.init()
 	m.tracker = newTracker(cfg.Tick)
@@ -195,6 +199,9 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	for i := range res.Events {
 		m.watches.fire(&res.Events[i])
 	}
+	if m.anyBehind.Load() {
+		m.caughtUp(res.Zxid)
+	}
 	switch c.Kind {
 	case znode.KindRequest:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
@@ -227,7 +234,10 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // Restored implements the replica's listener: the state has jumped ahead. The results of requests that
 // took effect meanwhile, and the events that watches waited for, are not to be had any more, so every
 // client has to connect again, and says then what it has seen.
-func (m *Manager) Restored(*znode.Store) { m.endAll("state replaced by a snapshot") }
+func (m *Manager) Restored(store *znode.Store) {
+	m.endAll("state replaced by a snapshot")
+	m.caughtUp(store.Zxid())
+}
 
 // Lead implements the replica's listener: this member leads now, and gives every session its full
 // timeout from now.

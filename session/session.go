@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -46,6 +47,9 @@ type pending struct {
 	received time.Time
 	last     bool // the connection ends after the answer
 }
+
+// errNullToken says that a client began SASL with no token at all. ZooKeeper closes the connection.
+var errNullToken = errors.New("session: null SASL token")
 
 func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
 	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
@@ -121,6 +125,14 @@ func (s *Session) classify(p *pending) error {
 		}
 		p.code = s.authenticate(record.(*wire.AuthPacket))
 		p.last = p.code != wire.CodeOK
+	case op == wire.OpSASL:
+		if err != nil {
+			return err // as auth
+		}
+		p.record = record
+		if record.(*wire.SASLRequest).Token == nil {
+			return errNullToken
+		}
 	case isWrite(op):
 		if err != nil {
 			p.code = wire.CodeMarshallingError

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"testing"
@@ -217,6 +218,27 @@ func TestAuth(t *testing.T) {
 	})
 }
 
+// A member without SASL says so to whoever begins it, and cuts off who begins it in a way that cannot be meant.
+func TestSASL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		for _, token := range [][]byte{{}, []byte("x")} {
+			c.send(wire.OpSASL, wire.SASLRequest{Token: token})
+			h, body, err := c.next()
+			if want := (wire.SASLResponse{}).Append(nil); err != nil || h.Err != wire.CodeOK || h.Zxid != 0 || !bytes.Equal(body, want) {
+				t.Errorf("token %q: %+v %x, %v", token, h, body, err)
+			}
+		}
+		for _, body := range []wire.Record{wire.SASLRequest{}, nil} {
+			c := mustConnect(t, m, 10*time.Second)
+			if err := c.s.Submit(wire.AppendRequest(nil, 1, wire.OpSASL, body)[4:]); err == nil {
+				t.Errorf("SASL with body %+v: the connection lives on", body)
+			}
+		}
+	})
+}
+
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -287,6 +309,28 @@ func TestBackPressure(t *testing.T) {
 			if h, _, err := c.next(); err != nil || h.Err != 0 {
 				t.Fatal(h, err)
 			}
+		}
+	})
+}
+
+func TestClientThatIsAheadWaitsForTheMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		writer := mustConnect(t, m, 10*time.Second)
+		var seen wire.Zxid
+		r.View(func(s *znode.Store) { seen = s.Zxid() + 1 })
+		go func() {
+			time.Sleep(200 * time.Millisecond)
+			writer.send(wire.OpCreate, create("/n", wire.ModePersistent))
+		}()
+		start := time.Now()
+		c, err := connect(t, m, &wire.ConnectRequest{TimeoutMs: 10_000, LastZxidSeen: seen})
+		if err != nil || c.s == nil || time.Since(start) != 200*time.Millisecond {
+			t.Fatalf("%v after %v", err, time.Since(start))
+		}
+		writer.expect("1 Ok")
+		if n := len(m.behind); n != 0 || m.anyBehind.Load() {
+			t.Fatalf("%d handshakes left behind", n)
 		}
 	})
 }
