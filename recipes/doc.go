@@ -23,8 +23,8 @@
 //   - It cannot be relied on from two thirds of the session timeout after the
 //     newest proof was asked for (ErrSilent). While a grant is held, a sync is
 //     sent six times per timeout; its reply proves that the session lived when
-//     the sync was sent. The cluster gives the lock away one whole timeout after
-//     that at the earliest. Disconnects that are shorter are not noticed.
+//     the sync was sent, and the cluster gives the lock away later than that.
+//     Disconnects that are shorter are not noticed.
 //   - It ends at once when the session turns out to have expired (ErrExpired), or
 //     when somebody deletes the lock's node (ErrDeleted). Such a deletion, and the
 //     forced closing of a session by an operator, are the cases in which another

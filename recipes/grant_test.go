@@ -298,67 +298,67 @@ func TestLostBeforeGivenAway(t *testing.T) {
 	for i := range uint64(60) {
 		round = i
 		synctest.Test(t, func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(seed, i))
-			c := newFakeCluster()
-			s, conn := newTestSession(c)
-			defer s.Close()
-			var g *Grant // guarded by c.mu
-			expire := time.AfterFunc(testTimeout, func() {
-				c.mu.Lock()
-				grant := g
-				c.mu.Unlock()
-				if grant != nil {
-					select {
-					case <-grant.lost:
-					default:
-						t.Error("the session ended, and the holder does not know")
-					}
-				}
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				conn.expireLocked()
-			})
-			defer expire.Stop()
-			worst := int64(testTimeout) * int64(i%12) / 10
-			delay := func() { // c.mu guards rnd
-				c.mu.Lock()
-				d := time.Duration(0)
-				if worst > 0 && rnd.IntN(3) == 0 {
-					d = time.Duration(rnd.Int64N(worst))
-				}
-				c.mu.Unlock()
-				time.Sleep(d)
-			}
-			c.with(func() {
-				conn.arrived = func() { expire.Reset(testTimeout) }
-				conn.hook = func(int, string, string) fault { delay(); return faultNone }
-				conn.reply = func(string) { delay() }
-			})
-			for range 20 {
-				grant, err := NewMutex(s, "/a", MutexOptions{}).Lock(t.Context())
-				if err != nil {
-					if !errors.Is(err, ErrExpired) {
-						t.Fatal(err)
-					}
-					continue
-				}
-				c.mu.Lock()
-				g = grant
-				c.mu.Unlock()
-				select {
-				case <-grant.Lost():
-					silent++
-				case <-time.After(testTimeout * 3):
-					held++
-				}
-				c.mu.Lock()
-				g = nil
-				c.mu.Unlock()
-				grant.Unlock(t.Context())
-			}
+			worst := testTimeout * time.Duration(i%12) / 10
+			h, s := slowLink(t, rand.New(rand.NewPCG(seed, i)), worst)
+			held, silent = held+h, silent+s
 		})
 	}
 	if held == 0 || silent == 0 {
 		t.Errorf("%d grants held, %d lost: the test shows nothing", held, silent)
 	}
+}
+
+// slowLink has one contender lock again and again over a link that delays up to
+// worst, and counts how its grants ended.
+func slowLink(t *testing.T, rnd *rand.Rand, worst time.Duration) (held, silent int) {
+	c := newFakeCluster()
+	s, conn := newTestSession(c)
+	defer s.Close()
+	var g *Grant // guarded by c.mu
+	expire := time.AfterFunc(testTimeout, func() {
+		var grant *Grant
+		c.with(func() { grant = g })
+		if grant != nil {
+			select {
+			case <-grant.lost:
+			default:
+				t.Error("the session ended, and the holder does not know")
+			}
+		}
+		c.with(conn.expireLocked)
+	})
+	defer expire.Stop()
+	delay := func() {
+		var d time.Duration
+		c.with(func() { // which guards rnd, too
+			if worst > 0 && rnd.IntN(3) == 0 {
+				d = time.Duration(rnd.Int64N(int64(worst)))
+			}
+		})
+		time.Sleep(d)
+	}
+	c.with(func() {
+		conn.arrived = func() { expire.Reset(testTimeout) }
+		conn.hook = func(int, string, string) fault { delay(); return faultNone }
+		conn.reply = func(string) { delay() }
+	})
+	for range 20 {
+		grant, err := NewMutex(s, "/a", MutexOptions{}).Lock(t.Context())
+		if err != nil {
+			if !errors.Is(err, ErrExpired) {
+				t.Fatal(err)
+			}
+			continue
+		}
+		c.with(func() { g = grant })
+		select {
+		case <-grant.Lost():
+			silent++
+		case <-time.After(testTimeout * 3):
+			held++
+		}
+		c.with(func() { g = nil })
+		grant.Unlock(t.Context())
+	}
+	return held, silent
 }

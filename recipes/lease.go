@@ -6,15 +6,17 @@ import (
 )
 
 // lease is what we know of one ZooKeeper session: that the cluster keeps it for
-// at least the session timeout after proof.
+// at least two thirds of the session timeout after proof.
 //
 // proof is the time at which we *sent* the newest request of the session that
-// the cluster has answered. The server counts from when it *received* that
-// request, which is later, so the session cannot end before proof + timeout,
-// however long the reply was under way and whenever this process got to see it.
-// Grants rely on two thirds of that (the rule of all client libraries, which
-// lockkeeper's members build on); the last third is for clocks that do not run
-// at the same speed, and for what the cluster needs to pass the news on.
+// the cluster has answered. A ZooKeeper server counts the timeout from when it
+// *received* that request, which is later, so that the session cannot end before
+// proof + timeout, however long the reply was under way and whenever this process
+// got to see it. A lockkeeper member answers only while the session is certain to
+// live for another two thirds of the timeout. Two thirds is what all client
+// libraries go by, and what grants rely on. With ZooKeeper the last third is for
+// clocks that do not run at the same speed, and for what a follower needs to pass
+// on to its leader whom it has heard from.
 //
 // The requests that count are those that go through the leader: sync, and the
 // creates that this package makes itself. A ZooKeeper follower that is cut off

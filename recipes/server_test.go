@@ -82,8 +82,10 @@ func lockkeeperCommand(config string) ([]string, error) {
 
 // eachServer runs a test against every server, as subtests.
 func eachServer(t *testing.T, test func(t *testing.T, addr string)) {
+	t.Parallel() // most of the time they wait
 	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			addr, err := s.start()
 			switch {
 			case errors.Is(err, errMissing) && os.Getenv("CI") == "":

@@ -3,68 +3,65 @@ package recipes
 import (
 	"encoding/binary"
 	"net"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // dialLive is the tests' way to a server. Without the race detector it is
 // net.DialTimeout.
 //
-// go-zookeeper 1.0.4 has a data race of its own: after a reconnect it reads
-// lastZxid to set its watches again, while the goroutine that receives is under
-// way already and writes lastZxid with every reply. What comes of it is harmless
-// for the recipes (a setWatches with a zxid that is too new may miss a change of
-// data, never a deletion), but it fails a test. So replies are held back for a
-// moment, until the setWatches is on its way.
+// go-zookeeper 1.0.4 has a data race of its own: after a reconnect one goroutine
+// reads lastZxid, to set the watches again, while the goroutine that receives is
+// under way already and writes lastZxid with every reply. What comes of it is
+// harmless for the recipes (a setWatches with a zxid that is too new may miss a
+// change of data, never a deletion), but it fails a test. So, under the race
+// detector, replies are made to say that they have no zxid until that is over.
 func dialLive(network, addr string, timeout time.Duration) (net.Conn, error) {
 	conn, err := net.DialTimeout(network, addr, timeout)
 	if err != nil || !raceEnabled {
 		return conn, err
 	}
-	return &setWatchesFirst{Conn: conn, seen: make(chan struct{})}, nil
+	return &noEarlyZxid{Conn: conn}, nil
 }
 
-type setWatchesFirst struct {
+type noEarlyZxid struct {
 	net.Conn
-	once sync.Once
-	seen chan struct{} // closed when a setWatches was written, or none is to be expected
+	until atomic.Pointer[time.Time] // nil: the handshake was not written
 
-	hello bool // the handshake was written; only the writer uses it
-	read  int  // bytes that were read; as all below, only the reader uses it
-	head  []byte
-	held  bool
+	// Only the reader uses these.
+	frames int     // complete ones that were read
+	pos    int     // in the current frame, its length included
+	head   [8]byte // its length and its xid
 }
 
-func (c *setWatchesFirst) open() { c.once.Do(func() { close(c.seen) }) }
-
-// Write is called with one packet at a time.
-func (c *setWatchesFirst) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	const setWatches = 101
-	switch {
-	case !c.hello:
-		c.hello = true
-		if binary.BigEndian.Uint64(b[20:]) == 0 { // a new session has no watches
-			c.open()
+// Write is called with one packet at a time; the first is the handshake.
+func (c *noEarlyZxid) Write(b []byte) (int, error) {
+	if c.until.Load() == nil {
+		until := time.Now()
+		if binary.BigEndian.Uint64(b[20:]) != 0 { // a new session has no watches
+			// Longer than the machine holds up a goroutine that wants to run.
+			until = until.Add(10 * time.Second)
 		}
-	case len(b) >= 12 && binary.BigEndian.Uint32(b[8:]) == setWatches:
-		c.open()
+		c.until.Store(&until)
 	}
-	return n, err
+	return c.Conn.Write(b)
 }
 
-func (c *setWatchesFirst) Read(b []byte) (int, error) {
-	if len(c.head) == 4 && !c.held && c.read == 4+int(binary.BigEndian.Uint32(c.head)) {
-		c.held = true
-		select {
-		case <-c.seen:
-		case <-time.After(50 * time.Millisecond): // it has no watches, it seems
-		}
-	}
+// Read follows the frames: length(4) xid(4) zxid(8) ...
+func (c *noEarlyZxid) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if c.read < 4 {
-		c.head = append(c.head, b[:min(n, 4-c.read)]...)
+	until := c.until.Load()
+	early := until != nil && time.Now().Before(*until)
+	for i := range b[:n] {
+		switch {
+		case c.pos < 8:
+			c.head[c.pos] = b[i]
+		case c.pos < 16 && early && c.frames > 0 && int32(binary.BigEndian.Uint32(c.head[4:])) >= 0:
+			b[i] = 0
+		}
+		if c.pos++; c.pos >= 4 && c.pos == 4+int(binary.BigEndian.Uint32(c.head[:4])) {
+			c.frames, c.pos = c.frames+1, 0
+		}
 	}
-	c.read += n
 	return n, err
 }

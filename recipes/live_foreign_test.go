@@ -1,0 +1,158 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const python = "/usr/bin/python3" // Debian's, which has kazoo
+
+func startKazoo(t *testing.T, addr, path string, rounds int, how string) *contender {
+	needTool(t, "/usr/lib/python3/dist-packages/kazoo", "python3-kazoo")
+	c := startContender(t, "kazoo", nil, python, filepath.Join("testdata", "kazoo_contender.py"), addr, path, fmt.Sprint(rounds), how)
+	c.expect("ready")
+	return c
+}
+
+func startCurator(t *testing.T, addr, path string, rounds int) *contender {
+	jar := filepath.Join(javaDir, "curator-recipes.jar")
+	needTool(t, jar, "libcurator-recipes-java default-jdk-headless")
+	java, err := exec.LookPath("java")
+	if err != nil {
+		needTool(t, "java", "default-jdk-headless")
+	}
+	c := startContender(t, "curator", nil, java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jar,
+		filepath.Join("testdata", "CuratorContender.java"), addr, path, fmt.Sprint(rounds))
+	c.expect("ready")
+	return c
+}
+
+// TestLiveLibraries: one path, fought for with this package, Curator, kazoo and
+// go-zookeeper's own Lock.
+func TestLiveLibraries(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		const rounds = 10
+		s := live(t, addr, liveTimeout)
+		a := &arena{t: t}
+		var wg sync.WaitGroup
+		others := []*contender{
+			startCurator(t, addr, path, rounds),
+			startKazoo(t, addr, path, rounds, "curator"),
+		}
+		for _, c := range others {
+			c.say("go")
+			wg.Go(func() { a.follow(c) })
+		}
+		wg.Go(func() { contendGo(t, ctx, a, s, path, rounds) })
+		wg.Go(func() {
+			conn := live(t, addr, liveTimeout).Conn().(*zk.Conn)
+			for range rounds {
+				l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
+				if err := l.Lock(); err != nil {
+					t.Error(err)
+					return
+				}
+				a.enter("go-zookeeper", 0)
+				a.leave("go-zookeeper")
+				if err := l.Unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Wait()
+		if a.rounds != 4*rounds {
+			t.Errorf("%d rounds, want %d", a.rounds, 4*rounds)
+		}
+		awaitChildren(t, ctx, s, path, 0)
+	})
+}
+
+func contendGo(t *testing.T, ctx context.Context, a *arena, s *Session, path string, rounds int) {
+	for range rounds {
+		g, err := NewMutex(s, path, MutexOptions{}).Lock(ctx)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		a.enter("recipes", g.Token())
+		a.leave("recipes")
+		if err := g.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLiveKazoo: kazoo's own names, told of ours.
+func TestLiveKazoo(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		const rounds = 15
+		s := live(t, addr, liveTimeout)
+		a := &arena{t: t}
+		c := startKazoo(t, addr, path, rounds, "patterns")
+		c.say("go")
+		var wg sync.WaitGroup
+		wg.Go(func() { a.follow(c) })
+		wg.Go(func() { contendGo(t, ctx, a, s, path, rounds) })
+		wg.Wait()
+		if a.rounds != 2*rounds {
+			t.Errorf("%d rounds, want %d", a.rounds, 2*rounds)
+		}
+	})
+}
+
+// TestLiveForeignOrder: a node of another library that is in the queue already is
+// waited for, and one that comes later is not, whatever their names sort like.
+func TestLiveForeignOrder(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx := limit(t, 2*time.Minute)
+		s := live(t, addr, liveTimeout)
+		for i, prefix := range []string{
+			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff-lock-",
+			"_c_00000000-0000-4000-8000-000000000000-lock-",
+			"_c_ffffffffffffffffffffffffffffffff-lock-",
+			"ffffffffffffffffffffffffffffffff__lock__",
+			"00000000000000000000000000000000__rlock__",
+		} {
+			path := fmt.Sprint(livePath(t), i)
+			mine := liveLock(t, ctx, s, path)
+			node, err := s.Conn().Create(path+"/"+prefix, nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !mine.Held() {
+				t.Error("lost to a node that came later")
+			}
+			next := lockLater(t, ctx, s, path)
+			awaitChildren(t, ctx, s, path, 3)
+			if err := mine.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+			if _, err := NewMutex(s, path, MutexOptions{}).TryLock(ctx); !errors.Is(err, ErrLocked) {
+				t.Errorf("TryLock behind %s = %v, want ErrLocked", prefix, err)
+			}
+			select {
+			case <-next:
+				t.Errorf("granted in front of %s", node)
+			default:
+			}
+			if err := s.Conn().Delete(node, -1); err != nil {
+				t.Fatal(err)
+			}
+			if g := <-next; g != nil {
+				if err := g.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
