@@ -67,11 +67,12 @@ func fixACL(acl []wire.ACL, ids []Identity) ([]wire.ACL, wire.Code) {
 	if len(acl) == 0 {
 		return nil, wire.CodeInvalidACL
 	}
+	acl, code := distinct(acl)
+	if code != wire.CodeOK {
+		return nil, code
+	}
 	fixed := make([]wire.ACL, 0, len(acl))
-	for i, a := range acl {
-		if slices.Contains(acl[:i], a) {
-			continue
-		}
+	for _, a := range acl {
 		switch {
 		case a.NullScheme:
 			return nil, wire.CodeInvalidACL
@@ -96,6 +97,29 @@ func fixACL(acl []wire.ACL, ids []Identity) ([]wire.ACL, wire.Code) {
 		}
 	}
 	return fixed, wire.CodeOK
+}
+
+// distinct returns acl, which it does not change, without what is in it already. ZooKeeper stumbles over an entry with a null
+// when there is one before it to compare it with: of the same permissions and, for a null id, of the same scheme.
+func distinct(acl []wire.ACL) ([]wire.ACL, wire.Code) {
+	kept := make([]wire.ACL, 0, len(acl))
+next:
+	for _, a := range acl {
+		for _, b := range kept {
+			switch {
+			case a.Perms != b.Perms:
+			case a.NullScheme:
+				return nil, wire.CodeMarshallingError
+			case b.NullScheme || a.Scheme != b.Scheme:
+			case a.NullID:
+				return nil, wire.CodeMarshallingError
+			case a == b:
+				continue next
+			}
+		}
+		kept = append(kept, a)
+	}
+	return kept, wire.CodeOK
 }
 
 // authenticated reports whether an identity of this scheme is one that somebody has proved to have: what "auth" stands for.
