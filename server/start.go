@@ -65,6 +65,9 @@ func Start(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	if !cfg.Standalone() {
+		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
+	}
 	for _, n := range cfg.Notices() {
 		n.log(cfg.Logger)
 	}
