@@ -19,10 +19,7 @@ func matchIP(addr, expr string) bool {
 		return false
 	}
 	have, ok := parseIP(addr)
-	if !ok || have.BitLen() != want.BitLen() {
-		return false
-	}
-	return netip.PrefixFrom(want, bits).Contains(have)
+	return ok && netip.PrefixFrom(want, bits).Contains(have) // never across IPv4 and IPv6
 }
 
 func parseIPExpr(expr string) (addr netip.Addr, bits int, ok bool) {

@@ -109,16 +109,17 @@ func TestDeepTree(t *testing.T) {
 func TestChildrenInOrder(t *testing.T) {
 	d := newDriver(t)
 	d.apply(d.open(1))
+	d.must(1, wire.OpCreate, create("/p", "", 0))
 	for _, name := range []string{"c", "a", "d", "b", "e"} {
-		d.must(1, wire.OpCreate, create("/"+name, "", wire.ModeEphemeral))
+		d.must(1, wire.OpCreate, create("/p/"+name, "", wire.ModeEphemeral))
 	}
 	for _, c := range []struct{ remove, want string }{
-		{"", "zookeeper c a d b e"}, {"d", "zookeeper c a b e"}, {"e", "zookeeper c a b"}, {"c", "zookeeper a b"}, {"a", "zookeeper b"}, {"b", "zookeeper"},
+		{"", "c a d b e"}, {"d", "c a b e"}, {"e", "c a b"}, {"c", "a b"}, {"a", "b"}, {"b", ""},
 	} {
 		if c.remove != "" {
-			d.must(1, wire.OpDelete, wire.DeleteRequest{Path: "/" + c.remove, Version: -1})
+			d.must(1, wire.OpDelete, wire.DeleteRequest{Path: "/p/" + c.remove, Version: -1})
 		}
-		if names, _, _ := d.s.Children("/", nil); strings.Join(names, " ") != c.want {
+		if names, _, _ := d.s.Children("/p", nil); strings.Join(names, " ") != c.want {
 			t.Errorf("after %q: %v, want %s", c.remove, names, c.want)
 		}
 	}
