@@ -21,6 +21,7 @@ type Disk struct {
 	syncTime  time.Duration
 	fault     error
 	writes    int64
+	trailing  uint64 // 0: the log is the program's own business
 }
 
 var (
@@ -51,7 +52,17 @@ func (d *Disk) Crash() *Disk {
 		numbers:   maps.Clone(d.numbers),
 		snapshots: append([]snapshot(nil), d.snapshots...),
 		syncTime:  d.syncTime,
+		trailing:  d.trailing,
 	}
+}
+
+// SetTrailing makes each snapshot delete the log but for so many entries before
+// it, so that members that were away need snapshots, though their program would
+// keep a longer log. 0 leaves it to the program.
+func (d *Disk) SetTrailing(entries uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.trailing = entries
 }
 
 // SetSyncTime sets how long each write takes from now on.
@@ -138,19 +149,21 @@ func (d *Disk) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore.
 func (d *Disk) DeleteRange(first, last uint64) error {
-	return d.write(func() {
-		for i := first; i <= last; i++ {
-			delete(d.logs, i)
-		}
-		switch {
-		case len(d.logs) == 0:
-			d.low, d.high = 0, 0
-		case first <= d.low:
-			d.low = max(d.low, last+1)
-		case last >= d.high:
-			d.high = min(d.high, first-1)
-		}
-	})
+	return d.write(func() { d.deleteLocked(first, last) })
+}
+
+func (d *Disk) deleteLocked(first, last uint64) {
+	for i := max(first, d.low); i <= min(last, d.high); i++ {
+		delete(d.logs, i)
+	}
+	switch {
+	case len(d.logs) == 0:
+		d.low, d.high = 0, 0
+	case first <= d.low:
+		d.low = max(d.low, last+1)
+	case last >= d.high:
+		d.high = min(d.high, first-1)
+	}
 }
 
 // errNotFound has the text that the raft library looks for.

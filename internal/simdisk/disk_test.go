@@ -117,6 +117,17 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
+func TestTrailing(t *testing.T) {
+	d := simdisk.New()
+	d.SetTrailing(2)
+	store(t, d, 1, 2, 3, 4, 5, 6)
+	s, _ := d.Create(1, 5, 1, raft.Configuration{}, 1, nil)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expectRange(t, d, 4, 6)
+}
+
 // A crash loses what was being written, and nothing that had been.
 func TestCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -85,6 +85,9 @@ func (s *sink) Close() error {
 				all = append([]snapshot(nil), all[len(all)-snapshotsKept:]...)
 			}
 			s.disk.snapshots = all
+			if keep := s.disk.trailing; keep > 0 && s.meta.Index > keep {
+				s.disk.deleteLocked(s.disk.low, s.meta.Index-keep)
+			}
 		})
 	})
 	return err

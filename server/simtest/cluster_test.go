@@ -1,7 +1,9 @@
 package simtest
 
 import (
+	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ const (
 	tick        = 2 * time.Second
 	clientPort  = 2181
 	peerPort    = 2888
+	syncTime    = 200 * time.Microsecond // of a disk in good health
 )
 
 // cluster is three members on a simulated network with simulated disks.
@@ -50,14 +53,19 @@ func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
 	})
 	for i := range clusterSize {
 		m := &member{c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), disk: simdisk.New()}
-		m.disk.SetSyncTime(200 * time.Microsecond)
+		m.disk.SetSyncTime(syncTime)
+		m.disk.SetTrailing(100)
 		c.net.Host(m.name)
 		c.members = append(c.members, m)
 	}
-	for _, m := range c.members {
-		m.start()
-	}
+	c.each((*member).start)
 	return c
+}
+
+func (c *cluster) each(f func(*member)) {
+	for _, m := range c.members {
+		f(m)
+	}
 }
 
 func (c *cluster) servers() []string {
@@ -120,31 +128,42 @@ func (m *member) die(how func(string)) {
 // stop ends the member in an orderly way and waits for that.
 func (m *member) stop() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.prog == nil {
-		return
-	}
-	m.prog.close()
+	p := m.prog
 	m.prog = nil
+	m.mu.Unlock() // who waits for a mutex stops the bubble's time
+	if p != nil {
+		m.c.wind(p)
+	}
 }
 
 // stop has a program that is cut off from everything wind up.
 func (c *cluster) stop(p *program) {
-	c.ending.Go(func() {
-		start := time.Now()
-		p.close()
-		if took := time.Since(start); took > time.Minute {
-			c.t.Errorf("a member that was cut off took %v to stop", took)
-		}
+	c.ending.Go(func() { c.wind(p) })
+}
+
+// wind stops a program and checks that it does not take long.
+func (c *cluster) wind(p *program) {
+	const limit = time.Minute
+	late := time.AfterFunc(limit, func() {
+		// Nothing can be waited for any more; the panic shows where it hangs.
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("member %s has not stopped after %v", p.name, limit))
 	})
+	defer late.Stop()
+	if err := p.failure(); err != nil {
+		c.t.Errorf("a member had given up: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := p.Shutdown(ctx); err != nil {
+		c.t.Errorf("shutdown: %v", err)
+	}
 }
 
 // shutdown stops everything.
 func (c *cluster) shutdown() {
 	c.net.HealAll()
-	for _, m := range c.members {
-		m.stop()
-	}
+	c.each((*member).stop)
 	c.ending.Wait()
 }
 

@@ -14,7 +14,7 @@ type gate struct {
 	closed  bool
 	over    bool
 	working int
-	who     map[string]int // pieces begun since the gate was opened
+	who     map[string]int // pieces done since the gate was opened
 }
 
 func newGate() *gate {
@@ -24,7 +24,7 @@ func newGate() *gate {
 }
 
 // enter waits for the gate to open; false means that it is all over.
-func (g *gate) enter(who string) bool {
+func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.closed && !g.over {
@@ -34,14 +34,17 @@ func (g *gate) enter(who string) bool {
 		return false
 	}
 	g.working++
-	g.who[who]++
 	return true
 }
 
-func (g *gate) leave() {
+// leave ends a piece of work that enter began; done says that it succeeded.
+func (g *gate) leave(who string, done bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.working--
+	if done {
+		g.who[who]++
+	}
 	g.changed.Broadcast()
 }
 
@@ -81,7 +84,7 @@ func (g *gate) end() {
 	g.changed.Broadcast()
 }
 
-// active lists who has begun work since the gate was opened.
+// active lists who has done work since the gate was opened.
 func (g *gate) active() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

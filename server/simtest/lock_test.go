@@ -15,102 +15,25 @@ import (
 	"lockkeeper/recipes"
 )
 
-// registry watches over one lock from outside of the cluster: at every moment
-// it knows who believes to hold it.
-type registry struct {
-	c *cluster
-	// strict extends "believes" to what the client library says; see holder.
-	strict bool
-
-	mu           sync.Mutex
-	holders      map[*lockClient]*holder
-	lastToken    int64
-	acquisitions int
-	lost         int // grants that ended before they were given back
-}
-
-// holder is a client with a grant that it has not given back.
-type holder struct {
-	grant   *recipes.Grant
-	conn    *zk.Conn
-	session int64
-}
-
-// believes says why a client may take itself for the holder, "" if it may not:
-//
-//   - its Grant stands, or
-//   - its client library says that it is connected, with the session that the
-//     lock was acquired in. That is all that a program has which knows nothing
-//     of Grants, and what promise C6 is about.
-func (h *holder) believes(strict bool) string {
-	switch {
-	case h.grant.Held():
-		return "its grant stands"
-	case strict && h.conn.State() == zk.StateHasSession && h.conn.SessionID() == h.session:
-		return "its library says that it is connected"
-	}
-	return ""
-}
-
-// acquired is called by a client the moment it has got the lock. Whoever held it
-// before must have given it back, or know that it may no longer rely on it.
-func (r *registry) acquired(l *lockClient, g *recipes.Grant) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	conn := l.session.Conn().(*zk.Conn)
-	r.acquisitions++
-	r.c.journal.printf("%s acquired, token %#x", l.name, g.Token())
-	for other, h := range r.holders {
-		if why := h.believes(r.strict); why != "" {
-			r.c.t.Errorf("after %v: two holders: %s (session %#x, token %#x) and %s (session %#x, token %#x), of which %s",
-				time.Since(r.c.journal.start), l.name, conn.SessionID(), g.Token(), other.name, h.session, h.grant.Token(), why)
-		}
-	}
-	if g.Token() <= r.lastToken {
-		r.c.t.Errorf("%s acquired with token %#x after one with %#x", l.name, g.Token(), r.lastToken)
-	}
-	r.lastToken = g.Token()
-	r.holders[l] = &holder{grant: g, conn: conn, session: conn.SessionID()}
-}
-
-// releases is called by a client before it gives the lock back.
-func (r *registry) releases(l *lockClient) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.holders[l].grant.Held() {
-		r.lost++
-	}
-	delete(r.holders, l)
-	r.c.journal.printf("%s releases", l.name)
-}
+const lockPath = "/locks/sim"
 
 // lockClient is a program on a host of its own that takes the lock again and
-// again.
+// again, by means of recipes.Mutex.
 type lockClient struct {
 	c       *cluster
 	reg     *registry
-	gate    *gate
 	name    string
-	host    string
 	rng     *rand.Rand
 	session *recipes.Session
-
-	cycles, failures int // of run's goroutine until it has ended
+	mutex   *recipes.Mutex
 }
 
-const lockPath = "/locks/sim"
-
-func newLockClient(c *cluster, reg *registry, g *gate, i int, seed uint64) *lockClient {
-	l := &lockClient{
-		c: c, reg: reg, gate: g,
-		name: fmt.Sprintf("lock%d", i), host: fmt.Sprintf("10.0.1.%d", i+1),
-		rng: rand.New(rand.NewPCG(seed, uint64(1000+i))),
-	}
-	c.net.Host(l.host)
+func newLockClient(c *cluster, reg *registry, host string, timeout time.Duration, rng *rand.Rand) *lockClient {
+	l := &lockClient{c: c, reg: reg, name: "lock@" + host, rng: rng}
 	s, err := recipes.Connect(recipes.Config{
 		Servers:        c.servers(),
-		SessionTimeout: time.Duration(4+2*i) * time.Second,
-		Dial:           c.dialer(l.host),
+		SessionTimeout: timeout,
+		Dial:           c.dialer(host),
 		HostProvider:   &provider{rng: l.rng},
 		Logger:         c.journal.logger(l.name),
 	})
@@ -118,51 +41,112 @@ func newLockClient(c *cluster, reg *registry, g *gate, i int, seed uint64) *lock
 		c.t.Fatalf("%s: %v", l.name, err)
 	}
 	l.session = s
+	l.mutex = recipes.NewMutex(s, lockPath, recipes.MutexOptions{Data: []byte(l.name)})
 	return l
 }
 
-// run takes the lock until the gate says that it is over.
-func (l *lockClient) run() {
-	defer l.session.Close()
-	m := recipes.NewMutex(l.session, lockPath, recipes.MutexOptions{Data: []byte(l.name)})
-	for l.gate.enter(l.name) {
-		l.cycle(m)
-		l.gate.leave()
-		time.Sleep(time.Duration(l.rng.IntN(2000)) * time.Millisecond)
-	}
-}
+func (l *lockClient) close() { l.session.Close() }
 
-func (l *lockClient) cycle(m *recipes.Mutex) {
+// work takes the lock once, holds it for a while and gives it back. It reports
+// whether it was held.
+func (l *lockClient) work() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	g, err := m.Lock(ctx)
+	g, err := l.mutex.Lock(ctx)
 	if err != nil {
-		l.failures++
 		l.c.journal.printf("%s not acquired: %v", l.name, err)
 		if !errors.Is(err, recipes.ErrExpired) && !errors.Is(err, context.DeadlineExceeded) {
 			l.c.t.Errorf("%s: %v", l.name, err)
 		}
-		return
+		return false
 	}
-	l.reg.acquired(l, g)
-	hold := time.Duration(l.rng.IntN(500)) * time.Millisecond
-	if l.rng.IntN(10) == 0 {
-		hold = time.Duration(l.rng.IntN(20)) * time.Second // long enough for a session to expire
-	}
+	conn := l.session.Conn().(*zk.Conn)
+	l.reg.acquired(l.name, &holder{conn: conn, session: conn.SessionID(), token: g.Token(), held: g.Held})
+	lost := g.Lost()
 	if l.rng.IntN(2) == 0 {
-		// Does not look at its grant, as programs that know only the library.
-		time.Sleep(hold)
-	} else {
-		select {
-		case <-g.Lost():
-		case <-time.After(hold):
+		lost = nil // does not look at its grant, as programs that know only the library
+	}
+	l.reg.hold(l.rng, lost)
+	l.reg.releases(l.name)
+	if err := g.Unlock(ctx); err != nil {
+		l.c.journal.printf("%s unlock: %v", l.name, err)
+	}
+	return true
+}
+
+// foreignLockClient does the same with go-zookeeper's own Lock, as programs do
+// that know nothing of this project. That Lock leaves its node behind when the
+// connection breaks at a bad moment, so the program starts over with a new
+// session then; and it may take itself for the holder when the session changes
+// while it waits, which is not the cluster's fault and is not counted.
+type foreignLockClient struct {
+	c       *cluster
+	reg     *registry
+	name    string
+	host    string
+	timeout time.Duration
+	rng     *rand.Rand
+	conn    *zk.Conn
+}
+
+func newForeignLockClient(c *cluster, reg *registry, host string, timeout time.Duration, rng *rand.Rand) *foreignLockClient {
+	f := &foreignLockClient{c: c, reg: reg, name: "zk.Lock@" + host, host: host, timeout: timeout, rng: rng}
+	f.connect()
+	return f
+}
+
+func (f *foreignLockClient) connect() { f.conn = f.c.connect(f.name, f.host, f.timeout, f.rng) }
+
+func (f *foreignLockClient) close() { f.conn.Close() }
+
+func (f *foreignLockClient) work() bool {
+	for f.conn.State() != zk.StateHasSession {
+		time.Sleep(100 * time.Millisecond)
+	}
+	session := f.conn.SessionID()
+	lock := zk.NewLock(f.conn, lockPath, zk.WorldACL(zk.PermAll))
+	err := lock.Lock()
+	if err == nil && f.conn.SessionID() != session {
+		err = zk.ErrSessionExpired
+	}
+	if err == nil {
+		f.reg.acquired(f.name, &holder{conn: f.conn, session: session})
+		f.reg.hold(f.rng, nil)
+		f.reg.releases(f.name)
+		if err = lock.Unlock(); err == nil {
+			return true
 		}
 	}
-	l.reg.releases(l)
-	if err := g.Unlock(ctx); err == nil {
-		l.cycles++
-	} else {
-		l.c.journal.printf("%s unlock: %v", l.name, err)
+	f.c.journal.printf("%s starts over: %v", f.name, err)
+	f.conn.Close()
+	f.connect()
+	return false
+}
+
+// connect opens a go-zookeeper connection from a host.
+func (c *cluster) connect(name, host string, timeout time.Duration, rng *rand.Rand) *zk.Conn {
+	conn, events, err := zk.Connect(c.servers(), timeout,
+		zk.WithDialer(c.dialer(host)), zk.WithHostProvider(&provider{rng: rng}), zk.WithLogger(zkLogger{c.journal, name}))
+	if err != nil {
+		c.t.Fatalf("%s: %v", name, err)
+	}
+	go func() {
+		for range events { // or the library drops them with a warning
+		}
+	}()
+	return conn
+}
+
+// zkLogger is go-zookeeper's log.
+type zkLogger struct {
+	journal *journal
+	name    string
+}
+
+// Printf implements zk.Logger.
+func (l zkLogger) Printf(format string, args ...any) {
+	if l.journal.echo != nil {
+		l.journal.printf("%s %s", l.name, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -176,7 +160,8 @@ func (c *cluster) dialer(host string) zk.Dialer {
 
 // provider is a zk.HostProvider that asks no DNS and shuffles with a seed.
 type provider struct {
-	rng     *rand.Rand
+	rng *rand.Rand
+
 	mu      sync.Mutex
 	servers []string
 	at      int

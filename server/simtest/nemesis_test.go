@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"lockkeeper/internal/simdisk"
 )
 
 // nemesis breaks a cluster, one fault after the other, sometimes two at once.
 type nemesis struct {
 	c       *cluster
+	reg     *registry
 	rng     *rand.Rand
 	clients []string // their hosts
 	// gentle leaves out cuts between a client and the members that are healed
@@ -28,6 +27,25 @@ type fault struct {
 var faults = []fault{
 	{"isolate leader", func(n *nemesis) func() { return n.isolate(n.leader()) }},
 	{"isolate member", func(n *nemesis) func() { return n.isolate(n.any()) }},
+	{"isolate the holder's member", func(n *nemesis) func() {
+		// What the contract's C6 is about: the holder is cut off together with its
+		// member, and the majority gives the lock to somebody else.
+		n.reg.besieged.Store(true)
+		m := n.any()
+		for range 100 {
+			if server := n.reg.server(); server != "" {
+				m = n.memberAt(server)
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		undo := n.isolate(m)
+		time.Sleep(time.Duration(n.rng.IntN(30)) * time.Second)
+		return func() {
+			undo()
+			n.reg.besieged.Store(false)
+		}
+	}},
 	{"cut one way", func(n *nemesis) func() {
 		a, b := n.two()
 		return n.cut(a, b)
@@ -122,9 +140,9 @@ var faults = []fault{
 // round is some faults, one at a time or two, each followed by a rest that may
 // be too short for the cluster to recover.
 func (n *nemesis) round() {
-	for range 3 + n.rng.IntN(5) {
+	for range 5 + n.rng.IntN(10) {
 		undo := n.strike()
-		n.pause(20)
+		n.pause(40)
 		if n.rng.IntN(4) == 0 {
 			second := n.strike()
 			n.pause(10)
@@ -136,9 +154,7 @@ func (n *nemesis) round() {
 		n.pause(10)
 	}
 	n.c.net.HealAll()
-	for _, m := range n.c.members {
-		m.start()
-	}
+	n.c.each((*member).start)
 	n.note("all healed")
 }
 
@@ -175,6 +191,15 @@ func (n *nemesis) leader() *member {
 	return n.any()
 }
 
+func (n *nemesis) memberAt(server string) *member {
+	for _, m := range n.c.members {
+		if m.clientAddr() == server {
+			return m
+		}
+	}
+	return n.any()
+}
+
 func (n *nemesis) client() string { return n.clients[n.rng.IntN(len(n.clients))] }
 
 // isolate cuts a member off from the other members; clients still reach it.
@@ -207,16 +232,13 @@ func (n *nemesis) down(m *member, how func(*member)) func() {
 func (n *nemesis) slow(m *member, d time.Duration) func() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := 200 * time.Microsecond
 	m.disk.SetSyncTime(d)
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.disk.SetSyncTime(before)
+		m.disk.SetSyncTime(syncTime)
 	}
 }
-
-var _ = simdisk.New
 
 func all(undo []func()) func() {
 	return func() {

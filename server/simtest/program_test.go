@@ -1,156 +1,48 @@
 package simtest
 
 import (
-	"context"
-	"net"
-	"sync"
-	"time"
+	"fmt"
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum"
-	"lockkeeper/session"
-	"lockkeeper/wire"
+	"lockkeeper/server"
 	"lockkeeper/znode"
 )
 
-// program is a running lockkeeper. TEMPORARY GLUE until server.Start exists.
+// program is a running lockkeeper.
 type program struct {
-	m        *member
-	manager  *session.Manager
-	replica  *quorum.Replica
-	listener net.Listener
-	wg       sync.WaitGroup
-
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-	done  bool
+	*server.Server
+	name string
 }
 
+// startProgram starts the member's server on a disk, on the present incarnation
+// of the member's host.
 func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 	host := m.c.net.Host(m.name)
-	logger := m.c.journal.logger("m" + string('0'+rune(m.id)))
-	p := &program{m: m, conns: map[net.Conn]struct{}{}}
-	p.manager = session.NewManager(session.Config{Member: m.id, Tick: tick, Logger: logger, Now: m.now})
-	cfg := quorum.Config{
-		ID: quorum.MemberID(m.id), Tick: tick,
-		SnapshotEntries: 300, TrailingEntries: 100,
-		ConfigText: "server.1=a",
-		Stores:     quorum.Stores{Log: disk, Stable: disk, Snapshots: disk},
-		Listener:   p.manager, Logger: logger,
-		Listen: host.Listen, Dial: host.Dial, Now: m.now,
-		Fatal: func(err error) { m.c.t.Errorf("member %d: fatal: %v", m.id, err) },
+	cfg := server.Config{
+		ClientAddr: m.clientAddr(),
+		TickTime:   tick,
+		SnapCount:  300,
+		ID:         m.id,
+		Logger:     m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
+		Listen:     host.Listen,
+		Dial:       host.Dial,
+		Stores:     &quorum.Stores{Log: disk, Stable: disk, Snapshots: disk},
+		Now:        m.now,
 	}
 	for _, o := range m.c.members {
-		_ = o
+		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000})
 	}
-	for i := range clusterSize {
-		cfg.Members = append(cfg.Members, quorum.Member{ID: quorum.MemberID(i + 1), Addr: "10.0.0." + string('1'+rune(i)) + ":2888"})
-	}
-	var err error
-	if p.replica, err = quorum.Open(cfg); err != nil {
+	s, err := server.Start(cfg)
+	if err != nil {
 		return nil, err
 	}
-	p.manager.Start(p.replica)
-	if p.listener, err = host.Listen("tcp", m.clientAddr()); err != nil {
-		return nil, err
-	}
-	p.wg.Go(p.accept)
-	return p, nil
+	return &program{s, m.name}, nil
 }
 
-func (p *program) accept() {
-	for {
-		c, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		if p.done {
-			p.mu.Unlock()
-			c.Close()
-			return
-		}
-		p.conns[c] = struct{}{}
-		p.mu.Unlock()
-		p.wg.Go(func() {
-			p.serve(c)
-			c.Close()
-			p.mu.Lock()
-			delete(p.conns, c)
-			p.mu.Unlock()
-		})
-	}
-}
+// failure is why the program gave up, nil if it has not.
+func (p *program) failure() error { return p.Err() }
 
-func (p *program) serve(c net.Conn) {
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
-	frame, err := wire.ReadFrame(c, nil, wire.DefaultMaxBuffer)
-	if err != nil {
-		return
-	}
-	c.SetReadDeadline(time.Time{})
-	var req wire.ConnectRequest
-	if wire.Decode(frame, &req) != nil {
-		return
-	}
-	s, resp, err := p.manager.Connect(context.Background(), &req, c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
-	if err != nil {
-		return
-	}
-	if _, err := c.Write(wire.AppendFrame(nil, resp)); err != nil || s == nil {
-		if s != nil {
-			s.Detach()
-		}
-		return
-	}
-	defer s.Detach()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		<-s.Done()
-		c.Close()
-	})
-	wg.Go(func() {
-		var buf []byte
-		for {
-			var err error
-			if buf, err = s.Output(buf); err != nil {
-				c.Close()
-				s.Detach()
-				return
-			}
-			if _, err := c.Write(buf); err != nil {
-				c.Close()
-				s.Detach()
-				return
-			}
-		}
-	})
-	for {
-		frame, err := wire.ReadFrame(c, nil, wire.DefaultMaxBuffer)
-		if err != nil || s.Submit(frame) != nil {
-			break
-		}
-	}
-	c.Close()
-	s.Detach()
-	wg.Wait()
-}
+func (p *program) leader() uint8 { return uint8(p.Status().Leader) }
 
-func (p *program) close() {
-	p.listener.Close()
-	p.mu.Lock()
-	p.done = true
-	p.mu.Unlock()
-	p.manager.Close()
-	p.mu.Lock()
-	for c := range p.conns {
-		c.Close()
-	}
-	p.mu.Unlock()
-	p.replica.Close()
-	p.wg.Wait()
-}
-
-func (p *program) leader() uint8 { return uint8(p.replica.Status().Leader) }
-
-func (p *program) view(f func(*znode.Store)) { p.replica.View(f) }
+func (p *program) view(f func(*znode.Store)) { p.View(f) }
