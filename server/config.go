@@ -30,10 +30,12 @@ const (
 	// Unlimited turns MaxClientCnxns off.
 	Unlimited = -1
 
-	// MinMaxBuffer and MaxMaxBuffer are the range of MaxBuffer. A request travels in one log entry, so
-	// the largest one bounds how long an entry keeps the heartbeats waiting.
+	// MinMaxBuffer and MaxMaxBuffer are the range of MaxBuffer. A request travels in one log entry, and one
+	// that takes longer than the heartbeats can wait would cost the cluster its leader. The time grows with
+	// the square of the size, because the library's decoder copies what it has at every step: 16 MiB take
+	// seconds.
 	MinMaxBuffer = 1 << 10
-	MaxMaxBuffer = 32 << 20
+	MaxMaxBuffer = 4 << 20
 
 	minMemberID, maxMemberID = 1, 254 // the top byte of session ids; 0xFF there is reserved
 )

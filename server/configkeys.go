@@ -102,11 +102,16 @@ var usedKeys = map[string]keyDef{
 	"jute.maxbuffer": {property: true, use: func(l *loader, p property) {
 		// Java's Integer.decode: 0x and a leading 0 count.
 		n, err := strconv.ParseInt(p.val, 0, 32)
-		if err != nil {
+		switch {
+		case err != nil:
 			l.fault(p, "must be a number of bytes, not %q", p.val)
-		} else if n < MinMaxBuffer || n > MaxMaxBuffer {
-			l.fault(p, "must be between %d and %d bytes, not %s", MinMaxBuffer, MaxMaxBuffer, p.val)
-		} else {
+		case n < MinMaxBuffer:
+			l.fault(p, "must be at least %d bytes, not %s", MinMaxBuffer, p.val)
+		case n > MaxMaxBuffer:
+			// Usually meant for long replies, which no server limits.
+			l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have no limit", MaxMaxBuffer)
+			l.cfg.MaxBuffer = MaxMaxBuffer
+		default:
 			l.cfg.MaxBuffer = int(n)
 		}
 	}},

@@ -364,7 +364,7 @@ func TestFailedLog(t *testing.T) {
 // TestCluster starts three members from three configuration files, as an operator would.
 func TestCluster(t *testing.T) {
 	checkGoroutines(t)
-	members, ports := startCluster(t)
+	members, ports := startCluster(t, "")
 	text := fmt.Sprintf("server.1=127.0.0.1:%d:%d:participant\nserver.2=127.0.0.1:%d:%d:participant\nserver.3=127.0.0.1:%d:%d:participant\nversion=0",
 		ports[0], ports[0]+1, ports[1], ports[1]+1, ports[2], ports[2]+1)
 	var clients []*rawClient
@@ -438,9 +438,9 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// startCluster starts three members with files of their own on loopback ports. The i-th peer port is
-// ports[i].
-func startCluster(t *testing.T) (members []*Server, ports []int) {
+// startCluster starts three members with files of their own on loopback ports, each with more in its file.
+// The i-th peer port is ports[i].
+func startCluster(t *testing.T, more string) (members []*Server, ports []int) {
 	t.Helper()
 	dir := t.TempDir()
 	var lines strings.Builder
@@ -455,7 +455,7 @@ func startCluster(t *testing.T) (members []*Server, ports []int) {
 		}
 		writeFile(t, filepath.Join(data, "myid"), fmt.Sprintf("%d\n", i+1))
 		cfg := mustLoad(t, filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1)),
-			"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=*\n%s", data, freePort(t), lines.String())
+			"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=*\n%s%s", data, freePort(t), lines.String(), more)
 		s, err := Start(cfg)
 		if err != nil {
 			t.Fatal(err)
