@@ -25,6 +25,7 @@
 //
 //	name          owner      waits for                          ends
 //	controlLoop   Replica    leadership and doubt signals       Close
+//	snapshotLoop  Replica    the log to have grown enough       Close
 //	route         control    the outbox, the forward stream     when the leader changes, Close
 //	batchLoop     batcher    commands                           Close
 //	waitLoop      batcher    entries in flight                  Close

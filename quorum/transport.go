@@ -35,7 +35,7 @@ type transport struct {
 type follower struct {
 	id        raft.ServerID
 	addr      raft.ServerAddress
-	header    raft.AppendEntriesRequest // Term, Leader and RPCHeader of a request of this term
+	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
 	contactAt time.Time                 // when the newest request that it answered in this term was sent
 	acked     uint64                    // it has the log up to here
 	told      uint64                    // and knows that it is committed up to here
@@ -140,7 +140,7 @@ func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	f := t.followers[id]
 	if f == nil {
 		f = &follower{id: id, hint: make(chan struct{}, 1)}
-		f.header = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term, Leader: args.Leader}
+		f.header = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
 		t.followers[id] = f
 		t.wg.Add(1)
 		go t.hintLoop(f)

@@ -101,6 +101,14 @@ type Config struct {
 	// ExtendedTypes allows nodes with a time to live (extendedTypesEnabled).
 	ExtendedTypes bool
 
+	// ReapInterval is how often the leader looks for containers and TTL nodes that are to be deleted
+	// (znode.container.checkIntervalMs); 0 means a minute. ReapPerMinute bounds how many it deletes
+	// (znode.container.maxPerMinute); 0 means 10 000. ReapNeverUsed is after how long a container that
+	// never had a child is deleted too (znode.container.maxNeverUsedIntervalMs); 0 means never.
+	ReapInterval  time.Duration
+	ReapPerMinute int
+	ReapNeverUsed time.Duration
+
 	// Members are the members of the cluster, this one included (server.N). nil means that this member
 	// stands alone.
 	Members []Member

@@ -154,6 +154,15 @@ var usedKeys = map[string]keyDef{
 	}},
 	"enforceQuota":         {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota })},
 	"extendedTypesEnabled": {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes })},
+	"znode.container.checkIntervalMs": {property: true, use: func(l *loader, p property) {
+		l.cfg.ReapInterval, _ = l.millis(p, 1)
+	}},
+	"znode.container.maxPerMinute": {property: true, use: func(l *loader, p property) {
+		l.cfg.ReapPerMinute, _ = l.intValue(p, 1, math.MaxInt32)
+	}},
+	"znode.container.maxNeverUsedIntervalMs": {property: true, use: func(l *loader, p property) {
+		l.cfg.ReapNeverUsed, _ = l.millis(p, 0)
+	}},
 	"datadir.autocreate": {property: true, use: func(l *loader, p property) {
 		if create, ok := l.boolValue(p); ok {
 			l.cfg.MustExist = !create
@@ -286,9 +295,7 @@ var unneededProperties = strings.Fields(`
 	request_throttle_drop_stale request_throttle_stall_time request_throttler.shutdownTimeout
 	serializeLastProcessedZxid.enabled server.principal server.realm serverCnxnFactory snapSizeLimitInKb
 	snapshot.compression.method snapshot.trust.empty snapshotSizeFactor tcpKeepAlive testingonly.initialZxid txnLogSizeLimitInKb watchManagerName
-	watcherCleanIntervalInSeconds watcherCleanThreadsNum watcherCleanThreshold
-	znode.container.checkIntervalMs znode.container.maxNeverUsedIntervalMs
-	znode.container.maxPerMinute`)
+	watcherCleanIntervalInSeconds watcherCleanThreadsNum watcherCleanThreshold`)
 
 // saslKeys configure SASL and Kerberos.
 var saslKeys = strings.Fields(`

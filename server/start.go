@@ -215,8 +215,12 @@ func (s *Server) sessionConfig() session.Config {
 		MaxTimeout:  s.cfg.MaxSessionTimeout,
 		SuperDigest: s.cfg.SuperDigest,
 		SkipACL:     s.cfg.SkipACL,
-		Logger:      s.log,
-		Now:         s.cfg.Now,
+
+		ReapInterval:  s.cfg.ReapInterval,
+		ReapPerMinute: s.cfg.ReapPerMinute,
+		ReapNeverUsed: s.cfg.ReapNeverUsed,
+		Logger:        s.log,
+		Now:           s.cfg.Now,
 	}
 }
 

@@ -226,7 +226,7 @@ func writeReply(p *pending, res *znode.Result) wire.Record {
 	case wire.OpSync:
 		var r wire.SyncRequest
 		_ = wire.Decode(p.req.Body, &r) // it was decoded when it was received
-		return wire.SyncResponse{Path: r.Path, NullPath: r.NullPath}
+		return wire.SyncResponse(r)
 	case wire.OpMulti:
 		return multiReply(res)
 	}

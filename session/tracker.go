@@ -120,13 +120,6 @@ func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	return extended
 }
 
-// count is the number of sessions tracked.
-func (t *tracker) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.leases)
-}
-
 // due marks the sessions that have expired as closing and returns what ends them, and the time until
 // the next one may be due.
 func (t *tracker) due() (ends []*znode.Command, next time.Duration) {

@@ -77,7 +77,6 @@ func (c *cluster) servers() []string {
 }
 
 func (m *member) clientAddr() string { return fmt.Sprintf("%s:%d", m.name, clientPort) }
-func (m *member) peerAddr() string   { return fmt.Sprintf("%s:%d", m.name, peerPort) }
 
 // now is the member's wall clock, which jumps.
 func (m *member) now() time.Time { return time.Now().Add(time.Duration(m.clock.Load())) }
