@@ -24,6 +24,7 @@ type Replica struct {
 	log *slog.Logger
 
 	raft      *raft.Raft
+	guard     *guardedStore
 	inner     closer // the library's transport
 	transport *transport
 	port      *peerPort // nil for a member alone
@@ -58,6 +59,9 @@ type Replica struct {
 }
 
 type closer interface{ Close() error }
+
+// cachedEntries is how many of the newest entries are kept in memory besides the log.
+const cachedEntries = 64
 
 func serverID(id MemberID) raft.ServerID { return raft.ServerID(strconv.Itoa(int(id))) }
 
@@ -176,8 +180,12 @@ func (r *Replica) openRaft() error {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
-	guarded := &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal}
-	r.raft, err = raft.NewRaft(rc, fsm{r}, guarded, guarded, s.Snapshots, r.transport)
+	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
+	cached, err := raft.NewLogCache(cachedEntries, r.guard) // followers are most often sent what was just written
+	if err != nil {
+		return fmt.Errorf("quorum: cache log: %w", err)
+	}
+	r.raft, err = raft.NewRaft(rc, fsm{r}, cached, r.guard, s.Snapshots, r.transport)
 	if err != nil {
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
@@ -343,7 +351,12 @@ func (r *Replica) Close() error {
 func (r *Replica) shutdown() {
 	r.endEpoch()
 	r.outbox.close()
-	_ = r.raft.Shutdown().Error()
+	if r.port != nil {
+		r.port.close()
+	}
+	down := r.raft.Shutdown()
+	close(r.guard.released)
+	_ = down.Error()
 	r.batcher.close()
 	r.closeTransport()
 }

@@ -374,3 +374,38 @@ func TestDamagedEntryStopsTheMember(t *testing.T) {
 		}
 	})
 }
+
+// A full disk stops the member with an error that says so, whatever raft was about to write.
+func TestFailingDiskStopsTheMember(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		var fatal chan error // made in the bubble
+		record := func(cfg *Config) {
+			if fatal == nil {
+				fatal = make(chan error, n)
+			}
+			cfg.Fatal = func(err error) { fatal <- err }
+		}
+		inCluster(t, n, record, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+			full := errors.New("no space left on device")
+			c.disks[l].Fail(full)
+			c.propose(l, createSession(9))
+			if err := <-fatal; !errors.Is(err, full) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute) // virtual: raft has stood for election by now, which writes the term
+			if len(c.recs[l].results) != 0 && n == 1 {
+				t.Fatal("a command was applied that could not be written")
+			}
+			c.stop(l)
+			if n > 1 {
+				c.leader()
+			}
+			c.disks[l].Fail(nil)
+			c.start(l)
+			c.leader()
+			c.recs[l].result(t, c.propose(l, createSession(10)))
+		})
+	}
+}

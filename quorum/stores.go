@@ -200,6 +200,8 @@ type guardedStore struct {
 	raft.StableStore
 	fatal func(error)
 	once  sync.Once
+	// released is closed when the member has been cut off from its peers for good.
+	released chan struct{}
 }
 
 func (g *guardedStore) check(what string, err error) error {
@@ -228,7 +230,12 @@ func (g *guardedStore) Set(key, val []byte) error {
 }
 
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
-	return g.check("write term", g.StableStore.SetUint64(key, val))
+	if g.check("write term", g.StableStore.SetUint64(key, val)) != nil {
+		// The library panics when it cannot save its term. The member is being stopped; nothing that raft
+		// does after this can reach anybody.
+		<-g.released
+	}
+	return nil
 }
 
 // memberKey is where the stable store keeps whose log, term and vote it holds.

@@ -143,6 +143,8 @@ type client struct {
 	resp *wire.ConnectResponse
 	xid  wire.Xid
 
+	sending sync.Mutex // a connection has one reader
+
 	mu     sync.Mutex
 	frames [][]byte
 	more   chan struct{}
@@ -214,10 +216,16 @@ func (c *client) send(op wire.Op, body wire.Record) wire.Xid {
 	if op == wire.OpPing {
 		xid = wire.XidPing
 	}
-	if err := c.s.Submit(wire.AppendRequest(nil, xid, op, body)[4:]); err != nil && !errors.Is(err, errEnded) {
+	if err := c.submit(wire.AppendRequest(nil, xid, op, body)[4:]); err != nil && !errors.Is(err, errEnded) {
 		c.t.Fatalf("submit: %v", err)
 	}
 	return xid
+}
+
+func (c *client) submit(frame []byte) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	return c.s.Submit(frame)
 }
 
 // next waits for the next frame, up to a virtual hour.

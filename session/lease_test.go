@@ -24,7 +24,7 @@ func (c *client) pingEvery(d time.Duration) {
 			case <-c.over:
 				return
 			case <-time.After(d):
-				_ = c.s.Submit(wire.AppendRequest(nil, wire.XidPing, wire.OpPing, nil)[4:])
+				_ = c.submit(wire.AppendRequest(nil, wire.XidPing, wire.OpPing, nil)[4:])
 			}
 		}
 	}()

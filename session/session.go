@@ -75,15 +75,15 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 // are unanswered, or too much output is unsent. An error means that the connection must be closed.
 // Calls must come from one goroutine, in the order of the frames.
 func (s *Session) Submit(frame []byte) error {
+	if s.deaf {
+		return nil
+	}
 	req, err := wire.DecodeRequest(frame)
 	if err != nil {
 		return err
 	}
 	s.stats.received(req)
 	s.m.stats.received.Add(1)
-	if s.deaf {
-		return nil
-	}
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)
 	}

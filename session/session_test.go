@@ -173,7 +173,7 @@ func TestGarbageIsAnsweredAndNeverReachesTheLog(t *testing.T) {
 		for op := range wire.Op(108) {
 			if isWrite(op) || isLocal(op) && op != wire.OpPing && op != wire.OpWhoAmI {
 				c.xid++
-				if err := c.s.Submit(append(wire.AppendRequest(nil, c.xid, op, nil)[4:], 0x7f, 0xff, 0xff)); err != nil {
+				if err := c.submit(append(wire.AppendRequest(nil, c.xid, op, nil)[4:], 0x7f, 0xff, 0xff)); err != nil {
 					t.Fatal(err)
 				}
 				h, _, err := c.next()
@@ -185,7 +185,7 @@ func TestGarbageIsAnsweredAndNeverReachesTheLog(t *testing.T) {
 		if len(r.held) != 0 {
 			t.Errorf("%d undecodable requests were proposed", len(r.held))
 		}
-		if err := c.s.Submit([]byte{1, 2, 3}); err == nil {
+		if err := c.submit([]byte{1, 2, 3}); err == nil {
 			t.Error("a frame without a header was accepted")
 		}
 	})
@@ -232,7 +232,7 @@ func TestSASL(t *testing.T) {
 		}
 		for _, body := range []wire.Record{wire.SASLRequest{}, nil} {
 			c := mustConnect(t, m, 10*time.Second)
-			if err := c.s.Submit(wire.AppendRequest(nil, 1, wire.OpSASL, body)[4:]); err == nil {
+			if err := c.submit(wire.AppendRequest(nil, 1, wire.OpSASL, body)[4:]); err == nil {
 				t.Errorf("SASL with body %+v: the connection lives on", body)
 			}
 		}

@@ -36,8 +36,9 @@ type tracked struct {
 	index      int
 }
 
-// closeRetry is after how long an end that was proposed, and has not come, is proposed again.
-const closeRetry = time.Second
+// closeRetry is after how long an end that was proposed, and has not come, is proposed again. It is lost
+// only if the leadership is, and then everything begins anew, or while it is being handed on in vain.
+const closeRetry = 5 * time.Second
 
 func newTracker(tick time.Duration) *tracker {
 	return &tracker{slack: tick / 2, wake: make(chan struct{}, 1), leases: map[wire.SessionID]*tracked{}}
