@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -18,6 +19,7 @@ type clientPort struct {
 	log        *slog.Logger
 	maxPerAddr int // no limit when <= 0
 	maxTotal   int // no limit when <= 0
+	maxFiles   int // what file descriptors allow; no limit when <= 0
 	serve      func(context.Context, *conn)
 
 	accepted atomic.Int64 // connections, refused ones not counted
@@ -37,10 +39,25 @@ func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *con
 		log:        cfg.Logger,
 		maxPerAddr: cfg.MaxClientCnxns,
 		maxTotal:   cfg.MaxCnxns,
+		maxFiles:   clientDescriptors(),
 		serve:      serve,
 		conns:      map[*conn]struct{}{},
 		perAddr:    map[netip.Addr]int{},
 	}
+}
+
+// reservedDescriptors is how many file descriptors are kept from clients: a member that cannot reach its
+// peers any more serves nobody.
+const reservedDescriptors = 64
+
+// clientDescriptors is how many connections clients may have because of the limit of file descriptors: all
+// but a reserve, or half of them where there are few. 0 means no limit.
+func clientDescriptors() int {
+	_, limit := fileDescriptors()
+	if limit <= 0 || limit > math.MaxInt32 {
+		return 0
+	}
+	return int(max(limit-reservedDescriptors, limit/2))
 }
 
 // start begins to accept. The end of ctx ends handshakes that wait for a commit.
@@ -95,6 +112,9 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	case p.maxTotal > 0 && len(p.conns) >= p.maxTotal:
 		p.rejected.Add(1)
 		p.log.Warn("client refused: too many connections (maxCnxns)", "client", c.remote, "limit", p.maxTotal)
+	case p.maxFiles > 0 && len(p.conns) >= p.maxFiles:
+		p.rejected.Add(1)
+		p.log.Warn("client refused: the file descriptors that are left are for the peers and the log (ulimit -n)", "client", c.remote, "limit", p.maxFiles)
 	default:
 		c.number = p.accepted.Add(1)
 		p.conns[c] = struct{}{}

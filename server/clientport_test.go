@@ -347,3 +347,14 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	}
 	return l.Listener.Accept()
 }
+
+// Clients must not take the descriptors that the member needs to reach its peers.
+func TestDescriptorsAreKeptFromClients(t *testing.T) {
+	_, limit := fileDescriptors()
+	if limit < 0 {
+		t.Skip("the system does not say how many files a process may have")
+	}
+	if n := clientDescriptors(); n <= 0 || int64(n) >= limit || int64(n) < limit/2 {
+		t.Fatalf("%d of %d file descriptors for clients", n, limit)
+	}
+}
