@@ -14,9 +14,12 @@ const handoffLimit = 5 * time.Second
 // library fights for its lock: never two holders, no waiting client waits
 // long, no client of another member notices, and nothing is left behind.
 func TestKillLeader(t *testing.T) {
-	duration := 15 * time.Second
-	if *longFlag {
-		duration = time.Minute
+	duration := time.Minute
+	switch {
+	case testing.Short():
+		duration = 15 * time.Second
+	case *longFlag:
+		duration = 10 * time.Minute
 	}
 	for _, library := range []string{"kazoo", "curator", "gozk"} {
 		client(t, library)

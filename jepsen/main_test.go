@@ -19,7 +19,7 @@ import (
 var (
 	targetFlag = flag.String("jepsen.target", "lockkeeper", "what to test: lockkeeper, or zookeeper to compare")
 	keepFlag   = flag.Bool("jepsen.keep", false, "keep the logs and histories also of tests that pass")
-	longFlag   = flag.Bool("jepsen.long", false, "kill for a minute instead of a few times; cut networks more often, and under ZooKeeper too")
+	longFlag   = flag.Bool("jepsen.long", false, "kill for ten minutes instead of one; cut networks more often, and under ZooKeeper too")
 )
 
 // tools are the programs that the tests start, built once for all of them.

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	simHours = flag.Float64("sim.hours", 0.5, "virtual hours that each simulation runs")
+	simHours = flag.Float64("sim.hours", defaultHours, "virtual hours that each simulation runs")
 	simSeed  = flag.Uint64("sim.seed", 0, "seed of the simulations; 0 means a new one each time")
 )
 

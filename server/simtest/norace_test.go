@@ -1,0 +1,6 @@
+//go:build !race
+
+package simtest
+
+// defaultHours takes about half a minute for each simulation.
+const defaultHours = 2
