@@ -23,7 +23,7 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 		if p.Auth == nil {
 			return wire.CodeAuthFailed
 		}
-		id := digestID(string(p.Auth))
+		id := digestID(wire.DecodeUTF8(p.Auth)) // an id in an ACL has been decoded, too
 		s.identify(znode.Identity{Scheme: "digest", ID: id})
 		if id == s.m.cfg.SuperDigest {
 			s.identify(superIdentity)

@@ -218,6 +218,28 @@ func TestAuth(t *testing.T) {
 	})
 }
 
+// A digest identity is text, as in an ACL: what is no UTF-8 becomes U+FFFD, before it is hashed.
+func TestDigestIdentityIsText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("u\xff:p\xff")})
+		mine := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/mine", Data: []byte("x"), ACL: mine})
+		c.expect("1 Ok", "2 Ok")
+		c.send(wire.OpWhoAmI, nil)
+		_, body, err := c.next()
+		var who wire.WhoAmIResponse
+		if err != nil || wire.Decode(body, &who) != nil || !bytes.Equal(who.Append(nil), body) || who.Clients[1].User != "u\ufffd" {
+			t.Errorf("whoAmI: %x %+v, %v", body, who, err)
+		}
+		other := mustConnect(t, m, 10*time.Second)
+		other.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("u\ufffd:p\ufffd")})
+		other.send(wire.OpGetData, wire.PathWatchRequest{Path: "/mine"})
+		other.expect("1 Ok", "2 Ok")
+	})
+}
+
 // A member without SASL says so to whoever begins it, and cuts off who begins it in a way that cannot be meant.
 func TestSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -99,7 +99,7 @@ func (d *Decoder) NullString() (s string, null bool) {
 	if v == nil {
 		return "", d.err == nil
 	}
-	return decodeUTF8(v), false
+	return DecodeUTF8(v), false
 }
 
 // Text reads a string where null means the same as empty.

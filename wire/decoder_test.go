@@ -132,7 +132,7 @@ func TestDecodeUTF8(t *testing.T) {
 			continue
 		}
 		in, want, _ := strings.Cut(line, " ")
-		if got := hex.EncodeToString([]byte(decodeUTF8(unhex(t, in)))); got != want {
+		if got := hex.EncodeToString([]byte(DecodeUTF8(unhex(t, in)))); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 		n++
@@ -141,7 +141,7 @@ func TestDecodeUTF8(t *testing.T) {
 		t.Errorf("only %d lines", n)
 	}
 	for _, s := range []string{"", "/a", "/ä/世/\u00ff", "\U0001F512", "\uFFFD", "a\x00b"} {
-		if got := decodeUTF8([]byte(s)); got != s {
+		if got := DecodeUTF8([]byte(s)); got != s {
 			t.Errorf("%q became %q", s, got)
 		}
 	}

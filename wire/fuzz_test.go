@@ -202,7 +202,7 @@ func FuzzString(f *testing.F) {
 	f.Add([]byte("/a/ä世"))
 	f.Add([]byte("a\xed\xa0\x80\xed\xb0\x80\xe2\x82:\xff\xc3x"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := decodeUTF8(b)
+		s := DecodeUTF8(b)
 		switch {
 		case !utf8.ValidString(s):
 			t.Fatalf("%x became %x", b, s)

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// decodeUTF8 copies b to a string. Malformed input becomes U+FFFD the way Java's String does it, so that two
+// DecodeUTF8 copies b to a string. Malformed input becomes U+FFFD the way Java's String does it, so that two
 // servers agree on what an ACL id says: one replacement for each longest beginning of a character, and a single one for
 // an encoded surrogate. (Go's own conversions differ in the number of replacements.)
-func decodeUTF8(b []byte) string {
+func DecodeUTF8(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}
