@@ -222,7 +222,7 @@ func sequential(id wire.SessionID, seq uint64, path string) *znode.Command {
 
 func (c *cluster) propose(i int, cmd *znode.Command) znode.Key {
 	c.t.Helper()
-	if err := c.reps[i].Propose(cmd); err != nil {
+	if err := c.reps[i].Propose(c.t.Context(), cmd); err != nil {
 		c.t.Fatal(err)
 	}
 	return cmd.Key()

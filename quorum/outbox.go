@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"sync"
 
 	"lockkeeper/znode"
@@ -44,16 +45,28 @@ func newOutbox() *outbox {
 	return o
 }
 
-// add appends a command. It blocks while the outbox is full, unless urgent. It returns false when the
-// outbox is closed or holds that command already.
-func (o *outbox) add(key znode.Key, data []byte, urgent bool) bool {
+// add appends a command, unless the outbox holds it already. It blocks while the outbox is full, until ctx
+// ends. An error says that the command was not added.
+func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.size > outboxMaxBytes && !o.closed && !urgent {
+	if o.size > outboxMaxBytes {
+		defer context.AfterFunc(ctx, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.room.Broadcast()
+		})()
+	}
+	for o.size > outboxMaxBytes && !o.closed && ctx.Err() == nil {
 		o.room.Wait()
 	}
-	if o.closed || o.byKey[key] != nil {
-		return false
+	switch {
+	case o.closed:
+		return errStopped
+	case o.size > outboxMaxBytes:
+		return ctx.Err()
+	case o.byKey[key] != nil:
+		return nil
 	}
 	c := &openCommand{key: key, data: data, prev: o.last}
 	if o.last != nil {
@@ -68,7 +81,7 @@ func (o *outbox) add(key znode.Key, data []byte, urgent bool) bool {
 	o.byKey[key] = c
 	o.size += len(data)
 	o.wake()
-	return true
+	return nil
 }
 
 // settle removes a command that has been applied or refused for good.

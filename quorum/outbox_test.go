@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -20,18 +22,18 @@ func taken(o *outbox) string {
 func TestOutboxHandsOverInOrderAndAgain(t *testing.T) {
 	o := newOutbox()
 	for i, c := range []string{"a", "b", "c"} {
-		if !o.add(key(uint64(i+1)), []byte(c), false) {
-			t.Fatal("not added")
+		if err := o.add(t.Context(), key(uint64(i+1)), []byte(c)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if o.add(key(2), []byte("b"), false) {
-		t.Fatal("the same command twice")
+	if err := o.add(t.Context(), key(2), []byte("b")); err != nil { // once is enough
+		t.Fatal(err)
 	}
 	if got := taken(o); got != "abc" {
 		t.Fatalf("took %q", got)
 	}
 	o.settle(key(1))
-	o.add(key(4), []byte("d"), false)
+	_ = o.add(t.Context(), key(4), []byte("d"))
 	if got := taken(o); got != "d" {
 		t.Fatalf("took %q", got)
 	}
@@ -56,18 +58,32 @@ func TestOutboxHandsOverInOrderAndAgain(t *testing.T) {
 
 func TestOutboxBoundsWhatItHolds(t *testing.T) {
 	o := newOutbox()
-	o.add(key(1), make([]byte, outboxMaxBytes+1), false)
-	added := make(chan bool)
-	go func() { added <- o.add(key(2), []byte("x"), false) }()
-	o.settle(key(1)) // whether it waits already or not, now there is room
-	if !<-added {
-		t.Fatal("not added")
+	add := func(ctx context.Context, n uint64, size int) chan error {
+		added := make(chan error, 1)
+		go func() { added <- o.add(ctx, key(n), make([]byte, size)) }()
+		return added
 	}
-	o.add(key(3), make([]byte, outboxMaxBytes+1), false)
-	go func() { added <- o.add(key(4), []byte("x"), false) }()
+	if err := <-add(t.Context(), 1, outboxMaxBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	waits := add(t.Context(), 2, 1)
+	o.settle(key(1)) // whether it waits already or not, now there is room
+	if err := <-waits; err != nil {
+		t.Fatal(err)
+	}
+	if err := <-add(t.Context(), 3, outboxMaxBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waits = add(ctx, 4, 1)
+	cancel()
+	if err := <-waits; !errors.Is(err, context.Canceled) {
+		t.Fatalf("added to a full outbox: %v", err)
+	}
+	waits = add(t.Context(), 5, 1)
 	o.close()
-	if <-added {
-		t.Fatal("added to a full, closed outbox")
+	if err := <-waits; !errors.Is(err, errStopped) {
+		t.Fatalf("added to a full, closed outbox: %v", err)
 	}
 }
 

@@ -253,13 +253,10 @@ func (r *Replica) View(f func(*znode.Store)) {
 
 // Propose hands a command to the cluster and keeps handing it over, whatever happens to leaders and
 // streams, until it has been applied; the listener learns of that. Commands proposed by one goroutine
-// keep their order. Propose blocks while too much is open. It returns an error only when the Replica is
-// closed.
-func (r *Replica) Propose(c *znode.Command) error {
-	if !r.outbox.add(c.Key(), c.Append(nil), false) {
-		return errStopped
-	}
-	return nil
+// keep their order. Propose blocks while too much is open, until ctx ends. An error says that the command
+// is not handed over, because of that or because the Replica is closed.
+func (r *Replica) Propose(ctx context.Context, c *znode.Command) error {
+	return r.outbox.add(ctx, c.Key(), c.Append(nil))
 }
 
 // ProposeOnce hands a command over if this member leads, and forgets it: it may be lost.

@@ -45,7 +45,7 @@ func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
 		}
 	}
 	propose := func(r *Replica, c *znode.Command) znode.Key {
-		if err := r.Propose(c); err != nil {
+		if err := r.Propose(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		return c.Key()
@@ -359,7 +359,7 @@ func TestDamagedEntryStopsTheMember(t *testing.T) {
 		if err := <-fatal; !errors.Is(err, znode.ErrDamaged) || !strings.Contains(err.Error(), "the log") {
 			t.Fatal(err)
 		}
-		if err := r.Propose(createSession(9)); err != nil {
+		if err := r.Propose(t.Context(), createSession(9)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

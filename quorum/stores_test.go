@@ -21,7 +21,7 @@ func grown(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Propose(createSession(7)); err != nil {
+	if err := r.Propose(t.Context(), createSession(7)); err != nil {
 		t.Fatal(err)
 	}
 	rec.result(t, createSession(7).Key())

@@ -171,7 +171,7 @@ func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr
 	m.mu.Lock()
 	m.handshakes[c.Key()] = h
 	m.mu.Unlock()
-	if err := m.replica.Propose(c); err != nil {
+	if err := m.replica.Propose(ctx, c); err != nil {
 		m.mu.Lock()
 		delete(m.handshakes, c.Key())
 		m.mu.Unlock()

@@ -39,7 +39,7 @@ func (r *replica) View(f func(*znode.Store)) {
 	f(r.store)
 }
 
-func (r *replica) Propose(c *znode.Command) error {
+func (r *replica) Propose(_ context.Context, c *znode.Command) error {
 	r.ctl.Lock()
 	if r.hold {
 		r.held = append(r.held, c)
@@ -51,7 +51,9 @@ func (r *replica) Propose(c *znode.Command) error {
 	return nil
 }
 
-func (r *replica) ProposeOnce(_ context.Context, c *znode.Command) error { return r.Propose(c) }
+func (r *replica) ProposeOnce(ctx context.Context, c *znode.Command) error {
+	return r.Propose(ctx, c)
+}
 
 // apply applies commands as one entry.
 func (r *replica) apply(cmds ...*znode.Command) {

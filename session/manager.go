@@ -15,9 +15,9 @@ import (
 type Replica interface {
 	// View calls f with the state as it is after some entry.
 	View(f func(*znode.Store))
-	// Propose hands a command over until it has been applied. It may block; it fails only when the
-	// replica is closed.
-	Propose(c *znode.Command) error
+	// Propose hands a command over until it has been applied. It may block, until ctx ends. When it
+	// fails, the command is not handed over.
+	Propose(ctx context.Context, c *znode.Command) error
 	// ProposeOnce hands a command over if this member leads; it may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
 	// Touch reports sessions that this member heard from to the leader. It returns those whose lease
@@ -73,6 +73,7 @@ type Manager struct {
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64
 
+	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 	leaseNow chan struct{} // capacity 1: a session waits for a confirmation
@@ -132,12 +133,11 @@ func NewManager(cfg Config) *Manager {
 // Start begins to serve, on that replica.
 func (m *Manager) Start(r Replica) {
 	m.replica = r
-	ctx, cancel := context.WithCancel(context.Background())
-	m.stop = cancel
+	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.wg.Add(3)
-	go m.leaseLoop(ctx)
-	go m.expiryLoop(ctx)
-	go m.reapLoop(ctx)
+	go m.leaseLoop(m.ctx)
+	go m.expiryLoop(m.ctx)
+	go m.reapLoop(m.ctx)
 }
 
 // Close ends all connections, though no session, and the Manager's goroutines. The replica must not be

@@ -34,7 +34,8 @@ type Session struct {
 	seq   uint64 // of the last write
 	ended bool
 
-	deaf bool // of Submit's goroutine: nothing that follows takes effect any more
+	deaf      bool // of Submit's goroutine: nothing that follows takes effect any more
+	unwatched bool // guarded by the watch table's lock: no watch is set any more
 }
 
 // pending is a request that is not answered yet.
@@ -176,7 +177,7 @@ func (s *Session) submitWrite(p *pending) error {
 	}
 	s.queue = append(s.queue, *p)
 	s.mu.Unlock()
-	return s.m.replica.Propose(&znode.Command{
+	return s.m.replica.Propose(s.m.ctx, &znode.Command{
 		Kind:       znode.KindRequest,
 		Session:    s.id,
 		Generation: s.generation,

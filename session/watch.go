@@ -46,6 +46,9 @@ func (t *watchTable) addChild(s *Session, path string, mode watchMode) {
 }
 
 func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Session, path string, mode watchMode) {
+	if s.unwatched {
+		return // its connection ended while it read
+	}
 	at := table[path]
 	if at == nil {
 		at = map[*Session]watchMode{}
@@ -92,9 +95,11 @@ func (t *watchTable) dropLocked(table map[string]map[*Session]watchMode, s *Sess
 
 const anyMode = standard | persistent | recursive
 
+// removeAll removes the watches of a connection that has ended, and sees to it that it gets no more.
 func (t *watchTable) removeAll(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.unwatched = true
 	for path := range t.of[s] {
 		t.dropLocked(t.data, s, path, anyMode)
 		t.dropLocked(t.child, s, path, anyMode)

@@ -2,5 +2,5 @@
 
 package simtest
 
-// defaultHours takes about half a minute for each simulation.
-const defaultHours = 2
+// defaultHours takes about a quarter of a minute for each simulation.
+const defaultHours = 1
