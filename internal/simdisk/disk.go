@@ -17,7 +17,7 @@ type Disk struct {
 	logs      map[uint64]raft.Log
 	values    map[string][]byte
 	numbers   map[string]uint64
-	snapshots []snapshot // the oldest first
+	snapshots []snapshot // the oldest state first; never changed in place
 	syncTime  time.Duration
 	fault     error
 	writes    int64

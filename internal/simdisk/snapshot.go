@@ -2,8 +2,10 @@ package simdisk
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -34,7 +36,8 @@ func (d *Disk) Create(version raft.SnapshotVersion, index, term uint64, configur
 	}}}, nil
 }
 
-// List implements raft.SnapshotStore: the newest first.
+// List implements raft.SnapshotStore: the newest first, which is the one of the
+// highest index, as in the library's file store, and not the one written last.
 func (d *Disk) List() ([]*raft.SnapshotMeta, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,11 +83,11 @@ func (s *sink) Close() error {
 	s.once.Do(func() {
 		s.meta.Size = int64(len(s.data))
 		err = s.disk.write(func() {
-			all := append(s.disk.snapshots, s.snapshot)
-			if len(all) > snapshotsKept {
-				all = append([]snapshot(nil), all[len(all)-snapshotsKept:]...)
-			}
-			s.disk.snapshots = all
+			all := append(slices.Clone(s.disk.snapshots), s.snapshot)
+			slices.SortStableFunc(all, func(a, b snapshot) int {
+				return cmp.Or(cmp.Compare(a.meta.Term, b.meta.Term), cmp.Compare(a.meta.Index, b.meta.Index))
+			})
+			s.disk.snapshots = all[max(0, len(all)-snapshotsKept):]
 			if keep := s.disk.trailing; keep > 0 && s.meta.Index > keep {
 				s.disk.deleteLocked(s.disk.low, s.meta.Index-keep)
 			}
