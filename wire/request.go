@@ -64,8 +64,8 @@ func AppendRequest(b []byte, xid Xid, op Op, body Record) []byte {
 //
 // Other ops give an error that wraps ErrUnknownOp. Any other error means that the body cannot be decoded, which a
 // client is told with CodeMarshallingError (auth: the connection is closed). A null path counts as that, except
-// that it becomes "" in setData, setACL, check, checkWatches, removeWatches and getEphemerals, and has a flag
-// in sync. Whether a client may send the op, and whether the values make sense, is for others to say.
+// that it becomes "" in setData, setACL, check, addWatch, checkWatches, removeWatches and getEphemerals, and has
+// a flag in sync. Whether a client may send the op, and whether the values make sense, is for others to say.
 //
 // Buffers in the record alias body; strings do not.
 func DecodeBody(op Op, body []byte) (Record, error) {

@@ -79,7 +79,7 @@ func TestDecodeBodyIgnored(t *testing.T) {
 func TestDecodeBodyNullPath(t *testing.T) {
 	const null = "ffffffff"
 	refused := []Op{OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpExists, OpGetData, OpGetChildren,
-		OpGetChildren2, OpGetACL, OpGetAllChildrenNumber, OpDeleteContainer, OpAddWatch}
+		OpGetChildren2, OpGetACL, OpGetAllChildrenNumber, OpDeleteContainer}
 	for _, op := range refused {
 		if rec, err := DecodeBody(op, unhex(t, null+strings.Repeat("00", 40))); err == nil {
 			t.Errorf("%v: %+v", op, rec)
@@ -87,7 +87,7 @@ func TestDecodeBodyNullPath(t *testing.T) {
 			t.Errorf("%v: %v", op, err)
 		}
 	}
-	for _, op := range []Op{OpSetData, OpSetACL, OpCheck, OpCheckWatches, OpRemoveWatches, OpGetEphemerals} {
+	for _, op := range []Op{OpSetData, OpSetACL, OpCheck, OpAddWatch, OpCheckWatches, OpRemoveWatches, OpGetEphemerals} {
 		rec, err := DecodeBody(op, unhex(t, null+strings.Repeat("00", 40)))
 		if err != nil {
 			t.Errorf("%v: %v", op, err)

@@ -33,7 +33,7 @@ func (r *WatchesRequest) Decode(d *Decoder) error {
 
 // AddWatchRequest is the body of addWatch.
 type AddWatchRequest struct {
-	Path string
+	Path string // null decodes as "": a watch for which there is no event
 	Mode int32 // any number; one of the AddWatch constants makes sense
 }
 
@@ -42,7 +42,7 @@ func (r AddWatchRequest) Append(b []byte) []byte { return appendInt32(appendStri
 
 // Decode reads r from d.
 func (r *AddWatchRequest) Decode(d *Decoder) error {
-	r.Path = d.Path()
+	r.Path = d.Text()
 	r.Mode = d.Int32()
 	return d.Err()
 }
