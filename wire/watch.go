@@ -34,7 +34,7 @@ func (r *WatchesRequest) Decode(d *Decoder) error {
 // AddWatchRequest is the body of addWatch.
 type AddWatchRequest struct {
 	Path string // null decodes as "": a watch for which there is no event
-	Mode int32 // any number; one of the AddWatch constants makes sense
+	Mode int32  // any number; one of the AddWatch constants makes sense
 }
 
 // Append encodes r.
