@@ -27,6 +27,7 @@ const imports = `
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
 	jepsen:
+	jepsen/differ:         wire jepsen
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# What tests are made of knows nothing of what they test.

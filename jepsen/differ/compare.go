@@ -1,0 +1,232 @@
+package differ
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// comparer decides whether two servers gave the same answers. It remembers which zxids correspond.
+type comparer struct {
+	// a and b are the zxids of updates, sorted. Those at the same place are of the same update.
+	a, b []wire.Zxid
+
+	explained map[string]int // how often each explanation was needed
+}
+
+func newComparer() *comparer {
+	return &comparer{a: []wire.Zxid{0}, b: []wire.Zxid{0}, explained: make(map[string]int)}
+}
+
+// difference is the first thing about which the servers do not agree.
+type difference struct {
+	step *Step
+	what string
+}
+
+func (d *difference) String() string {
+	return fmt.Sprintf("step %d: %v\n%s", d.step.ID, d.step, d.what)
+}
+
+// streams compares what came over all connections because of a step. mend are requests that both servers
+// must be sent to be in the same state again, by slot.
+func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (mend map[int][]Request, diff *difference) {
+	name := func(s stream) string {
+		if s.old {
+			return fmt.Sprintf("s%d (taken over)", s.slot)
+		}
+		return fmt.Sprintf("s%d", s.slot)
+	}
+	names := func(list []stream) string {
+		var all []string
+		for _, s := range list {
+			all = append(all, name(s))
+		}
+		return strings.Join(all, " ")
+	}
+	if names(from) != names(to) {
+		return nil, &difference{step, fmt.Sprintf("  %s answers on %s\n  %s answers on %s", a.name, names(from), b.name, names(to))}
+	}
+	mend = make(map[int][]Request)
+	for i := range from {
+		p := &pairing{c: c, step: step, a: a, b: b, slot: from[i].slot}
+		if what := p.items(from[i].items, to[i].items); what != "" {
+			return nil, &difference{step, "on " + name(from[i]) + ":\n" + what}
+		}
+		if len(p.mend) > 0 {
+			mend[from[i].slot] = p.mend
+		}
+	}
+	return mend, nil
+}
+
+// pairing compares two streams.
+type pairing struct {
+	c    *comparer
+	step *Step
+	a, b *side
+	slot int
+	mend []Request
+}
+
+// items compares two streams and returns "" or what is different.
+func (p *pairing) items(from, to []item) string {
+	if p.step.unordered() {
+		from, to = p.sortEvents(from), p.sortEvents(to)
+	}
+	for len(from) > 0 || len(to) > 0 {
+		var x, y *item
+		if len(from) > 0 {
+			x = &from[0]
+		}
+		if len(to) > 0 {
+			y = &to[0]
+		}
+		var what string
+		if x != nil && y != nil {
+			if what = p.pair(x, y); what == "" {
+				from, to = from[1:], to[1:]
+				continue
+			}
+		}
+		e := p.explain(x, y)
+		if e == nil {
+			if what == "" {
+				what = "one of them says no more"
+			}
+			return fmt.Sprintf("  %s\n%s\n  %s\n%s\n  (%s)", p.a.name, p.list(p.a, from), p.b.name, p.list(p.b, to), what)
+		}
+		p.c.explained[e.name]++
+		switch e.covers {
+		case onlyA:
+			from = from[1:]
+		case onlyB:
+			to = to[1:]
+		default:
+			from, to = from[1:], to[1:]
+		}
+		if e.mend != nil {
+			p.mend = append(p.mend, e.mend(x, y)...)
+		}
+	}
+	return ""
+}
+
+// list is the rest of a stream, for a report.
+func (p *pairing) list(s *side, items []item) string {
+	if len(items) == 0 {
+		return "    nothing"
+	}
+	var b strings.Builder
+	for i := range min(len(items), 6) {
+		l := s.describe(&items[i])
+		fmt.Fprintf(&b, "    %s", l.text)
+		for _, z := range l.zxids {
+			fmt.Fprintf(&b, " %d", z.zxid)
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// pair compares two items and returns "" or what is different.
+func (p *pairing) pair(x, y *item) string {
+	l, m := p.a.describe(x), p.b.describe(y)
+	if l.text != m.text {
+		return "words"
+	}
+	if len(l.zxids) != len(m.zxids) {
+		return "number of zxids"
+	}
+	for i := range l.zxids {
+		if what := p.zxids(l.zxids[i], m.zxids[i]); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// zxids compares two zxids by their role.
+func (p *pairing) zxids(x, y zref) string {
+	switch x.role {
+	case update:
+		return p.c.update(x.zxid, y.zxid)
+	case position:
+		return p.c.position(x.zxid, y.zxid)
+	}
+	// Whether a notification is about an update is the same in both. Which one, the older server does not say.
+	if y.zxid != wire.ZxidNone && (y.zxid <= p.b.before || y.zxid > p.b.zxid) {
+		return fmt.Sprintf("the notification's zxid %d is of no update of this step", y.zxid)
+	}
+	if x.zxid == wire.ZxidNone {
+		if y.zxid == wire.ZxidNone && !p.setsWatches() {
+			return "a notification without a zxid, though an update caused it"
+		}
+		return ""
+	}
+	return p.c.update(x.zxid, y.zxid)
+}
+
+// setsWatches says whether the step can cause notifications without an update.
+func (p *pairing) setsWatches() bool {
+	for i := range p.step.Requests {
+		if op := p.step.Requests[i].Op; op == wire.OpSetWatches || op == wire.OpSetWatches2 {
+			return p.slot == p.step.Slot
+		}
+	}
+	return false
+}
+
+// update takes two zxids for those of the same update.
+func (c *comparer) update(x, y wire.Zxid) string {
+	i, known := slices.BinarySearch(c.a, x)
+	j, alsoKnown := slices.BinarySearch(c.b, y)
+	if i != j || known != alsoKnown {
+		return fmt.Sprintf("zxids %d and %d are of different updates", x, y)
+	}
+	if !known {
+		c.a = slices.Insert(c.a, i, x)
+		c.b = slices.Insert(c.b, j, y)
+	}
+	return ""
+}
+
+// position compares how many updates there were.
+func (c *comparer) position(x, y wire.Zxid) string {
+	if x == wire.ZxidNone || y == wire.ZxidNone {
+		if x != y {
+			return fmt.Sprintf("zxids %d and %d", x, y)
+		}
+		return ""
+	}
+	i, known := slices.BinarySearch(c.a, x)
+	j, alsoKnown := slices.BinarySearch(c.b, y)
+	if known {
+		i++
+	}
+	if alsoKnown {
+		j++
+	}
+	if i != j {
+		return fmt.Sprintf("the header's zxids %d and %d are those of different states", x, y)
+	}
+	return ""
+}
+
+// sortEvents sorts every run of events.
+func (p *pairing) sortEvents(items []item) []item {
+	items = slices.Clone(items)
+	for i := 0; i < len(items); {
+		j := i
+		for j < len(items) && items[j].kind == event {
+			j++
+		}
+		slices.SortStableFunc(items[i:j], func(x, y item) int {
+			return strings.Compare(p.a.describe(&x).text, p.b.describe(&y).text)
+		})
+		i = max(j, i+1)
+	}
+	return items
+}

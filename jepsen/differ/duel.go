@@ -1,0 +1,231 @@
+package differ
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/wire"
+)
+
+// Slots of a duel. The generator plays with the first ones; the last one is of the observer, a super user
+// who watches the whole tree and reads it in the end.
+const (
+	players  = 4
+	observer = players
+)
+
+// A duel is two fresh servers that get the same requests.
+type duel struct {
+	a, b     *side
+	cmp      *comparer
+	clusters []*jepsen.Cluster
+}
+
+// arena is where duels take place: which servers, in which directory.
+type arena struct {
+	targets [2]jepsen.Target
+	dir     string
+
+	mu sync.Mutex
+	n  int // duels so far
+}
+
+// settings are the lines of a zoo.cfg that a duel is about.
+func settings(m *mood) []string {
+	lines := []string{
+		"maxSessionTimeout=600000",
+		"DigestAuthenticationProvider.superDigest=" + digestOf(superUser),
+		fmt.Sprintf("extendedTypesEnabled=%v", m.ttl),
+		fmt.Sprintf("enforceQuota=%v", m.enforce),
+	}
+	return lines
+}
+
+// open starts the two servers and connects the observer and the players.
+func (ar *arena) open(ctx context.Context, lines []string) (*duel, error) {
+	ar.mu.Lock()
+	ar.n++
+	dir := filepath.Join(ar.dir, fmt.Sprint(ar.n))
+	ar.mu.Unlock()
+	d := &duel{cmp: newComparer(), clusters: make([]*jepsen.Cluster, 2)}
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for i := range d.clusters {
+		wg.Go(func() {
+			d.clusters[i], errs[i] = jepsen.StartCluster(ctx, jepsen.ClusterConfig{
+				Target: ar.targets[i], Members: 1, Dir: filepath.Join(dir, ar.targets[i].Name), Extra: lines,
+			})
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	d.a = newSide(ar.targets[0].Name, d.clusters[0].Members()[0], players+1)
+	d.b = newSide(ar.targets[1].Name, d.clusters[1].Members()[0], players+1)
+	for i := range players + 1 {
+		st := &Step{ID: i - players - 1, Kind: Connect, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}}
+		if i == observer {
+			st.Requests = observerRequests()
+		}
+		diff, err := d.do(ctx, st)
+		if err == nil && diff != nil {
+			err = fmt.Errorf("differ: the duel does not begin: %v", diff)
+		}
+		if err != nil {
+			return nil, errors.Join(err, d.close())
+		}
+	}
+	return d, nil
+}
+
+// observerRequests make somebody an observer.
+func observerRequests() []Request {
+	return []Request{
+		newRequest(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte(superUser)}),
+		newRequest(wire.OpAddWatch, wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive}),
+	}
+}
+
+// close ends the servers. Their files stay.
+func (d *duel) close() error {
+	var errs []error
+	for _, s := range []*side{d.a, d.b} {
+		if s != nil {
+			s.close()
+		}
+	}
+	for _, c := range d.clusters {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// complaints are what the servers found wrong with themselves.
+func (d *duel) complaints() error {
+	for _, c := range d.clusters {
+		found, err := c.Complaints()
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return fmt.Errorf("differ: a server complains: %s", strings.Join(found, "\n"))
+		}
+	}
+	return nil
+}
+
+// do does one step to both servers.
+func (d *duel) do(ctx context.Context, st *Step) (*difference, error) {
+	diff, _, err := d.watch(ctx, st)
+	return diff, err
+}
+
+// watch is do, and returns what the first server answered.
+func (d *duel) watch(ctx context.Context, st *Step) (*difference, []stream, error) {
+	from, to, err := d.both(ctx, st)
+	if err != nil {
+		return nil, nil, err
+	}
+	mend, diff := d.cmp.streams(st, d.a, d.b, from, to)
+	if diff != nil {
+		return diff, from, nil
+	}
+	for slot, requests := range mend {
+		if _, _, err := d.both(ctx, &Step{ID: st.ID, Slot: slot, Requests: requests}); err != nil {
+			return nil, nil, err
+		}
+	}
+	return nil, from, nil
+}
+
+func (d *duel) both(ctx context.Context, st *Step) (from, to []stream, err error) {
+	var errA, errB error
+	var wg sync.WaitGroup
+	wg.Go(func() { from, errA = d.a.do(ctx, st) })
+	to, errB = d.b.do(ctx, st)
+	wg.Wait()
+	if err := errors.Join(errA, errB); err != nil {
+		return nil, nil, fmt.Errorf("step %d, %v: %w", st.ID, st, err)
+	}
+	return from, to, nil
+}
+
+// walkID is the number of the steps in which the whole tree is read.
+const walkID = 1 << 30
+
+// walk compares the whole trees.
+func (d *duel) walk(ctx context.Context) (*difference, error) {
+	rootLen := 0
+	st := &Step{ID: walkID, Kind: Attach, Slot: observer, Requests: observerRequests(),
+		Handshake: Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}}
+	if diff, err := d.do(ctx, st); diff != nil || err != nil {
+		return diff, err
+	}
+	level := []string{"/"}
+	for len(level) > 0 {
+		step := &Step{ID: walkID, Slot: observer}
+		for _, path := range level {
+			step.Requests = append(step.Requests,
+				newRequest(wire.OpGetData, wire.PathWatchRequest{Path: path}),
+				newRequest(wire.OpGetACL, wire.PathRequest{Path: path}),
+				newRequest(wire.OpGetChildren, wire.PathWatchRequest{Path: path}))
+		}
+		diff, from, err := d.watch(ctx, step)
+		if diff != nil || err != nil {
+			return diff, err
+		}
+		level = nil
+		for i := range from[0].items {
+			it := &from[0].items[i]
+			if it.request == nil {
+				continue
+			}
+			if it.request.path() == "/" && it.request.Op == wire.OpGetData {
+				var q wire.GetDataResponse
+				if err := wire.Decode(it.body, &q); err != nil {
+					return nil, fmt.Errorf("differ: %w", err)
+				}
+				rootLen = len(q.Data)
+			}
+			if it.request.Op != wire.OpGetChildren {
+				continue
+			}
+			var q wire.GetChildrenResponse
+			if err := wire.Decode(it.body, &q); err != nil {
+				return nil, fmt.Errorf("differ: %w", err)
+			}
+			for _, name := range q.Children {
+				level = append(level, strings.TrimSuffix(it.request.path(), "/")+"/"+name)
+			}
+		}
+	}
+	return d.figures(ctx, rootLen)
+}
+
+// figures compares what the servers say of their whole state. rootLen is the length of the root's data, which
+// ZooKeeper counts once, or twice after a restart; lockkeeper counts it twice, as it does the root.
+func (d *duel) figures(ctx context.Context, rootLen int) (*difference, error) {
+	const size = "zk_approximate_data_size"
+	for _, name := range []string{"zk_znode_count", "zk_ephemerals_count", size, "zk_global_sessions"} {
+		x, errA := d.a.metric(ctx, name)
+		y, errB := d.b.metric(ctx, name)
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, err
+		}
+		if name == size && y == x+rootLen {
+			continue
+		}
+		if x != y {
+			return &difference{&Step{ID: walkID, Slot: observer}, fmt.Sprintf("%s: %s has %d, %s has %d", name, d.a.name, x, d.b.name, y)}, nil
+		}
+	}
+	return nil, nil
+}

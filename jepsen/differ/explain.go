@@ -1,0 +1,207 @@
+package differ
+
+import (
+	"slices"
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// explanation is a difference between ZooKeeper 3.8.0, the first server, and lockkeeper, the second, that is meant
+// to be. docs/compatibility.md lists them all.
+type explanation struct {
+	name   string
+	reason string
+	covers covers
+	// applies says whether this is the difference between two items. With covers onlyA or onlyB
+	// the other item is whatever comes next, or nil.
+	applies func(p *pairing, x, y *item) bool
+	// mend makes the requests, if any, after which both servers are in the same state again.
+	mend func(x, y *item) []Request
+}
+
+// covers says which items are not to be compared any more.
+type covers int
+
+const (
+	bothItems covers = iota
+	onlyA
+	onlyB
+)
+
+// explain finds the explanation for the difference between two items, one of which may be nil.
+func (p *pairing) explain(x, y *item) *explanation {
+	for i := range explanations {
+		e := &explanations[i]
+		if (x != nil || e.covers == onlyB) && (y != nil || e.covers == onlyA) && e.applies(p, x, y) {
+			return e
+		}
+	}
+	return nil
+}
+
+// answers says whether both items are replies to a request for op.
+func answers(x, y *item, ops ...wire.Op) bool {
+	if x.kind != reply || y.kind != reply || x.request == nil || y.request == nil {
+		return false
+	}
+	for _, op := range ops {
+		if x.request.Op == op {
+			return true
+		}
+	}
+	return false
+}
+
+// explanations is the whole list.
+var explanations = []explanation{
+	{
+		name:   "exists needs READ",
+		reason: "3.8.0 answers exists without permission; 3.8.4 and 3.9.2 do not (ZOOKEEPER-4799)",
+		applies: func(_ *pairing, x, y *item) bool {
+			return answers(x, y, wire.OpExists) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoAuth
+		},
+		mend: func(x, _ *item) []Request {
+			// 3.8.0 has set the watch, too.
+			q := x.request.Body.(wire.PathWatchRequest)
+			if !q.Watch {
+				return nil
+			}
+			return []Request{newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: q.Path, Type: wire.WatchTypeAny})}
+		},
+	},
+	{
+		name:   "checkWatches finds other people's watches",
+		reason: "3.8.0 says Ok if anybody watches the path; from 3.9 on only the caller's watches count",
+		applies: func(_ *pairing, x, y *item) bool {
+			return answers(x, y, wire.OpCheckWatches) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoWatcher
+		},
+	},
+	{
+		name:   "create2 inside of a multi",
+		reason: "3.8.0 answers as for create, without a Stat; 3.8.2 and 3.9.0 with it",
+		applies: func(p *pairing, x, y *item) bool {
+			if !answers(x, y, wire.OpMulti) {
+				return false
+			}
+			var there, here wire.MultiResponse
+			if wire.Decode(x.body, &there) != nil || wire.Decode(y.body, &here) != nil || len(there.Results) != len(here.Results) {
+				return false
+			}
+			for i := range here.Results {
+				if here.Results[i].Op == wire.OpCreate2 && there.Results[i].Op == wire.OpCreate {
+					here.Results[i].Op, here.Results[i].Stat = wire.OpCreate, nil
+				}
+			}
+			asOld := *y
+			asOld.body = here.Append(nil)
+			return p.pair(x, &asOld) == ""
+		},
+	},
+	{
+		name:   "a body behind an error",
+		reason: "ZooKeeper sends the beginning of a multi response behind the error of a multi that it stumbles over; no client reads that",
+		applies: func(p *pairing, x, y *item) bool {
+			if !answers(x, y, wire.OpMulti, wire.OpMultiRead) || x.header.Err == wire.CodeOK || len(x.body) == 0 {
+				return false
+			}
+			bare := *x
+			bare.body = nil
+			return p.pair(&bare, y) == ""
+		},
+	},
+	{
+		name: "a null path and something else wrong",
+		reason: "ZooKeeper looks at the mode and the TTL of a create before it stumbles over a null path; here the " +
+			"null path is found first, when the request is decoded",
+		applies: func(_ *pairing, x, y *item) bool {
+			return answers(x, y, wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL) &&
+				x.request.Damage.NullPath && y.header.Err == wire.CodeMarshallingError &&
+				(x.header.Err == wire.CodeBadArguments || x.header.Err == wire.CodeUnimplemented)
+		},
+	},
+	{
+		name:   "the order of one's own identities",
+		reason: "an ACL entry of scheme auth becomes one for each identity: in ZooKeeper in the order of a hash table, here in that of the auth requests",
+		applies: func(p *pairing, x, y *item) bool {
+			if !answers(x, y, wire.OpGetACL) {
+				return false
+			}
+			a, ok := sortedACL(x)
+			b, alsoOK := sortedACL(y)
+			return ok && alsoOK && p.pair(&a, &b) == ""
+		},
+	},
+	{
+		name:   "requests behind closeSession",
+		reason: "nothing of it takes effect; ZooKeeper sometimes gets round to saying so before it closes the connection",
+		covers: onlyA,
+		applies: func(p *pairing, x, _ *item) bool {
+			return x.kind == reply && p.behindClose(x.request) && refusedAsExpired(x)
+		},
+	},
+	{
+		name: "a multi with a part that cannot be",
+		reason: "3.8 refuses the part (bad flags, null ACL, TTL out of range), 3.9 the whole request with MarshallingError; " +
+			"nothing takes effect in either",
+		applies: func(_ *pairing, x, y *item) bool {
+			if !answers(x, y, wire.OpMulti) || y.header.Err != wire.CodeMarshallingError || x.header.Err != wire.CodeOK {
+				return false
+			}
+			var m wire.MultiResponse
+			if wire.Decode(x.body, &m) != nil || len(m.Results) == 0 || m.Results[0].Op != wire.OpError {
+				return false
+			}
+			_, err := wire.DecodeBody(wire.OpMulti, x.request.body(0).Append(nil))
+			return err != nil
+		},
+	},
+}
+
+// behindClose says whether a request of the step stands behind one that ends the session.
+func (p *pairing) behindClose(r *Request) bool {
+	closing := false
+	for i := range p.step.Requests {
+		q := &p.step.Requests[i]
+		if q == r {
+			return closing
+		}
+		closing = closing || q.Op == wire.OpCloseSession
+	}
+	return false
+}
+
+// refusedAsExpired says whether a reply says that the session is over.
+func refusedAsExpired(it *item) bool {
+	if it.header.Err != wire.CodeOK || it.request.Op != wire.OpMulti {
+		return it.header.Err == wire.CodeSessionExpired
+	}
+	var m wire.MultiResponse
+	if wire.Decode(it.body, &m) != nil {
+		return false
+	}
+	return slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err == wire.CodeSessionExpired })
+}
+
+// sortedACL is a reply to getACL with every run of digest entries of the same permissions sorted.
+func sortedACL(it *item) (item, bool) {
+	var q wire.GetACLResponse
+	if it.header.Err != wire.CodeOK || wire.Decode(it.body, &q) != nil {
+		return item{}, false
+	}
+	runs := 0
+	for i := 0; i < len(q.ACL); {
+		j := i + 1
+		for j < len(q.ACL) && q.ACL[i].Scheme == "digest" && q.ACL[j].Scheme == "digest" && q.ACL[i].Perms == q.ACL[j].Perms {
+			j++
+		}
+		if j > i+1 {
+			runs++
+			slices.SortFunc(q.ACL[i:j], func(a, b wire.ACL) int { return strings.Compare(a.ID.ID, b.ID.ID) })
+		}
+		i = j
+	}
+	sorted := *it
+	sorted.body = q.Append(nil)
+	return sorted, runs > 0
+}

@@ -1,0 +1,140 @@
+package differ
+
+import (
+	"encoding/binary"
+
+	"lockkeeper/wire"
+)
+
+// A Request is one request as a client sends it, or a damaged form of one.
+type Request struct {
+	Op   wire.Op
+	Body wire.Record // nil: the request has no body
+	// Xid is the request's own number if OwnXid is set; otherwise the connection counts.
+	Xid    wire.Xid
+	OwnXid bool
+	// Since, of setWatches and setWatches2, is the number of the step whose zxid stands for
+	// RelativeZxid, which differs between servers; noStep if the number in the record is meant.
+	Since  int
+	Damage Damage
+}
+
+// noStep is a Request.Since that refers to no step.
+const noStep = -1
+
+// Damage is what is wrong with the bytes of a request.
+type Damage struct {
+	NullPath bool // the first string of the body is null
+	Cut      int  // so many bytes are missing at the end of the body
+	Tail     int  // so many bytes too many are at the end of the body
+}
+
+// newRequest is an undamaged request.
+func newRequest(op wire.Op, body wire.Record) Request {
+	return Request{Op: op, Body: body, Since: noStep}
+}
+
+// encoded is a body as bytes.
+type encoded []byte
+
+// Append appends the bytes as they are.
+func (e encoded) Append(b []byte) []byte { return append(b, e...) }
+
+// body is the body as it goes over the wire. relative is what Since stands for.
+func (r *Request) body(relative wire.Zxid) wire.Record {
+	rec := r.Body
+	if w, ok := rec.(wire.SetWatchesRequest); ok && r.Since != noStep {
+		w.RelativeZxid = relative
+		rec = w
+	}
+	if r.Damage == (Damage{}) || rec == nil {
+		return rec
+	}
+	b := rec.Append(nil)
+	if r.Damage.NullPath {
+		b = nullPath(r.Op, b)
+	}
+	b = b[:len(b)-min(r.Damage.Cut, len(b))]
+	for range r.Damage.Tail {
+		b = append(b, 0xAB)
+	}
+	return encoded(b)
+}
+
+// nullPath replaces the first string of a body by null. In a multi that is the path of its first part.
+func nullPath(op wire.Op, b []byte) []byte {
+	const multiHeaderLen = 9
+	at := 0
+	if op == wire.OpMulti || op == wire.OpMultiRead {
+		at = multiHeaderLen
+	}
+	if len(b) < at+4 {
+		return b
+	}
+	end := at + 4 + int(max(0, int32(binary.BigEndian.Uint32(b[at:]))))
+	out := append([]byte{}, b[:at]...)
+	out = append(out, 0xFF, 0xFF, 0xFF, 0xFF)
+	return append(out, b[min(end, len(b)):]...)
+}
+
+// path is the path that the request is about, "" if there is none or more than one.
+func (r *Request) path() string {
+	switch q := r.Body.(type) {
+	case wire.CreateRequest:
+		return q.Path
+	case wire.CreateTTLRequest:
+		return q.Path
+	case wire.DeleteRequest:
+		return q.Path
+	case wire.PathWatchRequest:
+		return q.Path
+	case wire.PathRequest:
+		return q.Path
+	case wire.SetDataRequest:
+		return q.Path
+	case wire.SetACLRequest:
+		return q.Path
+	case wire.WatchesRequest:
+		return q.Path
+	case wire.AddWatchRequest:
+		return q.Path
+	}
+	return ""
+}
+
+// changes says whether the request, if it succeeds, has a zxid of its own in both servers.
+func (r *Request) changes(reply []byte) bool {
+	switch r.Op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpCloseSession:
+		return true
+	case wire.OpMulti:
+		var m wire.MultiResponse
+		if wire.Decode(reply, &m) != nil {
+			return false
+		}
+		for _, part := range m.Results {
+			// When one has failed, all are errors. A check changes nothing.
+			if part.Op != wire.OpError && part.Op != wire.OpCheck {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayClose says whether the connection can end because of this request, so that nothing may be sent
+// behind it before that is known.
+func (r *Request) mayClose() bool {
+	switch r.Op {
+	case wire.OpAuth, wire.OpSASL, wire.OpCloseSession:
+		return true
+	}
+	return unknownOp(r.Op)
+}
+
+// unknownOp says whether no server has this op.
+func unknownOp(op wire.Op) bool {
+	_, err := wire.DecodeResponse(op, nil)
+	return err != nil && isUnknown(err) || op == wire.OpNotification
+}

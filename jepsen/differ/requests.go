@@ -1,0 +1,408 @@
+package differ
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// kinds are the kinds of requests, and how often they come in a round without a mood.
+var kinds = []struct {
+	weight float64
+	make   func(g *generator, slot int) Request
+}{
+	{14, (*generator).create},
+	{3, (*generator).createTTL},
+	{7, (*generator).delete},
+	{9, (*generator).setData},
+	{14, (*generator).read},
+	{4, (*generator).readPath},
+	{5, (*generator).setACL},
+	{8, (*generator).multi},
+	{3, (*generator).multiRead},
+	{5, (*generator).addWatch},
+	{3, (*generator).removeWatches},
+	{3, (*generator).setWatchesRequest},
+	{4, (*generator).authRequest},
+	{6, (*generator).plain},
+	{3, (*generator).quota},
+}
+
+// pool are the paths that most requests are about: few, so that they meet.
+var pool = []string{
+	"/a", "/b", "/c", "/a/a", "/a/b", "/b/a", "/c/a", "/a/a/a", "/a/a/b", "/b/a/a", "/c/a/a", "/c/a/b",
+}
+
+// builtIn are the nodes that are always there.
+var builtIn = []string{"/", "", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/zookeeper/a", "/zookeeper/config/a"}
+
+// badPaths are paths that are refused, or that look as if they should be.
+var badPaths = []string{
+	"a", "a/b", "/a/", "//", "//a", "/a//b", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b", "/...", "/a/.a", "/a/a.", "/..a",
+	"/\x00", "/a\x00", "\x00", "/a/\x00b", "/a/\x01", "/\x1f", "/a\x7f", "/\u0080", "/\u009f", "/\u00a0", "/a/\ud7ff",
+	"/\ue000", "/\uf8ff", "/\uf900", "/\ufeff", "/\uffef", "/\ufff0", "/\ufffd", "/\uffff", "/\U0001F600", "/a/\U0001F600b",
+	"/\xff", "/\xc3", "/a/\xe2\x82", "/\xed\xa0\x80", "/\xf0\x9f\x98", "/\xc0\xaf", "/ ", "/a b", "/%", "/a:b", "/é", "/a/日本",
+	" ", ".", "..", "/zookeeper/", "/zookeeper//quota", "/zookeeper/..", "/" + strings.Repeat("x", 300),
+}
+
+// path is a path for a request.
+func (g *generator) path() string {
+	switch {
+	case g.chance(g.mood.badPathP):
+		return pick(g, badPaths)
+	case g.chance(0.04):
+		return pick(g, builtIn)
+	case len(g.grown) > 0 && g.chance(0.2):
+		return pick(g, g.grown)
+	}
+	return pick(g, pool)
+}
+
+// version is an expected version: often one that is right.
+func (g *generator) version(current int32) int32 {
+	switch g.rng.IntN(10) {
+	case 0, 1, 2, 3:
+		return -1
+	case 4, 5, 6, 7:
+		return current
+	case 8:
+		return current + 1
+	}
+	return pick(g, []int32{0, 1, -2, 1<<31 - 1, -1 << 31})
+}
+
+func (g *generator) data() []byte {
+	switch g.rng.IntN(8) {
+	case 0:
+		return nil
+	case 1:
+		return []byte{}
+	case 2:
+		return make([]byte, g.rng.IntN(3000))
+	}
+	return []byte(fmt.Sprintf("d%d", g.rng.IntN(1000)))
+}
+
+// Users that the scheme digest knows.
+const (
+	userOne = "u1:p1"
+	userTwo = "u2:p2"
+	// superUser passes every check. The servers are told so.
+	superUser = "super:secret"
+)
+
+// digestOf is the id of an identity of scheme digest.
+func digestOf(auth string) string {
+	user, _, _ := strings.Cut(auth, ":")
+	sum := sha1.Sum([]byte(auth))
+	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func entry(perms wire.Perm, scheme, id string) wire.ACL {
+	return wire.ACL{Perms: perms, ID: wire.ID{Scheme: scheme, ID: id}}
+}
+
+func (g *generator) acl() []wire.ACL {
+	if !g.chance(g.mood.closedP) {
+		return wire.OpenACL
+	}
+	if g.chance(0.05) {
+		return pick(g, [][]wire.ACL{nil, {}})
+	}
+	var list []wire.ACL
+	for range 1 + g.rng.IntN(3) {
+		list = append(list, g.aclEntry())
+		if g.chance(0.1) {
+			list = append(list, pick(g, list))
+		}
+	}
+	return list
+}
+
+func (g *generator) aclEntry() wire.ACL {
+	perms := wire.Perm(g.rng.IntN(32))
+	if g.chance(0.4) {
+		perms = wire.PermAll
+	}
+	if g.chance(0.03) {
+		perms = pick(g, []wire.Perm{-1, 255, 32, 1 << 30})
+	}
+	switch g.rng.IntN(14) {
+	case 0, 1, 2:
+		return entry(perms, "world", "anyone")
+	case 3, 4:
+		return entry(perms, "digest", digestOf(userOne))
+	case 5:
+		return entry(perms, "digest", digestOf(userTwo))
+	case 6, 7:
+		return entry(perms, "auth", pick(g, []string{"", "u1", "anyone"}))
+	case 8:
+		return wire.ACL{Perms: perms, ID: wire.ID{Scheme: "auth", NullID: true}}
+	case 9:
+		return entry(perms, "ip", pick(g, []string{"127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0", "127.0.0.1/31"}))
+	case 10, 11:
+		return entry(perms, "world", "anyone")
+	}
+	return g.strangeEntry(perms)
+}
+
+// strangeEntry is an entry that is refused, or that looks as if it should be.
+func (g *generator) strangeEntry(perms wire.Perm) wire.ACL {
+	switch g.rng.IntN(6) {
+	case 0:
+		return entry(perms, "digest", pick(g, []string{"a:b", "a", "a:", "a:b:c", "", ":", ":b", "a:b:", "a:b::", "u1:x", "é:ü", "::", "a::b"}))
+	case 1:
+		return entry(perms, "ip", pick(g, []string{
+			"", "1.2.3", "1.2.3.4.5", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/", "1.2.3.4/8/8", "256.1.1.1", "-1.1.1.1", "a.b.c.d",
+			"127.0.0.1/0", "127.0.0.1/32", "01.2.3.4", "1.2.3.+4", "1.2.3.4 ", " 127.0.0.1", "1.2.3.4/ 8", "127.0.0.1/+8", "127.0.0.1/08", "/8", "1..2.3", "1.2.3.4.",
+		}))
+	case 2:
+		return entry(perms, pick(g, []string{"World", "", "super", "sasl", "x509", "nonsense", "DIGEST", "Auth"}), pick(g, []string{"", "anyone", "u1:x", "CN=a"}))
+	case 3:
+		return entry(perms, "world", pick(g, []string{"", "Anyone", "anyone ", "x"}))
+	case 4:
+		return wire.ACL{Perms: perms, ID: wire.ID{Scheme: pick(g, []string{"digest", "ip", "nonsense", "super"}), NullID: true}}
+	}
+	return wire.ACL{Perms: perms, ID: wire.ID{NullScheme: true, ID: "anyone"}}
+}
+
+// create makes create, create2 and createContainer.
+func (g *generator) create(int) Request {
+	op := pick(g, []wire.Op{wire.OpCreate, wire.OpCreate, wire.OpCreate2, wire.OpCreate2, wire.OpCreateContainer})
+	return newRequest(op, g.createRecord(op))
+}
+
+func (g *generator) createRecord(op wire.Op) wire.CreateRequest {
+	q := wire.CreateRequest{Path: g.path(), Data: g.data(), ACL: g.acl()}
+	if op == wire.OpCreateContainer {
+		q.Mode = wire.ModeContainer
+	} else {
+		q.Mode = pick(g, []wire.CreateMode{0, 0, 0, 0, 1, 1, 2, 3})
+	}
+	if g.chance(0.05) {
+		q.Mode = pick(g, []wire.CreateMode{0, 1, 2, 3, 4, 5, 6, 7, -1, 100})
+	}
+	if q.Mode.Sequential() {
+		g.sequential(&q.Path)
+	}
+	return q
+}
+
+// sequential makes a path for a sequential node. There are not too many of them.
+func (g *generator) sequential(path *string) {
+	if len(g.grown) > 40 {
+		return
+	}
+	*path += pick(g, []string{"/", "/", "/n-", "/n-", "", "-"})
+}
+
+func (g *generator) createTTL(int) Request {
+	return newRequest(wire.OpCreateTTL, g.ttlRecord())
+}
+
+func (g *generator) ttlRecord() wire.CreateTTLRequest {
+	q := wire.CreateTTLRequest{Path: g.path(), Data: g.data(), ACL: g.acl(), Mode: wire.ModePersistentTTL, TTL: 1e9 + int64(g.rng.IntN(1000))}
+	if g.chance(0.3) {
+		q.Mode = wire.ModePersistentSequentialTTL
+		g.sequential(&q.Path)
+	}
+	if g.chance(0.2) {
+		q.TTL = pick(g, []int64{0, -1, -2, 1 << 40, 1<<40 - 1, 1<<63 - 1, -1 << 63})
+	}
+	return q
+}
+
+func (g *generator) delete(int) Request {
+	path := g.path()
+	if len(g.grown) > 20 && g.chance(0.7) {
+		path = g.grown[g.rng.IntN(len(g.grown))]
+	}
+	return newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: g.version(g.versions[path].data)})
+}
+
+func (g *generator) setData(int) Request {
+	path := g.path()
+	return newRequest(wire.OpSetData, wire.SetDataRequest{Path: path, Data: g.data(), Version: g.version(g.versions[path].data)})
+}
+
+func (g *generator) setACL(int) Request {
+	path := g.path()
+	return newRequest(wire.OpSetACL, wire.SetACLRequest{Path: path, ACL: g.acl(), Version: g.version(g.versions[path].acl)})
+}
+
+// read makes the requests that can set a one-shot watch.
+func (g *generator) read(slot int) Request {
+	q := wire.PathWatchRequest{Path: g.path()}
+	if g.chance(g.mood.watchP) && g.watchClass(slot, q.Path) < classPersistent {
+		q.Watch = true
+	}
+	return newRequest(pick(g, []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2}), q)
+}
+
+func (g *generator) readPath(int) Request {
+	return newRequest(pick(g, []wire.Op{wire.OpGetACL, wire.OpGetACL, wire.OpGetAllChildrenNumber}), wire.PathRequest{Path: g.path()})
+}
+
+func (g *generator) multi(int) Request {
+	var q wire.MultiRequest
+	for range g.rng.IntN(6) {
+		var r Request
+		switch g.rng.IntN(12) {
+		case 0, 1, 2, 3:
+			r = g.create(0)
+		case 4, 5:
+			r = g.delete(0)
+		case 6, 7, 8:
+			r = g.setData(0)
+		case 9:
+			r = newRequest(wire.OpCreateTTL, g.ttlRecord())
+		default:
+			path := g.path()
+			r = newRequest(wire.OpCheck, wire.CheckVersionRequest{Path: path, Version: g.version(g.versions[path].data)})
+		}
+		q.Ops = append(q.Ops, wire.MultiOp{Op: r.Op, Record: r.Body})
+	}
+	if g.chance(0.02) {
+		r := g.read(0)
+		q.Ops = append(q.Ops, wire.MultiOp{Op: r.Op, Record: r.Body}) // does not belong here
+	}
+	return newRequest(wire.OpMulti, q)
+}
+
+func (g *generator) multiRead(int) Request {
+	var q wire.MultiRequest
+	for range g.rng.IntN(5) {
+		op := pick(g, []wire.Op{wire.OpGetData, wire.OpGetChildren})
+		if g.chance(0.02) {
+			op = pick(g, []wire.Op{wire.OpExists, wire.OpGetChildren2, wire.OpDelete})
+		}
+		q.Ops = append(q.Ops, wire.MultiOp{Op: op, Record: wire.PathWatchRequest{Path: g.path(), Watch: g.chance(0.5)}})
+	}
+	return newRequest(wire.OpMultiRead, q)
+}
+
+func (g *generator) addWatch(slot int) Request {
+	q := wire.AddWatchRequest{Path: g.path()}
+	if g.chance(0.1) {
+		q.Path = "/"
+	}
+	switch g.watchClass(slot, q.Path) {
+	case classPersistent:
+	case classRecursive:
+		q.Mode = wire.AddWatchPersistentRecursive
+	default:
+		if g.chance(0.9) {
+			return g.read(slot)
+		}
+		q.Mode = pick(g, []int32{-1, 2, 100})
+	}
+	return newRequest(wire.OpAddWatch, q)
+}
+
+func (g *generator) removeWatches(slot int) Request {
+	q := wire.WatchesRequest{Path: g.path(), Type: wire.WatchTypeAny}
+	op := pick(g, []wire.Op{wire.OpCheckWatches, wire.OpRemoveWatches})
+	if class := g.watchClass(slot, q.Path); class < classPersistent {
+		// 3.8 removes persistent watches by these types, too.
+		q.Type = pick(g, []int32{wire.WatchTypeAny, wire.WatchTypeChildren, wire.WatchTypeData})
+	}
+	if g.chance(0.05) {
+		q.Type = pick(g, []int32{0, -1, 6, 100})
+	}
+	return newRequest(op, q)
+}
+
+func (g *generator) setWatchesRequest(slot int) Request { return g.setWatches(slot) }
+
+func (g *generator) setWatches(slot int) Request {
+	q := wire.SetWatchesRequest{Data: []string{}, Exist: []string{}, Child: []string{}}
+	op := wire.OpSetWatches
+	if g.chance(0.5) {
+		op, q.V2 = wire.OpSetWatches2, true
+		q.Persistent, q.PersistentRecursive = []string{}, []string{}
+	}
+	for range g.rng.IntN(6) {
+		path := g.path()
+		list := pick(g, []*[]string{&q.Data, &q.Exist, &q.Child})
+		switch g.watchClass(slot, path) {
+		case classPersistent:
+			list = &q.Persistent
+		case classRecursive:
+			list = &q.PersistentRecursive
+		}
+		if list == &q.Persistent || list == &q.PersistentRecursive {
+			if !q.V2 {
+				continue
+			}
+		}
+		*list = append(*list, path)
+		if g.chance(0.1) {
+			*list = append(*list, path)
+		}
+	}
+	r := newRequest(op, q)
+	switch g.rng.IntN(6) {
+	case 0: // nothing has been seen
+	case 1:
+		q.RelativeZxid = 1<<62 + 1
+		r.Body = q
+	default:
+		r.Since = g.step - 1 - g.rng.IntN(min(g.step, 30)+1)
+		r.Since = max(r.Since, 0)
+	}
+	if g.chance(0.02) {
+		// Of a null further on ZooKeeper learns when it has already dealt with the lists before it.
+		q.Data = nil
+		r.Body = q
+	}
+	return r
+}
+
+func (g *generator) authRequest(int) Request { return g.auth() }
+
+func (g *generator) auth() Request {
+	r := newRequest(wire.OpAuth, pick(g, []wire.AuthPacket{
+		{Scheme: "digest", Auth: []byte(userOne)}, {Scheme: "digest", Auth: []byte(userOne)}, {Scheme: "digest", Auth: []byte(userTwo)},
+		{Scheme: "digest", Auth: []byte(superUser)}, {Scheme: "ip", Auth: []byte("1.2.3.4")}, {Scheme: "ip"},
+		{Scheme: "digest", Auth: []byte("u3")}, {Scheme: "digest", Auth: []byte{}}, {Scheme: "digest", Auth: []byte("u1:p1:p2")},
+		{Scheme: "digest", Auth: []byte(":p")}, {Scheme: "digest", Auth: []byte("u\xff:p")}, {Type: 7, Scheme: "digest", Auth: []byte("u:")},
+	}))
+	if g.chance(0.8) {
+		r.OwnXid, r.Xid = true, wire.XidAuth
+	}
+	return r
+}
+
+// plain makes the requests about nothing in particular.
+func (g *generator) plain(int) Request {
+	switch g.rng.IntN(9) {
+	case 0, 1:
+		q := wire.SyncRequest{Path: g.path()}
+		if g.chance(0.1) {
+			q = wire.SyncRequest{NullPath: true}
+		}
+		return newRequest(wire.OpSync, q)
+	case 2:
+		return newRequest(wire.OpWhoAmI, nil)
+	case 3, 4:
+		prefix := pick(g, []string{"", "/", "/a", "/a/", "/a/a", "/b", " ", "a", "//", g.path()})
+		return newRequest(wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: prefix})
+	case 5:
+		return newRequest(wire.OpPing, nil)
+	case 6:
+		return newRequest(wire.OpSASL, wire.SASLRequest{Token: pick(g, [][]byte{{}, []byte("x")})})
+	case 7:
+		return newRequest(wire.OpReconfig, wire.ReconfigRequest{
+			Joining: "server.5=127.0.0.1:1:2;3", NullLeaving: g.chance(0.5), NullNewMembers: g.chance(0.5), CurConfigID: -1,
+		})
+	}
+	return newRequest(wire.OpWhoAmI, encoded("body"))
+}
+
+// quota makes quotas: those on one path, in the way in which clients make them.
+func (g *generator) quota(slot int) Request {
+	return g.read(slot)
+}

@@ -1,0 +1,420 @@
+package differ
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/wire"
+)
+
+// patience is how long a server may take to answer. Only a server that does not answer at all costs that time.
+const patience = 15 * time.Second
+
+// lingering is how long a connection may take to end behind an answer after which connections end.
+const lingering = 5 * time.Second
+
+// sessionTimeoutMs is what ordinary sessions ask for. They must not expire in the middle of a run.
+const sessionTimeoutMs = 600_000
+
+// side is one of the two servers, with the client side of its sessions. It belongs to one goroutine at a time.
+type side struct {
+	name   string
+	member *jepsen.Member
+	slots  []slot
+	// filter, in tests of the tests, changes what comes from the server: nil drops it.
+	filter func(*item) *item
+
+	sessions map[wire.SessionID]string // names of all sessions there have been
+	zxid     wire.Zxid                 // the last one seen in a header
+	marks    []mark                    // zxid after each step
+	before   wire.Zxid                 // zxid before the current step
+	times    map[wire.Zxid]int64       // the time of an update, as Stats have told it
+	started  time.Time
+}
+
+// slot is the place for a session, and for one connection at a time.
+type slot struct {
+	conn        *conn // nil: none
+	id          wire.SessionID
+	password    []byte
+	incarnation int // how many sessions the slot has had
+}
+
+type mark struct {
+	step int
+	zxid wire.Zxid
+}
+
+func newSide(name string, member *jepsen.Member, slots int) *side {
+	return &side{
+		name: name, member: member, slots: make([]slot, slots),
+		sessions: make(map[wire.SessionID]string), times: map[wire.Zxid]int64{0: 0},
+		started: time.Now(),
+	}
+}
+
+// close closes all connections.
+func (s *side) close() {
+	for i := range s.slots {
+		s.hangUp(i)
+	}
+}
+
+func (s *side) hangUp(i int) {
+	if c := s.slots[i].conn; c != nil {
+		_ = c.Close()
+		s.slots[i].conn = nil
+	}
+}
+
+// do does one step and returns what came over each connection because of it.
+func (s *side) do(ctx context.Context, step *Step) ([]stream, error) {
+	s.before = s.zxid
+	var streams []stream
+	var err error
+	c := s.slots[step.Slot].conn
+	switch step.Kind {
+	case Do:
+		if c != nil {
+			streams = append(streams, s.exchange(step))
+		}
+	case Connect:
+		if c == nil && s.slots[step.Slot].id == 0 {
+			streams, err = s.connect(step)
+		}
+	case Attach:
+		if s.slots[step.Slot].id != 0 {
+			streams, err = s.connect(step)
+		}
+	case Drop:
+		s.hangUp(step.Slot)
+	case Raw:
+		if c != nil {
+			streams = append(streams, s.raw(step))
+		}
+	case Expire:
+		streams, err = s.expire(ctx, step)
+	case Restart:
+		err = s.restart(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	streams = s.barrier(streams)
+	s.marks = append(s.marks, mark{step.ID, s.zxid})
+	return streams, nil
+}
+
+// exchange sends the step's requests at once and collects all that comes until they are answered.
+func (s *side) exchange(step *Step) stream {
+	st := stream{slot: step.Slot}
+	c := s.slots[step.Slot].conn
+	bytes, wait := s.frames(c, nil, step)
+	if _, err := c.Write(bytes); err != nil {
+		return s.finish(st, item{kind: closed})
+	}
+	return s.collect(st, c, wait)
+}
+
+// frames appends the frames of a step's requests. When no request can end the connection, the ping of the
+// barrier goes with them; else wait says that the end has to be waited for first.
+func (s *side) frames(c *conn, b []byte, step *Step) (bytes []byte, wait bool) {
+	for i := range step.Requests {
+		r := &step.Requests[i]
+		b = c.frame(b, r, s.mark(r.Since))
+		wait = wait || r.mayClose()
+	}
+	if !wait {
+		b = c.frame(b, barrierPing, 0)
+	}
+	return b, wait
+}
+
+// barrierPing is the request that tells, by its answer, that all that came before has been received.
+var barrierPing = &Request{Op: wire.OpPing, Since: noStep}
+
+// collect reads until the barrier, or the end of the connection.
+func (s *side) collect(st stream, c *conn, wait bool) stream {
+	for {
+		limit := patience
+		if wait && len(c.open) == 0 {
+			if !ends(st.items) {
+				if _, err := c.Write(c.frame(nil, barrierPing, 0)); err != nil {
+					return s.finish(st, item{kind: closed})
+				}
+				wait = false
+				continue
+			}
+			limit = lingering
+		}
+		it := c.read(limit)
+		if it.kind == silence && limit == lingering {
+			// It goes on, although it should not.
+			wait = false
+			if _, err := c.Write(c.frame(nil, barrierPing, 0)); err != nil {
+				return s.finish(st, item{kind: closed})
+			}
+			continue
+		}
+		if it.over() {
+			return s.finish(st, it)
+		}
+		if it.kind == reply {
+			s.seen(&it)
+			if it.request == barrierPing {
+				return st
+			}
+		}
+		if s.filter != nil {
+			if changed := s.filter(&it); changed == nil {
+				continue
+			} else {
+				it = *changed
+			}
+		}
+		st.items = append(st.items, it)
+	}
+}
+
+// ends says whether connections end behind the last of these items.
+func ends(items []item) bool {
+	for i := len(items) - 1; i >= 0; i-- {
+		it := &items[i]
+		if it.kind != reply {
+			continue
+		}
+		if it.request == nil {
+			return false
+		}
+		switch it.request.Op {
+		case wire.OpCloseSession:
+			return it.header.Err == wire.CodeOK
+		case wire.OpAuth, wire.OpSASL:
+			return it.header.Err != wire.CodeOK
+		}
+		return it.header.Err == wire.CodeUnimplemented && it.header.Zxid == wire.ZxidNone
+	}
+	return false
+}
+
+// finish ends a stream whose connection has ended.
+func (s *side) finish(st stream, last item) stream {
+	sl := &s.slots[st.slot]
+	if !st.old {
+		for i := range st.items {
+			if it := &st.items[i]; it.kind == reply && it.request != nil && it.request.Op == wire.OpCloseSession &&
+				it.header.Err == wire.CodeOK {
+				sl.id = 0 // the session is over
+			}
+		}
+		s.hangUp(st.slot)
+	}
+	st.items = append(st.items, last)
+	return st
+}
+
+// seen keeps the zxid of a reply.
+func (s *side) seen(it *item) {
+	s.zxid = max(s.zxid, it.header.Zxid)
+}
+
+// mark is the zxid that had been seen when a step was over, or the last one before it that was done.
+func (s *side) mark(step int) wire.Zxid {
+	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].step > step })
+	if i == 0 {
+		return 0
+	}
+	return s.marks[i-1].zxid
+}
+
+// connect makes a connection for a new session or for the slot's own one.
+func (s *side) connect(step *Step) ([]stream, error) {
+	sl := &s.slots[step.Slot]
+	old := sl.conn
+	c, err := dial(s.member.ClientAddr, patience)
+	if err != nil {
+		return nil, err
+	}
+	sl.conn = c
+	st := stream{slot: step.Slot}
+	bytes, wait := s.frames(c, s.hello(step), step)
+	var streams []stream
+	if _, err := c.Write(bytes); err != nil {
+		st = s.finish(st, item{kind: closed})
+	} else {
+		st = s.welcome(st, c, step, wait)
+	}
+	if old != nil {
+		before := s.takenOver(old, step.Slot)
+		streams = append(streams, before)
+		if last := len(before.items) - 1; last < 0 || !before.items[last].over() {
+			// The client was turned away before anything was looked at, and goes on as before. If the
+			// server has let two connections have the session, the streams say so.
+			if sl.conn == nil {
+				sl.conn = old
+			} else {
+				_ = old.Close()
+			}
+		}
+	}
+	return append(streams, st), nil
+}
+
+// hello is the frame of the connect request.
+func (s *side) hello(step *Step) []byte {
+	h, sl := step.Handshake, &s.slots[step.Slot]
+	req := wire.ConnectRequest{
+		TimeoutMs: h.TimeoutMs, ReadOnly: h.ReadOnly, HasReadOnly: h.HasReadOnly, Password: make([]byte, wire.PasswordLen),
+	}
+	if step.Kind == Attach {
+		req.SessionID, req.Password = sl.id, sl.password
+		if h.Foreign {
+			req.SessionID ^= 0xABCDEF
+		}
+	}
+	switch h.Password {
+	case WrongPassword:
+		req.Password = append([]byte{}, req.Password...)
+		req.Password[3] ^= 1
+	case ShortPassword:
+		req.Password = req.Password[:5]
+	case NullPassword:
+		req.Password = nil
+	}
+	switch h.Zxid {
+	case SeenLast:
+		req.LastZxidSeen = s.zxid
+	case SeenAhead:
+		req.LastZxidSeen = s.zxid + 1
+	}
+	return wire.AppendFrame(nil, req, encoded(make([]byte, h.Tail)))
+}
+
+// welcome reads the answer to the handshake and to what was sent behind it.
+func (s *side) welcome(st stream, c *conn, step *Step, wait bool) stream {
+	it := c.readHandshake(patience)
+	if it.over() {
+		return s.finish(st, it)
+	}
+	st.items = append(st.items, it)
+	if it.connect.TimeoutMs <= 0 {
+		return s.finish(st, c.read(patience))
+	}
+	sl := &s.slots[step.Slot]
+	if _, known := s.sessions[it.connect.SessionID]; !known {
+		sl.incarnation++
+		s.sessions[it.connect.SessionID] = fmt.Sprintf("s%d.%d", step.Slot, sl.incarnation)
+	}
+	sl.id, sl.password = it.connect.SessionID, it.connect.Password
+	return s.collect(st, c, wait)
+}
+
+// takenOver reads what came over a connection until its end, or until it answers a ping.
+func (s *side) takenOver(c *conn, slot int) stream {
+	st := stream{slot: slot, old: true}
+	_, _ = c.Write(c.frame(nil, barrierPing, 0)) // if it fails, reading fails too
+	st = s.collect(st, c, false)
+	if n := len(st.items); n > 0 && st.items[n-1].over() {
+		_ = c.Close()
+	}
+	return st
+}
+
+// raw sends bytes that are no request, and reads until the connection ends.
+func (s *side) raw(step *Step) stream {
+	st := stream{slot: step.Slot}
+	c := s.slots[step.Slot].conn
+	if _, err := c.Write(step.Bytes); err != nil {
+		return s.finish(st, item{kind: closed})
+	}
+	for {
+		it := c.read(lingering)
+		if it.over() {
+			return s.finish(st, it)
+		}
+		st.items = append(st.items, it)
+	}
+}
+
+// expire lets a session expire.
+func (s *side) expire(ctx context.Context, step *Step) ([]stream, error) {
+	if s.slots[step.Slot].id != 0 {
+		return nil, nil
+	}
+	streams, err := s.connect(step)
+	if err != nil {
+		return nil, err
+	}
+	sl := &s.slots[step.Slot]
+	if sl.id == 0 {
+		return streams, nil
+	}
+	sessions, err := s.metric(ctx, "zk_global_sessions")
+	if err != nil {
+		return nil, err
+	}
+	s.hangUp(step.Slot)
+	sl.id = 0
+	for {
+		now, err := s.metric(ctx, "zk_global_sessions")
+		if err != nil {
+			return nil, err
+		}
+		if now != sessions {
+			return streams, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("differ: %s: a session does not expire: %w", s.name, ctx.Err())
+		case <-time.After(10 * time.Millisecond): // mntr is all there is to ask
+		}
+	}
+}
+
+// metric is one figure of mntr.
+func (s *side) metric(ctx context.Context, name string) (int, error) {
+	text, err := jepsen.FourLetter(ctx, s.member.ClientAddr, "mntr")
+	if err != nil {
+		return 0, fmt.Errorf("differ: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && key == name {
+			return strconv.Atoi(value)
+		}
+	}
+	return 0, fmt.Errorf("differ: %s: mntr has no %s", s.name, name)
+}
+
+// restart kills the server and starts it on the same data.
+func (s *side) restart(ctx context.Context) error {
+	if err := s.member.Kill(); err != nil {
+		return err
+	}
+	s.close()
+	return s.member.Restart(ctx)
+}
+
+// barrier collects what other sessions were told because of the step: events stand in front of the
+// answer to a ping that is sent when the step's own answers are there.
+func (s *side) barrier(streams []stream) []stream {
+	done := make(map[int]bool)
+	for _, st := range streams {
+		done[st.slot] = done[st.slot] || !st.old
+	}
+	var pinged []int
+	for i := range s.slots {
+		if c := s.slots[i].conn; c != nil && !done[i] {
+			_, _ = c.Write(c.frame(nil, barrierPing, 0)) // if it fails, reading fails too
+			pinged = append(pinged, i)
+		}
+	}
+	for _, i := range pinged {
+		streams = append(streams, s.collect(stream{slot: i}, s.slots[i].conn, false))
+	}
+	return streams
+}
