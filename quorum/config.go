@@ -25,7 +25,7 @@ type Member struct {
 
 // Listener hears what happens to the replica of this member. Applied, Restored and Lead run inside the
 // critical section in which entries are applied: what they do is atomic with the change for every
-// reader, and they must neither block nor call the Replica, except for Propose with a command that fits.
+// reader, and they must neither block nor call the Replica.
 type Listener interface {
 	// Applied is called after each command, before the next one is applied.
 	Applied(*znode.Store, *znode.Command, *znode.Result)
