@@ -67,6 +67,17 @@ func (n *Network) Reset(name string) { n.restart(name, (*Conn).vanishLocked) }
 // where the programs had not read everything.
 func (n *Network) Kill(name string) { n.restart(name, (*Conn).shutLocked) }
 
+// Close kills the programs of all hosts, for the end of a test: what a library
+// leaves behind must not wait for an answer any more.
+func (n *Network) Close() {
+	n.mu.Lock()
+	names := slices.Sorted(maps.Keys(n.hosts))
+	n.mu.Unlock()
+	for _, name := range names {
+		n.Kill(name)
+	}
+}
+
 // restart ends a host's listeners and connections and makes its next
 // incarnation.
 func (n *Network) restart(name string, end func(*Conn)) {

@@ -247,6 +247,17 @@ func TestKillClosesConnections(t *testing.T) {
 	})
 }
 
+func TestNetworkClose(t *testing.T) {
+	inBubble(t, simnet.Config{}, func(t *testing.T, n *simnet.Network) {
+		a, _, _ := pair(t, n)
+		n.Partition(hostA, hostB)
+		n.Close()
+		if _, err := a.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read after the end of the network: %v", err)
+		}
+	})
+}
+
 func TestBreak(t *testing.T) {
 	inBubble(t, simnet.Config{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
 		a, b, done := pair(t, n)

@@ -46,12 +46,16 @@ type member struct {
 }
 
 func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
+	return newClusterOf(t, clusterSize, seed, j)
+}
+
+func newClusterOf(t *testing.T, size int, seed uint64, j *journal) *cluster {
 	c := &cluster{t: t, journal: j}
 	c.net = simnet.New(simnet.Config{
 		Seed: seed, Latency: 300 * time.Microsecond, Jitter: 400 * time.Microsecond,
-		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second,
+		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second, BufferBytes: 256 << 10,
 	})
-	for i := range clusterSize {
+	for i := range size {
 		m := &member{c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), disk: simdisk.New()}
 		m.disk.SetSyncTime(syncTime)
 		m.disk.SetTrailing(100)
@@ -164,6 +168,7 @@ func (c *cluster) shutdown() {
 	c.net.HealAll()
 	c.each((*member).stop)
 	c.ending.Wait()
+	c.net.Close() // go-zookeeper's Close waits for nothing
 }
 
 // leader is the member that leads and is believed by a majority, nil if there is
@@ -176,7 +181,7 @@ func (c *cluster) leader() *member {
 		}
 	}
 	for _, m := range c.members {
-		if votes[m.id] > clusterSize/2 {
+		if votes[m.id] > len(c.members)/2 {
 			return m
 		}
 	}
@@ -223,6 +228,30 @@ func (c *cluster) settled(limit time.Duration) {
 		if time.Now().After(deadline) {
 			c.t.Errorf("the members do not hold the same %v after the last change: %+v", limit, all)
 			return
+		}
+	}
+}
+
+// watchProgress checks that no member's state ever runs backwards while it runs.
+func (c *cluster) watchProgress(over <-chan struct{}) {
+	newest := map[*program]wire.Zxid{}
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(250 * time.Millisecond):
+		}
+		for _, m := range c.members {
+			p := m.running()
+			if p == nil {
+				continue
+			}
+			p.view(func(s *znode.Store) {
+				if s.Zxid() < newest[p] {
+					c.t.Errorf("after %v: the state of m%d went back from zxid %v to %v", time.Since(c.journal.start), m.id, newest[p], s.Zxid())
+				}
+				newest[p] = s.Zxid()
+			})
 		}
 	}
 }

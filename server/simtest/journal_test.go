@@ -30,7 +30,7 @@ const journalLines = 400
 func newJournal(t *testing.T) *journal {
 	j := &journal{start: time.Now()}
 	if name := os.Getenv("SIM_LOG"); name != "" {
-		f, err := os.Create(name)
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 		if err != nil {
 			t.Fatalf("journal: %v", err)
 		}

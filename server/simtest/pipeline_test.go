@@ -28,6 +28,7 @@ type pipeliner struct {
 	timeout time.Duration
 	rng     *rand.Rand
 	server  func() string // to connect to next
+	eager   bool          // sends the next burst at once
 
 	conn   *rawConn
 	pings  sync.WaitGroup
@@ -79,7 +80,9 @@ func (p *pipeliner) fail(format string, args ...any) {
 
 // work sends a burst of requests and reads the answers.
 func (p *pipeliner) work() bool {
-	time.Sleep(time.Duration(p.rng.IntN(2000)) * time.Millisecond)
+	if !p.eager {
+		time.Sleep(time.Duration(p.rng.IntN(2000)) * time.Millisecond)
+	}
 	p.mu.Lock()
 	restart := p.restart
 	p.restart = false

@@ -117,6 +117,8 @@ func (s *simulation) add(host string, rng *rand.Rand, w client) {
 // run alternates between breaking things and looking at what has come of it.
 func (s *simulation) run(virtual time.Duration) {
 	t, c := s.c.t, s.c
+	over := make(chan struct{})
+	s.work.Go(func() { c.watchProgress(over) })
 	for time.Since(c.journal.start) < virtual && !t.Failed() {
 		s.nemesis.round()
 		s.gate.open()
@@ -134,6 +136,7 @@ func (s *simulation) run(virtual time.Duration) {
 		s.gate.open()
 	}
 	s.gate.end()
+	close(over)
 	s.work.Wait()
 	c.shutdown()
 	replies, broken, events := 0, 0, 0
