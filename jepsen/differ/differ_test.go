@@ -89,7 +89,7 @@ func (ar *arena) round(t *testing.T, seed uint64, ops int, explained map[string]
 	defer cancel()
 	g := newGenerator(seed, players)
 	began := time.Now()
-	d, err := ar.open(ctx, settings(&g.mood))
+	d, err := ar.open(ctx, g.mood)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,10 @@ func (ar *arena) round(t *testing.T, seed uint64, ops int, explained map[string]
 	}
 	if diff != nil {
 		t.Errorf("seed %d: %v", seed, diff)
-		s, err := ar.shrink(ctx, settings(&g.mood), steps, diff, *shrinkFlag)
+		for _, c := range d.clusters {
+			t.Log(c.Logs())
+		}
+		s, err := ar.shrink(ctx, g.mood, steps, diff, *shrinkFlag)
 		if err != nil {
 			t.Log(err)
 		}

@@ -170,7 +170,7 @@ var explanations = []explanation{
 		reason: "nothing of it takes effect; ZooKeeper sometimes gets round to saying so before it closes the connection",
 		covers: onlyA,
 		applies: func(p *pairing, x, _ *item) bool {
-			return x.kind == reply && p.behindClose(x.request) && refusedAsExpired(x)
+			return x.kind == reply && p.behindClose(x.request) && refused(x)
 		},
 	},
 	{
@@ -204,16 +204,16 @@ func (p *pairing) behindClose(r *Request) bool {
 	return false
 }
 
-// refusedAsExpired says whether a reply says that the session is over.
-func refusedAsExpired(it *item) bool {
+// refused says whether a reply says that nothing took effect.
+func refused(it *item) bool {
 	if it.header.Err != wire.CodeOK || it.request.Op != wire.OpMulti {
-		return it.header.Err == wire.CodeSessionExpired
+		return it.header.Err != wire.CodeOK
 	}
 	var m wire.MultiResponse
 	if wire.Decode(it.body, &m) != nil {
 		return false
 	}
-	return slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err == wire.CodeSessionExpired })
+	return slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK })
 }
 
 // sortedACL is a reply to getACL with every run of digest entries of the same permissions sorted.

@@ -17,6 +17,8 @@ type generator struct {
 	step  int
 	slots []held
 
+	restarted bool // the observer has lost its connection
+
 	grown    []string // paths that creates have returned and that are not in the pool, oldest first
 	versions map[string]versions
 	salt     uint32
@@ -59,7 +61,9 @@ func newGenerator(seed uint64, slots int) *generator {
 	g.mood.batchP = pick(0, 0.2, 0.5)
 	g.mood.sessionP = pick(0.01, 0.03, 0.1)
 	g.mood.ttl = rng.IntN(4) != 0
-	g.mood.quota = rng.IntN(4) == 0
+	if g.mood.quota = rng.IntN(4) == 0; g.mood.quota {
+		g.mood.weights[len(kinds)-1] += 5
+	}
 	g.mood.enforce = rng.IntN(2) == 0
 	return g
 }
@@ -73,10 +77,15 @@ func pick[T any](g *generator, list []T) T { return list[g.rng.IntN(len(list))] 
 func (g *generator) next() *Step {
 	st := &Step{ID: g.step, Slot: g.rng.IntN(len(g.slots))}
 	g.step++
+	if g.restarted {
+		g.restarted = false
+		return observe(st.ID)
+	}
 	h := g.slots[st.Slot]
 	switch {
 	case g.chance(0.001):
 		st.Kind, st.Slot = Restart, 0
+		g.restarted = true
 	case !h.session:
 		st.Kind = Connect
 		if g.chance(0.02) {
@@ -115,7 +124,7 @@ func (g *generator) part(st *Step) {
 	case 3, 4, 5:
 		st.Requests = g.batch(st.Slot, g.rng.IntN(3))
 		st.Requests = append(st.Requests, newRequest(wire.OpCloseSession, nil))
-		if g.chance(0.3) { // none of this may take effect
+		if g.chance(0.3) && !g.oneByOne() { // none of this may take effect
 			if r := g.request(st.Slot); !r.mayClose() {
 				st.Requests = append(st.Requests, r)
 			}
@@ -211,6 +220,9 @@ func (g *generator) batch(slot, n int) []Request { return g.more(nil, slot, n) }
 // more adds requests to a batch.
 func (g *generator) more(list []Request, slot, n int) []Request {
 	for range n {
+		if len(list) > 0 && g.oneByOne() {
+			break
+		}
 		r := g.request(slot)
 		if len(list) > 0 && r.mayClose() {
 			continue // its answer may overtake others

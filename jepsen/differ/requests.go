@@ -184,6 +184,9 @@ func (g *generator) createRecord(op wire.Op) wire.CreateRequest {
 	}
 	if g.chance(0.05) {
 		q.Mode = pick(g, []wire.CreateMode{0, 1, 2, 3, 4, 5, 6, 7, -1, 100})
+		if op == wire.OpCreateContainer && q.Mode.Ephemeral() {
+			q.Mode = wire.ModePersistent // ZooKeeper deletes it with the session only if that is closed in the same moment
+		}
 	}
 	if q.Mode.Sequential() {
 		g.sequential(&q.Path)
@@ -246,7 +249,10 @@ func (g *generator) readPath(int) Request {
 	return newRequest(pick(g, []wire.Op{wire.OpGetACL, wire.OpGetACL, wire.OpGetAllChildrenNumber}), wire.PathRequest{Path: g.path()})
 }
 
-func (g *generator) multi(int) Request {
+func (g *generator) multi(slot int) Request {
+	if g.oneByOne() {
+		return g.create(slot)
+	}
 	var q wire.MultiRequest
 	for range g.rng.IntN(6) {
 		var r Request
@@ -402,7 +408,46 @@ func (g *generator) plain(int) Request {
 	return newRequest(wire.OpWhoAmI, encoded("body"))
 }
 
-// quota makes quotas: those on one path, in the way in which clients make them.
-func (g *generator) quota(slot int) Request {
-	return g.read(slot)
+// The quota of the rounds that have one. It is made and taken away as a whole: of half a quota ZooKeeper loses count.
+const (
+	quotaNode   = "/zookeeper/quota/b"
+	quotaLimits = quotaNode + "/zookeeper_limits"
+	quotaStats  = quotaNode + "/zookeeper_stats"
+)
+
+// limits are what stands in zookeeper_limits, some of it by mistake.
+var limits = []string{
+	"count=3,bytes=20", "count=-1,bytes=-1=;byteHardLimit=12;countHardLimit=3", "count=1,bytes=1=;countHardLimit=2",
+	"count=-1,bytes=-1=;byteHardLimit=6", "count=-1,bytes=-1=;countHardLimit=100;byteHardLimit=100000", "count=5", "",
+	"nonsense", "count=x,bytes=1", "countHardLimit=1", "countHardLimit=,byteHardLimit=5", ",,count=1", "count=1;;bytes=3,,",
 }
+
+// quota makes the requests about quotas, in rounds that have them.
+func (g *generator) quota(slot int) Request {
+	if !g.mood.quota {
+		return g.read(slot)
+	}
+	create := func(path, data string) wire.MultiOp {
+		return wire.MultiOp{Op: wire.OpCreate, Record: wire.CreateRequest{Path: path, Data: []byte(data), ACL: wire.OpenACL}}
+	}
+	remove := func(path string) wire.MultiOp {
+		return wire.MultiOp{Op: wire.OpDelete, Record: wire.DeleteRequest{Path: path, Version: -1}}
+	}
+	switch g.rng.IntN(8) {
+	case 0, 1:
+		return newRequest(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{
+			create(quotaNode, ""), create(quotaLimits, pick(g, limits)), create(quotaStats, ""),
+		}})
+	case 2:
+		return newRequest(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{remove(quotaStats), remove(quotaLimits), remove(quotaNode)}})
+	case 3, 4:
+		return newRequest(wire.OpSetData, wire.SetDataRequest{Path: quotaLimits, Data: []byte(pick(g, limits)), Version: -1})
+	case 5:
+		return newRequest(wire.OpGetData, wire.PathWatchRequest{Path: quotaLimits})
+	}
+	return newRequest(wire.OpGetData, wire.PathWatchRequest{Path: quotaStats})
+}
+
+// oneByOne says that requests must not be sent behind each other or in multis: ZooKeeper looks at what has been applied
+// when it enforces a quota, and lets a burst through.
+func (g *generator) oneByOne() bool { return g.mood.quota && g.mood.enforce }

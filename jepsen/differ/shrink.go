@@ -15,7 +15,7 @@ import (
 // difference; any will do.
 type shrinker struct {
 	ar       *arena
-	lines    []string // settings
+	mood     mood // its settings count
 	deadline time.Time
 	duel     *duel // nil, or two servers in the same, empty state
 	replays  int
@@ -26,8 +26,8 @@ type shrinker struct {
 
 // shrink shortens steps, which are known to end in diff, until nothing can be left out any more or the
 // time is over.
-func (ar *arena) shrink(ctx context.Context, lines []string, steps []*Step, diff *difference, budget time.Duration) (*shrinker, error) {
-	s := &shrinker{ar: ar, lines: lines, best: steps, diff: diff, deadline: time.Now().Add(budget)}
+func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *difference, budget time.Duration) (*shrinker, error) {
+	s := &shrinker{ar: ar, mood: m, best: steps, diff: diff, deadline: time.Now().Add(budget)}
 	defer func() {
 		if s.duel != nil {
 			_ = s.duel.close()
@@ -70,7 +70,7 @@ func (s *shrinker) try(ctx context.Context, steps []*Step) bool {
 // replay does steps to servers that are as good as fresh.
 func (s *shrinker) replay(ctx context.Context, steps []*Step) (diff *difference, err error) {
 	if s.duel == nil {
-		if s.duel, err = s.ar.open(ctx, s.lines); err != nil {
+		if s.duel, err = s.ar.open(ctx, s.mood); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +159,7 @@ func replaced(steps []*Step, i int, st *Step) []*Step {
 // String is the sequence, as a person would write it down, and what comes of it.
 func (s *shrinker) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d steps, after %d replays, with %s:\n", len(s.best), s.replays, strings.Join(s.lines, " "))
+	fmt.Fprintf(&b, "%d steps, after %d replays, with %s:\n", len(s.best), s.replays, strings.Join(settings(s.mood), " "))
 	for _, st := range s.best {
 		fmt.Fprintf(&b, "%4d %v\n", st.ID, st)
 	}

@@ -3,6 +3,8 @@ package differ
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"sort"
 	"strconv"
 	"strings"
@@ -72,6 +74,17 @@ func (s *side) hangUp(i int) {
 	}
 }
 
+// drop ends a connection from the client's side, and waits until the server has done its part. (When a client comes back
+// before that, ZooKeeper takes the end of the old connection for that of the new one.)
+func (s *side) drop(i int) {
+	c := s.slots[i].conn
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err == nil {
+		_ = c.SetReadDeadline(time.Now().Add(patience))
+		_, _ = io.Copy(io.Discard, c)
+	}
+	s.hangUp(i)
+}
+
 // do does one step and returns what came over each connection because of it.
 func (s *side) do(ctx context.Context, step *Step) ([]stream, error) {
 	s.before = s.zxid
@@ -92,7 +105,9 @@ func (s *side) do(ctx context.Context, step *Step) ([]stream, error) {
 			streams, err = s.connect(step)
 		}
 	case Drop:
-		s.hangUp(step.Slot)
+		if c != nil {
+			s.drop(step.Slot)
+		}
 	case Raw:
 		if c != nil {
 			streams = append(streams, s.raw(step))
