@@ -81,12 +81,11 @@ var explanations = []explanation{
 		},
 	},
 	{
-		name:   "checkWatches on a path without a slash in front, or null",
+		name:   "checkWatches on a path without a slash in front",
 		reason: "3.8.0 fails when it looks for watches above it; from 3.9 on it does not look there",
 		applies: func(_ *pairing, x, y *item) bool {
 			return answers(x, y, wire.OpCheckWatches) && x.header.Err == wire.CodeMarshallingError &&
-				(y.header.Err == wire.CodeNoWatcher || y.header.Err == wire.CodeOK) &&
-				(x.request.Damage.NullPath || !strings.HasPrefix(x.request.path(), "/"))
+				(y.header.Err == wire.CodeNoWatcher || y.header.Err == wire.CodeOK) && !strings.HasPrefix(x.request.path(), "/")
 		},
 	},
 	{

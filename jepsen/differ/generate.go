@@ -267,6 +267,8 @@ func (g *generator) damage(r *Request) {
 	case 0:
 		switch r.Op {
 		case wire.OpSetWatches, wire.OpSetWatches2, wire.OpWhoAmI, wire.OpPing:
+		case wire.OpAddWatch, wire.OpCheckWatches, wire.OpRemoveWatches:
+			// A watch without a path breaks 3.8.0: it cannot close the connection any more.
 		default:
 			r.Damage.NullPath = true
 		}
