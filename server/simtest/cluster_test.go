@@ -39,10 +39,13 @@ type member struct {
 	id    uint8
 	name  string // of its host
 	clock atomic.Int64
+	prog  atomic.Pointer[program] // nil while it is down
 
-	mu   sync.Mutex
+	// turn holds one token while the program is started or ended, which takes
+	// virtual time. It is a channel because who waits for a mutex stops the
+	// bubble's time.
+	turn chan struct{}
 	disk *simdisk.Disk
-	prog *program // nil while it is down
 }
 
 func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
@@ -56,7 +59,7 @@ func newClusterOf(t *testing.T, size int, seed uint64, j *journal) *cluster {
 		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second, BufferBytes: 256 << 10,
 	})
 	for i := range size {
-		m := &member{c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), disk: simdisk.New()}
+		m := &member{c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), disk: simdisk.New(), turn: make(chan struct{}, 1)}
 		m.disk.SetSyncTime(syncTime)
 		m.disk.SetTrailing(100)
 		c.net.Host(m.name)
@@ -85,18 +88,19 @@ func (m *member) clientAddr() string { return fmt.Sprintf("%s:%d", m.name, clien
 // now is the member's wall clock, which jumps.
 func (m *member) now() time.Time { return time.Now().Add(time.Duration(m.clock.Load())) }
 
-func (m *member) running() *program {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.prog
-}
+func (m *member) running() *program { return m.prog.Load() }
+
+// lock waits for the member's turn to be started or ended.
+func (m *member) lock() { m.turn <- struct{}{} }
+
+func (m *member) unlock() { <-m.turn }
 
 // start runs the member's program on its disk, as an operator would: it must
 // come up.
 func (m *member) start() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.prog != nil {
+	m.lock()
+	defer m.unlock()
+	if m.running() != nil {
 		return
 	}
 	p, err := startProgram(m, m.disk)
@@ -104,7 +108,7 @@ func (m *member) start() {
 		m.c.t.Errorf("member %d does not start: %v", m.id, err)
 		return
 	}
-	m.prog = p
+	m.prog.Store(p)
 	m.c.journal.printf("m%d started", m.id)
 }
 
@@ -116,25 +120,24 @@ func (m *member) powerCut() { m.die(m.c.net.Reset) }
 func (m *member) kill() { m.die(m.c.net.Kill) }
 
 func (m *member) die(how func(string)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.prog == nil {
+	m.lock()
+	defer m.unlock()
+	p := m.running()
+	if p == nil {
 		return
 	}
 	// First the network, then the disk: what was acknowledged is on the disk.
 	how(m.name)
 	m.disk = m.disk.Crash()
-	m.c.stop(m.prog)
-	m.prog = nil
+	m.c.stop(p)
+	m.prog.Store(nil)
 }
 
 // stop ends the member in an orderly way and waits for that.
 func (m *member) stop() {
-	m.mu.Lock()
-	p := m.prog
-	m.prog = nil
-	m.mu.Unlock() // who waits for a mutex stops the bubble's time
-	if p != nil {
+	m.lock()
+	defer m.unlock()
+	if p := m.prog.Swap(nil); p != nil {
 		m.c.wind(p)
 	}
 }

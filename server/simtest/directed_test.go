@@ -70,7 +70,7 @@ func TestLeaderChangesDisturbNoOtherClient(t *testing.T) {
 			func(m *member) func() { return n.down(m, (*member).kill) },
 			func(m *member) func() { return n.down(m, (*member).stop) },
 		}
-		for i := range 60 {
+		for i := range 6 * directedRounds {
 			time.Sleep(5 * time.Second)
 			l := c.awaitLeader()
 			before := counts(pipes)
@@ -118,7 +118,7 @@ func counts(pipes []*pipeliner) (list []pipeCount) {
 // of the lease's cycle. Its library says that it is disconnected, and its Grant
 // that it is lost, before the majority takes the session's nodes away.
 func TestHolderLearnsBeforeExpiry(t *testing.T) {
-	testHolderLearns(t, 10, func(c *cluster, m *member, timeout time.Duration, rng *rand.Rand) {}, func(t *testing.T, least knowing) {
+	testHolderLearns(t, directedRounds, func(c *cluster, m *member, timeout time.Duration, rng *rand.Rand) {}, func(t *testing.T, least knowing) {
 		if least.library < 0 || least.grant < 0 {
 			t.Errorf("a holder learned too late: %+v", least)
 		}
@@ -139,7 +139,7 @@ func TestGrantLearnsThoughAnswersAreDelayed(t *testing.T) {
 			c.net.Heal(m.name, holderHost)
 		}
 	}
-	testHolderLearns(t, 5, flap, func(t *testing.T, least knowing) {
+	testHolderLearns(t, max(3, directedRounds/2), flap, func(t *testing.T, least knowing) {
 		if least.grant < 0 {
 			t.Errorf("a grant stood too long: %+v", least)
 		}

@@ -230,12 +230,12 @@ func (n *nemesis) down(m *member, how func(*member)) func() {
 }
 
 func (n *nemesis) slow(m *member, d time.Duration) func() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.lock()
+	defer m.unlock()
 	m.disk.SetSyncTime(d)
 	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
+		m.lock()
+		defer m.unlock()
 		m.disk.SetSyncTime(syncTime)
 	}
 }

@@ -2,5 +2,8 @@
 
 package simtest
 
-// defaultHours under the race detector, where an hour takes minutes.
-const defaultHours = 0.25
+// How much is simulated under the race detector, where an hour takes minutes.
+const (
+	defaultHours   = 0.25 // of a random simulation
+	directedRounds = 3    // of a directed scenario
+)
