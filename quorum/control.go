@@ -75,7 +75,8 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.cfg.Listener.Lead(r.store)
 	config, _, _ = r.store.Get("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
 	r.mu.Unlock()
-	if !bytes.Equal(config, []byte(r.cfg.ConfigText)) {
+	// A standalone member has none, and what a super user has written there stays, as in ZooKeeper.
+	if r.cfg.ConfigText != "" && !bytes.Equal(config, []byte(r.cfg.ConfigText)) {
 		// Lost with the leadership at worst, and then the next leader does the same.
 		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindSetConfig, Body: []byte(r.cfg.ConfigText)})
 	}

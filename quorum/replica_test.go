@@ -82,6 +82,45 @@ func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
 	shut(r)
 }
 
+func TestConfigNodeAfterARestart(t *testing.T) {
+	super := []znode.Identity{{Scheme: "super"}}
+	for _, tt := range []struct{ name, text, want string }{
+		{"of a standalone member is as it was left", "", "mine"},
+		{"of a member of a cluster says who the members are", "server.1=a:1:2\nversion=0", "server.1=a:1:2\nversion=0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inCluster(t, 1, func(cfg *Config) { cfg.ConfigText = tt.text }, func(t *testing.T, c *cluster) {
+				c.leader()
+				c.propose(0, createSession(7))
+				key := c.propose(0, &znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: 1, Op: wire.OpSetData,
+					Identities: super,
+					Body:       wire.SetDataRequest{Path: "/zookeeper/config", Data: []byte("mine"), Version: -1}.Append(nil)})
+				config := func() (text string) {
+					synctest.Wait()
+					c.reps[0].View(func(s *znode.Store) {
+						data, _, code := s.Get("/zookeeper/config", super)
+						if text = string(data); code != wire.CodeOK {
+							t.Error(code)
+						}
+					})
+					return text
+				}
+				c.recs[0].result(t, key)
+				if got := config(); got != "mine" {
+					t.Fatalf("after setData: %q", got)
+				}
+				c.crash(0)
+				c.start(0)
+				c.recs[0].await(t, "leadership", func() bool { return c.recs[0].leads })
+				time.Sleep(time.Second) // virtual
+				if got := config(); got != tt.want {
+					t.Errorf("after the restart: %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
 func TestCommandsOfFollowersAreAppliedEverywhere(t *testing.T) {
 	inCluster(t, 3, nil, testCommandsOfFollowersAreAppliedEverywhere)
 }
