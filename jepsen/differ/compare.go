@@ -13,11 +13,26 @@ type comparer struct {
 	// a and b are the zxids of updates, sorted. Those at the same place are of the same update.
 	a, b []wire.Zxid
 
-	explained map[string]int // how often each explanation was needed
+	explained map[string]int    // how often each explanation was needed
+	watchers  map[string]uint64 // the slots, as bits, that have ever asked to watch a path
 }
 
 func newComparer() *comparer {
-	return &comparer{a: []wire.Zxid{0}, b: []wire.Zxid{0}, explained: make(map[string]int)}
+	return &comparer{a: []wire.Zxid{0}, b: []wire.Zxid{0}, explained: make(map[string]int), watchers: make(map[string]uint64)}
+}
+
+// note takes note of the watches that a step asks for.
+func (c *comparer) note(step *Step) {
+	for i := range step.Requests {
+		for _, path := range step.Requests[i].watched() {
+			c.watchers[path] |= 1 << step.Slot
+		}
+	}
+}
+
+// watchedByOthers says whether another slot may watch a path.
+func (c *comparer) watchedByOthers(path string, slot int) bool {
+	return c.watchers[path]&^(1<<slot) != 0
 }
 
 // difference is the first thing about which the servers do not agree.
@@ -30,9 +45,16 @@ func (d *difference) String() string {
 	return fmt.Sprintf("step %d: %v\n%s", d.step.ID, d.step, d.what)
 }
 
-// streams compares what came over all connections because of a step. mend are requests that both servers
-// must be sent to be in the same state again, by slot.
-func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (mend map[int][]Request, diff *difference) {
+// aftermath is what is still to be done after a step, to both servers, on one slot.
+type aftermath struct {
+	slot    int
+	confirm []Request // must be refused with NoAuth
+	mend    []Request // bring the servers into the same state again
+}
+
+// streams compares what came over all connections because of a step.
+func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (after []aftermath, diff *difference) {
+	c.note(step)
 	name := func(s stream) string {
 		if s.old {
 			return fmt.Sprintf("s%d (taken over)", s.slot)
@@ -49,17 +71,17 @@ func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (mend map[
 	if names(from) != names(to) {
 		return nil, &difference{step, fmt.Sprintf("  %s answers on %s\n  %s answers on %s", a.name, names(from), b.name, names(to))}
 	}
-	mend = make(map[int][]Request)
 	for i := range from {
 		p := &pairing{c: c, step: step, a: a, b: b, slot: from[i].slot}
+		p.after.slot = p.slot
 		if what := p.items(from[i].items, to[i].items); what != "" {
 			return nil, &difference{step, "on " + name(from[i]) + ":\n" + what}
 		}
-		if len(p.mend) > 0 {
-			mend[from[i].slot] = p.mend
+		if len(p.after.confirm)+len(p.after.mend) > 0 {
+			after = append(after, p.after)
 		}
 	}
-	return mend, nil
+	return after, nil
 }
 
 // pairing compares two streams.
@@ -68,7 +90,8 @@ type pairing struct {
 	step *Step
 	a, b *side
 	slot int
-	mend []Request
+
+	after aftermath
 }
 
 // items compares two streams and returns "" or what is different.
@@ -108,7 +131,13 @@ func (p *pairing) items(from, to []item) string {
 			from, to = from[1:], to[1:]
 		}
 		if e.mend != nil {
-			p.mend = append(p.mend, e.mend(x, y)...)
+			p.after.mend = append(p.after.mend, e.mend(x, y)...)
+		}
+		// What stands behind it in the same step can have changed the matter.
+		if last := len(p.step.Requests) - 1; e.confirm != nil && x.request == &p.step.Requests[last] {
+			if r := e.confirm(x); r != nil {
+				p.after.confirm = append(p.after.confirm, *r)
+			}
 		}
 	}
 	return ""

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"lockkeeper/wire"
@@ -20,8 +21,16 @@ type conn struct {
 	net.Conn
 	r    *bufio.Reader
 	xid  wire.Xid
-	open []*Request // sent and not answered yet, oldest first
-	xids []wire.Xid // of open
+	open []sent // not answered yet, oldest first
+}
+
+// sent is a request on its way.
+type sent struct {
+	request *Request
+	xid     wire.Xid
+	// answer is the xid that the reply has, the xid of pings for a ping. (When ZooKeeper refuses a ping, because of what
+	// stands before it, its reply has the request's own.)
+	answer wire.Xid
 }
 
 // dial connects and sends a connect request, with whatever stands behind it.
@@ -41,24 +50,26 @@ func (c *conn) frame(b []byte, r *Request, relative wire.Zxid) []byte {
 		xid = r.Xid
 	}
 	b = wire.AppendRequest(b, xid, r.Op, r.body(relative))
+	s := sent{request: r, xid: xid, answer: xid}
 	if r.Op == wire.OpPing {
-		xid = wire.XidPing
+		s.answer = wire.XidPing
 	}
-	c.open, c.xids = append(c.open, r), append(c.xids, xid)
+	c.open = append(c.open, s)
 	return b
 }
 
 // answered takes the request with that xid from the open ones, nil if there is none.
 func (c *conn) answered(xid wire.Xid) *Request {
-	for i, x := range c.xids {
-		if x == xid {
-			r := c.open[i]
-			c.open = append(c.open[:i:i], c.open[i+1:]...)
-			c.xids = append(c.xids[:i:i], c.xids[i+1:]...)
-			return r
-		}
+	i := slices.IndexFunc(c.open, func(s sent) bool { return s.answer == xid })
+	if i < 0 {
+		i = slices.IndexFunc(c.open, func(s sent) bool { return s.xid == xid })
 	}
-	return nil
+	if i < 0 {
+		return nil
+	}
+	r := c.open[i].request
+	c.open = slices.Delete(c.open, i, i+1)
+	return r
 }
 
 // read reads the next item. What ends the connection is an item too.

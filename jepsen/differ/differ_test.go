@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	opsFlag    = flag.Int("ops", 0, "how many requests the two servers are sent; 0: the test is skipped")
+	opsFlag    = flag.Int("ops", 0, "how many requests the two servers are sent; 0: as many as there is time for")
+	forFlag    = flag.Duration("for", 30*time.Second, "how long to send requests, without -ops")
 	seedFlag   = flag.Uint64("seed", 0, "seed of the first round; 0: from the clock")
 	roundFlag  = flag.Int("round", 1000, "how many requests a pair of fresh servers gets")
 	goOnFlag   = flag.Bool("go-on", false, "go on after a difference")
@@ -54,37 +55,53 @@ func need(t *testing.T, err error) {
 	}
 }
 
-func TestDiffer(t *testing.T) {
-	if *opsFlag == 0 {
-		t.Skip("a search for differences, which still finds some that nobody has explained: run it with -ops 3000")
-	}
+// newArena is where the real ZooKeeper meets lockkeeper.
+func newArena(t *testing.T) *arena {
+	t.Helper()
 	zookeeper, err := jepsen.ZooKeeper()
 	need(t, err)
 	lockkeeper, err := tools.Lockkeeper()
 	need(t, err)
+	return &arena{targets: [2]jepsen.Target{zookeeper, lockkeeper}, dir: t.TempDir()}
+}
+
+func TestDiffer(t *testing.T) {
+	ar := newArena(t)
 	seed := *seedFlag
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano()) % 1e9
 	}
-	ar := &arena{targets: [2]jepsen.Target{zookeeper, lockkeeper}, dir: t.TempDir()}
-	explained := make(map[string]int)
+	first := seed
 	began := time.Now()
+	l := limit{ops: *opsFlag}
+	if l.ops == 0 {
+		l = limit{ops: 1 << 30, end: began.Add(*forFlag)}
+	}
+	explained := make(map[string]int)
 	ops := 0
-	for ; ops < *opsFlag; seed++ {
-		n, diff := ar.round(t, seed, min(*roundFlag, *opsFlag-ops), explained)
+	for ; ops < l.ops && !l.over(); seed++ {
+		n, diff := ar.round(t, seed, limit{min(*roundFlag, l.ops-ops), l.end}, explained)
 		ops += n
 		if diff != nil && !*goOnFlag {
 			break
 		}
 	}
-	t.Logf("figures: %d requests in %.0f s", ops, time.Since(began).Seconds())
+	t.Logf("figures: %d requests in %.0f s, seeds %d to %d", ops, time.Since(began).Seconds(), first, seed-1)
 	for _, name := range slices.Sorted(maps.Keys(explained)) {
 		t.Logf("%6d times: %s", explained[name], name)
 	}
 }
 
-// round is one duel of about ops requests.
-func (ar *arena) round(t *testing.T, seed uint64, ops int, explained map[string]int) (int, *difference) {
+// limit is where a run ends, whichever comes first.
+type limit struct {
+	ops int
+	end time.Time // zero: none
+}
+
+func (l limit) over() bool { return !l.end.IsZero() && time.Now().After(l.end) }
+
+// round is one duel.
+func (ar *arena) round(t *testing.T, seed uint64, l limit, explained map[string]int) (int, *difference) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	g := newGenerator(seed, players)
@@ -102,24 +119,9 @@ func (ar *arena) round(t *testing.T, seed uint64, ops int, explained map[string]
 			t.Error(err)
 		}
 	}()
-	done := 0
-	var steps []*Step
-	var diff *difference
-	for done < ops && diff == nil && time.Since(began) < maxRound {
-		g.observe(d.a, nil)
-		st := g.next()
-		steps = append(steps, st)
-		var from []stream
-		if diff, from, err = d.watch(ctx, st); err != nil {
-			t.Fatal(err)
-		}
-		g.observe(d.a, from)
-		done += max(1, len(st.Requests))
-	}
-	if diff == nil {
-		if diff, err = d.walk(ctx); err != nil {
-			t.Fatal(err)
-		}
+	done, steps, diff, err := d.fight(ctx, g, l)
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
 	}
 	if diff != nil {
 		t.Errorf("seed %d: %v", seed, diff)
@@ -133,8 +135,26 @@ func (ar *arena) round(t *testing.T, seed uint64, ops int, explained map[string]
 		t.Errorf("the shortest that was found: %v", s)
 	}
 	if err := d.complaints(); err != nil {
-		t.Error(err)
+		t.Errorf("seed %d: %v", seed, err)
 	}
 	t.Logf("seed %d: %d requests, opened in %v, %v", seed, done, opened, time.Since(began))
 	return done, diff
+}
+
+// fight does what the generator makes, until a difference or the limit, and compares the whole trees in the end.
+func (d *duel) fight(ctx context.Context, g *generator, l limit) (done int, steps []*Step, diff *difference, err error) {
+	began := time.Now()
+	for done < l.ops && !l.over() && time.Since(began) < maxRound {
+		g.observe(d.a, nil)
+		st := g.next()
+		steps = append(steps, st)
+		var from []stream
+		if diff, from, err = d.watch(ctx, st); diff != nil || err != nil {
+			return done, steps, diff, err
+		}
+		g.observe(d.a, from)
+		done += max(1, len(st.Requests))
+	}
+	diff, err = d.walk(ctx)
+	return done, steps, diff, err
 }

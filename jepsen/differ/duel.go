@@ -31,6 +31,8 @@ type duel struct {
 type arena struct {
 	targets [2]jepsen.Target
 	dir     string
+	// filter, in tests of the tests, changes what comes from the second server.
+	filter func(*item) *item
 
 	mu sync.Mutex
 	n  int // duels so far
@@ -59,7 +61,7 @@ func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
 	for i := range d.clusters {
 		wg.Go(func() {
 			d.clusters[i], errs[i] = jepsen.StartCluster(ctx, jepsen.ClusterConfig{
-				Target: ar.targets[i], Members: 1, Dir: filepath.Join(dir, ar.targets[i].Name), Extra: settings(m),
+				Target: ar.targets[i], Members: 1, Dir: filepath.Join(dir, fmt.Sprint(i)), Extra: settings(m),
 			})
 		})
 	}
@@ -69,6 +71,7 @@ func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
 	}
 	d.a = newSide(ar.targets[0].Name, d.clusters[0].Members()[0], players+1)
 	d.b = newSide(ar.targets[1].Name, d.clusters[1].Members()[0], players+1)
+	d.b.filter = ar.filter
 	for i := range players + 1 {
 		st := &Step{ID: i - players - 1, Kind: Connect, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}}
 		if i == observer {
@@ -141,16 +144,36 @@ func (d *duel) watch(ctx context.Context, st *Step) (*difference, []stream, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	mend, diff := d.cmp.streams(st, d.a, d.b, from, to)
-	if diff != nil {
-		return diff, from, nil
+	after, diff := d.cmp.streams(st, d.a, d.b, from, to)
+	for i := range after {
+		if diff != nil || err != nil {
+			break
+		}
+		diff, err = d.settle(ctx, st, &after[i])
 	}
-	for slot, requests := range mend {
-		if _, _, err := d.both(ctx, &Step{ID: st.ID, Slot: slot, Requests: requests}); err != nil {
-			return nil, nil, err
+	return diff, from, err
+}
+
+// settle does what explanations ask for.
+func (d *duel) settle(ctx context.Context, st *Step, after *aftermath) (*difference, error) {
+	if len(after.confirm) > 0 {
+		from, to, err := d.both(ctx, &Step{ID: st.ID, Slot: after.slot, Requests: after.confirm})
+		if err != nil {
+			return nil, err
+		}
+		for _, streams := range [][]stream{from, to} {
+			for _, it := range streams[0].items {
+				if it.kind == reply && it.header.Err != wire.CodeNoAuth {
+					return &difference{st, fmt.Sprintf("  the explanation does not hold: %v is answered %v", it.request, it.header.Err)}, nil
+				}
+			}
 		}
 	}
-	return nil, from, nil
+	if len(after.mend) == 0 {
+		return nil, nil
+	}
+	_, _, err := d.both(ctx, &Step{ID: st.ID, Slot: after.slot, Requests: after.mend})
+	return nil, err
 }
 
 func (d *duel) both(ctx context.Context, st *Step) (from, to []stream, err error) {

@@ -19,6 +19,8 @@ type explanation struct {
 	// applies says whether this is the difference between two items. With covers onlyA or onlyB
 	// the other item is whatever comes next, or nil.
 	applies func(p *pairing, x, y *item) bool
+	// confirm makes a request, if any, that shows that the explanation holds: both servers must refuse it with NoAuth.
+	confirm func(x *item) *Request
 	// mend makes the requests, if any, after which both servers are in the same state again.
 	mend func(x, y *item) []Request
 }
@@ -64,6 +66,10 @@ var explanations = []explanation{
 		applies: func(_ *pairing, x, y *item) bool {
 			return answers(x, y, wire.OpExists) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoAuth
 		},
+		confirm: func(x *item) *Request {
+			r := newRequest(wire.OpGetData, wire.PathWatchRequest{Path: x.request.path()})
+			return &r
+		},
 		mend: func(x, _ *item) []Request {
 			// 3.8.0 has set the watch, too.
 			q := x.request.Body.(wire.PathWatchRequest)
@@ -76,8 +82,9 @@ var explanations = []explanation{
 	{
 		name:   "checkWatches finds other people's watches",
 		reason: "3.8.0 says Ok if anybody watches the path; from 3.9 on only the caller's watches count",
-		applies: func(_ *pairing, x, y *item) bool {
-			return answers(x, y, wire.OpCheckWatches) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoWatcher
+		applies: func(p *pairing, x, y *item) bool {
+			return answers(x, y, wire.OpCheckWatches) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoWatcher &&
+				p.c.watchedByOthers(x.request.path(), p.slot)
 		},
 	},
 	{
@@ -86,6 +93,18 @@ var explanations = []explanation{
 		applies: func(_ *pairing, x, y *item) bool {
 			return answers(x, y, wire.OpCheckWatches) && x.header.Err == wire.CodeMarshallingError &&
 				(y.header.Err == wire.CodeNoWatcher || y.header.Err == wire.CodeOK) && !strings.HasPrefix(x.request.path(), "/")
+		},
+	},
+	{
+		name:   "the kinds of watches that 3.9 has added",
+		reason: "checkWatches of type 4 (persistent) and 5 (persistent recursive): 3.8 does not know them, 3.9.0 does",
+		applies: func(_ *pairing, x, y *item) bool {
+			if !answers(x, y, wire.OpCheckWatches) || x.header.Err != wire.CodeMarshallingError {
+				return false
+			}
+			q, ok := x.request.Body.(wire.WatchesRequest)
+			return ok && (q.Type == wire.WatchTypePersistent || q.Type == wire.WatchTypePersistentRecursive) &&
+				(y.header.Err == wire.CodeNoWatcher || y.header.Err == wire.CodeOK)
 		},
 	},
 	{
@@ -100,7 +119,7 @@ var explanations = []explanation{
 				return false
 			}
 			for i := range here.Results {
-				if here.Results[i].Op == wire.OpCreate2 && there.Results[i].Op == wire.OpCreate {
+				if here.Results[i].Op == wire.OpCreate2 && there.Results[i].Op == wire.OpCreate && newborn(y, i, here.Results[i].Stat) {
 					here.Results[i].Op, here.Results[i].Stat = wire.OpCreate, nil
 				}
 			}
@@ -169,7 +188,7 @@ var explanations = []explanation{
 		reason: "nothing of it takes effect; ZooKeeper sometimes gets round to saying so before it closes the connection",
 		covers: onlyA,
 		applies: func(p *pairing, x, _ *item) bool {
-			return x.kind == reply && p.behindClose(x.request) && refused(x)
+			return x.kind == reply && p.behindClose(x.request) && closingRefuses(x)
 		},
 	},
 	{
@@ -203,16 +222,48 @@ func (p *pairing) behindClose(r *Request) bool {
 	return false
 }
 
-// refused says whether a reply says that nothing took effect.
-func refused(it *item) bool {
-	if it.header.Err != wire.CodeOK || it.request.Op != wire.OpMulti {
-		return it.header.Err != wire.CodeOK
+// closingRefuses says whether a reply is one that ZooKeeper gives for a session that is being closed: that it has
+// expired, or what it finds wrong before it looks at the session. A multi looks at the session with each of its parts, so
+// an empty one passes.
+func closingRefuses(it *item) bool {
+	switch it.header.Err {
+	case wire.CodeSessionExpired, wire.CodeMarshallingError:
+		return true
+	case wire.CodeReconfigDisabled:
+		return it.request.Op == wire.OpReconfig
+	case wire.CodeBadArguments, wire.CodeUnimplemented: // the mode and the TTL
+		switch it.request.Op {
+		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+			return true
+		}
+	case wire.CodeOK:
+		var m wire.MultiResponse
+		return it.request.Op == wire.OpMulti && wire.Decode(it.body, &m) == nil &&
+			(len(m.Results) == 0 || slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK }))
 	}
-	var m wire.MultiResponse
-	if wire.Decode(it.body, &m) != nil {
+	return false
+}
+
+// newborn says whether stat is that of a node that part i of the multi has just made.
+func newborn(it *item, i int, stat *wire.Stat) bool {
+	multi, ok := it.request.Body.(wire.MultiRequest)
+	if !ok || i >= len(multi.Ops) || stat == nil {
 		return false
 	}
-	return slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK })
+	size := 0
+	switch q := multi.Ops[i].Record.(type) {
+	case wire.CreateRequest:
+		size = len(q.Data)
+	case wire.CreateTTLRequest:
+		size = len(q.Data)
+	default:
+		return false
+	}
+	want := wire.Stat{
+		Czxid: it.header.Zxid, Mzxid: it.header.Zxid, Pzxid: it.header.Zxid, Ctime: stat.Ctime, Mtime: stat.Ctime,
+		DataLength: int32(size), EphemeralOwner: stat.EphemeralOwner,
+	}
+	return *stat == want
 }
 
 // sortedACL is a reply to getACL with every run of digest entries of the same permissions sorted.

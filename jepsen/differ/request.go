@@ -2,6 +2,7 @@ package differ
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"lockkeeper/wire"
 )
@@ -100,6 +101,21 @@ func (r *Request) path() string {
 		return q.Path
 	}
 	return ""
+}
+
+// watched are the paths that the request may set a watch on.
+func (r *Request) watched() []string {
+	switch q := r.Body.(type) {
+	case wire.PathWatchRequest:
+		if q.Watch {
+			return []string{q.Path}
+		}
+	case wire.AddWatchRequest:
+		return []string{q.Path}
+	case wire.SetWatchesRequest:
+		return slices.Concat(q.Data, q.Exist, q.Child, q.Persistent, q.PersistentRecursive)
+	}
+	return nil
 }
 
 // changes says whether the request, if it succeeds, has a zxid of its own in both servers.
