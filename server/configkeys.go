@@ -122,10 +122,8 @@ var usedKeys = map[string]keyDef{
 	"4lw.commands.whitelist": {property: true, use: func(l *loader, p property) {
 		l.cfg.FourLetterWords = parseWhitelist(p.val)
 		for _, w := range l.cfg.FourLetterWords {
-			if kind, ok := fourLetterWords[w]; w != "*" && !ok {
+			if w != "*" && !isFourLetterWord(w) {
 				l.warn(p, "there is no four-letter word %q", w)
-			} else if ok && kind == wordMissing {
-				l.warn(p, "this version does not answer the four-letter word %q", w)
 			}
 		}
 	}},

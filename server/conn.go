@@ -34,16 +34,17 @@ const (
 // conn is one client connection.
 type conn struct {
 	net.Conn
-	remote  netip.AddrPort
-	number  int64 // in the order of acceptance
-	r       *bufio.Reader
-	session atomic.Pointer[session.Session] // nil before the handshake
-	writing atomic.Bool
-	parting atomic.Bool // what is sent now are its last words
+	remote   netip.AddrPort
+	number   int64 // in the order of acceptance
+	accepted time.Time
+	r        *bufio.Reader
+	session  atomic.Pointer[session.Session] // nil before the handshake
+	writing  atomic.Bool
+	parting  atomic.Bool // what is sent now are its last words
 }
 
 func newConn(nc net.Conn) *conn {
-	return &conn{Conn: nc, remote: remoteAddr(nc), r: bufio.NewReaderSize(nc, readBufferBytes)}
+	return &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, readBufferBytes)}
 }
 
 // remoteAddr is the client's address, an IPv4 one as such even on an IPv6 socket: limits and ACLs are

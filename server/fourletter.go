@@ -1,8 +1,11 @@
 package server
 
 import (
+	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -11,18 +14,16 @@ import (
 type wordKind int
 
 const (
-	wordMissing wordKind = iota // ZooKeeper has it, this version does not
-	wordAlways                  // answered in any state
+	wordAlways  wordKind = iota // answered in any state
 	wordServing                 // answered while this member serves clients
 )
 
 // fourLetterWords are the words that ZooKeeper knows and that may stand in 4lw.commands.whitelist.
 var fourLetterWords = map[string]wordKind{
-	"conf": wordServing, "cons": wordServing, "dirs": wordServing, "mntr": wordServing, "srst": wordServing,
-	"srvr": wordServing, "stat": wordServing, "wchs": wordServing,
-	"envi": wordAlways, "isro": wordAlways, "ruok": wordAlways,
-	"crst": wordMissing, "dump": wordMissing, "gtmk": wordMissing, "hash": wordMissing, "stmk": wordMissing,
-	"wchc": wordMissing, "wchp": wordMissing,
+	"conf": wordServing, "cons": wordServing, "crst": wordServing, "dirs": wordServing, "dump": wordServing,
+	"hash": wordServing, "mntr": wordServing, "srst": wordServing, "srvr": wordServing, "stat": wordServing,
+	"wchc": wordServing, "wchp": wordServing, "wchs": wordServing,
+	"envi": wordAlways, "gtmk": wordAlways, "isro": wordAlways, "ruok": wordAlways, "stmk": wordAlways,
 }
 
 func isFourLetterWord(w string) bool {
@@ -69,7 +70,7 @@ func (c *Config) allows(word string) bool {
 func (s *Server) wordText(c *conn, word string) string {
 	kind := fourLetterWords[word]
 	switch {
-	case kind == wordMissing || !s.cfg.allows(word):
+	case !s.cfg.allows(word):
 		return word + " is not executed because it is not in the whitelist.\n"
 	case kind == wordServing && !s.Serving():
 		return notServing
@@ -98,12 +99,49 @@ func (s *Server) wordText(c *conn, word string) string {
 	case "wchs":
 		w := s.sessions.Stats().Watches
 		return fmt.Sprintf("%d connections watching %d paths\nTotal watches:%d\n", w.Connections, w.Paths, w.DataWatches)
+	case "wchc":
+		return s.wchcText()
+	case "wchp":
+		return s.wchpText()
+	case "dump":
+		return s.dumpText()
+	case "hash":
+		return s.hashText()
 	case "envi":
 		return s.enviText()
+	case "gtmk":
+		return strconv.FormatInt(s.traceMask.Load(), 10)
+	case "stmk":
+		return s.setTraceMask(c)
+	case "crst":
+		for _, c := range s.port.list() {
+			if sess := c.session.Load(); sess != nil {
+				sess.ResetStats()
+			}
+		}
+		return "Connection stats reset.\n"
 	case "srst":
 		s.sessions.ResetStats()
 		s.counters.reset()
 		return "Server stats reset.\n"
 	}
 	panic("server: no answer to the four-letter word " + word) // fourLetterWords promises one
+}
+
+// defaultTraceMask is ZooKeeper's. The mask chooses what ZooKeeper writes to its trace log; here it is kept for
+// the tools that set it, and chooses nothing.
+const defaultTraceMask = 306
+
+// setTraceMask takes the eight bytes behind stmk for the new trace mask and shows it.
+func (s *Server) setTraceMask(c *conn) string {
+	b := make([]byte, 8)
+	if _, err := c.r.Discard(4); err != nil {
+		return ""
+	}
+	if _, err := io.ReadFull(c.r, b); err != nil {
+		return ""
+	}
+	mask := int64(binary.BigEndian.Uint64(b))
+	s.traceMask.Store(mask)
+	return strconv.FormatInt(mask, 10)
 }

@@ -121,8 +121,6 @@ func (c *conn) line(asking bool) string {
 	var stats session.ConnStats
 	if sess := c.session.Load(); sess != nil {
 		stats = sess.Stats()
-		stats.Received++ // the handshake
-		stats.Sent++
 	}
 	switch {
 	case asking:

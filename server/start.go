@@ -30,6 +30,8 @@ type Server struct {
 	port     *clientPort
 	counters counters
 
+	traceMask atomic.Int64 // of gtmk and stmk
+
 	cancel context.CancelFunc // ends handshakes that wait
 	stop   func() error       // stopOnce, once
 
@@ -78,6 +80,7 @@ func Start(cfg Config) (_ *Server, err error) {
 		started: time.Now(),
 		failed:  make(chan struct{}),
 	}
+	s.traceMask.Store(defaultTraceMask)
 	// What has been opened is closed again, the last first, when something later fails.
 	var opened []func()
 	defer func() {

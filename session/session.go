@@ -83,7 +83,7 @@ func (s *Session) Submit(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	s.stats.received(req)
+	s.stats.received(req, time.Now())
 	s.m.stats.received.Add(1)
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)

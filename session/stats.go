@@ -100,11 +100,15 @@ func (m *Manager) ResetStats() {
 	m.stats.latency.reset()
 }
 
+// ResetStats forgets what was counted on the connection (the four-letter word crst).
+func (s *Session) ResetStats() { s.stats.reset() }
+
 // connStats counts for one connection.
 type connStats struct {
 	established time.Time
 
 	mu          sync.Mutex
+	heard       time.Time // when the newest request came
 	recv, out   int64
 	lastOp      wire.Op
 	lastXid     wire.Xid
@@ -115,14 +119,26 @@ type connStats struct {
 }
 
 func (c *connStats) init(now time.Time) {
-	c.established = now
+	c.established, c.heard = now, time.Now()
+	c.recv, c.out = 1, 1 // the handshake
 	c.lastOp = wire.OpCreateSession
 	c.lastXid = -1
 }
 
-func (c *connStats) received(r wire.Request) {
+// reset forgets everything but when the connection came and was heard from.
+func (c *connStats) reset() {
+	c.mu.Lock()
+	c.recv, c.out = 0, 0
+	c.lastOp, c.lastXid, c.lastZxid = 0, -1, -1
+	c.lastReply, c.lastLatency = time.Time{}, 0
+	c.mu.Unlock()
+	c.latency.reset()
+}
+
+func (c *connStats) received(r wire.Request, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.heard = now
 	c.recv++
 	c.lastOp, c.lastXid = r.Op, r.Xid
 }
@@ -140,9 +156,10 @@ type ConnStats struct {
 	Session        wire.SessionID
 	Timeout        time.Duration
 	Queued         int
-	Received, Sent int64
+	Received, Sent int64 // the handshake counts
 	LastOp         wire.Op
 	Established    time.Time
+	LastHeard      time.Time // when the newest request came, or the handshake
 	LastXid        wire.Xid
 	LastZxid       wire.Zxid
 	LastReply      time.Time
@@ -163,6 +180,7 @@ func (s *Session) Stats() ConnStats {
 		Sent:          c.out,
 		LastOp:        c.lastOp,
 		Established:   c.established,
+		LastHeard:     c.heard,
 		LastXid:       c.lastXid,
 		LastZxid:      c.lastZxid,
 		LastReply:     c.lastReply,

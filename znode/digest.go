@@ -12,6 +12,13 @@ func (s *Store) Digest() uint64 {
 				text(r.addr).text(r.password).sum()
 		}
 	}
+	return sum + s.TreeDigest()
+}
+
+// TreeDigest is the part of Digest that is about the nodes. It is the same on replicas that have applied the same
+// updates, for every change of a node has a zxid of its own (the four-letter word hash).
+func (s *Store) TreeDigest() uint64 {
+	var sum uint64
 	for i := range s.nodes.used {
 		if n := s.nodes.row(i); n.kind != kindFree {
 			null := uint64(0)
