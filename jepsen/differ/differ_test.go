@@ -79,14 +79,16 @@ func TestDiffer(t *testing.T) {
 	}
 	explained := make(map[string]int)
 	ops := 0
+	last := first
 	for ; ops < l.ops && !l.over(); seed++ {
+		last = seed
 		n, diff := ar.round(t, seed, limit{min(*roundFlag, l.ops-ops), l.end}, explained)
 		ops += n
 		if diff != nil && !*goOnFlag {
 			break
 		}
 	}
-	t.Logf("figures: %d requests in %.0f s, seeds %d to %d", ops, time.Since(began).Seconds(), first, seed-1)
+	t.Logf("figures: %d requests in %.0f s, seeds %d to %d", ops, time.Since(began).Seconds(), first, last)
 	for _, name := range slices.Sorted(maps.Keys(explained)) {
 		t.Logf("%6d times: %s", explained[name], name)
 	}

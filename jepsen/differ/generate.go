@@ -21,6 +21,7 @@ type generator struct {
 
 	grown    []string // paths that creates have returned and that are not in the pool, oldest first
 	versions map[string]versions
+	changed  map[string]int // the step that last changed a path's data or children
 	salt     uint32
 }
 
@@ -47,7 +48,8 @@ type mood struct {
 
 func newGenerator(seed uint64, slots int) *generator {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	g := &generator{rng: rng, slots: make([]held, slots), versions: make(map[string]versions), salt: rng.Uint32()}
+	g := &generator{rng: rng, slots: make([]held, slots), salt: rng.Uint32(),
+		versions: make(map[string]versions), changed: make(map[string]int)}
 	swarm := []float64{0, 0.3, 1, 1, 1, 3}
 	for _, k := range kinds {
 		g.mood.weights = append(g.mood.weights, k.weight*swarm[rng.IntN(len(swarm))])
@@ -299,6 +301,10 @@ func (g *generator) learn(it *item) {
 		return
 	}
 	path := it.request.path()
+	if it.request.changes(it.body) && path != "" {
+		g.changed[path] = g.step - 1
+		g.changed[path[:strings.LastIndexByte(path, '/')]] = g.step - 1
+	}
 	switch q := rec.(type) {
 	case *wire.CreateResponse:
 		g.born(q.Path)

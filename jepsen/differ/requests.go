@@ -361,6 +361,12 @@ func (g *generator) setWatches(slot int) Request {
 	default:
 		r.Since = g.step - 1 - g.rng.IntN(min(g.step, 30)+1)
 		r.Since = max(r.Since, 0)
+		// What a client has seen last is often the very change.
+		if paths := r.watched(); len(paths) > 0 && g.chance(0.5) {
+			if step, ok := g.changed[pick(g, paths)]; ok {
+				r.Since = step
+			}
+		}
 	}
 	if g.chance(0.02) {
 		// Of a null further on ZooKeeper learns when it has already dealt with the lists before it.

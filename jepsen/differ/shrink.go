@@ -75,9 +75,11 @@ func (s *shrinker) replay(ctx context.Context, steps []*Step) (diff *difference,
 		}
 	}
 	diff, err = s.duel.play(ctx, steps)
-	if diff == nil && err == nil && !slices.ContainsFunc(steps, func(st *Step) bool { return st.Kind == Restart }) {
+	if err == nil && !slices.ContainsFunc(steps, func(st *Step) bool { return st.Kind == Restart }) {
+		// Behind a difference this may fail, as the states may differ. Most often it does not, and starting servers is
+		// what takes time.
 		if s.duel.reset(ctx) == nil {
-			return nil, nil
+			return diff, nil
 		}
 	}
 	err = errors.Join(err, s.duel.close())
