@@ -28,6 +28,7 @@ const imports = `
 	recipes:               github.com/go-zookeeper/zk
 	jepsen:
 	jepsen/differ:         wire jepsen
+	jepsen/kazoosuite:
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# What tests are made of knows nothing of what they test.
@@ -40,6 +41,7 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
+	jepsen/kazoosuite:     jepsen
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk

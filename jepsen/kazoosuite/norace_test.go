@@ -1,0 +1,5 @@
+//go:build !race
+
+package kazoosuite
+
+const raceEnabled = false
