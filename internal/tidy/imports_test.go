@@ -29,6 +29,7 @@ const imports = `
 	jepsen:
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
+	jepsen/zkcli:
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# What tests are made of knows nothing of what they test.
@@ -42,6 +43,7 @@ const imports = `
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
 	jepsen/kazoosuite:     jepsen
+	jepsen/zkcli:          jepsen
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk
