@@ -192,7 +192,9 @@ func multiRead(store *znode.Store, p *pending, r *wire.MultiRequest) wire.Record
 
 func ephemerals(store *znode.Store, id wire.SessionID, prefix string) []string {
 	paths := []string{}
-	all := strings.TrimSpace(prefix) == "" || prefix == "/"
+	// As Java trims, which ZooKeeper does here: control characters too, and no space beyond ASCII.
+	trimmed := strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
+	all := trimmed == "" || trimmed == "/"
 	for _, path := range store.Ephemerals(id) {
 		if all || strings.HasPrefix(path, prefix) {
 			paths = append(paths, path)
