@@ -12,8 +12,16 @@ type Conn interface {
 	Create(path string, data []byte, flags int32, acl []zk.ACL) (string, error)
 	CreateContainer(path string, data []byte, flags int32, acl []zk.ACL) (string, error)
 	Delete(path string, version int32) error
-	Children(path string) ([]string, *zk.Stat, error)
+	Set(path string, data []byte, version int32) (*zk.Stat, error)
+	Exists(path string) (bool, *zk.Stat, error)
+	ExistsW(path string) (bool, *zk.Stat, <-chan zk.Event, error)
+	Get(path string) ([]byte, *zk.Stat, error)
 	GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error)
+	Children(path string) ([]string, *zk.Stat, error)
+	ChildrenW(path string) ([]string, *zk.Stat, <-chan zk.Event, error)
+	// Multi does all of ops (*zk.CreateRequest, *zk.SetDataRequest,
+	// *zk.DeleteRequest, *zk.CheckVersionRequest) or, with an error, none.
+	Multi(ops ...any) ([]zk.MultiResponse, error)
 	Sync(path string) (string, error)
 
 	SessionID() int64

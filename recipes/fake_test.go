@@ -1,6 +1,7 @@
 package recipes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,21 +14,25 @@ import (
 )
 
 // fakeCluster is a ZooKeeper in memory, as far as the recipes use one: nodes,
-// ephemerals, sequence numbers, one-shot data watches, sessions that end.
+// ephemerals, sequence numbers, one-shot watches, multi, sessions that end.
 type fakeCluster struct {
 	mu       sync.Mutex
 	zxid     int64
+	multi    bool     // in a multi: one zxid for all, and events wait for its end
+	events   []func() // of the multi under way
 	sessions int64
 	nodes    map[string]*fakeNode
 	conns    []*fakeConn
 }
 
 type fakeNode struct {
-	czxid, mzxid int64
-	owner        int64
-	creates      int64 // children ever made
-	container    bool
-	data         []byte
+	czxid, mzxid, pzxid int64
+	ctime               int64 // ms
+	version             int32
+	owner               int64
+	creates             int64 // children ever made
+	container           bool
+	data                []byte
 }
 
 func newFakeCluster() *fakeCluster {
@@ -47,15 +52,24 @@ func (c *fakeCluster) paths() []string {
 	return out
 }
 
+// nextZxidLocked is the zxid of the change that is made now.
+func (c *fakeCluster) nextZxidLocked() int64 {
+	if !c.multi {
+		c.zxid++
+	}
+	return c.zxid
+}
+
 func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner int64) (string, error) {
 	dir, _ := split(path)
 	parent := c.nodes[dir]
 	if parent == nil {
 		return "", zk.ErrNoNode
 	}
-	if flags == zk.FlagEphemeralSequential {
+	if flags == zk.FlagEphemeralSequential || flags == zk.FlagSequence {
 		path = fmt.Sprintf("%s%010d", path, parent.creates)
-	} else {
+	}
+	if flags != zk.FlagEphemeralSequential && flags != zk.FlagEphemeral {
 		owner = 0
 	}
 	if c.nodes[path] != nil {
@@ -64,42 +78,114 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 	if parent.owner != 0 {
 		return "", zk.ErrNoChildrenForEphemerals
 	}
-	c.zxid++
-	parent.creates = min(parent.creates+1, maxSequence)
+	zxid := c.nextZxidLocked()
+	parent.creates, parent.pzxid = min(parent.creates+1, maxSequence), zxid
 	c.nodes[path] = &fakeNode{
-		czxid: c.zxid, mzxid: c.zxid, owner: owner, data: data,
+		czxid: zxid, mzxid: zxid, pzxid: zxid, ctime: time.Now().UnixMilli(), owner: owner, data: data,
 		container: flags == zk.FlagContainer,
 	}
+	c.fireLocked(path, zk.EventNodeCreated)
+	c.fireLocked(dir, zk.EventNodeChildrenChanged)
 	return path, nil
 }
 
-func (c *fakeCluster) deleteLocked(path string) error {
-	if c.nodes[path] == nil {
+func (c *fakeCluster) deleteLocked(path string, version int32) error {
+	n := c.nodes[path]
+	if n == nil {
 		return zk.ErrNoNode
+	}
+	if version >= 0 && version != n.version {
+		return zk.ErrBadVersion
 	}
 	for p := range c.nodes {
 		if strings.HasPrefix(p, path+"/") {
 			return zk.ErrNotEmpty
 		}
 	}
-	c.zxid++
+	dir, _ := split(path)
+	c.nodes[dir].pzxid = c.nextZxidLocked()
 	delete(c.nodes, path)
 	c.fireLocked(path, zk.EventNodeDeleted)
+	c.fireLocked(dir, zk.EventNodeChildrenChanged)
 	return nil
 }
 
-func (c *fakeCluster) setLocked(path string, data []byte) error {
-	n := c.nodes[path]
-	if n == nil {
-		return zk.ErrNoNode
+func (c *fakeCluster) setLocked(path string, data []byte, version int32) error {
+	if err := c.checkLocked(path, version); err != nil {
+		return err
 	}
-	c.zxid++
-	n.data, n.mzxid = data, c.zxid
+	n := c.nodes[path]
+	n.data, n.mzxid, n.version = data, c.nextZxidLocked(), n.version+1
 	c.fireLocked(path, zk.EventNodeDataChanged)
 	return nil
 }
 
+func (c *fakeCluster) checkLocked(path string, version int32) error {
+	n := c.nodes[path]
+	if n == nil {
+		return zk.ErrNoNode
+	}
+	if version >= 0 && version != n.version {
+		return zk.ErrBadVersion
+	}
+	return nil
+}
+
+// multiLocked does all operations, or none.
+func (c *fakeCluster) multiLocked(ops []any, owner int64) (results []zk.MultiResponse, err error) {
+	before, zxid := make(map[string]*fakeNode, len(c.nodes)), c.zxid
+	for p, n := range c.nodes {
+		before[p] = new(*n)
+	}
+	c.zxid, c.multi, c.events = zxid+1, true, nil
+	for _, op := range ops {
+		var r zk.MultiResponse
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			r.String, err = c.createLocked(op.Path, op.Data, op.Flags, owner)
+		case *zk.SetDataRequest:
+			if err = c.setLocked(op.Path, op.Data, op.Version); err == nil {
+				r.Stat = c.statLocked(op.Path)
+			}
+		case *zk.DeleteRequest:
+			err = c.deleteLocked(op.Path, op.Version)
+		case *zk.CheckVersionRequest:
+			err = c.checkLocked(op.Path, op.Version)
+		default:
+			err = fmt.Errorf("unknown operation type %T", op)
+		}
+		if err != nil {
+			c.nodes, c.zxid, c.multi, c.events = before, zxid, false, nil
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	c.multi = false
+	for _, fire := range c.events {
+		fire()
+	}
+	return results, nil
+}
+
+func (c *fakeCluster) statLocked(path string) *zk.Stat {
+	n := c.nodes[path]
+	s := &zk.Stat{
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid, Version: n.version, Ctime: n.ctime,
+		EphemeralOwner: n.owner, DataLength: int32(len(n.data)), Cversion: int32(n.creates),
+	}
+	for p := range c.nodes {
+		if dir, _ := split(p); dir == path && p != "" {
+			s.NumChildren++
+		}
+	}
+	return s
+}
+
 func (c *fakeCluster) fireLocked(path string, typ zk.EventType) {
+	if c.multi {
+		c.events = append(c.events, func() { c.fireLocked(path, typ) })
+		return
+	}
 	for _, conn := range c.conns {
 		if conn.state == zk.StateHasSession {
 			conn.fireLocked(path, typ)
@@ -110,7 +196,7 @@ func (c *fakeCluster) fireLocked(path string, typ zk.EventType) {
 func (c *fakeCluster) endSessionLocked(id int64) {
 	for _, p := range slices.Sorted(maps.Keys(c.nodes)) {
 		if n := c.nodes[p]; n != nil && n.owner == id {
-			c.deleteLocked(p)
+			c.deleteLocked(p, -1)
 		}
 	}
 }
@@ -126,7 +212,7 @@ func (c *fakeCluster) with(f func()) {
 func (c *fakeCluster) delete(path string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.deleteLocked(path)
+	return c.deleteLocked(path, -1)
 }
 
 // fault is what happens to one call.
@@ -170,8 +256,31 @@ type fakeConn struct {
 	state   zk.State
 	closed  bool
 	up      chan struct{} // closed when there is a connection, or never will be
-	watches map[string][]fakeWatch
+	watches map[fakeWatchKey][]fakeWatch
 	late    []func() // requests under way on an older connection
+}
+
+// fakeWatchKey: as go-zookeeper does, a path is watched for its data, for coming
+// to exist, or for its children.
+type fakeWatchKey struct {
+	path string
+	kind watchKind
+}
+
+type watchKind int
+
+const (
+	watchData watchKind = iota
+	watchExist
+	watchChild
+)
+
+// fires tells which watches an event is for.
+var fires = map[zk.EventType][]watchKind{
+	zk.EventNodeCreated:         {watchExist},
+	zk.EventNodeDataChanged:     {watchExist, watchData},
+	zk.EventNodeChildrenChanged: {watchChild},
+	zk.EventNodeDeleted:         {watchExist, watchData, watchChild},
 }
 
 type fakeWatch struct {
@@ -185,7 +294,7 @@ func (c *fakeCluster) connect() *fakeConn {
 		events:    make(chan zk.Event, 6),
 		reconnect: 20 * time.Millisecond,
 		up:        make(chan struct{}),
-		watches:   make(map[string][]fakeWatch),
+		watches:   make(map[fakeWatchKey][]fakeWatch),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,15 +313,32 @@ func (f *fakeConn) connectLocked() {
 	}
 	f.setStateLocked(zk.StateHasSession)
 	close(f.up)
-	for _, path := range slices.Sorted(maps.Keys(f.watches)) { // setWatches
-		n := f.c.nodes[path]
+	for _, key := range f.watchedLocked() { // setWatches
+		n := f.c.nodes[key.path]
+		zxid := int64(0)
+		if w := f.watches[key]; len(w) > 0 { // else it fired just now
+			zxid = w[0].zxid
+		}
 		switch {
+		case zxid == 0:
+		case key.kind == watchExist && n != nil:
+			f.fireLocked(key.path, zk.EventNodeCreated)
+		case key.kind == watchExist:
 		case n == nil:
-			f.fireLocked(path, zk.EventNodeDeleted)
-		case n.mzxid > f.watches[path][0].zxid:
-			f.fireLocked(path, zk.EventNodeDataChanged)
+			f.fireLocked(key.path, zk.EventNodeDeleted)
+		case key.kind == watchData && n.mzxid > zxid:
+			f.fireLocked(key.path, zk.EventNodeDataChanged)
+		case key.kind == watchChild && n.pzxid > zxid:
+			f.fireLocked(key.path, zk.EventNodeChildrenChanged)
 		}
 	}
+}
+
+// watchedLocked is what is watched, in an order that does not change.
+func (f *fakeConn) watchedLocked() []fakeWatchKey {
+	return slices.SortedFunc(maps.Keys(f.watches), func(a, b fakeWatchKey) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.kind, b.kind))
+	})
 }
 
 func (f *fakeConn) setStateLocked(s zk.State) {
@@ -224,11 +350,21 @@ func (f *fakeConn) setStateLocked(s zk.State) {
 }
 
 func (f *fakeConn) fireLocked(path string, typ zk.EventType) {
-	for _, w := range f.watches[path] {
-		w.ch <- zk.Event{Type: typ, State: zk.StateSyncConnected, Path: path}
-		close(w.ch)
+	for _, kind := range fires[typ] {
+		key := fakeWatchKey{path, kind}
+		for _, w := range f.watches[key] {
+			w.ch <- zk.Event{Type: typ, State: zk.StateSyncConnected, Path: path}
+			close(w.ch)
+		}
+		delete(f.watches, key)
 	}
-	delete(f.watches, path)
+}
+
+// watchLocked adds a watch.
+func (f *fakeConn) watchLocked(path string, kind watchKind) <-chan zk.Event {
+	ch, key := make(chan zk.Event, 1), fakeWatchKey{path, kind}
+	f.watches[key] = append(f.watches[key], fakeWatch{ch, f.c.zxid})
+	return ch
 }
 
 // cutLocked breaks the connection; the session stays.
@@ -259,9 +395,9 @@ func (f *fakeConn) expireLocked() {
 }
 
 func (f *fakeConn) forgetLocked(err error) {
-	for _, path := range slices.Sorted(maps.Keys(f.watches)) {
-		for _, w := range f.watches[path] {
-			w.ch <- zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: err}
+	for _, key := range f.watchedLocked() {
+		for _, w := range f.watches[key] {
+			w.ch <- zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: key.path, Err: err}
 			close(w.ch)
 		}
 	}
@@ -378,10 +514,80 @@ func (f *fakeConn) CreateContainer(path string, data []byte, flags int32, acl []
 }
 
 func (f *fakeConn) Delete(path string, version int32) error {
-	return f.do("delete", path, true, func() error { return f.c.deleteLocked(path) })
+	return f.do("delete", path, true, func() error { return f.c.deleteLocked(path, version) })
 }
 
-func (f *fakeConn) Children(path string) (names []string, _ *zk.Stat, err error) {
+func (f *fakeConn) Set(path string, data []byte, version int32) (stat *zk.Stat, err error) {
+	err = f.do("set", path, true, func() error {
+		if err := f.c.setLocked(path, data, version); err != nil {
+			return err
+		}
+		stat = f.c.statLocked(path)
+		return nil
+	})
+	return stat, err
+}
+
+// Multi is a call whose path is that of its first operation.
+func (f *fakeConn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
+	path := ""
+	switch op := ops[0].(type) {
+	case *zk.CreateRequest:
+		path = op.Path
+	case *zk.SetDataRequest:
+		path = op.Path
+	case *zk.DeleteRequest:
+		path = op.Path
+	case *zk.CheckVersionRequest:
+		path = op.Path
+	}
+	err = f.do("multi", path, true, func() (err error) {
+		results, err = f.c.multiLocked(ops, f.id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func (f *fakeConn) Exists(path string) (exists bool, stat *zk.Stat, err error) {
+	exists, stat, _, err = f.exists(path, false)
+	return exists, stat, err
+}
+
+func (f *fakeConn) ExistsW(path string) (bool, *zk.Stat, <-chan zk.Event, error) {
+	return f.exists(path, true)
+}
+
+func (f *fakeConn) exists(path string, watch bool) (exists bool, stat *zk.Stat, events <-chan zk.Event, err error) {
+	err = f.do("exists", path, false, func() error {
+		exists, stat = f.c.nodes[path] != nil, &zk.Stat{}
+		kind := watchExist
+		if exists {
+			stat, kind = f.c.statLocked(path), watchData
+		}
+		if watch {
+			events = f.watchLocked(path, kind)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, nil, nil, err
+	}
+	return exists, stat, events, nil
+}
+
+func (f *fakeConn) Children(path string) ([]string, *zk.Stat, error) {
+	names, stat, _, err := f.children(path, false)
+	return names, stat, err
+}
+
+func (f *fakeConn) ChildrenW(path string) ([]string, *zk.Stat, <-chan zk.Event, error) {
+	return f.children(path, true)
+}
+
+func (f *fakeConn) children(path string, watch bool) (names []string, stat *zk.Stat, events <-chan zk.Event, err error) {
 	err = f.do("children", path, false, func() error {
 		if f.c.nodes[path] == nil {
 			return zk.ErrNoNode
@@ -391,21 +597,37 @@ func (f *fakeConn) Children(path string) (names []string, _ *zk.Stat, err error)
 				names = append(names, name)
 			}
 		}
+		stat = f.c.statLocked(path)
+		if watch {
+			events = f.watchLocked(path, watchChild)
+		}
 		return nil
 	})
-	return names, &zk.Stat{}, err
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return names, stat, events, nil
 }
 
-func (f *fakeConn) GetW(path string) (data []byte, stat *zk.Stat, events <-chan zk.Event, err error) {
+func (f *fakeConn) Get(path string) ([]byte, *zk.Stat, error) {
+	data, stat, _, err := f.get(path, false)
+	return data, stat, err
+}
+
+func (f *fakeConn) GetW(path string) ([]byte, *zk.Stat, <-chan zk.Event, error) {
+	return f.get(path, true)
+}
+
+func (f *fakeConn) get(path string, watch bool) (data []byte, stat *zk.Stat, events <-chan zk.Event, err error) {
 	err = f.do("get", path, false, func() error {
 		n := f.c.nodes[path]
 		if n == nil {
 			return zk.ErrNoNode
 		}
-		ch := make(chan zk.Event, 1)
-		f.watches[path] = append(f.watches[path], fakeWatch{ch, f.c.zxid})
-		data, events = n.data, ch
-		stat = &zk.Stat{Czxid: n.czxid, Mzxid: n.mzxid, EphemeralOwner: n.owner}
+		data, stat = n.data, f.c.statLocked(path)
+		if watch {
+			events = f.watchLocked(path, watchData)
+		}
 		return nil
 	})
 	if err != nil {

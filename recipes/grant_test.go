@@ -206,7 +206,7 @@ func TestExpiredWithoutEvents(t *testing.T) {
 		defer s.Close()
 		g := mustLock(t, NewMutex(s, "/a", MutexOptions{}))
 		c.mu.Lock()
-		conn.watches = make(map[string][]fakeWatch) // nor the watch
+		conn.watches = make(map[fakeWatchKey][]fakeWatch) // nor the watch
 		conn.expireLocked()
 		conn.connectLocked() // has a new session before anybody looks
 		c.mu.Unlock()
@@ -222,7 +222,7 @@ func TestDeleted(t *testing.T) {
 		// A change of the data is no loss, and the watch is set again after it.
 		for range 3 {
 			c.mu.Lock()
-			c.setLocked(g.Node(), []byte("x"))
+			c.setLocked(g.Node(), []byte("x"), -1)
 			c.mu.Unlock()
 			synctest.Wait()
 			wantHeld(t, g)
@@ -243,8 +243,8 @@ func TestDeletedUnnoticed(t *testing.T) {
 		c, s, conn, g := heldBy(t)
 		defer s.Close()
 		c.mu.Lock()
-		conn.watches = make(map[string][]fakeWatch)
-		c.deleteLocked(g.Node())
+		conn.watches = make(map[fakeWatchKey][]fakeWatch)
+		c.deleteLocked(g.Node(), -1)
 		c.mu.Unlock()
 		if err := g.Unlock(t.Context()); !errors.Is(err, ErrDeleted) {
 			t.Errorf("Unlock = %v, want ErrDeleted", err)

@@ -290,7 +290,7 @@ func TestWaiterReconnects(t *testing.T) {
 			time.Sleep(testTimeout)
 		}
 		c.with(func() {
-			if n := len(conn.watches[g.Node()]); n != 1 {
+			if n := len(conn.watches[fakeWatchKey{g.Node(), watchData}]); n != 1 {
 				t.Errorf("%d watches on the predecessor, want 1", n)
 			}
 		})
@@ -312,7 +312,7 @@ func TestWatchNotSetAgain(t *testing.T) {
 		synctest.Wait()
 		c.with(func() {
 			conn.cutLocked()
-			conn.watches = make(map[string][]fakeWatch)
+			conn.watches = make(map[fakeWatchKey][]fakeWatch)
 		})
 		mustUnlock(t, g)
 		mustUnlock(t, <-next)
