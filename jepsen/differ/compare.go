@@ -91,7 +91,8 @@ type pairing struct {
 	a, b *side
 	slot int
 
-	after aftermath
+	authFailed bool // both have said so last
+	after      aftermath
 }
 
 // items compares two streams and returns "" or what is different.
@@ -110,6 +111,7 @@ func (p *pairing) items(from, to []item) string {
 		var what string
 		if x != nil && y != nil {
 			if what = p.pair(x, y); what == "" {
+				p.authFailed = x.kind == reply && x.header.Err == wire.CodeAuthFailed
 				from, to = from[1:], to[1:]
 				continue
 			}

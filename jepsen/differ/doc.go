@@ -24,6 +24,14 @@
 // reply's header it counts which updates it lies behind, as ZooKeeper spends zxids on writes that fail. Lists whose
 // order means nothing are sorted, and the events of one session's end, which vanishes as a whole.
 //
+// # Running it
+//
+// `go test ./jepsen/differ` sends requests for half a minute, with a seed from the clock that it prints. -ops 200000 -round
+// 2000 is the long form, -seed repeats a round. When there is a difference it shows the shortest sequence of steps that it
+// found to make one. The generator keeps away from what breaks ZooKeeper 3.8.0 and from what is a matter of time inside of
+// it; comments there say why. A difference that is meant to be is an entry in explain.go and a section of
+// docs/compatibility.md, and as narrow as it can be: a wide one hides faults.
+//
 // # Goroutines
 //
 // Each step has one for the first server; do waits for it.

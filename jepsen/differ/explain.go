@@ -179,8 +179,7 @@ var explanations = []explanation{
 		name:   "a connection that is not closed behind a failed auth",
 		reason: "ZooKeeper closes it, but rarely forgets to, while it does not read from it any more either",
 		applies: func(p *pairing, x, y *item) bool {
-			last := len(p.step.Requests) - 1
-			return x.kind == silence && y.kind == closed && last >= 0 && p.step.Requests[last].Op == wire.OpAuth
+			return x.kind == silence && y.kind == closed && p.authFailed
 		},
 	},
 	{
@@ -203,8 +202,8 @@ var explanations = []explanation{
 			if wire.Decode(x.body, &m) != nil || len(m.Results) == 0 || m.Results[0].Op != wire.OpError {
 				return false
 			}
-			_, err := wire.DecodeBody(wire.OpMulti, x.request.body(0).Append(nil))
-			return err != nil
+			multi, ok := x.request.Body.(wire.MultiRequest)
+			return ok && (x.request.Damage.NullPath || slices.ContainsFunc(multi.Ops, impossible))
 		},
 	},
 }
@@ -240,6 +239,20 @@ func closingRefuses(it *item) bool {
 		var m wire.MultiResponse
 		return it.request.Op == wire.OpMulti && wire.Decode(it.body, &m) == nil &&
 			(len(m.Results) == 0 || slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK }))
+	}
+	return false
+}
+
+// impossible says whether a part of a multi is a create that no server takes, whatever there is in its tree.
+func impossible(part wire.MultiOp) bool {
+	ttlOK := func(m wire.CreateMode, ttl int64) bool {
+		return !m.TTL() && ttl == -1 || m.TTL() && ttl > 0 && ttl <= wire.MaxTTLMs
+	}
+	switch q := part.Record.(type) {
+	case wire.CreateRequest:
+		return !q.Mode.Valid() || q.ACL == nil || !ttlOK(q.Mode, -1)
+	case wire.CreateTTLRequest:
+		return !q.Mode.Valid() || q.ACL == nil || !ttlOK(q.Mode, q.TTL)
 	}
 	return false
 }

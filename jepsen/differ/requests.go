@@ -403,7 +403,7 @@ func (g *generator) plain(int) Request {
 	case 2:
 		return newRequest(wire.OpWhoAmI, nil)
 	case 3, 4:
-		prefix := pick(g, []string{"", "/", "/a", "/a/", "/a/a", "/b", " ", "a", "//", g.path()})
+		prefix := pick(g, []string{"", "/", "/a", "/a/", "/a/a", "/b", " ", "a", "//", "/\x00", "\t/ ", " /a", "\u00a0", g.path()})
 		return newRequest(wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: prefix})
 	case 5:
 		return newRequest(wire.OpPing, nil)

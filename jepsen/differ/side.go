@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a server may take to answer. Only a server that does not answer at all costs that time.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // lingering is how long a connection may take to end behind an answer after which connections end.
 const lingering = 5 * time.Second
@@ -361,6 +361,10 @@ func (s *side) expire(ctx context.Context, step *Step) ([]stream, error) {
 	if s.slots[step.Slot].id != 0 {
 		return nil, nil
 	}
+	sessions, err := s.metric(ctx, "zk_global_sessions")
+	if err != nil {
+		return nil, err
+	}
 	streams, err := s.connect(step)
 	if err != nil {
 		return nil, err
@@ -369,10 +373,6 @@ func (s *side) expire(ctx context.Context, step *Step) ([]stream, error) {
 	if sl.id == 0 {
 		return streams, nil
 	}
-	sessions, err := s.metric(ctx, "zk_global_sessions")
-	if err != nil {
-		return nil, err
-	}
 	s.hangUp(step.Slot)
 	sl.id = 0
 	for {
@@ -380,7 +380,7 @@ func (s *side) expire(ctx context.Context, step *Step) ([]stream, error) {
 		if err != nil {
 			return nil, err
 		}
-		if now != sessions {
+		if now == sessions {
 			return streams, nil
 		}
 		select {
