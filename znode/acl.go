@@ -60,7 +60,7 @@ func matches(id Identity, expr string) bool {
 }
 
 // fixACL turns the ACL of a request into what is stored (spec/semantics.md section 7.3). It may change acl.
-func fixACL(acl []wire.ACL, ids []Identity) ([]wire.ACL, wire.Code) {
+func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code) {
 	if len(acl) == 1 && acl[0] == wire.OpenACL[0] {
 		return wire.OpenACL, wire.CodeOK // nearly all of them
 	}
@@ -88,9 +88,9 @@ func fixACL(acl []wire.ACL, ids []Identity) ([]wire.ACL, wire.Code) {
 			if len(fixed) == before {
 				return nil, wire.CodeInvalidACL
 			}
-		case a.NullID && (a.Scheme == schemeWorld || a.Scheme == schemeDigest || a.Scheme == schemeIP):
+		case a.NullID && (a.Scheme == schemeWorld || loaded(a.Scheme, flags)):
 			return nil, wire.CodeMarshallingError
-		case !storable(a.Scheme, a.ID.ID):
+		case !loaded(a.Scheme, flags) || !validID(a.Scheme, a.ID.ID):
 			return nil, wire.CodeInvalidACL
 		default:
 			fixed = append(fixed, a)
@@ -127,15 +127,34 @@ func authenticated(scheme string) bool {
 	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL
 }
 
-// storable reports whether an ACL may name this identity. The providers of sasl and x509 are not loaded, as they
-// are not in a ZooKeeper that nobody has configured for them.
-func storable(scheme, id string) bool {
+// loaded reports whether there is a provider for the scheme, so that an ACL may have it. Those of sasl and x509 must be
+// configured, as with ZooKeeper.
+func loaded(scheme string, flags Flags) bool {
+	switch scheme {
+	case schemeDigest:
+		return flags&NoDigest == 0
+	case schemeIP:
+		return true
+	case schemeX509:
+		return flags&X509 != 0
+	case schemeSASL:
+		return flags&SASL != 0
+	}
+	return false
+}
+
+// validID reports whether an ACL may name this identity.
+func validID(scheme, id string) bool {
 	switch scheme {
 	case schemeDigest:
 		// Java's split drops empty parts at the end, and two parts must remain.
 		return strings.Count(strings.TrimRight(id, ":"), ":") == 1
 	case schemeIP:
 		return validIPExpr(id)
+	case schemeX509:
+		return validX500Name(id)
+	case schemeSASL:
+		return validPrincipal(id)
 	}
 	return false
 }

@@ -17,6 +17,13 @@ const (
 	ExtendedTypes Flags = 1 << 1
 	// SkipACL switches every permission check off (skipACL). What ACL may be stored is checked all the same.
 	SkipACL Flags = 1 << 2
+	// NoDigest is that there is no scheme digest: no ACL with it may be stored
+	// (DigestAuthenticationProvider.enabled=false).
+	NoDigest Flags = 1 << 3
+	// X509 allows ACLs that name the holder of a certificate (authProvider.N with X509AuthenticationProvider).
+	X509 Flags = 1 << 4
+	// SASL allows ACLs that name a Kerberos principal (authProvider.N with SASLAuthenticationProvider).
+	SASL Flags = 1 << 5
 )
 
 // Entry is what one position of the replicated log holds: a batch of commands.

@@ -94,7 +94,7 @@ func (s *Store) create(kind nodeKind, req *wire.CreateTTLRequest, path *string, 
 	if !ok {
 		return wire.CodeBadArguments
 	}
-	acl, code := fixACL(req.ACL, s.tx.ids)
+	acl, code := fixACL(req.ACL, s.tx.ids, s.tx.flags)
 	if code != wire.CodeOK {
 		return code
 	}
@@ -197,7 +197,7 @@ func (s *Store) setACL(req *wire.SetACLRequest, stat *wire.Stat) wire.Code {
 	if !validPath(req.Path) {
 		return wire.CodeBadArguments
 	}
-	acl, code := fixACL(req.ACL, s.tx.ids)
+	acl, code := fixACL(req.ACL, s.tx.ids, s.tx.flags)
 	if code != wire.CodeOK {
 		return code
 	}
