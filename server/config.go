@@ -2,9 +2,16 @@ package server
 
 import (
 	"context"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha3"
+	"crypto/sha512"
 	"encoding/base64"
 	"fmt"
+	"hash"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"path/filepath"
@@ -14,6 +21,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/session"
 	"lockkeeper/wire"
 )
 
@@ -26,6 +34,8 @@ const (
 	DefaultHandshakeTimeout = 10 * time.Second
 	DefaultInitLimit        = 10 // ticks
 	DefaultSyncLimit        = 5  // ticks
+	DefaultOutstanding      = 1000
+	DefaultLargeBytes       = 100 << 20
 
 	// Unlimited turns MaxClientCnxns off.
 	Unlimited = -1
@@ -75,6 +85,14 @@ type Config struct {
 	MaxCnxns int
 	// MaxBuffer is how many bytes a request may have (jute.maxbuffer). 0 means wire.DefaultMaxBuffer.
 	MaxBuffer int
+	// Limits bound the requests that are not answered yet: GlobalOutstandingLimit, the request throttle and
+	// the budget of large requests.
+	Limits session.Limits
+	// ConnectTokens is how many handshakes there may be at once, and ConnectFillCount how many more every
+	// ConnectFillTime (connection_throttle_tokens, connection_throttle_fill_count,
+	// connection_throttle_fill_time). 0 tokens mean no limit.
+	ConnectTokens, ConnectFillCount int
+	ConnectFillTime                 time.Duration
 	// HandshakeTimeout is how long a connection may take until its first request is complete
 	// (nio.sessionlessCnxnTimeout). 0 means DefaultHandshakeTimeout.
 	HandshakeTimeout time.Duration
@@ -96,6 +114,17 @@ type Config struct {
 	// SuperDigest is user:BASE64(SHA1(user:password)) of the digest identity that no ACL stops
 	// (DigestAuthenticationProvider.superDigest). Empty means that there is none.
 	SuperDigest string
+	// DigestAlgorithm is the hash of digest identities, by its name in Java
+	// (DigestAuthenticationProvider.digestAlg). Empty means SHA1.
+	DigestAlgorithm string
+	// NoDigest switches the scheme digest off (DigestAuthenticationProvider.enabled=false).
+	NoDigest bool
+	// X509 and SASL allow ACLs with these schemes (authProvider.N). Nobody can prove to be named there in
+	// this version.
+	X509, SASL bool
+	// RequiredSchemes are those of which a client must have proved one before anything else
+	// (enforce.auth.enabled, enforce.auth.schemes). nil means none.
+	RequiredSchemes []string
 	// EnforceQuota makes quotas a limit instead of a warning (enforceQuota).
 	EnforceQuota bool
 	// ExtendedTypes allows nodes with a time to live (extendedTypesEnabled).
@@ -178,8 +207,10 @@ func (c *Config) Validate() error {
 	check(c.HandshakeTimeout >= 0, "nio.sessionlessCnxnTimeout", "must be positive")
 	check(c.MaxCnxns >= 0, "maxCnxns", "must not be negative")
 	check(c.SnapCount == 0 || c.SnapCount >= 2, "snapCount", "must be at least 2")
-	check(c.SuperDigest == "" || validDigest(c.SuperDigest), "DigestAuthenticationProvider.superDigest",
-		"must be user:BASE64(SHA1(user:password)), not a password in clear")
+	newHash := digestHash(d.DigestAlgorithm)
+	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.DigestAlgorithm, digestNames())
+	check(c.SuperDigest == "" || newHash == nil || validDigest(c.SuperDigest, newHash().Size()), "DigestAuthenticationProvider.superDigest",
+		"must be user:BASE64(%s(user:password)), not a password in clear", d.DigestAlgorithm)
 	faults = append(faults, c.memberFaults()...)
 	return faults.err()
 }
@@ -255,6 +286,13 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.HandshakeTimeout, DefaultHandshakeTimeout)
 	orInt(&c.MaxClientCnxns, DefaultMaxClientCnxns)
 	orInt(&c.MaxBuffer, wire.DefaultMaxBuffer)
+	orInt(&c.Limits.Outstanding, DefaultOutstanding)
+	orInt(&c.Limits.LargeBytes, DefaultLargeBytes)
+	orInt(&c.ConnectFillCount, 1)
+	orDuration(&c.ConnectFillTime, time.Millisecond)
+	if c.DigestAlgorithm == "" {
+		c.DigestAlgorithm = "SHA1"
+	}
 	orInt(&c.InitLimit, DefaultInitLimit)
 	orInt(&c.SyncLimit, DefaultSyncLimit)
 	orInt(&c.Backlog, -1)
@@ -325,9 +363,23 @@ func (n Notice) log(l *slog.Logger) {
 	l.Log(context.Background(), n.Level, n.Text, args...)
 }
 
-// validDigest reports whether s has the form user:BASE64(20 bytes).
-func validDigest(s string) bool {
+// validDigest reports whether s has the form user:BASE64(size bytes).
+func validDigest(s string, size int) bool {
 	user, hash, ok := strings.Cut(s, ":")
 	sum, err := base64.StdEncoding.DecodeString(hash)
-	return ok && user != "" && err == nil && len(sum) == 20
+	return ok && user != "" && err == nil && len(sum) == size
 }
+
+// digestHashes are the hashes that digest identities may be made with, by the names that Java has for them.
+var digestHashes = map[string]func() hash.Hash{
+	"MD5": md5.New, "SHA": sha1.New, "SHA1": sha1.New, "SHA-1": sha1.New,
+	"SHA-224": sha256.New224, "SHA-256": sha256.New, "SHA-384": sha512.New384, "SHA-512": sha512.New,
+	"SHA-512/224": sha512.New512_224, "SHA-512/256": sha512.New512_256,
+	"SHA3-224": func() hash.Hash { return sha3.New224() }, "SHA3-256": func() hash.Hash { return sha3.New256() },
+	"SHA3-384": func() hash.Hash { return sha3.New384() }, "SHA3-512": func() hash.Hash { return sha3.New512() },
+}
+
+// digestHash is the hash of that name, nil if there is none.
+func digestHash(name string) func() hash.Hash { return digestHashes[strings.ToUpper(name)] }
+
+func digestNames() string { return strings.Join(slices.Sorted(maps.Keys(digestHashes)), ", ") }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockkeeper/session"
 )
 
 // writeConfig puts a zoo.cfg with dataDir=<dir>/data, and a myid unless it is empty, into a new directory.
@@ -161,6 +163,10 @@ func TestDefaults(t *testing.T) {
 		MaxSessionTimeout: time.Minute,
 		MaxClientCnxns:    60,
 		MaxBuffer:         1048575,
+		Limits:            session.Limits{Outstanding: 1000, LargeBytes: 100 << 20},
+		ConnectFillCount:  1,
+		ConnectFillTime:   time.Millisecond,
+		DigestAlgorithm:   "SHA1",
 		HandshakeTimeout:  10 * time.Second,
 		FourLetterWords:   []string{"srvr"},
 		Backlog:           -1,
@@ -241,15 +247,16 @@ func TestConfigFaults(t *testing.T) {
 		"twice, prefixed":    {base + "skipACL=no\nzookeeper.skipACL=yes", "", []string{"4: skipACL: is set twice: line 3 has another value"}},
 		"syntax":             {base + `tickTime=\u20`, "", []string{`3: tickTime: \u needs four hexadecimal digits`}},
 
-		"TLS port":       {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"}},
-		"TLS address":    {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: " + noTLS + "; remove the key to serve clients without TLS"}},
-		"TLS for peers":  {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
-		"SASL for peers": {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
-		"auth enforced":  {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest", "", []string{"3: enforce.auth.enabled: clients cannot be made to authenticate in this version; set it to false to start without"}},
-		"SASL required":  {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: this version has no SASL, so clients cannot be made to authenticate with it; set it to false to start without"}},
-		"digest off":     {base + "DigestAuthenticationProvider.enabled=false", "", []string{"3: DigestAuthenticationProvider.enabled: the digest scheme cannot be switched off in this version"}},
-		"digest SHA-256": {base + "DigestAuthenticationProvider.digestAlg=SHA-256", "", []string{"3: DigestAuthenticationProvider.digestAlg: this version has SHA1 only: the identities in existing ACLs would not match"}},
-		"hierarchy":      {base + three + "group.1=1:2:3\nweight.1=2", "1", []string{"6: group.1: " + members, "7: weight.1: " + members}},
+		"TLS port":                 {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"}},
+		"TLS address":              {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: " + noTLS + "; remove the key to serve clients without TLS"}},
+		"TLS for peers":            {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
+		"SASL for peers":           {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
+		"auth enforced":            {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", "", []string{"4: enforce.auth.schemes: this version cannot tell who somebody is by the scheme \"sasl\"; it has digest and ip"}},
+		"auth enforced by nothing": {base + "enforce.auth.enabled=true", "", []string{"3: enforce.auth.enabled: needs enforce.auth.schemes, which says which schemes will do: digest, ip or both"}},
+		"limits":                   {base + "globalOutstandingLimit=0\nlargeRequestThreshold=x\nconnection_throttle_fill_time=0", "", []string{"3: globalOutstandingLimit: must be at least 1, not 0", "4: largeRequestThreshold: must be a number, not \"x\"", "5: connection_throttle_fill_time: must be at least 1, not 0"}},
+		"SASL required":            {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: this version has no SASL, so clients cannot be made to authenticate with it; set it to false to start without"}},
+		"digest CRC":               {base + "DigestAuthenticationProvider.digestAlg=CRC", "", []string{"3: DigestAuthenticationProvider.digestAlg: \"CRC\" is none of MD5, SHA, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512, SHA-512/224, SHA-512/256, SHA1, SHA3-224, SHA3-256, SHA3-384, SHA3-512"}},
+		"hierarchy":                {base + three + "group.1=1:2:3\nweight.1=2", "1", []string{"6: group.1: " + members, "7: weight.1: " + members}},
 
 		"myid missing":      {base + three, "", []string{"%D/data/myid: myid: the file is missing; a member of a cluster needs it: one line with the N of its server.N line"}},
 		"myid empty":        {base + three, "\n", []string{`%D/data/myid:1: myid: "" is not a number from 1 to 254`}},
@@ -390,11 +397,11 @@ func TestConfigNotices(t *testing.T) {
 		"audit":     {base + "audit.enable=true", "", []string{"WARN zoo.cfg:3 audit.enable: this version writes no audit log"}},
 		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: this version has no HTTP admin server; the four-letter words are on the client port"}},
 		"admin off": {base + "admin.enableServer=false", "", nil},
-		"throttle":  {base + "connection_throttle_tokens=0\nrequest_throttle_max_requests=9", "", []string{"WARN zoo.cfg:4 request_throttle_max_requests: there is no request throttle in this version; the queues are bounded, and a full one stops its socket from being read"}},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},
-		"auth providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{
-			"WARN zoo.cfg:3 authProvider.1: lockkeeper cannot load org.apache.zookeeper.server.auth.SASLAuthenticationProvider: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in",
+		"auth providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider\nauthProvider.3=com.example.Mine", "", []string{
+			"WARN zoo.cfg:3 authProvider.1: ACLs may name Kerberos principals, but this version has no SASL: nobody can be one",
+			"WARN zoo.cfg:5 authProvider.3: lockkeeper cannot load com.example.Mine: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in",
 			unneeded + "authProvider.2"}},
 		"skipACL":     {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
 		"read-only":   {base + "readonlymode.enabled=true", "", []string{"WARN zoo.cfg:3 readonlymode.enabled: read-only mode is not available in this version: without a majority this member serves nobody"}},

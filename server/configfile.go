@@ -60,11 +60,13 @@ type loader struct {
 	cfg    Config
 	faults Faults
 
-	port        int    // clientPort; 0 = not set
-	portAddr    string // clientPortAddress
-	observer    bool   // peerType=observer
-	standing    bool   // standaloneEnabled
-	dynamic     string // dynamicConfigFile
+	port        int      // clientPort; 0 = not set
+	portAddr    string   // clientPortAddress
+	observer    bool     // peerType=observer
+	standing    bool     // standaloneEnabled
+	dynamic     string   // dynamicConfigFile
+	enforceAuth bool     // enforce.auth.enabled
+	authSchemes []string // enforce.auth.schemes
 	members     []Member
 	ineffective [len(categories)][]string
 }
@@ -170,6 +172,12 @@ func (l *loader) finish() {
 		l.fault(l.at("dataDir"), "is not set")
 	}
 	l.checkDirs()
+	if l.enforceAuth {
+		l.cfg.RequiredSchemes = l.authSchemes
+		if len(l.authSchemes) == 0 && !l.faulty("enforce.auth.schemes") {
+			l.fault(l.at("enforce.auth.enabled"), "needs enforce.auth.schemes, which says which schemes will do: digest, ip or both")
+		}
+	}
 	l.startMode()
 	l.clientAddr()
 	for i, keys := range l.ineffective {

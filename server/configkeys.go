@@ -45,11 +45,18 @@ var keyFamilies = map[string]keyDef{
 	"group.":  {use: refuseHierarchy},
 	"weight.": {use: refuseHierarchy},
 	"authProvider.": {property: true, use: func(l *loader, p property) {
-		for _, builtIn := range []string{"DigestAuthenticationProvider", "IPAuthenticationProvider"} {
-			if strings.HasSuffix(p.val, builtIn) {
-				l.ignore(unneeded, p)
-				return
-			}
+		switch {
+		case strings.HasSuffix(p.val, "DigestAuthenticationProvider"), strings.HasSuffix(p.val, "IPAuthenticationProvider"):
+			l.ignore(unneeded, p)
+			return
+		case strings.HasSuffix(p.val, "X509AuthenticationProvider"):
+			l.cfg.X509 = true
+			l.warn(p, "ACLs may name holders of certificates, but this version has no TLS: nobody can be one")
+			return
+		case strings.HasSuffix(p.val, "SASLAuthenticationProvider"):
+			l.cfg.SASL = true
+			l.warn(p, "ACLs may name Kerberos principals, but this version has no SASL: nobody can be one")
+			return
 		}
 		l.warn(p, "lockkeeper cannot load %s: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in", p.val)
 	}},
@@ -115,6 +122,24 @@ var usedKeys = map[string]keyDef{
 			l.cfg.MaxBuffer = int(n)
 		}
 	}},
+	"globalOutstandingLimit": {property: true, use: func(l *loader, p property) {
+		l.cfg.Limits.Outstanding, _ = l.intValue(p, 1, math.MaxInt32)
+	}},
+	"request_throttle_max_requests": {property: true, use: limit(func(l *loader) *int { return &l.cfg.Limits.Requests })},
+	"requestThrottleLimit":          {property: true, use: limit(func(l *loader) *int { return &l.cfg.Limits.Requests })},
+	"throttled_op_wait_time":        {property: true, use: throttledOpWait},
+	"throttledOpWaitTime":           {property: true, use: throttledOpWait},
+	"largeRequestThreshold":         {property: true, use: limit(func(l *loader) *int { return &l.cfg.Limits.LargeRequest })},
+	"largeRequestMaxBytes": {property: true, use: func(l *loader, p property) {
+		l.cfg.Limits.LargeBytes, _ = l.intValue(p, 1, math.MaxInt32)
+	}},
+	"connection_throttle_tokens": {property: true, use: limit(func(l *loader) *int { return &l.cfg.ConnectTokens })},
+	"connection_throttle_fill_count": {property: true, use: func(l *loader, p property) {
+		l.cfg.ConnectFillCount, _ = l.intValue(p, 1, math.MaxInt32)
+	}},
+	"connection_throttle_fill_time": {property: true, use: func(l *loader, p property) {
+		l.cfg.ConnectFillTime, _ = l.millis(p, 1)
+	}},
 	"nio.sessionlessCnxnTimeout": {property: true, use: func(l *loader, p property) {
 		l.cfg.HandshakeTimeout, _ = l.millis(p, 1)
 	}},
@@ -148,6 +173,28 @@ var usedKeys = map[string]keyDef{
 		l.cfg.SuperDigest = p.val
 		if p.val == "" {
 			l.fault(p, "is empty")
+		}
+	}},
+	"DigestAuthenticationProvider.enabled": {property: true, use: func(l *loader, p property) {
+		if on, ok := l.boolValue(p); ok {
+			l.cfg.NoDigest = !on
+		}
+	}},
+	"DigestAuthenticationProvider.digestAlg": {property: true, use: func(l *loader, p property) {
+		if l.cfg.DigestAlgorithm = p.val; digestHash(p.val) == nil {
+			l.fault(p, "%q is none of %s", p.val, digestNames())
+		}
+	}},
+	"enforce.auth.enabled": {property: true, use: boolean(func(l *loader) *bool { return &l.enforceAuth })},
+	"enforce.auth.schemes": {property: true, use: func(l *loader, p property) {
+		l.authSchemes = nil
+		for scheme := range strings.SplitSeq(p.val, ",") {
+			switch scheme = strings.TrimSpace(scheme); scheme {
+			case "digest", "ip":
+				l.authSchemes = append(l.authSchemes, scheme)
+			default:
+				l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has digest and ip", scheme)
+			}
 		}
 	}},
 	"enforceQuota":         {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota })},
@@ -211,18 +258,7 @@ var refusedKeys = map[string]keyDef{
 	"quorum.auth.enableSasl":         {use: refuseTrue("members do not authenticate each other in this version; keep the peer ports on a network of their own")},
 	"quorum.auth.learnerRequireSasl": {use: refuseTrue("members do not authenticate each other in this version; keep the peer ports on a network of their own")},
 	"quorum.auth.serverRequireSasl":  {use: refuseTrue("members do not authenticate each other in this version; keep the peer ports on a network of their own")},
-	"enforce.auth.enabled":           {property: true, use: refuseTrue("clients cannot be made to authenticate in this version")},
 	"sessionRequireClientSASLAuth":   {property: true, use: refuseTrue("this version has no SASL, so clients cannot be made to authenticate with it")},
-	"DigestAuthenticationProvider.enabled": {property: true, use: func(l *loader, p property) {
-		if on, ok := l.boolValue(p); ok && !on {
-			l.fault(p, "the digest scheme cannot be switched off in this version")
-		}
-	}},
-	"DigestAuthenticationProvider.digestAlg": {property: true, use: func(l *loader, p property) {
-		if !strings.EqualFold(p.val, "SHA1") && !strings.EqualFold(p.val, "SHA-1") {
-			l.fault(p, "this version has SHA1 only: the identities in existing ACLs would not match")
-		}
-	}},
 }
 
 // missingKeys ask for something that is not there and protects nothing.
@@ -249,11 +285,6 @@ var missingKeys = map[string]keyDef{
 			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
 		}
 	}},
-	"connection_throttle_tokens":    {property: true, use: warnPositive("there is no throttle for handshakes in this version")},
-	"request_throttle_max_requests": {property: true, use: warnPositive("there is no request throttle in this version; the queues are bounded, and a full one stops its socket from being read")},
-	"requestThrottleLimit":          {property: true, use: warnPositive("there is no request throttle in this version; the queues are bounded, and a full one stops its socket from being read")},
-	"throttled_op_wait_time":        {property: true, use: warnPositive("requests are not timed out in this version")},
-	"largeRequestThreshold":         {property: true, use: warnPositive("there is no limit for large requests in this version; jute.maxbuffer bounds each request")},
 }
 
 // unneededKeys tune what lockkeeper does not have or does by itself.
@@ -271,15 +302,15 @@ var unneededProperties = strings.Fields(`
 	commitProcessor.maxCommitBatchSize commitProcessor.maxReadBatchSize commitProcessor.numWorkerThreads
 	commitProcessor.shutdownTimeout controllerPort ensembleAuthName
 	connection_throttle_decrease_ratio connection_throttle_drop_decrease connection_throttle_drop_increase
-	connection_throttle_fill_count connection_throttle_fill_time connection_throttle_freeze_time
+	connection_throttle_freeze_time
 	connection_throttle_global_session_weight connection_throttle_local_session_weight
 	connection_throttle_renew_session_weight connection_throttle_weight_enabled
-	digest.enabled electionPortBindRetry emulate353TTLNodes enableEagerACLCheck enforce.auth.schemes
+	digest.enabled electionPortBindRetry emulate353TTLNodes enableEagerACLCheck
 	fastleader.maxNotificationInterval fastleader.minNotificationInterval flushDelay
 	follower.skipLearnerRequestToNextProcessor forceSnapshotSync
-	forward_learner_requests_to_commit_processor_disabled fsync.warningthresholdms globalOutstandingLimit
+	forward_learner_requests_to_commit_processor_disabled fsync.warningthresholdms
 	intBufferStartingSizeBytes
-	jmx.log4j.disable jmx.log4j.mbean jute.maxbuffer.extrasize largeRequestMaxBytes
+	jmx.log4j.disable jmx.log4j.mbean jute.maxbuffer.extrasize
 	leader.ackLoggingFrequency leader.closeSocketAsync leader.maxConcurrentDiffSyncs leader.maxConcurrentSnapSyncs
 	leader.maxTimeToWaitForEpoch leaderConnectDelayDuringRetryMs learner.asyncSending learner.closeSocketAsync
 	maxBatchSize maxGetChildrenResponseCacheSize maxInProcessingDeadWatchers maxResponseCacheSize

@@ -59,6 +59,18 @@ func (l *loader) millis(p property, min int) (time.Duration, bool) {
 
 // What keys do with their values, for the tables in configkeys.go.
 
+// limit takes a number of which everything below 1 means that there is no limit.
+func limit(field func(*loader) *int) func(*loader, property) {
+	return func(l *loader, p property) {
+		n, _ := l.intValue(p, math.MinInt32, math.MaxInt32)
+		*field(l) = max(n, 0)
+	}
+}
+
+func throttledOpWait(l *loader, p property) {
+	l.cfg.Limits.Wait, _ = l.millis(p, 0)
+}
+
 func (l *loader) ignore(c category, p property) {
 	l.ineffective[c] = append(l.ineffective[c], p.key)
 }
@@ -108,14 +120,6 @@ func warnTrue(text string) func(*loader, property) {
 
 func warning(text string) func(*loader, property) {
 	return func(l *loader, p property) { l.warn(p, "%s", text) }
-}
-
-func warnPositive(text string) func(*loader, property) {
-	return func(l *loader, p property) {
-		if n, ok := l.intValue(p, math.MinInt32, math.MaxInt32); ok && n > 0 {
-			l.warn(p, "%s", text)
-		}
-	}
 }
 
 func useMember(l *loader, p property) {

@@ -112,6 +112,11 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		s.log.Debug("connection closed: its first frame is no connect request", "client", c.remote, "err", err)
 		return nil
 	}
+	if !s.connects.take() {
+		s.port.rejected.Add(1)
+		s.log.Debug("client refused: too many handshakes (connection_throttle_tokens)", "client", c.remote)
+		return nil
+	}
 	_ = c.SetReadDeadline(time.Time{})
 	s.counters.connectRequests.Add(1)
 	sess, resp, err := s.sessions.Connect(ctx, &req, c.remote.Addr())

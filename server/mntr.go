@@ -36,9 +36,10 @@ func (s *Server) metrics(o overview) []metric {
 		{"connection_request_count", "handshakes that were asked for", s.counters.connectRequests.Load()},
 		{"cnxn_closed_without_zk_server_running", "handshakes refused: no leader, or the client has seen later state", s.counters.refusedHandshakes.Load()},
 		{"unsuccessful_handshake", "first frames that were no handshake", s.counters.badHandshakes.Load()},
-		{"connection_rejected", "connections beyond maxClientCnxns or maxCnxns", s.port.rejected.Load()},
+		{"connection_rejected", "connections beyond maxClientCnxns or maxCnxns, handshakes beyond connection_throttle_tokens", s.port.rejected.Load()},
 		{"sessionless_connections_expired", "connections that took too long to say what they want", s.counters.sessionlessExpired.Load()},
-		{"large_requests_rejected", "frames longer than jute.maxbuffer, or of negative length", s.counters.badLengths.Load()},
+		{"large_requests_rejected", "requests beyond largeRequestMaxBytes", o.work.TooLarge},
+		{"throttled_ops", "requests that waited longer than throttled_op_wait_time", o.work.Throttled},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
 	if open >= 0 {

@@ -28,6 +28,7 @@ type Server struct {
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
+	connects tokenBucket
 	counters counters
 
 	traceMask atomic.Int64 // of gtmk and stmk
@@ -98,6 +99,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
 	s.port = newClientPort(clients, &s.cfg, s.serveConn)
 	s.sessions = session.NewManager(s.sessionConfig())
 	s.replica, err = quorum.Open(s.quorumConfig(stores, peers))
@@ -219,12 +221,32 @@ func (s *Server) sessionConfig() session.Config {
 		SuperDigest: s.cfg.SuperDigest,
 		SkipACL:     s.cfg.SkipACL,
 
+		DigestHash:      digestHash(s.cfg.DigestAlgorithm),
+		NoDigest:        s.cfg.NoDigest,
+		RequiredSchemes: s.cfg.RequiredSchemes,
+		Limits:          s.limits(),
+
 		ReapInterval:  s.cfg.ReapInterval,
 		ReapPerMinute: s.cfg.ReapPerMinute,
 		ReapNeverUsed: s.cfg.ReapNeverUsed,
 		Logger:        s.log,
 		Now:           s.cfg.Now,
 	}
+}
+
+// limits are those of this member: all voters but one share the number of outstanding requests, as in ZooKeeper.
+func (s *Server) limits() session.Limits {
+	l := s.cfg.Limits
+	voters := 0
+	for _, m := range s.cfg.Members {
+		if !m.Observer {
+			voters++
+		}
+	}
+	if voters > 2 && l.Outstanding > 0 {
+		l.Outstanding = max(1, l.Outstanding/(voters-1))
+	}
+	return l
 }
 
 func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
@@ -243,6 +265,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
+		znode.NoDigest: s.cfg.NoDigest, znode.X509: s.cfg.X509, znode.SASL: s.cfg.SASL,
 	} {
 		if on {
 			c.Flags |= flag

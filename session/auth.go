@@ -1,8 +1,9 @@
 package session
 
 import (
-	"crypto/sha1"
 	"encoding/base64"
+	"hash"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,10 +21,10 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 	case "ip":
 		return wire.CodeOK // every connection has its address from the start
 	case "digest":
-		if p.Auth == nil {
+		if p.Auth == nil || s.m.cfg.NoDigest {
 			return wire.CodeAuthFailed
 		}
-		id := digestID(wire.DecodeUTF8(p.Auth)) // an id in an ACL has been decoded, too
+		id := digestID(s.m.cfg.DigestHash, wire.DecodeUTF8(p.Auth)) // an id in an ACL has been decoded, too
 		s.identify(znode.Identity{Scheme: "digest", ID: id})
 		if id == s.m.cfg.SuperDigest {
 			s.identify(superIdentity)
@@ -44,11 +45,19 @@ func (s *Session) identify(id znode.Identity) {
 }
 
 // digestID is the id of scheme digest for "user:password" (spec/semantics.md 7.4). SHA-1 is the
-// protocol's choice; ACLs with such ids exist and must go on matching.
-func digestID(auth string) string {
+// protocol's choice unless the operator has made another; ACLs with such ids exist and must go on matching.
+func digestID(newHash func() hash.Hash, auth string) string {
 	user, _, _ := strings.Cut(auth, ":")
-	sum := sha1.Sum([]byte(auth))
-	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+	h := newHash()
+	_, _ = io.WriteString(h, auth) // a hash takes everything
+	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// lacksRequired says that the connection has to prove who it is before it may do this.
+func (s *Session) lacksRequired(op wire.Op) bool {
+	required := s.m.cfg.RequiredSchemes
+	return required != nil && op != wire.OpAuth && op != wire.OpSASL &&
+		!slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }
 
 // addrText is the id of scheme ip, as Java writes addresses: IPv6 in full length without leading zeros.

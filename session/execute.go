@@ -28,7 +28,7 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 		body, h.Err = s.answer(store, p)
 	}
 	switch {
-	case p.req.Op == wire.OpAuth || p.req.Op == wire.OpSASL:
+	case p.req.Op == wire.OpAuth || p.req.Op == wire.OpSASL || p.code == wire.CodeSessionClosedRequireSASLAuth:
 		h.Zxid = 0
 	case p.code == wire.CodeUnimplemented:
 		h.Zxid = wire.ZxidNone

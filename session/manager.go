@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"crypto/sha1"
+	"hash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -43,6 +45,13 @@ type Config struct {
 	ReapPerMinute int
 	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means never.
 	ReapNeverUsed time.Duration
+	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such scheme.
+	DigestHash func() hash.Hash
+	NoDigest   bool
+	// RequiredSchemes are those of which a connection must have proved one before it may do anything but
+	// that; nil means none.
+	RequiredSchemes []string
+	Limits          Limits
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 }
@@ -69,6 +78,8 @@ type Manager struct {
 	watches watchTable
 	tracker *tracker
 	stats   stats
+
+	throttle throttle
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64
@@ -120,7 +131,11 @@ func NewManager(cfg Config) *Manager {
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
 	}
+	if m.cfg.DigestHash == nil {
+		m.cfg.DigestHash = sha1.New
+	}
 	m.watches.init()
+	m.throttle.init(cfg.Limits)
 	m.tracker = newTracker(cfg.Tick)
 	// As ZooKeeper builds the first id of a process (spec/sessions.md 2), but from the wall clock, so
 	// that a restarted member does not begin where it began before.

@@ -34,6 +34,8 @@ type Session struct {
 	seq   uint64 // of the last write
 	ended bool
 
+	gone atomic.Bool // ended, for those who must not take mu
+
 	deaf      bool // of Submit's goroutine: nothing that follows takes effect any more
 	unwatched bool // guarded by the watch table's lock: no watch is set any more
 }
@@ -46,6 +48,7 @@ type pending struct {
 	ids      []znode.Identity // when it was received
 	seq      uint64           // != 0: a write
 	received time.Time
+	large    int  // bytes that count as those of a large request
 	last     bool // the connection ends after the answer
 }
 
@@ -89,15 +92,29 @@ func (s *Session) Submit(frame []byte) error {
 		s.m.hear(s)
 	}
 	p := pending{req: req, received: time.Now(), ids: *s.ids.Load()}
-	if err := s.classify(&p); err != nil {
+	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {
 		return err
 	}
-	s.deaf = p.last || req.Op == wire.OpCloseSession
+	if err := s.admit(&p); err != nil {
+		s.m.throttle.leave(0, p.large)
+		return err
+	}
+	return nil
+}
+
+// admit waits until there is room for a request, and then gives it its place.
+func (s *Session) admit(p *pending) error {
 	if err := s.waitForRoom(); err != nil {
 		return err
 	}
+	if s.m.throttle.wait(s, p.req.Op) {
+		p.code = wire.CodeThrottledOp
+	} else if err := s.classify(p); err != nil {
+		return err
+	}
+	s.deaf = p.last || p.req.Op == wire.OpCloseSession
 	if p.seq != 0 {
-		return s.submitWrite(&p)
+		return s.submitWrite(p)
 	}
 	s.mu.Lock()
 	if s.ended {
@@ -105,19 +122,48 @@ func (s *Session) Submit(frame []byte) error {
 		return errEnded
 	}
 	if len(s.queue) > 0 {
-		s.queue = append(s.queue, p)
+		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
 	}
 	s.mu.Unlock()
 	// Nothing is outstanding, and only this goroutine adds to the queue.
-	s.m.replica.View(func(store *znode.Store) { s.execute(store, &p) })
+	s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	if p.large > 0 {
+		s.m.throttle.leave(0, p.large)
+	}
 	return nil
+}
+
+// enqueueLocked gives the queue p and what is counted for it.
+func (s *Session) enqueueLocked(p *pending) {
+	s.queue = append(s.queue, *p)
+	p.large = 0
+	s.m.throttle.enter()
+}
+
+// dequeueLocked takes the first n requests off the queue, which are answered, or never will be.
+func (s *Session) dequeueLocked(n int) {
+	large := 0
+	for i := range s.queue[:n] {
+		large += s.queue[i].large
+	}
+	if n == len(s.queue) {
+		s.queue = s.queue[:0]
+	} else {
+		clear(s.queue[:n])
+		s.queue = s.queue[n:]
+	}
+	s.m.throttle.leave(n, large)
 }
 
 // classify decides what a request is: a write (seq != 0), something to be executed at its place
 // (record), or something to be refused (code).
 func (s *Session) classify(p *pending) error {
+	if s.lacksRequired(p.req.Op) {
+		p.code, p.last = wire.CodeSessionClosedRequireSASLAuth, true
+		return nil
+	}
 	record, err := wire.DecodeBody(p.req.Op, p.req.Body)
 	switch op := p.req.Op; {
 	case op == wire.OpAuth:
@@ -175,7 +221,7 @@ func (s *Session) submitWrite(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	s.queue = append(s.queue, *p)
+	s.enqueueLocked(p)
 	s.mu.Unlock()
 	return s.m.replica.Propose(s.m.ctx, &znode.Command{
 		Kind:       znode.KindRequest,
@@ -190,7 +236,7 @@ func (s *Session) submitWrite(p *pending) error {
 
 func (s *Session) waitForRoom() error {
 	s.mu.Lock()
-	for len(s.queue) >= sessionQueueMax && !s.ended {
+	for (len(s.queue) >= sessionQueueMax || len(s.queue) > 0 && s.m.throttle.crowded()) && !s.ended {
 		s.room.Wait()
 	}
 	ended := s.ended
@@ -225,12 +271,7 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
 		s.execute(store, &s.queue[n])
 	}
-	if n == len(s.queue) {
-		s.queue = s.queue[:0]
-	} else {
-		clear(s.queue[:n])
-		s.queue = s.queue[n:]
-	}
+	s.dequeueLocked(n)
 	s.room.Signal()
 }
 
@@ -296,9 +337,12 @@ func (s *Session) markEnded() bool {
 	s.mu.Lock()
 	was := s.ended
 	s.ended = true
+	s.gone.Store(true)
+	s.dequeueLocked(len(s.queue))
 	s.room.Broadcast()
 	s.mu.Unlock()
 	if !was {
+		s.m.throttle.wake()
 		s.m.forget(s)
 	}
 	return !was

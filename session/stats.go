@@ -72,6 +72,8 @@ type Stats struct {
 	Sessions                     int // of the whole cluster
 	Ephemerals                   int
 	Watches                      WatchCounts
+	Throttled                    int64 // requests that got ThrottledOp
+	TooLarge                     int64 // requests beyond Limits.LargeBytes
 }
 
 // Stats reports how things stand.
@@ -82,6 +84,7 @@ func (m *Manager) Stats() Stats {
 		Latency:         m.stats.latency.sum(),
 		Watches:         m.watches.counts(),
 	}
+	s.Throttled, s.TooLarge = m.throttle.refused()
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
