@@ -37,13 +37,27 @@ func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *differ
 	if !s.try(ctx, steps) {
 		return s, errors.New("differ: the difference does not come again")
 	}
-	for size := -1; size != len(s.best) && !s.over(ctx); {
-		size = len(s.best)
+	for size := -1; size != s.size() && !s.over(ctx); {
+		size = s.size()
 		s.dropSteps(ctx)
 		s.dropRequests(ctx)
 		s.dropParts(ctx)
 	}
 	return s, nil
+}
+
+// size is how many things there are to leave out.
+func (s *shrinker) size() int {
+	n := len(s.best)
+	for _, st := range s.best {
+		n += len(st.Requests)
+		for i := range st.Requests {
+			if q, ok := st.Requests[i].Body.(wire.MultiRequest); ok {
+				n += len(q.Ops)
+			}
+		}
+	}
+	return n
 }
 
 func (s *shrinker) over(ctx context.Context) bool {
