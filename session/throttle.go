@@ -36,7 +36,7 @@ type throttle struct {
 	room      *sync.Cond // requests have been answered, or a connection has ended, while somebody waits
 	waiting   int
 	inProcess int
-	large     int // bytes
+	large     int   // bytes
 	throttled int64 // requests that got ThrottledOp
 	tooLarge  int64 // requests beyond LargeBytes
 }

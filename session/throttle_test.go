@@ -18,7 +18,8 @@ func sendMany(c *client, n int) <-chan struct{} {
 	go func() {
 		defer close(taken)
 		for range n {
-			c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
+			c.xid++
+			_ = c.submit(wire.AppendRequest(nil, c.xid, wire.OpSync, wire.SyncRequest{Path: "/"})[4:]) // may end with the session
 		}
 	}()
 	synctest.Wait()
@@ -89,9 +90,13 @@ func TestRequestThrottleLetsPingsPass(t *testing.T) {
 		a, b := mustConnect(t, m, 20*time.Second), mustConnect(t, m, 20*time.Second)
 		r.setHold(true)
 		<-sendMany(a, 1)
-		go b.send(wire.OpPing, wire.Empty{})
+		pinged := make(chan error, 1)
+		go func() { pinged <- b.submit(wire.AppendRequest(nil, wire.XidPing, wire.OpPing, wire.Empty{})[4:]) }()
 		time.Sleep(2 * time.Second)
 		r.setHold(false)
+		if err := <-pinged; err != nil {
+			t.Fatal(err)
+		}
 		b.expect("-2 Ok")
 	})
 }
