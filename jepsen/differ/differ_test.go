@@ -16,7 +16,7 @@ import (
 
 var (
 	opsFlag    = flag.Int("ops", 0, "how many requests the two servers are sent; 0: as many as there is time for")
-	forFlag    = flag.Duration("for", 25*time.Second, "how long to send requests, without -ops")
+	forFlag    = flag.Duration("for", 20*time.Second, "how long to send requests, without -ops")
 	seedFlag   = flag.Uint64("seed", 0, "seed of the first round; 0: from the clock")
 	roundFlag  = flag.Int("round", 1000, "how many requests a pair of fresh servers gets")
 	goOnFlag   = flag.Bool("go-on", false, "go on after a difference")

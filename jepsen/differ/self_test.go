@@ -53,28 +53,26 @@ func TestFaultsAreFound(t *testing.T) {
 	tests := []struct {
 		name   string
 		filter func(*item) *item
+		shrink bool
 	}{
-		{"cversion counts creates only", func(it *item) *item {
-			return stat(it, func(s *wire.Stat) { s.Cversion = (s.Cversion + s.NumChildren) / 2 })
-		}},
 		{"mtime differs from that of the same zxid", func(it *item) *item {
 			return stat(it, func(s *wire.Stat) {
 				if s.Version > 0 {
 					s.Mtime = s.Ctime - 3_600_000
 				}
 			})
-		}},
+		}, false},
 		{"pzxid does not move", func(it *item) *item {
 			return stat(it, func(s *wire.Stat) { s.Pzxid = s.Czxid })
-		}},
+		}, false},
 		{"no event for children", func(it *item) *item {
 			var e wire.WatcherEvent
 			if it.kind == event && wire.Decode(it.body, &e) == nil && e.Type == wire.EventNodeChildrenChanged {
 				return nil
 			}
 			return it
-		}},
-		{"NotEmpty before BadVersion", func(it *item) *item { return code(it, wire.CodeBadVersion, wire.CodeNotEmpty) }},
+		}, true},
+		{"NotEmpty before BadVersion", func(it *item) *item { return code(it, wire.CodeBadVersion, wire.CodeNotEmpty) }, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,11 +89,15 @@ func TestFaultsAreFound(t *testing.T) {
 			if diff == nil {
 				t.Fatalf("not found with %d requests", done)
 			}
-			s, err := ar.shrink(t.Context(), g.mood, steps, diff, 10*time.Second)
+			t.Logf("found after %d requests: %v", done, diff)
+			if !tt.shrink { // it takes new servers for each try
+				return
+			}
+			s, err := ar.shrink(t.Context(), g.mood, steps, diff, 2*time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("found after %d requests; %v", done, s)
+			t.Logf("shrunk: %v", s)
 			if len(s.best) > 12 {
 				t.Errorf("not shrunk: %d steps", len(s.best))
 			}
