@@ -19,6 +19,8 @@ func (r *Replica) controlLoop(ctx context.Context) {
 			rt.stop()
 		}
 	}()
+	// A heartbeat may have named the leader before anybody listened to raft, and then no event follows.
+	rt = r.reroute(rt)
 	for {
 		select {
 		case <-ctx.Done():

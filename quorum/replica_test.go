@@ -268,6 +268,29 @@ func testTouchCountsFromTheLastProofOfLeadership(t *testing.T, c *cluster) {
 	}
 }
 
+// A member that starts while there is a leader may hear of it before it listens to raft's events. Then none
+// comes until the next change of leader, and it must follow all the same.
+func TestLeaderThatWasKnownBeforeIsFollowed(t *testing.T) {
+	inCluster(t, 3, nil, testLeaderThatWasKnownBeforeIsFollowed)
+}
+
+func testLeaderThatWasKnownBeforeIsFollowed(t *testing.T, c *cluster) {
+	f := (c.leader() + 1) % 3
+	r := c.reps[f]
+	// Back to where Open starts the control loop, with the event lost.
+	r.stop()
+	r.wg.Wait()
+	r.setLeader(0)
+	for len(r.events) > 0 {
+		<-r.events
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	r.wg.Add(1)
+	go r.controlLoop(ctx)
+	c.recs[f].result(t, c.propose(f, createSession(9)))
+}
+
 // A follower's client must not wait for the next heartbeat or CommitTimeout (50 to 100 ms) to learn that
 // its command is committed.
 func TestFollowersLearnOfCommitsAtOnce(t *testing.T) {
