@@ -38,6 +38,18 @@ var (
 	// 2147483647, where it stops, so that nodes can no longer be told apart by
 	// it. Delete the path once nobody uses it; the counter starts again.
 	ErrExhausted = errors.New("recipes: sequence numbers of the path are used up")
+
+	// ErrUnknown: the operation ended, for the reason that is wrapped beside
+	// this, before it was certain whether it has taken effect. It has, once, or
+	// has not, or will within moments, but not later than the session's next
+	// write.
+	ErrUnknown = errors.New("recipes: unknown whether it took effect")
+
+	// ErrTaken: the name is in use by another member.
+	ErrTaken = errors.New("recipes: name is taken")
+
+	// ErrNoLeader: nobody leads.
+	ErrNoLeader = errors.New("recipes: no leader")
 )
 
 // fate is what an error of a call says about its effect.

@@ -32,14 +32,15 @@ type place struct {
 	data   []byte
 	acl    []zk.ACL
 
-	lease *lease          // of the session that we queue in
-	node  string          // full path of our node; "" if not known
-	doubt bool            // there may be a node that we do not know of
-	owned bool            // node belongs to lease's session, and so goes with it
-	token int64           // czxid of node
-	own   <-chan zk.Event // watch on node
-	first chan look       // the first look at the queue; nil once it was taken
-	wants bool            // counted in lease.waiting
+	lease *lease                   // of the session that we queue in
+	node  string                   // full path of our node; "" if not known
+	doubt bool                     // there may be a node that we do not know of
+	seek  func() ([]string, error) // instead of find, see ephemeral.go; nil: find
+	owned bool                     // node belongs to lease's session, and so goes with it
+	token int64                    // czxid of node
+	own   <-chan zk.Event          // watch on node
+	first chan look                // the first look at the queue; nil once it was taken
+	wants bool                     // counted in lease.waiting
 
 	// what the place is waiting for, for error messages; read by the caller of
 	// an acquire that ends.
@@ -149,6 +150,9 @@ func (p *place) settle(ctx context.Context, attempt int) error {
 // find lists the nodes that carry our UUID. What it does not find does not
 // exist and will not come to exist, unless we make another create.
 func (p *place) find() ([]string, error) {
+	if p.seek != nil {
+		return p.seek()
+	}
 	// The barrier. Any answer of a server will do.
 	if err := p.s.conn.Delete(p.dir+"/"+p.prefix, -1); fateOf(err) > fateRefused {
 		return nil, err

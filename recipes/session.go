@@ -30,6 +30,8 @@ type Session struct {
 	lease     *lease        // nil: no session yet, or not yet a new one
 	connected bool          // a server answers for the session right now
 	changed   chan struct{} // closed and replaced when one of the above changes
+	watches   map[watchKey]*watch
+	claims    map[string]bool // names that somebody of this Session has or may get
 }
 
 // NewSession takes over conn and events, the channel that came with it, for

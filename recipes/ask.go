@@ -1,0 +1,161 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// call runs f in a goroutine of the Session and returns what it returns, or the
+// error of ctx as soon as ctx ends: the calls of a ZooKeeper client cannot be
+// interrupted, and a caller shall not have to wait for them. f goes on then; a
+// result that nobody has received is given to drop, if that is not nil.
+func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, error), drop func(T)) (T, error) {
+	var none T
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	// Unbuffered: either the caller has got the result, or the goroutine knows
+	// that nobody will.
+	done := make(chan result)
+	ok := s.spawn(func() {
+		v, err := f(ctx)
+		select {
+		case done <- result{v, err}:
+		case <-ctx.Done():
+			if err == nil && drop != nil {
+				drop(v)
+			}
+		}
+	})
+	if !ok {
+		return none, ErrClosed
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// again makes a request that may be made any number of times until it is
+// answered, in the session of l; l may be nil for any session.
+func (s *Session) again(ctx context.Context, l *lease, request func() error) error {
+	for attempt := 1; ; attempt++ {
+		if err := s.over(l); err != nil {
+			return err
+		}
+		err := request()
+		if fateOf(err) != fateUnknown {
+			return err
+		}
+		if err := s.pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// change is again for requests that change something, for callers with a ctx.
+// When ctx ends while a request is under way its outcome is unknown.
+func (s *Session) change(ctx context.Context, request func(ctx context.Context, l *lease) error) error {
+	var sent atomic.Bool
+	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) {
+		l, err := s.ready(ctx)
+		if err != nil {
+			return struct{}{}, err
+		}
+		sent.Store(true)
+		return struct{}{}, request(ctx, l)
+	}, nil)
+	if err != nil && sent.Load() && undecided(err) {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
+}
+
+// undecided reports whether err says why the waiting for an answer ended, and
+// nothing about what was asked for.
+func undecided(err error) bool {
+	for _, e := range []error{context.Canceled, context.DeadlineExceeded, ErrExpired, ErrClosed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports why the session of l has ended, or nil.
+func (s *Session) over(l *lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observeLocked()
+	switch {
+	case s.ended:
+		return ErrClosed
+	case l != nil:
+		return l.endErr
+	}
+	return nil
+}
+
+// catchUp has the server that answers catch up with all that was acknowledged to
+// anybody before.
+func (s *Session) catchUp(ctx context.Context, l *lease) error {
+	return s.again(ctx, l, func() error {
+		sent := time.Now()
+		_, err := s.conn.Sync("/")
+		if err == nil && l != nil {
+			s.mu.Lock()
+			l.proveLocked(sent)
+			s.mu.Unlock()
+		}
+		return err
+	})
+}
+
+// makeDir makes a path that does not exist, and its parents, as containers.
+func (s *Session) makeDir(ctx context.Context, dir string, acl []zk.ACL) error {
+	if dir == "" {
+		return nil
+	}
+	return (&place{s: s, acl: acl}).makeDir(ctx, dir)
+}
+
+// makeNode makes a persistent node, and its parents as containers. That it
+// exists is all right.
+func (s *Session) makeNode(ctx context.Context, l *lease, path string, data []byte, acl []zk.ACL) error {
+	for {
+		err := s.again(ctx, l, func() error {
+			_, err := s.conn.Create(path, data, zk.FlagPersistent, acl)
+			return err
+		})
+		switch {
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			dir, _ := split(path)
+			if err := s.makeDir(ctx, dir, acl); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// orWorld is what a nil ACL stands for.
+func orWorld(acl []zk.ACL) []zk.ACL {
+	if acl == nil {
+		return zk.WorldACL(zk.PermAll)
+	}
+	return acl
+}

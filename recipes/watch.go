@@ -1,0 +1,174 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// view is what a look at a node has shown, and how to learn of a change.
+type view struct {
+	exists bool
+	data   []byte   // lookNode
+	names  []string // lookChildren
+	stat   *zk.Stat
+	watch  *watch // fires after the next change of what was looked at
+}
+
+// watch is a watch that stands until it fires. go-zookeeper keeps one channel for
+// every call that watches and has no way to take it back, so that a program which
+// looks often at something that does not change would pile them up. A Session
+// has one standing watch for what it looks at, and reads without a watch while
+// that stands.
+//
+// Order: the standing watch first, then the read. A change after the read comes
+// after the watch was set, and the event of a change before it arrives before the
+// reply. So the watch of a view never misses what the view does not show.
+type watch struct {
+	// news is the Session's channel of changes from before the watch was set. A
+	// watch counts for one connection: go-zookeeper sets it again after a
+	// reconnect, but does not say if that fails, and has a race that can lose a
+	// change (see setwatches_test.go).
+	news  <-chan struct{}
+	fired chan struct{}
+	event zk.EventType // once fired is closed
+}
+
+// watchKey is what a standing watch is for.
+type watchKey struct {
+	path string
+	what byte // 'e' existence, 'd' data, 'c' children
+}
+
+// lookExists looks whether a node exists. Its watch also fires when the data
+// changes.
+func (s *Session) lookExists(path string) (view, error) {
+	return s.look(watchKey{path, 'e'}, func() (v view, err error) {
+		v.exists, v.stat, err = s.conn.Exists(path)
+		return v, err
+	}, func() (v view, events <-chan zk.Event, err error) {
+		v.exists, v.stat, events, err = s.conn.ExistsW(path)
+		return v, events, err
+	})
+}
+
+// lookNode reads a node, if it exists.
+func (s *Session) lookNode(path string) (view, error) {
+	return s.orMissing(path, func() (view, error) {
+		return s.look(watchKey{path, 'd'}, func() (v view, err error) {
+			v.exists = true
+			v.data, v.stat, err = s.conn.Get(path)
+			return v, err
+		}, func() (v view, events <-chan zk.Event, err error) {
+			v.exists = true
+			v.data, v.stat, events, err = s.conn.GetW(path)
+			return v, events, err
+		})
+	})
+}
+
+// lookChildren lists a node's children, if it exists.
+func (s *Session) lookChildren(path string) (view, error) {
+	return s.orMissing(path, func() (view, error) {
+		return s.look(watchKey{path, 'c'}, func() (v view, err error) {
+			v.exists = true
+			v.names, v.stat, err = s.conn.Children(path)
+			return v, err
+		}, func() (v view, events <-chan zk.Event, err error) {
+			v.exists = true
+			v.names, v.stat, events, err = s.conn.ChildrenW(path)
+			return v, events, err
+		})
+	})
+}
+
+// orMissing watches for a node to be made if a look at it finds none: no other
+// call sets a watch on what does not exist.
+func (s *Session) orMissing(path string, look func() (view, error)) (view, error) {
+	for {
+		v, err := look()
+		if !errors.Is(err, zk.ErrNoNode) {
+			return v, err
+		}
+		if v, err = s.lookExists(path); err != nil || !v.exists {
+			return v, err
+		}
+	}
+}
+
+func (s *Session) look(key watchKey, read func() (view, error), set func() (view, <-chan zk.Event, error)) (view, error) {
+	s.mu.Lock()
+	s.observeLocked()
+	news, w := s.changed, s.watches[key]
+	s.mu.Unlock()
+	if w != nil && w.news == news {
+		v, err := read()
+		v.watch = w
+		return v, err
+	}
+	v, events, err := set()
+	if err != nil {
+		return view{}, err
+	}
+	w = &watch{news: news, fired: make(chan struct{})}
+	v.watch = w
+	s.mu.Lock()
+	if s.watches == nil {
+		s.watches = make(map[watchKey]*watch)
+	}
+	s.watches[key] = w
+	s.mu.Unlock()
+	if !s.spawn(func() { s.follow1(key, w, events) }) {
+		return view{}, ErrClosed
+	}
+	return v, nil
+}
+
+// follow1 waits for the event of one watch.
+func (s *Session) follow1(key watchKey, w *watch, events <-chan zk.Event) {
+	select {
+	case ev := <-events:
+		w.event = ev.Type
+	case <-s.quit:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watches[key] == w {
+		delete(s.watches, key)
+	}
+	close(w.fired)
+}
+
+// until looks again and again, whenever something has changed, until seen is true
+// or returns an error, or the session of l ends.
+func (s *Session) until(ctx context.Context, l *lease, look func() (view, error), seen func(view) (bool, error)) error {
+	for attempt := 1; ; {
+		news := s.news()
+		if err := s.over(l); err != nil {
+			return err
+		}
+		v, err := look()
+		if fateOf(err) == fateUnknown {
+			if err := s.pause(ctx, attempt); err != nil {
+				return err
+			}
+			attempt++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		attempt = 1
+		if ok, err := seen(v); ok || err != nil {
+			return err
+		}
+		select {
+		case <-v.watch.fired:
+		case <-news:
+		case <-l.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
