@@ -149,19 +149,21 @@ func TestCloseSession(t *testing.T) {
 func TestUnknownOpEndsTheConnectionBehindItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
-		c := mustConnect(t, m, 10*time.Second)
-		c.send(wire.OpPing, nil)
-		c.send(wire.Op(77), nil)
-		c.send(wire.OpCreate, create("/lost", wire.ModePersistent))
-		c.expect("-2 Ok", "2 Unimplemented")
-		if _, _, err := c.next(); err != io.EOF {
-			t.Fatal(err)
-		}
-		r.View(func(s *znode.Store) {
-			if _, ok := s.Node("/lost"); ok {
-				t.Error("a request behind an unknown op took effect")
+		for _, op := range []wire.Op{77, 10, wire.OpNotification, wire.OpError, wire.OpCreateSession, wire.OpCheck, wire.OpDeleteContainer} {
+			c := mustConnect(t, m, 10*time.Second)
+			c.send(wire.OpPing, nil)
+			c.send(op, nil)
+			c.send(wire.OpCreate, create("/lost", wire.ModePersistent))
+			c.expect("-2 Ok", "2 Unimplemented")
+			if _, _, err := c.next(); err != io.EOF {
+				t.Fatal(err)
 			}
-		})
+			r.View(func(s *znode.Store) {
+				if _, ok := s.Node("/lost"); ok {
+					t.Errorf("a request behind op %v took effect", op)
+				}
+			})
+		}
 	})
 }
 

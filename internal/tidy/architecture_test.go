@@ -12,26 +12,28 @@ import (
 	"testing"
 )
 
-// Everything that ARCHITECTURE.md puts into backticks and that looks like a
-// file or a symbol of this module exists.
-func TestArchitecture(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+// Everything that a page puts into backticks and that looks like a file or a
+// symbol of this module exists.
+func TestPages(t *testing.T) {
 	d := declared(t)
-	claims := 0
-	for _, c := range findClaims(string(text)) {
-		ok, known := d.check(c.what)
-		if known {
-			claims++
+	for _, page := range []string{"ARCHITECTURE.md", "docs/compatibility.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if known && !ok {
-			t.Errorf("ARCHITECTURE.md:%d: there is no `%s`", c.line, c.what)
+		claims := 0
+		for _, c := range findClaims(string(text)) {
+			ok, known := d.check(c.what)
+			if known {
+				claims++
+			}
+			if known && !ok {
+				t.Errorf("%s:%d: there is no `%s`", page, c.line, c.what)
+			}
 		}
-	}
-	if claims == 0 {
-		t.Error("ARCHITECTURE.md names no file and no symbol: is the test looking at the right text?")
+		if claims == 0 {
+			t.Errorf("%s names no file and no symbol: is the test looking at the right text?", page)
+		}
 	}
 }
 
