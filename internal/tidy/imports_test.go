@@ -27,6 +27,7 @@ const imports = `
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
 	jepsen:
+	jepsen/curator:
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
 	jepsen/zkcli:
@@ -42,6 +43,7 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
+	jepsen/curator:        jepsen
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
