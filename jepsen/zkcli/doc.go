@@ -17,6 +17,11 @@
 // A line with > is a command, the indented lines below are what it prints.
 // Commands that follow each other directly are typed together, and what they
 // print is below the last one. {server} in a command is the server's address.
+// Where lockkeeper prints something else, ZooKeeper's output is followed by a
+// line "lockkeeper: " with the reason, and by what it prints.
+//
+// testdata/c has the same for cli_mt, the client that comes with the C library
+// (Debian's package zookeeper-bin), one process for each command.
 //
 // # What makes transcripts comparable
 //

@@ -122,17 +122,14 @@ func members(file string) int {
 	return 1
 }
 
-// play types the commands into a client of a fresh server and returns what each block printed.
-func play(t *testing.T, tr transcript, target jepsen.Target, members int, zkCli func(...string) *exec.Cmd) [][]string {
+// start starts a server for the rest of the test and returns the client address of its first member.
+func start(ctx context.Context, t *testing.T, target jepsen.Target, members int, dir string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	dir := t.TempDir()
 	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, Extra: settings})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		complaints, err := cluster.Complaints()
 		if err := errors.Join(err, cluster.Close()); err != nil {
 			t.Error(err)
@@ -143,8 +140,17 @@ func play(t *testing.T, tr transcript, target jepsen.Target, members int, zkCli 
 		if t.Failed() {
 			t.Log(cluster.Logs())
 		}
-	}()
-	server := cluster.Members()[0].ClientAddr
+	})
+	return cluster.Members()[0].ClientAddr
+}
+
+// play types the commands into a client of a fresh server and returns what each block printed.
+func play(t *testing.T, tr transcript, target jepsen.Target, members int, zkCli func(...string) *exec.Cmd) [][]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	dir := t.TempDir()
+	server := start(ctx, t, target, members, dir)
 	input, printed := filepath.Join(dir, "input"), filepath.Join(dir, "printed")
 	if err := os.WriteFile(input, []byte(tr.input(server)), 0o644); err != nil {
 		t.Fatal(err)
