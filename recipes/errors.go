@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -33,6 +34,25 @@ var (
 
 	// ErrClosed: the Session was closed, or the connection under it.
 	ErrClosed = errors.New("recipes: session closed")
+
+	// ErrOvertaken: the lock's node is there, but another one stands in front of
+	// it, which the cluster would not have put there by itself.
+	ErrOvertaken = errors.New("recipes: another node stands in front of the lock's")
+
+	// ErrDelayed: TryLock found the lock free, but the last holder has vanished
+	// and its lock delay is not over. It is an ErrLocked too.
+	ErrDelayed = fmt.Errorf("%w, which has vanished, and whose lock delay is not over", ErrLocked)
+
+	// ErrUpgrade: a reader that asks for the writer's lock is refused. Two that
+	// did so would wait for each other to stop reading, for ever. Unlock, then
+	// lock for writing, and read again: others may have written in between.
+	ErrUpgrade = errors.New("recipes: a lock for reading cannot be upgraded: two readers that wait to do so wait for each other for ever; unlock it, lock for writing, and read again")
+
+	// ErrNotWriter: the grant is not one of an RWMutex for writing.
+	ErrNotWriter = errors.New("recipes: not a lock for writing of an RWMutex")
+
+	// ErrNoGuard: the grants of this recipe cannot guard operations.
+	ErrNoGuard = errors.New("recipes: no guard: the lock's node has a name that others' have too")
 
 	// ErrExhausted: the sequence counter of the lock's path has reached
 	// 2147483647, where it stops, so that nodes can no longer be told apart by

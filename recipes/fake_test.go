@@ -27,7 +27,7 @@ type fakeCluster struct {
 
 type fakeNode struct {
 	czxid, mzxid, pzxid int64
-	ctime               int64 // ms
+	ctime, mtime        int64 // ms
 	version             int32
 	owner               int64
 	creates             int64 // children ever made
@@ -81,7 +81,7 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 	zxid := c.nextZxidLocked()
 	parent.creates, parent.pzxid = min(parent.creates+1, maxSequence), zxid
 	c.nodes[path] = &fakeNode{
-		czxid: zxid, mzxid: zxid, pzxid: zxid, ctime: time.Now().UnixMilli(), owner: owner, data: data,
+		czxid: zxid, mzxid: zxid, pzxid: zxid, ctime: time.Now().UnixMilli(), mtime: time.Now().UnixMilli(), owner: owner, data: data,
 		container: flags == zk.FlagContainer,
 	}
 	c.fireLocked(path, zk.EventNodeCreated)
@@ -115,7 +115,7 @@ func (c *fakeCluster) setLocked(path string, data []byte, version int32) error {
 		return err
 	}
 	n := c.nodes[path]
-	n.data, n.mzxid, n.version = data, c.nextZxidLocked(), n.version+1
+	n.data, n.mzxid, n.version, n.mtime = data, c.nextZxidLocked(), n.version+1, time.Now().UnixMilli()
 	c.fireLocked(path, zk.EventNodeDataChanged)
 	return nil
 }
@@ -156,7 +156,13 @@ func (c *fakeCluster) multiLocked(ops []any, owner int64) (results []zk.MultiRes
 		}
 		if err != nil {
 			c.nodes, c.zxid, c.multi, c.events = before, zxid, false, nil
-			return nil, err
+			// What went well is undone and has no error of its own.
+			clear(results)
+			results = append(results, zk.MultiResponse{Error: err})
+			for len(results) < len(ops) {
+				results = append(results, zk.MultiResponse{Error: errNotReached})
+			}
+			return results, err
 		}
 		results = append(results, r)
 	}
@@ -167,10 +173,13 @@ func (c *fakeCluster) multiLocked(ops []any, owner int64) (results []zk.MultiRes
 	return results, nil
 }
 
+// errNotReached is what the operations behind one that fails are answered with.
+var errNotReached = errors.New("unknown error: -2")
+
 func (c *fakeCluster) statLocked(path string) *zk.Stat {
 	n := c.nodes[path]
 	s := &zk.Stat{
-		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid, Version: n.version, Ctime: n.ctime,
+		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.pzxid, Version: n.version, Ctime: n.ctime, Mtime: n.mtime,
 		EphemeralOwner: n.owner, DataLength: int32(len(n.data)), Cversion: int32(n.creates),
 	}
 	for p := range c.nodes {
@@ -545,10 +554,7 @@ func (f *fakeConn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 		results, err = f.c.multiLocked(ops, f.id)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return results, nil
+	return results, err
 }
 
 func (f *fakeConn) Exists(path string) (exists bool, stat *zk.Stat, err error) {

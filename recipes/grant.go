@@ -20,11 +20,14 @@ type Grant struct {
 	token   int64
 	lost    chan struct{} // closed with err
 	release chan struct{} // closed by Unlock
+	work    chan func()   // for keep to do
 	gone    chan struct{} // closed when the node is gone for certain, or given up
 	once    sync.Once     // closes release
 
 	// Guarded by the session's mu.
+	kind     Kind
 	err      error // why the grant ended; nil while it stands
+	onLost   []func(err error)
 	leaveErr error // why the node may not be gone; written before gone is closed
 }
 
@@ -36,6 +39,8 @@ func newGrant(p *place, path string) *Grant {
 		token:   p.token,
 		lost:    make(chan struct{}),
 		release: make(chan struct{}),
+		work:    make(chan func()),
+		kind:    p.kind,
 		gone:    make(chan struct{}),
 	}
 }
@@ -47,6 +52,14 @@ func newGrant(p *place, path string) *Grant {
 // that remembers the largest token it has seen, and refuses smaller ones, cannot
 // be harmed by a holder that does not know yet that it lost the lock.
 func (g *Grant) Token() int64 { return g.token }
+
+// Kind returns what was granted: to write (as every Mutex does), to read, or a
+// lease of a semaphore.
+func (g *Grant) Kind() Kind {
+	g.p.s.mu.Lock()
+	defer g.p.s.mu.Unlock()
+	return g.kind
+}
 
 // Path returns the path that is locked.
 func (g *Grant) Path() string { return g.path }
@@ -139,6 +152,21 @@ func (g *Grant) loseLocked(err error) {
 	g.err = err
 	delete(g.p.lease.grants, g)
 	close(g.lost)
+	for _, f := range g.onLost {
+		f(err)
+	}
+}
+
+// whenLost has f called, once, when the grant ends, with a session's mu held. It
+// is called right away if that has happened.
+func (g *Grant) whenLost(f func(err error)) {
+	g.p.s.mu.Lock()
+	defer g.p.s.mu.Unlock()
+	if g.err != nil {
+		f(g.err)
+		return
+	}
+	g.onLost = append(g.onLost, f)
 }
 
 // keep watches the node until Unlock is called or the session is over, and then
@@ -151,13 +179,15 @@ func (g *Grant) keep() {
 			if err := g.p.ownEvent(context.Background(), ev); err != nil {
 				g.lose(err)
 			}
+		case f := <-g.work:
+			f()
 		case <-g.release:
 			held = false
 		case <-g.p.lease.ended:
 			held = false
 		}
 	}
-	err := g.p.leave()
+	err := g.p.quit()
 	g.p.s.mu.Lock()
 	defer g.p.s.mu.Unlock()
 	g.leaveErr = err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -22,28 +23,47 @@ type Mutex struct {
 	opts MutexOptions
 }
 
-// MutexOptions are the settings of a Mutex. The zero value is good.
+// MutexOptions are the settings of a Mutex, and of the other locks. The zero
+// value is good.
 type MutexOptions struct {
-	// Data is stored in the lock's node, where people and programs can read who
-	// holds the lock or waits for it.
+	// Note says why the lock is wanted. It becomes part of the [Info] in the
+	// lock's node, where people and programs can read who holds the lock or waits
+	// for it: [Session.Contenders].
+	Note string
+
+	// Data is stored in the lock's node instead of the Info, if it is not nil.
 	Data []byte
 
 	// ACL is for the nodes that are made: the lock's, and those of the path
 	// that do not exist. Without CREATE and DELETE on the path nobody can lock.
 	// Nil stands for everything to everyone.
 	ACL []zk.ACL
+
+	// LockDelay is how long the lock is kept from the next one if this holder
+	// vanishes: if its session expires before it has unlocked. It is for
+	// resources that cannot check a fencing token: what the vanished holder has
+	// sent them may arrive in that time. At most MaxLockDelay; 0 stands for none,
+	// and does not respect those of others.
+	//
+	// A holder leaves a note beside the path, in the node _lockdelay_NAME, which
+	// goes in the same moment as the lock's node when it unlocks. Who finds the
+	// note of somebody who is gone waits for the time that it says, counted from
+	// when the loss was first noticed by a contender with a LockDelay. So the
+	// next holder gets the lock that long after the session's end, or later; and a
+	// contender that gives up while it waits does not make the others start
+	// again. A lock with this takes a round trip more to acquire.
+	//
+	// What it is not: it does not hold up contenders that do not know of it,
+	// Curator's and kazoo's, and Mutexes without it. Closing a Session, or
+	// deleting the lock's node, is no release: the delay applies. Readers of an
+	// RWMutex respect it, and leave no note, as theirs is no loss to anybody.
+	LockDelay time.Duration
 }
 
 // NewMutex returns the lock on a path. The nodes of the path are made when they
 // are needed, as containers, which the cluster removes some time after they have
 // become empty. path must be below "/".
 func NewMutex(s *Session, path string, opts MutexOptions) *Mutex {
-	if opts.Data == nil {
-		opts.Data = []byte{}
-	}
-	if opts.ACL == nil {
-		opts.ACL = zk.WorldACL(zk.PermAll)
-	}
 	return &Mutex{s: s, path: path, opts: opts}
 }
 
@@ -71,17 +91,19 @@ func (m *Mutex) Lock(ctx context.Context) (*Grant, error) { return m.acquire(ctx
 func (m *Mutex) TryLock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, false) }
 
 func (m *Mutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
-	p := &place{
-		s:      m.s,
-		dir:    m.path,
-		prefix: protect(lockName),
-		data:   m.opts.Data,
-		acl:    m.opts.ACL,
+	return acquireQueued(ctx, m.s, m.path, lockName, KindWrite, m.opts, wait)
+}
+
+// acquireQueued acquires a lock that has one queue, the children of path.
+func acquireQueued(ctx context.Context, s *Session, path, base string, kind Kind, o MutexOptions, wait bool) (*Grant, error) {
+	p := newPlace(s, path, base, kind, o)
+	err := p.setDelay(o.LockDelay)
+	var g *Grant
+	if err == nil {
+		g, err = acquire(ctx, p, path, wait)
 	}
-	p.setDoing("starting")
-	g, err := acquire(ctx, p, wait)
 	if err != nil {
-		return nil, fmt.Errorf("recipes: lock %s: %w", m.path, err)
+		return nil, fmt.Errorf("recipes: lock %s: %w", path, err)
 	}
 	return g, nil
 }
@@ -89,14 +111,14 @@ func (m *Mutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
 // acquire gets to the front with p. The work is done by a goroutine, which lives
 // for as long as the place: the calls of a ZooKeeper client cannot be
 // interrupted, and the caller shall not have to wait for them when ctx ends.
-func acquire(ctx context.Context, p *place, wait bool) (*Grant, error) {
+func acquire(ctx context.Context, p *place, path string, wait bool) (*Grant, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	// Unbuffered: either the caller has got the result, or the goroutine knows
 	// that nobody will.
 	granted, failed := make(chan *Grant), make(chan error)
-	if !p.s.spawn(func() { p.run(ctx, wait, granted, failed) }) {
+	if !p.s.spawn(func() { p.run(ctx, path, wait, granted, failed) }) {
 		return nil, ErrClosed
 	}
 	select {
@@ -110,12 +132,12 @@ func acquire(ctx context.Context, p *place, wait bool) (*Grant, error) {
 }
 
 // run is the life of a place.
-func (p *place) run(ctx context.Context, wait bool, granted chan<- *Grant, failed chan<- error) {
-	g, err := p.contend(ctx, wait)
+func (p *place) run(ctx context.Context, path string, wait bool, granted chan<- *Grant, failed chan<- error) {
+	g, err := p.contend(ctx, path, wait)
 	if errors.Is(err, ErrLocked) {
 		// Off the path first: the next TryLock of anybody shall not trip over
 		// the node of this one.
-		if lerr := p.leave(); lerr != nil && !errors.Is(lerr, ErrDeleted) {
+		if lerr := p.quit(); lerr != nil && !errors.Is(lerr, ErrDeleted) {
 			err = lerr
 		}
 		p.fail(ctx, failed, err)
@@ -123,7 +145,7 @@ func (p *place) run(ctx context.Context, wait bool, granted chan<- *Grant, faile
 	}
 	if err != nil {
 		p.fail(ctx, failed, err)
-		p.leave()
+		p.quit()
 		return
 	}
 	select {
@@ -141,18 +163,29 @@ func (p *place) fail(ctx context.Context, failed chan<- error, err error) {
 	}
 }
 
-// contend joins the queue and waits until the place is at its front and the
-// lease is fresh.
-func (p *place) contend(ctx context.Context, wait bool) (*Grant, error) {
-	if err := p.enter(ctx); err != nil {
+// contend joins the queue and waits until it is the place's turn and the lease is
+// fresh.
+func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, error) {
+	if gate := p.gate; gate != nil {
+		if err := gate.enter(ctx, wait); err != nil {
+			return nil, err
+		}
+		err := gate.await(ctx, wait)
+		gate.want(false)
+		if err != nil {
+			return nil, err
+		}
+		p.lease = gate.lease
+	}
+	if err := p.enter(ctx, wait); err != nil {
 		return nil, err
 	}
 	defer p.want(false)
-	if err := p.await(ctx, wait); err != nil {
+	if err := p.awaitTurn(ctx, wait); err != nil {
 		return nil, err
 	}
 	p.setDoing("waiting for the cluster to confirm the session")
-	g := newGrant(p, p.dir)
+	g := newGrant(p, path)
 	if err := p.lease.admit(ctx, g); err != nil {
 		return nil, err
 	}
@@ -164,5 +197,22 @@ func (p *place) contend(ctx context.Context, wait bool) (*Grant, error) {
 		}
 	default:
 	}
+	if gate := p.gate; gate != nil && p.s.spawn(func() { gate.leave() }) {
+		p.gate = nil
+	}
 	return g, nil
+}
+
+// awaitTurn waits until the lock is free for us.
+func (p *place) awaitTurn(ctx context.Context, wait bool) error {
+	switch {
+	case p.single:
+		return nil // who has made the node has the lock
+	case p.turn != nil:
+		return p.turn(ctx, wait)
+	}
+	if err := p.await(ctx, wait); err != nil || p.delay == nil {
+		return err
+	}
+	return p.sitOut(ctx, wait)
 }

@@ -11,6 +11,99 @@ import (
 // follows the last "lock-" of a name as the sequence number.
 const lockName = "lock-"
 
+// Names of other recipes' nodes. readName and writeName are those of Curator's
+// InterProcessReadWriteLock, leaseName is that of its InterProcessSemaphoreV2;
+// kazoo's Lock and WriteLock have the one name, its ReadLock has the other.
+const (
+	readName       = "__READ__"
+	writeName      = "__WRIT__"
+	leaseName      = "lease-"
+	kazooLockName  = "__lock__"
+	kazooReadName  = "__rlock__"
+	uuidDigits     = 32
+	protectedStart = "_c_"
+)
+
+// Kind is what the owner of a node wants, or has.
+type Kind int
+
+const (
+	// KindUnknown: no name that this package knows. Such a node is taken for a
+	// writer's, for that is safe.
+	KindUnknown Kind = iota
+	// KindWrite: a lock that nobody shares, be it a mutex or a writer's.
+	KindWrite
+	// KindRead: a lock that readers share.
+	KindRead
+	// KindLease: one of the leases of a semaphore.
+	KindLease
+)
+
+var kindNames = [...]string{"unknown", "write", "read", "lease"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// MarshalText makes the kind a word in JSON.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// kindOf tells from a node's name what its owner wants.
+func kindOf(name string) Kind {
+	if _, ok := sequence(name); !ok {
+		return KindUnknown
+	}
+	base := name[:len(name)-sequenceDigits]
+	for _, known := range []struct {
+		name string
+		kind Kind
+	}{
+		{readName, KindRead}, {kazooReadName, KindRead},
+		{writeName, KindWrite}, {kazooLockName, KindWrite}, {lockName, KindWrite},
+		{leaseName, KindLease},
+	} {
+		if strings.HasSuffix(base, known.name) {
+			return known.kind
+		}
+	}
+	return KindUnknown
+}
+
+// libraryOf guesses who made a node, from its name; "" if it has none of the
+// names that are known. This package's names are Curator's, so it is its
+// metadata that tell the two apart.
+func libraryOf(name string, info *Info) string {
+	rest, protected := strings.CutPrefix(name, protectedStart)
+	hex := 0
+	for hex < len(rest) && isHex(rest[hex]) {
+		hex++
+	}
+	switch {
+	case info != nil:
+		return "lockkeeper"
+	case protected && hex == uuidDigits:
+		return "go-zookeeper"
+	case protected && hex == 8:
+		return "curator"
+	case !protected && hex == uuidDigits && (len(name) == hex || strings.HasPrefix(name[hex:], "__")):
+		return "kazoo"
+	}
+	return ""
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
+
+// isKazooLease: kazoo's Semaphore calls its leases uuid4().hex, and no more.
+func isKazooLease(name string) bool {
+	if len(name) != uuidDigits {
+		return false
+	}
+	for i := range uuidDigits {
+		if !isHex(name[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 // protect returns the name for a protected create, as Curator makes it:
 //
 //	_c_xxxxxxxx-xxxx-4xxx-xxxx-xxxxxxxxxxxx-lock-
@@ -54,9 +147,10 @@ func sequence(name string) (int64, bool) {
 // next before own: the one with the largest sequence number below own's. It is
 // "" when own is the first. found tells whether own itself is there.
 //
-// Every child with a sequence number counts, whoever made it: to wait for a
-// node that means nothing to us is safe, to overlook a holder is not.
-func predecessor(children []string, own string) (name string, found bool) {
+// Every child with a sequence number counts, whoever made it, unless skip says
+// that it need not be waited for: to wait for a node that means nothing to us is
+// safe, to overlook a holder is not. A nil skip skips none.
+func predecessor(children []string, own string, skip func(name string) bool) (name string, found bool) {
 	ownSeq, _ := sequence(own)
 	best := int64(-1)
 	for _, c := range children {
@@ -64,7 +158,7 @@ func predecessor(children []string, own string) (name string, found bool) {
 			found = true
 			continue
 		}
-		if n, ok := sequence(c); ok && n < ownSeq && n > best {
+		if n, ok := sequence(c); ok && n < ownSeq && n > best && (skip == nil || !skip(c)) {
 			best, name = n, c
 		}
 	}

@@ -61,8 +61,36 @@ func TestPredecessor(t *testing.T) {
 		{"a kazoo reader in front", []string{own, "00__rlock__0000000002"}, "00__rlock__0000000002", true},
 		{"not contenders", []string{own, "config", "0"}, "", true},
 	} {
-		if name, found := predecessor(tt.children, own); name != tt.want || found != tt.found {
+		if name, found := predecessor(tt.children, own, nil); name != tt.want || found != tt.found {
 			t.Errorf("%s: predecessor = %q, %v, want %q, %v", tt.about, name, found, tt.want, tt.found)
+		}
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		kind    Kind
+		library string
+	}{
+		{"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000000", KindWrite, "curator"},
+		{"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-__WRIT__0000000005", KindWrite, "curator"},
+		{"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-__READ__0000000005", KindRead, "curator"},
+		{"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lease-0000000005", KindLease, "curator"},
+		{"_c_34c73d33a36442858dd68b05f149fed9-lock-0000000012", KindWrite, "go-zookeeper"},
+		{"b7bfcd3227404d3880a0eccd4e5100cf__lock__0000000003", KindWrite, "kazoo"},
+		{"b7bfcd3227404d3880a0eccd4e5100cf__rlock__0000000004", KindRead, "kazoo"},
+		{"b7bfcd3227404d3880a0eccd4e5100cf", KindUnknown, "kazoo"},
+		{"n_0000000004", KindUnknown, ""},
+		{"__READ__", KindUnknown, ""},
+		{"__READ__x0000000001", KindUnknown, ""},
+		{"", KindUnknown, ""},
+	} {
+		if k := kindOf(tt.name); k != tt.kind {
+			t.Errorf("kindOf(%q) = %v, want %v", tt.name, k, tt.kind)
+		}
+		if l := libraryOf(tt.name, nil); l != tt.library {
+			t.Errorf("libraryOf(%q) = %q, want %q", tt.name, l, tt.library)
 		}
 	}
 }

@@ -31,6 +31,13 @@ type place struct {
 	prefix string // of our node: everything but the sequence number
 	data   []byte
 	acl    []zk.ACL
+	kind   Kind
+
+	// What makes one recipe differ from another; all may be zero.
+	gate   *place                                     // the queue to come through first; nil when there is none, or it was left
+	turn   func(ctx context.Context, wait bool) error // waits until it is our turn; nil stands for await
+	single bool                                       // the node has no number, see simple.go
+	delay  *delay                                     // see delay.go
 
 	lease *lease                   // of the session that we queue in
 	node  string                   // full path of our node; "" if not known
@@ -38,13 +45,40 @@ type place struct {
 	seek  func() ([]string, error) // instead of find, see ephemeral.go; nil: find
 	owned bool                     // node belongs to lease's session, and so goes with it
 	token int64                    // czxid of node
+	ctime int64                    // when the cluster made node, in ms, by its clock
+	made  time.Time                // a time at which node was there already
 	own   <-chan zk.Event          // watch on node
 	first chan look                // the first look at the queue; nil once it was taken
 	wants bool                     // counted in lease.waiting
 
+	// passed are the writers' nodes in front of a reader whose owners only read
+	// by now.
+	passed map[string]bool
+
 	// what the place is waiting for, for error messages; read by the caller of
-	// an acquire that ends.
-	doing atomic.Pointer[string]
+	// an acquire that ends. A gate shares it.
+	doing *atomic.Pointer[string]
+}
+
+// newPlace is a place in the queue of dir, for a node called base.
+func newPlace(s *Session, dir, base string, kind Kind, o MutexOptions) *place {
+	p := &place{
+		s:      s,
+		dir:    dir,
+		prefix: protect(base),
+		data:   o.Data,
+		acl:    o.ACL,
+		kind:   kind,
+		doing:  new(atomic.Pointer[string]),
+	}
+	if p.data == nil {
+		p.data = newInfo(o.Note).encode()
+	}
+	if p.acl == nil {
+		p.acl = zk.WorldACL(zk.PermAll)
+	}
+	p.setDoing("starting")
+	return p
 }
 
 func (p *place) setDoing(format string, args ...any) {
@@ -58,16 +92,21 @@ func (p *place) name() string {
 }
 
 // enter makes the node and watches it.
-func (p *place) enter(ctx context.Context) error {
-	p.setDoing("waiting for a connection")
-	lease, err := p.s.ready(ctx)
-	if err != nil {
+func (p *place) enter(ctx context.Context, wait bool) error {
+	if p.lease == nil { // else it is that of the gate
+		p.setDoing("waiting for a connection")
+		lease, err := p.s.ready(ctx)
+		if err != nil {
+			return err
+		}
+		p.lease = lease
+	}
+	p.setDoing("joining the queue")
+	if err := p.create(ctx, wait); err != nil {
 		return err
 	}
-	p.lease = lease
-	p.setDoing("joining the queue")
-	if err := p.create(ctx); err != nil {
-		return err
+	if p.single {
+		return p.watchOwn(ctx)
 	}
 	if n, ok := sequence(p.name()); !ok {
 		return fmt.Errorf("server made a node without a sequence number: %s", p.node)
@@ -77,22 +116,24 @@ func (p *place) enter(ctx context.Context) error {
 	// Both requests at once: it is the round trips that an acquire takes its time
 	// for. The list may be older than the watch; await looks again when the watch
 	// fires, and watchOwn fails if the node has gone.
-	p.first = make(chan look, 1)
-	if !p.s.spawn(func() { p.first <- p.look() }) {
-		return ErrClosed
+	if p.turn == nil {
+		p.first = make(chan look, 1)
+		if !p.s.spawn(func() { p.first <- p.look() }) {
+			return ErrClosed
+		}
 	}
 	return p.watchOwn(ctx)
 }
 
 // create makes the node, once. The outcome of a lost request is settled before
 // another is sent.
-func (p *place) create(ctx context.Context) error {
+func (p *place) create(ctx context.Context, wait bool) error {
 	for attempt := 1; ; attempt++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		sent := time.Now()
-		node, err := p.s.conn.Create(p.dir+"/"+p.prefix, p.data, zk.FlagEphemeralSequential, p.acl)
+		node, err := p.make()
 		switch fateOf(err) {
 		case fateDone:
 			p.node = node
@@ -101,10 +142,16 @@ func (p *place) create(ctx context.Context) error {
 			p.s.mu.Unlock()
 			return nil
 		case fateRefused:
+			if p.single && errors.Is(err, zk.ErrNodeExists) {
+				if err := p.awaitFree(ctx, wait); err != nil {
+					return err
+				}
+				continue
+			}
 			if !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
-			if err := p.makeDir(ctx, p.dir); err != nil {
+			if err := p.makeDir(ctx, p.parent()); err != nil {
 				return err
 			}
 			continue
@@ -120,6 +167,14 @@ func (p *place) create(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// make sends the request for the node.
+func (p *place) make() (string, error) {
+	if p.single {
+		return p.s.conn.Create(p.dir, p.data, zk.FlagEphemeral, p.acl)
+	}
+	return p.s.conn.Create(p.dir+"/"+p.prefix, p.data, zk.FlagEphemeralSequential, p.acl)
 }
 
 // settle finds out, after a create whose outcome is unknown, whether there is a
@@ -147,18 +202,40 @@ func (p *place) settle(ctx context.Context, attempt int) error {
 	}
 }
 
+// barrier makes a write that changes nothing. When it returns nil, no earlier
+// request of ours is under way any more, and what we read from now on is at least
+// as new as the moment of the call: a new connection, should there be one by
+// then, goes to a server that has seen at least the barrier, for the client has
+// told it the zxid of the answer.
+func (p *place) barrier() error {
+	// Any answer of a server will do.
+	if err := p.s.conn.Delete(p.parent()+"/"+p.prefix, -1); fateOf(err) > fateRefused {
+		return err
+	}
+	return nil
+}
+
+// parent is the node that has to exist for ours to be made.
+func (p *place) parent() string {
+	if !p.single {
+		return p.dir
+	}
+	dir, _ := split(p.dir)
+	return dir
+}
+
 // find lists the nodes that carry our UUID. What it does not find does not
 // exist and will not come to exist, unless we make another create.
 func (p *place) find() ([]string, error) {
 	if p.seek != nil {
 		return p.seek()
 	}
-	// The barrier. Any answer of a server will do.
-	if err := p.s.conn.Delete(p.dir+"/"+p.prefix, -1); fateOf(err) > fateRefused {
+	if err := p.barrier(); err != nil {
 		return nil, err
 	}
-	// A new connection, should there be one by now, goes to a server that has
-	// seen at least the barrier: the client told it the zxid of the answer.
+	if p.single {
+		return p.findSingle()
+	}
 	names, _, err := p.s.conn.Children(p.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -204,7 +281,7 @@ func (p *place) makeDir(ctx context.Context, dir string) error {
 // watchOwn sets the watch on our node and reads its token.
 func (p *place) watchOwn(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		_, stat, events, err := p.s.conn.GetW(p.node)
+		data, stat, events, err := p.s.conn.GetW(p.node)
 		switch fateOf(err) {
 		case fateDone:
 			if over := p.over(); over != nil {
@@ -215,7 +292,14 @@ func (p *place) watchOwn(ctx context.Context) error {
 				// found is left over from the one before.
 				return ErrExpired
 			}
+			if !p.isOurs(data, stat) {
+				return ErrDeleted // and made again, by another one of our session
+			}
 			p.owned, p.token, p.own = true, stat.Czxid, events
+			p.ctime = stat.Ctime
+			if p.made.IsZero() {
+				p.made = time.Now()
+			}
 			return nil
 		case fateUnknown:
 			if err := p.s.pause(ctx, attempt); err != nil {
@@ -273,14 +357,14 @@ func (p *place) await(ctx context.Context, wait bool) error {
 			return err
 		case front == "":
 			return nil
-		case !wait:
+		case !wait && p.kind != KindRead:
 			return ErrLocked
 		}
 		attempt = 1
 		p.want(false)
 		p.setDoing("waiting behind %s", front)
 		if front != watched {
-			_, _, ev, err := p.s.conn.GetW(p.dir + "/" + front)
+			data, ev, err := p.read(front, wait)
 			if err != nil {
 				// Gone already, most likely. If it is the connection, the next
 				// look finds out.
@@ -290,6 +374,14 @@ func (p *place) await(ctx context.Context, wait bool) error {
 				continue
 			}
 			watched, events = front, ev
+			if p.kind == KindRead && downgraded(data) {
+				p.pass(front)
+				watched = ""
+				continue
+			}
+			if !wait {
+				return ErrLocked
+			}
 		}
 		select {
 		case <-events:
@@ -307,6 +399,24 @@ func (p *place) await(ctx context.Context, wait bool) error {
 	}
 }
 
+// read reads a node of the queue, and watches it if we are to wait for it.
+func (p *place) read(name string, watch bool) ([]byte, <-chan zk.Event, error) {
+	if watch {
+		data, _, events, err := p.s.conn.GetW(p.dir + "/" + name)
+		return data, events, err
+	}
+	data, _, err := p.s.conn.Get(p.dir + "/" + name)
+	return data, nil, err
+}
+
+// pass notes that a reader need not wait for a writer.
+func (p *place) pass(name string) {
+	if p.passed == nil {
+		p.passed = make(map[string]bool)
+	}
+	p.passed[name] = true
+}
+
 // want registers, or no longer registers, the place as one that needs the
 // lease to be proved.
 func (p *place) want(on bool) {
@@ -317,7 +427,7 @@ func (p *place) want(on bool) {
 	p.lease.want(on)
 }
 
-// look is a look at the queue: the node next before ours, "" if we are the first.
+// look is a look at the queue: the node that we wait for, "" if it is our turn.
 type look struct {
 	front string
 	err   error
@@ -328,7 +438,11 @@ func (p *place) look() look {
 	if err != nil {
 		return look{err: p.gone(err)}
 	}
-	front, found := predecessor(names, p.name())
+	var skip func(name string) bool
+	if p.kind == KindRead {
+		skip = func(name string) bool { return kindOf(name) == KindRead || p.passed[name] }
+	}
+	front, found := predecessor(names, p.name(), skip)
 	if !found {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}
@@ -355,13 +469,16 @@ func (p *place) ownEvent(ctx context.Context, ev zk.Event) error {
 		return err
 	}
 	if ev.Type == zk.EventNodeDeleted {
+		p.doubt = p.doubt || p.single // there may be another's by now
 		return ErrDeleted
 	}
 	token := p.token
 	if err := p.watchOwn(ctx); err != nil {
+		p.doubt = p.doubt || p.single
 		return err
 	}
 	if p.token != token {
+		p.doubt = p.doubt || p.single
 		return ErrDeleted // and made again, by somebody who copies names
 	}
 	return nil
@@ -385,7 +502,7 @@ func (p *place) leave() error {
 			return p.closed() // never made, or gone with its session
 		}
 		for i := 0; err == nil && i < len(nodes); i++ {
-			err = p.s.conn.Delete(nodes[i], -1)
+			err = p.remove(nodes[i])
 			if errors.Is(err, zk.ErrNoNode) {
 				err = nil
 				if first && !p.doubt && p.over() == nil {
@@ -401,6 +518,8 @@ func (p *place) leave() error {
 			p.s.log.Error("lock node cannot be deleted, it stays until the session ends",
 				"path", p.dir, "node", p.prefix, "err", err)
 			return err
+		case fateUnknown:
+			p.doubt = p.doubt || p.single // by now it may be somebody else's
 		case fateStrange:
 			p.s.log.Warn("lock node not deleted, trying again", "path", p.dir, "node", p.prefix, "err", err)
 		}
@@ -408,6 +527,25 @@ func (p *place) leave() error {
 			return err
 		}
 	}
+}
+
+// remove deletes our node, and in the same moment what we have left beside it.
+func (p *place) remove(node string) error {
+	if p.delay != nil {
+		return p.removeMarked(node)
+	}
+	return p.s.conn.Delete(node, -1)
+}
+
+// quit leaves all that the place stands in.
+func (p *place) quit() error {
+	err := p.leave()
+	if p.gate != nil {
+		if gerr := p.gate.leave(); err == nil && !errors.Is(gerr, ErrDeleted) {
+			err = gerr
+		}
+	}
+	return err
 }
 
 // closed is ErrClosed if the Session has ended, else nil.

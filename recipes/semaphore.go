@@ -1,0 +1,210 @@
+package recipes
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Semaphore lets up to a number of contenders in at a time, in the order in which
+// they came: each holds one of its leases.
+//
+// It is Curator's InterProcessSemaphoreV2 on the same path: a queue in the child
+// locks, where one at a time waits for a lease to be free, and the leases in the
+// child leases. Programs that share it have to agree on the number, or on the node
+// that has it. kazoo's Semaphore is another thing, which does not mix with it: its
+// leases are children of the path itself, without numbers, its queue is beside
+// the path, and the path's data are the number, in decimal.
+//
+// A lease's token is larger than that of every lease that was given before. But as
+// several are held at a time, it is good for telling holders apart and for
+// [Grant.Guard], not for fencing.
+type Semaphore struct {
+	s    *Session
+	path string
+	opts SemaphoreOptions
+}
+
+// SemaphoreOptions are the settings of a Semaphore.
+type SemaphoreOptions struct {
+	// MutexOptions: LockDelay does not apply.
+	MutexOptions
+
+	// Leases is how many there are, at least 1. With a CountPath it is the number
+	// for as long as that node does not exist.
+	Leases int
+
+	// CountPath is a node with the number of leases, as Curator's SharedCount
+	// keeps it: 4 bytes, big-endian. It may change at any time: if it grows, who
+	// waits is let in; if it shrinks, nobody is thrown out, but nobody is let in
+	// before enough have left. Empty: the number is Leases for ever.
+	CountPath string
+}
+
+// NewSemaphore returns the semaphore on a path; see [NewMutex] for how its nodes
+// are made.
+func NewSemaphore(s *Session, path string, opts SemaphoreOptions) *Semaphore {
+	return &Semaphore{s: s, path: path, opts: opts}
+}
+
+// Path returns the path of the semaphore.
+func (m *Semaphore) Path() string { return m.path }
+
+// Lock waits until it has a lease, or ctx or the session ends; see [Mutex.Lock].
+// The Grant's Unlock gives it back.
+func (m *Semaphore) Lock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, true) }
+
+// TryLock takes a lease if there is one and nobody waits for it, else it returns
+// ErrLocked. It may do so too while another is just taking one.
+func (m *Semaphore) TryLock(ctx context.Context) (*Grant, error) { return m.acquire(ctx, false) }
+
+// SetLeases writes the number of leases to the CountPath, and makes that node if
+// need be. When it returns an error other than of the arguments, the number may
+// or may not have been written; to call it again does no harm.
+func (m *Semaphore) SetLeases(ctx context.Context, n int) error {
+	if err := m.setLeases(ctx, n); err != nil {
+		return fmt.Errorf("recipes: set leases of %s: %w", m.path, err)
+	}
+	return nil
+}
+
+func (m *Semaphore) setLeases(ctx context.Context, n int) error {
+	if n < 0 || int(int32(n)) != n {
+		return fmt.Errorf("%d leases", n)
+	}
+	if m.opts.CountPath == "" {
+		return errors.New("no CountPath")
+	}
+	p := newPlace(m.s, m.path, leaseName, KindLease, m.opts.MutexOptions)
+	data := binary.BigEndian.AppendUint32(nil, uint32(n))
+	_, err := ask(ctx, m.s, func() (struct{}, error) {
+		_, err := m.s.conn.Set(m.opts.CountPath, data, -1)
+		if !errors.Is(err, zk.ErrNoNode) {
+			return struct{}{}, err
+		}
+		parent, _ := split(m.opts.CountPath)
+		if parent != "" {
+			if err := p.makeDir(ctx, parent); err != nil {
+				return struct{}{}, err
+			}
+		}
+		_, err = m.s.conn.Create(m.opts.CountPath, data, zk.FlagPersistent, p.acl)
+		if errors.Is(err, zk.ErrNodeExists) { // somebody's, or our own of an earlier attempt
+			_, err = m.s.conn.Set(m.opts.CountPath, data, -1)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
+	if m.opts.Leases < 1 && m.opts.CountPath == "" {
+		return nil, fmt.Errorf("recipes: semaphore %s: %d leases", m.path, m.opts.Leases)
+	}
+	p := newPlace(m.s, m.path+"/"+curatorLeases, leaseName, KindLease, m.opts.MutexOptions)
+	p.gate = newPlace(m.s, m.path+"/"+curatorLocks, lockName, KindWrite, m.opts.MutexOptions)
+	p.gate.doing = p.doing
+	p.turn = func(ctx context.Context, wait bool) error { return m.awaitLease(ctx, p, wait) }
+	g, err := acquire(ctx, p, m.path, wait)
+	if err != nil {
+		return nil, fmt.Errorf("recipes: semaphore %s: %w", m.path, err)
+	}
+	return g, nil
+}
+
+// awaitLease waits until there are no more leases than there may be; ours is among
+// them. p is at the front of the gate, so that nobody else waits with a lease made,
+// and when somebody else has a lease too, it has had it since before we came. That
+// we count all of them, also those behind ours, is for when the gate was tampered
+// with, or the number shrinks: better none than one too many.
+func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
+	for attempt := 1; ; {
+		changed := p.s.news()
+		p.want(true)
+		leases, count, free, err := m.count(p)
+		switch {
+		case fateOf(err) == fateUnknown:
+			if err := p.s.pause(ctx, attempt); err != nil {
+				return err
+			}
+			attempt++
+			continue
+		case err != nil:
+			return err
+		case free:
+			return nil
+		case !wait:
+			return ErrLocked
+		}
+		attempt = 1
+		p.want(false)
+		p.setDoing("waiting for one of the leases")
+		if err := p.awaitEither(ctx, leases, count, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitEither waits for one of the events, and for the end of what we stand on.
+func (p *place) awaitEither(ctx context.Context, leases, count <-chan zk.Event, changed <-chan struct{}) error {
+	select {
+	case <-leases:
+	case <-count:
+	case <-changed: // the watches may not have been set again
+	case ev := <-p.own:
+		return p.ownEvent(ctx, ev)
+	case ev := <-p.gate.own:
+		// Without our node in the gate another would wait beside us.
+		return p.gate.ownEvent(ctx, ev)
+	case <-p.lease.ended:
+		return p.over()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// count tells whether our lease is one of those that there may be, and what to
+// wait for if it is not.
+func (m *Semaphore) count(p *place) (leases, count <-chan zk.Event, free bool, err error) {
+	limit := m.opts.Leases
+	if m.opts.CountPath != "" {
+		if limit, count, err = m.limit(); err != nil {
+			return nil, nil, false, err
+		}
+	}
+	names, _, leases, err := p.s.conn.ChildrenW(p.dir)
+	if err != nil {
+		return nil, nil, false, p.gone(err)
+	}
+	if _, found := predecessor(names, p.name(), nil); !found {
+		return nil, nil, false, p.gone(zk.ErrNoNode)
+	}
+	return leases, count, len(names) <= limit, nil
+}
+
+// limit reads the number of leases, and watches it.
+func (m *Semaphore) limit() (int, <-chan zk.Event, error) {
+	for {
+		data, _, events, err := m.s.conn.GetW(m.opts.CountPath)
+		if err == nil && len(data) != 4 {
+			return 0, nil, fmt.Errorf("number of leases in %s has %d bytes, not 4", m.opts.CountPath, len(data))
+		}
+		if err == nil {
+			return int(int32(binary.BigEndian.Uint32(data))), events, nil
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			return 0, nil, err
+		}
+		exists, _, events, err := m.s.conn.ExistsW(m.opts.CountPath)
+		if err != nil {
+			return 0, nil, err
+		}
+		if !exists {
+			return m.opts.Leases, events, nil
+		}
+	}
+}
