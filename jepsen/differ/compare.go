@@ -30,6 +30,9 @@ func (c *comparer) note(step *Step) {
 	}
 }
 
+// watchedBy says whether a slot may watch a path.
+func (c *comparer) watchedBy(path string, slot int) bool { return c.watchers[path]&(1<<slot) != 0 }
+
 // watchedByOthers says whether another slot may watch a path.
 func (c *comparer) watchedByOthers(path string, slot int) bool {
 	return c.watchers[path]&^(1<<slot) != 0

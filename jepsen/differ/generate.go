@@ -221,6 +221,7 @@ func (g *generator) batch(slot, n int) []Request { return g.more(nil, slot, n) }
 
 // more adds requests to a batch.
 func (g *generator) more(list []Request, slot, n int) []Request {
+	setsACL := func(r Request) bool { return r.Op == wire.OpSetACL }
 	for range n {
 		if len(list) > 0 && g.oneByOne() {
 			break
@@ -229,12 +230,12 @@ func (g *generator) more(list []Request, slot, n int) []Request {
 		if len(list) > 0 && r.mayClose() {
 			continue // its answer may overtake others
 		}
-		list = append(list, r)
-		if r.Op == wire.OpSetACL && r.path() == "/" {
-			// Whether ZooKeeper takes the new ACL for what stands behind it is a matter of time: what is on its way to be
-			// applied it knows by path, and as the parent of /a it looks for "".
-			break
+		if r.needsACL() && slices.ContainsFunc(list, setsACL) {
+			// With which ACL ZooKeeper checks a write behind a setACL is a matter of time: among the changes that are still
+			// to be applied it keeps the new aversion, but not the new ACL.
+			continue
 		}
+		list = append(list, r)
 	}
 	return list
 }

@@ -139,6 +139,16 @@ func (r *Request) changes(reply []byte) bool {
 	return false
 }
 
+// needsACL says whether the request is a write whose outcome can depend on ACLs.
+func (r *Request) needsACL() bool {
+	switch r.Op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpMulti:
+		return true
+	}
+	return false
+}
+
 // mayClose says whether the connection can end because of this request, so that nothing may be sent
 // behind it before that is known.
 func (r *Request) mayClose() bool {

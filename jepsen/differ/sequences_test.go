@@ -87,6 +87,12 @@ func sequences() [][]*Step {
 			attach(0, watches), {Kind: Drop, Slot: 0}, do(1, set("/s", "new"), open("/s/c", "", wire.ModePersistent)), attach(0, watches),
 			do(1, open("/none", "", wire.ModePersistent), remove("/none")),
 		},
+		{ // the root has a second name, under which it can be watched too
+			do(0, newRequest(wire.OpGetData, wire.PathWatchRequest{Path: "", Watch: true})),
+			do(0, newRequest(wire.OpCheckWatches, wire.WatchesRequest{Path: "", Type: wire.WatchTypeData})),
+			do(0, newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: "", Type: wire.WatchTypeData})),
+			do(0, newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: "", Type: wire.WatchTypeData})),
+		},
 		{ // an identity that is no UTF-8, used in an ACL
 			do(0, auth("u\xff:p")), do(0, newRequest(wire.OpWhoAmI, nil)),
 			do(0, newRequest(wire.OpCreate, wire.CreateRequest{Path: "/acl", ACL: []wire.ACL{entry(wire.PermAll, "auth", "")}})),
