@@ -1,6 +1,7 @@
 import java.util.List;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.api.ACLProvider;
+import org.apache.curator.framework.api.CuratorWatcher;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooDefs;
@@ -74,9 +75,10 @@ final class Access {
         part.create().creatingParentsIfNeeded().withMode(CreateMode.EPHEMERAL).forPath("/a/b", Bench.bytes("1"));
         Bench.sync(whole);
         Bench.equal("the data", "1", Bench.text(whole.getData().forPath(b.path + "/a/b")));
-        Bench.equal("the same, seen from the namespace", "1", Bench.text(whole.usingNamespace(b.path.substring(1) + "/a").getData().forPath("/b")));
+        Bench.equal("the same, seen from the namespace", "1",
+                Bench.text(whole.usingNamespace(b.path.substring(1) + "/a").getData().forPath("/b")));
         Events events = new Events();
-        part.getChildren().usingWatcher((org.apache.curator.framework.api.CuratorWatcher) e -> events.add(e.getPath())).forPath("/a");
+        part.getChildren().usingWatcher((CuratorWatcher) e -> events.add(e.getPath())).forPath("/a");
         whole.create().forPath(b.path + "/a/c");
         events.expect("/a");
         Bench.equal("the root", "[a]", part.getChildren().forPath("/").toString());

@@ -21,7 +21,7 @@ import org.apache.zookeeper.data.Stat;
 
 /** What one check works with: a node and clients of its own. All of it ends with the check. */
 final class Bench implements AutoCloseable {
-    static final int SESSION_TIMEOUT_MS = 10_000;
+    static final int SESSION_TIMEOUT_MS = 20_000;
     /** Bounds every wait for something that has to happen. */
     static final long PATIENCE_MS = 60_000;
     /** How long a check waits for what must not happen. Too short can only miss a fault, not make one up. */
@@ -66,6 +66,18 @@ final class Bench implements AutoCloseable {
     /** A client that stays at one member. */
     CuratorFramework clientAt(String address) throws Exception {
         return client(builder -> builder.connectString(address).ensembleTracker(false));
+    }
+
+    /** A client of the whole cluster that happens to be connected to the same member as the other. */
+    CuratorFramework clientBeside(CuratorFramework other) throws Exception {
+        String address = member(other);
+        for (;;) {
+            CuratorFramework c = client();
+            if (member(c).equals(address)) {
+                return c;
+            }
+            c.close();
+        }
     }
 
     CuratorFramework client(UnaryOperator<CuratorFrameworkFactory.Builder> with) throws Exception {
@@ -118,27 +130,18 @@ final class Bench implements AutoCloseable {
     static void expire(CuratorFramework c) throws Exception {
         ZooKeeper old = zk(c);
         long id = old.getSessionId();
-        await("the session's end", () -> {
+        await("another session", () -> {
             CountDownLatch connected = new CountDownLatch(1);
-            ZooKeeper second = new ZooKeeper(member(old), SESSION_TIMEOUT_MS, event -> {
+            ZooKeeper second = new ZooKeeper(member(c), SESSION_TIMEOUT_MS, event -> {
                 if (event.getState() == KeeperState.SyncConnected || event.getState() == KeeperState.Expired) {
                     connected.countDown();
                 }
             }, id, old.getSessionPasswd());
             connected.await(PATIENCE_MS, TimeUnit.MILLISECONDS);
             second.close();
-            // The client itself may have taken the session back in between.
-            return !old.getState().isConnected() || !old.getState().isAlive();
+            // The client itself may have taken the session back before that; then it is done again.
+            return within(2000, () -> session(c) != id && session(c) != 0 && c.getZookeeperClient().isConnected());
         });
-        await("a new session", () -> session(c) != id && session(c) != 0 && c.getZookeeperClient().isConnected());
-    }
-
-    private static String member(ZooKeeper zk) {
-        Matcher m = REMOTE.matcher(zk.toString());
-        if (!m.find()) {
-            throw new Failure("not connected: " + zk);
-        }
-        return m.group(1);
     }
 
     /** From here on the client reads what was written before, by whomever. */
@@ -171,13 +174,20 @@ final class Bench implements AutoCloseable {
     // ---- waiting and comparing
 
     static void await(String what, Condition condition) throws Exception {
-        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(PATIENCE_MS);
+        if (!within(PATIENCE_MS, condition)) {
+            throw new Failure("waited in vain for " + what);
+        }
+    }
+
+    private static boolean within(long ms, Condition condition) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms);
         while (!condition.holds()) {
             if (System.nanoTime() - deadline > 0) {
-                throw new Failure("waited in vain for " + what);
+                return false;
             }
             Thread.sleep(10);
         }
+        return true;
     }
 
     static void awaitEqual(String what, Object want, Callable<?> got) throws Exception {

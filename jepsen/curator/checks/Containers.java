@@ -1,6 +1,7 @@
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.api.CuratorWatcher;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.nodes.PersistentTtlNode;
 import org.apache.zookeeper.CreateMode;
@@ -44,10 +45,10 @@ final class Containers {
         CuratorFramework c = b.client();
         CuratorFramework other = b.client();
         Events events = new Events();
-        other.checkExists().usingWatcher((org.apache.curator.framework.api.CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path);
+        other.checkExists().usingWatcher((CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path);
         c.create().creatingParentContainersIfNeeded().forPath(b.path + "/x/y/z");
         events.expect("NodeCreated ");
-        other.getData().usingWatcher((org.apache.curator.framework.api.CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path);
+        other.getData().usingWatcher((CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path);
         c.delete().forPath(b.path + "/x/y/z");
         awaitGone(other, b.path + "/x/y");
         awaitGone(other, b.path + "/x");
@@ -98,7 +99,7 @@ final class Containers {
         CuratorFramework other = b.client();
         c.create().creatingParentsIfNeeded().forPath(b.path + "/a");
         Events events = new Events();
-        other.checkExists().usingWatcher((org.apache.curator.framework.api.CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path + "/ttl");
+        other.checkExists().usingWatcher((CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path + "/ttl");
         Stat stat = new Stat();
         c.create().withTtl(TTL_MS).storingStatIn(stat).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(b.path + "/ttl", Bench.bytes("1"));
         String numbered = c.create().withTtl(TTL_MS).withMode(CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL).forPath(b.path + "/n-");
@@ -107,7 +108,7 @@ final class Containers {
         c.create().withTtl(TTL_MS).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(b.path + "/parent");
         c.create().forPath(b.path + "/parent/child");
         events.expect("NodeCreated /ttl");
-        other.checkExists().usingWatcher((org.apache.curator.framework.api.CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path + "/ttl");
+        other.checkExists().usingWatcher((CuratorWatcher) e -> Watchers.add(b, events, e)).forPath(b.path + "/ttl");
         // It does not belong to the session.
         c.close();
         events.expect("NodeDeleted /ttl");

@@ -1,6 +1,7 @@
 import java.util.Arrays;
 import java.util.TreeSet;
 import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.api.CuratorWatcher;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.data.Stat;
 import org.apache.zookeeper.server.quorum.flexible.QuorumVerifier;
@@ -36,7 +37,7 @@ final class Ensemble {
         Bench.awaitEqual("the connection string", set(b.servers), () -> set(c.getZookeeperClient().getCurrentConnectionString()));
         Events events = new Events();
         Bench.equal("the same, watched", config, Bench.text(c.getConfig().usingWatcher(
-                (org.apache.curator.framework.api.CuratorWatcher) e -> events.add(e.toString())).forEnsemble()));
+                (CuratorWatcher) e -> events.add(e.toString())).forEnsemble()));
         events.none();
     }
 
