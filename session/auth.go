@@ -24,10 +24,8 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 		if p.Auth == nil || s.m.cfg.NoDigest {
 			return wire.CodeAuthFailed
 		}
-		id := digestID(s.m.cfg.DigestHash, wire.DecodeUTF8(p.Auth)) // an id in an ACL has been decoded, too
-		s.identify(znode.Identity{Scheme: "digest", ID: id})
-		if id == s.m.cfg.SuperDigest {
-			s.identify(superIdentity)
+		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) { // an id in an ACL has been decoded, too
+			s.identify(id)
 		}
 		return wire.CodeOK
 	}
@@ -43,6 +41,22 @@ func (s *Session) identify(id znode.Identity) {
 	ids = append(slices.Clone(ids), id)
 	s.ids.Store(&ids)
 }
+
+// DigestIdentities are what "user:password" shows: the digest identity, and that of the super user if it is that one.
+// None if the scheme is switched off.
+func (m *Manager) DigestIdentities(auth string) []znode.Identity {
+	if m.cfg.NoDigest {
+		return nil
+	}
+	ids := []znode.Identity{{Scheme: "digest", ID: digestID(m.cfg.DigestHash, auth)}}
+	if ids[0].ID == m.cfg.SuperDigest {
+		ids = append(ids, superIdentity)
+	}
+	return ids
+}
+
+// AddrIdentity is the identity of whoever connects from an address.
+func AddrIdentity(a netip.Addr) znode.Identity { return znode.Identity{Scheme: "ip", ID: addrText(a)} }
 
 // digestID is the id of scheme digest for "user:password" (spec/semantics.md 7.4). SHA-1 is the
 // protocol's choice unless the operator has made another; ACLs with such ids exist and must go on matching.

@@ -80,6 +80,7 @@ type Manager struct {
 	stats   stats
 
 	throttle throttle
+	syncs    syncs
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64
@@ -136,6 +137,7 @@ func NewManager(cfg Config) *Manager {
 	}
 	m.watches.init()
 	m.throttle.init(cfg.Limits)
+	m.syncs.init()
 	m.tracker = newTracker(cfg.Tick)
 	// As ZooKeeper builds the first id of a process (spec/sessions.md 2), but from the wall clock, so
 	// that a restarted member does not begin where it began before.
@@ -149,10 +151,11 @@ func NewManager(cfg Config) *Manager {
 func (m *Manager) Start(r Replica) {
 	m.replica = r
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	m.wg.Add(3)
+	m.wg.Add(4)
 	go m.leaseLoop(m.ctx)
 	go m.expiryLoop(m.ctx)
 	go m.reapLoop(m.ctx)
+	go m.syncLoop(m.ctx)
 }
 
 // Close ends all connections, though no session, and the Manager's goroutines. The replica must not be
@@ -227,6 +230,8 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		}
 	case znode.KindCreateSession, znode.KindAttach:
 		m.handshakeApplied(store, c, res)
+	case znode.KindSync:
+		m.syncApplied(c)
 	case znode.KindExpire:
 		if res.Status == znode.Done {
 			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)
@@ -251,6 +256,7 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // client has to connect again, and says then what it has seen.
 func (m *Manager) Restored(store *znode.Store) {
 	m.endAll("state replaced by a snapshot")
+	m.syncs.lost()
 	m.caughtUp(store.Zxid())
 }
 

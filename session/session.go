@@ -61,7 +61,7 @@ func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) 
 	s.out.init(&s.lease)
 	s.lease.init(m, h.timeout, h.since)
 	s.stats.init(m.cfg.Now())
-	ids := []znode.Identity{{Scheme: "ip", ID: addrText(h.addr)}}
+	ids := []znode.Identity{AddrIdentity(h.addr)}
 	if m.cfg.SkipACL {
 		ids = append(ids, superIdentity)
 	}

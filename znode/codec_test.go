@@ -22,6 +22,7 @@ func testCommands() []Command {
 		{Kind: KindExpire, Session: 5, Generation: 7},
 		{Kind: KindSetConfig, Body: bytes.Repeat([]byte("server"), 1000)},
 		{Kind: KindReap, Body: []byte("/container"), TimeoutMs: 60_000},
+		{Kind: KindSync, Seq: math.MaxUint64},
 	}
 }
 
@@ -38,7 +39,7 @@ func TestCommandRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{0, KindReap + 1, 255} {
+	for _, kind := range []Kind{0, KindSync + 1, 255} {
 		c := Command{Kind: kind}
 		if _, _, err := DecodeCommand(c.Append(nil)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("kind %v: %v", kind, err)

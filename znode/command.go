@@ -28,6 +28,9 @@ const (
 	// the leader has found it so, but something may have come in between. TimeoutMs is after how long a container
 	// that never had a child is reaped too; 0 means never.
 	KindReap Kind = 6
+	// KindSync changes nothing: the member that proposed it learns, when it applies it, that it has everything that
+	// was committed before. Seq is a random number with the top bit set, as in KindCreateSession.
+	KindSync Kind = 7
 )
 
 // String returns the name of k, for tests and logs.
@@ -43,6 +46,8 @@ func (k Kind) String() string {
 		return "expire"
 	case KindReap:
 		return "reap"
+	case KindSync:
+		return "sync"
 	case KindSetConfig:
 		return "setConfig"
 	}
@@ -123,7 +128,7 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	c.TimeoutMs = d.varint32()
 	c.Password = d.bytes()
 	c.Addr = d.string()
-	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindReap) {
+	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindSync) {
 		d.fail(fmt.Sprintf("unknown kind %d", uint8(c.Kind)))
 	}
 	if d.err != nil {

@@ -147,6 +147,8 @@ func (s *Store) dispatch(c *Command, r *Result) {
 		s.setConfig(c.Body)
 	case KindReap:
 		s.reap(c, r)
+	case KindSync:
+		// Its place in the log is all that there is to it.
 	}
 }
 

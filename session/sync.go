@@ -1,0 +1,110 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"lockkeeper/znode"
+)
+
+// syncs brings this member up to date for those who ask outside of any session. One command serves all who asked
+// before it was proposed, so that one at a time is under way, however many ask.
+type syncs struct {
+	wake chan struct{} // capacity 1: somebody asks
+
+	mu    sync.Mutex
+	next  chan struct{} // of those who ask now, closed when they may read; nil if nobody does
+	nonce uint64        // of the command under way
+	over  chan bool     // its end: whether it is known to have been applied
+}
+
+func (q *syncs) init() { q.wake = make(chan struct{}, 1) }
+
+// Sync returns when this member has applied everything that had been committed when it was called: a View that follows
+// is linearizable. It waits for a leader if there is none, until ctx ends.
+func (m *Manager) Sync(ctx context.Context) error {
+	q := &m.syncs
+	q.mu.Lock()
+	if q.next == nil {
+		q.next = make(chan struct{})
+	}
+	done := q.next
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("session: sync: %w", ctx.Err())
+	}
+}
+
+// syncLoop proposes a sync whenever somebody asks for one.
+func (m *Manager) syncLoop(ctx context.Context) {
+	defer m.wg.Done()
+	q := &m.syncs
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.wake:
+		}
+		q.mu.Lock()
+		done := q.next
+		q.next = nil
+		q.mu.Unlock()
+		if done == nil {
+			continue // served by the round before
+		}
+		for !m.syncOnce(ctx) {
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		close(done)
+	}
+}
+
+// syncOnce proposes a sync and waits until it is applied; false if that is not known.
+func (m *Manager) syncOnce(ctx context.Context) bool {
+	c := &znode.Command{Kind: znode.KindSync, Seq: m.nonce()}
+	over := make(chan bool, 1)
+	q := &m.syncs
+	q.mu.Lock()
+	q.nonce, q.over = c.Seq, over
+	q.mu.Unlock()
+	if m.replica.Propose(ctx, c) != nil {
+		return false
+	}
+	select {
+	case applied := <-over:
+		return applied
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// syncApplied is the part of Applied for syncs.
+func (m *Manager) syncApplied(c *znode.Command) {
+	q := &m.syncs
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over != nil && q.nonce == c.Seq {
+		q.over <- true
+		q.over = nil
+	}
+}
+
+// lost is the part of Restored for syncs: what was under way may have been applied before the snapshot.
+func (q *syncs) lost() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.over != nil {
+		q.over <- false
+		q.over = nil
+	}
+}
