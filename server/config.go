@@ -72,6 +72,10 @@ type Config struct {
 	// unless an operator has put a file named "initialize" there, which is used up by that.
 	MustHoldData bool
 
+	// HTTPAddr is the host:port where questions over HTTP are answered (admin.serverAddress, admin.serverPort). Empty
+	// means nowhere.
+	HTTPAddr string
+
 	// TickTime is the unit of the session timeouts' defaults and of the pace of the cluster (tickTime).
 	TickTime time.Duration
 	// MinSessionTimeout and MaxSessionTimeout bound what a client may ask for (minSessionTimeout,
@@ -190,6 +194,10 @@ func (c *Config) Validate() error {
 	if c.ClientAddr != "" {
 		_, _, err := splitHostPort(c.ClientAddr)
 		check(err == nil, "clientPort", "%q is not host:port: %v", c.ClientAddr, err)
+	}
+	if c.HTTPAddr != "" {
+		_, _, err := splitHostPort(c.HTTPAddr)
+		check(err == nil, "admin.serverPort", "%q is not host:port: %v", c.HTTPAddr, err)
 	}
 	check(c.TickTime >= 0, "tickTime", "must be positive")
 	check(c.TickTime%time.Millisecond == 0, "tickTime", "must be whole milliseconds")

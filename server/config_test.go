@@ -381,7 +381,7 @@ func TestConfigNotices(t *testing.T) {
 		text, myid string
 		want       []string
 	}{
-		"unneeded":  {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.serverPort=9\n", "", []string{unneeded + "admin.serverPort, autopurge.purgeInterval, preAllocSize"}},
+		"unneeded":  {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.commandURL=x\n", "", []string{unneeded + "admin.commandURL, autopurge.purgeInterval, preAllocSize"}},
 		"metrics":   {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
 		"TLS":       {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nfips-mode=false", "", []string{noTLS + "fips-mode, ssl.keyStore.location, ssl.quorum.trustStore.password"}},
 		"SASL":      {base + "kerberos.removeRealmFromPrincipal=true\njava.security.auth.login.config=/j", "", []string{noSASL + "java.security.auth.login.config, kerberos.removeRealmFromPrincipal"}},
@@ -395,7 +395,7 @@ func TestConfigNotices(t *testing.T) {
 		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
 		"unify":     {base + "client.portUnification=true\nportUnification=true", "", []string{"WARN zoo.cfg:3 client.portUnification: this version has no TLS: clients that use it are refused", "WARN zoo.cfg:4 portUnification: this version has no TLS between members: peers that use it are refused"}},
 		"audit":     {base + "audit.enable=true", "", []string{"WARN zoo.cfg:3 audit.enable: this version writes no audit log"}},
-		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: this version has no HTTP admin server; the four-letter words are on the client port"}},
+		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
 		"admin off": {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},

@@ -64,6 +64,10 @@ type loader struct {
 	portAddr    string   // clientPortAddress
 	observer    bool     // peerType=observer
 	standing    bool     // standaloneEnabled
+	httpPort    int      // admin.serverPort; 0 = not set
+	httpAddr    string   // admin.serverAddress
+	httpOn      bool     // admin.enableServer=true
+	httpOff     bool     // admin.enableServer=false
 	dynamic     string   // dynamicConfigFile
 	enforceAuth bool     // enforce.auth.enabled
 	authSchemes []string // enforce.auth.schemes
@@ -180,6 +184,7 @@ func (l *loader) finish() {
 	}
 	l.startMode()
 	l.clientAddr()
+	l.httpAddress()
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
 			slices.Sort(keys)
@@ -324,4 +329,24 @@ func (l *loader) clientAddr() {
 func isWildcard(host string) bool {
 	ip := net.ParseIP(host)
 	return ip != nil && ip.IsUnspecified()
+}
+
+// defaultHTTPPort is that of ZooKeeper's admin server.
+const defaultHTTPPort = 8080
+
+// httpAddress settles where HTTP is served: nowhere, unless the file says that it is to be, or on which port. (ZooKeeper
+// serves it unless told not to.)
+func (l *loader) httpAddress() {
+	if l.httpOff || !l.httpOn && l.httpPort == 0 {
+		return
+	}
+	if l.httpPort == 0 {
+		l.httpPort = defaultHTTPPort
+	}
+	l.cfg.HTTPAddr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
+	key := "admin.serverPort"
+	if !l.has(key) {
+		key = "admin.enableServer"
+	}
+	l.warn(l.at(key), "the HTTP port answers GET /fence; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are")
 }

@@ -140,6 +140,18 @@ var usedKeys = map[string]keyDef{
 	"connection_throttle_fill_time": {property: true, use: func(l *loader, p property) {
 		l.cfg.ConnectFillTime, _ = l.millis(p, 1)
 	}},
+	"admin.enableServer": {property: true, use: func(l *loader, p property) {
+		on, ok := l.boolValue(p)
+		l.httpOn, l.httpOff = on, ok && !on
+	}},
+	"admin.serverPort": {property: true, use: func(l *loader, p property) {
+		if n, ok := l.intValue(p, 1, math.MaxUint16); ok {
+			l.httpPort = n
+		}
+	}},
+	"admin.serverAddress": {property: true, use: func(l *loader, p property) {
+		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
+	}},
 	"nio.sessionlessCnxnTimeout": {property: true, use: func(l *loader, p property) {
 		l.cfg.HandshakeTimeout, _ = l.millis(p, 1)
 	}},
@@ -279,7 +291,6 @@ var missingKeys = map[string]keyDef{
 	"client.portUnification": {property: true, use: warnTrue("this version has no TLS: clients that use it are refused")},
 	"oraclePath":             {use: warning("there is no oracle: with two voters, either one's failure stops the cluster")},
 	"audit.enable":           {property: true, use: warnTrue("this version writes no audit log")},
-	"admin.enableServer":     {property: true, use: warnTrue("this version has no HTTP admin server; the four-letter words are on the client port")},
 	"metricsProvider.className": {use: func(l *loader, p property) {
 		if strings.Contains(p.val, "Prometheus") {
 			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
@@ -297,7 +308,7 @@ var unneededKeys = strings.Fields(`
 // unneededProperties are the same for Java system properties.
 var unneededProperties = strings.Fields(`
 	admin.commandURL admin.forceHttps admin.httpVersion admin.idleTimeout admin.needClientAuth
-	admin.portUnification admin.rateLimiterIntervalInMS admin.restore.enabled admin.serverAddress admin.serverPort
+	admin.portUnification admin.rateLimiterIntervalInMS admin.restore.enabled
 	admin.snapshot.enabled 	audit.impl.class bitHashCacheSize closeSessionTxn.enabled cnxTimeout commitLogCount
 	commitProcessor.maxCommitBatchSize commitProcessor.maxReadBatchSize commitProcessor.numWorkerThreads
 	commitProcessor.shutdownTimeout controllerPort ensembleAuthName

@@ -126,9 +126,10 @@ func FuzzConnection(f *testing.F) {
 			frame, err := wire.ReadFrame(c, nil, 64<<20)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatal("the connection does not end")
-			} else if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, wire.ErrFrameLength) {
+			} else if errors.Is(err, wire.ErrFrameLength) {
 				t.Fatalf("not a frame: %v", err)
 			}
+			// The last frame may be cut off: a malformed request ends the connection at once.
 			if framed = err == nil; framed {
 				if _, _, err := wire.DecodeReply(frame); err != nil {
 					t.Fatalf("not a reply: %x", frame)

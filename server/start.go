@@ -29,6 +29,7 @@ type Server struct {
 	sessions *session.Manager
 	port     *clientPort
 	connects tokenBucket
+	http     *httpPort // nil unless it is configured
 	counters counters
 
 	traceMask atomic.Int64 // of gtmk and stmk
@@ -95,14 +96,14 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	clients, peers, err := s.listen(&opened)
+	ports, err := s.listen(&opened)
 	if err != nil {
 		return nil, err
 	}
 	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
-	s.port = newClientPort(clients, &s.cfg, s.serveConn)
+	s.port = newClientPort(ports.clients, &s.cfg, s.serveConn)
 	s.sessions = session.NewManager(s.sessionConfig())
-	s.replica, err = quorum.Open(s.quorumConfig(stores, peers))
+	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,10 @@ func Start(cfg Config) (_ *Server, err error) {
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
 	s.port.start(ctx)
-	s.log.Info("member started", "clients", clients.Addr(), "mode", s.startMode(), "version", s.build)
+	if ports.http != nil {
+		s.startHTTP(ports.http)
+	}
+	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
 	return s, nil
 }
 
@@ -141,9 +145,12 @@ func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) 
 	return stores, nil
 }
 
-// listen opens the client port and, in a cluster, the peer port, so that a port in use stops the start
-// before anything else has begun. It reports the faults of both.
-func (s *Server) listen(opened *[]func()) (clients, peers net.Listener, err error) {
+// listeners are the ports of a member; those that it does not need are nil.
+type listeners struct{ clients, peers, http net.Listener }
+
+// listen opens the ports, so that a port in use stops the start before anything else has begun. It reports the faults of
+// all of them.
+func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 	listen := s.cfg.Listen
 	if listen == nil {
 		lc := net.ListenConfig{KeepAlive: -1}
@@ -164,7 +171,10 @@ func (s *Server) listen(opened *[]func()) (clients, peers net.Listener, err erro
 		*opened = append(*opened, func() { _ = l.Close() })
 		return l
 	}
-	clients = open("clientPort", s.cfg.ClientAddr)
+	ports.clients = open("clientPort", s.cfg.ClientAddr)
+	if s.cfg.HTTPAddr != "" {
+		ports.http = open("admin.serverPort", s.cfg.HTTPAddr)
+	}
 	if len(s.cfg.Members) > 1 {
 		self := s.cfg.Self()
 		addr := self.PeerAddr()
@@ -172,9 +182,9 @@ func (s *Server) listen(opened *[]func()) (clients, peers net.Listener, err erro
 			_, port, _ := net.SplitHostPort(addr)
 			addr = net.JoinHostPort("", port)
 		}
-		peers = open(self.key(), addr)
+		ports.peers = open(self.key(), addr)
 	}
-	return clients, peers, faults.err()
+	return ports, faults.err()
 }
 
 // everywhere turns 0.0.0.0 into the empty host: like ZooKeeper, whoever writes it means IPv6 as well.
@@ -345,6 +355,7 @@ func (s *Server) Close() error {
 
 func (s *Server) stopOnce() error {
 	s.port.stopAccepting()
+	s.http.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session afterwards.
 	s.cancel()
 	s.sessions.Close()

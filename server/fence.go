@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// fenceAnswer is what GET /fence?lock=PATH&token=N says: whether the holder whose fencing token that is has the lock now. A
+// resource that any language guards can ask this before it does what the holder wants. The answer is true of a moment
+// between question and answer; a resource that also remembers the largest token it has seen is safe after that moment too.
+type fenceAnswer struct {
+	Lock  string `json:"lock"`
+	Token int64  `json:"token"` // the zxid that created the holder's node
+	Valid bool   `json:"valid"`
+	// Reason says why it is not valid.
+	Reason string `json:"reason,omitempty"`
+	// Node and Session are of the token's node, if it still stands in the queue.
+	Node    string `json:"node,omitempty"`
+	Session string `json:"session,omitempty"`
+	// Newest is the token of whoever is at the front of the queue, 0 if nobody is.
+	Newest int64 `json:"newest"`
+	// Zxid is the newest change that the answer takes into account.
+	Zxid string `json:"zxid"`
+}
+
+// serveFence answers 200 if the token is valid, 409 if it is not, 403 if the lock may not be read, 400 for a question that makes no
+// sense, and 503 if this member cannot prove anything, because it has no leader.
+func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
+	lock, token, err := fenceQuestion(r)
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
+	defer cancel()
+	if err := s.sessions.Sync(ctx); err != nil {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": "this member has no leader, so it cannot know"})
+		return
+	}
+	answer := fenceAnswer{Lock: lock, Token: token}
+	var code wire.Code
+	ids := s.httpIdentities(r)
+	s.replica.View(func(store *znode.Store) { code = answer.judge(store, ids, s.cfg.SkipACL) })
+	switch {
+	case code == wire.CodeNoAuth:
+		writeJSON(w, http.StatusForbidden, map[string]string{"error": "READ on " + lock + " is needed: Authorization: digest user:password"})
+	case answer.Valid:
+		writeJSON(w, http.StatusOK, answer)
+	default:
+		writeJSON(w, http.StatusConflict, answer)
+	}
+}
+
+func fenceQuestion(r *http.Request) (lock string, token int64, err error) {
+	q := r.URL.Query()
+	lock = q.Get("lock")
+	if !strings.HasPrefix(lock, "/") {
+		return "", 0, fmt.Errorf("lock must be the path of a lock, not %q", lock)
+	}
+	token, err = strconv.ParseInt(q.Get("token"), 0, 64)
+	if err != nil || token <= 0 {
+		return "", 0, fmt.Errorf("token must be a fencing token, a positive number, not %q", q.Get("token"))
+	}
+	return lock, token, nil
+}
+
+// judge fills in the answer.
+func (a *fenceAnswer) judge(store *znode.Store, ids []znode.Identity, skipACL bool) wire.Code {
+	a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+	if skipACL {
+		ids = append(ids, znode.Identity{Scheme: "super"})
+	}
+	names, stat, code := store.Children(a.Lock, ids)
+	switch {
+	case code == wire.CodeNoAuth:
+		return code
+	case code != wire.CodeOK:
+		a.Reason = "there is no such lock: nobody holds it"
+		return wire.CodeOK
+	case stat.EphemeralOwner != 0 && len(names) == 0: // a lock that is one node
+		a.Newest = int64(stat.Czxid)
+		if a.Valid = a.Newest == a.Token; a.Valid {
+			a.Node, a.Session = a.Lock, idText(wire.SessionID(stat.EphemeralOwner))
+		} else {
+			a.Reason = "another has the lock"
+		}
+		return wire.CodeOK
+	}
+	a.judgeQueue(store, names)
+	return wire.CodeOK
+}
+
+// judgeQueue looks at the nodes of a queue: whoever was created first has the lock, readers share it, and every lease counts.
+func (a *fenceAnswer) judgeQueue(store *znode.Store, names []string) {
+	own, before := "", "" // before is a node in the way
+	for _, name := range names {
+		if !queued(name) {
+			continue
+		}
+		st, _ := store.Node(childPath(a.Lock, name))
+		if a.Newest == 0 || int64(st.Czxid) < a.Newest {
+			a.Newest = int64(st.Czxid)
+		}
+		if int64(st.Czxid) == a.Token {
+			own = name
+			a.Node, a.Session = childPath(a.Lock, name), idText(wire.SessionID(st.EphemeralOwner))
+		}
+	}
+	if own == "" {
+		a.Reason = "no node of the lock has this token: its holder has released the lock, or lost it"
+		return
+	}
+	for _, name := range names {
+		if st, _ := store.Node(childPath(a.Lock, name)); queued(name) && int64(st.Czxid) < a.Token && !shares(own, name) {
+			before = name
+		}
+	}
+	if a.Valid = before == ""; !a.Valid {
+		a.Reason = "its owner waits for the lock, behind " + before
+	}
+}
+
+func childPath(parent, name string) string { return strings.TrimSuffix(parent, "/") + "/" + name }
+
+// sequenceDigits is how many digits the server appends to the name of a sequential node.
+const sequenceDigits = 10
+
+// queued says whether a name is that of a contender: it ends in a sequence number.
+func queued(name string) bool {
+	cut := len(name) - sequenceDigits
+	return cut >= 0 && strings.Trim(name[cut:], "0123456789") == ""
+}
+
+// shares says whether own need not wait for other: both read (Curator's and kazoo's names), or own is a lease.
+func shares(own, other string) bool {
+	reads := func(name string) bool { return is(name, "__READ__") || is(name, "__rlock__") }
+	return is(own, "lease-") || reads(own) && reads(other)
+}
+
+func is(name, kind string) bool { return strings.HasSuffix(name[:len(name)-sequenceDigits], kind) }

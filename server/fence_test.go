@@ -1,0 +1,167 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/internal/simnet"
+	"lockkeeper/wire"
+)
+
+// askFence asks over HTTP, as any program would.
+func askFence(t *testing.T, s *Server, query url.Values, auth string) (int, fenceAnswer, string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://%s/fence?%s", s.HTTPAddr(), query.Encode()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if auth != "" {
+		req.Header.Set("Authorization", auth)
+	}
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body struct {
+		fenceAnswer
+		Error string
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, body.fenceAnswer, body.Error
+}
+
+func about(lock string, token int64) url.Values {
+	return url.Values{"lock": {lock}, "token": {fmt.Sprint(token)}}
+}
+
+// contend makes a node of a queue and returns its path and its token.
+func contend(t *testing.T, c *rawClient, lock, kind string) (path string, token int64) {
+	t.Helper()
+	var made wire.Create2Response
+	if err := wire.Decode(c.call(wire.OpCreate2, create(lock+"/"+kind, nil, wire.ModeEphemeralSequential)), &made); err != nil {
+		t.Fatal(err)
+	}
+	return made.Path, int64(made.Stat.Czxid)
+}
+
+func TestFence(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	check := func(lock string, token int64, status int, newest int64, reason string) {
+		t.Helper()
+		got, a, _ := askFence(t, s, about(lock, token), "")
+		if got != status || a.Valid != (status == http.StatusOK) || a.Newest != newest || !strings.Contains(a.Reason, reason) || (reason == "") != (a.Reason == "") {
+			t.Errorf("%s, token %d: %d %+v", lock, token, got, a)
+		}
+	}
+	check("/m", 5, http.StatusConflict, 0, "no such lock")
+	c.call(wire.OpCreate, create("/m", nil, wire.ModePersistent))
+	c.call(wire.OpCreate, create("/m/no-contender", nil, wire.ModePersistent))
+	first, one := contend(t, c, "/m", "_c_0123-lock-")
+	_, two := contend(t, c, "/m", "fed__lock__")
+	check("/m", one, http.StatusOK, one, "")
+	check("/m", two, http.StatusConflict, one, "behind _c_0123-lock-0000000001")
+	check("/m", two+1, http.StatusConflict, one, "no node of the lock has this token")
+	if _, a, _ := askFence(t, s, about("/m", one), ""); a.Node != first || a.Session != idText(c.id.SessionID) || a.Lock != "/m" || a.Token != one {
+		t.Errorf("%+v", a)
+	}
+	c.call(wire.OpDelete, &wire.DeleteRequest{Path: first, Version: -1})
+	check("/m", one, http.StatusConflict, two, "released the lock, or lost it")
+	check("/m", two, http.StatusOK, two, "")
+
+	// Readers share, and what comes behind a writer waits.
+	c.call(wire.OpCreate, create("/rw", nil, wire.ModePersistent))
+	_, r1 := contend(t, c, "/rw", "a__READ__")
+	_, r2 := contend(t, c, "/rw", "b__rlock__")
+	_, w := contend(t, c, "/rw", "c__WRIT__")
+	_, r3 := contend(t, c, "/rw", "d__READ__")
+	check("/rw", r1, http.StatusOK, r1, "")
+	check("/rw", r2, http.StatusOK, r1, "")
+	check("/rw", w, http.StatusConflict, r1, "behind")
+	check("/rw", r3, http.StatusConflict, r1, "behind c__WRIT__")
+
+	// Every lease counts, and a lock may be one node.
+	c.call(wire.OpCreate, create("/s", nil, wire.ModePersistent))
+	_, l1 := contend(t, c, "/s", "lease-")
+	_, l2 := contend(t, c, "/s", "lease-")
+	check("/s", l1, http.StatusOK, l1, "")
+	check("/s", l2, http.StatusOK, l1, "")
+	var made wire.Create2Response
+	if err := wire.Decode(c.call(wire.OpCreate2, create("/one", nil, wire.ModeEphemeral)), &made); err != nil {
+		t.Fatal(err)
+	}
+	check("/one", int64(made.Stat.Czxid), http.StatusOK, int64(made.Stat.Czxid), "")
+	check("/one", 1, http.StatusConflict, int64(made.Stat.Czxid), "another has the lock")
+
+	for _, bad := range []url.Values{{}, about("", 5), about("relative", 5), about("/m", 0), about("/m", -1), {"lock": {"/m"}, "token": {"x"}}} {
+		if status, _, text := askFence(t, s, bad, ""); status != http.StatusBadRequest || text == "" {
+			t.Errorf("%v: %d %q", bad, status, text)
+		}
+	}
+}
+
+// TestFenceNeedsRead: what a client may not read it is not told over HTTP either.
+func TestFenceNeedsRead(t *testing.T) {
+	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	c.call(wire.OpAuth, &wire.AuthPacket{Scheme: "digest", Auth: []byte("me:secret")})
+	lock := create("/mine", nil, wire.ModePersistent)
+	lock.ACL = []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}
+	c.call(wire.OpCreate, lock)
+	_, token := contend(t, c, "/mine", "lock-")
+	for auth, want := range map[string]int{
+		"": http.StatusForbidden, "digest me:wrong": http.StatusForbidden, "Basic me:secret": http.StatusForbidden, "digest me:secret": http.StatusOK,
+	} {
+		if status, _, _ := askFence(t, s, about("/mine", token), auth); status != want {
+			t.Errorf("%q: %d, want %d", auth, status, want)
+		}
+	}
+}
+
+// TestFenceWithoutLeader: who cannot know says so.
+func TestFenceWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startLoneMember(t, simnet.New(simnet.Config{}))
+		defer s.Close()
+		w := httptest.NewRecorder()
+		s.serveFence(w, httptest.NewRequest(http.MethodGet, "/fence?lock=/m&token=5", nil))
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no leader") {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// TestHTTPKeys: HTTP is served where the file asks for it, and only there.
+func TestHTTPKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "admin.enableServer=true": ":8080", "admin.serverPort=9000": ":9000",
+		"admin.enableServer=false\nadmin.serverPort=9000":          "",
+		"zookeeper.admin.serverPort=9000\nadmin.serverAddress=::1": "[::1]:9000",
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "zoo.cfg")
+		if err := os.WriteFile(file, []byte("clientPort=2181\ndataDir="+dir+"\n"+text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := LoadConfig(file)
+		if err != nil || c.HTTPAddr != want {
+			t.Errorf("%q: %q, %v; want %q", text, c.HTTPAddr, err, want)
+		}
+	}
+}
