@@ -159,3 +159,20 @@ func orWorld(acl []zk.ACL) []zk.ACL {
 	}
 	return acl
 }
+
+// Again calls f, and calls it again, in the next session, each time it returns
+// ErrExpired: it is how a recipe is taken up once more when the session it was
+// used in has expired. What f had acquired before is lost by then. It returns
+// what f returns otherwise; an outcome that is unknown (ErrUnknown) is returned
+// too, for only the caller can know whether to try that again.
+func Again(ctx context.Context, s *Session, f func(ctx context.Context) error) error {
+	for {
+		err := f(ctx)
+		if !errors.Is(err, ErrExpired) || errors.Is(err, ErrUnknown) {
+			return err
+		}
+		if _, err := s.ready(ctx); err != nil {
+			return fmt.Errorf("recipes: wait for a session: %w", err)
+		}
+	}
+}

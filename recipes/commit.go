@@ -124,8 +124,17 @@ func (c *commit) settle(ctx context.Context, l *lease, attempt int) (zxid int64,
 // clean deletes the tag. It goes on until it is certain that there is none and
 // will be none; only the end of the Session stops it.
 func (c *commit) clean() {
-	err := c.s.again(context.Background(), nil, func() error { return c.s.conn.Delete(c.tag, -1) })
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, ErrClosed) {
-		c.s.log.Error("recipes: node cannot be deleted, it stays until the session ends", "node", c.tag, "err", err)
+	for attempt := 1; ; attempt++ {
+		err := c.s.conn.Delete(c.tag, -1)
+		if err == nil || errors.Is(err, zk.ErrNoNode) {
+			return
+		}
+		if fateOf(err) == fateRefused {
+			c.s.log.Error("node cannot be deleted, it stays until the session ends", "node", c.tag, "err", err)
+			return
+		}
+		if c.s.pause(context.Background(), attempt) != nil {
+			return
+		}
 	}
 }

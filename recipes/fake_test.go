@@ -503,8 +503,9 @@ func (*netError) Error() string   { return "write tcp: broken pipe" }
 func (*netError) Timeout() bool   { return false }
 func (*netError) Temporary() bool { return false }
 
-func (f *fakeConn) Create(path string, data []byte, flags int32, acl []zk.ACL) (node string, err error) {
-	err = f.do("create", path, true, func() (err error) {
+func (f *fakeConn) Create(path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
+	var node string // see Set
+	err := f.do("create", path, true, func() (err error) {
 		node, err = f.c.createLocked(path, data, flags, f.id)
 		return err
 	})
@@ -526,19 +527,24 @@ func (f *fakeConn) Delete(path string, version int32) error {
 	return f.do("delete", path, true, func() error { return f.c.deleteLocked(path, version) })
 }
 
-func (f *fakeConn) Set(path string, data []byte, version int32) (stat *zk.Stat, err error) {
-	err = f.do("set", path, true, func() error {
+func (f *fakeConn) Set(path string, data []byte, version int32) (*zk.Stat, error) {
+	var stat *zk.Stat // not a result: a request may arrive after its caller has returned
+	err := f.do("set", path, true, func() error {
 		if err := f.c.setLocked(path, data, version); err != nil {
 			return err
 		}
 		stat = f.c.statLocked(path)
 		return nil
 	})
-	return stat, err
+	if err != nil {
+		return nil, err
+	}
+	return stat, nil
 }
 
 // Multi is a call whose path is that of its first operation.
-func (f *fakeConn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
+func (f *fakeConn) Multi(ops ...any) ([]zk.MultiResponse, error) {
+	var results []zk.MultiResponse // see Set
 	path := ""
 	switch op := ops[0].(type) {
 	case *zk.CreateRequest:
@@ -550,10 +556,13 @@ func (f *fakeConn) Multi(ops ...any) (results []zk.MultiResponse, err error) {
 	case *zk.CheckVersionRequest:
 		path = op.Path
 	}
-	err = f.do("multi", path, true, func() (err error) {
+	err := f.do("multi", path, true, func() (err error) {
 		results, err = f.c.multiLocked(ops, f.id)
 		return err
 	})
+	if fateOf(err) > fateRefused { // see Set
+		return nil, err
+	}
 	return results, err
 }
 

@@ -119,14 +119,14 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	}
 	s.watches[key] = w
 	s.mu.Unlock()
-	if !s.spawn(func() { s.follow1(key, w, events) }) {
+	if !s.spawn(func() { s.awaitEvent(key, w, events) }) {
 		return view{}, ErrClosed
 	}
 	return v, nil
 }
 
-// follow1 waits for the event of one watch.
-func (s *Session) follow1(key watchKey, w *watch, events <-chan zk.Event) {
+// awaitEvent waits for the event of one watch.
+func (s *Session) awaitEvent(key watchKey, w *watch, events <-chan zk.Event) {
 	select {
 	case ev := <-events:
 		w.event = ev.Type
@@ -138,6 +138,27 @@ func (s *Session) follow1(key watchKey, w *watch, events <-chan zk.Event) {
 		delete(s.watches, key)
 	}
 	close(w.fired)
+}
+
+// stands reports whether nothing has happened since the view of the watch; news
+// is the Session's channel of changes now.
+func (w *watch) stands(news <-chan struct{}) bool {
+	select {
+	case <-w.fired:
+		return false
+	default:
+		return w.news == news
+	}
+}
+
+// saw reports whether the watch has fired, for this event.
+func (w *watch) saw(event zk.EventType) bool {
+	select {
+	case <-w.fired:
+		return w.event == event
+	default:
+		return false
+	}
 }
 
 // until looks again and again, whenever something has changed, until seen is true

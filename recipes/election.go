@@ -1,0 +1,242 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Names of the nodes of Curator's two elections.
+const (
+	latchName    = "latch-"
+	selectorName = lockName
+)
+
+// Election has one of its candidates lead at a time, in the order in which they
+// stood. It is the queue of a Mutex with another name on its nodes: what a Grant
+// promises, a Leadership does.
+//
+// Programs that take part with Curator's LeaderLatch and with an Election on the
+// same path exclude each other, both see the other's candidates, and who leads
+// with which data (which are the participant's id for Curator). With
+// ElectionOptions.Selector the same is true of Curator's LeaderSelector, and of
+// Mutexes. LeaderLatch and LeaderSelector do not exclude each other.
+//
+// kazoo's Election is kazoo's Lock, which excludes what it is told of:
+//
+//	election = client.Election(path, "me")
+//	election.lock = client.Lock(path, "me", extra_lock_patterns=["latch-"])
+//
+// That excludes Elections, as they exclude it. kazoo and Curator exclude each
+// other only if kazoo names its nodes as Curator does: a subclass of its Lock with
+// _NODE_NAME = "-latch-" and "latch-" in _EXCLUDE_NAMES.
+type Election struct {
+	s    *Session
+	path string
+	opts ElectionOptions
+}
+
+// ElectionOptions are the settings of an Election. The zero value is good.
+type ElectionOptions struct {
+	// Selector has nodes called as Curator's LeaderSelector and
+	// InterProcessMutex call them, not as its LeaderLatch does.
+	Selector bool
+
+	// ACL is for the nodes that are made. Nil stands for everything to everyone.
+	ACL []zk.ACL
+}
+
+// NewElection returns the election on a path.
+func NewElection(s *Session, path string, opts ElectionOptions) *Election {
+	opts.ACL = orWorld(opts.ACL)
+	return &Election{s: s, path: path, opts: opts}
+}
+
+// Leadership is an election that was won. It is a Grant, with the same methods:
+// Token is larger than that of every earlier leader, Lost is closed before
+// another can lead.
+type Leadership struct {
+	*Grant
+	e *Election
+}
+
+// Campaign stands for election and returns when the candidate leads. data can be
+// read by everybody, also while it waits. As with Mutex.Lock, when there is an
+// error no node stays behind; it is ErrExpired if the session expired.
+func (e *Election) Campaign(ctx context.Context, data []byte) (*Leadership, error) {
+	if data == nil {
+		data = []byte{}
+	}
+	name := latchName
+	if e.opts.Selector {
+		name = selectorName
+	}
+	p := newPlace(e.s, e.path, name, KindWrite, MutexOptions{Data: data, ACL: e.opts.ACL})
+	g, err := acquire(ctx, p, e.path, true)
+	if err != nil {
+		return nil, fmt.Errorf("recipes: campaign %s: %w", e.path, err)
+	}
+	return &Leadership{g, e}, nil
+}
+
+// Resign gives the leadership up; the next candidate leads. It returns as
+// Grant.Unlock does.
+func (l *Leadership) Resign(ctx context.Context) error {
+	if err := l.letGo(ctx); err != nil {
+		return fmt.Errorf("recipes: resign %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// StandAgain resigns and stands for election once more, behind all candidates that
+// wait. It returns when the candidate leads again, with data.
+func (l *Leadership) StandAgain(ctx context.Context, data []byte) (*Leadership, error) {
+	if err := l.Resign(ctx); err != nil {
+		return nil, err
+	}
+	return l.e.Campaign(ctx, data)
+}
+
+// Proclaim changes the leader's data. They may be written twice if a reply is
+// lost.
+func (l *Leadership) Proclaim(ctx context.Context, data []byte) error {
+	if err := setOwn(ctx, l.Grant, data); err != nil {
+		return fmt.Errorf("recipes: proclaim %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// Leader is who leads, as others see it: the first of the candidates. It may not
+// have noticed yet, and it may be about to lose its session.
+type Leader struct {
+	Node  string    // path of its node; "" if nobody leads
+	Data  []byte    // what it said of itself
+	Token int64     // its fencing token; 0 if nobody leads
+	Since time.Time // when it stood for election, by the cluster's clock
+
+	mzxid int64 // when Data was written
+}
+
+// Leader returns who leads, for certain no one whose leadership had ended before
+// the call. The error is ErrNoLeader if nobody does.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	leader, err := call(ctx, e.s, func(ctx context.Context) (Leader, error) {
+		l, err := e.s.ready(ctx)
+		if err != nil {
+			return Leader{}, err
+		}
+		if err := e.s.catchUp(ctx, l); err != nil {
+			return Leader{}, err
+		}
+		leader, _, err := e.look(ctx, l)
+		if err == nil && leader.Node == "" {
+			err = ErrNoLeader
+		}
+		return leader, err
+	}, nil)
+	if err != nil {
+		return Leader{}, fmt.Errorf("recipes: leader of %s: %w", e.path, err)
+	}
+	return leader, nil
+}
+
+// Observe yields who leads, and again whenever somebody else does, or nobody (a
+// zero Leader), or the leader's data change, until ctx or the session ends; what
+// ended it is yielded last. It never goes back to an earlier leader or earlier
+// data, and sees every leader that leads until it is looked at; one that came and
+// went in between may be skipped.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		err := e.observe(ctx, func(l Leader) bool { return yield(l, nil) })
+		if err != nil {
+			yield(Leader{}, fmt.Errorf("recipes: observe %s: %w", e.path, err))
+		}
+	}
+}
+
+func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
+	l, err := call(ctx, e.s, func(ctx context.Context) (*lease, error) {
+		l, err := e.s.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return l, e.s.catchUp(ctx, l)
+	}, nil)
+	if err != nil {
+		return err
+	}
+	type seen struct {
+		leader Leader
+		watch  *watch
+	}
+	var last Leader
+	for first := true; ; first = false {
+		news := e.s.news()
+		now, err := call(ctx, e.s, func(ctx context.Context) (r seen, err error) {
+			r.leader, r.watch, err = e.look(ctx, l)
+			return r, err
+		}, nil)
+		if err != nil {
+			return err
+		}
+		if first || now.leader.Node != last.Node || now.leader.mzxid != last.mzxid {
+			last = now.leader
+			if !yield(last) {
+				return nil
+			}
+		}
+		if err := awaitAny(ctx, l, news, map[string]view{"": {watch: now.watch}}); err != nil {
+			return err
+		}
+	}
+}
+
+// look reads who leads. The watch fires when that is no longer so: a candidate who
+// comes later does not lead as long as the leader's node is there, so it is that
+// which is watched, and the list of candidates only while it is empty.
+func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch, err error) {
+	err = e.s.again(ctx, l, func() error {
+		for {
+			names, _, err := e.s.conn.Children(e.path)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if firstOf(names) == "" {
+				list, err := e.s.lookChildren(e.path)
+				if err != nil {
+					return err
+				}
+				if names = list.names; firstOf(names) == "" {
+					leader, w = Leader{}, list.watch
+					return nil
+				}
+			}
+			node := e.path + "/" + firstOf(names)
+			v, err := e.s.lookNode(node)
+			if err != nil {
+				return err
+			}
+			if v.exists {
+				leader = Leader{node, v.data, v.stat.Czxid, time.UnixMilli(v.stat.Ctime), v.stat.Mzxid}
+				w = v.watch
+				return nil
+			}
+		}
+	})
+	return leader, w, err
+}
+
+// firstOf returns the name with the smallest sequence number, "" if none has one.
+func firstOf(names []string) (first string) {
+	var smallest int64
+	for _, name := range names {
+		if n, ok := sequence(name); ok && (first == "" || n < smallest) {
+			first, smallest = name, n
+		}
+	}
+	return first
+}
