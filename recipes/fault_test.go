@@ -15,11 +15,12 @@ import (
 
 // scenario has a and b fight for a lock. Every step may fail with one of the
 // errors that mayFail lists; nothing else may go wrong.
-func scenario(t *testing.T, a, b *Session, mayFail ...error) {
+func scenario(t *testing.T, a, b *Session, what testLock, mayFail ...error) {
 	r := &referee{t: t}
-	lock := func(s *Session) *Grant {
+	locks := map[*Session]testLocker{a: what.a(a, testPath), b: what.b(b, testPath)}
+	lock := func(s *Session) testGrant {
 		for try := 0; ; try++ {
-			g, err := NewMutex(s, "/locks/a", MutexOptions{}).Lock(t.Context())
+			g, err := locks[s].Lock(t.Context())
 			if err == nil {
 				r.enter(g)
 				return g
@@ -29,7 +30,7 @@ func scenario(t *testing.T, a, b *Session, mayFail ...error) {
 			}
 		}
 	}
-	unlock := func(g *Grant) {
+	unlock := func(g testGrant) {
 		if err := g.Unlock(t.Context()); err != nil &&
 			!slices.ContainsFunc(mayFail, func(e error) bool { return errors.Is(err, e) }) {
 			t.Error(err)
@@ -38,7 +39,7 @@ func scenario(t *testing.T, a, b *Session, mayFail ...error) {
 			t.Error("held after Unlock")
 		}
 	}
-	next := make(chan *Grant)
+	next := make(chan testGrant)
 
 	ga := lock(a)
 	go func() { next <- lock(b) }()
@@ -50,7 +51,7 @@ func scenario(t *testing.T, a, b *Session, mayFail ...error) {
 	unlock(gb)
 	unlock(<-next)
 
-	g, err := NewMutex(a, "/locks/a", MutexOptions{}).TryLock(t.Context())
+	g, err := locks[a].TryLock(t.Context())
 	if err == nil {
 		r.enter(g)
 		unlock(g)
@@ -61,47 +62,56 @@ func scenario(t *testing.T, a, b *Session, mayFail ...error) {
 
 // TestFaultAtEveryCall lets each fault hit each call of one of two contenders.
 func TestFaultAtEveryCall(t *testing.T) {
-	for what := faultNone + 1; what < faults; what++ {
-		t.Run(what.String(), func(t *testing.T) {
-			for at := 0; ; at++ {
-				hit := ""
-				ok := t.Run(fmt.Sprint(at), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						c := newFakeCluster()
-						a, conn := newTestSession(c)
-						b, _ := newTestSession(c)
-						defer a.Close()
-						defer b.Close()
-						conn.hook = func(n int, op, path string) fault {
-							if n == at {
-								hit = op + " " + path
-								return what
-							}
-							return faultNone
+	for _, lock := range testLocks {
+		for what := faultNone + 1; what < faults; what++ {
+			t.Run(fmt.Sprintf("%s/%v", lock.name, what), func(t *testing.T) {
+				for at := 0; ; at++ {
+					hit := ""
+					ok := t.Run(fmt.Sprint(at), func(t *testing.T) { hit = faultAt(t, lock, what, at) })
+					if hit == "" || !ok {
+						if at < 12 && ok {
+							t.Errorf("only %d calls: the scenario does not do what it should", at)
 						}
-						scenario(t, a, b, mayFail(what)...)
-						time.Sleep(time.Second) // what goes on in the background
-						wantEmpty(t, c)
-						if t.Failed() {
-							t.Logf("%v at call %d: %s", what, at, hit)
-						}
-					})
-				})
-				if hit == "" || !ok {
-					if at < 12 && ok {
-						t.Errorf("only %d calls: the scenario does not do what it should", at)
+						return
 					}
-					return
 				}
-			}
-		})
+			})
+		}
 	}
+}
+
+// faultAt returns the call that was hit.
+func faultAt(t *testing.T, lock testLock, what fault, at int) (hit string) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		a, conn := newTestSession(c)
+		b, _ := newTestSession(c)
+		defer a.Close()
+		defer b.Close()
+		conn.hook = func(n int, op, path string) fault {
+			if n == at {
+				hit = op + " " + path
+				return what
+			}
+			return faultNone
+		}
+		scenario(t, a, b, lock, mayFail(what)...)
+		time.Sleep(time.Second) // what goes on in the background
+		if what == faultExpire || what == faultExpireAfter {
+			c.delete("/locks/" + delayName + "a") // who has vanished leaves its note
+		}
+		wantEmpty(t, c)
+		if t.Failed() {
+			t.Logf("%v at call %d: %s", what, at, hit)
+		}
+	})
+	return hit
 }
 
 func mayFail(what fault) []error {
 	switch what {
 	case faultExpire, faultExpireAfter:
-		return []error{ErrExpired}
+		return []error{ErrExpired, ErrDelayed}
 	case faultStrange:
 		return []error{errStrange}
 	}
@@ -117,8 +127,9 @@ func TestFaultsAtRandom(t *testing.T) {
 			t.Logf("seed %d, round %d", seed, round)
 		}
 	})
-	for i := range uint64(400) {
+	for i := range uint64(100 * len(testLocks)) {
 		round = i
+		what := testLocks[i%uint64(len(testLocks))]
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, i))
 			var mu sync.Mutex
@@ -141,10 +152,10 @@ func TestFaultsAtRandom(t *testing.T) {
 			all := []error{ErrExpired, ErrSilent, errStrange, ErrLocked}
 			r := &referee{t: t}
 			var wg sync.WaitGroup
-			for _, s := range []*Session{a, b} {
+			for _, lock := range []testLocker{what.a(a, testPath), what.b(b, testPath)} {
 				wg.Go(func() {
 					for range 4 {
-						g, err := NewMutex(s, "/locks/a", MutexOptions{}).Lock(t.Context())
+						g, err := lock.Lock(t.Context())
 						if err == nil {
 							r.enter(g)
 							time.Sleep(30 * time.Millisecond)
@@ -158,7 +169,11 @@ func TestFaultsAtRandom(t *testing.T) {
 			}
 			wg.Wait()
 			time.Sleep(5 * time.Second)
+			c.delete("/locks/" + delayName + "a") // who has vanished leaves its note
 			wantEmpty(t, c)
+			if t.Failed() {
+				t.Log(what.name)
+			}
 		})
 	}
 }
@@ -166,6 +181,12 @@ func TestFaultsAtRandom(t *testing.T) {
 // TestCancelAtEveryCall ends the ctx of an acquire, or of the release, while
 // each of the calls is under way, with and without the loss of its reply.
 func TestCancelAtEveryCall(t *testing.T) {
+	for _, lock := range testLocks {
+		t.Run(lock.name, func(t *testing.T) { cancelAtEveryCall(t, lock) })
+	}
+}
+
+func cancelAtEveryCall(t *testing.T, lock testLock) {
 	for _, what := range []fault{faultNone, faultCutBefore, faultCutAfter, faultCutLate} {
 		for at := 0; ; at++ {
 			var hit atomic.Bool
@@ -175,7 +196,10 @@ func TestCancelAtEveryCall(t *testing.T) {
 				defer other.Close()
 				s, conn := newTestSession(c)
 				defer s.Close()
-				g := mustLock(t, NewMutex(other, "/a/b", MutexOptions{})) // so that it has to wait
+				g, err := lock.b(other, testPath).Lock(t.Context()) // so that it has to wait
+				if err != nil {
+					t.Fatal(err)
+				}
 
 				ctx, cancel := context.WithCancel(t.Context())
 				conn.hook = func(n int, op, path string) fault {
@@ -190,15 +214,17 @@ func TestCancelAtEveryCall(t *testing.T) {
 				start := time.Now()
 				done := make(chan error)
 				go func() {
-					g, err := NewMutex(s, "/a/b", MutexOptions{}).Lock(ctx)
+					g, err := lock.a(s, testPath).Lock(ctx)
 					if err == nil {
 						err = g.Unlock(ctx)
 					}
 					done <- err
 				}()
 				time.Sleep(100 * time.Millisecond)
-				mustUnlock(t, g)
-				err := <-done
+				if err := g.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				err = <-done
 				if hit.Load() != errors.Is(err, context.Canceled) || err != nil && ctx.Err() == nil {
 					t.Errorf("call %d, %v: %v", at, what, err)
 				}

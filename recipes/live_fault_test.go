@@ -16,31 +16,39 @@ import (
 
 // TestLiveCutAtEveryFrame cuts the connection of a contender at each frame of an
 // acquire and a release in turn, in both directions, before and after the frame
-// is delivered, while another one holds the lock first.
+// is delivered, while another one holds the lock first. It does so with every lock.
 func TestLiveCutAtEveryFrame(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx := limit(t, 2*time.Minute)
-		other := live(t, addr, liveTimeout)
-		for _, dir := range []direction{toServer, toClient} {
-			for _, how := range []verdict{drop, deliver} {
-				t.Run(fmt.Sprint(how, " ", dir), func(t *testing.T) {
-					path := livePath(t)
-					for at := 0; cutAt(t, ctx, addr, other, path, dir, how, at); at++ {
-						if t.Failed() {
-							t.Fatalf("frame %d", at)
-						}
-						if at > 100 {
-							t.Fatal("no end of frames")
-						}
-					}
-				})
+		for _, lock := range testLocks {
+			if lock.name == "write" || lock.name == "write-read" {
+				continue // sends no frame that another of them does not send
 			}
+			t.Run(lock.name, func(t *testing.T) {
+				t.Parallel()
+				ctx := limit(t, 4*time.Minute)
+				other := live(t, addr, liveTimeout)
+				for _, dir := range []direction{toServer, toClient} {
+					for _, how := range []verdict{drop, deliver} {
+						t.Run(fmt.Sprint(how, " ", dir), func(t *testing.T) {
+							path := livePath(t)
+							for at := 0; cutAt(t, ctx, addr, other, lock, path, dir, how, at); at++ {
+								if t.Failed() {
+									t.Fatalf("frame %d", at)
+								}
+								if at > 100 {
+									t.Fatal("no end of frames")
+								}
+							}
+						})
+					}
+				}
+			})
 		}
 	})
 }
 
 // cutAt reports whether there was such a frame.
-func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, path string, dir direction, how verdict, at int) bool {
+func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, lock testLock, path string, dir direction, how verdict, at int) bool {
 	p := newProxy(t, addr)
 	s := live(t, p.addr(), liveTimeout)
 	if _, err := s.ready(ctx); err != nil {
@@ -58,11 +66,14 @@ func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, path 
 		return how
 	})
 	a := &arena{t: t}
-	first := liveLock(t, ctx, other, path)
+	first, err := lock.b(other, path).Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a.enter("other", first.Token())
-	next := make(chan *Grant)
+	next := make(chan testGrant)
 	go func() {
-		g, err := NewMutex(s, path, MutexOptions{}).Lock(ctx)
+		g, err := lock.a(s, path).Lock(ctx)
 		if err != nil {
 			t.Error(err)
 		} else {
@@ -70,7 +81,9 @@ func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, path 
 		}
 		next <- g
 	}()
-	awaitChildren(t, ctx, other, path, 2)
+	if lock.waiting != "-" {
+		awaitChildren(t, ctx, other, path+lock.waiting, 2)
+	}
 	a.leave("other")
 	if err := first.Unlock(ctx); err != nil {
 		t.Error(err)
@@ -81,7 +94,9 @@ func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, path 
 			t.Error(err)
 		}
 	}
-	awaitChildren(t, ctx, other, path, 0)
+	for _, d := range lock.dirs(path) {
+		awaitChildren(t, ctx, other, d, 0)
+	}
 	s.Close()
 	mu.Lock()
 	defer mu.Unlock()

@@ -197,8 +197,12 @@ func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, er
 		}
 	default:
 	}
-	if gate := p.gate; gate != nil && p.s.spawn(func() { gate.leave() }) {
-		p.gate = nil
+	if p.gate != nil {
+		// The caller need not wait for this; Unlock does.
+		left := make(chan error, 1)
+		if p.s.spawn(func() { left <- p.gate.leave() }) {
+			p.left = left
+		}
 	}
 	return g, nil
 }

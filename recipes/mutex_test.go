@@ -26,13 +26,13 @@ func newTestSession(c *fakeCluster) (*Session, *fakeConn) {
 type referee struct {
 	t      *testing.T
 	mu     sync.Mutex
-	grants []*Grant
+	grants []testGrant
 }
 
 // enter notes a grant. While it stands, no earlier one may, and its token must be
 // larger than all before it. (It may have been lost before we get to look, and
 // the next one granted. What stands after we looked at the others stood then.)
-func (r *referee) enter(g *Grant) {
+func (r *referee) enter(g testGrant) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()

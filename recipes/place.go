@@ -34,7 +34,8 @@ type place struct {
 	kind   Kind
 
 	// What makes one recipe differ from another; all may be zero.
-	gate   *place                                     // the queue to come through first; nil when there is none, or it was left
+	gate   *place                                     // the queue to come through first
+	left   chan error                                 // has what came of leaving the gate; nil while we stand in it
 	turn   func(ctx context.Context, wait bool) error // waits until it is our turn; nil stands for await
 	single bool                                       // the node has no number, see simple.go
 	delay  *delay                                     // see delay.go
@@ -292,7 +293,8 @@ func (p *place) watchOwn(ctx context.Context) error {
 				// found is left over from the one before.
 				return ErrExpired
 			}
-			if !p.isOurs(data, stat) {
+			if i := parseInfo(data); p.single && (i == nil || i.ID != p.prefix) {
+				p.doubt = true
 				return ErrDeleted // and made again, by another one of our session
 			}
 			p.owned, p.token, p.own = true, stat.Czxid, events
@@ -491,6 +493,8 @@ func (p *place) ownEvent(ctx context.Context, ev zk.Event) error {
 // ErrDeleted means that the node had been gone before.
 func (p *place) leave() error {
 	ctx := context.Background() // leave has no deadline; see above
+	// A name that others' nodes have too must be ours for certain.
+	p.doubt = p.doubt || p.single && p.node != "" && !p.owned
 	first := true
 	for attempt := 1; ; attempt++ {
 		nodes := []string{p.node}
@@ -521,6 +525,7 @@ func (p *place) leave() error {
 		case fateUnknown:
 			p.doubt = p.doubt || p.single // by now it may be somebody else's
 		case fateStrange:
+			p.doubt = p.doubt || p.single
 			p.s.log.Warn("lock node not deleted, trying again", "path", p.dir, "node", p.prefix, "err", err)
 		}
 		if err := p.s.pause(ctx, attempt); err != nil {
@@ -540,10 +545,17 @@ func (p *place) remove(node string) error {
 // quit leaves all that the place stands in.
 func (p *place) quit() error {
 	err := p.leave()
-	if p.gate != nil {
-		if gerr := p.gate.leave(); err == nil && !errors.Is(gerr, ErrDeleted) {
-			err = gerr
-		}
+	if p.gate == nil {
+		return err
+	}
+	gerr := error(nil)
+	if p.left != nil {
+		gerr = <-p.left
+	} else {
+		gerr = p.gate.leave()
+	}
+	if err == nil && !errors.Is(gerr, ErrDeleted) {
+		err = gerr
 	}
 	return err
 }

@@ -124,7 +124,7 @@ func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 	for attempt := 1; ; {
 		changed := p.s.news()
 		p.want(true)
-		leases, count, free, err := m.count(p)
+		look, err := m.count(p)
 		switch {
 		case fateOf(err) == fateUnknown:
 			if err := p.s.pause(ctx, attempt); err != nil {
@@ -134,7 +134,7 @@ func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 			continue
 		case err != nil:
 			return err
-		case free:
+		case look.free:
 			return nil
 		case !wait:
 			return ErrLocked
@@ -142,17 +142,23 @@ func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 		attempt = 1
 		p.want(false)
 		p.setDoing("waiting for one of the leases")
-		if err := p.awaitEither(ctx, leases, count, changed); err != nil {
+		if err := p.awaitEither(ctx, look, changed); err != nil {
 			return err
 		}
 	}
 }
 
-// awaitEither waits for one of the events, and for the end of what we stand on.
-func (p *place) awaitEither(ctx context.Context, leases, count <-chan zk.Event, changed <-chan struct{}) error {
+// leaseLook is a look at the leases and their number.
+type leaseLook struct {
+	free          bool            // ours is one of those that there may be
+	leases, count <-chan struct{} // closed when that has changed
+}
+
+// awaitEither waits for a change, and for the end of what we stand on.
+func (p *place) awaitEither(ctx context.Context, look leaseLook, changed <-chan struct{}) error {
 	select {
-	case <-leases:
-	case <-count:
+	case <-look.leases:
+	case <-look.count:
 	case <-changed: // the watches may not have been set again
 	case ev := <-p.own:
 		return p.ownEvent(ctx, ev)
@@ -167,44 +173,28 @@ func (p *place) awaitEither(ctx context.Context, leases, count <-chan zk.Event, 
 	return nil
 }
 
-// count tells whether our lease is one of those that there may be, and what to
-// wait for if it is not.
-func (m *Semaphore) count(p *place) (leases, count <-chan zk.Event, free bool, err error) {
+func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 	limit := m.opts.Leases
 	if m.opts.CountPath != "" {
-		if limit, count, err = m.limit(); err != nil {
-			return nil, nil, false, err
-		}
-	}
-	names, _, leases, err := p.s.conn.ChildrenW(p.dir)
-	if err != nil {
-		return nil, nil, false, p.gone(err)
-	}
-	if _, found := predecessor(names, p.name(), nil); !found {
-		return nil, nil, false, p.gone(zk.ErrNoNode)
-	}
-	return leases, count, len(names) <= limit, nil
-}
-
-// limit reads the number of leases, and watches it.
-func (m *Semaphore) limit() (int, <-chan zk.Event, error) {
-	for {
-		data, _, events, err := m.s.conn.GetW(m.opts.CountPath)
-		if err == nil && len(data) != 4 {
-			return 0, nil, fmt.Errorf("number of leases in %s has %d bytes, not 4", m.opts.CountPath, len(data))
-		}
-		if err == nil {
-			return int(int32(binary.BigEndian.Uint32(data))), events, nil
-		}
-		if !errors.Is(err, zk.ErrNoNode) {
-			return 0, nil, err
-		}
-		exists, _, events, err := m.s.conn.ExistsW(m.opts.CountPath)
+		v, err := m.s.lookNode(m.opts.CountPath)
 		if err != nil {
-			return 0, nil, err
+			return l, err
 		}
-		if !exists {
-			return m.opts.Leases, events, nil
+		if v.exists {
+			if len(v.data) != 4 {
+				return l, fmt.Errorf("number of leases in %s has %d bytes, not 4", m.opts.CountPath, len(v.data))
+			}
+			limit = int(int32(binary.BigEndian.Uint32(v.data)))
 		}
+		l.count = v.watch.fired
 	}
+	v, err := m.s.lookChildren(p.dir)
+	if err != nil {
+		return l, err
+	}
+	if _, found := predecessor(v.names, p.name(), nil); !found {
+		return l, p.gone(zk.ErrNoNode)
+	}
+	l.leases, l.free = v.watch.fired, len(v.names) <= limit
+	return l, nil
 }

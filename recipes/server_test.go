@@ -253,6 +253,11 @@ func TestMain(m *testing.M) {
 		os.Exit(contend(path))
 	}
 	flag.Parse()
+	// The tests with real servers wait most of the time: more of them at once than
+	// there are processors.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		flag.Set("test.parallel", "12")
+	}
 	// Examples cannot skip themselves.
 	if err := exampleTarget().missing(); err != nil && os.Getenv("CI") == "" {
 		fmt.Println("examples are not run:", err)

@@ -99,24 +99,16 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 // findSingle is find for a node without a number: the one that is there, if it
 // is ours.
 func (p *place) findSingle() ([]string, error) {
-	data, stat, err := p.s.conn.Get(p.dir)
+	data, _, err := p.s.conn.Get(p.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !p.isOurs(data, stat) {
+	// The owner may be the next session, if the create was carried over into it.
+	if i := parseInfo(data); i == nil || i.ID != p.prefix {
 		return nil, nil
 	}
 	return []string{p.dir}, nil
-}
-
-// isOurs tells whether a node is the one that we have made.
-func (p *place) isOurs(data []byte, stat *zk.Stat) bool {
-	if stat.EphemeralOwner != p.lease.id {
-		return false
-	}
-	i := parseInfo(data)
-	return !p.single || i != nil && i.ID == p.prefix
 }

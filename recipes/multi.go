@@ -1,0 +1,265 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// MultiMutex is several locks that are held together, or not at all. They are
+// acquired one after the other, in the order of their paths, whatever the order in
+// which they were given: so programs that use MultiMutexes (or take their locks in
+// the order of the paths) cannot wait for each other in a circle.
+type MultiMutex struct {
+	locks []Locker
+	err   error
+}
+
+// NewMultiMutex puts locks together. They may be of any recipe, on any sessions;
+// two of the same path are refused by Lock.
+func NewMultiMutex(locks ...Locker) *MultiMutex {
+	m := &MultiMutex{locks: slices.Clone(locks)}
+	slices.SortStableFunc(m.locks, func(a, b Locker) int { return strings.Compare(a.Path(), b.Path()) })
+	for i := 1; i < len(m.locks); i++ {
+		if p := m.locks[i].Path(); p == m.locks[i-1].Path() {
+			m.err = fmt.Errorf("recipes: lock several: %s is among them twice", p)
+		}
+	}
+	if len(locks) == 0 {
+		m.err = errors.New("recipes: lock several: none given")
+	}
+	return m
+}
+
+// Lock waits until all the locks are held. When it returns an error, none is, and
+// nothing stays behind, as with [Mutex.Lock]. While it waits for one, those that it
+// has are held; if one of them is lost meanwhile, it gives up.
+func (m *MultiMutex) Lock(ctx context.Context) (*MultiGrant, error) {
+	return m.acquire(ctx, Locker.Lock)
+}
+
+// TryLock acquires all the locks if all of them are free, else it returns ErrLocked.
+func (m *MultiMutex) TryLock(ctx context.Context) (*MultiGrant, error) {
+	return m.acquire(ctx, Locker.TryLock)
+}
+
+func (m *MultiMutex) acquire(ctx context.Context, lock func(Locker, context.Context) (*Grant, error)) (*MultiGrant, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	whole, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	mg := newMultiGrant(len(m.locks), len(m.locks))
+	for i, l := range m.locks {
+		g, err := lock(l, whole)
+		if err == nil {
+			g.whenLost(cancel)
+			mg.add(i, g)
+			continue
+		}
+		if cause := context.Cause(whole); cause != nil && ctx.Err() == nil {
+			err = fmt.Errorf("recipes: lock several: one was lost while waiting for %s: %w", l.Path(), cause)
+		}
+		mg.release(ctx)
+		return nil, err
+	}
+	if err := mg.begin(); err != nil {
+		mg.release(ctx)
+		return nil, fmt.Errorf("recipes: lock several: %w", err)
+	}
+	return mg, nil
+}
+
+// MultiGrant is several grants that are one: those of a [MultiMutex], which is lost
+// when any of them is, or of a [MajorityMutex], which is lost when no majority
+// is left. Its methods may be called from any goroutine.
+type MultiGrant struct {
+	need int // how many have to stand
+	lost chan struct{}
+
+	stop func() // ends the acquiring of further ones
+	wg   sync.WaitGroup
+
+	// Lock: mu is taken under a Session's, and nothing under it.
+	mu       sync.Mutex
+	grants   []*Grant // nil where none was granted
+	standing int
+	begun    bool
+	err      error // why it ended, once it has begun
+}
+
+func newMultiGrant(n, need int) *MultiGrant {
+	return &MultiGrant{need: need, grants: make([]*Grant, n), lost: make(chan struct{}), stop: func() {}}
+}
+
+// add adds the i'th grant.
+func (m *MultiGrant) add(i int, g *Grant) {
+	m.mu.Lock()
+	m.grants[i] = g
+	m.standing++
+	m.mu.Unlock()
+	g.whenLost(func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.standing--; m.begun && m.standing < m.need {
+			m.endLocked(err)
+		}
+	})
+}
+
+func (m *MultiGrant) endLocked(err error) {
+	if m.err == nil {
+		m.err = err
+		close(m.lost)
+	}
+}
+
+// begin makes it a grant, if enough of its parts stand.
+func (m *MultiGrant) begin() error {
+	m.look()
+	m.mu.Lock()
+	m.begun = m.standing >= m.need
+	begun := m.begun
+	m.mu.Unlock()
+	if begun {
+		return nil
+	}
+	errs := []error{errors.New("lost before all were granted")}
+	for _, g := range m.Grants() {
+		if g == nil {
+			continue
+		}
+		if err := g.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", g.path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// look has all parts look at the clock.
+func (m *MultiGrant) look() {
+	for _, g := range m.Grants() {
+		if g != nil {
+			g.Err()
+		}
+	}
+}
+
+// Grants returns the parts: for a MultiMutex in the order of the paths; for a
+// MajorityMutex in that of the sessions, with nil where none was granted so far.
+func (m *MultiGrant) Grants() []*Grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.grants)
+}
+
+// Tokens returns the tokens of the [MultiGrant.Grants], 0 for nil.
+func (m *MultiGrant) Tokens() []int64 {
+	grants := m.Grants()
+	tokens := make([]int64, len(grants))
+	for i, g := range grants {
+		if g != nil {
+			tokens[i] = g.token
+		}
+	}
+	return tokens
+}
+
+// Lost returns a channel that is closed when too many of the parts are lost, and
+// by Unlock; see [Grant.Lost].
+func (m *MultiGrant) Lost() <-chan struct{} {
+	m.look()
+	return m.lost
+}
+
+// Held reports whether enough of the parts stand right now; see [Grant.Held].
+func (m *MultiGrant) Held() bool { return m.Err() == nil }
+
+// Err returns nil if enough of the parts stand, else why the last straw is lost;
+// see [Grant.Err].
+func (m *MultiGrant) Err() error {
+	m.look()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// Valid asks the cluster, or the clusters, about all the parts, and returns nil if
+// enough of them stand; see [Grant.Valid].
+func (m *MultiGrant) Valid(ctx context.Context) error {
+	var wg sync.WaitGroup
+	grants := m.Grants()
+	errs := make([]error, len(grants))
+	for i, g := range grants {
+		if g == nil {
+			errs[i] = errors.New("not granted")
+			continue
+		}
+		wg.Go(func() { errs[i] = g.Valid(ctx) })
+	}
+	wg.Wait()
+	if err := m.Err(); err != nil {
+		return err
+	}
+	good := len(slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil }))
+	if good < m.need {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// Guard does ops only if all the grants stand; see [Grant.Guard]. They have to be of
+// one Session, or it is ErrNoGuard: no transaction spans clusters.
+func (m *MultiGrant) Guard(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	if err := m.Err(); err != nil {
+		return nil, fmt.Errorf("recipes: guard: %w", err)
+	}
+	grants := m.Grants()
+	for _, g := range grants {
+		if g == nil || g.p.s != grants[0].p.s {
+			return nil, fmt.Errorf("recipes: guard: %w", ErrNoGuard)
+		}
+	}
+	return guard(ctx, grants, ops)
+}
+
+// Unlock gives all the locks back, the last one first. It returns nil if it was
+// held until then and all nodes are gone; see [Grant.Unlock].
+func (m *MultiGrant) Unlock(ctx context.Context) error {
+	m.look()
+	m.mu.Lock()
+	m.endLocked(ErrReleased)
+	err := m.err
+	m.mu.Unlock()
+	if rerr := m.release(ctx); err == ErrReleased {
+		err = rerr
+	}
+	return err
+}
+
+// release unlocks what was granted, and what still is while we do.
+func (m *MultiGrant) release(ctx context.Context) error {
+	m.stop()
+	m.wg.Wait()
+	var errs []error
+	good := 0
+	for _, g := range slices.Backward(m.Grants()) {
+		if g == nil {
+			continue
+		}
+		if err := g.Unlock(ctx); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		good++
+	}
+	if good >= m.need {
+		return nil
+	}
+	return errors.Join(errs...)
+}
