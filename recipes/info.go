@@ -56,6 +56,10 @@ func newInfo(note string) Info {
 	return i
 }
 
+// Describe returns the metadata of this process, for recipes that take data of the
+// program's own, as an Election does.
+func Describe(note string) []byte { return newInfo(note).encode() }
+
 func (i Info) encode() []byte {
 	data, err := json.Marshal(i)
 	if err != nil { // a year beyond 9999, at most
