@@ -26,6 +26,7 @@ const imports = `
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
+	recipes/fence:
 	jepsen:
 	jepsen/curator:
 	jepsen/differ:         wire jepsen

@@ -1,0 +1,36 @@
+// Package fence keeps late writers away from a resource. It is for the resource's
+// side: whatever stores or does what a lock protects, and for which a lock service
+// cannot vouch, because a process can be stopped between looking at its lock and
+// writing.
+//
+// A holder sends the token of its grant (recipes.Grant.Token) along with every
+// request. Tokens grow with every holder of a lock, so the resource remembers the
+// largest that it has seen and refuses smaller ones:
+//
+//	token 33 --write--> ok          (largest seen: 33)
+//	token 34 --write--> ok          (largest seen: 34)
+//	token 33 --write--> refused     its holder was asleep, and has lost the lock
+//	token 34 --write--> ok          the same holder again
+//
+// Three things remember: [Gate] in memory, [File] in a file, [Table] in a database.
+// They share one rule. A token that is smaller than the largest one seen for its
+// resource is refused, with a [StaleError] that names both; an equal or larger one
+// is accepted, and remembered before Check returns. Tokens start at 1.
+//
+// # What has to be together
+//
+// Check followed by a write is two steps: in between, a newer holder may come and
+// write. That is harmless only if the write is made inside what Check protects:
+// in the function given to Do, which nobody with a larger token gets past while it
+// runs, or, with Table.CheckTx, in the same transaction.
+//
+// # What has to be one
+//
+// Tokens are zxids of one cluster. They are comparable for one lock, and also for
+// several, as long as they all come from the same cluster; a resource that is
+// fenced by locks of two clusters is not fenced. Restoring a cluster from an older
+// backup takes tokens back: then what was remembered has to be removed by hand.
+//
+// A Gate forgets when its process ends, after which it accepts an old token until
+// it has seen a newer one. Where that matters use a File or a Table.
+package fence
