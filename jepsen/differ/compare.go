@@ -25,18 +25,23 @@ func newComparer() *comparer {
 func (c *comparer) note(step *Step) {
 	for i := range step.Requests {
 		for _, path := range step.Requests[i].watched() {
-			c.watchers[path] |= 1 << step.Slot
+			c.watchers[asDecoded(path)] |= 1 << step.Slot
 		}
 	}
 }
 
 // watchedBy says whether a slot may watch a path.
-func (c *comparer) watchedBy(path string, slot int) bool { return c.watchers[path]&(1<<slot) != 0 }
+func (c *comparer) watchedBy(path string, slot int) bool {
+	return c.watchers[asDecoded(path)]&(1<<slot) != 0
+}
 
 // watchedByOthers says whether another slot may watch a path.
 func (c *comparer) watchedByOthers(path string, slot int) bool {
-	return c.watchers[path]&^(1<<slot) != 0
+	return c.watchers[asDecoded(path)]&^(1<<slot) != 0
 }
+
+// asDecoded is a path as a server has it, about: what is no UTF-8 in it all becomes the same.
+func asDecoded(path string) string { return strings.ToValidUTF8(path, "\uFFFD") }
 
 // difference is the first thing about which the servers do not agree.
 type difference struct {
