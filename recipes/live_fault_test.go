@@ -30,6 +30,7 @@ func TestLiveCutAtEveryFrame(t *testing.T) {
 				for _, dir := range []direction{toServer, toClient} {
 					for _, how := range []verdict{drop, deliver} {
 						t.Run(fmt.Sprint(how, " ", dir), func(t *testing.T) {
+							t.Parallel()
 							path := livePath(t)
 							for at := 0; cutAt(t, ctx, addr, other, lock, path, dir, how, at); at++ {
 								if t.Failed() {
