@@ -184,6 +184,14 @@ func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, er
 	if err := p.awaitTurn(ctx, wait); err != nil {
 		return nil, err
 	}
+	if p.gate != nil {
+		// Before we return: a TryLock that comes after shall not trip over it.
+		p.setDoing("making way for the next one")
+		if err := p.gate.leave(); err != nil && !errors.Is(err, ErrDeleted) {
+			return nil, err
+		}
+		p.gate = nil
+	}
 	p.setDoing("waiting for the cluster to confirm the session")
 	g := newGrant(p, path)
 	if err := p.lease.admit(ctx, g); err != nil {
@@ -196,13 +204,6 @@ func (p *place) contend(ctx context.Context, path string, wait bool) (*Grant, er
 			return nil, err
 		}
 	default:
-	}
-	if p.gate != nil {
-		// The caller need not wait for this; Unlock does.
-		left := make(chan error, 1)
-		if p.s.spawn(func() { left <- p.gate.leave() }) {
-			p.left = left
-		}
 	}
 	return g, nil
 }

@@ -34,8 +34,7 @@ type place struct {
 	kind   Kind
 
 	// What makes one recipe differ from another; all may be zero.
-	gate   *place                                     // the queue to come through first
-	left   chan error                                 // has what came of leaving the gate; nil while we stand in it
+	gate   *place                                     // the queue to come through first; nil when there is none, or it was left
 	turn   func(ctx context.Context, wait bool) error // waits until it is our turn; nil stands for await
 	single bool                                       // the node has no number, see simple.go
 	delay  *delay                                     // see delay.go
@@ -548,12 +547,7 @@ func (p *place) quit() error {
 	if p.gate == nil {
 		return err
 	}
-	gerr := error(nil)
-	if p.left != nil {
-		gerr = <-p.left
-	} else {
-		gerr = p.gate.leave()
-	}
+	gerr := p.gate.leave()
 	if err == nil && !errors.Is(gerr, ErrDeleted) {
 		err = gerr
 	}
