@@ -107,6 +107,10 @@ func counterWithOthers(t *testing.T, ctx context.Context, s *Session, path strin
 		if n, err := c.Get(ctx); n != 1000+101*rounds || err != nil {
 			t.Errorf("%d, %v, want %d", n, err, 1000+101*rounds)
 		}
+		awaitChildren(t, ctx, s, path, 0) // no tag
+		if err := s.Conn().Delete(path, -1); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

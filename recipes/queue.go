@@ -169,7 +169,7 @@ func (q *Queue) Len(ctx context.Context) (items, taken int, err error) {
 // the caller's until Done or Return, or until it is lost.
 //
 // When Take returns an error no item is taken. When ctx ends while one is, it is
-// returned in the background.
+// returned in the background. When the session expires the error is ErrExpired.
 func (q *Queue) Take(ctx context.Context) (*Item, error) {
 	it, err := q.take(ctx)
 	if err != nil {
@@ -182,18 +182,18 @@ func (q *Queue) take(ctx context.Context) (*Item, error) {
 	if err := q.makeNodes(ctx); err != nil {
 		return nil, err
 	}
+	l, err := q.s.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
 	type seen struct {
-		lease *lease
 		views map[string]view
 		free  []string
 	}
 	for attempt := 0; ; {
 		news := q.s.news()
 		now, err := call(ctx, q.s, func(ctx context.Context) (r seen, err error) {
-			if r.lease, err = q.s.ready(ctx); err != nil {
-				return r, err
-			}
-			r.free, r.views, err = q.look(ctx, r.lease)
+			r.free, r.views, err = q.look(ctx, l)
 			return r, err
 		}, nil)
 		if err != nil {
@@ -219,7 +219,7 @@ func (q *Queue) take(ctx context.Context) (*Item, error) {
 			continue
 		}
 		attempt = 0
-		if err := awaitAny(ctx, now.lease, news, now.views); err != nil {
+		if err := awaitAny(ctx, l, news, now.views); err != nil {
 			return nil, err
 		}
 	}
