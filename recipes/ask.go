@@ -161,17 +161,22 @@ func orWorld(acl []zk.ACL) []zk.ACL {
 }
 
 // Again calls f, and calls it again, in the next session, each time it returns
-// ErrExpired: it is how a recipe is taken up once more when the session it was
-// used in has expired. What f had acquired before is lost by then. It returns
-// what f returns otherwise; an outcome that is unknown (ErrUnknown) is returned
-// too, for only the caller can know whether to try that again.
+// ErrExpired; and each time it returns ErrSilent, which is what expiry often looks
+// like from here, when the cluster can be reached again. It is how a recipe is taken up once
+// more. What f had acquired is lost by then; f has to have released it. Again
+// returns what f returns otherwise; an outcome that is unknown (ErrUnknown) too, for
+// only the caller can know whether to try that again.
 func Again(ctx context.Context, s *Session, f func(ctx context.Context) error) error {
-	for {
+	for attempt := 1; ; attempt++ {
+		began := time.Now()
 		err := f(ctx)
-		if !errors.Is(err, ErrExpired) || errors.Is(err, ErrUnknown) {
+		if !errors.Is(err, ErrExpired) && !errors.Is(err, ErrSilent) || errors.Is(err, ErrUnknown) {
 			return err
 		}
-		if _, err := s.ready(ctx); err != nil {
+		if time.Since(began) > maxPause { // it got on in between
+			attempt = 1
+		}
+		if err := s.pause(ctx, attempt); err != nil {
 			return fmt.Errorf("recipes: wait for a session: %w", err)
 		}
 	}
