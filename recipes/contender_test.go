@@ -27,7 +27,9 @@ const (
 //	lock     granted TOKEN NODE, or: error TEXT
 //	held     held true, or: held false TEXT
 //	unlock   unlocked, or: error TEXT
-//	run N    N times: enter TOKEN, leave; after each it waits for a line. Then: done
+//	run N KIND...
+//	         N times: enter TOKEN KIND, leave; after each it waits for a line. Then:
+//	         done. KIND is mutex, read, write, or lease=N; the rounds take turns
 //
 // "lost TEXT" is printed when Lost is closed other than by unlock.
 func contend(path string) int {
@@ -80,13 +82,14 @@ func contend(path string) int {
 				fmt.Println("unlocked")
 			}
 		case "run":
-			n, _ := strconv.Atoi(arg)
-			for range n {
-				if g, err = m.Lock(ctx); err != nil {
+			words := strings.Fields(arg)
+			n, _ := strconv.Atoi(words[0])
+			for i := range n {
+				if g, err = contenderLock(s, path, words[1+i%(len(words)-1)]).Lock(ctx); err != nil {
 					fmt.Println("error", err)
 					return 1
 				}
-				fmt.Println("enter", g.Token())
+				fmt.Println("enter", g.Token(), g.Kind())
 				in.Scan()
 				fmt.Println("leave")
 				in.Scan()
@@ -99,6 +102,26 @@ func contend(path string) int {
 		}
 	}
 	return 0
+}
+
+// contenderLock is a lock by the word for it.
+func contenderLock(s *Session, path, kind string) Locker {
+	leases, _ := strings.CutPrefix(kind, "lease=")
+	switch kind {
+	case "mutex":
+		return NewMutex(s, path, MutexOptions{})
+	case "read":
+		return NewRWMutex(s, path, MutexOptions{}).RLocker()
+	case "write":
+		return NewRWMutex(s, path, MutexOptions{})
+	case "shared":
+		return NewSemaphore(s, path, SemaphoreOptions{CountPath: path + "-count"})
+	}
+	n, err := strconv.Atoi(leases)
+	if err != nil {
+		panic(err)
+	}
+	return NewSemaphore(s, path, SemaphoreOptions{Leases: n})
 }
 
 // contender is a process that fights for a lock.
@@ -202,40 +225,58 @@ func parseToken(t *testing.T, text string) int64 {
 	return token
 }
 
-// arena detects two holders at a time, outside of the cluster.
+// arena detects holders that must not hold at a time, outside of the cluster.
 type arena struct {
 	t      *testing.T
+	leases int // of a semaphore
 	mu     sync.Mutex
-	inside string
-	token  int64
+	inside map[string]Kind
+	token  int64 // the largest
+	write  int64 // the largest of a writer
 	rounds int
+	most   int // that were inside at a time
 }
 
-// enter notes that somebody says it has the lock; token 0 if it has no token.
-func (a *arena) enter(name string, token int64) {
+// enter notes that somebody says it has the lock alone; token 0 if it has no token.
+func (a *arena) enter(name string, token int64) { a.enterAs(name, token, KindWrite) }
+
+func (a *arena) enterAs(name string, token int64, kind Kind) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rounds++
-	if a.inside != "" {
-		a.t.Errorf("%s enters while %s is inside", name, a.inside)
+	for other, k := range a.inside {
+		if kind == KindWrite || k == KindWrite {
+			a.t.Errorf("%s enters to %v while %s is inside to %v", name, kind, other, k)
+		}
 	}
-	a.inside = name
-	if token == 0 {
+	if a.inside == nil {
+		a.inside = make(map[string]Kind)
+	}
+	a.inside[name] = kind
+	a.most = max(a.most, len(a.inside))
+	if kind == KindLease && len(a.inside) > a.leases {
+		a.t.Errorf("%s enters as number %d of %d", name, len(a.inside), a.leases)
+	}
+	if token == 0 || kind == KindLease {
 		return
 	}
-	if token <= a.token {
-		a.t.Errorf("%s enters with token %d after %d", name, token, a.token)
+	if token <= a.write || kind == KindWrite && token <= a.token {
+		a.t.Errorf("%s enters to %v with token %d after %d, of a writer %d", name, kind, token, a.token, a.write)
 	}
-	a.token = token
+	a.token = max(a.token, token)
+	if kind == KindWrite {
+		a.write = token
+	}
 }
 
 func (a *arena) leave(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.inside == name {
-		a.inside = ""
-	}
+	delete(a.inside, name)
 }
+
+// kinds are the words that contenders use for what they hold.
+var kinds = map[string]Kind{"": KindWrite, "write": KindWrite, "read": KindRead, "lease": KindLease}
 
 // follow answers a contender's "enter" and "leave" until it is done.
 func (a *arena) follow(c *contender) {
@@ -244,11 +285,12 @@ func (a *arena) follow(c *contender) {
 		word, rest, _ := strings.Cut(line, " ")
 		switch word {
 		case "enter":
-			token, err := strconv.ParseInt(rest, 10, 64)
+			number, kind, _ := strings.Cut(rest, " ")
+			token, err := strconv.ParseInt(number, 10, 64)
 			if err != nil {
 				a.t.Error(err)
 			}
-			a.enter(c.name, token)
+			a.enterAs(c.name, token, kinds[kind])
 		case "leave":
 			a.leave(c.name)
 		case "done":

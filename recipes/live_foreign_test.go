@@ -15,22 +15,26 @@ import (
 
 const python = "/usr/bin/python3" // Debian's, which has kazoo
 
-func startKazoo(t *testing.T, addr, path string, rounds int, how string) *contender {
+func startKazoo(t *testing.T, addr, path string, rounds int, how string, kinds ...string) *contender {
 	needTool(t, "/usr/lib/python3/dist-packages/kazoo", "python3-kazoo")
-	c := startContender(t, "kazoo", nil, python, filepath.Join("testdata", "kazoo_contender.py"), addr, path, fmt.Sprint(rounds), how)
+	args := append([]string{filepath.Join("testdata", "kazoo_contender.py"), addr, path, fmt.Sprint(rounds), how}, kinds...)
+	c := startContender(t, "kazoo", nil, python, args...)
 	c.expect("ready")
 	return c
 }
 
-func startCurator(t *testing.T, addr, path string, rounds int) *contender {
+func startCurator(t *testing.T, addr, path string, rounds int, kinds ...string) *contender {
 	jar := filepath.Join(javaDir, "curator-recipes.jar")
 	needTool(t, jar, "libcurator-recipes-java default-jdk-headless")
 	java, err := exec.LookPath("java")
 	if err != nil {
 		needTool(t, "java", "default-jdk-headless")
 	}
-	c := startContender(t, "curator", nil, java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jar,
-		filepath.Join("testdata", "CuratorContender.java"), addr, path, fmt.Sprint(rounds))
+	args := append([]string{
+		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", jar,
+		filepath.Join("testdata", "CuratorContender.java"), addr, path, fmt.Sprint(rounds),
+	}, kinds...)
+	c := startContender(t, "curator", nil, java, args...)
 	c.expect("ready")
 	return c
 }
@@ -45,8 +49,8 @@ func TestLiveLibraries(t *testing.T) {
 		a := &arena{t: t}
 		var wg sync.WaitGroup
 		others := []*contender{
-			startCurator(t, addr, path, rounds),
-			startKazoo(t, addr, path, rounds, "curator"),
+			startCurator(t, addr, path, rounds, "mutex"),
+			startKazoo(t, addr, path, rounds, "curator", "mutex"),
 		}
 		for _, c := range others {
 			c.say("go")
@@ -98,7 +102,7 @@ func TestLiveKazoo(t *testing.T) {
 		const rounds = 15
 		s := live(t, addr, liveTimeout)
 		a := &arena{t: t}
-		c := startKazoo(t, addr, path, rounds, "patterns")
+		c := startKazoo(t, addr, path, rounds, "patterns", "mutex")
 		c.say("go")
 		var wg sync.WaitGroup
 		wg.Go(func() { a.follow(c) })
@@ -108,6 +112,83 @@ func TestLiveKazoo(t *testing.T) {
 			t.Errorf("%d rounds, want %d", a.rounds, 2*rounds)
 		}
 	})
+}
+
+// TestLiveLibrariesRW: one path, read and written with this package, Curator and a
+// kazoo that is told Curator's names.
+func TestLiveLibrariesRW(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		const rounds = 12
+		s := live(t, addr, liveTimeout)
+		contendShared(t, ctx, addr, path, &arena{t: t}, rounds, []string{"read", "read", "write"},
+			startCurator(t, addr, path, rounds, "read", "write", "read"),
+			startKazoo(t, addr, path, rounds, "curator", "read", "write", "read"))
+		awaitChildren(t, ctx, s, path, 0)
+	})
+}
+
+// TestLiveKazooRW: kazoo's WriteLock with its own names, told of ours.
+func TestLiveKazooRW(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		const rounds = 12
+		contendShared(t, ctx, addr, path, &arena{t: t}, rounds, []string{"write", "read"},
+			startKazoo(t, addr, path, rounds, "patterns", "write"))
+	})
+}
+
+// TestLiveLibrariesSemaphore: one semaphore, with this package and Curator; with a
+// number that is given, and with one that Curator's SharedCount has made and that
+// changes.
+func TestLiveLibrariesSemaphore(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		const rounds = 12
+		s := live(t, addr, liveTimeout)
+		contendShared(t, ctx, addr, path, &arena{t: t, leases: 2}, rounds, []string{"lease=2"},
+			startCurator(t, addr, path, rounds, "lease=2"))
+		awaitChildren(t, ctx, s, path+"/leases", 0)
+		m := NewSemaphore(s, path, SemaphoreOptions{CountPath: path + "-count"})
+		if err := m.SetLeases(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		contendShared(t, ctx, addr, path, &arena{t: t, leases: 2}, rounds, []string{"shared"},
+			startCurator(t, addr, path, rounds, "shared"))
+		awaitChildren(t, ctx, s, path+"/leases", 0)
+	})
+}
+
+// contendShared has two of this package's contenders fight with others' for a lock
+// that is shared.
+func contendShared(t *testing.T, ctx context.Context, addr, path string, a *arena, rounds int, kinds []string, others ...*contender) {
+	var wg sync.WaitGroup
+	for _, c := range others {
+		c.say("go")
+		wg.Go(func() { a.follow(c) })
+	}
+	for i := range 2 {
+		name, s := fmt.Sprint("recipes ", i), live(t, addr, liveTimeout)
+		wg.Go(func() {
+			for n := range rounds {
+				g, err := contenderLock(s, path, kinds[n%len(kinds)]).Lock(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a.enterAs(name, g.Token(), g.Kind())
+				a.leave(name)
+				if err := g.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if want := (2 + len(others)) * rounds; a.rounds != want {
+		t.Errorf("%d rounds, want %d", a.rounds, want)
+	}
+	t.Logf("at most %d inside at a time", a.most)
 }
 
 // TestLiveForeignOrder: a node of another library that is in the queue already is

@@ -232,7 +232,7 @@ func TestLiveProcesses(t *testing.T) {
 		a := &arena{t: t}
 		var wg sync.WaitGroup
 		for _, c := range all {
-			c.say(fmt.Sprint("run ", rounds))
+			c.say(fmt.Sprint("run ", rounds, " mutex"))
 			wg.Go(func() { a.follow(c) })
 		}
 		if err := g.Unlock(ctx); err != nil {
@@ -267,4 +267,43 @@ func TestLiveNegotiated(t *testing.T) {
 			s.mu.Unlock()
 		}
 	})
+}
+
+// TestLiveShared: processes that share, readers and those of a semaphore. One of
+// them is killed with -9 while it holds.
+func TestLiveShared(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		kinds string
+		queue string // below the path
+	}{
+		{"rw", "read read write read", ""},
+		{"semaphore", "lease=2", "/leases"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, addr string) {
+				ctx, path := limit(t, 2*time.Minute), livePath(t)
+				const n, rounds = 4, 20
+				s := live(t, addr, liveTimeout)
+				a := &arena{t: t, leases: 2}
+				victim := startGo(t, addr, path, 2*time.Second)
+				victim.say("run 1 " + tt.kinds)
+				victim.expect("enter")
+				var wg sync.WaitGroup
+				for i := range n {
+					c := startGo(t, addr, path, liveTimeout)
+					c.name = fmt.Sprint("process ", i)
+					c.say(fmt.Sprint("run ", rounds, " ", tt.kinds))
+					wg.Go(func() { a.follow(c) })
+				}
+				victim.cmd.Process.Kill()
+				wg.Wait()
+				if a.rounds != n*rounds {
+					t.Errorf("%d rounds, want %d", a.rounds, n*rounds)
+				}
+				t.Logf("at most %d inside at a time", a.most)
+				awaitChildren(t, ctx, s, path+tt.queue, 0)
+			})
+		})
+	}
 }

@@ -18,7 +18,11 @@ import (
 // has to be told of the names:
 //
 //	WriteLock(client, path, extra_lock_patterns=["__WRIT__", "__READ__"])
-//	ReadLock(client, path, extra_lock_patterns=["__WRIT__"])
+//
+// kazoo's ReadLock (of 2.8.0) is understood, but of no use beside any writer: it
+// waits for the newest one, also if that came later, and so the two wait for each
+// other for ever, without anybody's help. testdata/kazoo_contender.py has one that
+// works, and that gets along with Curator's too.
 //
 // As a Mutex, it is a name for the path and has no state. A holder that locks
 // again stands in its own way if either lock is for writing; for that there is
