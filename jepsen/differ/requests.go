@@ -74,6 +74,9 @@ func (g *generator) version(current int32) int32 {
 	return pick(g, []int32{0, 1, -2, 1<<31 - 1, -1 << 31})
 }
 
+// maxDataLen is more than any node's data has bytes.
+const maxDataLen = 3000
+
 func (g *generator) data() []byte {
 	switch g.rng.IntN(8) {
 	case 0:
@@ -81,7 +84,7 @@ func (g *generator) data() []byte {
 	case 1:
 		return []byte{}
 	case 2:
-		return make([]byte, g.rng.IntN(3000))
+		return make([]byte, g.rng.IntN(maxDataLen))
 	}
 	return []byte(fmt.Sprintf("d%d", g.rng.IntN(1000)))
 }
