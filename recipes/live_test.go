@@ -307,3 +307,93 @@ func TestLiveShared(t *testing.T) {
 		})
 	}
 }
+
+// TestLiveLockDelay: a Session that is closed with a grant in hand has not released
+// it; an Unlock has.
+func TestLiveLockDelay(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		a, b := live(t, addr, liveTimeout), live(t, addr, liveTimeout)
+		opts := MutexOptions{LockDelay: 700 * time.Millisecond}
+		for _, m := range []*RWMutex{NewRWMutex(a, path, opts), NewRWMutex(b, path, opts)} {
+			g, err := m.TryLock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Unlock(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := NewMutex(a, path, opts).Lock(ctx); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		for delayed := 0; ; delayed++ {
+			g, err := NewMutex(b, path, opts).TryLock(ctx)
+			if err == nil {
+				if delayed == 0 {
+					t.Error("no delay")
+				}
+				if err := g.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+				break
+			}
+			if !errors.Is(err, ErrDelayed) {
+				t.Fatal(err)
+			}
+		}
+		dir, name := split(path)
+		if exists, _, err := b.Conn().Exists(dir + "/" + delayName + name); exists || err != nil {
+			t.Errorf("the note is left: %v, %v", exists, err)
+		}
+	})
+}
+
+// TestLiveGuard: what is guarded by a grant that is gone is not done, though the
+// holder does not know yet; and a downgraded writer lets readers in.
+func TestLiveGuard(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		s, other := live(t, addr, liveTimeout), live(t, addr, liveTimeout)
+		m := NewRWMutex(s, path, MutexOptions{Note: "guard"})
+		g, err := m.Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := path + "-data"
+		create := &zk.CreateRequest{Path: data, Acl: zk.WorldACL(zk.PermAll)}
+		if r, err := g.Guard(ctx, create); err != nil || len(r) != 1 || r[0].String != data {
+			t.Fatalf("Guard = %v, %v", r, err)
+		}
+		if _, err := g.Guard(ctx, create); !errors.Is(err, zk.ErrNodeExists) {
+			t.Errorf("Guard = %v, want ErrNodeExists", err)
+		}
+		if err := g.Valid(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := g.Downgrade(ctx); err != nil {
+			t.Error(err)
+		}
+		r, err := NewRWMutex(other, path, MutexOptions{}).TryRLock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs, err := other.Contenders(ctx, path)
+		if err != nil || len(cs) != 2 || !cs[0].Held || !cs[1].Held || cs[0].Info.Note != "guard" {
+			t.Errorf("contenders %+v, %v", cs, err)
+		}
+		if err := r.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := other.Conn().Delete(g.Node(), -1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Guard(ctx, &zk.SetDataRequest{Path: data, Data: []byte("late"), Version: -1}); !errors.Is(err, ErrDeleted) {
+			t.Errorf("Guard = %v, want ErrDeleted", err)
+		}
+		if text, _, err := other.Conn().Get(data); err != nil || len(text) > 0 {
+			t.Errorf("data %q, %v", text, err)
+		}
+	})
+}

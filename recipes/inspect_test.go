@@ -1,0 +1,180 @@
+package recipes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// sketch draws contenders, for comparison: held ones with a star, orphans with a
+// question mark.
+func sketch(cs []Contender) (lines []string) {
+	for _, c := range cs {
+		line := fmt.Sprintf("%s %s %d", c.Kind, c.Library, c.Session)
+		if c.Held {
+			line = "*" + line
+		}
+		if c.Orphan {
+			line += "?"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func wantContenders(t *testing.T, s *Session, path string, want ...string) []Contender {
+	t.Helper()
+	cs, err := s.Contenders(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sketch(cs); !slices.Equal(got, want) {
+		t.Errorf("contenders of %s: %q, want %q", path, got, want)
+	}
+	return cs
+}
+
+// TestContendersForeign: queues of all libraries.
+func TestContendersForeign(t *testing.T) {
+	const (
+		curator = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-"
+		hex     = "b7bfcd3227404d3880a0eccd4e5100c"
+	)
+	for _, tt := range []struct {
+		about string
+		nodes []string // session, path; made in this order
+		want  []string
+	}{
+		{"nobody", nil, nil},
+		{"a mutex", []string{
+			"9 /q/" + curator + "lock-0000000009", "3 /q/" + hex + "0__lock__0000000002", "4 /q/_c_" + hex + "1-lock-0000000004",
+		}, []string{"*write kazoo 3", "write go-zookeeper 4", "write curator 9"}},
+		{"readers in front", []string{
+			"1 /q/" + curator + "__READ__0000000001", "2 /q/" + hex + "0__rlock__0000000002",
+			"3 /q/" + curator + "__WRIT__0000000003", "4 /q/" + curator + "__READ__0000000004",
+		}, []string{"*read curator 1", "*read kazoo 2", "write curator 3", "read curator 4"}},
+		{"a writer in front", []string{
+			"1 /q/" + curator + "__WRIT__0000000001", "2 /q/" + curator + "__READ__0000000002",
+		}, []string{"*write curator 1", "read curator 2"}},
+		{"orphans", []string{
+			"1 /q/" + curator + "lock-0000000001", "2 /q/" + curator + "lock-0000000002", "1 /q/" + curator + "lock-0000000003",
+		}, []string{"*write curator 1?", "write curator 2", "write curator 1?"}},
+		{"unknown names", []string{"1 /q/n_0000000001", "2 /q/config"}, []string{"*unknown  1"}},
+		{"Curator's semaphore, one waits with a lease made", []string{
+			"1 /q/leases/" + curator + "lease-0000000001", "2 /q/leases/" + curator + "lease-0000000002",
+			"3 /q/locks/" + curator + "lock-0000000003", "4 /q/locks/" + curator + "lock-0000000004",
+			"3 /q/leases/" + curator + "lease-0000000003",
+		}, []string{"*lease curator 1", "*lease curator 2", "lease curator 3", "lease curator 3", "lease curator 4"}},
+		{"Curator's semaphore, one has a lease and wants another", []string{
+			"1 /q/leases/" + curator + "lease-0000000001", "1 /q/locks/" + curator + "lock-0000000003",
+		}, []string{"*lease curator 1", "lease curator 1"}},
+		{"kazoo's semaphore", []string{
+			"2 /q/" + hex + "2", "1 /q/" + hex + "1", "3 /q-__lock__/" + hex + "3__lock__0000000007",
+		}, []string{"*lease kazoo 2", "*lease kazoo 1", "lease kazoo 3"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newFakeCluster()
+			s, _ := newTestSession(c)
+			defer s.Close()
+			for _, n := range tt.nodes {
+				var session int64
+				var path string
+				fmt.Sscan(n, &session, &path)
+				c.with(func() {
+					for i, r := range path[1:] {
+						if r == '/' {
+							c.createLocked(path[:i+1], nil, zk.FlagContainer, 0)
+						}
+					}
+					if _, err := c.createLocked(path, []byte("them"), zk.FlagEphemeral, session); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+			t.Log(tt.about)
+			cs := wantContenders(t, s, "/q", tt.want...)
+			for _, c := range cs {
+				if c.Info != nil || string(c.Data) != "them" || c.Token == 0 || c.Created.IsZero() {
+					t.Errorf("%+v", c)
+				}
+			}
+			holders, err := s.Holders(t.Context(), "/q")
+			n := 0
+			for _, line := range tt.want {
+				if strings.HasPrefix(line, "*") {
+					n++
+				}
+			}
+			if err != nil || len(holders) != n {
+				t.Errorf("%d holders, %v, want %d", len(holders), err, n)
+			}
+		})
+	}
+}
+
+// TestContenders: the recipes' own queues, and what they say of their owners.
+func TestContenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		other, conn := newTestSession(c)
+		defer other.Close()
+		opts := MutexOptions{Note: "the reason"}
+		start := time.Now()
+		time.Sleep(time.Hour)
+		g := must(t, NewMutex(s, "/m", opts).Lock)
+		time.Sleep(time.Minute)
+		next := later(t, NewMutex(other, "/m", MutexOptions{Data: []byte("mine")}).Lock)
+		cs := wantContenders(t, s, "/m", "*write lockkeeper 1", "write curator 2")
+		if string(cs[1].Data) != "mine" || cs[1].Info != nil {
+			t.Errorf("%+v", cs[1])
+		}
+		host, _ := os.Hostname()
+		i := cs[0].Info
+		if i.Note != "the reason" || i.PID != os.Getpid() || i.Host != host || i.Program == "" || i.Since.Sub(start) != time.Hour {
+			t.Errorf("%+v", i)
+		}
+		if cs[0].Path+"/"+cs[0].Node != g.Node() || cs[0].Token != g.Token() || cs[0].Created.Sub(start) != time.Hour {
+			t.Errorf("%+v", cs[0])
+		}
+		text, err := json.Marshal(cs[0])
+		if err != nil || !strings.Contains(string(text), `"kind":"write"`) {
+			t.Errorf("%s, %v", text, err)
+		}
+		mustUnlock(t, g)
+		mustUnlock(t, <-next)
+		wantContenders(t, s, "/m")
+		wantContenders(t, s, "/not-there")
+
+		g = must(t, NewSimpleMutex(s, "/simple", opts).Lock)
+		wantContenders(t, s, "/simple", "*write lockkeeper 1")
+		mustUnlock(t, g)
+
+		m := NewSemaphore(other, "/s", SemaphoreOptions{Leases: 1})
+		g = must(t, m.Lock)
+		next = later(t, NewSemaphore(s, "/s", SemaphoreOptions{Leases: 1}).Lock)
+		wantContenders(t, s, "/s", "*lease lockkeeper 2", "lease lockkeeper 1", "lease lockkeeper 1")
+		mustUnlock(t, g)
+		mustUnlock(t, <-next)
+
+		// Through a lost connection, and no longer than ctx.
+		c.with(conn.cutLocked)
+		wantContenders(t, other, "/m")
+		c.with(func() { conn.reconnect = time.Hour })
+		c.with(conn.cutLocked)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := other.Contenders(ctx, "/m"); err == nil {
+			t.Error("contenders without a connection")
+		}
+	})
+}
