@@ -67,6 +67,17 @@
 // until it is certain that no node is left, over any number of disconnects. Close
 // ends the session and with it all that; it waits for the goroutines.
 //
+// # Not only locks
+//
+// [Election], [Barrier], [DoubleBarrier], [Counter], [Queue], [Group] and
+// [OptimisticUpdate] follow the same rules: they end with an error that says so
+// when the session expires ([Again] takes them up in the next one), leave nothing
+// behind when a ctx ends, and settle what became of a request whose reply was
+// lost; where that cannot be known any more, the error is [ErrUnknown]. Each says
+// which recipes of Curator and kazoo it shares its nodes with. Package
+// [lockkeeper/recipes/fence] is for the resource that a lock protects. The page
+// docs/guarantees.md has it all in one table.
+//
 // # Other libraries on the same path
 //
 // The nodes are called what Curator calls them,
