@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -45,6 +46,16 @@ func (k Kind) String() string { return kindNames[k] }
 
 // MarshalText makes the kind a word in JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText is the reverse of MarshalText.
+func (k *Kind) UnmarshalText(text []byte) error {
+	i := slices.Index(kindNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("recipes: there is no kind of contender %q", text)
+	}
+	*k = Kind(i)
+	return nil
+}
 
 // kindOf tells from a node's name what its owner wants.
 func kindOf(name string) Kind {
