@@ -44,6 +44,9 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", serveUsage, serve},
+		{"lock", lockUsage, lock},
+		{"elect", electUsage, elect},
+		{"locks", locksUsage, locks},
 		{"version", versionUsage, version},
 		{"help", helpUsage, help},
 	}
@@ -127,6 +130,9 @@ Usage:
 
 	lockkeeper                    start one member: port 2181, data in ./lockkeeper-data
 	lockkeeper serve [zoo.cfg]    start a member, alone or one of several
+	lockkeeper lock PATH CMD      run a command while holding a lock
+	lockkeeper elect PATH CMD     run a command while leading
+	lockkeeper locks [PATH]       show who holds which lock and who waits for it
 	lockkeeper version            print the version
 	lockkeeper help [command]     print this, or how to use a command
 

@@ -22,7 +22,7 @@ const imports = `
 
 	server:                wire znode quorum session
 	server/simtest:
-	cmd/lockkeeper:        server
+	cmd/lockkeeper:        server recipes github.com/go-zookeeper/zk
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk

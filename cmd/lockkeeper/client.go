@@ -1,0 +1,172 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes"
+)
+
+// serversVariable names the environment variable that stands for -servers.
+const serversVariable = "LOCKKEEPER_SERVERS"
+
+const defaultServers = "127.0.0.1:2181"
+
+// clientFlags are the flags of every command that is a client.
+type clientFlags struct {
+	servers string
+	session time.Duration
+	auth    string
+	json    bool
+	verbose bool // of those that run a command: say also what goes well
+}
+
+// clientFlagsUsage is their part of the help texts.
+const clientFlagsUsage = `	-servers host:port,...   members of the cluster; any that answers will do
+	                         (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)
+	-session d               session timeout: for how long after it was last heard of
+	                         the cluster keeps what this command holds (default 10s)
+	-auth user:password      identity for ACLs (scheme digest)
+	-json                    what the command says is JSON, one object a line
+`
+
+func addClientFlags(fs *flag.FlagSet) *clientFlags {
+	f := &clientFlags{}
+	servers := os.Getenv(serversVariable)
+	if servers == "" {
+		servers = defaultServers
+	}
+	fs.StringVar(&f.servers, "servers", servers, "")
+	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout, "")
+	fs.StringVar(&f.auth, "auth", "", "")
+	fs.BoolVar(&f.json, "json", false, "")
+	return f
+}
+
+// serverList checks -servers and returns them one by one, with their ports.
+func (f *clientFlags) serverList() ([]string, error) {
+	var list []string
+	for s := range strings.SplitSeq(f.servers, ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		if strings.Contains(s, "/") {
+			return nil, fmt.Errorf("-servers: %q: a path behind the servers (chroot) is not supported; write it in front of the lock's path", s)
+		}
+		host, port, err := net.SplitHostPort(s)
+		if err != nil {
+			host, port = strings.Trim(s, "[]"), "2181"
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
+			return nil, fmt.Errorf("-servers: %q is not host:port", s)
+		}
+		list = append(list, net.JoinHostPort(host, port))
+	}
+	if len(list) == 0 {
+		return nil, errors.New("-servers: no server is named")
+	}
+	return list, nil
+}
+
+// tell is say for what goes well, which scripts do not want to hear of unless they have asked.
+func (f *clientFlags) tell(e env, command, words string, event map[string]any) {
+	if f.verbose || f.json {
+		f.say(e, command, words, event)
+	}
+}
+
+// check reports what is wrong with the flags.
+func (f *clientFlags) check() error {
+	if f.session < time.Second {
+		return fmt.Errorf("-session: %v is less than a second", f.session)
+	}
+	if f.auth != "" && !strings.Contains(f.auth, ":") {
+		return errors.New("-auth: must be user:password")
+	}
+	_, err := f.serverList()
+	return err
+}
+
+// client is a connection to the cluster.
+type client struct {
+	*recipes.Session
+	servers []string
+	dials   *dials
+}
+
+// connect begins to connect. It does not wait.
+func (f *clientFlags) connect() (*client, error) {
+	servers, err := f.serverList()
+	if err != nil {
+		return nil, err
+	}
+	d := &dials{}
+	s, err := recipes.Connect(recipes.Config{Servers: servers, SessionTimeout: f.session, Dial: d.dial})
+	if err != nil {
+		return nil, err
+	}
+	if f.auth != "" {
+		// go-zookeeper sends it again on each new connection; an error here is that of the first try.
+		go func() { _ = s.Conn().(*zk.Conn).AddAuth("digest", []byte(f.auth)) }()
+	}
+	return &client{Session: s, servers: servers, dials: d}, nil
+}
+
+func (c *client) connected() bool {
+	return c.Conn().State() == zk.StateHasSession
+}
+
+// unreachable says in words that no member serves us, and why as far as that is known.
+func (c *client) unreachable() string {
+	text := "cannot reach the cluster at " + strings.Join(c.servers, ", ")
+	if err := c.dials.last(); err != nil {
+		return fmt.Sprintf("%s: %v", text, err)
+	}
+	return text + ": a member was reached, but it serves nobody: it may have no leader"
+}
+
+// dials remembers how the last attempt to open a connection ended.
+type dials struct {
+	mu  sync.Mutex
+	err error
+}
+
+func (d *dials) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, addr, timeout)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+	return conn, err
+}
+
+func (d *dials) last() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+// say writes a message of the command itself: in words for people, or with -json the event and its fields. Both go to
+// standard error, as standard output may belong to somebody else.
+func (f *clientFlags) say(e env, command, words string, event map[string]any) {
+	if !f.json {
+		fmt.Fprintf(e.stderr, "lockkeeper %s: %s\n", command, words)
+		return
+	}
+	event["message"] = words
+	event["time"] = time.Now().UTC().Format(time.RFC3339Nano)
+	b, err := json.Marshal(event)
+	if err != nil { // strings and numbers only
+		panic(err)
+	}
+	fmt.Fprintf(e.stderr, "%s\n", b)
+}

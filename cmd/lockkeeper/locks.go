@@ -1,0 +1,361 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/recipes"
+)
+
+const locksUsage = `Usage: lockkeeper locks [flags] [PATH]
+
+Shows who holds which lock since when, and who waits for it in which order: of the lock PATH
+and of all locks below it; without PATH, of all. It knows the locks of this project, of
+Curator, kazoo and go-zookeeper.
+
+It marks
+	orphan?    two nodes of one session in one queue: a client that never heard that its
+	           node was made has left one behind, which blocks the queue for as long as the
+	           session lives (or one program uses one session for several contenders)
+	deadlock   sessions that wait for each other, over any number of locks
+
+The addresses of clients are known if the servers answer the four-letter word cons
+(4lw.commands.whitelist).
+
+Flags:
+	-watch                   go on, and show the locks again whenever something has changed
+	-timeout d               how long to try to reach the cluster (default 10s)
+` + clientFlagsUsage + `
+Exit status: 0; 1 the cluster cannot be reached, or PATH may not be read; 2 wrong command line.
+`
+
+// watchPause is how often -watch looks.
+const watchPause = time.Second
+
+func locks(args []string, e env) int {
+	fs := flag.NewFlagSet("locks", flag.ContinueOnError)
+	f := addClientFlags(fs)
+	watch := fs.Bool("watch", false, "")
+	timeout := fs.Duration("timeout", tryPatience, "")
+	if status, done := parseFlags(fs, locksUsage, args, e); done {
+		return status
+	}
+	root := "/"
+	err := f.check()
+	switch {
+	case err != nil:
+	case fs.NArg() > 1:
+		err = fmt.Errorf("one path, please, and flags in front of it: unexpected %q", fs.Arg(1))
+	case fs.NArg() == 1 && fs.Arg(0) != "/":
+		root = fs.Arg(0)
+		err = checkPath(root)
+	}
+	if err != nil {
+		return usageError("locks", e, "%v", err)
+	}
+	c, err := f.connect()
+	if err != nil {
+		f.say(e, "locks", err.Error(), map[string]any{"event": "failed"})
+		return exitFailed
+	}
+	defer c.Close()
+	last := ""
+	for {
+		list, err := c.locks(root, *timeout)
+		if err != nil {
+			words := err.Error()
+			if errors.Is(err, context.DeadlineExceeded) {
+				words = c.unreachable()
+			}
+			f.say(e, "locks", words, map[string]any{"event": "failed"})
+			return exitFailed
+		}
+		text := list.text(time.Now())
+		if f.json {
+			text = list.json()
+		}
+		if key := list.json(); key != last || !*watch {
+			if last != "" && !f.json {
+				fmt.Fprintf(e.stdout, "\n-- %s\n", time.Now().Format(time.TimeOnly))
+			}
+			last = key
+			fmt.Fprint(e.stdout, text)
+		}
+		if !*watch {
+			return exitOK
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-e.signals:
+			return exitOK
+		}
+	}
+}
+
+// lockState is one lock and all that stand in its queue.
+type lockState struct {
+	Path       string      `json:"path"`
+	Contenders []contender `json:"contenders"` // holders first, then in the order of the queue
+}
+
+// contender is what the recipes know of one, and what only servers and the whole picture tell.
+type contender struct {
+	recipes.Contender
+	// SessionText is the session as ZooKeeper's tools write it; as a number it is too large for many readers of JSON.
+	SessionText string `json:"session"`
+	Address     string `json:"address,omitempty"` // of its client
+	// Deadlock: its session waits for itself, over others.
+	Deadlock bool `json:"deadlock,omitempty"`
+}
+
+type lockList []lockState
+
+// locks looks at all locks at and below a path.
+func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	paths, err := c.queues(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	addresses := sessionAddresses(ctx, c.servers)
+	list := lockList{}
+	for _, p := range paths {
+		all, err := c.Contenders(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			continue
+		}
+		l := lockState{Path: p}
+		for _, one := range all {
+			if one.Info != nil {
+				one.Data = nil // they say the same
+			}
+			l.Contenders = append(l.Contenders, contender{
+				Contender: one, SessionText: fmt.Sprintf("0x%x", uint64(one.Session)), Address: addresses[one.Session],
+			})
+		}
+		list = append(list, l)
+	}
+	list.markDeadlocks()
+	return list, nil
+}
+
+// queues finds the paths at and below root that may be locks: those with children, or that may be a lock's node themselves. What
+// may not be read is left out.
+func (c *client) queues(ctx context.Context, root string) ([]string, error) {
+	var found []string
+	todo := []string{root}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		names, err := c.children(ctx, at)
+		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) && at != root {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", at, err)
+		}
+		if at != "/" && !isContender(path.Base(at)) {
+			found = append(found, at)
+		}
+		semaphore := slices.Contains(names, "leases") && slices.Contains(names, "locks")
+		for _, name := range names {
+			// The queues within a semaphore are parts of it, and contenders have no locks below them.
+			if semaphore && (name == "leases" || name == "locks") || isContender(name) || at == "/" && name == "zookeeper" {
+				continue
+			}
+			todo = append(todo, strings.TrimSuffix(at, "/")+"/"+name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+// children reads the names below a path, and waits for a connection if need be.
+func (c *client) children(ctx context.Context, at string) ([]string, error) {
+	type answer struct {
+		names []string
+		err   error
+	}
+	for {
+		got := make(chan answer, 1)
+		go func() {
+			names, _, err := c.Conn().Children(at)
+			got <- answer{names, err}
+		}()
+		select {
+		case a := <-got:
+			if !errors.Is(a.err, zk.ErrConnectionClosed) && !errors.Is(a.err, zk.ErrNoServer) && !errors.Is(a.err, zk.ErrSessionExpired) {
+				return a.names, a.err
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// isContender says whether a node's name ends in a sequence number.
+func isContender(name string) bool {
+	const digits = 10
+	return len(name) >= digits && strings.Trim(name[len(name)-digits:], "0123456789") == ""
+}
+
+// markDeadlocks marks the contenders that wait for a holder that waits, over any number of locks, for their own session.
+func (l lockList) markDeadlocks() {
+	waitsFor := map[int64][]int64{} // by session
+	for _, lock := range l {
+		for i, waiter := range lock.Contenders {
+			if waiter.Held {
+				continue
+			}
+			for _, other := range lock.Contenders[:i] {
+				if waiter.waitsFor(&other) {
+					waitsFor[waiter.Session] = append(waitsFor[waiter.Session], other.Session)
+				}
+			}
+		}
+	}
+	for _, lock := range l {
+		for i := range lock.Contenders {
+			c := &lock.Contenders[i]
+			if c.Held {
+				continue
+			}
+			// Only a wait that is part of the cycle counts: of those in front, one has to lead back.
+			for _, other := range lock.Contenders[:i] {
+				if c.waitsFor(&other) && reaches(waitsFor, other.Session, c.Session) {
+					c.Deadlock = true
+				}
+			}
+		}
+	}
+}
+
+// waitsFor says whether c, which waits, waits for one in front of it. Readers do not wait for readers. That a session waits for
+// itself is no deadlock by itself: programs share one among their threads.
+func (c *contender) waitsFor(other *contender) bool {
+	return other.Session != c.Session && (c.Kind != recipes.KindRead || other.Kind != recipes.KindRead)
+}
+
+// reaches says whether from waits for to, directly or not; everybody reaches himself.
+func reaches(waitsFor map[int64][]int64, from, to int64) bool {
+	seen := map[int64]bool{from: true}
+	todo := []int64{from}
+	for len(todo) > 0 {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at == to {
+			return true
+		}
+		for _, next := range waitsFor[at] {
+			if !seen[next] {
+				seen[next] = true
+				todo = append(todo, next)
+			}
+		}
+	}
+	return false
+}
+
+func (l lockList) json() string {
+	var b strings.Builder
+	for _, lock := range l {
+		line, err := json.Marshal(lock)
+		if err != nil { // a time beyond the year 9999, at most
+			panic(err)
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// text is the list for people.
+func (l lockList) text(now time.Time) string {
+	if len(l) == 0 {
+		return "nobody holds or waits for a lock\n"
+	}
+	var b strings.Builder
+	for _, lock := range l {
+		fmt.Fprintf(&b, "%s\n", lock.Path)
+		position := 0
+		for _, c := range lock.Contenders {
+			state := "holds"
+			if !c.Held {
+				position++
+				state = fmt.Sprintf("waits %d", position)
+			}
+			fmt.Fprintf(&b, "  %-8s %-7s since %s (%s)  token %d  session %s", state, c.Kind, c.Created.Format(time.DateTime),
+				age(now.Sub(c.Created)), c.Token, c.SessionText)
+			for _, s := range []string{c.Address, c.Library, c.who()} {
+				if s != "" {
+					b.WriteString("  " + s)
+				}
+			}
+			if c.Orphan {
+				b.WriteString("  orphan?")
+			}
+			if c.Deadlock {
+				b.WriteString("  deadlock")
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// who is what a contender says of itself.
+func (c *contender) who() string {
+	if c.Info == nil {
+		return printable(string(c.Data))
+	}
+	var parts []string
+	if c.Info.Program != "" {
+		parts = append(parts, fmt.Sprintf("%s[%d]@%s", c.Info.Program, c.Info.PID, cmp.Or(c.Info.Host, "?")))
+	}
+	if c.Info.Note != "" {
+		parts = append(parts, fmt.Sprintf("%q", c.Info.Note))
+	}
+	return strings.Join(parts, " ")
+}
+
+// printable shows data that a terminal should not see as they are.
+func printable(data string) string {
+	const most = 80
+	if data == "" {
+		return ""
+	}
+	if len(data) > most {
+		data = data[:most] + "..."
+	}
+	return fmt.Sprintf("%q", data)
+}
+
+// age is a duration as people say it.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s" // the clocks differ
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
