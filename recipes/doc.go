@@ -11,6 +11,21 @@
 //	}
 //	defer grant.Unlock(ctx)
 //
+// # The locks
+//
+//	Mutex           fair; for one at a time
+//	RWMutex         fair; readers share, a writer may become a reader
+//	Semaphore       fair; for so many at a time, and the number may change
+//	MultiMutex      several locks, all or none
+//	MajorityMutex   one lock on several clusters
+//	SimpleMutex     one node, with a herd, for comparison
+//
+// All of them give out grants. Mutex.Handle and RWMutex.Handle make a lock
+// re-entrant, MutexOptions.LockDelay keeps it from the next one for a while if the
+// holder vanishes, Hold acquires it again when it was lost, Session.Contenders
+// lists who holds it and who waits. What each guarantees in which trouble, and what
+// not, is in docs/guarantees.md.
+//
 // # What a grant promises
 //
 // Lock returns a [Grant] when the caller's node is the first in the queue of the
@@ -47,6 +62,8 @@
 //   - Token is for the resource that the lock protects. Send it along with every
 //     write; let the resource refuse a token that is smaller than one it has seen.
 //     Then the late write of a stopped holder is refused, however long it slept.
+//   - Guard is for data that are in the cluster: a transaction that the cluster
+//     refuses when the grant does not stand.
 //
 // The monotonic clock of Linux stands still while the machine is suspended or a
 // virtual machine is paused and restored. What was asleep together with its clock
