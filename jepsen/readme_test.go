@@ -23,6 +23,7 @@ func TestReadme(t *testing.T) {
 	}
 	r := newReadme(t)
 	r.startCluster()
+	t.Run("shell", r.shell)
 	t.Run("java", r.java)
 	t.Run("python", r.python)
 	t.Run("go", r.golang)
@@ -44,7 +45,7 @@ type readme struct {
 }
 
 // Languages of the README's fenced blocks. The configuration has none.
-var readmeLanguages = []string{"", "go", "java", "python", "sh"}
+var readmeLanguages = []string{"", "bash", "go", "java", "python", "sh"}
 
 func newReadme(t *testing.T) *readme {
 	t.Helper()
@@ -258,6 +259,10 @@ func (r *readme) run(t *testing.T, want string, cmd *exec.Cmd) {
 	if !slices.Contains(strings.Split(out, "\n"), want) {
 		t.Errorf("it printed:\n%s\nwant the line %q", out, want)
 	}
+}
+
+func (r *readme) shell(t *testing.T) {
+	r.run(t, "The shell has the lock", exec.Command("sh", "-e", r.write(t, "report.sh", r.blocks["bash"])))
 }
 
 func (r *readme) java(t *testing.T) {
