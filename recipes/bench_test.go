@@ -1,0 +1,117 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// benchLocks are the locks that are measured.
+var benchLocks = []struct {
+	name string
+	make func(s *Session, path string) Locker
+}{
+	{"Mutex", func(s *Session, path string) Locker { return NewMutex(s, path, MutexOptions{}) }},
+	{"MutexDelay", func(s *Session, path string) Locker {
+		return NewMutex(s, path, MutexOptions{LockDelay: MaxLockDelay})
+	}},
+	{"RWMutexWrite", func(s *Session, path string) Locker { return NewRWMutex(s, path, MutexOptions{}) }},
+	{"RWMutexRead", func(s *Session, path string) Locker { return NewRWMutex(s, path, MutexOptions{}).RLocker() }},
+	{"Semaphore", func(s *Session, path string) Locker { return NewSemaphore(s, path, SemaphoreOptions{Leases: 1}) }},
+	{"SimpleMutex", func(s *Session, path string) Locker { return NewSimpleMutex(s, path+"-simple", MutexOptions{}) }},
+}
+
+// benchAddr is the server to measure: lockkeeper's, or the one whose address is in
+// RECIPES_BENCH_SERVER.
+func benchAddr(b *testing.B) string {
+	if addr := os.Getenv("RECIPES_BENCH_SERVER"); addr != "" {
+		return addr
+	}
+	addr, err := exampleServer()
+	if errors.Is(err, errMissing) {
+		b.Skip(err)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return addr
+}
+
+func benchSession(b *testing.B, addr string) *Session {
+	s, err := Connect(Config{Servers: []string{addr}, SessionTimeout: liveTimeout, HostProvider: &impatientHosts{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.Close)
+	return s
+}
+
+func benchPath(b *testing.B) string {
+	return "/bench/" + strings.ReplaceAll(b.Name(), "/", "-")
+}
+
+// BenchmarkAcquireRelease is one contender that has the lock for itself: an
+// operation is a Lock and an Unlock.
+func BenchmarkAcquireRelease(b *testing.B) {
+	addr := benchAddr(b)
+	for _, l := range benchLocks {
+		b.Run(l.name, func(b *testing.B) {
+			ctx := context.Background()
+			lock := l.make(benchSession(b, addr), benchPath(b))
+			for b.Loop() {
+				g, err := lock.Lock(ctx)
+				if err == nil {
+					err = g.Unlock(ctx)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHandoff is contenders that all want the lock all the time, each with a
+// session of its own: an operation is from one Lock's return to the next one's. The
+// fair ones pass it on each time; with a SimpleMutex whoever unlocks often has it
+// again before the others have been told.
+func BenchmarkHandoff(b *testing.B) {
+	addr := benchAddr(b)
+	for _, contenders := range []int{2, 16} {
+		for _, l := range benchLocks {
+			if l.name == "RWMutexRead" {
+				continue // hands nothing over
+			}
+			b.Run(fmt.Sprintf("%s/%d", l.name, contenders), func(b *testing.B) {
+				var locks []Locker
+				for range contenders {
+					locks = append(locks, l.make(benchSession(b, addr), benchPath(b)))
+				}
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for _, lock := range locks {
+					wg.Go(func() {
+						for left.Add(-1) >= 0 {
+							g, err := lock.Lock(context.Background())
+							if err == nil {
+								err = g.Unlock(context.Background())
+							}
+							if err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
