@@ -33,12 +33,13 @@ type fuzzTarget struct {
 	witness *rawClient
 }
 
-// newFuzzTarget has no T to end with, because it outlives each one. A tick is how long a handshake may take on a busy machine.
+// newFuzzTarget has no T to end with, because it outlives each one. A tick is how long a handshake may take on a busy machine,
+// and how long one takes that claims to have seen the future.
 var newFuzzTarget = sync.OnceValues(func() (*fuzzTarget, error) {
 	n := simnet.New(simnet.Config{})
 	cfg := Config{
 		Listen: n.Host("server").Listen, Stores: diskStores(simdisk.New()), Logger: slog.New(slog.DiscardHandler),
-		TickTime: 2 * time.Second, MaxSessionTimeout: time.Minute, HandshakeTimeout: 10 * time.Second,
+		TickTime: 500 * time.Millisecond, MaxSessionTimeout: time.Minute, HandshakeTimeout: 10 * time.Second,
 		MaxClientCnxns: Unlimited, ExtendedTypes: true, EnforceQuota: true, FourLetterWords: []string{"*"},
 		SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU=", // super:test
 		SnapCount:   5000,
@@ -106,7 +107,7 @@ func FuzzConnection(f *testing.F) {
 		runtime.ReadMemStats(&before)
 		c := ft.dial(t)
 		if mode %= fuzzModes; mode != fuzzRaw {
-			c.connect(6 * time.Second)
+			c.connect(2 * time.Second)
 		}
 		switch mode {
 		case fuzzFrame:
