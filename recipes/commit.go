@@ -109,7 +109,7 @@ func (c *commit) settle(ctx context.Context, l *lease, attempt int) (zxid int64,
 		case fateOf(err) == fateUnknown:
 			continue
 		case err != nil:
-			return 0, err
+			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
 		case exists:
 			return stat.Czxid, nil
 		}

@@ -23,6 +23,12 @@ type holding struct {
 	create func() error
 }
 
+// named is what a place has of such a node.
+type named struct {
+	path string
+	free chan struct{} // closed when the name is no longer claimed
+}
+
 // hold makes the node. The error is ErrTaken if somebody else has the name.
 //
 // What tells our node from another's, when the reply to its creation is lost, is
@@ -34,7 +40,7 @@ func hold(ctx context.Context, h holding) (*Grant, error) {
 		return nil, ErrTaken
 	}
 	p := &place{s: h.s, dir: h.dir, prefix: h.name, data: h.data, acl: h.acl}
-	p.seek = func() ([]string, error) { return p.seekOwn(path) }
+	p.named = &named{path: path, free: make(chan struct{})}
 	g, err := call(ctx, h.s, func(ctx context.Context) (*Grant, error) {
 		g, err := p.hold(ctx, path, h.create)
 		after := func() { g.keep() }
@@ -44,6 +50,7 @@ func hold(ctx context.Context, h holding) (*Grant, error) {
 		ok := h.s.spawn(func() {
 			after()
 			h.s.unclaim(path)
+			close(p.named.free)
 		})
 		if !ok && err == nil {
 			err = ErrClosed
@@ -153,8 +160,11 @@ func (p *place) ours(owner int64) bool {
 	return owner != 0 && (owner == p.lease.id || owner == p.s.conn.SessionID())
 }
 
-// seekOwn looks for our node, for certain: see find.
-func (p *place) seekOwn(path string) ([]string, error) {
+// seekOwn looks for our node, for certain: see find. It is also how the node is
+// looked for before it is deleted: somebody who deletes others' nodes may have
+// deleted ours, and by now it may be another's.
+func (p *place) seekOwn() ([]string, error) {
+	path := p.named.path
 	if err := p.s.conn.Delete(p.dir+"/"+protect(tagName), -1); fateOf(err) > fateRefused {
 		return nil, err
 	}
@@ -197,6 +207,9 @@ func (g *Grant) letGo(ctx context.Context) error {
 		default:
 			return fmt.Errorf("goes on in the background: %w", ctx.Err())
 		}
+	}
+	if g.p.named != nil {
+		<-g.p.named.free // at once
 	}
 	g.p.s.mu.Lock()
 	defer g.p.s.mu.Unlock()

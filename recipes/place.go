@@ -39,17 +39,17 @@ type place struct {
 	single bool                                       // the node has no number, see simple.go
 	delay  *delay                                     // see delay.go
 
-	lease *lease                   // of the session that we queue in
-	node  string                   // full path of our node; "" if not known
-	doubt bool                     // there may be a node that we do not know of
-	seek  func() ([]string, error) // instead of find, see ephemeral.go; nil: find
-	owned bool                     // node belongs to lease's session, and so goes with it
-	token int64                    // czxid of node
-	ctime int64                    // when the cluster made node, in ms, by its clock
-	made  time.Time                // a time at which node was there already
-	own   <-chan zk.Event          // watch on node
-	first chan look                // the first look at the queue; nil once it was taken
-	wants bool                     // counted in lease.waiting
+	lease *lease          // of the session that we queue in
+	node  string          // full path of our node; "" if not known
+	doubt bool            // there may be a node that we do not know of
+	named *named          // the node has a name of its own, see ephemeral.go; nil: a sequence number
+	owned bool            // node belongs to lease's session, and so goes with it
+	token int64           // czxid of node
+	ctime int64           // when the cluster made node, in ms, by its clock
+	made  time.Time       // a time at which node was there already
+	own   <-chan zk.Event // watch on node
+	first chan look       // the first look at the queue; nil once it was taken
+	wants bool            // counted in lease.waiting
 
 	// passed are the writers' nodes in front of a reader whose owners only read
 	// by now.
@@ -227,8 +227,8 @@ func (p *place) parent() string {
 // find lists the nodes that carry our UUID. What it does not find does not
 // exist and will not come to exist, unless we make another create.
 func (p *place) find() ([]string, error) {
-	if p.seek != nil {
-		return p.seek()
+	if p.named != nil {
+		return p.seekOwn()
 	}
 	if err := p.barrier(); err != nil {
 		return nil, err
@@ -499,7 +499,7 @@ func (p *place) leave() error {
 		nodes := []string{p.node}
 		var err error
 		switch {
-		case p.doubt:
+		case p.doubt, p.named != nil && p.node != "" && p.over() == nil:
 			nodes, err = p.find()
 		case p.node == "", p.owned && p.over() != nil:
 			return p.closed() // never made, or gone with its session

@@ -418,8 +418,10 @@ func (it *Item) remove() error {
 			return it.missing(doubt, entry)
 		case errors.Is(err, zk.ErrBadVersion):
 			return fmt.Errorf("%w: another consumer took it", ErrTaken)
-		case fateOf(err) != fateUnknown:
+		case fateOf(err) == fateRefused:
 			return err
+		case fateOf(err) == fateStrange:
+			return it.unknown(doubt, err)
 		}
 		doubt = true
 		if err := s.pause(context.Background(), attempt); err != nil {
@@ -442,7 +444,7 @@ func (it *Item) missing(doubt bool, entry string) error {
 	case over != nil:
 		return it.unknown(doubt, over)
 	case err != nil:
-		return err
+		return it.unknown(doubt, err)
 	case !exists && doubt:
 		return nil
 	}
