@@ -37,7 +37,7 @@ func testBelief(t *testing.T, target, victimMode string) {
 	if target == "zookeeper" {
 		cfg.Extra = []string{"syncLimit=5"} // as in its zoo_sample.cfg; the last line counts
 	}
-	need(t, FindNetwork())
+	Need(t, FindNetwork())
 	network, err := NewNetwork(testTimeout(t, time.Minute), cfg.Members, t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,15 +29,7 @@ func TestMain(m *testing.M) {
 		startOrphan(dir)
 	}
 	flag.Parse()
-	var err error
-	if tools, err = NewToolbox(raceEnabled); err != nil {
-		log.Fatal(err)
-	}
-	code := m.Run()
-	if err := tools.Close(); err != nil {
-		log.Print(err)
-	}
-	os.Exit(code)
+	os.Exit(Main(m, &tools))
 }
 
 // testTimeout bounds every single test, so that one that hangs fails with its
@@ -47,19 +38,6 @@ func testTimeout(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// need ends the test if err says that something is missing: as skipped on a
-// developer's machine, as failed in CI, where nothing may be missing.
-func need(t *testing.T, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, ErrMissing) && os.Getenv("CI") == "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
 }
 
 // testDir is a directory that is kept, and named, if the test fails.
@@ -116,7 +94,7 @@ func findTarget(t *testing.T, name string) Target {
 	default:
 		err = fmt.Errorf("-jepsen.target: there is no %q", name)
 	}
-	need(t, err)
+	Need(t, err)
 	return target
 }
 
@@ -201,7 +179,7 @@ func client(t *testing.T, name string) Client {
 	default:
 		t.Fatalf("no client %q", name)
 	}
-	need(t, err)
+	Need(t, err)
 	return c
 }
 

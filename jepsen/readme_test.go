@@ -164,7 +164,7 @@ exit $?
 func (r *readme) startCluster() {
 	r.t.Helper()
 	target, err := tools.Lockkeeper()
-	need(r.t, err)
+	Need(r.t, err)
 	if err := os.Symlink(target.command("").Path, filepath.Join(r.dir, "lockkeeper")); err != nil {
 		r.t.Fatal(err)
 	}
@@ -267,9 +267,9 @@ func (r *readme) shell(t *testing.T) {
 
 func (r *readme) java(t *testing.T) {
 	_, err := tools.Curator()
-	need(t, err)
+	Need(t, err)
 	jars, err := curatorClassPath()
-	need(t, err)
+	Need(t, err)
 	source := r.write(t, "Report.java", r.blocks["java"])
 	if out, err := exec.CommandContext(r.ctx, "javac", "-cp", jars, "-d", r.dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
@@ -280,7 +280,7 @@ func (r *readme) java(t *testing.T) {
 
 func (r *readme) python(t *testing.T) {
 	kazoo, err := tools.Kazoo()
-	need(t, err)
+	Need(t, err)
 	r.run(t, "Python has the lock", exec.Command(kazoo.command(nil).Path, r.write(t, "report.py", r.blocks["python"])))
 }
 

@@ -2,7 +2,6 @@ package curator
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -38,17 +37,14 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv("JAVA_TOOL_OPTIONS", fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", checkIntervalMs))
 	}
 	var err error
-	if tools, err = jepsen.NewToolbox(raceEnabled); err != nil {
-		log.Fatal(err)
-	}
 	if classes, err = os.MkdirTemp("", "lockkeeper-curator-classes-"); err != nil {
 		log.Fatal(err)
 	}
-	code := m.Run()
-	if err := errors.Join(tools.Close(), os.RemoveAll(classes)); err != nil {
+	status := jepsen.Main(m, &tools)
+	if err := os.RemoveAll(classes); err != nil {
 		log.Print(err)
 	}
-	os.Exit(code)
+	os.Exit(status)
 }
 
 func TestCluster(t *testing.T) {
@@ -78,9 +74,9 @@ func test(t *testing.T, set string, cfg jepsen.ClusterConfig) {
 	default:
 		err = fmt.Errorf("-target: there is no %q", *targetFlag)
 	}
-	need(t, err)
+	jepsen.Need(t, err)
 	program, err := compile()
-	need(t, err)
+	jepsen.Need(t, err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -109,18 +105,6 @@ func test(t *testing.T, set string, cfg jepsen.ClusterConfig) {
 	r.run(program(cluster.Servers(), set, *checksFlag))
 	t.Logf("figures: %s, %s: %d checks passed of %d, in %.0f s",
 		*targetFlag, set, r.passed, len(r.planned), time.Since(began).Seconds())
-}
-
-// need ends the test if something is not installed: as skipped on a developer's machine, as failed in CI.
-func need(t *testing.T, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, jepsen.ErrMissing) && os.Getenv("CI") == "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
 }
 
 // testDir is a directory that is kept, and named, if the test fails.

@@ -2,9 +2,7 @@ package differ
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"log"
 	"maps"
 	"os"
 	"slices"
@@ -32,36 +30,16 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// The reaper of containers takes no part: when it comes is not a matter of requests.
 	_ = os.Setenv("JAVA_TOOL_OPTIONS", "-Dznode.container.checkIntervalMs=100000000 -Dfile.encoding=UTF-8")
-	var err error
-	if tools, err = jepsen.NewToolbox(raceEnabled); err != nil {
-		log.Fatal(err)
-	}
-	code := m.Run()
-	if err := tools.Close(); err != nil {
-		log.Print(err)
-	}
-	os.Exit(code)
-}
-
-// need ends the test if something is not installed: as skipped on a developer's machine, as failed in CI.
-func need(t *testing.T, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, jepsen.ErrMissing) && os.Getenv("CI") == "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
+	os.Exit(jepsen.Main(m, &tools))
 }
 
 // newArena is where the real ZooKeeper meets lockkeeper.
 func newArena(t *testing.T) *arena {
 	t.Helper()
 	zookeeper, err := jepsen.ZooKeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	lockkeeper, err := tools.Lockkeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	return &arena{targets: [2]jepsen.Target{zookeeper, lockkeeper}, dir: t.TempDir()}
 }
 

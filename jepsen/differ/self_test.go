@@ -12,7 +12,7 @@ import (
 func twins(t *testing.T, filter func(*item) *item) *arena {
 	t.Helper()
 	lockkeeper, err := tools.Lockkeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	return &arena{targets: [2]jepsen.Target{lockkeeper, lockkeeper}, dir: t.TempDir(), filter: filter}
 }
 

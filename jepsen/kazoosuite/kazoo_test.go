@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"maps"
 	"net"
 	"os"
@@ -53,27 +52,7 @@ var tools *jepsen.Toolbox
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	var err error
-	if tools, err = jepsen.NewToolbox(raceEnabled); err != nil {
-		log.Fatal(err)
-	}
-	code := m.Run()
-	if err := tools.Close(); err != nil {
-		log.Print(err)
-	}
-	os.Exit(code)
-}
-
-// need ends the test if something is not installed: as skipped on a developer's machine, as failed in CI.
-func need(t *testing.T, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, jepsen.ErrMissing) && os.Getenv("CI") == "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
+	os.Exit(jepsen.Main(m, &tools))
 }
 
 // findPython says what is missing for kazoo's tests.
@@ -89,7 +68,7 @@ func TestKazoo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	need(t, findPython())
+	jepsen.Need(t, findPython())
 	var target jepsen.Target
 	var err error
 	switch *targetFlag {
@@ -100,7 +79,7 @@ func TestKazoo(t *testing.T) {
 	default:
 		err = fmt.Errorf("-target: there is no %q", *targetFlag)
 	}
-	need(t, err)
+	jepsen.Need(t, err)
 	// Side by side: the tests mostly wait.
 	ports, err := freePorts(2)
 	if err != nil {

@@ -55,12 +55,12 @@ func TestCClient(t *testing.T) {
 		t.Skip("starts real processes; not with -short")
 	}
 	if _, err := os.Stat(cliMT); err != nil {
-		need(t, fmt.Errorf("%s: %w (apt-get install zookeeper-bin)", cliMT, jepsen.ErrMissing))
+		jepsen.Need(t, fmt.Errorf("%s: %w (apt-get install zookeeper-bin)", cliMT, jepsen.ErrMissing))
 	}
 	zookeeper, err := jepsen.ZooKeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	lockkeeper, err := tools.Lockkeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	const file = "testdata/c/commands.txt"
 	for _, target := range []jepsen.Target{zookeeper, lockkeeper} {
 		if *updateFlag && target.Name != "zookeeper" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,27 +36,7 @@ var tools *jepsen.Toolbox
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	var err error
-	if tools, err = jepsen.NewToolbox(raceEnabled); err != nil {
-		log.Fatal(err)
-	}
-	code := m.Run()
-	if err := tools.Close(); err != nil {
-		log.Print(err)
-	}
-	os.Exit(code)
-}
-
-// need ends the test if something is not installed: as skipped on a developer's machine, as failed in CI.
-func need(t *testing.T, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case errors.Is(err, jepsen.ErrMissing) && os.Getenv("CI") == "":
-		t.Skip(err)
-	default:
-		t.Fatal(err)
-	}
+	os.Exit(jepsen.Main(m, &tools))
 }
 
 // load reads a file of testdata.
@@ -89,11 +68,11 @@ func TestTranscripts(t *testing.T) {
 		t.Skip("starts real processes; not with -short")
 	}
 	zookeeper, err := jepsen.ZooKeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	lockkeeper, err := tools.Lockkeeper()
-	need(t, err)
+	jepsen.Need(t, err)
 	zkCli, err := jepsen.JavaTool("org.apache.zookeeper.ZooKeeperMain")
-	need(t, err)
+	jepsen.Need(t, err)
 	targets := []jepsen.Target{zookeeper, lockkeeper}
 	if *updateFlag {
 		targets = targets[:1]

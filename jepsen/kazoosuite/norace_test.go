@@ -1,5 +1,0 @@
-//go:build !race
-
-package kazoosuite
-
-const raceEnabled = false

@@ -1,7 +1,0 @@
-//go:build race
-
-package jepsen
-
-// raceEnabled says that the tests run with the race detector; then so do the
-// members that they start.
-const raceEnabled = true

@@ -1,0 +1,41 @@
+package jepsen
+
+import (
+	"errors"
+	"log"
+	"os"
+)
+
+// Main runs the tests of a package that starts processes; TestMain calls it, after flag.Parse. Before them it makes the
+// Toolbox, whose programs have the race detector if the tests do. It returns the exit status.
+func Main(m interface{ Run() int }, tools **Toolbox) (status int) {
+	t, err := NewToolbox(Race)
+	if err != nil {
+		log.Print(err)
+		return 1
+	}
+	*tools = t
+	defer func() {
+		if err := t.Close(); err != nil {
+			log.Print(err)
+		}
+	}()
+	return m.Run()
+}
+
+// Need ends a test if err is not nil. When it is ErrMissing, something is not installed: on a developer's machine the test
+// is skipped then; in CI (CI is set), where everything is to be there, it fails.
+func Need(t interface {
+	Helper()
+	Skip(...any)
+	Fatal(...any)
+}, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrMissing) && os.Getenv("CI") == "":
+		t.Skip(err)
+	default:
+		t.Fatal(err)
+	}
+}

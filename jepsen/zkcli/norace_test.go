@@ -1,5 +1,0 @@
-//go:build !race
-
-package zkcli
-
-const raceEnabled = false
