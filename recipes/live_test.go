@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -396,4 +397,61 @@ func TestLiveGuard(t *testing.T) {
 			t.Errorf("data %q, %v", text, err)
 		}
 	})
+}
+
+// TestLiveMajority: ZooKeeper and lockkeeper as two clusters of three; the third is
+// not there. Two contenders take turns.
+func TestLiveMajority(t *testing.T) {
+	t.Parallel()
+	ctx, path := limit(t, 2*time.Minute), livePath(t)
+	var addrs []string
+	for _, s := range servers {
+		addr, err := s.start()
+		switch {
+		case errors.Is(err, errMissing) && os.Getenv("CI") == "":
+			t.Skip(err)
+		case err != nil:
+			t.Fatal(err)
+		}
+		addrs = append(addrs, addr)
+	}
+	dead, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs = append(addrs, fmt.Sprint("127.0.0.1:", dead))
+	const rounds = 8
+	a := &arena{t: t}
+	var wg sync.WaitGroup
+	for i := range 2 {
+		var sessions []*Session
+		for _, addr := range addrs {
+			sessions = append(sessions, live(t, addr, liveTimeout))
+		}
+		m := NewMajorityMutex(path, MajorityOptions{Round: 100 * time.Millisecond}, sessions...)
+		wg.Go(func() {
+			for range rounds {
+				mg, err := m.Lock(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a.enter(fmt.Sprint(i), mg.Tokens()[0])
+				if err := mg.Valid(ctx); err != nil {
+					t.Error(err)
+				}
+				a.leave(fmt.Sprint(i))
+				if err := mg.Unlock(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if a.rounds != 2*rounds {
+		t.Errorf("%d rounds, want %d", a.rounds, 2*rounds)
+	}
+	for _, addr := range addrs[:2] {
+		awaitChildren(t, ctx, live(t, addr, liveTimeout), path, 0)
+	}
 }

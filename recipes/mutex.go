@@ -51,7 +51,8 @@ type MutexOptions struct {
 	// when the loss was first noticed by a contender with a LockDelay. So the
 	// next holder gets the lock that long after the session's end, or later; and a
 	// contender that gives up while it waits does not make the others start
-	// again. A lock with this takes a round trip more to acquire.
+	// again. A lock with this takes a round trip more to acquire, and CREATE and
+	// DELETE on the path's parent.
 	//
 	// What it is not: it does not hold up contenders that do not know of it,
 	// Curator's and kazoo's, and Mutexes without it. Closing a Session, or
