@@ -48,3 +48,18 @@ func Run(ctx context.Context, name string, cmd *exec.Cmd, logPath string) error 
 	}
 	return nil
 }
+
+// CuratorProgram returns how to run a Java source file that uses Curator (of Debian's packages).
+func CuratorProgram(source string) (func(args ...string) *exec.Cmd, error) {
+	java, err := findJava("java")
+	if err != nil {
+		return nil, err
+	}
+	jars, err := curatorClassPath()
+	if err != nil {
+		return nil, err
+	}
+	return func(args ...string) *exec.Cmd {
+		return exec.Command(java, append(append(javaFlags(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", jars, source), args...)...)
+	}, nil
+}
