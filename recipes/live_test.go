@@ -373,6 +373,17 @@ func TestLiveGuard(t *testing.T) {
 		if err := g.Valid(ctx); err != nil {
 			t.Error(err)
 		}
+		// Who may not change its node does not become a reader, and knows.
+		readOnly, err := NewRWMutex(s, path+"-acl", MutexOptions{ACL: zk.WorldACL(zk.PermAll &^ zk.PermWrite)}).Lock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := readOnly.Downgrade(ctx); !errors.Is(err, zk.ErrNoAuth) || readOnly.Kind() != KindWrite {
+			t.Errorf("Downgrade without WRITE = %v, %v", err, readOnly.Kind())
+		}
+		if err := readOnly.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
 		if err := g.Downgrade(ctx); err != nil {
 			t.Error(err)
 		}

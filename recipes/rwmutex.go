@@ -82,8 +82,9 @@ func (r rlocker) Path() string                                { return r.m.path 
 // A node cannot change its name, so its data say it. Curator's readers and kazoo's
 // do not look there, and wait as before until the grant ends.
 //
-// When ctx ends before the cluster has confirmed, the grant counts as one for
-// reading, though it may not be.
+// From the call on the grant counts as one for reading. It does not become one for
+// writing again unless the cluster refuses; so when ctx ends before the cluster has
+// confirmed, it counts as one for reading, though it may not be.
 func (g *Grant) Downgrade(ctx context.Context) error {
 	err := g.downgrade(ctx)
 	if err != nil {
@@ -131,21 +132,24 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 	}
 	info.Downgraded = true
 	data := info.encode()
+	// Order: first the grant, then the cluster, which lets readers in before we hear
+	// of it.
+	g.setKind(KindRead)
 	for attempt := 1; ; attempt++ {
 		err := p.rewrite(data)
 		switch fateOf(err) {
 		case fateDone:
-			g.setKind(KindRead)
 			return nil
 		case fateRefused:
+			if attempt == 1 { // certainly not done
+				g.setKind(KindWrite)
+			}
 			if errors.Is(err, zk.ErrNoNode) {
 				err = p.gone(err)
 				g.lose(err)
 			}
 			return err
 		}
-		// It may have been done. Who is not certain to write may only read.
-		g.setKind(KindRead)
 		select {
 		case <-g.release:
 			return ErrReleased
