@@ -27,6 +27,7 @@ const imports = `
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
 	recipes/fence:
+	recipes/peerbench:     recipes jepsen go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	jepsen:
 	jepsen/curator:
 	jepsen/differ:         wire jepsen
