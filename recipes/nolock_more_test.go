@@ -18,12 +18,16 @@ import (
 
 // TestRecipeFaultsAtRandom lets several faults hit both users of each recipe.
 func TestRecipeFaultsAtRandom(t *testing.T) {
+	rounds := uint64(60)
+	if raceEnabled { // which makes it slow
+		rounds = 20
+	}
 	seed := uint64(time.Now().UnixNano())
 	mayFail := []error{ErrExpired, ErrSilent, errStrange, ErrTaken, ErrNoLeader, ErrUnknown, ErrDeleted}
 	for _, drill := range faultDrills {
 		t.Run(drill.name, func(t *testing.T) {
 			t.Parallel()
-			for round := uint64(0); round < 60 && !t.Failed(); round++ {
+			for round := uint64(0); round < rounds && !t.Failed(); round++ {
 				bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
 					rnd, left := rand.New(rand.NewPCG(seed, round)), 4
 					var mu sync.Mutex
@@ -225,6 +229,7 @@ func TestQueueLateDone(t *testing.T) {
 		if err := late.Done(t.Context()); !errors.Is(err, ErrReleased) {
 			t.Errorf("Done again = %v, want ErrReleased", err)
 		}
+		time.Sleep(time.Second) // what goes on in the background
 		if items, taken, err := b.Len(t.Context()); items != 1 || taken != 1 || err != nil {
 			t.Errorf("Len = %d, %d, %v", items, taken, err)
 		}
@@ -388,6 +393,40 @@ func TestObserveIsNoHerd(t *testing.T) {
 	})
 }
 
+// TestObserveStartsWithACandidate: the first candidate comes between the two looks
+// at a list that was empty.
+func TestObserveStartsWithACandidate(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
+		e := NewElection(s[0], "/e", ElectionOptions{})
+		l, err := e.Campaign(t.Context(), []byte("x"))
+		if err == nil {
+			err = l.Resign(t.Context()) // the path is there now
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks := 0
+		c.with(func() {
+			conns[1].hook = func(_ int, op, _ string) fault {
+				if op == "children" {
+					if looks++; looks == 2 {
+						if l, err = e.Campaign(t.Context(), []byte("y")); err != nil {
+							t.Error(err)
+						}
+					}
+				}
+				return faultNone
+			}
+		})
+		for leader, err := range NewElection(s[1], "/e", ElectionOptions{}).Observe(t.Context()) {
+			if err != nil || leader.Token != l.Token() {
+				t.Errorf("%+v, %v", leader, err)
+			}
+			break
+		}
+	})
+}
+
 // TestDoubleBarrierLeftOver: a "ready" that belongs to nobody who is there lets
 // nobody in.
 func TestDoubleBarrierLeftOver(t *testing.T) {
@@ -485,4 +524,34 @@ func TestGroupTaken(t *testing.T) {
 			t.Errorf("token %d after %d", again.Token(), m.Token())
 		}
 	})
+}
+
+// TestDrillsWithTheFake: what the live tests do is right with the fake cluster
+// too, with each of the calls of one side losing its connection in turn.
+func TestDrillsWithTheFake(t *testing.T) {
+	for _, drill := range liveDrills {
+		t.Run(drill.name, func(t *testing.T) {
+			t.Parallel()
+			for at, hit := 0, true; hit && !t.Failed(); at++ {
+				hit = false
+				bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
+					c.with(func() {
+						conns[0].hook = func(n int, _, _ string) fault {
+							if n != at {
+								return faultNone
+							}
+							hit = true
+							return faultCutAfter
+						}
+					})
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					if err := drill.run(ctx, s[0], s[1], "/live"); err != nil {
+						t.Errorf("call %d: %v", at, err)
+					}
+					c.with(func() { conns[0].hook = nil })
+				})
+			}
+		})
+	}
 }
