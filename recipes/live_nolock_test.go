@@ -44,6 +44,9 @@ func TestLiveRecipeCutAtEveryFrame(t *testing.T) {
 		for _, drill := range liveDrills {
 			for _, dir := range []direction{toServer, toClient} {
 				for _, how := range []verdict{drop, deliver} {
+					if raceEnabled && dir == toServer && how == deliver {
+						continue // nearly the same as losing the reply, and slow
+					}
 					room <- struct{}{}
 					wg.Go(func() {
 						defer func() { <-room }()
@@ -309,7 +312,7 @@ func liveObserve(ctx context.Context, s, other *Session, path string) error {
 		last = max(last, leader.Token)
 		switch {
 		case step%4 == 0 && leader.Node == "":
-			if step == 8 {
+			if step == 4 {
 				return nil
 			}
 			if l, err = e.Campaign(ctx, []byte("x")); err != nil {
