@@ -68,6 +68,7 @@ var testLocks = []testLock{
 	},
 	{name: "semaphore", a: testSemaphore, b: testSemaphore, waiting: "/leases", queues: []string{"/locks", "/leases"}},
 	{name: "simple", a: testSimple, b: testSimple, waiting: "-"},
+	{name: "majority", a: testMajority, b: testMajority},
 	{name: "multi", a: testMulti, b: testMulti, queues: []string{"", "b", "c/locks", "c/leases"}},
 }
 
@@ -91,6 +92,12 @@ func testMulti(s *Session, path string) testLocker {
 		NewRWMutex(s, path, MutexOptions{}))}
 }
 
+// testMajority is a majority of one: what it does with its parts, others' tests do
+// with more of them.
+func testMajority(s *Session, path string) testLocker {
+	return several{NewMajorityMutex(path, MajorityOptions{}, s)}
+}
+
 // plain makes a testLocker of a Locker.
 type plain struct{ l Locker }
 
@@ -104,8 +111,14 @@ func orNone(g *Grant, err error) (testGrant, error) {
 	return g, nil
 }
 
-// several makes a testLocker of a MultiMutex. It has the token of its first lock.
-type several struct{ m *MultiMutex }
+// several makes a testLocker of a MultiMutex or a MajorityMutex. It has the token of
+// its first lock.
+type several struct {
+	m interface {
+		Lock(ctx context.Context) (*MultiGrant, error)
+		TryLock(ctx context.Context) (*MultiGrant, error)
+	}
+}
 
 type severalGrant struct{ *MultiGrant }
 

@@ -81,10 +81,11 @@ func (m *MajorityMutex) Lock(ctx context.Context) (*MultiGrant, error) {
 }
 
 // TryLock acquires the lock if it is free on a majority of the clusters, else it
-// returns ErrLocked. It waits for as many clusters to answer as that takes.
+// returns ErrLocked, perhaps beside other reasons. It waits for as many clusters to
+// answer as that takes.
 func (m *MajorityMutex) TryLock(ctx context.Context) (*MultiGrant, error) {
 	mg, err := m.try(ctx, false)
-	if errors.Is(err, errSplit) {
+	if err == errSplit {
 		err = ErrLocked
 	}
 	if err != nil {
@@ -170,5 +171,5 @@ func (m *MajorityMutex) verdict(ctx context.Context, errs []error) error {
 			return errors.Join(errs...)
 		}
 	}
-	return errSplit
+	return fmt.Errorf("%w: %w", errSplit, errors.Join(errs...))
 }

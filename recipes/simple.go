@@ -99,15 +99,16 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 // findSingle is find for a node without a number: the one that is there, if it
 // is ours.
 func (p *place) findSingle() ([]string, error) {
-	data, _, err := p.s.conn.Get(p.dir)
+	data, stat, err := p.s.conn.Get(p.dir)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	// The owner may be the next session, if the create was carried over into it.
-	if i := parseInfo(data); i == nil || i.ID != p.prefix {
+	// The owner may be a later session than the lease's, if the create was carried
+	// over into it. If it is not the one in force, the node is gone by now.
+	if i := parseInfo(data); i == nil || i.ID != p.prefix || stat.EphemeralOwner != p.s.conn.SessionID() {
 		return nil, nil
 	}
 	return []string{p.dir}, nil
