@@ -135,10 +135,13 @@ var explanations = []explanation{
 		},
 	},
 	{
-		name:   "a body behind an error",
-		reason: "ZooKeeper sends the beginning of a multi response behind the error of a multi that it stumbles over; no client reads that",
+		name: "a body behind an error",
+		reason: "ZooKeeper sends the beginning of a multi response behind the error of a multi that it stumbles over, and the " +
+			"response of a create behind its NoNode if the parent was made by such a multi just before; no client reads that",
 		applies: func(p *pairing, x, y *item) bool {
-			if !answers(x, y, wire.OpMulti, wire.OpMultiRead) || x.header.Err == wire.CodeOK || len(x.body) == 0 {
+			if x.header.Err == wire.CodeOK || len(x.body) == 0 || !answers(x, y, wire.OpMulti, wire.OpMultiRead) &&
+				!(x.header.Err == wire.CodeNoNode && p.behindMulti(x.request) &&
+					answers(x, y, wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL)) {
 				return false
 			}
 			bare := *x
@@ -212,6 +215,19 @@ var explanations = []explanation{
 			return ok && (x.request.Damage.NullPath || slices.ContainsFunc(multi.Ops, impossible))
 		},
 	},
+}
+
+// behindMulti says whether a request of the step stands behind a multi.
+func (p *pairing) behindMulti(r *Request) bool {
+	for i := range p.step.Requests {
+		switch q := &p.step.Requests[i]; {
+		case q == r:
+			return false
+		case q.Op == wire.OpMulti:
+			return true
+		}
+	}
+	return false
 }
 
 // behindClose says whether a request of the step stands behind one that ends the session.
