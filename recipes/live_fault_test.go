@@ -105,7 +105,7 @@ func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, lock 
 }
 
 // TestLiveCancelAnywhere ends the ctx of acquires at random times, and cuts the
-// connection of some of them.
+// connection of some of them. It does so with every lock in turn.
 func TestLiveCancelAnywhere(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		ctx, path := limit(t, 2*time.Minute), livePath(t)
@@ -114,10 +114,11 @@ func TestLiveCancelAnywhere(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		p := newProxy(t, addr)
 		s, other := live(t, p.addr(), liveTimeout), live(t, addr, liveTimeout)
-		m := NewMutex(s, path, MutexOptions{})
+		const rounds = 240
 		ended := 0
-		for i := range 150 {
-			short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
+		for i := range rounds {
+			what := testLocks[i%len(testLocks)]
+			short, cancel := context.WithTimeout(ctx, time.Duration(rnd.IntN(20000))*time.Microsecond)
 			if i%10 == 5 {
 				p.rule(func(dir direction, n int) verdict {
 					if n == 2 {
@@ -126,25 +127,32 @@ func TestLiveCancelAnywhere(t *testing.T) {
 					return pass
 				})
 			}
-			g, err := m.Lock(short)
+			g, err := what.a(s, path+what.name).Lock(short)
 			switch {
 			case err == nil:
 				if err := g.Unlock(ctx); err != nil {
-					t.Error(err)
+					t.Errorf("%s: %v", what.name, err)
 				}
 			case errors.Is(err, context.DeadlineExceeded):
 				ended++
 			default:
-				t.Error(err)
+				t.Errorf("%s: %v", what.name, err)
 			}
 			cancel()
 		}
-		t.Logf("%d of 150 ended early", ended)
-		g := liveLock(t, ctx, other, path)
-		if err := g.Unlock(ctx); err != nil {
-			t.Error(err)
+		t.Logf("%d of %d ended early", ended, rounds)
+		for _, what := range testLocks {
+			g, err := what.b(other, path+what.name).Lock(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", what.name, err)
+			}
+			if err := g.Unlock(ctx); err != nil {
+				t.Errorf("%s: %v", what.name, err)
+			}
+			for _, dir := range what.dirs(path + what.name) {
+				awaitChildren(t, ctx, other, dir, 0)
+			}
 		}
-		awaitChildren(t, ctx, other, path, 0)
 	})
 }
 
