@@ -229,8 +229,12 @@ func (p *place) removeMarked(node string) error {
 	results, err := p.s.conn.Multi(
 		&zk.DeleteRequest{Path: node, Version: -1},
 		&zk.DeleteRequest{Path: d.path, Version: -1})
-	if errors.Is(err, zk.ErrNoNode) && len(results) > 0 && results[0].Error == nil {
-		d.ours = false // somebody has deleted the note
+	if fateOf(err) == fateRefused && len(results) > 0 && results[0].Error == nil {
+		// Somebody has deleted the note; or we may not, and the next one waits.
+		if !errors.Is(err, zk.ErrNoNode) {
+			p.s.log.Error("note of a lock delay cannot be deleted, the delay will apply", "path", d.path, "err", err)
+		}
+		d.ours = false
 		return p.s.conn.Delete(node, -1)
 	}
 	return err

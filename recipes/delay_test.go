@@ -205,5 +205,12 @@ func TestLockDelayLimits(t *testing.T) {
 		c.delete("/" + delayName + "a")
 		mustUnlock(t, g)
 		wantEmpty(t, c)
+		// One that cannot be deleted does not either, but the delay applies.
+		g = mustLock(t, delayed(s))
+		c.with(func() { c.createLocked("/"+delayName+"a/x", nil, 0, 0) })
+		mustUnlock(t, g)
+		if _, err := delayed(s).TryLock(t.Context()); !errors.Is(err, ErrDelayed) {
+			t.Errorf("TryLock = %v", err)
+		}
 	})
 }
