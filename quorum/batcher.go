@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -41,10 +42,12 @@ type batcher struct {
 	room   *sync.Cond
 
 	futures chan raft.ApplyFuture // entries in flight, in order
+	down    chan struct{}         // closed when raft has shut down
 }
 
 func newBatcher(r *raft.Raft, stamp func() (int64, znode.Flags), failed func(error)) *batcher {
-	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight-1)}
+	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight-1),
+		down: make(chan struct{})}
 	b.work, b.room = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.wg.Add(2)
 	go b.batchLoop()
@@ -91,7 +94,22 @@ func (b *batcher) batchLoop() {
 		for _, c := range cmds {
 			size += len(c) + 8
 		}
-		b.futures <- b.raft.Apply(znode.AppendEntry(make([]byte, 0, size), timeMs, flags, cmds), 0)
+		f := b.raft.Apply(znode.AppendEntry(make([]byte, 0, size), timeMs, flags, cmds), 0)
+		endWith(f, b.down)
+		b.futures <- f
+	}
+}
+
+// endWith has a future end when raft is down. The library (v1.7.3) leaves those unanswered that stand in its queues when it
+// shuts down: in that of Apply, and in that of the state machine. Its futures have a field for just this, ShutdownCh, which it
+// sets in some of them and in others not; there is no other way to it from outside.
+func endWith(f raft.ApplyFuture, down chan struct{}) {
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return // answered already
+	}
+	if field := v.Elem().FieldByName("ShutdownCh"); field.IsValid() && field.CanSet() && field.Type() == reflect.TypeOf(down) {
+		field.Set(reflect.ValueOf(down))
 	}
 }
 
@@ -135,8 +153,9 @@ func (b *batcher) drop() {
 	b.room.Broadcast()
 }
 
-// close ends the batcher. raft must be shut down first, so that nothing in flight stays unanswered.
+// close ends the batcher. raft must be shut down first.
 func (b *batcher) close() {
+	close(b.down)
 	b.mu.Lock()
 	b.closed = true
 	b.work.Broadcast()
