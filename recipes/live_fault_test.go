@@ -108,7 +108,7 @@ func cutAt(t *testing.T, ctx context.Context, addr string, other *Session, lock 
 // connection of some of them. It does so with every lock in turn.
 func TestLiveCancelAnywhere(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		ctx, path := limit(t, 5*time.Minute), livePath(t)
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -185,7 +185,7 @@ func closeSession(t *testing.T, addr string, id, password []byte) {
 
 func TestLiveSessionClosedByAnother(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
-		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		ctx, path := limit(t, 5*time.Minute), livePath(t)
 		p := newProxy(t, addr)
 		s, other := live(t, p.addr(), liveTimeout), live(t, addr, liveTimeout)
 		g := liveLock(t, ctx, s, path)
@@ -262,7 +262,7 @@ func TestLiveOneWay(t *testing.T) {
 }
 
 func silence(t *testing.T, addr string, rule func(direction, int) verdict) {
-	ctx, path := limit(t, 2*time.Minute), livePath(t)
+	ctx, path := limit(t, 5*time.Minute), livePath(t)
 	p := newProxy(t, addr)
 	s, other := live(t, p.addr(), 2*time.Second), live(t, addr, liveTimeout)
 	g := liveLock(t, ctx, s, path)
@@ -298,7 +298,7 @@ func silence(t *testing.T, addr string, rule func(direction, int) verdict) {
 func TestLiveStopped(t *testing.T) {
 	eachServer(t, func(t *testing.T, addr string) {
 		const timeout = 1500 * time.Millisecond
-		ctx, path := limit(t, 2*time.Minute), livePath(t)
+		ctx, path := limit(t, 5*time.Minute), livePath(t)
 		c := startGo(t, addr, path, timeout)
 		var token int64
 		for held := false; !held; {
