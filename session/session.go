@@ -86,12 +86,13 @@ func (s *Session) Submit(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	s.stats.received(req, time.Now())
+	now := time.Now()
+	s.stats.received(req, now)
 	s.m.stats.received.Add(1)
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)
 	}
-	p := pending{req: req, received: time.Now(), ids: *s.ids.Load()}
+	p := pending{req: req, received: now, ids: *s.ids.Load()}
 	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {
 		return err
 	}

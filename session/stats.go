@@ -83,8 +83,9 @@ func (m *Manager) Stats() Stats {
 		PacketsSent:     m.stats.sent.Load(),
 		Latency:         m.stats.latency.sum(),
 		Watches:         m.watches.counts(),
+		Throttled:       m.throttle.throttled.Load(),
+		TooLarge:        m.throttle.tooLarge.Load(),
 	}
-	s.Throttled, s.TooLarge = m.throttle.refused()
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
@@ -101,6 +102,8 @@ func (m *Manager) ResetStats() {
 	m.stats.received.Store(0)
 	m.stats.sent.Store(0)
 	m.stats.latency.reset()
+	m.throttle.throttled.Store(0)
+	m.throttle.tooLarge.Store(0)
 }
 
 // ResetStats forgets what was counted on the connection (the four-letter word crst).

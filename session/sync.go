@@ -60,31 +60,32 @@ func (m *Manager) syncLoop(ctx context.Context) {
 		if done == nil {
 			continue // served by the round before
 		}
-		for !m.syncOnce(ctx) {
-			if ctx.Err() != nil {
-				return
+		for applied := false; !applied; {
+			var err error
+			if applied, err = m.syncOnce(ctx); err != nil {
+				return // the member stops
 			}
 		}
 		close(done)
 	}
 }
 
-// syncOnce proposes a sync and waits until it is applied; false if that is not known.
-func (m *Manager) syncOnce(ctx context.Context) bool {
+// syncOnce proposes a sync and waits until it is applied; false if it is not known to be, and has to be made again.
+func (m *Manager) syncOnce(ctx context.Context) (applied bool, err error) {
 	c := &znode.Command{Kind: znode.KindSync, Seq: m.nonce()}
 	over := make(chan bool, 1)
 	q := &m.syncs
 	q.mu.Lock()
 	q.nonce, q.over = c.Seq, over
 	q.mu.Unlock()
-	if m.replica.Propose(ctx, c) != nil {
-		return false
+	if err := m.replica.Propose(ctx, c); err != nil {
+		return false, err
 	}
 	select {
 	case applied := <-over:
-		return applied
+		return applied, nil
 	case <-ctx.Done():
-		return false
+		return false, ctx.Err()
 	}
 }
 

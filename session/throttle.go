@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockkeeper/wire"
@@ -28,17 +29,21 @@ type Limits struct {
 // errLarge says that a request was too much for LargeBytes.
 var errLarge = errors.New("session: too many bytes of large requests are unanswered (largeRequestMaxBytes)")
 
-// throttle counts the requests of all connections that are not answered yet.
+// throttle counts the requests of all connections that are not answered yet. Every write passes here, so it locks only
+// where somebody waits.
 type throttle struct {
 	limits Limits
 
-	mu        sync.Mutex
-	room      *sync.Cond // requests have been answered, or a connection has ended, while somebody waits
-	waiting   int
-	inProcess int
-	large     int   // bytes
-	throttled int64 // requests that got ThrottledOp
-	tooLarge  int64 // requests beyond LargeBytes
+	inProcess atomic.Int64
+	large     atomic.Int64 // bytes
+	throttled atomic.Int64 // requests that got ThrottledOp
+	tooLarge  atomic.Int64 // requests beyond LargeBytes
+
+	// Order: who waits is counted before it looks at inProcess, and who leaves is taken out of inProcess before it
+	// looks whether anybody waits; so nobody waits for room that is there.
+	waiting atomic.Int64
+	mu      sync.Mutex
+	room    *sync.Cond // requests have been answered, or a connection has ended
 }
 
 func (t *throttle) init(l Limits) {
@@ -51,79 +56,57 @@ func (t *throttle) admitLarge(size int) (counted int, err error) {
 	if t.limits.LargeRequest <= 0 || size <= t.limits.LargeRequest {
 		return 0, nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.large+size > t.limits.LargeBytes {
-		t.tooLarge++
+	if t.large.Add(int64(size)) > int64(t.limits.LargeBytes) {
+		t.large.Add(int64(-size))
+		t.tooLarge.Add(1)
 		return 0, errLarge
 	}
-	t.large += size
 	return size, nil
 }
 
 // enter counts a request that is not answered at once.
-func (t *throttle) enter() {
-	t.mu.Lock()
-	t.inProcess++
-	t.mu.Unlock()
-}
+func (t *throttle) enter() { t.inProcess.Add(1) }
 
 // leave takes answered requests out of the count.
 func (t *throttle) leave(requests, largeBytes int) {
-	t.mu.Lock()
-	t.inProcess -= requests
-	t.large -= largeBytes
-	if t.waiting > 0 {
-		t.room.Broadcast()
-	}
-	t.mu.Unlock()
+	t.inProcess.Add(int64(-requests))
+	t.large.Add(int64(-largeBytes))
+	t.wake()
 }
 
 // crowded says that connections which have something outstanding are not to be read.
 func (t *throttle) crowded() bool {
-	if t.limits.Outstanding <= 0 {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.inProcess > t.limits.Outstanding
+	return t.limits.Outstanding > 0 && t.inProcess.Load() > int64(t.limits.Outstanding)
 }
+
+func (t *throttle) full() bool { return t.inProcess.Load() >= int64(t.limits.Requests) }
 
 // wait waits until there is room for one more request, or s has ended, and says whether that took too long for op.
 func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
-	if t.limits.Requests <= 0 || op == wire.OpAuth || op == wire.OpSASL {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.inProcess < t.limits.Requests {
+	if t.limits.Requests <= 0 || op == wire.OpAuth || op == wire.OpSASL || !t.full() {
 		return false
 	}
 	start := time.Now()
-	t.waiting++
-	for t.inProcess >= t.limits.Requests && !s.gone.Load() {
+	t.mu.Lock()
+	t.waiting.Add(1)
+	for t.full() && !s.gone.Load() {
 		t.room.Wait()
 	}
-	t.waiting--
+	t.waiting.Add(-1)
+	t.mu.Unlock()
 	if t.limits.Wait <= 0 || time.Since(start) <= t.limits.Wait || op == wire.OpPing || op == wire.OpCloseSession {
 		return false
 	}
-	t.throttled++
+	t.throttled.Add(1)
 	return true
 }
 
-// wake makes those that wait look whether their session has ended.
+// wake makes those that wait look whether there is room, or their session has ended.
 func (t *throttle) wake() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting > 0 {
-		t.room.Broadcast()
+	if t.waiting.Load() == 0 {
+		return
 	}
-}
-
-// refused is how many requests were refused: for having waited, and for being large.
-func (t *throttle) refused() (throttled, tooLarge int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.throttled, t.tooLarge
+	t.room.Broadcast()
 }
