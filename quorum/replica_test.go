@@ -384,6 +384,23 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 	c.recs[l].result(t, c.propose(l, createSession(9)))
 }
 
+// A follower may propose every kind of command that a member makes for its clients.
+func TestFollowersMaySendWhatTheirClientsNeed(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		f := (c.leader() + 1) % 3
+		for _, cmd := range []*znode.Command{
+			createSession(7),
+			sequential(7, 1, "/n-"),
+			{Kind: znode.KindAttach, Session: 7, Generation: 1, Seq: 1<<63 | 2, TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen)},
+			{Kind: znode.KindSync, Seq: 1<<63 | 3},
+		} {
+			if r := c.recs[f].result(t, c.propose(f, cmd)); r.Status != znode.Done {
+				t.Errorf("%v: %+v", cmd.Kind, r)
+			}
+		}
+	})
+}
+
 // Two members that count different majorities must not talk to each other.
 func TestMembersWithOtherListsAreTurnedAway(t *testing.T) {
 	other := func(cfg *Config) {
