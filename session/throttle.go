@@ -56,12 +56,16 @@ func (t *throttle) admitLarge(size int) (counted int, err error) {
 	if t.limits.LargeRequest <= 0 || size <= t.limits.LargeRequest {
 		return 0, nil
 	}
-	if t.large.Add(int64(size)) > int64(t.limits.LargeBytes) {
-		t.large.Add(int64(-size))
-		t.tooLarge.Add(1)
-		return 0, errLarge
+	for {
+		before := t.large.Load()
+		if before+int64(size) > int64(t.limits.LargeBytes) {
+			t.tooLarge.Add(1)
+			return 0, errLarge
+		}
+		if t.large.CompareAndSwap(before, before+int64(size)) {
+			return size, nil
+		}
 	}
-	return size, nil
 }
 
 // enter counts a request that is not answered at once.
