@@ -2,22 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/md5"
-	"crypto/sha1"
-	"crypto/sha256"
-	"crypto/sha3"
-	"crypto/sha512"
-	"encoding/base64"
 	"fmt"
-	"hash"
 	"log/slog"
-	"maps"
 	"math"
 	"net"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"lockkeeper/quorum"
@@ -182,6 +173,16 @@ func (c *Config) Self() Member {
 	return Member{}
 }
 
+// voters is how many of the members vote.
+func voters(members []Member) (n int) {
+	for _, m := range members {
+		if !m.Observer {
+			n++
+		}
+	}
+	return n
+}
+
 // Validate reports everything that is wrong with c, as Faults. For a Config from LoadConfig they name the
 // file and the line.
 func (c *Config) Validate() error {
@@ -228,7 +229,6 @@ func (c *Config) memberFaults() (faults Faults) {
 	if c.Standalone() {
 		return nil
 	}
-	voters := 0
 	byAddr := map[string]Member{}
 	byID := map[uint8]bool{}
 	for _, m := range c.Members {
@@ -252,11 +252,8 @@ func (c *Config) memberFaults() (faults Faults) {
 		if m.ElectionPort == m.PeerPort {
 			fault("peer port and election port must differ")
 		}
-		if !m.Observer {
-			voters++
-		}
 	}
-	if voters == 0 {
+	if voters(c.Members) == 0 {
 		faults = append(faults, c.fault(c.Members[0].key(), "observers without a participant: nobody could elect a leader"))
 	}
 	if !byID[c.ID] {
@@ -342,16 +339,11 @@ type Notice struct {
 // the Logger.
 func (c *Config) Notices() []Notice {
 	notices := slices.Clone(c.notices)
-	voters := 0
-	for _, m := range c.Members {
-		if !m.Observer {
-			voters++
-		}
-	}
-	if voters < 2 {
+	n := voters(c.Members)
+	if n < 2 {
 		return notices
 	}
-	if text := quorum.NewMaj(voters).EvenWarning(); text != "" {
+	if text := quorum.NewMaj(n).EvenWarning(); text != "" {
 		notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
 	}
 	return notices
@@ -370,24 +362,3 @@ func (n Notice) log(l *slog.Logger) {
 	}
 	l.Log(context.Background(), n.Level, n.Text, args...)
 }
-
-// validDigest reports whether s has the form user:BASE64(size bytes).
-func validDigest(s string, size int) bool {
-	user, hash, ok := strings.Cut(s, ":")
-	sum, err := base64.StdEncoding.DecodeString(hash)
-	return ok && user != "" && err == nil && len(sum) == size
-}
-
-// digestHashes are the hashes that digest identities may be made with, by the names that Java has for them.
-var digestHashes = map[string]func() hash.Hash{
-	"MD5": md5.New, "SHA": sha1.New, "SHA1": sha1.New, "SHA-1": sha1.New,
-	"SHA-224": sha256.New224, "SHA-256": sha256.New, "SHA-384": sha512.New384, "SHA-512": sha512.New,
-	"SHA-512/224": sha512.New512_224, "SHA-512/256": sha512.New512_256,
-	"SHA3-224": func() hash.Hash { return sha3.New224() }, "SHA3-256": func() hash.Hash { return sha3.New256() },
-	"SHA3-384": func() hash.Hash { return sha3.New384() }, "SHA3-512": func() hash.Hash { return sha3.New512() },
-}
-
-// digestHash is the hash of that name, nil if there is none.
-func digestHash(name string) func() hash.Hash { return digestHashes[strings.ToUpper(name)] }
-
-func digestNames() string { return strings.Join(slices.Sorted(maps.Keys(digestHashes)), ", ") }

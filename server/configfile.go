@@ -214,12 +214,7 @@ func (l *loader) checkDirs() {
 
 // startMode decides whether the member stands alone or belongs to a cluster, by ZooKeeper's rules.
 func (l *loader) startMode() {
-	voters := 0
-	for _, m := range l.members {
-		if !m.Observer {
-			voters++
-		}
-	}
+	voters := voters(l.members)
 	observers := len(l.members) - voters
 	switch {
 	case len(l.members) == 0:

@@ -247,14 +247,8 @@ func (s *Server) sessionConfig() session.Config {
 // limits are those of this member: all voters but one share the number of outstanding requests, as in ZooKeeper.
 func (s *Server) limits() session.Limits {
 	l := s.cfg.Limits
-	voters := 0
-	for _, m := range s.cfg.Members {
-		if !m.Observer {
-			voters++
-		}
-	}
-	if voters > 2 && l.Outstanding > 0 {
-		l.Outstanding = max(1, l.Outstanding/(voters-1))
+	if n := voters(s.cfg.Members); n > 2 && l.Outstanding > 0 {
+		l.Outstanding = max(1, l.Outstanding/(n-1))
 	}
 	return l
 }
