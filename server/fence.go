@@ -98,31 +98,34 @@ func (a *fenceAnswer) judge(store *znode.Store, ids []znode.Identity, skipACL bo
 
 // judgeQueue looks at the nodes of a queue: whoever was created first has the lock, readers share it, and every lease counts.
 func (a *fenceAnswer) judgeQueue(store *znode.Store, names []string) {
-	own, before := "", "" // before is a node in the way
+	contenders := map[int64]string{} // by token
 	for _, name := range names {
 		if !queued(name) {
 			continue
 		}
 		st, _ := store.Node(childPath(a.Lock, name))
-		if a.Newest == 0 || int64(st.Czxid) < a.Newest {
-			a.Newest = int64(st.Czxid)
+		token := int64(st.Czxid)
+		contenders[token] = name
+		if a.Newest == 0 || token < a.Newest {
+			a.Newest = token
 		}
-		if int64(st.Czxid) == a.Token {
-			own = name
+		if token == a.Token {
 			a.Node, a.Session = childPath(a.Lock, name), idText(wire.SessionID(st.EphemeralOwner))
 		}
 	}
-	if own == "" {
+	own, ok := contenders[a.Token]
+	if !ok {
 		a.Reason = "no node of the lock has this token: its holder has released the lock, or lost it"
 		return
 	}
-	for _, name := range names {
-		if st, _ := store.Node(childPath(a.Lock, name)); queued(name) && int64(st.Czxid) < a.Token && !shares(own, name) {
-			before = name
+	var before int64 // the nearest that is in the way
+	for token, name := range contenders {
+		if token < a.Token && token > before && !shares(own, name) {
+			before = token
 		}
 	}
-	if a.Valid = before == ""; !a.Valid {
-		a.Reason = "its owner waits for the lock, behind " + before
+	if a.Valid = before == 0; !a.Valid {
+		a.Reason = "its owner waits for the lock, behind " + contenders[before]
 	}
 }
 

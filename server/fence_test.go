@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -163,5 +164,65 @@ func TestHTTPKeys(t *testing.T) {
 		if err != nil || c.HTTPAddr != want {
 			t.Errorf("%q: %q, %v; want %q", text, c.HTTPAddr, err, want)
 		}
+	}
+}
+
+// TestFenceOnEveryMember: whichever member is asked, it knows of what was done before through another one.
+func TestFenceOnEveryMember(t *testing.T) {
+	checkGoroutines(t)
+	members, _ := startCluster(t, "")
+	for _, s := range members {
+		awaitServing(t, s)
+	}
+	ask := func(s *Server, lock string, token int64) int {
+		w := httptest.NewRecorder()
+		s.serveFence(w, httptest.NewRequest(http.MethodGet, "/fence?"+about(lock, token).Encode(), nil))
+		return w.Code
+	}
+	c := dialReal(t, members[0])
+	c.connect(40 * time.Second)
+	c.call(wire.OpCreate, create("/m", nil, wire.ModePersistent))
+	for range 20 {
+		path, token := contend(t, c, "/m", "lock-")
+		for i, s := range members {
+			if status := ask(s, "/m", token); status != http.StatusOK {
+				t.Errorf("member %d does not know of a holder: %d", i+1, status)
+			}
+		}
+		c.call(wire.OpDelete, &wire.DeleteRequest{Path: path, Version: -1})
+		for i, s := range members {
+			if status := ask(s, "/m", token); status != http.StatusConflict {
+				t.Errorf("member %d takes somebody for the holder who has released the lock: %d", i+1, status)
+			}
+		}
+	}
+}
+
+// TestHTTPConnections: they are few, so that peers have their descriptors, and who waits gets its turn, or the end.
+func TestHTTPConnections(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	var open []net.Conn
+	for range httpConns {
+		c, err := net.Dial("tcp", s.HTTPAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		open = append(open, c)
+	}
+	answered := make(chan int)
+	go func() {
+		status, _, _ := askFence(t, s, about("/m", 1), "")
+		answered <- status
+	}()
+	select {
+	case status := <-answered:
+		t.Fatalf("one connection too many was served: %d", status)
+	case <-time.After(100 * time.Millisecond):
+	}
+	_ = open[0].Close()
+	if status := <-answered; status != http.StatusConflict {
+		t.Errorf("status %d", status)
 	}
 }

@@ -15,8 +15,13 @@ import (
 	"lockkeeper/znode"
 )
 
-// httpTimeout bounds a request on the HTTP port, and how long one that is under way may take when the member stops.
-const httpTimeout = 5 * time.Second
+const (
+	// httpTimeout bounds a question on the HTTP port, and how long one that is under way may take when the member stops.
+	httpTimeout = 5 * time.Second
+	// httpConns is how many connections the port has at a time; more wait. They come out of the reserve of file
+	// descriptors that clients cannot have, and must leave some of it to the peers.
+	httpConns = reservedDescriptors / 2
+)
 
 // httpPort answers what is asked over HTTP. It is only there if the configuration asks for it.
 type httpPort struct {
@@ -30,14 +35,59 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
 	s.http = &httpPort{listener: l, srv: &http.Server{
-		Handler:           http.TimeoutHandler(mux, 2*httpTimeout, `{"error":"timed out"}`),
-		ReadHeaderTimeout: httpTimeout, IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10,
+		Handler:     mux,
+		ReadTimeout: httpTimeout, WriteTimeout: 2 * httpTimeout, IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,
 	}}
 	s.http.done.Go(func() {
-		if err := s.http.srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.srv.Serve(newLimitedListener(l, httpConns)); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("HTTP port", "err", err)
 		}
 	})
+}
+
+// limitedListener hands out a connection only when there is a slot for it.
+type limitedListener struct {
+	net.Listener
+	slots  chan struct{}
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newLimitedListener(l net.Listener, slots int) *limitedListener {
+	return &limitedListener{Listener: l, slots: make(chan struct{}, slots), closed: make(chan struct{})}
+}
+
+// Accept waits for a slot with a connection in its hand, so there is one more than there are slots.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return &slottedConn{Conn: c, slots: l.slots}, nil
+	case <-l.closed:
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept, too.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// slottedConn gives its slot back when it is closed.
+type slottedConn struct {
+	net.Conn
+	slots chan struct{}
+	once  sync.Once
+}
+
+func (c *slottedConn) Close() error {
+	c.once.Do(func() { <-c.slots })
+	return c.Conn.Close()
 }
 
 // stop ends it, after what is under way.

@@ -38,7 +38,8 @@ func (s *Server) metrics(o overview) []metric {
 		{"unsuccessful_handshake", "first frames that were no handshake", s.counters.badHandshakes.Load()},
 		{"connection_rejected", "connections beyond maxClientCnxns or maxCnxns, handshakes beyond connection_throttle_tokens", s.port.rejected.Load()},
 		{"sessionless_connections_expired", "connections that took too long to say what they want", s.counters.sessionlessExpired.Load()},
-		{"large_requests_rejected", "requests beyond largeRequestMaxBytes", o.work.TooLarge},
+		{"large_requests_rejected", "requests beyond largeRequestMaxBytes, frames longer than jute.maxbuffer or of negative length",
+			o.work.TooLarge + s.counters.badLengths.Load()},
 		{"throttled_ops", "requests that waited longer than throttled_op_wait_time", o.work.Throttled},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
