@@ -85,6 +85,15 @@ type Op struct {
 	Member string `json:"member,omitempty"`
 	// Session is the client's session.
 	Session string `json:"session,omitempty"`
+	// ID pairs an invoke with its end where a worker has several operations
+	// under way; 0 where it has one at a time.
+	ID int64 `json:"id,omitempty"`
+	// Path is the node concerned, Value what was written to it or read from it,
+	// Version its data version then, Zxid the one of the reply or the event.
+	Path    string `json:"path,omitempty"`
+	Value   string `json:"value,omitempty"`
+	Version int32  `json:"version,omitempty"`
+	Zxid    int64  `json:"zxid,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 
@@ -99,7 +108,7 @@ func (o Op) String() string {
 	}
 	line := fmt.Sprintf("%9.3fs %-6s %-10s %s", o.Time.Seconds(), o.Kind, o.F, who)
 	for _, field := range []struct{ name, value string }{
-		{"lock", o.Lock}, {"mode", string(o.Mode)}, {"member", o.Member}, {"session", o.Session}, {"note", o.Note},
+		{"lock", o.Lock}, {"mode", string(o.Mode)}, {"path", o.Path}, {"value", o.Value}, {"member", o.Member}, {"session", o.Session}, {"note", o.Note},
 	} {
 		if field.value != "" {
 			line += " " + field.name + "=" + field.value

@@ -33,6 +33,7 @@ const imports = `
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
 	jepsen/zkcli:
+	jepsen/workload:       jepsen github.com/go-zookeeper/zk
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# What tests are made of knows nothing of what they test.

@@ -1,0 +1,80 @@
+package workload
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/jepsen"
+)
+
+// Env is what the clients of one run share.
+type Env struct {
+	// Servers are the members' client addresses, as host:port.
+	Servers []string
+	// Dial opens the clients' connections; nil means TCP. In a simulation it
+	// says by client from which host: that is why it is asked for by name.
+	Dial func(client string) zk.Dialer
+	// History gets every operation. Its clock is the only one.
+	History *jepsen.History
+	// Seed makes what the clients do repeatable, as far as their answers are.
+	Seed uint64
+	// Clients is how many there are.
+	Clients int
+	// SessionTimeout is what they ask for.
+	SessionTimeout time.Duration
+	// Logger gets what the client libraries say; nil for nobody.
+	Logger *slog.Logger
+}
+
+// A Workload is made anew for each run.
+type Workload interface {
+	// Name is what -workload calls it.
+	Name() string
+	// Run is client n of env.Clients, counted from 0: it works, and records in
+	// the history what it does, until ctx ends. It bears every fault: an error
+	// is only what makes the run worthless, for example that nothing could be
+	// set up. All clients run side by side.
+	Run(ctx context.Context, env *Env, n int) error
+	// Final is called once, when all clients have ended and everything has been
+	// healed: it reads what the checker needs to see at the end.
+	Final(ctx context.Context, env *Env) error
+	// Check goes through the history, which may hold other workloads' too.
+	Check(ops []jepsen.Op) Verdict
+}
+
+// Valid is a checker's judgement, in Jepsen's words.
+type Valid string
+
+const (
+	// Yes: the history keeps the promise, and says enough to tell.
+	Yes Valid = "true"
+	// No: it breaks it.
+	No Valid = "false"
+	// Unknown: nothing is broken, but too little happened to tell, or the
+	// checker ran out of time.
+	Unknown Valid = "unknown"
+)
+
+// A Verdict is what a checker found.
+type Verdict struct {
+	// Checker is its name; Promise the clause of the contract, as C4.
+	Checker string `json:"checker"`
+	Promise string `json:"promise"`
+	Valid   Valid  `json:"valid"`
+	// Text is one sentence with the figures: how much was checked.
+	Text string `json:"text"`
+	// Violations are the broken promises, each with the shortest piece of
+	// history that shows it.
+	Violations []Violation `json:"violations,omitempty"`
+	// Figures are measures, by name with unit (as "window ms"), for tables.
+	Figures map[string]float64 `json:"figures,omitempty"`
+}
+
+// A Violation is one broken promise.
+type Violation struct {
+	Text string      `json:"text"`
+	Ops  []jepsen.Op `json:"ops"`
+}
