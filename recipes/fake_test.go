@@ -604,6 +604,7 @@ func (f *fakeConn) ChildrenW(path string) ([]string, *zk.Stat, <-chan zk.Event, 
 
 func (f *fakeConn) children(path string, watch bool) (names []string, stat *zk.Stat, events <-chan zk.Event, err error) {
 	err = f.do("children", path, false, func() error {
+		path := strings.TrimSuffix(path, "/") // the root's name is empty here
 		if f.c.nodes[path] == nil {
 			return zk.ErrNoNode
 		}

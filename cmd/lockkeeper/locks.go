@@ -7,12 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"path"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"lockkeeper/recipes"
 )
@@ -124,7 +120,7 @@ type lockList []lockState
 func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	paths, err := c.queues(ctx, root)
+	paths, err := c.LockPaths(ctx, root)
 	if err != nil {
 		return nil, err
 	}
@@ -151,71 +147,6 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	}
 	list.markDeadlocks()
 	return list, nil
-}
-
-// queues finds the paths at and below root that may be locks: those with children, or that may be a lock's node themselves. What
-// may not be read is left out.
-func (c *client) queues(ctx context.Context, root string) ([]string, error) {
-	var found []string
-	todo := []string{root}
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		names, err := c.children(ctx, at)
-		if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) && at != root {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", at, err)
-		}
-		if at != "/" && !isContender(path.Base(at)) {
-			found = append(found, at)
-		}
-		semaphore := slices.Contains(names, "leases") && slices.Contains(names, "locks")
-		for _, name := range names {
-			// The queues within a semaphore are parts of it, and contenders have no locks below them.
-			if semaphore && (name == "leases" || name == "locks") || isContender(name) || at == "/" && name == "zookeeper" {
-				continue
-			}
-			todo = append(todo, strings.TrimSuffix(at, "/")+"/"+name)
-		}
-	}
-	slices.Sort(found)
-	return found, nil
-}
-
-// children reads the names below a path, and waits for a connection if need be.
-func (c *client) children(ctx context.Context, at string) ([]string, error) {
-	type answer struct {
-		names []string
-		err   error
-	}
-	for {
-		got := make(chan answer, 1)
-		go func() {
-			names, _, err := c.Conn().Children(at)
-			got <- answer{names, err}
-		}()
-		select {
-		case a := <-got:
-			if !errors.Is(a.err, zk.ErrConnectionClosed) && !errors.Is(a.err, zk.ErrNoServer) && !errors.Is(a.err, zk.ErrSessionExpired) {
-				return a.names, a.err
-			}
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// isContender says whether a node's name ends in a sequence number.
-func isContender(name string) bool {
-	const digits = 10
-	return len(name) >= digits && strings.Trim(name[len(name)-digits:], "0123456789") == ""
 }
 
 // markDeadlocks marks the contenders that wait for a holder that waits, over any number of locks, for their own session.
