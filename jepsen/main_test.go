@@ -40,22 +40,6 @@ func testTimeout(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// testDir is a directory that is kept, and named, if the test fails.
-func testDir(t *testing.T) string {
-	dir, err := tempDir("jepsen")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() || *keepFlag {
-			t.Logf("logs and data are kept in %s", dir)
-		} else if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // lab is a running cluster with client workers and one history.
 type lab struct {
 	t              *testing.T
@@ -101,7 +85,7 @@ func findTarget(t *testing.T, name string) Target {
 // newLabWith starts a cluster; its directory is up to the lab.
 func newLabWith(t *testing.T, patience time.Duration, cfg ClusterConfig) *lab {
 	t.Helper()
-	l := &lab{t: t, ctx: testTimeout(t, patience), dir: testDir(t), history: NewHistory(), sessionTimeout: 6 * time.Second}
+	l := &lab{t: t, ctx: testTimeout(t, patience), dir: KeptDir(t, *keepFlag), history: NewHistory(), sessionTimeout: 6 * time.Second}
 	var err error
 	cfg.Dir = l.dir
 	l.cluster, err = StartCluster(l.ctx, cfg)

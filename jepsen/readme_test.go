@@ -49,7 +49,7 @@ var readmeLanguages = []string{"", "bash", "go", "java", "python", "sh"}
 
 func newReadme(t *testing.T) *readme {
 	t.Helper()
-	r := &readme{t: t, ctx: testTimeout(t, 3*time.Minute), dir: testDir(t), blocks: make(map[string]string)}
+	r := &readme{t: t, ctx: testTimeout(t, 3*time.Minute), dir: KeptDir(t, *keepFlag), blocks: make(map[string]string)}
 	var err error
 	if r.module, err = filepath.Abs(".."); err != nil {
 		t.Fatal(err)

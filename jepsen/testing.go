@@ -39,3 +39,27 @@ func Need(t interface {
 		t.Fatal(err)
 	}
 }
+
+// KeptDir is a directory that is kept, and named, if the test fails or keep is set; else it is gone after the test.
+func KeptDir(t interface {
+	Helper()
+	Cleanup(func())
+	Failed() bool
+	Logf(string, ...any)
+	Error(...any)
+	Fatal(...any)
+}, keep bool) string {
+	t.Helper()
+	dir, err := tempDir("jepsen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() || keep {
+			t.Logf("logs and data are kept in %s", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

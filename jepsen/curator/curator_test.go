@@ -80,7 +80,7 @@ func test(t *testing.T, set string, cfg jepsen.ClusterConfig) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cfg.Dir = testDir(t)
+	cfg.Dir = jepsen.KeptDir(t, *keepFlag)
 	cluster, err := jepsen.StartCluster(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -105,20 +105,4 @@ func test(t *testing.T, set string, cfg jepsen.ClusterConfig) {
 	r.run(program(cluster.Servers(), set, *checksFlag))
 	t.Logf("figures: %s, %s: %d checks passed of %d, in %.0f s",
 		*targetFlag, set, r.passed, len(r.planned), time.Since(began).Seconds())
-}
-
-// testDir is a directory that is kept, and named, if the test fails.
-func testDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "lockkeeper-curator-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() || *keepFlag {
-			t.Logf("logs and data are kept in %s", dir)
-		} else if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
