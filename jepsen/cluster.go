@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,6 +29,9 @@ type ClusterConfig struct {
 	// Places are where the members run, one for each; if nil, all of them run
 	// on this machine's loopback.
 	Places []Place
+	// Between is where member from finds the address addr at which member to
+	// serves its peers; nil means at addr itself.
+	Between func(from, to int, addr string) (string, error)
 }
 
 // A Place is a host for one member.
@@ -69,7 +74,11 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 			target:     cfg.Target.at(place),
 			dir:        filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
 		}
-		if err := m.writeConfig(zooConfig(cfg, m, found), cfg.Members == 1); err != nil {
+		text, err := zooConfig(cfg, m, found)
+		if err != nil {
+			return nil, err
+		}
+		if err := m.writeConfig(text, cfg.Members == 1); err != nil {
 			return nil, err
 		}
 		c.members = append(c.members, m)
@@ -87,7 +96,7 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 
 // zooConfig is the text of one member's zoo.cfg. The ports are three per
 // member: client, peer, election.
-func zooConfig(cfg ClusterConfig, m *Member, ports []int) string {
+func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("tickTime=%d", cfg.TickTime.Milliseconds())
@@ -102,13 +111,36 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) string {
 	for _, extra := range cfg.Extra {
 		line("%s", extra)
 	}
-	if cfg.Members > 1 {
-		for i := range cfg.Members {
-			place := cfg.place(i + 1)
-			line("server.%d=%s:%d:%d;%s:%d", i+1, place.PeerHost, ports[3*i+1], ports[3*i+2], place.ClientHost, ports[3*i])
-		}
+	if cfg.Members == 1 {
+		return b.String(), nil
 	}
-	return b.String()
+	for i := range cfg.Members {
+		place := cfg.place(i + 1)
+		peer, err := cfg.peerAddr(m.ID, i+1, ports[3*i+1])
+		if err != nil {
+			return "", err
+		}
+		election, err := cfg.peerAddr(m.ID, i+1, ports[3*i+2])
+		if err != nil {
+			return "", err
+		}
+		// ZooKeeper has one host in a server line, and two ports.
+		_, port, err := net.SplitHostPort(election)
+		if err != nil {
+			return "", fmt.Errorf("jepsen: configure %s: %w", m, err)
+		}
+		line("server.%d=%s:%s;%s:%d", i+1, peer, port, place.ClientHost, ports[3*i])
+	}
+	return b.String(), nil
+}
+
+// peerAddr is where member from finds a port of member to for its peers.
+func (cfg ClusterConfig) peerAddr(from, to, port int) (string, error) {
+	addr := net.JoinHostPort(cfg.place(to).PeerHost, strconv.Itoa(port))
+	if cfg.Between == nil || from == to {
+		return addr, nil
+	}
+	return cfg.Between(from, to, addr)
 }
 
 // Members are all members, in the order of their IDs.

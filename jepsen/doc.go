@@ -9,7 +9,9 @@
 //
 //	Toolbox   builds the programs: lockkeeper, the workers
 //	Cluster   1 or more Members, each a process of a Target with its own zoo.cfg
-//	Network   hosts of their own for the members (Linux namespaces), to be cut off
+//	Links     the network between the members, to be cut in any direction:
+//	Network   hosts of their own for the members (Linux namespaces)
+//	Proxies   the same on the loopback, for those who are not root
 //	Worker    a client process, in Python, Java or Go, that does what it is told
 //	Contest   Contenders that take their locks again and again
 //	History   what happened, in order: invoke, ok, fail, info
@@ -55,5 +57,6 @@
 // Each Process has one that starts it and waits for it; it ends with the
 // process. Each Worker has one that reads its lines; it ends with the
 // connection, and Kill waits for it. Each Contender of a running Contest has
-// one; Stop waits for them.
+// one; Stop waits for them. Proxies have one per listener and five per
+// connection; Close ends them and waits for them.
 package jepsen

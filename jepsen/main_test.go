@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(orphanDir); dir != "" {
 		startOrphan(dir)
 	}
+	if addr := os.Getenv(testHost); addr != "" {
+		beHost(addr)
+	}
 	flag.Parse()
 	os.Exit(Main(m, &tools))
 }

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -22,11 +25,19 @@ import (
 //
 //	        switch (bridge in a namespace of its own)
 //	       /        |         \
-//	  host 1      host 2      host 3       10.99.0.1 ... 10.99.0.3
+//	  host 1      host 2      host 3       10.99.0.1 ... 10.99.0.7
 //	       \        |         /
 //	this machine: clients, tests           198.18.x.y, a /30 for each host
 //
-// There can be one Network at a time in a process.
+// A block in one direction is a routing rule at the receiver, asked before the
+// kernel looks for a socket: what comes from that host in at that link falls
+// into a black hole. The sender learns nothing, and neither does the receiver.
+// (Rules of the sender would show: its system calls would fail.) Hosts know
+// each other's link addresses from the start, for an address that nobody
+// answers for shows too.
+//
+// There can be one Network at a time in a process. Its methods may be called
+// from several goroutines.
 //
 // The namespaces have no names and live as long as the processes that keep
 // them, which end with this process. Nothing of them is left behind then.
@@ -34,7 +45,17 @@ type Network struct {
 	hub   *Process
 	hosts []*Process
 	base  netip.Addr // of the hosts' links to this machine
+
+	mu      sync.Mutex
+	blocked map[[2]int]bool // from, to
 }
+
+// MaxHosts is how many hosts a Network may have.
+const MaxHosts = 7
+
+// linkAddrs is how many addresses a Network has for its hosts' links to this
+// machine: 4 for each of up to 8.
+const linkAddrs = 32
 
 // FindNetwork says, with an error, what is missing to use a Network here.
 func FindNetwork() error {
@@ -54,18 +75,39 @@ func NewNetwork(ctx context.Context, n int, dir string) (*Network, error) {
 	if err := FindNetwork(); err != nil {
 		return nil, err
 	}
-	network := &Network{base: networkBase()}
+	base, err := networkBase()
+	if err != nil {
+		return nil, err
+	}
+	network := &Network{base: base, blocked: make(map[[2]int]bool)}
 	if err := network.make(ctx, n, dir); err != nil {
 		return nil, errors.Join(err, network.Close())
 	}
 	return network, nil
 }
 
-// networkBase is the first of 16 addresses of 198.18.0.0/15 (RFC 2544, for
-// tests) that another process is not likely to use at the same time.
-func networkBase() netip.Addr {
-	offset := os.Getpid() % (1 << 13) << 4
-	return netip.AddrFrom4([4]byte{198, byte(18 + offset>>16), byte(offset >> 8), byte(offset)})
+// networkBase is the first of linkAddrs addresses of 198.18.0.0/15 (RFC 2544,
+// for tests) that no other process uses now, and is not likely to choose at
+// the same moment.
+func networkBase() (netip.Addr, error) {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("jepsen: network: %w", err)
+	}
+	const slots = 1 << 17 / linkAddrs
+	for try := range slots {
+		offset := (os.Getpid() + try) % slots * linkAddrs
+		base := netip.AddrFrom4([4]byte{198, byte(18 + offset>>16), byte(offset >> 8), byte(offset)})
+		slot := netip.PrefixFrom(base, 27)
+		taken := slices.ContainsFunc(own, func(addr net.Addr) bool {
+			prefix, err := netip.ParsePrefix(addr.String())
+			return err == nil && slot.Contains(prefix.Addr())
+		})
+		if !taken {
+			return base, nil
+		}
+	}
+	return netip.Addr{}, errors.New("jepsen: network: every address of 198.18.0.0/15 is taken")
 }
 
 // link are the two ends of host i's link to this machine.
@@ -78,8 +120,8 @@ func (n *Network) link(i int) (here, there netip.Addr) {
 }
 
 func (n *Network) make(ctx context.Context, hosts int, dir string) error {
-	if hosts > 4 {
-		return fmt.Errorf("jepsen: a network of %d hosts: 4 are the most", hosts)
+	if hosts > MaxHosts {
+		return fmt.Errorf("jepsen: a network of %d hosts: %d are the most", hosts, MaxHosts)
 	}
 	var err error
 	if n.hub, err = startNamespace(ctx, "switch", dir); err != nil {
@@ -106,8 +148,13 @@ func (n *Network) make(ctx context.Context, hosts int, dir string) error {
 				fmt.Sprintf("addr add %s/30 dev client", there),
 				"link set client up",
 				fmt.Sprintf("link add peer type veth peer name p%d netns %d", i, n.hub.pid),
-				fmt.Sprintf("addr add 10.99.0.%d/24 dev peer", i),
-				"link set peer up"),
+				fmt.Sprintf("link set peer address %s", peerMAC(i)),
+				fmt.Sprintf("addr add %s/24 dev peer", peerAddr(i)),
+				"link set peer up",
+				// Room for rules in front of "this packet is for me".
+				"rule add pref 1000 table local",
+				"rule del pref 0"),
+			ipInside(host, neighbours(hosts)...),
 			ipInside(n.hub, fmt.Sprintf("link set p%d up", i)),
 			n.Heal(i),
 		)
@@ -125,7 +172,7 @@ func (n *Network) Places() []Place {
 		_, there := n.link(i + 1)
 		places = append(places, Place{
 			ClientHost: there.String(),
-			PeerHost:   fmt.Sprintf("10.99.0.%d", i+1),
+			PeerHost:   peerAddr(i + 1),
 			enter:      enter(host),
 		})
 	}
@@ -141,6 +188,91 @@ func (n *Network) Cut(i int) error {
 // Heal puts host i back.
 func (n *Network) Heal(i int) error {
 	return ipInside(n.hub, fmt.Sprintf("link set p%d master switch", i))
+}
+
+// peerAddr and peerMAC are host i's addresses at the switch.
+func peerAddr(i int) string { return fmt.Sprintf("10.99.0.%d", i) }
+func peerMAC(i int) string  { return fmt.Sprintf("02:00:00:99:00:%02x", i) }
+
+// neighbours are the commands that tell a host the link addresses of all.
+func neighbours(hosts int) []string {
+	var commands []string
+	for i := 1; i <= hosts; i++ {
+		commands = append(commands, fmt.Sprintf("neigh replace %s lladdr %s nud permanent dev peer", peerAddr(i), peerMAC(i)))
+	}
+	return commands
+}
+
+// Size implements Links.
+func (n *Network) Size() int { return len(n.hosts) }
+
+// Block implements Links.
+func (n *Network) Block(from, to int) error { return n.setBlocked(from, to, true) }
+
+// Unblock implements Links.
+func (n *Network) Unblock(from, to int) error { return n.setBlocked(from, to, false) }
+
+func (n *Network) setBlocked(from, to int, block bool) error {
+	if err := checkPair(n, from, to); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pair := [2]int{from, to}
+	if n.blocked[pair] == block {
+		return nil
+	}
+	verb := "del"
+	if block {
+		verb = "add"
+	}
+	rule := fmt.Sprintf("rule %s pref %d from %s iif peer blackhole", verb, from, peerAddr(from))
+	if err := ipInside(n.hosts[to-1], rule); err != nil {
+		return err
+	}
+	n.blocked[pair] = block
+	return nil
+}
+
+// Partition implements Links.
+func (n *Network) Partition(groups [][]int) error { return partition(n, groups) }
+
+// HealAll implements Links. It also undoes every Cut.
+func (n *Network) HealAll() error {
+	var errs []error
+	all := make([]int, n.Size())
+	for i := range all {
+		all[i] = i + 1
+		errs = append(errs, n.Heal(i+1))
+	}
+	return errors.Join(append(errs, n.Partition([][]int{all}))...)
+}
+
+// Shape implements Links, with the packet scheduler netem of the kernel, which
+// not every kernel has.
+func (n *Network) Shape(host int, shape Shape) error {
+	if host < 1 || host > n.Size() {
+		return fmt.Errorf("jepsen: shape: host %d of %d: %w", host, n.Size(), errNoHost)
+	}
+	if _, err := exec.LookPath("tc"); err != nil {
+		return fmt.Errorf("jepsen: tc: %w (Linux: apt-get install iproute2)", ErrMissing)
+	}
+	args := append(enter(n.hosts[host-1]), "tc", "qdisc", "del", "dev", "peer", "root")
+	if shape != (Shape{}) {
+		args = append(enter(n.hosts[host-1]), "tc", "qdisc", "replace", "dev", "peer", "root", "netem",
+			"delay", fmt.Sprintf("%dus", shape.Delay.Microseconds()), fmt.Sprintf("%dus", shape.Jitter.Microseconds()),
+			"loss", fmt.Sprintf("%f%%", 100*shape.Loss))
+	}
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	switch {
+	case err == nil:
+		return nil
+	case bytes.Contains(out, []byte("kind is unknown")):
+		return fmt.Errorf("jepsen: the kernel's packet scheduler netem: %w", ErrMissing)
+	case shape == (Shape{}) && bytes.Contains(out, []byte("handle of zero")):
+		return nil // there was none to delete
+	}
+	return fmt.Errorf("jepsen: %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
 }
 
 // outsideName is the name of this machine's end of the link to host i.

@@ -1,0 +1,353 @@
+package jepsen
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// Proxies are Links for those who may not make namespaces: every member reaches
+// every other one through a TCP proxy of its own on this machine's loopback,
+// which holds back what is blocked. Pass Between to ClusterConfig, so that each
+// member is told the proxies' addresses.
+//
+//	m1 --> proxy 1->2 --> m2's peer port
+//	m2 --> proxy 2->1 --> m1's peer port
+//
+// What differs from a network: a connection to a member that is cut off opens
+// (to the proxy) and then says nothing, where it would not open. Bytes are
+// never lost, only late, as TCP makes it look.
+//
+// ZooKeeper's members tell each other their own addresses and would find their
+// way round; it needs a Network.
+type Proxies struct {
+	size  int
+	gates map[[2]int]*gate // from, to; never changes
+	done  chan struct{}    // closed by Close
+
+	mu        sync.Mutex
+	closed    bool
+	shapes    []Shape // by host, from 1
+	random    *rand.Rand
+	listeners []net.Listener
+	conns     map[net.Conn]struct{}
+	running   sync.WaitGroup
+}
+
+// NewProxies makes the links of n hosts, without any proxy yet. The seed is
+// that of delays and losses.
+func NewProxies(n int, seed uint64) *Proxies {
+	p := &Proxies{
+		size: n, gates: make(map[[2]int]*gate), done: make(chan struct{}), shapes: make([]Shape, n+1),
+		random: rand.New(rand.NewPCG(seed, 0)), conns: make(map[net.Conn]struct{}),
+	}
+	for from := 1; from <= n; from++ {
+		for to := 1; to <= n; to++ {
+			p.gates[[2]int{from, to}] = newGate()
+		}
+	}
+	return p
+}
+
+// Between starts the proxy through which member from reaches the address addr
+// of member to, and returns the proxy's address.
+func (p *Proxies) Between(from, to int, addr string) (string, error) {
+	if err := checkPair(p, from, to); err != nil {
+		return "", err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("jepsen: proxy: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return "", errors.Join(errClosed, l.Close())
+	}
+	p.listeners = append(p.listeners, l)
+	p.running.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // Close closes the listener
+			}
+			p.start(func() { p.serve(conn, from, to, addr) }, conn)
+		}
+	})
+	return l.Addr().String(), nil
+}
+
+var errClosed = errors.New("jepsen: the proxies are closed")
+
+// start runs a goroutine that Close waits for, after it has closed conn.
+func (p *Proxies) start(run func(), conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = conn.Close()
+		return
+	}
+	p.conns[conn] = struct{}{}
+	p.running.Go(run)
+}
+
+// forget closes a connection that start or serve has entered.
+func (p *Proxies) forget(conn net.Conn) {
+	_ = conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// serve carries one connection that from has opened to to.
+func (p *Proxies) serve(near net.Conn, from, to int, addr string) {
+	defer p.forget(near)
+	there, back := p.gates[[2]int{from, to}], p.gates[[2]int{to, from}]
+	// The packets that open a connection go both ways.
+	if !there.pass() || !back.pass() {
+		return
+	}
+	far, err := net.Dial("tcp", addr)
+	if err != nil {
+		reset(near) // as the machine there would answer
+		return
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		_ = far.Close()
+		return
+	}
+	p.conns[far] = struct{}{}
+	p.mu.Unlock()
+	defer p.forget(far)
+	var both sync.WaitGroup
+	both.Go(func() { p.carry(near, far, from, there, back) })
+	both.Go(func() { p.carry(far, near, to, back, there) })
+	both.Wait()
+}
+
+// reset closes a connection so that its other end sees an error.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// A parcel is what was read at once, and when it is to arrive.
+type parcel struct {
+	bytes []byte
+	at    time.Time
+	err   error // the end of the stream, if not nil; no bytes then
+}
+
+const (
+	packetBytes = 1448 // what an Ethernet packet carries of TCP
+	readBytes   = 16 << 10
+	// inFlight is how many parcels may be under way; then the sender has to wait.
+	inFlight = 64
+	// resendTime is after how long TCP sends a lost packet again (Linux: at least
+	// 200 ms, doubled each time).
+	resendTime = 200 * time.Millisecond
+)
+
+// carry takes bytes from one end to the other until there are no more. back is
+// the gate of the other direction.
+func (p *Proxies) carry(src, dst net.Conn, from int, gate, back *gate) {
+	parcels := make(chan parcel, inFlight)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(parcels)
+		var last time.Time
+		for {
+			buf := make([]byte, readBytes)
+			n, err := src.Read(buf)
+			at := time.Now().Add(p.travel(from, n))
+			if at.Before(last) {
+				at = last // TCP keeps the order: what is behind a late packet waits
+			}
+			last = at
+			if n > 0 {
+				parcels <- parcel{bytes: buf[:n], at: at}
+			}
+			if err != nil {
+				parcels <- parcel{at: at, err: err}
+				return
+			}
+		}
+	})
+	for next := range parcels {
+		if !p.sleep(time.Until(next.at)) || !gate.pass() {
+			break
+		}
+		if next.err != nil {
+			finish(dst, next.err)
+		} else if _, err := dst.Write(next.bytes); err != nil {
+			if back.pass() { // what tells the sender that nobody is there travels too
+				reset(src)
+			}
+			break
+		}
+	}
+	for range parcels { // nobody waits for what is left
+	}
+	reading.Wait()
+}
+
+// sleep waits for d; false means that the proxies were closed.
+func (p *Proxies) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.done:
+		return false
+	}
+}
+
+// finish passes on how a stream ended.
+func finish(dst net.Conn, err error) {
+	tcp, ok := dst.(*net.TCPConn)
+	if !ok || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	var failed net.Error
+	if errors.As(err, &failed) {
+		reset(dst)
+		return
+	}
+	_ = tcp.CloseWrite()
+}
+
+// travel is how long n bytes that a host sends are under way.
+func (p *Proxies) travel(from, n int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	shape := p.shapes[from]
+	d := shape.Delay
+	if shape.Jitter > 0 {
+		d += time.Duration((2*p.random.Float64() - 1) * float64(shape.Jitter))
+	}
+	if shape.Loss == 0 {
+		return d
+	}
+	for packets := (n + packetBytes - 1) / packetBytes; packets > 0; packets-- {
+		for wait := resendTime; p.random.Float64() < shape.Loss; wait *= 2 {
+			d += wait
+		}
+	}
+	return d
+}
+
+// Size implements Links.
+func (p *Proxies) Size() int { return p.size }
+
+// Block implements Links.
+func (p *Proxies) Block(from, to int) error {
+	if err := checkPair(p, from, to); err != nil {
+		return err
+	}
+	p.gates[[2]int{from, to}].shut()
+	return nil
+}
+
+// Unblock implements Links.
+func (p *Proxies) Unblock(from, to int) error {
+	if err := checkPair(p, from, to); err != nil {
+		return err
+	}
+	p.gates[[2]int{from, to}].open()
+	return nil
+}
+
+// Partition implements Links.
+func (p *Proxies) Partition(groups [][]int) error { return partition(p, groups) }
+
+// HealAll implements Links.
+func (p *Proxies) HealAll() error {
+	for _, g := range p.gates {
+		g.open()
+	}
+	return nil
+}
+
+// Shape implements Links. A lost packet holds up all that comes behind it, for
+// as long as TCP takes to send it again.
+func (p *Proxies) Shape(host int, shape Shape) error {
+	if host < 1 || host > p.size {
+		return fmt.Errorf("jepsen: shape: host %d of %d: %w", host, p.size, errNoHost)
+	}
+	shape.Loss = min(max(shape.Loss, 0), 0.9)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shapes[host] = shape
+	return nil
+}
+
+// Close ends all proxies with their connections and waits for them. Closing
+// again does nothing.
+func (p *Proxies) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.done)
+	var errs []error
+	for _, l := range p.listeners {
+		errs = append(errs, l.Close())
+	}
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+	p.mu.Unlock()
+	for _, g := range p.gates {
+		g.end()
+	}
+	p.running.Wait()
+	return errors.Join(errs...)
+}
+
+// A gate is one direction between two hosts.
+type gate struct {
+	mu      sync.Mutex
+	cond    sync.Cond
+	blocked bool
+	ended   bool
+}
+
+func newGate() *gate {
+	g := &gate{}
+	g.cond.L = &g.mu
+	return g
+}
+
+// pass waits until the gate is open; false means that it never will be.
+func (g *gate) pass() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.blocked && !g.ended {
+		g.cond.Wait()
+	}
+	return !g.ended
+}
+
+func (g *gate) set(change func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	change()
+	g.cond.Broadcast()
+}
+
+func (g *gate) shut() { g.set(func() { g.blocked = true }) }
+func (g *gate) open() { g.set(func() { g.blocked = false }) }
+func (g *gate) end()  { g.set(func() { g.ended = true }) }
