@@ -114,6 +114,12 @@ func (o Op) String() string {
 			line += " " + field.name + "=" + field.value
 		}
 	}
+	if o.Version != 0 {
+		line += fmt.Sprintf(" version=%d", o.Version)
+	}
+	if o.Zxid != 0 {
+		line += fmt.Sprintf(" zxid=%#x", o.Zxid)
+	}
 	if o.Token != 0 {
 		line += fmt.Sprintf(" token=%d", o.Token)
 	}
@@ -150,6 +156,9 @@ func (h *History) Add(op Op) {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
+
+// Now is the time that an entry would have that was added now.
+func (h *History) Now() time.Duration { return time.Since(h.start) }
 
 // Len is how many entries there are.
 func (h *History) Len() int {

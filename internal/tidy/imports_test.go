@@ -33,7 +33,7 @@ const imports = `
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
 	jepsen/zkcli:
-	jepsen/workload:       jepsen github.com/go-zookeeper/zk
+	jepsen/workload:       jepsen github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# What tests are made of knows nothing of what they test.
@@ -49,6 +49,7 @@ const testImports = `
 	jepsen/curator:        jepsen
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
+	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk

@@ -25,6 +25,9 @@ type Env struct {
 	Clients int
 	// SessionTimeout is what they ask for.
 	SessionTimeout time.Duration
+	// Think is how long a client waits between two operations, on average;
+	// 5 ms if zero. It sets the load.
+	Think time.Duration
 	// Logger gets what the client libraries say; nil for nobody.
 	Logger *slog.Logger
 }

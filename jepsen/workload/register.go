@@ -1,0 +1,164 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/jepsen"
+)
+
+const registerName = "register"
+
+// The operations of the register workload. A read, write or cas that ends with
+// Fail because of what it found (no node, the wrong version) tells something of
+// the state, too.
+const (
+	fRead   = "read"   // a sync and a getData on one connection; OK has Value and Version
+	fWrite  = "write"  // setData of Value, whatever the version; OK has the new Version
+	fCAS    = "cas"    // setData of Value if the version is Version; OK has the new Version
+	fCreate = "create" // of the node with Value; OK makes Version 0
+)
+
+// Keys are nodes under /register: a few at a time, and new ones every
+// registerRound. A node with a short history is checked quickly, even if the
+// outcome of many operations is unknown, and not knowing one ends with the node.
+const (
+	registerRoot  = "/register"
+	registerKeys  = 3
+	registerRound = 5 * time.Second
+)
+
+// register is promise C4: clients read behind a sync, write, and compare and set.
+type register struct {
+	// limit is how long the checker may think.
+	limit time.Duration
+}
+
+func newRegister() *register { return &register{limit: time.Minute} }
+
+// Name implements Workload.
+func (*register) Name() string { return registerName }
+
+// Run implements Workload.
+func (*register) Run(ctx context.Context, env *Env, n int) error {
+	w := newWorker(env, registerName, n)
+	l, err := w.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	c := &registerClient{worker: w, l: l}
+	for w.think(ctx) {
+		c.step()
+	}
+	return nil
+}
+
+// Final implements Workload. The clients have read all there is to see.
+func (*register) Final(context.Context, *Env) error { return nil }
+
+type registerClient struct {
+	*worker
+	l *library
+	// What this client has last seen of the key: where a cas has a chance.
+	key     string
+	version int32
+	seen    bool
+	values  int
+}
+
+// step does one operation on one of the present keys.
+func (c *registerClient) step() {
+	round := int64(c.env.History.Now() / registerRound)
+	key := fmt.Sprintf("%s/%d-%d", registerRoot, round, c.rng.IntN(registerKeys))
+	if c.key != key {
+		c.key, c.seen = key, false
+	}
+	c.values++
+	value := fmt.Sprintf("%s.%d", c.name, c.values)
+	switch dice := c.rng.IntN(10); {
+	case dice < 5 || !c.seen && dice < 7:
+		c.read(key)
+	case dice < 8 || !c.seen:
+		c.write(key, value)
+	default:
+		c.cas(key, value)
+	}
+}
+
+// read reads behind a sync. Both must have gone over one connection.
+func (c *registerClient) read(key string) {
+	connection := c.l.connections.Load()
+	op := c.invoke(jepsen.Op{F: fRead, Path: key})
+	_, err := c.l.Sync(key)
+	var data []byte
+	var stat *zk.Stat
+	if err == nil {
+		data, stat, err = c.l.Get(key)
+	}
+	switch {
+	case c.l.connections.Load() != connection:
+		c.end(op, jepsen.Fail, "not on one connection")
+	case errors.Is(err, zk.ErrNoNode):
+		c.end(op, jepsen.Fail, noteNoNode)
+		c.create(key)
+	case err != nil:
+		c.end(op, jepsen.Fail, "not read: "+err.Error())
+	default:
+		op.Value, op.Version = string(data), stat.Version
+		c.version, c.seen = stat.Version, true
+		c.end(op, jepsen.OK, "")
+	}
+}
+
+// create makes the node. That somebody else was first is an answer, too.
+func (c *registerClient) create(key string) {
+	c.values++
+	value := fmt.Sprintf("%s.%d", c.name, c.values)
+	op := c.invoke(jepsen.Op{F: fCreate, Path: key, Value: value})
+	_, err := c.l.Create(key, []byte(value), 0, zk.WorldACL(zk.PermAll))
+	if errors.Is(err, zk.ErrNoNode) { // the root is missing
+		c.end(op, jepsen.Fail, "no root")
+		c.l.Create(registerRoot, nil, 0, zk.WorldACL(zk.PermAll)) // the next create tells whether it is there
+		return
+	}
+	c.finish(op, err)
+}
+
+func (c *registerClient) write(key, value string) {
+	op := c.invoke(jepsen.Op{F: fWrite, Path: key, Value: value})
+	stat, err := c.l.Set(key, []byte(value), -1)
+	if err == nil {
+		op.Version = stat.Version
+		c.version, c.seen = stat.Version, true
+	}
+	c.finish(op, err)
+}
+
+func (c *registerClient) cas(key, value string) {
+	op := c.invoke(jepsen.Op{F: fCAS, Path: key, Value: value, Version: c.version})
+	stat, err := c.l.Set(key, []byte(value), c.version)
+	c.seen = false
+	if err == nil {
+		op.Version = stat.Version
+		c.version, c.seen = stat.Version, true
+	}
+	c.finish(op, err)
+}
+
+// finish ends an operation that changes something.
+func (c *registerClient) finish(op jepsen.Op, err error) {
+	if err == nil {
+		c.end(op, jepsen.OK, "")
+		return
+	}
+	if why, certain := certainly(err); certain {
+		c.end(op, jepsen.Fail, why)
+		return
+	}
+	c.end(op, jepsen.Info, err.Error())
+}

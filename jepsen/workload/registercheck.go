@@ -1,0 +1,95 @@
+package workload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"lockkeeper/jepsen"
+)
+
+// Check implements Workload: the operations on every node have to be
+// linearizable.
+//
+// It takes real time, a minute at most: not for inside of a bubble.
+func (r *register) Check(ops []jepsen.Op) Verdict {
+	v := Verdict{Checker: registerName, Promise: "C4", Valid: Yes}
+	keys := make(map[string][]*call)
+	count := make(map[string]int)
+	calls := pair(ops, registerName)
+	for i := range calls {
+		c := &calls[i]
+		if !c.says() {
+			continue
+		}
+		keys[c.invoke.Path] = append(keys[c.invoke.Path], c)
+		if c.end.Kind == jepsen.Info {
+			count["unknown"]++
+		} else {
+			count[c.invoke.F]++
+		}
+	}
+	deadline := time.Now().Add(r.limit)
+	late := 0
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		left := time.Until(deadline)
+		if left <= 0 {
+			late++
+			continue
+		}
+		switch newCellChecker(keys[key]).check(absent, left) {
+		case porcupine.Unknown:
+			late++
+		case porcupine.Illegal:
+			v.Violations = append(v.Violations, notLinearizable(key, shorten(keys[key], r.limit/4)))
+		}
+	}
+	v.Text = fmt.Sprintf("%d reads behind a sync, %d writes, %d compare-and-sets and %d creates of %d nodes; the outcome of %d more is unknown",
+		count[fRead], count[fWrite], count[fCAS], count[fCreate], len(keys), count["unknown"])
+	switch {
+	case len(v.Violations) > 0:
+		v.Valid = No
+	case late > 0:
+		v.Valid = Unknown
+		v.Text += fmt.Sprintf("; %d nodes could not be checked within %v", late, r.limit)
+	case count[fRead] == 0 || count[fWrite] == 0:
+		v.Valid = Unknown
+		v.Text += "; too little to tell"
+	}
+	return v
+}
+
+// says reports whether the call tells anything of the state.
+func (c *call) says() bool {
+	switch c.end.Kind {
+	case jepsen.OK:
+		return true
+	case jepsen.Fail:
+		return c.end.Note == noteNoNode || c.end.Note == noteNodeExists || c.end.Note == noteBadVersion
+	}
+	return c.invoke.F != fRead
+}
+
+func notLinearizable(key string, piece []*call) Violation {
+	var calls []call
+	for _, c := range piece {
+		calls = append(calls, *c)
+	}
+	return Violation{
+		Text: fmt.Sprintf("%s: no order explains what these %d operations were answered", key, len(piece)),
+		Ops:  conversation(calls),
+	}
+}
+
+// conversation is what was said, in order.
+func conversation(calls []call) []jepsen.Op {
+	var ops []jepsen.Op
+	for _, c := range calls {
+		ops = append(ops, c.entries()...)
+	}
+	slices.SortStableFunc(ops, func(a, b jepsen.Op) int { return int(a.Time - b.Time) })
+	return ops
+}

@@ -1,0 +1,33 @@
+package workload
+
+import (
+	"fmt"
+	"strings"
+)
+
+// workloads are all of them, in the order in which they are listed.
+var workloads = []struct {
+	name string
+	make func() Workload
+}{
+	{registerName, func() Workload { return newRegister() }},
+}
+
+// Names are what New knows.
+func Names() []string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+// New is a workload for one run.
+func New(name string) (Workload, error) {
+	for _, w := range workloads {
+		if w.name == name {
+			return w.make(), nil
+		}
+	}
+	return nil, fmt.Errorf("workload: there is no workload %q; there are %s", name, strings.Join(Names(), ", "))
+}

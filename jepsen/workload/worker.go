@@ -1,0 +1,129 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// Worker is what Op.Worker says of client n of a workload, also what Env.Dial
+// is asked with. A nemesis that stops the process of a client says so with this
+// name: FPause before it stops it, FResume after it goes on.
+func Worker(workload string, n int) string { return fmt.Sprintf("%s-%d", workload, n) }
+
+// worker is one client as the history knows it. Its methods may be used by one
+// goroutine; add by several.
+type worker struct {
+	env  *Env
+	name string
+	rng  *rand.Rand
+	ids  int64
+}
+
+func newWorker(env *Env, workload string, n int) *worker {
+	name := Worker(workload, n)
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return &worker{env: env, name: name, rng: rand.New(rand.NewPCG(env.Seed, h.Sum64()))}
+}
+
+// add puts an entry of this worker into the history.
+func (w *worker) add(op jepsen.Op) {
+	op.Worker = w.name
+	w.env.History.Add(op)
+}
+
+// invoke begins an operation. What it returns is given to end.
+func (w *worker) invoke(op jepsen.Op) jepsen.Op {
+	w.ids++
+	op.ID, op.Kind = w.ids, jepsen.Invoke
+	w.add(op)
+	return op
+}
+
+// end ends what invoke began.
+func (w *worker) end(op jepsen.Op, kind jepsen.Kind, note string) {
+	op.Kind, op.Note = kind, note
+	w.add(op)
+}
+
+// think waits between two operations. It reports false when ctx has ended.
+func (w *worker) think(ctx context.Context) bool {
+	mean := w.env.Think
+	if mean == 0 {
+		mean = 5 * time.Millisecond
+	}
+	return pause(ctx, time.Duration(w.rng.Int64N(2*int64(mean)+1)))
+}
+
+// pause waits for d. It reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// calls pairs the operations of a history with their ends.
+type call struct {
+	invoke jepsen.Op
+	end    jepsen.Op // its Kind is Info where nothing is known
+	ended  bool      // there is an entry that says how it ended
+	// at is the place of invoke in the history, until that of end.
+	at, until int
+}
+
+// pair finds, for every operation that a workload's clients began, how it
+// ended, in the order in which they began. Entries that nobody invoked are not
+// among them.
+func pair(ops []jepsen.Op, workload string) []call {
+	type key struct {
+		worker string
+		id     int64
+	}
+	var calls []call
+	open := make(map[key]int)
+	for i, op := range ops {
+		if !belongs(op, workload) || op.ID == 0 {
+			continue
+		}
+		k := key{op.Worker, op.ID}
+		if op.Kind == jepsen.Invoke {
+			open[k] = len(calls)
+			end := op
+			end.Kind = jepsen.Info
+			calls = append(calls, call{invoke: op, end: end, at: i, until: len(ops)})
+			continue
+		}
+		if n, ok := open[k]; ok {
+			calls[n].end, calls[n].ended, calls[n].until = op, true, i
+			delete(open, k)
+		}
+	}
+	return calls
+}
+
+// belongs says whether an entry is of one of the workload's clients.
+func belongs(op jepsen.Op, workload string) bool {
+	n := len(workload)
+	return len(op.Worker) > n+1 && op.Worker[:n] == workload && op.Worker[n] == '-' && op.Worker[n+1] >= '0' && op.Worker[n+1] <= '9'
+}
+
+// entries are the call as the history has it.
+func (c call) entries() []jepsen.Op {
+	if !c.ended {
+		return []jepsen.Op{c.invoke}
+	}
+	return []jepsen.Op{c.invoke, c.end}
+}
