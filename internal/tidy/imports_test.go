@@ -34,6 +34,7 @@ const imports = `
 	jepsen/kazoosuite:
 	jepsen/zkcli:
 	jepsen/workload:       jepsen github.com/go-zookeeper/zk github.com/anishathalye/porcupine
+	jepsen/report:         jepsen jepsen/workload
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# What tests are made of knows nothing of what they test.

@@ -1,0 +1,248 @@
+package report
+
+import (
+	"slices"
+	"time"
+)
+
+// A shade is a time in which something was broken, as a path over the whole height of a picture.
+type shade struct {
+	Class  string
+	Areas  string
+	Points string
+}
+
+// A kindView is one kind of fault, in a lane of its own above the pictures.
+type kindView struct {
+	Kind   string
+	Class  string
+	Lasts  string // path
+	Points string // path
+	Count  int
+}
+
+// kindClasses is how many colours the style sheet has for faults.
+const kindClasses = 6
+
+// drawFaults makes a lane and a shade for each kind of fault.
+func drawFaults(s scale, faults []Fault) ([]kindView, []shade) {
+	byKind := make(map[string][]Fault)
+	var kinds []string
+	for _, f := range faults {
+		if byKind[f.Kind] == nil {
+			kinds = append(kinds, f.Kind)
+		}
+		byKind[f.Kind] = append(byKind[f.Kind], f)
+	}
+	var lanes []kindView
+	var shades []shade
+	for i, kind := range kinds {
+		class := "k" + num(float64(i%kindClasses))
+		var lasting, points []span
+		for _, f := range byKind[kind] {
+			if f.To > f.From {
+				lasting = append(lasting, span{f.From, f.To})
+			} else {
+				points = append(points, span{f.From, f.From})
+			}
+		}
+		slices.SortFunc(lasting, func(a, b span) int { return int(a.from - b.from) })
+		lanes = append(lanes, kindView{kind, class, s.spansPath(lasting, 5), s.spansPath(points, 5), len(byKind[kind])})
+		shades = append(shades, shade{class, s.areas(lasting), s.uprights(points)})
+	}
+	return lanes, shades
+}
+
+// areas draws spans over the whole height.
+func (s scale) areas(spans []span) string {
+	var p path
+	for _, sp := range join(spans, s.length/pictureWidth/2) {
+		x := s.x(sp.from)
+		p.rect(x, 0, max(s.x(sp.to)-x, 0.5), 100)
+	}
+	return p.String()
+}
+
+// uprights draws moments as lines over the whole height.
+func (s scale) uprights(spans []span) string {
+	var p path
+	for _, sp := range join(spans, s.length/pictureWidth/2) {
+		p.WriteString("M" + num(s.x(sp.from)) + " 0v100")
+	}
+	return p.String()
+}
+
+// join makes one of spans, sorted by their beginnings, that overlap or lie less than gap apart.
+func join(spans []span, gap time.Duration) []span {
+	var joined []span
+	for _, sp := range spans {
+		if n := len(joined); n > 0 && sp.from-joined[n-1].to < gap {
+			joined[n-1].to = max(joined[n-1].to, sp.to)
+			continue
+		}
+		joined = append(joined, sp)
+	}
+	return joined
+}
+
+// rowsView is the timeline.
+type rowsView struct {
+	Height int // in pixels
+	Rows   []rowView
+	Holds  bool // somebody held a lock
+	More   int
+}
+
+type rowView struct {
+	Worker                  string
+	Y                       int
+	Wait, OK, Fail, Info    string // paths
+	Held, Apart             string
+	OKs, Fails, Infos, Busy int
+}
+
+// rowHeight is that of a row of the timeline, in pixels; the style sheet has it too.
+const rowHeight = 16
+
+func drawRows(s scale, t timeline) rowsView {
+	view := rowsView{Height: rowHeight * len(t.rows), More: t.more}
+	for i, r := range t.rows {
+		y := float64(i * rowHeight)
+		var paths [markInfo + 1]path
+		for _, st := range r.stretches() {
+			const width = float64(pictureWidth) / timelineSlices
+			paths[st.mark].hline(float64(st.from)*width, y+6, float64(st.to-st.from)*width)
+		}
+		view.Holds = view.Holds || len(r.held) > 0
+		view.Rows = append(view.Rows, rowView{
+			Worker: r.worker, Y: i * rowHeight,
+			Wait: paths[markWait].String(), OK: paths[markOK].String(), Fail: paths[markFail].String(), Info: paths[markInfo].String(),
+			Held: s.spansPath(r.held, y+13), Apart: s.spansPath(r.apart, y+8),
+		})
+	}
+	return view
+}
+
+// A chart has an axis upwards and some paths.
+type chart struct {
+	Ticks          []tick
+	OK, Fail, Info string
+}
+
+// drawThroughput draws how many operations ended in each second, by outcome, one upon the other.
+func drawThroughput(s scale, figures Figures) chart {
+	length := time.Duration(figures.SliceMs) * time.Millisecond
+	var sums []Slice
+	for _, o := range figures.Ops {
+		sums = append(sums, make([]Slice, len(o.Slices)-len(sums))...)
+		for i, slice := range o.Slices {
+			sums[i].OK, sums[i].Fail, sums[i].Info = sums[i].OK+slice.OK, sums[i].Fail+slice.Fail, sums[i].Info+slice.Info
+		}
+	}
+	highest := 0.0
+	perSecond := func(i, n int) float64 { return float64(n) / s.sliceAt(i, length).Seconds() }
+	for i, sum := range sums {
+		highest = max(highest, perSecond(i, sum.OK+sum.Fail+sum.Info))
+	}
+	top := roundUp(highest)
+	var ok, fail, info path
+	for i, sum := range sums {
+		x := s.x(time.Duration(i) * length)
+		width := s.x(s.sliceAt(i, length)) * 0.92
+		y := 100.0
+		for _, part := range []struct {
+			path  *path
+			count int
+		}{{&ok, sum.OK}, {&fail, sum.Fail}, {&info, sum.Info}} {
+			if part.count > 0 {
+				height := perSecond(i, part.count) / top * 100
+				y -= height
+				part.path.rect(x, y, width, height)
+			}
+		}
+	}
+	return chart{
+		Ticks: []tick{{"0%", thousands(top)}, {"50%", thousands(top / 2)}, {"100%", "0"}},
+		OK:    ok.String(), Fail: fail.String(), Info: info.String(),
+	}
+}
+
+// sliceAt is how much of slice i lies within the run. What is left of the last one is not taken for less than a fifth: a
+// rate over a moment means nothing.
+func (s scale) sliceAt(i int, length time.Duration) time.Duration {
+	return max(min(length, s.length-time.Duration(i)*length), length/5)
+}
+
+// thousands is a rate as people read it.
+func thousands(f float64) string {
+	if f >= 1000 {
+		return num(f/1000) + "k"
+	}
+	return num(f)
+}
+
+// A latencyChart is how long the operations of one name took.
+type latencyChart struct {
+	F              string
+	Ticks          []tick
+	Band, P50, P99 string
+	Max            string
+}
+
+func drawLatency(s scale, sliceMs int64, o OpFigures) latencyChart {
+	length := time.Duration(sliceMs) * time.Millisecond
+	const least = 0.01 // ms; what took less is drawn there
+	lowest, highest := o.Latency.MaxMs, o.Latency.MaxMs
+	for _, slice := range o.Slices {
+		if slice.OK > 0 {
+			lowest = min(lowest, slice.Latency.P50Ms)
+		}
+	}
+	axis := decadesFor(max(lowest, least), max(highest, least))
+	c := latencyChart{F: o.F, Ticks: axis.ticks()}
+	var p50, p99, peaks, band path
+	for i := 0; i < len(o.Slices); i++ {
+		first := i
+		for i < len(o.Slices) && o.Slices[i].OK > 0 {
+			i++
+		}
+		part := o.Slices[first:i]
+		if len(part) == 0 {
+			continue
+		}
+		var xs, low, high []float64
+		for j, slice := range part {
+			xs = append(xs, s.x(time.Duration(first+j)*length+s.sliceAt(first+j, length)/2))
+			low = append(low, axis.y(max(slice.Latency.P50Ms, least)))
+			high = append(high, axis.y(max(slice.Latency.P99Ms, least)))
+			peaks.hline(xs[j]-1.5, axis.y(max(slice.Latency.MaxMs, least)), 3)
+		}
+		p50.line(xs, low)
+		p99.line(xs, high)
+		band.between(xs, high, low)
+	}
+	c.P50, c.P99, c.Max, c.Band = p50.String(), p99.String(), peaks.String(), band.String()
+	return c
+}
+
+// line adds a line through points; one point becomes a dot.
+func (p *path) line(xs, ys []float64) {
+	for i, x := range xs {
+		p.WriteString(map[bool]string{true: "M", false: "L"}[i == 0] + num(x) + " " + num(ys[i]))
+	}
+	if len(xs) == 1 {
+		p.WriteString("h.1")
+	}
+}
+
+// between adds the area between two lines.
+func (p *path) between(xs, above, below []float64) {
+	if len(xs) < 2 {
+		return
+	}
+	p.line(xs, above)
+	for i, x := range slices.Backward(xs) {
+		p.WriteString("L" + num(x) + " " + num(below[i]))
+	}
+	p.WriteString("z")
+}

@@ -1,0 +1,142 @@
+package report
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+func TestFindFaults(t *testing.T) {
+	at := func(s int, f, note string) jepsen.Op {
+		return jepsen.Op{Time: time.Duration(s) * time.Second, Kind: jepsen.Info, F: f, Note: note, Member: note}
+	}
+	healAll := jepsen.Op{Time: 9 * time.Second, Kind: jepsen.Info, F: jepsen.FHeal}
+	pause := jepsen.Op{Time: 4 * time.Second, Kind: jepsen.Info, F: jepsen.FPause, Worker: "c1"}
+	resume := jepsen.Op{Time: 5 * time.Second, Kind: jepsen.Info, F: jepsen.FResume, Worker: "c1"}
+	ops := []jepsen.Op{
+		at(1, jepsen.FKill, "m1"), at(2, jepsen.FCut, "m2"), at(3, jepsen.FCut, "m3"), pause, resume,
+		{Time: 5 * time.Second, Kind: jepsen.Info, F: jepsen.FSuspended, Worker: "c1"},
+		at(6, jepsen.FHeal, "m2"), at(7, "transfer", "m3"), at(8, jepsen.FRestart, "m9"), healAll, at(10, jepsen.FPause, "m2"),
+		{Time: 20 * time.Second, Kind: jepsen.Invoke, F: "read", Worker: "c1"},
+	}
+	s := time.Second
+	want := []Fault{
+		{Kind: "kill", On: "m1", From: 1 * s, To: 20 * s, Open: true},
+		{Kind: "cut", On: "m2", From: 2 * s, To: 6 * s},
+		{Kind: "cut", On: "m3", From: 3 * s, To: 9 * s},
+		{Kind: "pause", On: "c1", From: 4 * s, To: 5 * s},
+		{Kind: "transfer", On: "m3", From: 7 * s, To: 7 * s},
+		{Kind: "pause", On: "m2", From: 10 * s, To: 20 * s, Open: true},
+	}
+	if got := FindFaults(ops); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	var ops []jepsen.Op
+	call := func(atMs, tookMs int, f string, id int64, kind jepsen.Kind) {
+		at := time.Duration(atMs) * time.Millisecond
+		ops = append(ops, jepsen.Op{Time: at, Worker: "c1", Kind: jepsen.Invoke, F: f, ID: id})
+		if kind != jepsen.Invoke {
+			ops = append(ops, jepsen.Op{Time: at + time.Duration(tookMs)*time.Millisecond, Worker: "c1", Kind: kind, F: f, ID: id})
+		}
+	}
+	for i := range 100 {
+		call(i, i+1, "write", int64(i), jepsen.OK) // 1 to 100 ms, all within the first second
+	}
+	call(1500, 700, "write", 1000, jepsen.OK) // ends in the third
+	call(2100, 5, "write", 1001, jepsen.Fail)
+	call(2200, 9000, "read", 1002, jepsen.Info)
+	call(2300, 0, "read", 1003, jepsen.Invoke) // never ends: unknown, at the end
+	got := measure(findCalls(ops, 12*time.Second), 12*time.Second)
+	if got.SliceMs != 1000 || len(got.Ops) != 2 || got.Ops[0].F != "write" {
+		t.Fatalf("got %+v", got)
+	}
+	write, read := got.Ops[0], got.Ops[1]
+	if want := (Latency{50, 99, 100}); write.Slices[0].Latency != want || write.Slices[0].OK != 100 {
+		t.Errorf("the first second: %+v, want 100 with %+v", write.Slices[0], want)
+	}
+	if want := (Slice{OK: 1, Fail: 1, Latency: Latency{700, 700, 700}}); write.Slices[2] != want {
+		t.Errorf("the third second: %+v, want %+v", write.Slices[2], want)
+	}
+	if write.OK != 101 || write.Fail != 1 || write.Latency.P50Ms != 51 {
+		t.Errorf("write: %+v", write)
+	}
+	if read.Info != 2 || read.Slices[11].Info != 1 || read.Slices[12].Info != 1 || read.Latency != (Latency{}) {
+		t.Errorf("read: %+v", read)
+	}
+}
+
+// However long a run is, there are at most so many slices.
+func TestSliceLength(t *testing.T) {
+	for _, run := range []time.Duration{time.Millisecond, time.Minute, 10 * time.Minute, 601 * time.Second, time.Hour, 1000 * time.Hour} {
+		length := sliceLength(run)
+		if n := int(run / length); n > maxSlices || length%time.Second != 0 || length == 0 {
+			t.Errorf("%v: slices of %v, %d of them", run, length, n)
+		}
+	}
+}
+
+// A row shows the worst that happened in a slice of time, and waiting in between.
+func TestRow(t *testing.T) {
+	const length = timelineSlices * time.Second // a second is a slice
+	s := time.Second
+	calls := []call{
+		{worker: "c1", begin: 10 * s, end: 10*s + 1, kind: jepsen.OK},
+		{worker: "c1", begin: 10*s + 2, end: 10*s + 3, kind: jepsen.Info},
+		{worker: "c1", begin: 10*s + 4, end: 10*s + 5, kind: jepsen.OK},
+		{worker: "c1", begin: 20 * s, end: 23 * s, kind: jepsen.Fail},
+		{worker: "c1", begin: 24 * s, end: 24 * s, kind: jepsen.OK},
+		{worker: "c1", begin: 25 * s, end: 25 * s, kind: jepsen.OK},
+	}
+	got := lay(nil, calls, length).rows[0].stretches()
+	want := []stretch{{markInfo, 10, 11}, {markWait, 20, 23}, {markFail, 23, 24}, {markOK, 24, 26}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A lock is held until its release begins, it is lost, or its session has expired.
+func TestFindHolds(t *testing.T) {
+	s := time.Second
+	op := func(at time.Duration, worker, contender string, kind jepsen.Kind, f string) jepsen.Op {
+		return jepsen.Op{Time: at, Worker: worker, Contender: contender, Kind: kind, F: f, Lock: "/l"}
+	}
+	ops := []jepsen.Op{
+		op(0, "a", "a/x", jepsen.Invoke, jepsen.FAcquire), op(1*s, "a", "a/x", jepsen.OK, jepsen.FAcquire),
+		op(2*s, "a", "a/x", jepsen.Invoke, jepsen.FRelease), op(3*s, "a", "a/x", jepsen.OK, jepsen.FRelease),
+		op(3*s, "b", "b/x", jepsen.OK, jepsen.FAcquire), op(4*s, "b", "b/x", jepsen.Info, jepsen.FLost),
+		op(5*s, "c", "c/x", jepsen.OK, jepsen.FAcquire), {Time: 6 * s, Worker: "c", Kind: jepsen.Info, F: jepsen.FExpired},
+		op(7*s, "a", "a/x", jepsen.OK, jepsen.FAcquire), op(7*s, "b", "b/x", jepsen.Fail, jepsen.FAcquire),
+	}
+	want := map[holdKey][]span{
+		{"a", "a/x", "/l"}: {{1 * s, 2 * s}, {7 * s, 9 * s}},
+		{"b", "b/x", "/l"}: {{3 * s, 4 * s}},
+		{"c", "c/x", "/l"}: {{5 * s, 6 * s}},
+	}
+	if got := findHolds(ops, 9*s); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestCompareNames(t *testing.T) {
+	names := []string{"c10", "c2", "b", "c2/x", "c", "", "10", "9"}
+	slices.SortFunc(names, compareNames)
+	want := []string{"", "9", "10", "b", "c", "c2", "c2/x", "c10"}
+	if !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+}
+
+// A time axis has a handful of marks, whatever the length.
+func TestTimeTicks(t *testing.T) {
+	for length := 5 * time.Millisecond; length < 5000*time.Hour; length = length * 17 / 10 {
+		if n := len((scale{length}).timeTicks()); n < 3 || n > 9 {
+			t.Errorf("%v: %d marks", length, n)
+		}
+	}
+}

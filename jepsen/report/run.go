@@ -1,0 +1,80 @@
+package report
+
+import (
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/workload"
+)
+
+// A Run is what a report is made of. Fields that do not apply are zero; what the page has no data for it leaves out.
+type Run struct {
+	// Title is the run in one line, as "lock on 5 members under partition, kill".
+	Title string
+	// Target is the server software, as "lockkeeper" or "zookeeper 3.8.0".
+	Target string
+	// Began is when the run began, by the wall clock; Took how long it was. It is at least as long as the history.
+	Began time.Time
+	Took  time.Duration
+	// Seed is what made the run's choices; Again the command line that makes them again.
+	Seed  uint64
+	Again string
+	// Settings are the configuration, in the order in which they are shown.
+	Settings []Setting
+	// Verdicts are the checkers'.
+	Verdicts []workload.Verdict
+	// Complaints are what was wrong with the run itself: data races and panics of members, a client that could not begin, a
+	// member that did not come back. A run that has any is not valid, whatever the checkers say.
+	Complaints []string
+	// Ops is the history.
+	Ops []jepsen.Op
+	// Faults are when something was broken. If nil, they are FindFaults(Ops).
+	Faults []Fault
+}
+
+// A Setting is one line of the configuration.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Valid is the verdict on the whole run: No if one checker says so or something was wrong with the run itself, else Unknown
+// if one checker could not tell or there is none, else Yes.
+func (r *Run) Valid() workload.Valid {
+	valid := workload.Yes
+	if len(r.Verdicts) == 0 {
+		valid = workload.Unknown
+	}
+	for _, v := range r.Verdicts {
+		switch {
+		case v.Valid == workload.No:
+			return workload.No
+		case v.Valid != workload.Yes:
+			valid = workload.Unknown
+		}
+	}
+	if len(r.Complaints) > 0 {
+		return workload.No
+	}
+	return valid
+}
+
+// faults are the given ones or else those of the history.
+func (r *Run) faults() []Fault {
+	if r.Faults != nil {
+		return r.Faults
+	}
+	return FindFaults(r.Ops)
+}
+
+// length is how long the run was, at least to the end of the history, and never 0.
+func (r *Run) length() time.Duration {
+	length := max(r.Took, time.Millisecond)
+	if n := len(r.Ops); n > 0 {
+		length = max(length, r.Ops[n-1].Time)
+	}
+	for _, f := range r.Faults {
+		length = max(length, f.To)
+	}
+	return length
+}

@@ -1,0 +1,201 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+const (
+	// timelineSlices is into how many slices of time a row is divided: about one for each two pixels.
+	timelineSlices = 500
+	// maxRows bounds how many clients have rows.
+	maxRows = 48
+)
+
+// What a slice of a row shows is the worst of what happened in it, so that one lost reply among a hundred good ones is seen.
+type mark byte
+
+const (
+	markNone mark = iota
+	markWait      // the client waited for an answer all the time
+	markOK
+	markFail
+	markInfo
+)
+
+// A row is what one client did.
+type row struct {
+	worker string
+	calls  int
+	marks  [timelineSlices]mark
+	// held are the times in which it held a lock, apart the times without a connection.
+	held, apart []span
+}
+
+// A span is a time from the start of the history.
+type span struct{ from, to time.Duration }
+
+// A timeline has a row for each client.
+type timeline struct {
+	rows []*row
+	more int // clients without a row
+}
+
+// lay makes the rows of a history, in the order of the clients' names (c2 before c10).
+func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
+	rows := make(map[string]*row)
+	of := func(worker string) *row {
+		if rows[worker] == nil {
+			rows[worker] = &row{worker: worker}
+		}
+		return rows[worker]
+	}
+	for _, c := range calls {
+		r := of(c.worker)
+		r.calls++
+		r.paint(c, length)
+	}
+	for key, spans := range findHolds(ops, length) {
+		r := of(key.worker)
+		r.held = append(r.held, spans...)
+	}
+	for worker, spans := range findApart(ops, length) {
+		of(worker).apart = spans
+	}
+	var t timeline
+	for _, r := range rows {
+		slices.SortFunc(r.held, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		t.rows = append(t.rows, r)
+	}
+	slices.SortFunc(t.rows, func(a, b *row) int { return compareNames(a.worker, b.worker) })
+	if len(t.rows) > maxRows {
+		t.rows, t.more = t.rows[:maxRows], len(t.rows)-maxRows
+	}
+	return t
+}
+
+// paint puts one call into the row.
+func (r *row) paint(c call, length time.Duration) {
+	at := func(d time.Duration) int {
+		return min(int(int64(d)*timelineSlices/int64(length)), timelineSlices-1)
+	}
+	for i := at(c.begin); i < at(c.end); i++ {
+		r.marks[i] = max(r.marks[i], markWait)
+	}
+	m := markInfo
+	switch c.kind {
+	case jepsen.OK:
+		m = markOK
+	case jepsen.Fail:
+		m = markFail
+	}
+	r.marks[at(c.end)] = max(r.marks[at(c.end)], m)
+}
+
+// A run of one mark in a row, in slices.
+type stretch struct {
+	mark     mark
+	from, to int // to is the first slice behind it
+}
+
+// stretches are the row's runs of equal marks, without the empty ones.
+func (r *row) stretches() []stretch {
+	var all []stretch
+	for i, m := range r.marks {
+		switch n := len(all); {
+		case m == markNone:
+		case n > 0 && all[n-1].mark == m && all[n-1].to == i:
+			all[n-1].to++
+		default:
+			all = append(all, stretch{m, i, i + 1})
+		}
+	}
+	return all
+}
+
+// holdKey is one lock of one contender.
+type holdKey struct{ worker, contender, lock string }
+
+// findHolds finds when locks were held: from the moment the worker told it to the moment it was about to be asked to
+// release it, or the lock was lost (see jepsen.History).
+func findHolds(ops []jepsen.Op, end time.Duration) map[holdKey][]span {
+	holds := make(map[holdKey][]span)
+	open := make(map[holdKey]time.Duration)
+	finish := func(at time.Duration, ends func(holdKey) bool) {
+		for key, from := range open {
+			if ends(key) {
+				holds[key] = append(holds[key], span{from, at})
+				delete(open, key)
+			}
+		}
+	}
+	for _, op := range ops {
+		key := holdKey{workerOf(op), op.Contender, op.Lock}
+		switch {
+		case op.F == jepsen.FAcquire && op.Kind == jepsen.OK:
+			open[key] = op.Time
+		case op.F == jepsen.FRelease && op.Kind == jepsen.Invoke, op.F == jepsen.FLost:
+			finish(op.Time, func(k holdKey) bool {
+				return k.worker == key.worker && k.contender == key.contender && (key.lock == "" || k.lock == key.lock)
+			})
+		case op.F == jepsen.FExpired:
+			finish(op.Time, func(k holdKey) bool { return k.worker == key.worker })
+		}
+	}
+	finish(end, func(holdKey) bool { return true })
+	return holds
+}
+
+// findApart finds when the clients' libraries said that they had no connection.
+func findApart(ops []jepsen.Op, end time.Duration) map[string][]span {
+	apart := make(map[string][]span)
+	since := make(map[string]time.Duration)
+	for _, op := range ops {
+		switch worker := workerOf(op); op.F {
+		case jepsen.FSuspended, jepsen.FExpired:
+			if _, already := since[worker]; !already && worker != "" {
+				since[worker] = op.Time
+			}
+		case jepsen.FConnected:
+			if from, ok := since[worker]; ok {
+				apart[worker] = append(apart[worker], span{from, op.Time})
+				delete(since, worker)
+			}
+		}
+	}
+	for worker, from := range since {
+		apart[worker] = append(apart[worker], span{from, end})
+	}
+	return apart
+}
+
+// compareNames orders names as people do: numbers in them by value.
+func compareNames(a, b string) int {
+	for a != "" && b != "" {
+		x, restA := leading(a)
+		y, restB := leading(b)
+		if isDigit(x[0]) && isDigit(y[0]) {
+			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+				return c
+			}
+		} else if c := cmp.Compare(x, y); c != 0 {
+			return c
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// leading splits off the first run of digits or of anything else.
+func leading(s string) (first, rest string) {
+	i := 1
+	for i < len(s) && isDigit(s[i]) == isDigit(s[0]) {
+		i++
+	}
+	return s[:i], s[i:]
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
