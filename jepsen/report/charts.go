@@ -140,7 +140,8 @@ func drawThroughput(s scale, figures Figures) chart {
 		}
 	}
 	highest := 0.0
-	perSecond := func(i, n int) float64 { return float64(n) / s.sliceAt(i, length).Seconds() }
+	// What is left of the last slice is not taken for less than a fifth: a rate over a moment means nothing.
+	perSecond := func(i, n int) float64 { return float64(n) / max(s.sliceAt(i, length), length/5).Seconds() }
 	for i, sum := range sums {
 		highest = max(highest, perSecond(i, sum.OK+sum.Fail+sum.Info))
 	}
@@ -167,10 +168,9 @@ func drawThroughput(s scale, figures Figures) chart {
 	}
 }
 
-// sliceAt is how much of slice i lies within the run. What is left of the last one is not taken for less than a fifth: a
-// rate over a moment means nothing.
+// sliceAt is how much of slice i lies within the run.
 func (s scale) sliceAt(i int, length time.Duration) time.Duration {
-	return max(min(length, s.length-time.Duration(i)*length), length/5)
+	return min(length, s.length-time.Duration(i)*length)
 }
 
 // thousands is a rate as people read it.

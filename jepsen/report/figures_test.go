@@ -66,7 +66,7 @@ func TestMeasure(t *testing.T) {
 	if write.OK != 101 || write.Fail != 1 || write.Latency.P50Ms != 51 {
 		t.Errorf("write: %+v", write)
 	}
-	if read.Info != 2 || read.Slices[11].Info != 1 || read.Slices[12].Info != 1 || read.Latency != (Latency{}) {
+	if read.Info != 2 || len(read.Slices) != 12 || read.Slices[11].Info != 2 || read.Latency != (Latency{}) {
 		t.Errorf("read: %+v", read)
 	}
 }

@@ -151,12 +151,12 @@ func TestPageHasNoOutsideResources(t *testing.T) {
 
 // A page stays small however long the run was, and however much there is to complain about.
 func TestPageSizeIsBounded(t *testing.T) {
-	r := sample(100, 40*time.Second)
-	if len(r.Ops) < 150_000 {
+	r := sample(60, 25*time.Second)
+	if len(r.Ops) < 50_000 {
 		t.Fatalf("a history of %d entries only", len(r.Ops))
 	}
 	for i := range 3000 {
-		at := time.Duration(i) * 12 * time.Millisecond
+		at := time.Duration(i) * 8 * time.Millisecond
 		r.Ops = append(r.Ops, jepsen.Op{Time: at, Kind: jepsen.Info, F: []string{jepsen.FKill, jepsen.FRestart, "transfer"}[i%3], Note: "m1", Member: "m1"})
 	}
 	slices.SortStableFunc(r.Ops, func(a, b jepsen.Op) int { return int(a.Time - b.Time) })

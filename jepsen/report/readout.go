@@ -17,7 +17,7 @@ type readout struct {
 func newReadout(length time.Duration, figures Figures, faults []Fault) readout {
 	r := readout{LengthMs: length.Milliseconds(), SliceMs: figures.SliceMs}
 	slice := time.Duration(figures.SliceMs) * time.Millisecond
-	for at := time.Duration(0); at <= length; at += slice {
+	for at := time.Duration(0); at < length; at += slice {
 		i := int(at / slice)
 		parts := []string{clock(at, slice)}
 		for _, o := range figures.Ops[:min(len(figures.Ops), maxLatencies)] {

@@ -59,12 +59,18 @@ func (r *Run) Valid() workload.Valid {
 	return valid
 }
 
-// faults are the given ones or else those of the history.
+// faults are the given ones or else those of the history. What nothing ended lasts until the end of the run.
 func (r *Run) faults() []Fault {
 	if r.Faults != nil {
 		return r.Faults
 	}
-	return FindFaults(r.Ops)
+	found := FindFaults(r.Ops)
+	for i := range found {
+		if found[i].Open {
+			found[i].To = r.length()
+		}
+	}
+	return found
 }
 
 // length is how long the run was, at least to the end of the history, and never 0.

@@ -59,7 +59,7 @@ func sliceLength(run time.Duration) time.Duration {
 // measure makes the figures of all calls.
 func measure(calls []call, run time.Duration) Figures {
 	length := sliceLength(run)
-	count := int(run/length) + 1
+	count := max(1, int((run+length-1)/length))
 	byName := make(map[string][]call)
 	for _, c := range calls {
 		byName[c.f] = append(byName[c.f], c)
