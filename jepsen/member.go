@@ -54,6 +54,11 @@ func (m *Member) Start() error {
 	return nil
 }
 
+// Command is the command line that starts the member, for programs that start it themselves.
+func (m *Member) Command() []string {
+	return m.target.command(filepath.Join(m.dir, "zoo.cfg")).Args
+}
+
 // current is the member's process, and whether it runs.
 func (m *Member) current() (*Process, bool) {
 	m.mu.Lock()

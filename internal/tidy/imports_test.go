@@ -22,7 +22,8 @@ const imports = `
 
 	server:                wire znode quorum session
 	server/simtest:
-	cmd/lockkeeper:        server recipes github.com/go-zookeeper/zk
+	bench:                 wire
+	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
@@ -47,6 +48,7 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
+	bench:                 jepsen
 	jepsen/curator:        jepsen
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen

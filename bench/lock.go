@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// lockCycle is taking and giving back a lock that nobody else wants; each client has a lock of its own.
+func lockCycle(ctx context.Context, r *run) error {
+	if err := r.makeDirs(ctx, "lock", r.Clients); err != nil {
+		return err
+	}
+	return r.measure(ctx, func(ctx context.Context, n int) error {
+		dir := fmt.Sprintf("%s/lock%d", r.dir, n)
+		var h Histogram
+		return r.again(ctx, n, func(ctx context.Context, c *conn) error {
+			for ctx.Err() == nil {
+				start := time.Now()
+				own, err := c.create(dir+"/lock-", nil, wire.ModeEphemeralSequential)
+				if err != nil {
+					return err
+				}
+				names, err := c.children(dir)
+				if err != nil {
+					return err
+				}
+				if len(names) != 1 {
+					// What an earlier connection of this client has left goes with its session.
+					r.recorder.fail(errors.New("somebody else in the queue"))
+				}
+				if _, err := c.call(wire.OpDelete, &wire.DeleteRequest{Path: own, Version: -1}); err != nil {
+					return err
+				}
+				r.ops.Add(1)
+				if r.recorder.measuring.Load() {
+					h.Add(time.Since(start))
+				}
+			}
+			return ctx.Err()
+		}, &h)
+	})
+}
+
+// makeDirs makes nodes name0, name1, ... below the directory, and has every server know them.
+func (r *run) makeDirs(ctx context.Context, name string, n int) error {
+	c, err := r.dial(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer c.end()
+	err = c.pipelineAll(ctx, n, func(i int) (wire.Op, wire.Record) {
+		return wire.OpCreate, &wire.CreateRequest{Path: fmt.Sprintf("%s/%s%d", r.dir, name, i), ACL: wire.OpenACL}
+	})
+	if err != nil {
+		return fmt.Errorf("create directories: %w", err)
+	}
+	return r.syncAll(ctx)
+}
+
+// syncAll returns when every server knows what has been written.
+func (r *run) syncAll(ctx context.Context) error {
+	for i := range r.Servers {
+		c, err := r.dial(ctx, i)
+		if err != nil {
+			return err
+		}
+		_, err = c.call(wire.OpSync, &wire.SyncRequest{Path: r.dir})
+		c.end()
+		if err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+	}
+	return nil
+}
+
+// lockContended is one queue in which all clients stand. An operation is a handoff: its latency is from when the delete is
+// sent that gives the lock back until the next holder knows, having looked at the queue.
+func lockContended(ctx context.Context, r *run) error {
+	if err := r.makeDirs(ctx, "lock", 1); err != nil {
+		return err
+	}
+	q := &queue{run: r, dir: r.dir + "/lock0", began: time.Now()}
+	return r.measure(ctx, func(ctx context.Context, n int) error {
+		var h Histogram
+		return r.again(ctx, n, func(ctx context.Context, c *conn) error { return q.stand(ctx, c, &h) }, &h)
+	})
+}
+
+// queue is the lock of lockContended.
+type queue struct {
+	run      *run
+	dir      string
+	began    time.Time
+	released atomic.Int64 // when the last delete was sent, in ns since began
+}
+
+// stand takes the lock and gives it back, again and again.
+func (q *queue) stand(ctx context.Context, c *conn, h *Histogram) error {
+	for ctx.Err() == nil {
+		own, err := c.create(q.dir+"/lock-", nil, wire.ModeEphemeralSequential)
+		if err != nil {
+			return err
+		}
+		waited, err := q.await(ctx, c, own)
+		if err != nil {
+			return err
+		}
+		if waited {
+			q.run.ops.Add(1)
+			if q.run.recorder.measuring.Load() {
+				h.Add(time.Since(q.began) - time.Duration(q.released.Load()))
+			}
+		}
+		q.released.Store(int64(time.Since(q.began)))
+		if _, err := c.call(wire.OpDelete, &wire.DeleteRequest{Path: own, Version: -1}); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// await waits until own is the first in the queue; waited says that it was not at once.
+func (q *queue) await(ctx context.Context, c *conn, own string) (waited bool, err error) {
+	for {
+		names, err := c.children(q.dir)
+		if err != nil {
+			return waited, err
+		}
+		slices.Sort(names)
+		i := slices.Index(names, own[len(q.dir)+1:])
+		if i < 0 {
+			return waited, errors.New("own node has gone")
+		}
+		if i == 0 {
+			return waited, nil
+		}
+		waited = true
+		_, err = c.call(wire.OpExists, &wire.PathWatchRequest{Path: q.dir + "/" + names[i-1], Watch: true})
+		if errors.Is(err, wire.CodeNoNode) {
+			continue
+		}
+		if err != nil {
+			return waited, err
+		}
+		if _, err := c.event(ctx); err != nil {
+			return waited, err
+		}
+	}
+}

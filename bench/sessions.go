@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+const (
+	// silentSessions is how many sessions fall silent, to see them expire, at most as many as there are clients.
+	silentSessions = 20
+	// silentTimeout is what these ask for; a server may give them more.
+	silentTimeout = 4 * time.Second
+	// settle is what servers get to put their memory in order before it is looked at.
+	settle = 3 * time.Second
+)
+
+// sessions opens idle sessions. An operation is the opening of one; then it is measured what they cost and how late one that
+// falls silent expires: the time from its timeout, counted from the last byte that it sent, until somebody else has the event
+// that its node is gone.
+func sessions(ctx context.Context, r *run) error {
+	before, _, known := r.usage()
+	open := make([]*conn, r.Clients)
+	defer func() {
+		for _, c := range open {
+			if c != nil {
+				c.put(wire.OpCloseSession, nil)
+				_ = c.flush()
+				_ = c.Close()
+			}
+		}
+	}()
+	r.enter("measure")
+	start, mark := time.Now(), r.startUsage()
+	err := r.each(r.Clients, func(n int) (err error) {
+		began := time.Now()
+		if open[n], err = r.dial(ctx, n); err != nil {
+			return err
+		}
+		var h Histogram
+		h.Add(time.Since(began))
+		r.recorder.merge(&h)
+		r.ops.Add(1)
+		return nil
+	})
+	r.addUsage(start, mark)
+	if err != nil {
+		return err
+	}
+	r.enter("idle")
+	idle, stop := context.WithCancel(ctx)
+	defer stop()
+	alive := make(chan error, 1)
+	go func() { alive <- r.keepAlive(idle, open) }()
+	pause(ctx, settle)
+	began, mark := time.Now(), r.startUsage()
+	late, err := r.expire(ctx)
+	idleCPU, _, _ := r.usage()
+	stop()
+	if err := errors.Join(err, <-alive); err != nil {
+		return err
+	}
+	if after, _, still := r.usage(); known && still {
+		r.figures["resident bytes per session"] = float64(after.Resident-before.Resident) / float64(r.Clients)
+		r.figures["idle CPU per session and second us"] = float64((idleCPU.CPU - mark.servers).Microseconds()) / float64(r.Clients) / time.Since(began).Seconds()
+	}
+	r.figures["expiry late p50 ms"], r.figures["expiry late max ms"] = ms(late.Quantile(0.5)), ms(late.Max())
+	return nil
+}
+
+// keepAlive pings all sessions as client libraries do, until ctx ends.
+func (r *run) keepAlive(ctx context.Context, open []*conn) error {
+	for {
+		for _, c := range open {
+			_ = c.SetDeadline(time.Now().Add(patience))
+			c.put(wire.OpPing, nil)
+			if err := c.flush(); err != nil {
+				return fmt.Errorf("an idle session's connection: %w", err)
+			}
+		}
+		pause(ctx, open[0].timeout/3)
+		if ctx.Err() != nil {
+			return nil
+		}
+		for _, c := range open {
+			for first := true; first || c.r.Buffered() > 0; first = false {
+				if _, _, err := c.read(); err != nil {
+					return fmt.Errorf("an idle session's connection: %w", err)
+				}
+			}
+		}
+	}
+}
+
+// expire lets some sessions fall silent, one after the other, and measures how late they expire.
+func (r *run) expire(ctx context.Context) (late Histogram, err error) {
+	r.enter("expire")
+	watcher, err := r.dial(ctx, 0)
+	if err != nil {
+		return late, err
+	}
+	defer watcher.end()
+	due := map[string]time.Time{}
+	for n := range min(silentSessions, r.Clients) {
+		c, err := dial(ctx, r.server(n), silentTimeout)
+		if err != nil {
+			return late, err
+		}
+		defer c.Close()
+		sent := time.Now()
+		path, err := c.create(fmt.Sprintf("%s/silent%d", r.dir, n), nil, wire.ModeEphemeral)
+		if err != nil {
+			return late, err
+		}
+		due[path] = sent.Add(c.timeout)
+		if _, err := watcher.call(wire.OpSync, &wire.SyncRequest{Path: path}); err != nil {
+			return late, err
+		}
+		if _, err := watcher.call(wire.OpExists, &wire.PathWatchRequest{Path: path, Watch: true}); err != nil {
+			return late, err
+		}
+		pause(ctx, 173*time.Millisecond) // so that they do not stand at one place of the servers' tick
+	}
+	for range due {
+		e, err := watcher.event(ctx)
+		if err != nil {
+			return late, err
+		}
+		late.Add(time.Since(due[e.Path]))
+	}
+	return late, nil
+}

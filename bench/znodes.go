@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+const (
+	defaultNodes = 200_000
+	// nodesPerDir is how many nodes stand below one.
+	nodesPerDir = 1000
+)
+
+// znodes makes many nodes. An operation is the making of one; then it is measured what they cost and, with Config.Start, how
+// long the first server takes to serve again after kill -9.
+func znodes(ctx context.Context, r *run) error {
+	if r.Nodes == 0 {
+		r.Nodes = defaultNodes
+	}
+	dirs := (r.Nodes + nodesPerDir - 1) / nodesPerDir
+	if err := r.makeDirs(ctx, "d", dirs); err != nil {
+		return err
+	}
+	pause(ctx, settle)
+	before, _, known := r.usage()
+	r.enter("measure")
+	start, mark := time.Now(), r.startUsage()
+	if err := r.each(r.Clients, func(n int) error { return r.fill(ctx, n, dirs) }); err != nil {
+		return err
+	}
+	r.addUsage(start, mark)
+	if err := r.syncAll(ctx); err != nil {
+		return err
+	}
+	pause(ctx, settle)
+	if after, _, still := r.usage(); known && still {
+		r.figures["resident bytes per node and server"] = float64(after.Resident-before.Resident) / float64(r.Nodes) / float64(len(r.Servers))
+	}
+	if len(r.Start) == 0 {
+		return nil
+	}
+	r.enter("restart")
+	if r.PIDs[0] == 0 {
+		return errors.New("restart: the first server's process is not known")
+	}
+	took, err := r.restart(ctx)
+	r.figures["restart ms"] = ms(took)
+	return err
+}
+
+// fill makes the nodes of those directories that are this client's.
+func (r *run) fill(ctx context.Context, n, dirs int) error {
+	c, err := r.dial(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer c.end()
+	data := make([]byte, r.Size)
+	var h Histogram
+	for d := n; d < dirs; d += r.Clients {
+		began := time.Now()
+		many := min(nodesPerDir, r.Nodes-d*nodesPerDir)
+		err := c.pipelineAll(ctx, many, func(i int) (wire.Op, wire.Record) {
+			return wire.OpCreate, &wire.CreateRequest{Path: fmt.Sprintf("%s/d%d/node-%06d", r.dir, d, i), Data: data, ACL: wire.OpenACL}
+		})
+		if err != nil {
+			return err
+		}
+		r.ops.Add(int64(many))
+		each := time.Since(began) / time.Duration(many)
+		for range many {
+			h.Add(each)
+		}
+	}
+	r.recorder.merge(&h)
+	return nil
+}
