@@ -34,7 +34,7 @@ const imports = `
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
 	jepsen/zkcli:
-	jepsen/workload:       jepsen github.com/go-zookeeper/zk github.com/anishathalye/porcupine
+	jepsen/workload:       jepsen wire github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 

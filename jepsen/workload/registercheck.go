@@ -44,22 +44,19 @@ func (r *register) Check(ops []jepsen.Op) Verdict {
 		case porcupine.Unknown:
 			late++
 		case porcupine.Illegal:
-			v.Violations = append(v.Violations, notLinearizable(key, shorten(keys[key], r.limit/4)))
+			piece := shorten(keys[key], r.limit/4)
+			v.violate(conversation(piece), "%s: no order explains what these %d operations were answered", key, len(piece))
 		}
 	}
 	v.Text = fmt.Sprintf("%d reads behind a sync, %d writes, %d compare-and-sets and %d creates of %d nodes; the outcome of %d more is unknown",
 		count[fRead], count[fWrite], count[fCAS], count[fCreate], len(keys), count["unknown"])
 	switch {
-	case len(v.Violations) > 0:
-		v.Valid = No
 	case late > 0:
-		v.Valid = Unknown
-		v.Text += fmt.Sprintf("; %d nodes could not be checked within %v", late, r.limit)
+		v.doubt(fmt.Sprintf("%d nodes could not be checked within %v", late, r.limit))
 	case count[fRead] == 0 || count[fWrite] == 0:
-		v.Valid = Unknown
-		v.Text += "; too little to tell"
+		v.doubt(tooLittle)
 	}
-	return v
+	return v.concluded()
 }
 
 // says reports whether the call tells anything of the state.
@@ -73,19 +70,8 @@ func (c *call) says() bool {
 	return c.invoke.F != fRead
 }
 
-func notLinearizable(key string, piece []*call) Violation {
-	var calls []call
-	for _, c := range piece {
-		calls = append(calls, *c)
-	}
-	return Violation{
-		Text: fmt.Sprintf("%s: no order explains what these %d operations were answered", key, len(piece)),
-		Ops:  conversation(calls),
-	}
-}
-
 // conversation is what was said, in order.
-func conversation(calls []call) []jepsen.Op {
+func conversation(calls []*call) []jepsen.Op {
 	var ops []jepsen.Op
 	for _, c := range calls {
 		ops = append(ops, c.entries()...)

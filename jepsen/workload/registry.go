@@ -11,6 +11,7 @@ var workloads = []struct {
 	make func() Workload
 }{
 	{registerName, func() Workload { return newRegister() }},
+	{onceName, func() Workload { return once{} }},
 }
 
 // Names are what New knows.

@@ -53,11 +53,19 @@ func (w *worker) end(op jepsen.Op, kind jepsen.Kind, note string) {
 
 // think waits between two operations. It reports false when ctx has ended.
 func (w *worker) think(ctx context.Context) bool {
+	return pause(ctx, w.thinking())
+}
+
+// member is one of the members, by chance.
+func (w *worker) member() string { return w.env.Servers[w.rng.IntN(len(w.env.Servers))] }
+
+// thinking is for how long to think.
+func (w *worker) thinking() time.Duration {
 	mean := w.env.Think
 	if mean == 0 {
 		mean = 5 * time.Millisecond
 	}
-	return pause(ctx, time.Duration(w.rng.Int64N(2*int64(mean)+1)))
+	return time.Duration(w.rng.Int64N(2*int64(mean) + 1))
 }
 
 // pause waits for d. It reports false when ctx has ended.

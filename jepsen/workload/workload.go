@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -80,4 +81,35 @@ type Verdict struct {
 type Violation struct {
 	Text string      `json:"text"`
 	Ops  []jepsen.Op `json:"ops"`
+}
+
+const (
+	// maxViolations is how many a verdict shows.
+	maxViolations = 20
+	tooLittle     = "too little to tell"
+)
+
+// doubt says why the history does not tell whether the promise was kept.
+func (v *Verdict) doubt(why string) {
+	v.Valid = Unknown
+	v.Text += "; " + why
+}
+
+// violate adds a violation.
+func (v *Verdict) violate(ops []jepsen.Op, format string, args ...any) {
+	v.Violations = append(v.Violations, Violation{Text: fmt.Sprintf(format, args...), Ops: ops})
+}
+
+// concluded is the verdict in the end: a violation is one whatever else is not
+// known.
+func (v *Verdict) concluded() Verdict {
+	n := len(v.Violations)
+	if n > 0 {
+		v.Valid = No
+	}
+	if n > maxViolations {
+		v.Text += fmt.Sprintf("; the first %d of %d violations are shown", maxViolations, n)
+		v.Violations = v.Violations[:maxViolations]
+	}
+	return *v
 }

@@ -1,0 +1,150 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/wire"
+)
+
+const onceName = "exactly-once"
+
+const (
+	onceRoot = "/exactly-once"
+	// onceDir is how many creates there are in one directory.
+	onceDir = 200
+	// onceBurst is how many requests are sent at once, at most.
+	onceBurst = 20
+)
+
+// The operations of the exactly-once workload. Value counts the requests of a
+// connection; it is what is written.
+const (
+	fMkdir = "mkdir" // create of the directory Path
+	fCount = "count" // sequential create under Path; OK has the new node's path in Path
+	fSet   = "set"   // setData of Path, whatever the version; OK has the Version
+	fBegin = "begin" // a connection begins; Path is the beginning of its directories' names
+)
+
+// once is promise C5: clients count, by sequential creates and by setData
+// without a version, many requests at once, on connections that live through
+// changes of leader. A connection has directories of its own, one after the
+// other, so that what is there at the end tells what became of each request.
+type once struct{}
+
+// Name implements Workload.
+func (once) Name() string { return onceName }
+
+// Run implements Workload.
+func (once) Run(ctx context.Context, env *Env, n int) error {
+	c := &onceClient{worker: newWorker(env, onceName, n)}
+	for k := 0; ctx.Err() == nil; k++ {
+		c.connection(ctx, k)
+		c.think(ctx)
+	}
+	return nil
+}
+
+type onceClient struct {
+	*worker
+	l       *link
+	prefix  string // of the connection's directories
+	dir     string
+	dirs    int
+	creates int // in dir
+	value   int
+}
+
+// connection is the life of one.
+func (c *onceClient) connection(ctx context.Context, k int) {
+	l, err := c.open(ctx, c.member(), session{})
+	if err != nil {
+		c.think(ctx)
+		return
+	}
+	c.l, c.prefix, c.dirs, c.value = l, fmt.Sprintf("%s/%s.%d.", onceRoot, c.name, k), 0, 0
+	c.add(jepsen.Op{Kind: jepsen.Info, F: fBegin, Path: c.prefix, Member: l.member, Session: l.session.text()})
+	b := l.add(nil, wire.OpCreate, wire.CreateRequest{Path: onceRoot, ACL: wire.OpenACL}, jepsen.Op{})
+	b = c.mkdir(b)
+	for {
+		for range 1 + c.rng.IntN(onceBurst) {
+			b = c.request(b)
+		}
+		if err = l.send(b); err == nil {
+			err = l.drain(ctx, c.see)
+		}
+		if err == nil {
+			err = l.idle(ctx, c.thinking(), c.see)
+		}
+		if err != nil {
+			break
+		}
+		b = nil
+	}
+	if ctx.Err() != nil && !errors.Is(err, errOrder) {
+		l.leave(c.see)
+		return
+	}
+	l.lost(err)
+}
+
+// mkdir begins a new directory.
+func (c *onceClient) mkdir(b []byte) []byte {
+	c.dirs++
+	c.value++
+	c.creates = 0
+	c.dir = fmt.Sprintf("%s%d", c.prefix, c.dirs)
+	op := c.invoke(jepsen.Op{F: fMkdir, Path: c.dir, Value: fmt.Sprint(c.value)})
+	return c.l.add(b, wire.OpCreate, wire.CreateRequest{Path: c.dir, Data: []byte(op.Value), ACL: wire.OpenACL}, op)
+}
+
+// request adds a request that counts.
+func (c *onceClient) request(b []byte) []byte {
+	if c.creates == onceDir {
+		b = c.mkdir(b)
+	}
+	c.value++
+	value := fmt.Sprint(c.value)
+	if c.rng.IntN(3) == 0 {
+		op := c.invoke(jepsen.Op{F: fSet, Path: c.dir, Value: value})
+		return c.l.add(b, wire.OpSetData, wire.SetDataRequest{Path: c.dir, Data: []byte(value), Version: -1}, op)
+	}
+	c.creates++
+	op := c.invoke(jepsen.Op{F: fCount, Path: c.dir, Value: value})
+	return c.l.add(b, wire.OpCreate, wire.CreateRequest{
+		Path: c.dir + "/n-", Data: []byte(value), ACL: wire.OpenACL, Mode: wire.ModePersistentSequential,
+	}, op)
+}
+
+// see takes note of an answer.
+func (c *onceClient) see(f frame) {
+	if f.request == nil || f.request.op.ID == 0 {
+		return
+	}
+	op := f.request.op
+	op.Zxid = int64(f.header.Zxid)
+	if f.header.Err != wire.CodeOK {
+		c.end(op, jepsen.Fail, f.header.Err.Error())
+		return
+	}
+	answer, err := wire.DecodeResponse(f.request.code, f.body)
+	if err != nil {
+		c.end(op, jepsen.Info, err.Error())
+		return
+	}
+	switch a := answer.(type) {
+	case *wire.CreateResponse:
+		op.Path = a.Path
+	case *wire.StatResponse:
+		op.Version = a.Stat.Version
+	}
+	c.end(op, jepsen.OK, "")
+}
+
+// Final implements Workload: it tells every node that is there.
+func (once) Final(ctx context.Context, env *Env) error {
+	w := newWorker(env, onceName, env.Clients)
+	return w.tellTree(ctx, onceRoot)
+}
