@@ -161,6 +161,7 @@ func (r *Replica) openRaft() error {
 	rc.HeartbeatTimeout = r.cfg.heartbeatTimeout()
 	rc.ElectionTimeout = rc.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
+	rc.CommitTimeout = rc.HeartbeatTimeout / 2 // the transport tells followers of commits at once; this is for what it could not deliver
 	rc.MaxAppendEntries = 64
 	rc.BatchApplyCh = true
 	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are
