@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -296,6 +297,9 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	if err != nil {
 		r.dropLeaseStream()
 		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
+	}
+	if mutant.On(mutant.LeaseFromConfirmation) {
+		start = time.Now()
 	}
 	return extended, start.Add(-lag), nil
 }

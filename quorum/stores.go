@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/znode"
 )
 
@@ -226,6 +227,9 @@ func (g *guardedStore) DeleteRange(lo, hi uint64) error {
 }
 
 func (g *guardedStore) Set(key, val []byte) error {
+	if mutant.On(mutant.VoteNotPersisted) {
+		return nil
+	}
 	return g.check("write vote", g.StableStore.Set(key, val))
 }
 

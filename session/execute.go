@@ -3,6 +3,7 @@ package session
 import (
 	"strings"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -38,6 +39,9 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 
 // answer makes the body, or the error, of a reply.
 func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code) {
+	if p.req.Op == wire.OpSync && mutant.On(mutant.LocalSync) {
+		return wire.SyncResponse(*p.record.(*wire.SyncRequest)), wire.CodeOK
+	}
 	switch r := p.record.(type) {
 	case *wire.PathWatchRequest:
 		return s.read(store, p, r)
@@ -102,6 +106,9 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 // setWatches registers the watches of a client that has connected again, or tells it at once of what it
 // has missed (spec/watches.md 4).
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) {
+	if mutant.On(mutant.StaleWatches) {
+		r.RelativeZxid = store.Zxid()
+	}
 	const immediate = wire.ZxidNone
 	for _, path := range r.Data {
 		switch stat, ok := store.Node(path); {

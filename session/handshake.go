@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -63,14 +64,14 @@ func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
 	reached := make(chan struct{})
 	m.replica.View(func(s *znode.Store) {
-		if applied = s.Zxid(); seen > applied {
+		if applied = s.Zxid(); seen > applied && !mutant.On(mutant.ClientNotCaughtUp) {
 			m.mu.Lock()
 			m.behind[reached] = seen
 			m.mu.Unlock()
 			m.anyBehind.Store(true)
 		}
 	})
-	if seen <= applied {
+	if seen <= applied || mutant.On(mutant.ClientNotCaughtUp) {
 		return nil
 	}
 	select {

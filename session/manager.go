@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -214,8 +215,10 @@ func (m *Manager) endAll(why string) {
 
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
-	for i := range res.Events {
-		m.watches.fire(&res.Events[i])
+	if mutant.On(mutant.WatchAfterReply) {
+		defer m.fire(res.Events)
+	} else {
+		m.fire(res.Events)
 	}
 	if m.anyBehind.Load() {
 		m.caughtUp(res.Zxid)
@@ -240,6 +243,12 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	}
 }
 
+func (m *Manager) fire(events []znode.Event) {
+	for i := range events {
+		m.watches.fire(&events[i])
+	}
+}
+
 // sessionClosed takes note that a session has come to its end.
 func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 	m.tracker.remove(id)
@@ -255,7 +264,9 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 // took effect meanwhile, and the events that watches waited for, are not to be had any more, so every
 // client has to connect again, and says then what it has seen.
 func (m *Manager) Restored(store *znode.Store) {
-	m.endAll("state replaced by a snapshot")
+	if !mutant.On(mutant.RestoreKeepsConnections) {
+		m.endAll("state replaced by a snapshot")
+	}
 	m.syncs.lost()
 	m.caughtUp(store.Zxid())
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -122,7 +123,7 @@ func (s *Session) admit(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	if len(s.queue) > 0 {
+	if len(s.queue) > 0 && !mutant.On(mutant.ReadOvertakesWrite) {
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
@@ -181,7 +182,7 @@ func (s *Session) classify(p *pending) error {
 		if record.(*wire.SASLRequest).Token == nil {
 			return errNullToken
 		}
-	case isWrite(op):
+	case isWrite(op) && !(op == wire.OpSync && mutant.On(mutant.LocalSync)):
 		if err != nil {
 			p.code = wire.CodeMarshallingError
 			return nil
@@ -190,7 +191,7 @@ func (s *Session) classify(p *pending) error {
 		s.seq++
 		p.seq = s.seq
 		s.mu.Unlock()
-	case isLocal(op):
+	case isLocal(op), mutant.On(mutant.LocalSync):
 		p.record = record
 		if err != nil {
 			p.code = wire.CodeMarshallingError

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -168,6 +169,10 @@ func (m *Manager) expiryLoop(ctx context.Context) {
 		for _, c := range ends {
 			m.log.Info("session expires: nothing heard from it for its timeout", "session", c.Session)
 			c.Seq = m.nonce()
+			if mutant.On(mutant.ExpiryWithoutCommit) {
+				m.replica.View(func(s *znode.Store) { s.Apply(0, &znode.Entry{Commands: []znode.Command{*c}}, nil) })
+				continue
+			}
 			// If this is lost the leadership is, or due proposes it again.
 			_ = m.replica.ProposeOnce(ctx, c)
 		}

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -97,6 +98,9 @@ func (rs *restorer) session(d *decoder) {
 		timeoutMs:  d.varint32(),
 		addr:       d.string(),
 		password:   d.string(),
+	}
+	if mutant.On(mutant.SnapshotForgetsTurns) {
+		row.lastSeq = 0
 	}
 	if d.err != nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -194,7 +195,11 @@ func (s *Store) expireSession(c *Command, r *Result) {
 // closeSession ends the session at i: it deletes its ephemerals, in the order of their paths, under one zxid.
 func (s *Store) closeSession(i slot) {
 	id := s.sessions.row(i).id
-	for _, path := range s.Ephemerals(id) {
+	for k, path := range s.Ephemerals(id) {
+		if k > 0 && mutant.On(mutant.EphemeralsInTwoSteps) {
+			s.tx.changed = true
+			return // the rest when the end is proposed again
+		}
 		s.deleteNode(s.paths[path])
 	}
 	delete(s.sessionSlots, id)

@@ -3,6 +3,7 @@ package znode
 import (
 	"sync/atomic"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 )
 
@@ -123,6 +124,9 @@ func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	t := &s.tx
 	t.zxid = max(s.zxid+1, wire.Zxid(term<<32)+1)
+	if mutant.On(mutant.ZxidRepeats) {
+		t.zxid = wire.Zxid(term<<32) + 1
+	}
 	t.changed = false
 	t.flags = flags
 	t.session = c.Session
@@ -162,13 +166,13 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 	row := s.sessions.row(i)
 	r.Generation = row.generation
 	switch {
-	case c.Generation != row.generation:
+	case c.Generation != row.generation && !mutant.On(mutant.OldConnectionServed):
 		r.Status = Moved
 		return
-	case c.Seq <= row.lastSeq:
+	case c.Seq <= row.lastSeq && !mutant.On(mutant.AppliedTwice):
 		r.Status = Duplicate
 		return
-	case c.Seq != row.lastSeq+1:
+	case c.Seq > row.lastSeq+1 && !mutant.On(mutant.GapTaken):
 		r.Status = Gap
 		return
 	}

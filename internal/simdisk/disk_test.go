@@ -3,6 +3,7 @@ package simdisk_test
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,6 +151,59 @@ func TestCrash(t *testing.T) {
 		store(t, during, 2)
 		expectRange(t, during, 1, 2)
 		expectRange(t, d, 1, 3)
+	})
+}
+
+// What was being written at a crash is there to any part, the first records first.
+func TestTornWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := simdisk.New()
+		d.SetSyncTime(10 * time.Millisecond)
+		store(t, d, 1)
+		go d.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3}})
+		time.Sleep(5 * time.Millisecond)
+		found := make(map[uint64]int)
+		rng := rand.New(rand.NewPCG(1, 1))
+		for range 100 {
+			last, _ := d.CrashTorn(rng).LastIndex()
+			found[last]++
+		}
+		if len(found) != 3 || found[1] == 0 || found[2] == 0 || found[3] == 0 {
+			t.Errorf("last entries after a hundred crashes: %v", found)
+		}
+		time.Sleep(5 * time.Millisecond)
+	})
+}
+
+// What a program has not synced is lost, unless it is old; each file for itself.
+func TestWriteBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := simdisk.New()
+		d.SetSyncTime(time.Millisecond)
+		store(t, d, 1)
+		d.SetWriteBack(simdisk.LogFile, time.Second)
+		start := time.Now()
+		store(t, d, 2)
+		if time.Since(start) != 0 {
+			t.Error("a write that is not synced took time")
+		}
+		time.Sleep(700 * time.Millisecond)
+		store(t, d, 3)
+		d.Set([]byte("vote"), []byte("me"))
+		expectRange(t, d, 1, 3)
+		expectRange(t, d.Crash(), 1, 1)
+		if v, _ := d.Crash().Get([]byte("vote")); string(v) != "me" {
+			t.Error("another file was lost, too")
+		}
+		killed := d.Killed(rand.New(rand.NewPCG(1, 1)))
+		expectRange(t, killed, 1, 3)
+		expectRange(t, killed.Crash(), 1, 1)
+		time.Sleep(300 * time.Millisecond)
+		expectRange(t, d.Crash(), 1, 2)
+		expectRange(t, killed.Crash(), 1, 2)
+		d.SetWriteBack(simdisk.LogFile, 0)
+		store(t, d, 4)
+		expectRange(t, d.Crash(), 1, 4)
 	})
 }
 

@@ -8,8 +8,14 @@
 // being stopped goes to the old Disk, which nobody reads again.
 //
 // A write takes [Disk.SetSyncTime] of virtual time, and is durable when that is
-// over: all of it or, if a crash comes first, nothing of it (raft-boltdb writes
-// a batch in one transaction). Reads cost nothing. [Disk.Fail] makes writes fail.
+// over. If a crash comes first, nothing of it is there, or, with
+// [Disk.CrashTorn], its first records or all of it: nobody has been told.
+// Reads cost nothing. [Disk.Fail] makes writes fail.
+//
+// So nothing that a program may rely on is ever lost. A program that forgets to
+// sync is another matter: [Disk.SetWriteBack] makes the writes to one of the
+// three files (log, vote and term, snapshots) return at once and become durable
+// later, and a power cut loses those that have not.
 //
 // Everything that a reader gets is its own copy, as it would be from a file.
 package simdisk

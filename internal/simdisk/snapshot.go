@@ -42,8 +42,8 @@ func (d *Disk) List() ([]*raft.SnapshotMeta, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []*raft.SnapshotMeta
-	for i := len(d.snapshots) - 1; i >= 0; i-- {
-		meta := d.snapshots[i].meta
+	for i := len(d.seen.snapshots) - 1; i >= 0; i-- {
+		meta := d.seen.snapshots[i].meta
 		list = append(list, &meta)
 	}
 	return list, nil
@@ -53,7 +53,7 @@ func (d *Disk) List() ([]*raft.SnapshotMeta, error) {
 func (d *Disk) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range d.snapshots {
+	for _, s := range d.seen.snapshots {
 		if s.meta.ID == id {
 			return &s.meta, io.NopCloser(bytes.NewReader(s.data)), nil
 		}
@@ -82,16 +82,20 @@ func (s *sink) Close() error {
 	var err error
 	s.once.Do(func() {
 		s.meta.Size = int64(len(s.data))
-		err = s.disk.write(func() {
-			all := append(slices.Clone(s.disk.snapshots), s.snapshot)
+		s.disk.mu.Lock()
+		keep := s.disk.trailing
+		s.disk.mu.Unlock()
+		written := s.snapshot
+		err = s.disk.write(SnapshotFile, func(c *contents) {
+			all := append(slices.Clone(c.snapshots), written)
 			slices.SortStableFunc(all, func(a, b snapshot) int {
 				return cmp.Or(cmp.Compare(a.meta.Term, b.meta.Term), cmp.Compare(a.meta.Index, b.meta.Index))
 			})
-			s.disk.snapshots = all[max(0, len(all)-snapshotsKept):]
-			if keep := s.disk.trailing; keep > 0 && s.meta.Index > keep {
-				s.disk.deleteLocked(s.disk.low, s.meta.Index-keep)
-			}
+			c.snapshots = all[max(0, len(all)-snapshotsKept):]
 		})
+		if err == nil && keep > 0 && written.meta.Index > keep {
+			err = s.disk.DeleteRange(0, written.meta.Index-keep)
+		}
 	})
 	return err
 }

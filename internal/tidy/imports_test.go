@@ -12,18 +12,19 @@ import (
 // downwards only. A new edge needs a new word here, and a reason.
 const imports = `
 	wire:
-	znode:                 wire
+	znode:                 wire internal/mutant
 
-	quorum:                wire znode
+	quorum:                wire znode internal/mutant
 	                       github.com/hashicorp/raft github.com/hashicorp/raft-boltdb/v2
 	                       github.com/hashicorp/go-hclog
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	session:               wire znode
+	session:               wire znode internal/mutant
 
 	server:                wire znode quorum session
 	server/simtest:
 	bench:                 wire
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk
+	cmd/jepsen:            internal/mutant jepsen/sim
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
@@ -33,10 +34,14 @@ const imports = `
 	jepsen/curator:
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
+	jepsen/sim:
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
+
+	# Planted bugs; empty in a usual build.
+	internal/mutant:
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
@@ -56,7 +61,7 @@ const testImports = `
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk
-	server/simtest:        internal/simnet internal/simdisk server quorum znode wire recipes
+	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       github.com/go-zookeeper/zk
 `
 

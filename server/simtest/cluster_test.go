@@ -3,6 +3,7 @@ package simtest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -16,28 +17,31 @@ import (
 )
 
 const (
-	clusterSize = 3
-	tick        = 2 * time.Second
-	clientPort  = 2181
-	peerPort    = 2888
-	syncTime    = 200 * time.Microsecond // of a disk in good health
+	clientPort = 2181
+	peerPort   = 2888
+	syncTime   = 200 * time.Microsecond // of a disk in good health
 )
 
-// cluster is three members on a simulated network with simulated disks.
+// cluster is some members on a simulated network with simulated disks.
 type cluster struct {
-	t       *testing.T
+	t       *recorder
+	shape   shape
 	net     *simnet.Network
 	journal *journal
 	members []*member
+	torn    *rand.Rand     // what power cuts leave of what was being written; used by the nemesis only
 	ending  sync.WaitGroup // programs of dead members that are being stopped
 }
 
 // member is one machine: its disk and its wall clock outlive the programs that
 // run on it.
 type member struct {
-	c     *cluster
-	id    uint8
-	name  string // of its host
+	c    *cluster
+	id   uint8
+	name string // of its host
+
+	observer bool
+
 	clock atomic.Int64
 	prog  atomic.Pointer[program] // nil while it is down
 
@@ -48,20 +52,25 @@ type member struct {
 	disk *simdisk.Disk
 }
 
+// newCluster starts three members, as the directed scenarios want them.
 func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
-	return newClusterOf(t, clusterSize, seed, j)
+	return newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 2 * time.Second}, seed, j)
 }
 
-func newClusterOf(t *testing.T, size int, seed uint64, j *journal) *cluster {
-	c := &cluster{t: t, journal: j}
+func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
+	c := &cluster{t: t, shape: s, journal: j, torn: rand.New(rand.NewPCG(seed, 1<<33))}
 	c.net = simnet.New(simnet.Config{
 		Seed: seed, Latency: 300 * time.Microsecond, Jitter: 400 * time.Microsecond,
 		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second, BufferBytes: 256 << 10,
 	})
-	for i := range size {
-		m := &member{c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), disk: simdisk.New(), turn: make(chan struct{}, 1)}
+	for i := range s.voters + s.observers {
+		m := &member{
+			c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), observer: i >= s.voters,
+			disk: simdisk.New(), turn: make(chan struct{}, 1),
+		}
 		m.disk.SetSyncTime(syncTime)
 		m.disk.SetTrailing(100)
+		forgetful(m.disk)
 		c.net.Host(m.name)
 		c.members = append(c.members, m)
 	}
@@ -114,12 +123,12 @@ func (m *member) start() {
 
 // powerCut ends the member as a power cut does. Nobody is told, and only what
 // was durable is there when it is started again.
-func (m *member) powerCut() { m.die(m.c.net.Reset) }
+func (m *member) powerCut() { m.die(m.c.net.Reset, (*simdisk.Disk).CrashTorn) }
 
-// kill ends the member as kill -9 does: its connections are closed.
-func (m *member) kill() { m.die(m.c.net.Kill) }
+// kill ends the member as kill -9 does: its connections are closed, and what it has written stays written.
+func (m *member) kill() { m.die(m.c.net.Kill, (*simdisk.Disk).Killed) }
 
-func (m *member) die(how func(string)) {
+func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *simdisk.Disk) {
 	m.lock()
 	defer m.unlock()
 	p := m.running()
@@ -128,7 +137,7 @@ func (m *member) die(how func(string)) {
 	}
 	// First the network, then the disk: what was acknowledged is on the disk.
 	how(m.name)
-	m.disk = m.disk.Crash()
+	m.disk = left(m.disk, m.c.torn)
 	m.c.stop(p)
 	m.prog.Store(nil)
 }
@@ -179,12 +188,12 @@ func (c *cluster) shutdown() {
 func (c *cluster) leader() *member {
 	votes := map[uint8]int{}
 	for _, m := range c.members {
-		if p := m.running(); p != nil {
+		if p := m.running(); p != nil && !m.observer {
 			votes[p.leader()]++
 		}
 	}
 	for _, m := range c.members {
-		if votes[m.id] > len(c.members)/2 {
+		if votes[m.id] > c.shape.voters/2 {
 			return m
 		}
 	}

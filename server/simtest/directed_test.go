@@ -60,9 +60,9 @@ func (c *cluster) awaitLeader() *member {
 // are cut off, lose their power, are killed and are stopped.
 func TestLeaderChangesDisturbNoOtherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, newJournal(t))
+		c := newCluster(t, 1, newJournal(t, ""))
 		// A session long enough for the lease to outlast an election.
-		pipes, stop := c.pipes(clusterSize, 20*time.Second, func(i int) string { return c.members[i].clientAddr() })
+		pipes, stop := c.pipes(len(c.members), 20*time.Second, func(i int) string { return c.members[i].clientAddr() })
 		n := &nemesis{c: c, rng: rand.New(rand.NewPCG(1, 1))}
 		ends := []func(*member) func(){
 			n.isolate,
@@ -155,13 +155,13 @@ func testHolderLearns(t *testing.T, rounds int, disturb func(*cluster, *member, 
 	for _, timeout := range []time.Duration{4 * time.Second, 12 * time.Second, 40 * time.Second} {
 		least, most := knowing{time.Hour, time.Hour}, knowing{}
 		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t, 1, newJournal(t))
+			c := newCluster(t, 1, newJournal(t, ""))
 			c.net.Host(holderHost)
 			rng := rand.New(rand.NewPCG(1, uint64(timeout)))
 			for i := range rounds {
 				m := c.awaitLeader()
 				if i%3 > 0 { // mostly a follower
-					m = c.members[m.id%clusterSize]
+					m = c.members[int(m.id)%len(c.members)]
 				}
 				k := c.holderLearns(m, timeout, rng, disturb)
 				least = knowing{min(least.library, k.library), min(least.grant, k.grant)}
@@ -214,7 +214,7 @@ func (c *cluster) holderLearns(m *member, timeout time.Duration, rng *rand.Rand,
 			*at = time.Now()
 		}
 	}
-	majority := c.members[m.id%clusterSize]
+	majority := c.members[int(m.id)%len(c.members)]
 	for deadline := time.Now().Add(4 * timeout); time.Now().Before(deadline) && (libraryKnew.IsZero() || grantKnew.IsZero() || gone.IsZero()); {
 		time.Sleep(20 * time.Millisecond)
 		first(&libraryKnew, conn.State() != zk.StateHasSession || conn.SessionID() != session)

@@ -2,12 +2,13 @@
 // networks and disks inside a testing/synctest bubble: hours of virtual time,
 // with partitions, crashes and restarts, in seconds. It consists of tests.
 //
-// The random simulations are in sim_test.go. Their faults come from a seed,
-// which is printed; the interleaving of goroutines does not, so a failure may
-// need some runs with its seed to come again. A long run, with everything that
-// the members log in a file:
+// The random simulations are in sim_test.go. A simulation follows from its seed,
+// down to the order in which goroutines run, when the program was built by
+// package jepsen/sim; built by go test it gets the same faults, and another
+// interleaving each time. So the way to run them, and to run one again, is
 //
-//	SIM_LOG=/tmp/sim.log go test -v -timeout 1h -run 'TestCluster$' -sim.hours=24 ./server/simtest
+//	go run ./cmd/jepsen sim -seeds 20 -virtual 1h -jobs 2
+//	go run ./cmd/jepsen sim -seeds 1 -seed N -journal /tmp/sim.log
 //
 // Scenarios that aim at one thing are in directed_test.go. The rest of the
 // files is what they are made of: cluster, member and program (what is

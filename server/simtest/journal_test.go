@@ -2,7 +2,10 @@ package simtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"io"
 	"log/slog"
 	"os"
@@ -16,47 +19,68 @@ import (
 // members log and what the test does to them. It is shown when the test fails.
 type journal struct {
 	start time.Time
-	echo  io.Writer // nil unless asked for
+	name  string // of the file that gets everything; "" for none
 
 	mu    sync.Mutex
-	lines []string // the newest
+	lines []string // the newest; all of them if there is a file
+	hash  hash.Hash64
 }
 
 // journalLines is how many lines are kept, and shown.
 const journalLines = 400
 
-// newJournal starts a journal; with the environment variable SIM_LOG everything
-// goes to that file, too.
-func newJournal(t *testing.T) *journal {
-	j := &journal{start: time.Now()}
-	if name := os.Getenv("SIM_LOG"); name != "" {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-		if err != nil {
-			t.Fatalf("journal: %v", err)
-		}
-		j.echo = f
-	}
+// newJournal makes a journal; everything goes to the file of that name too, when it ends.
+func newJournal(t *testing.T, name string) *journal {
+	j := &journal{name: name, hash: fnv.New64a()}
 	t.Cleanup(func() {
 		if t.Failed() {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			t.Logf("the end of the journal:\n%s", strings.Join(j.lines, "\n"))
+			t.Logf("the end of the journal:\n%s", strings.Join(j.lines[max(0, len(j.lines)-journalLines):], "\n"))
 		}
 	})
+	j.begin()
 	return j
 }
 
-func (j *journal) printf(format string, args ...any) {
+// begin sets the clock to zero.
+func (j *journal) begin() { j.start = time.Now() }
+
+// end writes the file. It does so only now because a program that waits for a file is not the same program: Go lets
+// others run meanwhile.
+func (j *journal) end() {
+	if j.name == "" {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f, err := os.OpenFile(j.name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err == nil {
+		_, err = f.WriteString(strings.Join(j.lines, "\n") + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "journal:", err)
+	}
+}
+
+// digest is equal for equal journals.
+func (j *journal) digest() string { return fmt.Sprintf("%016x", j.hash.Sum64()) }
+
+func (j *journal) printf(format string, args ...any) { j.line(true, format, args...) }
+
+// line adds a line; counts says that it is part of the digest. Only what is always there may be.
+func (j *journal) line(counts bool, format string, args ...any) {
 	line := fmt.Sprintf("%12.6f ", time.Since(j.start).Seconds()) + fmt.Sprintf(format, args...)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.lines) >= 2*journalLines {
+	if counts {
+		_, _ = io.WriteString(j.hash, line) // a hash takes everything
+	}
+	if len(j.lines) >= 2*journalLines && j.name == "" {
 		j.lines = append([]string(nil), j.lines[journalLines:]...)
 	}
 	j.lines = append(j.lines, line)
-	if j.echo != nil {
-		fmt.Fprintln(j.echo, line)
-	}
 }
 
 // logger returns a logger whose lines carry the name of who logs.
@@ -71,7 +95,7 @@ type journalHandler struct {
 }
 
 func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool {
-	return l >= slog.LevelInfo || h.journal.echo != nil
+	return l >= slog.LevelInfo || h.journal.name != ""
 }
 
 func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
@@ -80,7 +104,7 @@ func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 		return true
 	})
-	h.journal.printf("%s %s %s%s%s", h.who, r.Level, r.Message, h.attrs, b.String())
+	h.journal.line(r.Level >= slog.LevelInfo, "%s %s %s%s%s", h.who, r.Level, r.Message, h.attrs, b.String())
 	return nil
 }
 

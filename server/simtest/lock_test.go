@@ -145,8 +145,8 @@ type zkLogger struct {
 
 // Printf implements zk.Logger.
 func (l zkLogger) Printf(format string, args ...any) {
-	if l.journal.echo != nil {
-		l.journal.printf("%s %s", l.name, fmt.Sprintf(format, args...))
+	if l.journal.name != "" {
+		l.journal.line(false, "%s %s", l.name, fmt.Sprintf(format, args...))
 	}
 }
 

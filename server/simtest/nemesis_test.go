@@ -175,11 +175,11 @@ func (n *nemesis) note(format string, args ...any) {
 	n.c.journal.printf("nemesis: %s", fmt.Sprintf(format, args...))
 }
 
-func (n *nemesis) any() *member { return n.c.members[n.rng.IntN(clusterSize)] }
+func (n *nemesis) any() *member { return n.c.members[n.rng.IntN(len(n.c.members))] }
 
 func (n *nemesis) two() (a, b *member) {
-	i := n.rng.IntN(clusterSize)
-	j := (i + 1 + n.rng.IntN(clusterSize-1)) % clusterSize
+	i := n.rng.IntN(len(n.c.members))
+	j := (i + 1 + n.rng.IntN(len(n.c.members)-1)) % len(n.c.members)
 	return n.c.members[i], n.c.members[j]
 }
 

@@ -2,8 +2,11 @@
 
 package simtest
 
-// How much is simulated by default. An hour takes about a quarter of a minute.
+import "time"
+
+// How much is simulated by default.
 const (
-	defaultHours   = 1  // of a random simulation
+	defaultVirtual = time.Hour // of a random simulation
+	defaultSeeds   = 2
 	directedRounds = 10 // of a directed scenario
 )

@@ -21,7 +21,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 	host := m.c.net.Host(m.name)
 	cfg := server.Config{
 		ClientAddr: m.clientAddr(),
-		TickTime:   tick,
+		TickTime:   m.c.shape.tick,
 		SnapCount:  300,
 		ID:         m.id,
 		Logger:     m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
@@ -31,7 +31,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		Now:        m.now,
 	}
 	for _, o := range m.c.members {
-		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000})
+		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000, Observer: o.observer})
 	}
 	s, err := server.Start(cfg)
 	if err != nil {

@@ -2,8 +2,11 @@
 
 package simtest
 
+import "time"
+
 // How much is simulated under the race detector, where an hour takes minutes.
 const (
-	defaultHours   = 0.25 // of a random simulation
-	directedRounds = 3    // of a directed scenario
+	defaultVirtual = 10 * time.Minute // of a random simulation
+	defaultSeeds   = 2
+	directedRounds = 3 // of a directed scenario
 )

@@ -1,9 +1,13 @@
 package simtest
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,45 +17,89 @@ import (
 )
 
 var (
-	simHours = flag.Float64("sim.hours", defaultHours, "virtual hours that each simulation runs")
-	simSeed  = flag.Uint64("sim.seed", 0, "seed of the simulations; 0 means a new one each time")
+	simVirtual  = flag.Duration("sim.virtual", defaultVirtual, "virtual time that each simulation runs")
+	simSeed     = flag.Uint64("sim.seed", 0, "seed of the first simulation; 0 means a new one each time")
+	simSeeds    = flag.Uint64("sim.seeds", defaultSeeds, "how many simulations, with seeds that follow one another")
+	simResults  = flag.String("sim.results", "", "file that gets one line of JSON for each simulation")
+	simWorkload = flag.String("sim.workload", "", "what clients do, a list with commas; empty means what the seed says")
+	simJournal  = flag.String("sim.journal", "", "file that gets everything that happens")
 )
 
-// inBubble runs f in virtual time, with a seed that it prints.
-func inBubble(t *testing.T, f func(t *testing.T, seed uint64, virtual time.Duration)) {
-	seed := *simSeed
-	if seed == 0 {
-		seed = rand.Uint64()>>33 + 1
+// TestSimulation has clusters go through partitions, crashes, restarts, slow and failing disks while clients
+// take locks, write and read, and checks the promises of the contract: see registry (C6 and fencing), register (C4),
+// pipeliner (C2, C3, C5). In between everything is healed: then everybody must make progress, and the replicas
+// must be equal and sound.
+//
+// Two thirds of the seeds are gentle: they have no cuts between clients and members that are healed before the client's
+// library has noticed. Such cuts may delay what a member has sent until it is no longer true, and then a client library
+// that counts from when it receives believes too long. Grants count from when a request was sent and must stand that.
+// So what libraries believe is checked in gentle simulations, what grants say in all.
+func TestSimulation(t *testing.T) {
+	plant(t)
+	out := resultsFile(t)
+	first := *simSeed
+	if first == 0 {
+		first = rand.Uint64()>>33 + 1
 	}
-	t.Logf("seed %d (again: go test -run %s -sim.seed=%d -sim.hours=%g)", seed, t.Name(), seed, *simHours)
+	for seed := first; seed < first+*simSeeds; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			s, err := shapeOf(seed).only(*simWorkload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := simulate(t, seed, s, *simVirtual)
+			t.Logf("seed %d, %v: %s in %v; %d faults, journal %s (again: go test -run 'TestSimulation$' -sim.seed=%d -sim.virtual=%v)",
+				seed, s, *simVirtual, time.Duration(r.RealMs)*time.Millisecond, r.Faults, r.Journal, seed, *simVirtual)
+			if err := json.NewEncoder(out).Encode(r); err != nil {
+				t.Fatalf("results: %v", err)
+			}
+		})
+	}
+}
+
+// result is what is told of a simulation, as a line of JSON: cmd/jepsen reads it.
+type result struct {
+	Seed       uint64         `json:"seed"`
+	Shape      string         `json:"shape"`
+	VirtualMs  int64          `json:"virtualMs"`
+	RealMs     int64          `json:"realMs"`
+	Violations []string       `json:"violations,omitempty"`
+	Faults     int            `json:"faults"`
+	FaultKinds map[string]int `json:"faultKinds"`
+	// Journal is a digest of everything that happened, with its virtual time: equal for equal runs.
+	Journal string         `json:"journal"`
+	Figures map[string]int `json:"figures"`
+}
+
+func resultsFile(t *testing.T) io.Writer {
+	if *simResults == "" {
+		return io.Discard
+	}
+	f, err := os.OpenFile(*simResults, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatalf("results: %v", err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// simulate runs one simulation in a bubble of its own.
+func simulate(t *testing.T, seed uint64, s shape, virtual time.Duration) (r result) {
 	started := time.Now()
-	virtual := time.Duration(*simHours * float64(time.Hour))
-	synctest.Test(t, func(t *testing.T) { f(t, seed, virtual) })
-	real := time.Since(started)
-	t.Logf("%v virtual in %v real: %.1f hours per minute", virtual, real.Round(time.Millisecond), virtual.Hours()/real.Minutes())
-}
-
-// TestCluster has three members go through partitions, crashes and restarts
-// while clients take locks, write and read, and checks the promises of the
-// contract: see registry (C6 and fencing), register (C4), pipeliner (C2, C3, C5).
-// In between everything is healed: then everybody must make progress, and the
-// replicas must be equal and sound.
-func TestCluster(t *testing.T) {
-	inBubble(t, func(t *testing.T, seed uint64, virtual time.Duration) {
-		s := newSimulation(t, seed, &nemesis{gentle: true})
-		s.reg.strict = true
-		s.run(virtual)
+	seedRuntime(seed)
+	j := newJournal(t, *simJournal)
+	synctest.Test(t, func(t *testing.T) {
+		rec := &recorder{T: t}
+		j.begin()
+		sim := newSimulation(rec, seed, s, j)
+		sim.run(virtual)
+		r = sim.result()
+		r.Violations = rec.violations
 	})
-}
-
-// TestClusterDelayed is TestCluster with cuts between clients and members of any
-// length. They may delay what a member has sent until it is no longer true, and
-// then a client library that counts from when it receives believes too long.
-// Grants count from when a request was sent and must stand that.
-func TestClusterDelayed(t *testing.T) {
-	inBubble(t, func(t *testing.T, seed uint64, virtual time.Duration) {
-		newSimulation(t, seed, &nemesis{}).run(virtual)
-	})
+	j.end()
+	r.Seed, r.Shape, r.Journal = seed, s.String(), j.digest()
+	r.RealMs = time.Since(started).Milliseconds()
+	return r
 }
 
 // client is a program that works piece by piece.
@@ -70,34 +118,46 @@ type simulation struct {
 	pipes   []*pipeliner
 	names   []string
 	work    sync.WaitGroup
+	passed  time.Duration
 }
 
-func newSimulation(t *testing.T, seed uint64, n *nemesis) *simulation {
-	c := newCluster(t, seed, newJournal(t))
-	n.c, n.rng, n.counts = c, rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
+	c := newClusterOf(t, sh, seed, j)
 	s := &simulation{
-		c: c, gate: newGate(), nemesis: n,
-		reg: &registry{c: c, holders: map[string]*holder{}}, cell: &register{c: c},
+		c: c, gate: newGate(), nemesis: &nemesis{c: c, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
+		reg: &registry{c: c, holders: map[string]*holder{}, strict: sh.gentle}, cell: &register{c: c},
 	}
-	n.reg = s.reg
-	timeouts := []time.Duration{4 * time.Second, 6 * time.Second, 9 * time.Second, 15 * time.Second}
-	for i := range 12 {
-		host := fmt.Sprintf("10.0.1.%d", i+1)
+	s.nemesis.reg = s.reg
+	timeouts := sh.timeouts()
+	i := 0
+	next := func(make func(host string, timeout time.Duration, rng *rand.Rand) client) {
+		i++
+		host := fmt.Sprintf("10.0.1.%d", i)
 		c.net.Host(host)
-		rng := rand.New(rand.NewPCG(seed, uint64(i+1)))
-		timeout := timeouts[i%len(timeouts)]
-		switch {
-		case i < 4:
-			s.add(host, rng, newLockClient(c, s.reg, host, timeout, rng))
-		case i < 6:
-			s.add(host, rng, newForeignLockClient(c, s.reg, host, timeout, rng))
-		case i < 9:
-			s.add(host, rng, newRegisterClient(c, s.cell, host, timeout, rng))
-		default:
-			p := newPipeliner(c, host, timeout, rng, func() string { return c.members[rng.IntN(clusterSize)].clientAddr() })
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		s.add(host, rng, make(host, timeouts[i%len(timeouts)], rng))
+	}
+	for range sh.locks {
+		next(func(host string, timeout time.Duration, rng *rand.Rand) client {
+			return newLockClient(c, s.reg, host, timeout, rng)
+		})
+	}
+	for range sh.foreignLocks {
+		next(func(host string, timeout time.Duration, rng *rand.Rand) client {
+			return newForeignLockClient(c, s.reg, host, timeout, rng)
+		})
+	}
+	for range sh.registers {
+		next(func(host string, timeout time.Duration, rng *rand.Rand) client {
+			return newRegisterClient(c, s.cell, host, timeout, rng)
+		})
+	}
+	for range sh.pipes {
+		next(func(host string, timeout time.Duration, rng *rand.Rand) client {
+			p := newPipeliner(c, host, timeout, rng, func() string { return c.members[rng.IntN(len(c.members))].clientAddr() })
 			s.pipes = append(s.pipes, p)
-			s.add(host, rng, p)
-		}
+			return p
+		})
 	}
 	return s
 }
@@ -109,7 +169,7 @@ func (s *simulation) add(host string, rng *rand.Rand, w client) {
 		defer w.close()
 		for s.gate.enter() {
 			s.gate.leave(host, w.work())
-			time.Sleep(time.Duration(rng.IntN(1000)) * time.Millisecond)
+			time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
 		}
 	})
 }
@@ -119,18 +179,11 @@ func (s *simulation) run(virtual time.Duration) {
 	t, c := s.c.t, s.c
 	over := make(chan struct{})
 	s.work.Go(func() { c.watchProgress(over) })
+	s.work.Go(func() { collectGarbage(over) })
 	for time.Since(c.journal.start) < virtual && !t.Failed() {
 		s.nemesis.round()
 		s.gate.open()
-		time.Sleep(time.Minute)
-		// Six stand in the queue of one lock, and each may hold it for 20 s; what a foreign lock leaves behind is in the
-		// way until its session expires.
-		for wait := 0; len(s.gate.active()) != len(s.names) && wait < 120; wait++ {
-			time.Sleep(time.Second)
-		}
-		if got := s.gate.active(); len(got) != len(s.names) {
-			t.Errorf("after %v: three minutes after everything was healed only these have worked: %v", time.Since(c.journal.start), got)
-		}
+		s.everybodyWorks()
 		if !s.gate.close(2 * time.Minute) {
 			t.Errorf("after %v: work does not come to an end though everything is healed", time.Since(c.journal.start))
 		}
@@ -140,17 +193,61 @@ func (s *simulation) run(virtual time.Duration) {
 		}
 		s.gate.open()
 	}
+	s.passed = time.Since(c.journal.start)
 	s.gate.end()
 	close(over)
 	s.work.Wait()
 	c.shutdown()
+}
+
+// everybodyWorks waits until every client has done something. Three may stand in the queue of one lock, and each may
+// hold it for 20 s; what a foreign lock leaves behind is in the way until its session expires.
+func (s *simulation) everybodyWorks() {
+	time.Sleep(10 * time.Second)
+	for wait := 0; len(s.gate.active()) != len(s.names) && wait < 170; wait++ {
+		time.Sleep(time.Second)
+	}
+	if got := s.gate.active(); len(got) != len(s.names) {
+		s.c.t.Errorf("after %v: three minutes after everything was healed only these have worked: %v", time.Since(s.c.journal.start), got)
+	}
+}
+
+// garbagePeriod is how often garbage is collected when nothing else collects it: see seedRuntime.
+const garbagePeriod = 10 * time.Second
+
+// collectGarbage collects at moments that follow from the virtual time, and when nobody runs, so that it has no
+// influence on who runs next.
+func collectGarbage(over <-chan struct{}) {
+	if !runtimeSeeded {
+		return
+	}
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(garbagePeriod):
+			synctest.Wait()
+			runtime.GC()
+		}
+	}
+}
+
+func (s *simulation) result() result {
+	r := result{VirtualMs: s.passed.Milliseconds(), FaultKinds: s.nemesis.counts}
+	for _, n := range s.nemesis.counts {
+		r.Faults += n
+	}
 	replies, broken, events := 0, 0, 0
 	for _, p := range s.pipes {
 		replies, broken, events = replies+p.replies, broken+p.broken, events+p.events
 	}
-	t.Logf("%d acquisitions, %d ended before they were given back; %d reads behind a sync; %d pipelined requests answered on %d connections, %d events",
-		s.reg.acquisitions, s.reg.lost, s.cell.reads.Load(), replies, broken, events)
-	t.Logf("network %+v; faults %v", c.net.Stats(), s.nemesis.counts)
+	net := s.c.net.Stats()
+	r.Figures = map[string]int{
+		"acquisitions": s.reg.acquisitions, "grants lost": s.reg.lost, "reads behind a sync": int(s.cell.reads.Load()),
+		"pipelined requests": replies, "connections broken": broken, "events": events,
+		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
+	}
+	return r
 }
 
 func (s *simulation) verify(store *znode.Store) {

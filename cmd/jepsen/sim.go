@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/internal/mutant"
+	"lockkeeper/jepsen/sim"
+)
+
+const simUsage = `usage: go run ./cmd/jepsen sim [flags]
+
+Runs simulated clusters, whole members on simulated networks and disks, in
+virtual time: an hour takes a few seconds. Each seed is another cluster, with
+other faults and clients. The exit status says whether every promise was kept:
+0 yes, 1 no.
+
+Simulations run inside testing/synctest bubbles, so this compiles the tests of
+server/simtest and runs them, one process for each seed: it needs the Go
+toolchain and must be run inside the module. For the sake of seeds that
+reproduce their runs the standard library is compiled anew, with a few lines of
+the runtime replaced (see jepsen/sim); the first time takes a minute.
+
+  -seeds N         how many simulations (default 10)
+  -seed N          the first seed; the others follow (default: by chance)
+  -virtual D       virtual time of each (default 1h)
+  -jobs N          how many at a time (default 1)
+  -workload LIST   what clients do, instead of what the seed says: %s
+  -keep-going      do not stop at the first seed that fails
+  -repeat          the same seed again and again: are the runs the same?
+  -json FILE       appends a line of JSON for each simulation
+  -journal FILE    appends everything that happens in the simulations
+  -mutation NAME   with this bug planted; see -list
+  -mutations       with each planted bug, until it is caught
+  -list            lists the bugs that can be planted
+  -plain           with the Go runtime as it is
+`
+
+type simFlags struct {
+	seeds, first                 uint64
+	virtual                      time.Duration
+	jobs                         int
+	workload, jsonFile, journal  string
+	mutation                     string
+	keepGoing, repeat, mutations bool
+	list, plain                  bool
+}
+
+func parseSim(args []string) (f simFlags, err error) {
+	fs := flag.NewFlagSet("sim", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // the texts are ours
+	fs.Uint64Var(&f.seeds, "seeds", 10, "")
+	fs.Uint64Var(&f.first, "seed", 0, "")
+	fs.DurationVar(&f.virtual, "virtual", time.Hour, "")
+	fs.IntVar(&f.jobs, "jobs", 1, "")
+	fs.StringVar(&f.workload, "workload", "", "")
+	fs.BoolVar(&f.keepGoing, "keep-going", false, "")
+	fs.BoolVar(&f.repeat, "repeat", false, "")
+	fs.StringVar(&f.jsonFile, "json", "", "")
+	fs.StringVar(&f.journal, "journal", "", "")
+	fs.StringVar(&f.mutation, "mutation", "", "")
+	fs.BoolVar(&f.mutations, "mutations", false, "")
+	fs.BoolVar(&f.list, "list", false, "")
+	fs.BoolVar(&f.plain, "plain", false, "")
+	if err := fs.Parse(args); err != nil {
+		return f, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	case f.seeds == 0 || f.jobs < 1 || f.virtual <= 0:
+		return f, errors.New("-seeds, -jobs and -virtual must be more than 0")
+	case f.mutation != "" && entry(f.mutation) == nil:
+		return f, fmt.Errorf("there is no mutation %q; see -list", f.mutation)
+	}
+	if f.first == 0 {
+		f.first = rand.Uint64()>>33 + 1
+	}
+	return f, nil
+}
+
+func entry(name string) *mutant.Entry {
+	for i := range mutant.Table {
+		if mutant.Table[i].Name == name {
+			return &mutant.Table[i]
+		}
+	}
+	return nil
+}
+
+// runSim is the command sim.
+func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	f, err := parseSim(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(stdout, simUsage, strings.Join(sim.Workloads, ", "))
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(stderr, "jepsen sim: %v\n", err)
+		return exitUsage
+	case f.list:
+		for _, e := range mutant.Table {
+			fmt.Fprintf(stdout, "%-26s %s  %s (%s)\n", e.Name, e.Promise, e.What, e.Where)
+		}
+		return exitOK
+	}
+	ok, err := f.simulate(ctx, stdout)
+	if err != nil {
+		fmt.Fprintf(stderr, "jepsen sim: %v\n", err)
+	}
+	if err != nil || !ok {
+		return exitInvalid
+	}
+	return exitOK
+}
+
+// simulate builds the program and runs it as the flags say. It reports whether all is as it should be.
+func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err error) {
+	dir, err := os.MkdirTemp("", "jepsen-sim-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	program, err := sim.Build(ctx, dir, sim.BuildOptions{Mutants: f.mutation != "" || f.mutations, PlainRuntime: f.plain})
+	if err != nil {
+		return false, err
+	}
+	if program.Unseeded != nil {
+		fmt.Fprintf(stdout, "A seed does not reproduce the order in which goroutines run: %v\n", program.Unseeded)
+	}
+	s := &simRun{flags: f, program: program, out: stdout, digests: make(map[string]int)}
+	if f.jsonFile != "" {
+		file, err := os.OpenFile(f.jsonFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		s.json = json.NewEncoder(file)
+	}
+	if f.mutations {
+		return s.allMutations(ctx)
+	}
+	if err := s.run(ctx, f.mutation, f.keepGoing); err != nil {
+		return false, err
+	}
+	s.summary()
+	return s.failed == 0, nil
+}
+
+// simRun is a run of several simulations.
+type simRun struct {
+	flags   *simFlags
+	program *sim.Program
+	json    *json.Encoder // nil for none
+	out     io.Writer
+	quiet   bool
+
+	mu             sync.Mutex
+	next           uint64 // how many have been begun
+	passed, failed int
+	virtual        time.Duration
+	faults         int
+	began          time.Time
+	digests        map[string]int // of the journals
+	firstFailure   *sim.Result
+	err            error
+}
+
+// run runs the simulations, jobs at a time, to the last or until one fails.
+func (s *simRun) run(ctx context.Context, mutation string, keepGoing bool) error {
+	s.began = time.Now()
+	var wg sync.WaitGroup
+	for range s.flags.jobs {
+		wg.Go(func() {
+			for {
+				seed, more := s.take(keepGoing)
+				if !more {
+					return
+				}
+				r, err := s.program.Run(ctx, sim.Simulation{
+					Seed: seed, Virtual: s.flags.virtual, Workload: s.flags.workload, Mutation: mutation, Journal: s.flags.journal,
+				})
+				s.ended(r, err)
+			}
+		})
+	}
+	wg.Wait()
+	return s.err
+}
+
+// take is the seed of the next simulation, if there is to be one.
+func (s *simRun) take(keepGoing bool) (seed uint64, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.next == s.flags.seeds || s.failed > 0 && !keepGoing {
+		return 0, false
+	}
+	seed = s.flags.first
+	if !s.flags.repeat {
+		seed += s.next
+	}
+	s.next++
+	return seed, true
+}
+
+func (s *simRun) ended(r *sim.Result, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.err = errors.Join(s.err, err)
+		return
+	}
+	s.virtual += r.Virtual()
+	s.faults += r.Faults
+	s.digests[r.Journal]++
+	if s.json != nil {
+		s.err = errors.Join(s.err, s.json.Encode(r))
+	}
+	if r.OK() {
+		s.passed++
+	} else {
+		s.failed++
+		if s.firstFailure == nil {
+			s.firstFailure = r
+		}
+	}
+	if !s.quiet {
+		s.tell(r)
+	}
+}
+
+// tell prints the line of a simulation, and what was wrong with it.
+func (s *simRun) tell(r *sim.Result) {
+	verdict := "ok  "
+	if !r.OK() {
+		verdict = "FAIL"
+	}
+	fmt.Fprintf(s.out, "%s seed %d: %v in %.1f s, %d faults, journal %s: %s\n", verdict, r.Seed,
+		r.Virtual().Round(time.Second), float64(r.RealMs)/1000, r.Faults, r.Journal, r.Shape)
+	if r.OK() {
+		return
+	}
+	for _, v := range r.Violations {
+		fmt.Fprintf(s.out, "     %s\n", v)
+	}
+	fmt.Fprintf(s.out, "%s\n     again: go run ./cmd/jepsen sim -seeds 1 -seed %d -virtual %v%s -journal sim-%d.log\n",
+		indent(r.Output), r.Seed, s.flags.virtual, s.again(), r.Seed)
+}
+
+// again are the flags, besides the seed, on which a run depends.
+func (s *simRun) again() (text string) {
+	if s.flags.workload != "" {
+		text += " -workload " + s.flags.workload
+	}
+	if s.flags.mutation != "" {
+		text += " -mutation " + s.flags.mutation
+	}
+	return text
+}
+
+func indent(text string) string {
+	return "     | " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n     | ")
+}
+
+func (s *simRun) summary() {
+	fmt.Fprintf(s.out, "%d simulations passed, %d failed: seeds %d to %d, %.1f virtual hours in %v, %d faults\n", s.passed, s.failed,
+		s.flags.first, s.flags.first+max(s.next, 1)-1, s.virtual.Hours(), time.Since(s.began).Round(time.Second), s.faults)
+	if s.flags.repeat {
+		most := 0
+		for _, n := range s.digests {
+			most = max(most, n)
+		}
+		fmt.Fprintf(s.out, "seed %d again and again: %d different journals, %d of %d runs have the most frequent one\n",
+			s.flags.first, len(s.digests), most, s.passed+s.failed)
+	}
+}
+
+// allMutations plants one bug after the other and simulates until it is caught, for as many seeds as the flags say. It
+// reports whether all were.
+func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
+	ok = true
+	for _, e := range mutant.Table {
+		one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true, digests: make(map[string]int)}
+		if err := one.run(ctx, e.Name, false); err != nil {
+			return false, err
+		}
+		if one.firstFailure == nil {
+			ok = false
+			fmt.Fprintf(s.out, "NOT CAUGHT  %-26s %s  in %d simulations, %.1f virtual hours, %v\n",
+				e.Name, e.Promise, one.passed, one.virtual.Hours(), time.Since(one.began).Round(time.Second))
+			continue
+		}
+		fmt.Fprintf(s.out, "caught      %-26s %s  by simulation %d, after %.2f virtual hours, %v: %s\n", e.Name, e.Promise,
+			one.passed+1, one.virtual.Hours(), time.Since(one.began).Round(time.Second), one.firstFailure.Violations[0])
+	}
+	return ok, nil
+}

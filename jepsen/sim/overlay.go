@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// patches are the lines of package runtime (of Go 1.26) that are replaced. What is called instead is in bubbleRand.
+var patches = []struct{ file, old, new string }{
+	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := bubbleRandn(uint32(norder + 1))"},
+	{"time.go", "t.rand = cheaprand()", "t.rand = bubbleTimerRand()"},
+	{"sema.go", "s.ticket = cheaprand() | 1", "s.ticket = bubbleRandn(0xffffffff) | 1"},
+	{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", "\tif getg().bubble != nil && bubbleSeed != 0 {\n\t\treturn bubbleNext()\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n"},
+	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
+}
+
+// bubbleRand is appended to the runtime's rand.go. server/simtest sets bubbleSeed.
+const bubbleRand = `
+//go:linkname bubbleSeed
+var bubbleSeed uint64
+
+//go:nosplit
+func bubbleNext() uint64 {
+	bubbleSeed += 0x9e3779b97f4a7c15
+	z := bubbleSeed
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+//go:nosplit
+func bubbleRandn(n uint32) uint32 {
+	if getg().bubble == nil || bubbleSeed == 0 {
+		return cheaprandn(n)
+	}
+	return uint32(uint64(uint32(bubbleNext())) * uint64(n) >> 32)
+}
+
+func bubbleTimerRand() uint32 {
+	if bubbleSeed == 0 {
+		return cheaprand()
+	}
+	return uint32(bubbleNext())
+}
+`
+
+// writeOverlay writes the changed files of package runtime into dir, and the file that go build -overlay wants, whose name
+// it returns. An error says that this is not the Go whose runtime it knows.
+func writeOverlay(goroot, dir string) (string, error) {
+	changed := make(map[string]string) // text by name
+	for _, p := range patches {
+		name := filepath.Join(goroot, "src", "runtime", p.file)
+		text, ok := changed[name]
+		if !ok {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return "", fmt.Errorf("sim: overlay: %w", err)
+			}
+			text = string(b)
+		}
+		if strings.Count(text, p.old) != 1 {
+			return "", fmt.Errorf("sim: overlay: %s does not have the line %q", name, p.old)
+		}
+		changed[name] = strings.Replace(text, p.old, p.new, 1)
+	}
+	replace := make(map[string]string)
+	for name, text := range changed {
+		if filepath.Base(name) == "rand.go" {
+			text += bubbleRand
+		}
+		copied := filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(copied, []byte(text), 0o644); err != nil {
+			return "", fmt.Errorf("sim: overlay: %w", err)
+		}
+		replace[name] = copied
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("sim: overlay: %w", err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o644); err != nil {
+		return "", fmt.Errorf("sim: overlay: %w", err)
+	}
+	return overlay, nil
+}

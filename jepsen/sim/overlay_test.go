@@ -1,0 +1,36 @@
+package sim
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The lines that are replaced are there in the Go that the house uses.
+func TestOverlay(t *testing.T) {
+	overlay, err := writeOverlay(goroot(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range patches {
+		if !strings.Contains(string(text), p.file) {
+			t.Errorf("%s is not replaced", p.file)
+		}
+	}
+	if _, err := writeOverlay(t.TempDir(), t.TempDir()); err == nil {
+		t.Error("an overlay for a Go that is not there")
+	}
+}
+
+func goroot(t *testing.T) string {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}

@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Program is the compiled simulations.
+type Program struct {
+	path string
+	dir  string
+	// Unseeded is why the Go runtime's own chance does not follow from the seed; nil if it does.
+	Unseeded error
+}
+
+// BuildOptions say what kind of program is wanted.
+type BuildOptions struct {
+	// Mutants: with the hooks of package internal/mutant.
+	Mutants bool
+	// PlainRuntime: with the Go runtime as it is.
+	PlainRuntime bool
+}
+
+// Build compiles the simulations into dir, which it may fill with files of its own. It must run somewhere inside the
+// module. The first time takes a minute, because the standard library is compiled anew.
+func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
+	p := &Program{path: filepath.Join(dir, "sim.test"), dir: dir}
+	var tags []string
+	args := []string{"test", "-c", "-o", p.path}
+	if o.Mutants {
+		tags = append(tags, "mutants")
+	}
+	if o.PlainRuntime {
+		p.Unseeded = errors.New("sim: the runtime is left as it is")
+	} else {
+		goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+		if err != nil {
+			return nil, fmt.Errorf("sim: ask go for its root: %w", err)
+		}
+		overlay, err := writeOverlay(strings.TrimSpace(string(goroot)), dir)
+		if p.Unseeded = err; err == nil {
+			tags = append(tags, "simruntime")
+			args = append(args, "-overlay", overlay)
+		}
+	}
+	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/server/simtest")
+	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("sim: go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return p, nil
+}
+
+// Simulation is what is to be simulated.
+type Simulation struct {
+	Seed     uint64
+	Virtual  time.Duration
+	Workload string // "" means what the seed says
+	Mutation string // "" means none
+	Journal  string // file that gets everything that happens; "" means none
+}
+
+// Result is what a simulation says of itself, plus what its process said.
+type Result struct {
+	Seed       uint64         `json:"seed"`
+	Shape      string         `json:"shape,omitempty"`
+	VirtualMs  int64          `json:"virtualMs"`
+	RealMs     int64          `json:"realMs"`
+	Violations []string       `json:"violations,omitempty"`
+	Faults     int            `json:"faults"`
+	FaultKinds map[string]int `json:"faultKinds,omitempty"`
+	Journal    string         `json:"journal,omitempty"` // a digest
+	Figures    map[string]int `json:"figures,omitempty"`
+	// Output is what the process printed, if something was wrong.
+	Output string `json:"output,omitempty"`
+}
+
+// Virtual is how long the simulation was.
+func (r *Result) Virtual() time.Duration { return time.Duration(r.VirtualMs) * time.Millisecond }
+
+// OK says that nothing was wrong.
+func (r *Result) OK() bool { return len(r.Violations) == 0 }
+
+const (
+	// A simulation that takes so long hangs: its process is then made to say where.
+	hangsAfter        = 3 * time.Minute
+	hangsAfterPerHour = 3 * time.Minute
+	// outputMaxBytes is how much is kept of what a process prints: the end.
+	outputMaxBytes = 64 << 10
+)
+
+// Run runs one simulation. An error is what kept it from running, a process that crashed is a violation.
+func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
+	f, err := os.CreateTemp(p.dir, "result-")
+	if err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	f.Close()
+	defer os.Remove(f.Name())
+	limit := hangsAfter + time.Duration(s.Virtual.Hours()*float64(hangsAfterPerHour))
+	cmd := exec.CommandContext(ctx, p.path,
+		"-test.run=^TestSimulation$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+strconv.FormatUint(s.Seed, 10),
+		"-sim.virtual="+s.Virtual.String(), "-sim.results="+f.Name(), "-sim.journal="+s.Journal,
+		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1,memprofilerate=0", "GOTRACEBACK=all")
+	started := time.Now()
+	out, failed := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	var exit *exec.ExitError
+	if failed != nil && !errors.As(failed, &exit) {
+		return nil, fmt.Errorf("sim: start the simulation: %w", failed)
+	}
+	r := &Result{Seed: s.Seed}
+	if line, err := os.ReadFile(f.Name()); err != nil || len(bytes.TrimSpace(line)) > 0 {
+		if err := errors.Join(err, json.Unmarshal(line, r)); err != nil {
+			return nil, fmt.Errorf("sim: read the result: %w", err)
+		}
+	} else {
+		r.Violations = []string{"the process ended: " + reason(out, failed)}
+	}
+	if failed != nil && r.OK() {
+		r.Violations = []string{reason(out, failed)}
+	}
+	r.RealMs = time.Since(started).Milliseconds()
+	if !r.OK() {
+		r.Output = string(out[max(0, len(out)-outputMaxBytes):])
+	}
+	return r, nil
+}
+
+// reason finds the line that says why a process ended.
+func reason(out []byte, err error) string {
+	for line := range strings.Lines(string(out)) {
+		for _, mark := range []string{"panic: ", "fatal error: "} {
+			if strings.HasPrefix(line, mark) {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	return fmt.Sprint(err)
+}

@@ -1,0 +1,35 @@
+package simtest
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"lockkeeper/internal/mutant"
+	"lockkeeper/internal/simdisk"
+)
+
+var simMutation = flag.String("sim.mutation", "", "planted bug that the simulations are to catch (needs -tags mutants)")
+
+// mutationLag is how old what was not synced may be for a power cut to destroy it: Linux writes back after 30 s.
+const mutationLag = 30 * time.Second
+
+// plant switches the mutation of the command line on.
+func plant(t *testing.T) {
+	if err := mutant.Use(*simMutation); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forgetful is a disk to which a program writes that forgets to sync, if that is the planted bug.
+func forgetful(d *simdisk.Disk) {
+	if mutant.On(mutant.SkippedFsync) {
+		d.SetWriteBack(simdisk.LogFile, mutationLag)
+	}
+	if mutant.On(mutant.VoteNotSynced) {
+		d.SetWriteBack(simdisk.StableFile, mutationLag)
+	}
+	if mutant.On(mutant.EarlySnapshot) {
+		d.SetWriteBack(simdisk.SnapshotFile, mutationLag)
+	}
+}
