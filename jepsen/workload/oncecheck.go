@@ -169,18 +169,9 @@ func (o *onceConnection) effects() {
 			o.directory(dir).surplus(o, op)
 		}
 	}
-	for _, path := range o.paths() {
+	for _, path := range sortedKeys(o.dirs) {
 		o.dirs[path].altered(o, path)
 	}
-}
-
-func (o *onceConnection) paths() []string {
-	var list []string
-	for path := range o.dirs {
-		list = append(list, path)
-	}
-	slices.Sort(list)
-	return list
 }
 
 // took says whether a call took effect, and what shows it.

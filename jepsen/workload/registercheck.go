@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -34,7 +33,7 @@ func (r *register) Check(ops []jepsen.Op) Verdict {
 	}
 	deadline := time.Now().Add(r.limit)
 	late := 0
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range sortedKeys(keys) {
 		left := time.Until(deadline)
 		if left <= 0 {
 			late++

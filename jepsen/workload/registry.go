@@ -12,6 +12,7 @@ var workloads = []struct {
 }{
 	{registerName, func() Workload { return newRegister() }},
 	{onceName, func() Workload { return once{} }},
+	{durabilityName, func() Workload { return durability{} }},
 }
 
 // Names are what New knows.

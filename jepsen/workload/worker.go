@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -135,3 +137,7 @@ func (c call) entries() []jepsen.Op {
 	}
 	return []jepsen.Op{c.invoke, c.end}
 }
+
+// sortedKeys are a map's keys in order, so that the same history gives the same
+// verdict.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

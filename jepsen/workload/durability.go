@@ -1,0 +1,148 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/wire"
+)
+
+const (
+	durabilityName = "durability"
+	durabilityRoot = "/durability"
+	// durabilityKeep is how many nodes a client leaves there, about.
+	durabilityKeep = 200
+	// durabilityBurst is how many requests are sent at once, at most.
+	durabilityBurst = 5
+)
+
+// The operations of the durability workload, beside fCreate: every path is
+// created once. A client has a node of its own that it sets.
+const (
+	fRemove = "remove" // delete of Path
+	fBump   = "bump"   // setData of the client's own node
+	// fRefused is a create of Path that has to fail: its parent is missing, or a check in the same multi fails.
+	fRefused = "refused"
+)
+
+// durability is promise C1: what was answered is there at the end, whatever was
+// killed in between; what was refused is not; and the numbers of the updates are
+// in the order in which they were answered.
+type durability struct{}
+
+// Name implements Workload.
+func (durability) Name() string { return durabilityName }
+
+// Run implements Workload.
+func (durability) Run(ctx context.Context, env *Env, n int) error {
+	c := &durabilityClient{worker: newWorker(env, durabilityName, n)}
+	for ctx.Err() == nil {
+		c.connection(ctx)
+		c.think(ctx)
+	}
+	return nil
+}
+
+// Final implements Workload: it tells every node that is there.
+func (durability) Final(ctx context.Context, env *Env) error {
+	return newWorker(env, durabilityName, env.Clients).tellTree(ctx, durabilityRoot)
+}
+
+type durabilityClient struct {
+	*worker
+	l     *link
+	value int
+	there []string // created, and known to be
+}
+
+func (c *durabilityClient) connection(ctx context.Context) {
+	l, err := c.open(ctx, c.member(), session{})
+	if err != nil {
+		return
+	}
+	c.l = l
+	b := l.add(nil, wire.OpCreate, wire.CreateRequest{Path: durabilityRoot, ACL: wire.OpenACL}, jepsen.Op{})
+	b = l.add(b, wire.OpCreate, wire.CreateRequest{Path: c.own(), ACL: wire.OpenACL}, jepsen.Op{})
+	for err == nil {
+		for range 1 + c.rng.IntN(durabilityBurst) {
+			b = c.request(b)
+		}
+		if err = l.send(b); err == nil {
+			err = l.drain(ctx, c.see)
+		}
+		if err == nil {
+			err = l.idle(ctx, c.thinking(), c.see)
+		}
+		b = nil
+	}
+	if ctx.Err() != nil && !errors.Is(err, errOrder) {
+		l.leave(c.see)
+		return
+	}
+	l.lost(err)
+}
+
+// own is the node that this client sets.
+func (c *durabilityClient) own() string { return durabilityRoot + "/" + c.name }
+
+func (c *durabilityClient) request(b []byte) []byte {
+	c.value++
+	value := fmt.Sprint(c.value)
+	path := fmt.Sprintf("%s/%s.%d", durabilityRoot, c.name, c.value)
+	create := wire.CreateRequest{Path: path, Data: []byte(value), ACL: wire.OpenACL}
+	switch dice := c.rng.IntN(20); {
+	case len(c.there) > durabilityKeep:
+		op := c.invoke(jepsen.Op{F: fRemove, Path: c.there[0]})
+		c.there = c.there[1:]
+		return c.l.add(b, wire.OpDelete, wire.DeleteRequest{Path: op.Path, Version: -1}, op)
+	case dice == 0:
+		create.Path = fmt.Sprintf("%s/nobody/%s.%d", durabilityRoot, c.name, c.value)
+		op := c.invoke(jepsen.Op{F: fRefused, Path: create.Path, Value: value})
+		return c.l.add(b, wire.OpCreate, create, op)
+	case dice == 1:
+		op := c.invoke(jepsen.Op{F: fRefused, Path: path, Value: value})
+		return c.l.add(b, wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{
+			{Op: wire.OpCreate, Record: create},
+			{Op: wire.OpCheck, Record: wire.CheckVersionRequest{Path: durabilityRoot + "/nobody", Version: -1}},
+		}}, op)
+	case dice < 8:
+		op := c.invoke(jepsen.Op{F: fBump, Path: c.own(), Value: value})
+		return c.l.add(b, wire.OpSetData, wire.SetDataRequest{Path: c.own(), Data: []byte(value), Version: -1}, op)
+	}
+	op := c.invoke(jepsen.Op{F: fCreate, Path: path, Value: value})
+	return c.l.add(b, wire.OpCreate, create, op)
+}
+
+// see takes note of an answer.
+func (c *durabilityClient) see(f frame) {
+	if f.request == nil || f.request.op.ID == 0 {
+		return
+	}
+	op := f.request.op
+	op.Zxid = int64(f.header.Zxid)
+	if f.header.Err != wire.CodeOK {
+		c.end(op, jepsen.Fail, f.header.Err.Error())
+		return
+	}
+	answer, err := wire.DecodeResponse(f.request.code, f.body)
+	if err != nil {
+		c.end(op, jepsen.Info, err.Error())
+		return
+	}
+	switch a := answer.(type) {
+	case *wire.StatResponse:
+		op.Version = a.Stat.Version
+	case *wire.MultiResponse:
+		for _, r := range a.Results {
+			if r.Err != wire.CodeOK {
+				c.end(op, jepsen.Fail, r.Err.Error())
+				return
+			}
+		}
+	case *wire.CreateResponse:
+		c.there = append(c.there, a.Path)
+	}
+	c.end(op, jepsen.OK, "")
+}
