@@ -68,7 +68,7 @@ const (
 	// fClosed: the client has ended its connection, or its session, itself.
 	fClosed = "closed"
 	// fOrder: a reply came that was not due. Note has the details.
-	fOrder = "out of order"
+	fOrder = "outoforder"
 )
 
 const (

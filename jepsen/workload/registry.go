@@ -11,6 +11,7 @@ var workloads = []struct {
 	make func() Workload
 }{
 	{registerName, func() Workload { return newRegister() }},
+	{orderName, func() Workload { return order{} }},
 	{onceName, func() Workload { return once{} }},
 	{durabilityName, func() Workload { return durability{} }},
 }
