@@ -102,7 +102,7 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f, err := parseSim(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(stdout, simUsage, strings.Join(sim.Workloads, ", "))
+		fmt.Fprintf(stdout, simUsage, strings.Join(sim.Workloads(), ", "))
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(stderr, "jepsen sim: %v\n", err)

@@ -34,7 +34,7 @@ const imports = `
 	jepsen/curator:
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
-	jepsen/sim:
+	jepsen/sim:            jepsen/workload
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
@@ -62,7 +62,7 @@ const testImports = `
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
-	                       github.com/go-zookeeper/zk
+	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `
 
 // standard is what the pure packages import of the standard library: nothing

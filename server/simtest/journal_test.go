@@ -19,7 +19,8 @@ import (
 // members log and what the test does to them. It is shown when the test fails.
 type journal struct {
 	start time.Time
-	name  string // of the file that gets everything; "" for none
+	see   func(who string, r slog.Record) // of what is logged; nil for nobody
+	name  string                          // of the file that gets everything; "" for none
 
 	mu    sync.Mutex
 	lines []string // the newest; all of them if there is a file
@@ -64,6 +65,9 @@ func (j *journal) end() {
 	}
 }
 
+// age is the virtual time since it was begun.
+func (j *journal) age() time.Duration { return time.Since(j.start) }
+
 // digest is equal for equal journals.
 func (j *journal) digest() string { return fmt.Sprintf("%016x", j.hash.Sum64()) }
 
@@ -94,11 +98,15 @@ type journalHandler struct {
 	attrs   string
 }
 
-func (h *journalHandler) Enabled(_ context.Context, l slog.Level) bool {
-	return l >= slog.LevelInfo || h.journal.name != ""
-}
+func (h *journalHandler) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
+	if h.journal.see != nil {
+		h.journal.see(h.who, r)
+	}
+	if r.Level < slog.LevelInfo && h.journal.name == "" {
+		return nil
+	}
 	var b strings.Builder
 	r.Attrs(func(a slog.Attr) bool {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)

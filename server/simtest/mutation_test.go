@@ -21,8 +21,11 @@ func plant(t *testing.T) {
 	}
 }
 
-// forgetful is a disk to which a program writes that forgets to sync, if that is the planted bug.
-func forgetful(d *simdisk.Disk) {
+// forgetful makes the member's program one that forgets to sync, if that is the planted bug.
+func forgetful(m *member) {
+	m.lock()
+	defer m.unlock()
+	d := m.disk
 	if mutant.On(mutant.SkippedFsync) {
 		d.SetWriteBack(simdisk.LogFile, mutationLag)
 	}

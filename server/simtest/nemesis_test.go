@@ -27,25 +27,9 @@ type fault struct {
 var faults = []fault{
 	{"isolate leader", func(n *nemesis) func() { return n.isolate(n.leader()) }},
 	{"isolate member", func(n *nemesis) func() { return n.isolate(n.any()) }},
-	{"isolate the holder's member", func(n *nemesis) func() {
-		// What the contract's C6 is about: the holder is cut off together with its
-		// member, and the majority gives the lock to somebody else.
-		n.reg.besieged.Store(true)
-		m := n.any()
-		for range 100 {
-			if server := n.reg.server(); server != "" {
-				m = n.memberAt(server)
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		undo := n.isolate(m)
-		time.Sleep(time.Duration(n.rng.IntN(30)) * time.Second)
-		return func() {
-			undo()
-			n.reg.besieged.Store(false)
-		}
-	}},
+	{"isolate the holder's member", (*nemesis).isolateHolder},
+	{"isolate the holder's member", (*nemesis).isolateHolder},
+	{"isolate the holder's member", (*nemesis).isolateHolder},
 	{"cut one way", func(n *nemesis) func() {
 		a, b := n.two()
 		return n.cut(a, b)
@@ -91,6 +75,21 @@ var faults = []fault{
 		a, b := n.two()
 		return all([]func(){n.down(a, (*member).kill), n.down(b, (*member).kill)})
 	}},
+	{"power cut of some", func(n *nemesis) func() {
+		some, _ := n.halves()
+		var undo []func()
+		for _, m := range some {
+			undo = append(undo, n.down(m, (*member).powerCut))
+		}
+		return all(undo)
+	}},
+	{"halves", (*nemesis).splitInHalves},
+	{"ring", (*nemesis).ring},
+	{"slow links", func(n *nemesis) func() { return n.slowLinks(time.Second) }},
+	{"stalling link", (*nemesis).stallingLink},
+	{"crash loop", (*nemesis).crashLoop},
+	{"contested elections", (*nemesis).contestedElections},
+	{"failing disk", (*nemesis).failingDisk},
 	{"restart in an orderly way", func(n *nemesis) func() { return n.down(n.any(), (*member).stop) }},
 	{"slow disk", func(n *nemesis) func() {
 		m := n.any()

@@ -75,7 +75,7 @@ func (p *pipeliner) close() {
 }
 
 func (p *pipeliner) fail(format string, args ...any) {
-	p.c.t.Errorf("after %v: %s: %s", time.Since(p.c.journal.start), p.name, fmt.Sprintf(format, args...))
+	p.c.t.Errorf("after %v: %s: %s", p.c.journal.age(), p.name, fmt.Sprintf(format, args...))
 }
 
 // work sends a burst of requests and reads the answers.
@@ -209,7 +209,7 @@ func (p *pipeliner) request(b []byte) []byte {
 	}
 	watch := !p.watchAsked
 	p.watchAsked = true
-	return p.add(b, wire.OpGetData, wire.PathWatchRequest{Path: registerPath, Watch: watch})
+	return p.add(b, wire.OpGetData, wire.PathWatchRequest{Path: cellPath, Watch: watch})
 }
 
 // answer reads one frame and checks it.
@@ -247,7 +247,7 @@ func (p *pipeliner) answer() error {
 
 func (p *pipeliner) check(q request, h wire.ReplyHeader, body []byte) {
 	read, _ := q.body.(wire.PathWatchRequest)
-	if h.Err == wire.CodeNoNode && read.Path == registerPath {
+	if h.Err == wire.CodeNoNode && read.Path == cellPath {
 		p.watchAsked = p.watchAsked && !read.Watch // nobody has written it yet
 		return
 	}

@@ -13,6 +13,8 @@ import (
 type program struct {
 	*server.Server
 	name string
+	// mayFail: its disk has failed.
+	mayFail bool
 }
 
 // startProgram starts the member's server on a disk, on the present incarnation
@@ -37,7 +39,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &program{s, m.name}, nil
+	return &program{Server: s, name: m.name}, nil
 }
 
 // failure is why the program gave up, nil if it has not.

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-const registerPath = "/register"
+const cellPath = "/cell"
 
 // register is a node that is written and read by clients of all members. Its
 // version counts the writes.
@@ -38,13 +38,13 @@ func (r *registerClient) close() { r.conn.Close() }
 func (r *registerClient) work() bool {
 	time.Sleep(time.Duration(r.rng.IntN(500)) * time.Millisecond)
 	if r.rng.IntN(3) == 0 {
-		stat, err := r.conn.Set(registerPath, []byte(r.name), -1)
+		stat, err := r.conn.Set(cellPath, []byte(r.name), -1)
 		switch err {
 		case nil:
 			r.acknowledged(stat.Version)
 			return true
 		case zk.ErrNoNode:
-			r.conn.Create(registerPath, nil, 0, zk.WorldACL(zk.PermAll))
+			r.conn.Create(cellPath, nil, 0, zk.WorldACL(zk.PermAll))
 		}
 		return false
 	}
@@ -52,14 +52,14 @@ func (r *registerClient) work() bool {
 	if _, err := r.conn.Sync("/"); err != nil {
 		return false
 	}
-	_, stat, err := r.conn.Get(registerPath)
+	_, stat, err := r.conn.Get(cellPath)
 	if err != nil {
 		return false
 	}
 	r.reg.reads.Add(1)
 	if stat.Version < must {
 		r.reg.c.t.Errorf("after %v: %s on %s read version %d behind a sync, but %d had been acknowledged before",
-			time.Since(r.reg.c.journal.start), r.name, r.conn.Server(), stat.Version, must)
+			r.reg.c.journal.age(), r.name, r.conn.Server(), stat.Version, must)
 	}
 	return true
 }

@@ -60,7 +60,7 @@ func (r *registry) acquired(name string, h *holder) {
 	for other, o := range r.holders {
 		if why := o.believes(r.strict); why != "" {
 			r.c.t.Errorf("after %v: two holders: %s (session %#x, token %#x) and %s (session %#x, token %#x), of which %s",
-				time.Since(r.c.journal.start), name, h.session, h.token, other, o.session, o.token, why)
+				r.c.journal.age(), name, h.session, h.token, other, o.session, o.token, why)
 		}
 	}
 	if h.token != 0 {

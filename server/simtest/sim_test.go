@@ -47,12 +47,15 @@ func TestSimulation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := simulate(t, seed, s, *simVirtual)
-			t.Logf("seed %d, %v: %s in %v; %d faults, journal %s (again: go test -run 'TestSimulation$' -sim.seed=%d -sim.virtual=%v)",
-				seed, s, *simVirtual, time.Duration(r.RealMs)*time.Millisecond, r.Faults, r.Journal, seed, *simVirtual)
-			if err := json.NewEncoder(out).Encode(r); err != nil {
-				t.Fatalf("results: %v", err)
-			}
+			var r result
+			defer func() { // a bubble in which something failed ends the test
+				t.Logf("seed %d, %v: %s in %v; %d faults, journal %s (again: go test -run 'TestSimulation$' -sim.seed=%d -sim.virtual=%v)",
+					seed, s, *simVirtual, time.Duration(r.RealMs)*time.Millisecond, r.Faults, r.Journal, seed, *simVirtual)
+				if err := json.NewEncoder(out).Encode(r); err != nil {
+					t.Errorf("results: %v", err)
+				}
+			}()
+			simulate(t, seed, s, *simVirtual, &r)
 		})
 	}
 }
@@ -83,23 +86,24 @@ func resultsFile(t *testing.T) io.Writer {
 	return f
 }
 
-// simulate runs one simulation in a bubble of its own.
-func simulate(t *testing.T, seed uint64, s shape, virtual time.Duration) (r result) {
+// simulate runs one simulation in a bubble of its own, and says in r how it went.
+func simulate(t *testing.T, seed uint64, s shape, virtual time.Duration, r *result) {
 	started := time.Now()
 	seedRuntime(seed)
 	j := newJournal(t, *simJournal)
+	rec := &recorder{}
+	defer func() {
+		j.end()
+		r.Seed, r.Shape, r.Journal, r.Violations = seed, s.String(), j.digest(), rec.violations
+		r.RealMs = time.Since(started).Milliseconds()
+	}()
 	synctest.Test(t, func(t *testing.T) {
-		rec := &recorder{T: t}
+		rec.T = t
 		j.begin()
 		sim := newSimulation(rec, seed, s, j)
 		sim.run(virtual)
-		r = sim.result()
-		r.Violations = rec.violations
+		*r = sim.result()
 	})
-	j.end()
-	r.Seed, r.Shape, r.Journal = seed, s.String(), j.digest()
-	r.RealMs = time.Since(started).Milliseconds()
-	return r
 }
 
 // client is a program that works piece by piece.
@@ -111,6 +115,8 @@ type client interface {
 
 type simulation struct {
 	c       *cluster
+	seed    uint64
+	guests  *guests
 	gate    *gate
 	nemesis *nemesis
 	reg     *registry
@@ -124,7 +130,7 @@ type simulation struct {
 func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 	c := newClusterOf(t, sh, seed, j)
 	s := &simulation{
-		c: c, gate: newGate(), nemesis: &nemesis{c: c, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
+		c: c, seed: seed, gate: newGate(), nemesis: &nemesis{c: c, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
 		reg: &registry{c: c, holders: map[string]*holder{}, strict: sh.gentle}, cell: &register{c: c},
 	}
 	s.nemesis.reg = s.reg
@@ -159,6 +165,7 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 			return p
 		})
 	}
+	s.guests = newGuests(s, sh.guests)
 	return s
 }
 
@@ -177,15 +184,19 @@ func (s *simulation) add(host string, rng *rand.Rand, w client) {
 // run alternates between breaking things and looking at what has come of it.
 func (s *simulation) run(virtual time.Duration) {
 	t, c := s.c.t, s.c
+	c.awaitLeader()
+	c.each(forgetful)
 	over := make(chan struct{})
 	s.work.Go(func() { c.watchProgress(over) })
 	s.work.Go(func() { collectGarbage(over) })
-	for time.Since(c.journal.start) < virtual && !t.Failed() {
+	for c.journal.age() < virtual && !t.Failed() {
+		visit := s.guests.begin()
 		s.nemesis.round()
 		s.gate.open()
 		s.everybodyWorks()
+		s.guests.end(visit)
 		if !s.gate.close(2 * time.Minute) {
-			t.Errorf("after %v: work does not come to an end though everything is healed", time.Since(c.journal.start))
+			t.Errorf("after %v: work does not come to an end though everything is healed", c.journal.age())
 		}
 		c.settled(30 * time.Second)
 		if !t.Failed() {
@@ -193,7 +204,7 @@ func (s *simulation) run(virtual time.Duration) {
 		}
 		s.gate.open()
 	}
-	s.passed = time.Since(c.journal.start)
+	s.passed = c.journal.age()
 	s.gate.end()
 	close(over)
 	s.work.Wait()
@@ -208,7 +219,7 @@ func (s *simulation) everybodyWorks() {
 		time.Sleep(time.Second)
 	}
 	if got := s.gate.active(); len(got) != len(s.names) {
-		s.c.t.Errorf("after %v: three minutes after everything was healed only these have worked: %v", time.Since(s.c.journal.start), got)
+		s.c.t.Errorf("after %v: three minutes after everything was healed only these have worked: %v", s.c.journal.age(), got)
 	}
 }
 
@@ -241,11 +252,15 @@ func (s *simulation) result() result {
 	for _, p := range s.pipes {
 		replies, broken, events = replies+p.replies, broken+p.broken, events+p.events
 	}
-	net := s.c.net.Stats()
+	net, g := s.c.net.Stats(), s.guests
 	r.Figures = map[string]int{
 		"acquisitions": s.reg.acquisitions, "grants lost": s.reg.lost, "reads behind a sync": int(s.cell.reads.Load()),
 		"pipelined requests": replies, "connections broken": broken, "events": events,
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
+		"history entries": g.entries,
+	}
+	for name, n := range g.checked {
+		r.Figures["verdicts "+name], r.Figures["unknown verdicts "+name] = n, g.unknown[name]
 	}
 	return r
 }

@@ -6,3 +6,5 @@ package simtest
 const runtimeSeeded = false
 
 func seedRuntime(uint64) {}
+
+func collectDuring(f func()) { f() }

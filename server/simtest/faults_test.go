@@ -1,0 +1,192 @@
+package simtest
+
+import (
+	"syscall"
+	"time"
+)
+
+// The faults of this file take more than a line.
+
+// isolateHolder is what the contract's C6 is about: the holder is cut off together with its member, and the majority gives the
+// lock to somebody else.
+func (n *nemesis) isolateHolder() func() {
+	n.reg.besieged.Store(true)
+	m := n.any()
+	for range 100 {
+		if server := n.reg.server(); server != "" {
+			m = n.memberAt(server)
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n.rng.IntN(2) == 0 {
+		// Answers that take long to come are those that say what is no longer true.
+		undo := n.slowLinks(n.c.shape.tick / 2)
+		defer undo()
+		time.Sleep(time.Duration(n.rng.IntN(3000)) * time.Millisecond)
+	}
+	undo := n.isolate(m)
+	time.Sleep(time.Duration(n.rng.IntN(30)) * time.Second)
+	return func() {
+		undo()
+		n.reg.besieged.Store(false)
+	}
+}
+
+// halves are the members in two parts, by chance, neither of them empty.
+func (n *nemesis) halves() (a, b []*member) {
+	for len(a) == 0 || len(b) == 0 {
+		a, b = nil, nil
+		for _, m := range n.c.members {
+			if n.rng.IntN(2) == 0 {
+				a = append(a, m)
+			} else {
+				b = append(b, m)
+			}
+		}
+	}
+	return a, b
+}
+
+// splitInHalves cuts the members in two parts, which may both be too small.
+func (n *nemesis) splitInHalves() func() {
+	a, b := n.halves()
+	var undo []func()
+	for _, x := range a {
+		for _, y := range b {
+			undo = append(undo, n.partition(x, y))
+		}
+	}
+	return all(undo)
+}
+
+// ring leaves each member its two neighbours.
+func (n *nemesis) ring() func() {
+	members := n.c.members
+	order := n.rng.Perm(len(members))
+	var undo []func()
+	for i := range order {
+		for j := i + 2; j < len(order) && (i > 0 || j < len(order)-1); j++ {
+			undo = append(undo, n.partition(members[order[i]], members[order[j]]))
+		}
+	}
+	return all(undo)
+}
+
+func (n *nemesis) partition(a, b *member) func() {
+	n.note("partition m%d m%d", a.id, b.id)
+	n.c.net.Partition(a.name, b.name)
+	return func() { n.c.net.Heal(a.name, b.name) }
+}
+
+// slowLinks delays what members send each other, some ways more than others, each connection for itself: so what was
+// sent later on another connection arrives earlier.
+func (n *nemesis) slowLinks(most time.Duration) func() {
+	for _, from := range n.c.members {
+		for _, to := range n.c.members {
+			if from != to && n.rng.IntN(2) == 0 {
+				latency := time.Duration(n.rng.Int64N(int64(most)))
+				n.c.net.SetLatency(from.name, to.name, latency/2, latency/2+1)
+			}
+		}
+	}
+	return n.c.usualLatency
+}
+
+// stallingLink loses segments of one way between two members now and then: what is behind them waits until they have been
+// sent again.
+func (n *nemesis) stallingLink() func() {
+	a, b := n.two()
+	n.note("link from m%d to m%d stalls", a.id, b.id)
+	for range 3 + n.rng.IntN(20) {
+		n.c.net.Cut(a.name, b.name)
+		time.Sleep(time.Duration(n.rng.IntN(400)) * time.Millisecond)
+		n.c.net.Heal(a.name, b.name)
+		time.Sleep(time.Duration(n.rng.IntN(1000)) * time.Millisecond)
+	}
+	return func() {}
+}
+
+// crashLoop has one member lose its power again and again, as soon as it runs.
+func (n *nemesis) crashLoop() func() {
+	m := n.any()
+	n.note("crash loop of m%d", m.id)
+	for range 2 + n.rng.IntN(6) {
+		m.powerCut()
+		m.start()
+		time.Sleep(time.Duration(n.rng.IntN(1500)) * time.Millisecond)
+	}
+	return func() {}
+}
+
+// contestedElections takes the leader away while messages are slow, and has the others lose their power and come
+// back between asking for votes and giving them. That is when a member could vote twice.
+func (n *nemesis) contestedElections() func() {
+	undoLinks := n.slowLinks(n.c.shape.tick / 2)
+	l := n.leader()
+	undo := n.isolate(l)
+	for range 5 + n.rng.IntN(15) {
+		time.Sleep(time.Duration(n.rng.IntN(400)) * time.Millisecond)
+		m := n.any()
+		switch n.rng.IntN(4) {
+		case 0, 1:
+			n.note("power of m%d fails for a moment", m.id)
+			m.powerCut()
+			m.start()
+		case 2:
+			undo()
+			l = n.leader()
+			undo = n.isolate(l)
+		case 3:
+			undo()
+			a, b := n.two()
+			undo = n.cut(a, b)
+		}
+	}
+	undo()
+	return undoLinks
+}
+
+// failingDisk makes a member's disk fail all writes. The member must stop; it is started again when the disk is
+// well, as an operator would.
+func (n *nemesis) failingDisk() func() {
+	m := n.any()
+	n.note("disk of m%d fails", m.id)
+	m.failDisk(syscall.EIO)
+	return func() {
+		m.failDisk(nil)
+		if p := m.running(); p != nil && p.failure() != nil {
+			n.note("m%d gave up: %v", m.id, p.failure())
+			m.stopFailed()
+			m.start()
+		}
+	}
+}
+
+func (m *member) failDisk(err error) {
+	m.lock()
+	defer m.unlock()
+	m.disk.Fail(err)
+}
+
+// stopFailed ends a member that gave up because its disk failed, and only then.
+func (m *member) stopFailed() {
+	m.lock()
+	defer m.unlock()
+	if p := m.prog.Swap(nil); p != nil {
+		p.mayFail = true
+		m.c.wind(p)
+	}
+}
+
+// usualLatency undoes what faults did to the latencies between members. In a cluster whose machines are far from each
+// other, they are longer.
+func (c *cluster) usualLatency() {
+	for _, from := range c.members {
+		for _, to := range c.members {
+			if from != to {
+				c.net.SetLatency(from.name, to.name, latency, jitter+c.shape.wan)
+			}
+		}
+	}
+}
