@@ -21,7 +21,7 @@ var updateFlag = flag.Bool("update", false, "write what the checkers say into te
 // A line of a history is the time in seconds, the worker, the kind, the
 // operation, then fields as name=value: id lock mode leases token member session
 // path value version zxid contender note. A note is the rest of its line. Lines
-// that begin with # are comments.
+// that begin with # are comments, and a | stands for a blank in a value.
 func TestCheckers(t *testing.T) {
 	files, err := filepath.Glob("testdata/*/*.txt")
 	if err != nil || len(files) == 0 {
@@ -136,7 +136,7 @@ func parseOp(line string) (op jepsen.Op, err error) {
 			if text == nil {
 				return op, fmt.Errorf("there is no field %q", name)
 			}
-			*text, wrong = value, nil
+			*text, wrong = strings.ReplaceAll(value, "|", " "), nil
 		}
 		if wrong != nil {
 			return op, wrong

@@ -13,6 +13,7 @@ var workloads = []struct {
 	{registerName, func() Workload { return newRegister() }},
 	{orderName, func() Workload { return order{} }},
 	{onceName, func() Workload { return once{} }},
+	{ephemeralName, func() Workload { return ephemeral{} }},
 	{durabilityName, func() Workload { return durability{} }},
 }
 

@@ -33,6 +33,14 @@ func newWorker(env *Env, workload string, n int) *worker {
 	return &worker{env: env, name: name, rng: rand.New(rand.NewPCG(env.Seed, h.Sum64()))}
 }
 
+// twin is another goroutine of the same client.
+func (w *worker) twin() *worker {
+	return &worker{env: w.env, name: w.name, rng: rand.New(rand.NewPCG(w.rng.Uint64(), 1)), ids: w.ids + twinIDs}
+}
+
+// twinIDs keeps the ids of twins apart: more than one has in its life.
+const twinIDs = 1 << 40
+
 // add puts an entry of this worker into the history.
 func (w *worker) add(op jepsen.Op) {
 	op.Worker = w.name
