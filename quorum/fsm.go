@@ -157,9 +157,6 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	}
 	if err != nil {
 		_ = sink.Cancel()
-		if s.replica.cfg.Stores.Sweep != nil {
-			err = errors.Join(err, s.replica.cfg.Stores.Sweep())
-		}
 		// The log is still complete, so nothing is lost; the next try may succeed.
 		s.replica.log.Error("snapshot failed", "err", err)
 		return fmt.Errorf("quorum: write snapshot: %w", err)

@@ -79,20 +79,20 @@ func TestDamagedFilesAreRefusedByName(t *testing.T) {
 			}
 		}, "snapshots/"},
 		"log empty": {func(t *testing.T, dir string) {
-			if err := os.Truncate(filepath.Join(dir, raftFile), 0); err != nil {
+			if err := os.Truncate(filepath.Join(dir, logFileName), 0); err != nil {
 				t.Fatal(err)
 			}
-		}, raftFile},
+		}, logFileName},
 		"log cut in half": {func(t *testing.T, dir string) {
-			if err := os.Truncate(filepath.Join(dir, raftFile), 16<<10); err != nil {
+			if err := os.Truncate(filepath.Join(dir, logFileName), 16<<10); err != nil {
 				t.Fatal(err)
 			}
-		}, raftFile},
+		}, logFileName},
 		"log overwritten": {func(t *testing.T, dir string) {
-			if err := os.WriteFile(filepath.Join(dir, raftFile), []byte(strings.Repeat("not a database ", 10_000)), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, logFileName), []byte(strings.Repeat("not a database ", 10_000)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, raftFile},
+		}, logFileName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := grown(t)
@@ -115,7 +115,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stores.Close()
-	if _, err := OpenStores(dir, dir); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), raftFile) {
+	if _, err := OpenStores(dir, dir); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), logFileName) {
 		t.Fatalf("second open: %v", err)
 	}
 }
@@ -143,7 +143,7 @@ func TestStoresOfAnotherMemberAreRefused(t *testing.T) {
 	}
 	defer stores.Close()
 	_, err = Open(Config{ID: 2, Members: []Member{{ID: 2}}, Stores: stores, Listener: newRecorder(), Logger: testLogger()})
-	if err == nil || !strings.Contains(err.Error(), "member 1") || !strings.Contains(err.Error(), raftFile) {
+	if err == nil || !strings.Contains(err.Error(), "member 1") || !strings.Contains(err.Error(), logFileName) {
 		t.Fatalf("opened as member 2: %v", err)
 	}
 }

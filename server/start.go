@@ -94,7 +94,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	}()
 	stores, err := s.openStores(&opened)
 	if err != nil {
-		return nil, err
+		return nil, s.withAdvice(err)
 	}
 	ports, err := s.listen(&opened)
 	if err != nil {
@@ -105,7 +105,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	s.sessions = session.NewManager(s.sessionConfig())
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
-		return nil, err
+		return nil, s.withAdvice(err)
 	}
 	s.sessions.Start(s.replica)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -138,6 +138,9 @@ func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) 
 		if stores, err = quorum.OpenStores(s.cfg.DataDir, s.cfg.DataLogDir); err != nil {
 			return stores, err
 		}
+	}
+	for _, what := range stores.Repaired {
+		s.log.Warn("data directory repaired", "what", what)
 	}
 	if stores.Close != nil {
 		*opened = append(*opened, func() { _ = stores.Close() })

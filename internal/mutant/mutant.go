@@ -43,7 +43,7 @@ type Entry struct {
 // Table lists all mutations, in the order of their constants.
 var Table = []Entry{
 	{SkippedFsync, "skipped-fsync", "C1", "server/simtest/mutation_test.go", "the log is acknowledged before it is on the disk; a power cut loses its tail"},
-	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/stores.go", "votes are not written down at all: a member may vote twice in a term"},
+	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term"},
 	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut"},
 	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/forward.go", "a lease counts from when its confirmation arrives, not from before the report was sent"},
 	{LeaseUnproven, "lease-unproven", "C6", "quorum/transport.go", "a leader confirms leases without looking whether a quorum still follows it"},

@@ -15,7 +15,7 @@ const imports = `
 	znode:                 wire internal/mutant
 
 	quorum:                wire znode internal/mutant
-	                       github.com/hashicorp/raft github.com/hashicorp/raft-boltdb/v2
+	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant

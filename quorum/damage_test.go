@@ -1,0 +1,369 @@
+package quorum
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+var damageLong = flag.Bool("damage.long", false, "damage every byte of the files, not a sample")
+
+// promised is what a log file must still hold, because somebody was told that it does.
+type promised struct {
+	first, last uint64
+	entries     map[uint64][]byte
+	term        uint64
+}
+
+func (p *promised) store(t *testing.T, f *logFile, sizes ...int) {
+	t.Helper()
+	var logs []*raft.Log
+	for _, size := range sizes {
+		p.last++
+		data := bytes.Repeat([]byte{byte(p.last), byte(p.last >> 8), 7}, size/3+1)[:size]
+		p.entries[p.last] = data
+		logs = append(logs, &raft.Log{Index: p.last, Term: p.term, Type: raft.LogCommand, Data: data, Extensions: []byte("ext"), AppendedAt: time.Unix(1, 2)})
+	}
+	if err := f.StoreLogs(logs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kept reports what is missing or different in the file.
+func (p *promised) kept(f *logFile) error {
+	first, _ := f.FirstIndex()
+	last, _ := f.LastIndex()
+	if first != p.first || last != p.last {
+		return fmt.Errorf("entries %d to %d, promised were %d to %d", first, last, p.first, p.last)
+	}
+	for i := p.first; i <= p.last; i++ {
+		var l raft.Log
+		if err := f.GetLog(i, &l); err != nil {
+			return err
+		}
+		if l.Index != i || !bytes.Equal(l.Data, p.entries[i]) || string(l.Extensions) != "ext" || !l.AppendedAt.Equal(time.Unix(1, 2)) {
+			return fmt.Errorf("entry %d has changed", i)
+		}
+	}
+	if term, err := f.GetUint64([]byte("CurrentTerm")); err != nil || term != p.term {
+		return fmt.Errorf("term %d (%v), promised was %d", term, err, p.term)
+	}
+	if vote, err := f.Get([]byte("LastVoteCand")); err != nil || string(vote) != "3" {
+		return fmt.Errorf("vote %q (%v)", vote, err)
+	}
+	return nil
+}
+
+// busyLog is a log file as it is after some work: inner pages, values that take several pages, free pages.
+func busyLog(t *testing.T) (path string, p *promised) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), logFileName)
+	f, err := openLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p = &promised{first: 1, entries: map[uint64][]byte{}}
+	for i := range 300 {
+		if i%50 == 0 {
+			p.term++
+			if err := errors.Join(f.SetUint64([]byte("CurrentTerm"), p.term), f.Set([]byte("LastVoteCand"), []byte("3"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.store(t, f, 10+i, 150)
+		if i%100 == 40 {
+			p.store(t, f, 9_000)
+		}
+		if i == 200 {
+			if err := f.DeleteRange(1, 150); err != nil {
+				t.Fatal(err)
+			}
+			p.first = 151
+		}
+	}
+	if err := f.DeleteRange(p.last-5, p.last); err != nil {
+		t.Fatal(err)
+	}
+	p.last -= 6
+	p.store(t, f, 100)
+	return path, p
+}
+
+// expectKeptOrRefused opens a damaged file. It must hold all that was promised, or be refused.
+func expectKeptOrRefused(t *testing.T, what, path string, p *promised) (refused bool) {
+	t.Helper()
+	f, err := openLogFile(path)
+	if err != nil {
+		if !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: refused, but not as damaged: %v", what, err)
+		}
+		return true
+	}
+	defer f.Close()
+	if err := p.kept(f); err != nil {
+		t.Errorf("%s: opened, but %v", what, err)
+	}
+	return false
+}
+
+func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
+	path, p := busyLog(t)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if expectKeptOrRefused(t, "undamaged", path, p) {
+		t.Fatal("the undamaged log is refused")
+	}
+	const page = 4096
+	rnd := rand.New(rand.NewPCG(1, 2))
+	cases, refused := 0, 0
+	try := func(what string, b []byte) {
+		t.Helper()
+		cases++
+		state, err := checkLogPages(bytes.NewReader(b), int64(len(b)))
+		if errors.Is(err, ErrDamaged) {
+			refused++
+			return
+		}
+		if err != nil {
+			t.Errorf("%s: refused, but not as damaged: %v", what, err)
+		}
+		// Opened as it would be after the check, without what the check does to have the file read from the disk.
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := openBolt(path)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		f := &logFile{db: db, path: path}
+		f.state.Store(&state)
+		if err := p.kept(f); err != nil {
+			t.Errorf("%s: opened, but %v", what, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := func(at int, with ...byte) []byte {
+		b := bytes.Clone(whole)
+		copy(b[at:], with)
+		return b
+	}
+	for at := 0; at < len(whole); at++ {
+		// All that bbolt interprets stands at the beginning of a page; behind that, values with their checksums.
+		if !*damageLong && (at%page >= 96 || at%page%4 != 0) && rnd.IntN(800) != 0 {
+			continue
+		}
+		try(fmt.Sprintf("byte %d flipped", at), changed(at, whole[at]^(1<<rnd.IntN(8))))
+	}
+	for at := 0; at < len(whole); at += page {
+		try(fmt.Sprintf("page %d zeroed", at/page), changed(at, make([]byte, page)...))
+		try(fmt.Sprintf("sector of page %d zeroed", at/page), changed(at+512*rnd.IntN(8), make([]byte, 512)...))
+		other := rnd.IntN(len(whole)/page) * page
+		try(fmt.Sprintf("page %d written over page %d", other/page, at/page), changed(at, whole[other:other+page]...))
+		try(fmt.Sprintf("cut off at page %d", at/page), whole[:at])
+	}
+	try("followed by rubbish", append(bytes.Clone(whole), "rubbish"...))
+	t.Logf("%d pages, %d cases, %d refused", len(whole)/page, cases, refused)
+	if refused < cases/4 || refused == cases {
+		t.Errorf("%d of %d refused: the damage is not what it is meant to be", refused, cases)
+	}
+}
+
+// A write that the disk reported as done and did not do leaves an old meta page.
+func TestLostWriteIsNoticed(t *testing.T) {
+	path, p := busyLog(t)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.store(t, f, 10)
+	p.store(t, f, 10)
+	p.store(t, f, 10)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for meta := range 2 {
+		b := bytes.Clone(after)
+		copy(b[meta*4096:], before[meta*4096:][:4096])
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if !expectKeptOrRefused(t, "old meta page", path, p) {
+			t.Errorf("meta page %d is three transactions old, and the file was opened", meta)
+		}
+	}
+}
+
+const killedWriter = "LOCKKEEPER_TEST_LOG"
+
+// TestKilledWriter is the process that TestKilledLogKeepsEverything kills.
+func TestKilledWriter(t *testing.T) {
+	path := os.Getenv(killedWriter)
+	if path == "" {
+		t.Skip("only as a child process of another test")
+	}
+	f, err := openLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &promised{first: 1, entries: map[uint64][]byte{}}
+	if p.first, _ = f.FirstIndex(); p.first == 0 {
+		p.first = 1
+	}
+	p.last, _ = f.LastIndex()
+	for {
+		p.term++
+		if err := errors.Join(f.SetUint64([]byte("CurrentTerm"), p.term), f.Set([]byte("LastVoteCand"), []byte("3"))); err != nil {
+			t.Fatal(err)
+		}
+		p.store(t, f, 100, 3000, 20)
+		p.store(t, f, 6000)
+		if p.last-p.first > 60 {
+			if err := f.DeleteRange(p.first, p.last-30); err != nil {
+				t.Fatal(err)
+			}
+			p.first = p.last - 29
+		}
+		fmt.Printf("promised %d %d\n", p.term, p.last)
+	}
+}
+
+// kill -9 in the middle of writing loses nothing that was promised, and leaves no file that is refused.
+func TestKilledLogKeepsEverything(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logFileName)
+	rounds := 8
+	if *damageLong {
+		rounds = 200
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for round := range rounds {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")
+		cmd.Env = append(os.Environ(), killedWriter+"="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var term, last uint64
+		lines := bufio.NewScanner(out)
+		for n := 5 + rnd.IntN(40); lines.Scan(); {
+			words := strings.Fields(lines.Text())
+			if len(words) != 3 || words[0] != "promised" {
+				t.Fatalf("the child says: %s", lines.Text())
+			}
+			term, _ = strconv.ParseUint(words[1], 10, 64)
+			last, _ = strconv.ParseUint(words[2], 10, 64)
+			if n--; n == 0 {
+				_ = cmd.Process.Kill() // and what it still said is read too
+			}
+		}
+		_ = cmd.Wait()
+		f, err := openLogFile(path)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		hasTerm, _ := f.GetUint64([]byte("CurrentTerm"))
+		hasLast, _ := f.LastIndex()
+		if hasTerm < term || hasLast < last || last == 0 {
+			t.Errorf("round %d: term %d, entry %d; promised were %d, %d", round, hasTerm, hasLast, term, last)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// onlyFile is the one file that a pattern matches.
+func onlyFile(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	m, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(m) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, m, err)
+	}
+	return m[0]
+}
+
+func TestDamagedSnapshotIsRefusedOrTheSame(t *testing.T) {
+	dir := grown(t)
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := stores.Snapshots.List()
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	want, r, err := stores.Snapshots.Open(list[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = r.Close(), stores.Close()
+	for _, pattern := range []string{"snapshots/*/meta.json", "snapshots/*/state.bin"} {
+		path := onlyFile(t, dir, pattern)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := 0
+		for at := range whole {
+			if !*damageLong && at%3 == 1 {
+				continue
+			}
+			b := bytes.Clone(whole)
+			b[at] ^= 1 << (at % 8)
+			if at%5 == 4 {
+				b = b[:at]
+			}
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			stores, err := OpenStores(dir, dir)
+			if err != nil {
+				if !strings.Contains(err.Error(), "snapshots/"+want.ID) || !errors.Is(err, ErrDamaged) {
+					t.Fatalf("byte %d of %s: %v", at, pattern, err)
+				}
+				continue
+			}
+			got, r, err := stores.Snapshots.Open(list[0].ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = r.Close(), stores.Close()
+			same++
+			got.Peers = want.Peers // raft does not look at it in this version of its format
+			if fmt.Sprint(*got) != fmt.Sprint(*want) {
+				t.Errorf("byte %d of %s: opened as %v, was %v", at, pattern, *got, *want)
+			}
+		}
+		t.Logf("%s: %d bytes, in %d of them damage that changes nothing", pattern, len(whole), same)
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

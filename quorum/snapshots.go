@@ -1,0 +1,284 @@
+package quorum
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+const (
+	snapshotsDir  = "snapshots" // in the data directory
+	snapshotsKept = 2
+	// unfinishedSuffix marks the folder of a snapshot that is being written.
+	unfinishedSuffix = ".tmp"
+)
+
+// snapshotFiles keeps snapshots in folders, as raft's file store does, which it uses. That store has a checksum of the
+// state, and none of what it says about it, the members of the cluster among it. So the state file begins with that, a
+// second time and checked:
+//
+//	 0      4       8       12      20     28              36                 n
+//	+------+-------+-------+-------+------+---------------+------------------+---------- - -
+//	|"LKSM"| crc32 | bytes | index | term | configuration | configuration    | state
+//	|      |       | (n)   |       |      | index         |                  |
+//	+------+-------+-------+-------+------+---------------+------------------+---------- - -
+//
+// Numbers are big-endian; the checksum, CRC-32C, is of what follows it, up to n. Only the file has this in front: it is not sent to other
+// members, and each writes its own.
+type snapshotFiles struct {
+	store *raft.FileSnapshotStore
+	dir   string
+}
+
+const (
+	snapshotMagic     = "LKSM"
+	snapshotHeadLen   = 36
+	snapshotHeadBytes = 1 << 20 // of a plausible one: a cluster has at most 254 members
+)
+
+var _ raft.SnapshotStore = (*snapshotFiles)(nil)
+
+// openSnapshotFiles opens, and creates where missing, dataDir/snapshots. It removes what is left of snapshots that were
+// not finished. Errors name the file.
+func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err error) {
+	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsKept, hclog.NewNullLogger())
+	if err != nil {
+		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
+	}
+	s := &snapshotFiles{store: store, dir: filepath.Join(dataDir, snapshotsDir)}
+	if err := syncDir(dataDir); err != nil {
+		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
+	}
+	repaired, err = s.sweep()
+	return s, repaired, err
+}
+
+// sweep removes snapshots that were not finished: the process ended meanwhile, and the log that led to them is there.
+func (s *snapshotFiles) sweep() (removed []string, err error) {
+	left, err := filepath.Glob(filepath.Join(s.dir, "*"+unfinishedSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return removed, fmt.Errorf("quorum: remove unfinished snapshot: %w", err)
+		}
+		removed = append(removed, "removed the unfinished snapshot "+path+": the log is complete without it")
+	}
+	return removed, nil
+}
+
+// List implements raft.SnapshotStore.
+func (s *snapshotFiles) List() ([]*raft.SnapshotMeta, error) { return s.store.List() }
+
+// Open implements raft.SnapshotStore. It verifies the whole snapshot.
+func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := s.store.Open(id)
+	if err != nil {
+		return nil, nil, s.damaged(id, err)
+	}
+	head, err := readSnapshotHead(r)
+	switch {
+	case err != nil:
+	case !bytes.Equal(head, snapshotHead(meta)) || !strings.HasPrefix(id, fmt.Sprintf("%d-%d-", meta.Term, meta.Index)) || meta.ID != id:
+		err = errors.New("meta.json does not match state.bin and the name of the folder")
+	case meta.Version != raft.SnapshotVersionMax:
+		err = fmt.Errorf("meta.json is of version %d", meta.Version)
+	default:
+		if st, serr := os.Stat(filepath.Join(s.dir, id, "state.bin")); serr != nil || st.Size() != meta.Size {
+			err = errors.Join(errors.New("meta.json gives a wrong size"), serr)
+		}
+	}
+	if err != nil {
+		_ = r.Close()
+		return nil, nil, s.damaged(id, err)
+	}
+	meta.Size -= int64(len(head))
+	return meta, r, nil
+}
+
+func (s *snapshotFiles) damaged(id string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("quorum: snapshot %s: %w", filepath.Join(s.dir, id), err)
+	}
+	return fmt.Errorf("quorum: snapshot %s: %w: %w", filepath.Join(s.dir, id), ErrDamaged, err)
+}
+
+// Create implements raft.SnapshotStore.
+func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64, configuration raft.Configuration, configurationIndex uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := s.store.Create(version, index, term, configuration, configurationIndex, trans)
+	if err != nil {
+		_, serr := s.sweep() // the library leaves a folder when the disk is full
+		return nil, errors.Join(err, serr)
+	}
+	file := &snapshotFile{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}
+	head := snapshotHead(&raft.SnapshotMeta{Index: index, Term: term, Configuration: configuration, ConfigurationIndex: configurationIndex})
+	if _, err := file.Write(head); err != nil {
+		_ = file.Cancel()
+		return nil, err
+	}
+	return file, nil
+}
+
+// snapshotFile is a snapshot that is being written.
+type snapshotFile struct {
+	raft.SnapshotSink
+	dir string // when it is finished
+}
+
+// Close implements raft.SnapshotSink. When it returns nil, the snapshot survives a power cut, so that the log behind it
+// may go.
+func (f *snapshotFile) Close() error {
+	err := f.SnapshotSink.Close()
+	if err == nil {
+		err = syncDir(f.dir) // the library syncs the files, and the folder's own name
+	}
+	if err != nil {
+		_ = os.RemoveAll(f.dir + unfinishedSuffix)
+		return fmt.Errorf("quorum: write snapshot %s: %w", f.dir, err)
+	}
+	return nil
+}
+
+// Cancel implements raft.SnapshotSink.
+func (f *snapshotFile) Cancel() error {
+	// The library gives up before it has removed anything when the disk is full.
+	return errors.Join(f.SnapshotSink.Cancel(), os.RemoveAll(f.dir+unfinishedSuffix))
+}
+
+// snapshotHead is what stands in front of the state.
+func snapshotHead(m *raft.SnapshotMeta) []byte {
+	b := append([]byte(snapshotMagic), 0, 0, 0, 0, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, m.Index)
+	b = binary.BigEndian.AppendUint64(b, m.Term)
+	b = binary.BigEndian.AppendUint64(b, m.ConfigurationIndex)
+	b = append(b, raft.EncodeConfiguration(m.Configuration)...)
+	binary.BigEndian.PutUint32(b[8:], uint32(len(b)))
+	binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+	return b
+}
+
+// readSnapshotHead reads it, and checks it against itself.
+func readSnapshotHead(r io.Reader) ([]byte, error) {
+	head := make([]byte, snapshotHeadLen)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, fmt.Errorf("state.bin: %w", err)
+	}
+	n := binary.BigEndian.Uint32(head[8:])
+	if string(head[:4]) != snapshotMagic || n < snapshotHeadLen || n > snapshotHeadBytes {
+		return nil, errors.New("state.bin does not begin as it should")
+	}
+	head = append(head, make([]byte, n-snapshotHeadLen)...)
+	if _, err := io.ReadFull(r, head[snapshotHeadLen:]); err != nil {
+		return nil, fmt.Errorf("state.bin: %w", err)
+	}
+	if binary.BigEndian.Uint32(head[4:]) != crc32.Checksum(head[8:], castagnoli) {
+		return nil, errors.New("state.bin: its first checksum does not match")
+	}
+	return head, nil
+}
+
+// verify looks at every snapshot. The newest must be whole: the log that led to it is gone. An older one that is damaged
+// is removed, for nothing depends on it.
+func (s *snapshotFiles) verify() (newest *raft.SnapshotMeta, repaired []string, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	broken := map[string]error{}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		meta, r, err := s.Open(e.Name())
+		if err != nil {
+			broken[e.Name()] = err
+			continue
+		}
+		_ = r.Close()
+		if newest == nil || snapshotName(meta.ID).after(snapshotName(newest.ID)) {
+			newest = meta
+		}
+	}
+	for name, err := range broken {
+		if newest == nil || !snapshotName(newest.ID).after(snapshotName(name)) {
+			return nil, nil, err
+		}
+		if rerr := os.RemoveAll(filepath.Join(s.dir, name)); rerr != nil {
+			return nil, nil, errors.Join(err, rerr)
+		}
+		repaired = append(repaired, fmt.Sprintf("removed a damaged snapshot, the newer %s is whole: %v", newest.ID, err))
+	}
+	return newest, repaired, nil
+}
+
+// snapshotName is the name of a snapshot's folder: term-index-milliseconds.
+type snapshotName string
+
+// after says that n is newer than o. A name that cannot be read is newer than any other.
+func (n snapshotName) after(o snapshotName) bool {
+	a, ok := n.parse()
+	b, ok2 := o.parse()
+	if !ok || !ok2 {
+		return !ok
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] > b[i]
+		}
+	}
+	return false
+}
+
+func (n snapshotName) parse() (parts [3]uint64, ok bool) {
+	var rest string
+	k, err := fmt.Sscanf(string(n)+"\n", "%d-%d-%d%s", &parts[0], &parts[1], &parts[2], &rest)
+	return parts, k == 3 && err != nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// loadSnapshot restores the newest snapshot, or returns an empty store when there is none.
+func loadSnapshot(snaps raft.SnapshotStore) (*znode.Store, error) {
+	list, err := snaps.List()
+	if err != nil {
+		return nil, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	if len(list) == 0 {
+		return znode.New(), nil
+	}
+	_, r, err := snaps.Open(list[0].ID)
+	if err != nil {
+		return nil, fmt.Errorf("quorum: open snapshot %s: %w", list[0].ID, err)
+	}
+	defer r.Close()
+	store, err := znode.Restore(r)
+	switch {
+	case errors.Is(err, znode.ErrNewer):
+		return nil, fmt.Errorf("quorum: restore snapshot %s: %w: %w", list[0].ID, ErrFormat, err)
+	case errors.Is(err, znode.ErrDamaged):
+		return nil, fmt.Errorf("quorum: restore snapshot %s: %w: %w", list[0].ID, ErrDamaged, err)
+	case err != nil:
+		return nil, fmt.Errorf("quorum: restore snapshot %s: %w", list[0].ID, err)
+	}
+	return store, nil
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"lockkeeper/quorum"
+)
+
+// withAdvice adds what an operator can do about files that cannot be used.
+func (s *Server) withAdvice(err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, quorum.ErrDamaged):
+		advice = s.rebuildAdvice()
+	case errors.Is(err, quorum.ErrFormat):
+		advice = "start the version of lockkeeper that wrote it"
+	case errors.Is(err, fs.ErrPermission):
+		advice = "the file must belong to the user that runs lockkeeper, and be readable and writable for that user"
+	case errors.Is(err, syscall.EROFS):
+		advice = "the file system is mounted read-only; a kernel does that to one that it found damaged"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		advice = "the disk is full: make room"
+	default:
+		return err
+	}
+	return fmt.Errorf("server: %w\n%s", err, advice)
+}
+
+// rebuildAdvice is how a member with damaged files comes back.
+func (s *Server) rebuildAdvice() string {
+	log, snaps := filepath.Join(s.cfg.DataLogDir, logFile), filepath.Join(s.cfg.DataDir, snapshotsDir)
+	if s.cfg.Standalone() {
+		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s (docs/operations.md, \"Damaged files\").", log, snaps)
+	}
+	return fmt.Sprintf(`To rebuild member %d from the others, while a majority of the whole cluster runs without it:
+  1. leave this member stopped, and on another one: lockkeeper cluster remove %d
+  2. move %s and %s away
+  3. lockkeeper cluster add, and start this member
+Never delete the files and just start again: this member has given its word for what they held, and with an empty
+log it could help to elect a leader that does not have it (docs/operations.md, "Damaged files").`,
+		s.cfg.ID, s.cfg.ID, log, snaps)
+}
