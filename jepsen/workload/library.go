@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +19,8 @@ import (
 )
 
 // library is a connection of go-zookeeper that tells the history what it thinks
-// of itself: FConnected, FSuspended, FExpired.
+// of itself: FConnected, with the session timeout in ms as Value; FSuspended, with
+// the time in ms since the last byte was received; FExpired.
 type library struct {
 	*zk.Conn
 	// connections counts those that got their session. Two requests with the
@@ -30,29 +32,37 @@ type library struct {
 
 	mu     sync.Mutex
 	over   bool
-	socket net.Conn // the newest
+	socket *socket // the newest
+	dark   bool    // no byte comes or goes
 }
 
-// connect makes a connection that ends with ctx. close waits until it has.
-func (w *worker) connect(ctx context.Context) (*library, error) {
+// connect makes a connection that ends with ctx. close waits until it has. Events
+// of watches are given to watched, if it is not nil, before anything else.
+func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library, error) {
 	l := &library{ended: make(chan struct{})}
 	ready := make(chan struct{}) // closed when l.Conn is there
-	up := false
+	up, last := false, int64(0)  // last is the newest session
 	see := func(e zk.Event) {
+		<-ready
 		if e.Type != zk.EventSession {
+			if watched != nil {
+				watched(e)
+			}
 			return
 		}
-		<-ready
-		op := jepsen.Op{Kind: jepsen.Info, Member: e.Server, Session: sessionText(l.Conn.SessionID())}
+		if id := l.Conn.SessionID(); id != 0 {
+			last = id
+		}
+		op := jepsen.Op{Kind: jepsen.Info, Member: e.Server, Session: sessionText(last)}
 		switch e.State {
 		case zk.StateHasSession:
 			l.connections.Add(1)
-			up, op.F = true, jepsen.FConnected
+			up, op.F, op.Value = true, jepsen.FConnected, fmt.Sprint(l.heard().timeout.Milliseconds())
 		case zk.StateDisconnected:
 			if !up {
 				return
 			}
-			up, op.F = false, jepsen.FSuspended
+			up, op.F, op.Value = false, jepsen.FSuspended, fmt.Sprint(time.Since(l.heard().last).Milliseconds())
 		case zk.StateExpired:
 			up, op.F = false, jepsen.FExpired
 		default:
@@ -99,13 +109,93 @@ func (l *library) end() {
 }
 
 // keep takes note of the newest socket.
-func (l *library) keep(c net.Conn) {
+func (l *library) keep(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.socket = c
+	l.socket = &socket{Conn: c, l: l, last: time.Now()}
 	if l.over {
 		c.Close()
 	}
+	return l.socket
+}
+
+// darken has every byte disappear, in both directions, until it is light again.
+func (l *library) darken(dark bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dark = dark
+}
+
+func (l *library) isDark() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dark
+}
+
+// heard is what the newest socket has heard.
+func (l *library) heard() (h struct {
+	last    time.Time
+	timeout time.Duration
+}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.socket != nil {
+		h.last, h.timeout = l.socket.last, l.socket.timeout
+	}
+	return h
+}
+
+// socket is a connection of the library. It reads along with the answer to the
+// handshake, for the session timeout, which go-zookeeper does not tell:
+//
+//	length(4) protocolVersion(4) timeOut(4, ms) ...
+type socket struct {
+	net.Conn
+	l *library
+
+	// Guarded by l.mu.
+	last    time.Time     // when the newest byte was received
+	timeout time.Duration // of the session; 0 before it is known
+	head    []byte
+}
+
+const headBytes = 12
+
+// Read implements net.Conn.
+func (s *socket) Read(b []byte) (int, error) {
+	for {
+		n, err := s.Conn.Read(b)
+		if s.took(b[:n]) || err != nil {
+			return n, err
+		}
+	}
+}
+
+// took takes note of bytes that were received. It reports false when it is dark.
+func (s *socket) took(b []byte) bool {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	if s.l.dark {
+		return false
+	}
+	if len(b) > 0 {
+		s.last = time.Now()
+	}
+	if missing := headBytes - len(s.head); missing > 0 && len(b) > 0 {
+		s.head = append(s.head, b[:min(len(b), missing)]...)
+		if len(s.head) == headBytes {
+			s.timeout = time.Duration(binary.BigEndian.Uint32(s.head[8:])) * time.Millisecond
+		}
+	}
+	return true
+}
+
+// Write implements net.Conn.
+func (s *socket) Write(b []byte) (int, error) {
+	if s.l.isDark() {
+		return len(b), nil
+	}
+	return s.Conn.Write(b)
 }
 
 // dial opens a connection of this worker to a member.
@@ -125,11 +215,14 @@ func (w *worker) connection(l *library, see zk.EventCallback) (*zk.Conn, <-chan 
 		zk.WithLogInfo(w.env.Logger != nil),
 		zk.WithEventCallback(see),
 		zk.WithDialer(func(_, addr string, timeout time.Duration) (net.Conn, error) {
-			c, err := w.dial(addr, timeout)
-			if err == nil {
-				l.keep(c)
+			if l.isDark() {
+				return nil, errDark
 			}
-			return c, err
+			c, err := w.dial(addr, timeout)
+			if err != nil {
+				return nil, err
+			}
+			return l.keep(c), nil
 		}),
 	)
 	return zk.Connect(w.env.Servers, w.env.SessionTimeout, options...)
@@ -142,6 +235,8 @@ func sliceOf[T any](v ...T) []T { return v }
 func (w *worker) hosts() *hosts {
 	return &hosts{rng: rand.New(rand.NewPCG(w.env.Seed, w.rng.Uint64()))}
 }
+
+var errDark = errors.New("workload: no way to the member")
 
 // sessionText is a session as ZooKeeper prints it.
 func sessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }

@@ -46,7 +46,7 @@ func (*register) Name() string { return registerName }
 // Run implements Workload.
 func (*register) Run(ctx context.Context, env *Env, n int) error {
 	w := newWorker(env, registerName, n)
-	l, err := w.connect(ctx)
+	l, err := w.connect(ctx, nil)
 	if err != nil {
 		return err
 	}

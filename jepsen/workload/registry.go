@@ -12,6 +12,7 @@ var workloads = []struct {
 }{
 	{registerName, func() Workload { return newRegister() }},
 	{orderName, func() Workload { return order{} }},
+	{beliefName, func() Workload { return belief{} }},
 	{onceName, func() Workload { return once{} }},
 	{ephemeralName, func() Workload { return ephemeral{} }},
 	{durabilityName, func() Workload { return durability{} }},
