@@ -212,7 +212,7 @@ func (c *Cluster) Complaints() ([]string, error) {
 		}
 		all = append(all, found...)
 		if !running && !m.wasEnded() {
-			all = append(all, p.exitError().Error())
+			all = append(all, p.ExitError().Error())
 		}
 	}
 	return all, nil

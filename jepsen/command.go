@@ -31,20 +31,20 @@ func JavaTool(class string) (func(args ...string) *exec.Cmd, error) {
 // caller. It returns an error, with the end of the output, if the program does
 // not succeed.
 func Run(ctx context.Context, name string, cmd *exec.Cmd, logPath string) error {
-	p, err := startProcess(name, cmd, logPath)
+	p, err := StartProcess(name, cmd, logPath)
 	if err != nil {
 		return err
 	}
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
-		if err := p.kill(); err != nil {
+		if err := p.Kill(); err != nil {
 			return err
 		}
 		return fmt.Errorf("jepsen: %s was killed: %w; the end of its log:\n%s", name, ctx.Err(), p.logTail(2048))
 	}
 	if p.err != nil {
-		return p.exitError()
+		return p.ExitError()
 	}
 	return nil
 }

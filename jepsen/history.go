@@ -1,10 +1,12 @@
 package jepsen
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -135,7 +137,7 @@ func (o Op) String() string {
 // in which the worker really held it, so two holders in the history are
 // two holders in truth.
 type History struct {
-	start time.Time
+	clock func() time.Duration // since the start
 
 	mu      sync.Mutex
 	ops     []Op
@@ -144,14 +146,33 @@ type History struct {
 
 // NewHistory is an empty history that starts now.
 func NewHistory() *History {
-	return &History{start: time.Now(), changed: make(chan struct{})}
+	start := time.Now()
+	return newHistory(func() time.Duration { return time.Since(start) })
+}
+
+// NewSharedHistory is an empty history that starts when Monotonic showed start,
+// also in another process: the times of histories with one start can be
+// compared, and their entries merged.
+func NewSharedHistory(start time.Duration) *History {
+	return newHistory(func() time.Duration { return Monotonic() - start })
+}
+
+func newHistory(clock func() time.Duration) *History {
+	return &History{clock: clock, changed: make(chan struct{})}
+}
+
+// Merge makes one history of several with the same start, in the order of time.
+func Merge(histories ...[]Op) []Op {
+	merged := slices.Concat(histories...)
+	slices.SortStableFunc(merged, func(a, b Op) int { return cmp.Compare(a.Time, b.Time) })
+	return merged
 }
 
 // Add appends op and sets its time.
 func (h *History) Add(op Op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	op.Time = time.Since(h.start)
+	op.Time = h.clock()
 	h.ops = append(h.ops, op)
 	close(h.changed)
 	h.changed = make(chan struct{})

@@ -43,10 +43,10 @@ func (m *Member) LogPath() string { return filepath.Join(m.dir, "log") }
 func (m *Member) Start() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.process != nil && m.process.running() {
+	if m.process != nil && m.process.Running() {
 		return fmt.Errorf("jepsen: start %s: it is running", m)
 	}
-	p, err := startProcess(m.String(), m.target.command(filepath.Join(m.dir, "zoo.cfg")), m.LogPath())
+	p, err := StartProcess(m.String(), m.target.command(filepath.Join(m.dir, "zoo.cfg")), m.LogPath())
 	if err != nil {
 		return err
 	}
@@ -63,14 +63,14 @@ func (m *Member) Command() []string {
 func (m *Member) current() (*Process, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.process, m.process != nil && m.process.running()
+	return m.process, m.process != nil && m.process.Running()
 }
 
 // end is current, for one who is about to end the process.
 func (m *Member) end() (*Process, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	running := m.process != nil && m.process.running()
+	running := m.process != nil && m.process.Running()
 	m.ended = m.ended || running
 	return m.process, running
 }
@@ -88,7 +88,7 @@ func (m *Member) Kill() error {
 	if !running {
 		return nil
 	}
-	return p.kill()
+	return p.Kill()
 }
 
 // Stop asks the member to end (SIGTERM) and waits for it until ctx ends.
@@ -97,7 +97,7 @@ func (m *Member) Stop(ctx context.Context) error {
 	if !running {
 		return nil
 	}
-	return p.stop(ctx)
+	return p.Stop(ctx)
 }
 
 // Restart starts the member again on the same data and waits until it serves.
@@ -115,7 +115,7 @@ func (m *Member) Pause(ctx context.Context) error {
 	if !running {
 		return fmt.Errorf("jepsen: pause %s: it is not running", m)
 	}
-	return p.pause(ctx)
+	return p.Pause(ctx)
 }
 
 // Resume lets a paused member go on.
@@ -124,7 +124,7 @@ func (m *Member) Resume() error {
 	if !running {
 		return fmt.Errorf("jepsen: resume %s: it is not running", m)
 	}
-	return p.resume()
+	return p.Resume()
 }
 
 // Mode asks the member for its role: leader, follower, observer or standalone.
@@ -151,7 +151,7 @@ func (m *Member) AwaitServing(ctx context.Context) error {
 			exited = fmt.Errorf("jepsen: %s was never started", m)
 			return nil
 		} else if !running {
-			exited = fmt.Errorf("%w: %w", errExited, p.exitError())
+			exited = fmt.Errorf("%w: %w", errExited, p.ExitError())
 			return nil
 		}
 		_, err := m.Mode(ctx)

@@ -288,7 +288,7 @@ func (n *Network) Close() error {
 	}
 	for _, p := range append(n.hosts, n.hub) {
 		if p != nil {
-			errs = append(errs, p.kill())
+			errs = append(errs, p.Kill())
 		}
 	}
 	return errors.Join(errs...)
@@ -300,15 +300,15 @@ func startNamespace(ctx context.Context, name, dir string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("jepsen: network: %w", err)
 	}
-	p, err := startProcess(name, exec.Command("unshare", "--net", "sleep", "infinity"), filepath.Join(dir, name+".log"))
+	p, err := StartProcess(name, exec.Command("unshare", "--net", "sleep", "infinity"), filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
 	// Until unshare has done its work, the process is in our own namespace.
 	var ended error
 	err = poll(ctx, time.Millisecond, func() error {
-		if !p.running() {
-			ended = p.exitError()
+		if !p.Running() {
+			ended = p.ExitError()
 			return nil
 		}
 		its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
@@ -318,7 +318,7 @@ func startNamespace(ctx context.Context, name, dir string) (*Process, error) {
 		return err
 	})
 	if err = errors.Join(err, ended); err != nil {
-		return nil, errors.Join(err, p.kill())
+		return nil, errors.Join(err, p.Kill())
 	}
 	return p, nil
 }

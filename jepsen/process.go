@@ -30,14 +30,20 @@ type Process struct {
 	err     error // how it ended; readable once done is closed
 }
 
-// startProcess starts cmd, its output appended to the file logPath.
-func startProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) {
+// StartProcess starts cmd. Its output is appended to the file logPath, unless cmd
+// has a Stdout or Stderr of its own.
+func StartProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("jepsen: start %s: %w", name, err)
 	}
 	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = log
+	}
 	cmd.SysProcAttr = procAttr()
 
 	p := &Process{name: name, logPath: logPath, done: make(chan struct{})}
@@ -68,8 +74,8 @@ func startProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) 
 // Done is closed when the process has ended and been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// running says whether the process has not ended yet.
-func (p *Process) running() bool {
+// Running says whether the process has not ended yet.
+func (p *Process) Running() bool {
 	select {
 	case <-p.done:
 		return false
@@ -78,9 +84,9 @@ func (p *Process) running() bool {
 	}
 }
 
-// exitError describes how the process ended, with the end of its log. It may
+// ExitError describes how the process ended, with the end of its log. It may
 // only be called when Done is closed.
-func (p *Process) exitError() error {
+func (p *Process) ExitError() error {
 	how := "exit status 0"
 	if p.err != nil {
 		how = p.err.Error()
@@ -134,7 +140,7 @@ func (p *Process) complaints() ([]string, error) {
 
 // signal sends sig. A process that has ended is not an error.
 func (p *Process) signal(sig syscall.Signal) error {
-	if !p.running() {
+	if !p.Running() {
 		return nil
 	}
 	// The pid cannot have been given to another process: it is reaped by the
@@ -146,8 +152,8 @@ func (p *Process) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// kill ends the process with SIGKILL and waits until it has gone.
-func (p *Process) kill() error {
+// Kill ends the process with SIGKILL and waits until it has gone.
+func (p *Process) Kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -155,9 +161,9 @@ func (p *Process) kill() error {
 	return nil
 }
 
-// stop asks the process to end (SIGTERM) and waits until it has, or until ctx
+// Stop asks the process to end (SIGTERM) and waits until it has, or until ctx
 // ends, when it is killed and the context's error returned.
-func (p *Process) stop(ctx context.Context) error {
+func (p *Process) Stop(ctx context.Context) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -165,19 +171,19 @@ func (p *Process) stop(ctx context.Context) error {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("jepsen: stop %s: %w", p.name, ctx.Err()), p.kill())
+		return errors.Join(fmt.Errorf("jepsen: stop %s: %w", p.name, ctx.Err()), p.Kill())
 	}
 }
 
-// pause stops the process with SIGSTOP and returns when none of its threads
+// Pause stops the process with SIGSTOP and returns when none of its threads
 // can run any more.
-func (p *Process) pause(ctx context.Context) error {
+func (p *Process) Pause(ctx context.Context) error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	return poll(ctx, 2*time.Millisecond, func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-		if errors.Is(err, os.ErrNotExist) && p.running() && runtime.GOOS != "linux" {
+		if errors.Is(err, os.ErrNotExist) && p.Running() && runtime.GOOS != "linux" {
 			return nil // no /proc to ask; the signal was delivered
 		}
 		if err != nil {
@@ -192,8 +198,8 @@ func (p *Process) pause(ctx context.Context) error {
 	})
 }
 
-// resume lets a paused process go on.
-func (p *Process) resume() error { return p.signal(syscall.SIGCONT) }
+// Resume lets a paused process go on.
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
 // poll calls try every interval until it succeeds or ctx ends; then it returns
 // the last error of try.

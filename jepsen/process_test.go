@@ -22,9 +22,9 @@ const orphanDir = "LOCKKEEPER_TEST_ORPHAN_DIR"
 
 // TestMain calls it in the copy. It starts a process and waits to be killed.
 func startOrphan(dir string) {
-	p, err := startProcess("orphan", exec.Command("sleep", "1000"), filepath.Join(dir, "orphan.log"))
+	p, err := StartProcess("orphan", exec.Command("sleep", "1000"), filepath.Join(dir, "orphan.log"))
 	if err == nil {
-		err = p.pause(context.Background())
+		err = p.Pause(context.Background())
 	}
 	fmt.Println(p.pid, err)
 	select {}

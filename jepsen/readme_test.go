@@ -180,7 +180,7 @@ func (r *readme) startCluster() {
 	script := r.write(r.t, "script", fmt.Sprintf(aroundReadme, strings.TrimSpace(r.blocks["sh"])))
 	cmd := exec.Command("sh", script)
 	cmd.Dir, cmd.Stdin = r.dir, stdin
-	if r.cluster, err = startProcess("the README's shell", cmd, filepath.Join(r.dir, "members.log")); err != nil {
+	if r.cluster, err = StartProcess("the README's shell", cmd, filepath.Join(r.dir, "members.log")); err != nil {
 		_ = stop.Close()
 		r.t.Fatal(err)
 	}
@@ -238,12 +238,12 @@ func (r *readme) run(t *testing.T, want string, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Dir = r.dir
 	name := filepath.Base(t.Name())
-	p, err := startProcess("the README's "+name, cmd, filepath.Join(r.dir, name+".log"))
+	p, err := StartProcess("the README's "+name, cmd, filepath.Join(r.dir, name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := p.kill(); err != nil {
+		if err := p.Kill(); err != nil {
 			t.Error(err)
 		}
 	}()

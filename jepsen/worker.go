@@ -88,13 +88,13 @@ func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
 	cmd := cfg.Client.command([]string{
 		l.Addr().String(), cfg.Name, cfg.Servers, strconv.FormatInt(cfg.SessionTimeout.Milliseconds(), 10),
 	})
-	process, err := startProcess(cfg.Name, cmd, filepath.Join(cfg.Dir, cfg.Name+".log"))
+	process, err := StartProcess(cfg.Name, cmd, filepath.Join(cfg.Dir, cfg.Name+".log"))
 	if err != nil {
 		return nil, err
 	}
 	conn, err := acceptFrom(ctx, l, process)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("jepsen: worker %s: %w", cfg.Name, err), process.kill())
+		return nil, errors.Join(fmt.Errorf("jepsen: worker %s: %w", cfg.Name, err), process.Kill())
 	}
 	w := &Worker{
 		name:    cfg.Name,
@@ -135,7 +135,7 @@ func acceptFrom(ctx context.Context, l net.Listener, p *Process) (net.Conn, erro
 	case a := <-got:
 		return a.conn, a.err
 	case <-p.Done():
-		return giveUp(p.exitError())
+		return giveUp(p.ExitError())
 	case <-ctx.Done():
 		return giveUp(ctx.Err())
 	}
@@ -277,13 +277,13 @@ func (w *Worker) setServer(addr string) {
 // Pause stops the worker's process with SIGSTOP.
 func (w *Worker) Pause(ctx context.Context) error {
 	w.history.Add(Op{Worker: w.name, Kind: Info, F: FPause})
-	return w.process.pause(ctx)
+	return w.process.Pause(ctx)
 }
 
 // Resume lets a paused worker go on.
 func (w *Worker) Resume() error {
 	w.history.Add(Op{Worker: w.name, Kind: Info, F: FResume})
-	return w.process.resume()
+	return w.process.Resume()
 }
 
 // Close has the worker close its session and end, and waits for both. If ctx
@@ -306,7 +306,7 @@ func (w *Worker) Close(ctx context.Context) error {
 
 // Kill ends the worker with SIGKILL. Its session stays until it expires.
 func (w *Worker) Kill() error {
-	err := w.process.kill()
+	err := w.process.Kill()
 	_ = w.conn.Close()
 	w.readers.Wait()
 	return err
