@@ -41,7 +41,7 @@ func Run(ctx context.Context, name string, cmd *exec.Cmd, logPath string) error 
 		if err := p.Kill(); err != nil {
 			return err
 		}
-		return fmt.Errorf("jepsen: %s was killed: %w; the end of its log:\n%s", name, ctx.Err(), p.logTail(2048))
+		return fmt.Errorf("jepsen: %s was killed: %w; the end of its log:\n%s", name, ctx.Err(), p.LogTail(2048))
 	}
 	if p.err != nil {
 		return p.ExitError()

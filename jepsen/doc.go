@@ -15,7 +15,8 @@
 //	Worker    a client process, in Python, Java or Go, that does what it is told
 //	Contest   Contenders that take their locks again and again
 //	History   what happened, in order: invoke, ok, fail, info
-//	nemesis   KillLeader, Pause: what breaks
+//	nemesis   KillLeader: what breaks (package jepsen/run has the rest)
+//	Scratch   a directory that goes with this process
 //	checker   CheckLocks, CheckKills: pure functions from a history to a verdict
 //
 // # The overlap detector

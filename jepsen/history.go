@@ -1,6 +1,7 @@
 package jepsen
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -179,7 +180,7 @@ func (h *History) Add(op Op) {
 }
 
 // Now is the time that an entry would have that was added now.
-func (h *History) Now() time.Duration { return time.Since(h.start) }
+func (h *History) Now() time.Duration { return h.clock() }
 
 // Len is how many entries there are.
 func (h *History) Len() int {
@@ -218,17 +219,35 @@ func (h *History) Follow(ctx context.Context, from int, see func(Op) (done bool)
 
 // WriteTo writes the history as JSON, one entry per line.
 func (h *History) WriteTo(w io.Writer) (int64, error) {
-	var written int64
-	for _, op := range h.Ops() {
-		line, err := json.Marshal(op)
-		if err != nil {
-			return written, fmt.Errorf("jepsen: write history: %w", err)
-		}
-		n, err := w.Write(append(line, '\n'))
-		written += int64(n)
-		if err != nil {
-			return written, fmt.Errorf("jepsen: write history: %w", err)
+	counted := &countingWriter{w: w}
+	err := WriteOps(counted, h.Ops())
+	return counted.written, err
+}
+
+// WriteOps writes entries as JSON, one per line.
+func WriteOps(w io.Writer, ops []Op) error {
+	buffered := bufio.NewWriter(w)
+	encoder := json.NewEncoder(buffered)
+	for _, op := range ops {
+		if err := encoder.Encode(op); err != nil {
+			return fmt.Errorf("jepsen: write history: %w", err)
 		}
 	}
-	return written, nil
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("jepsen: write history: %w", err)
+	}
+	return nil
+}
+
+// countingWriter counts what it passes on.
+type countingWriter struct {
+	w       io.Writer
+	written int64
+}
+
+// Write implements io.Writer.
+func (c *countingWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.written += int64(n)
+	return n, err
 }

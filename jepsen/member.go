@@ -169,7 +169,7 @@ func (m *Member) logTail() string {
 	if p == nil {
 		return "(never started)"
 	}
-	return p.logTail(8 << 10)
+	return p.LogTail(8 << 10)
 }
 
 // writeConfig makes the member's directory with its zoo.cfg and, in a cluster,

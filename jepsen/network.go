@@ -40,11 +40,15 @@ import (
 // from several goroutines.
 //
 // The namespaces have no names and live as long as the processes that keep
-// them, which end with this process. Nothing of them is left behind then.
+// them, which end with this process. The links to this machine would go with
+// them, but the kernel takes its time: a namespace outlives its processes for
+// as long as one of their connections has something to send. So there is a
+// janitor for those. Nothing is left behind.
 type Network struct {
-	hub   *Process
-	hosts []*Process
-	base  netip.Addr // of the hosts' links to this machine
+	janitor *janitor
+	hub     *Process
+	hosts   []*Process
+	base    netip.Addr // of the hosts' links to this machine
 
 	mu      sync.Mutex
 	blocked map[[2]int]bool // from, to
@@ -68,6 +72,17 @@ func FindNetwork() error {
 		return fmt.Errorf("jepsen: the right to make network namespaces: %w (run as root)", ErrMissing)
 	}
 	return nil
+}
+
+// FindNetem says, with an error, what is missing for Network.Shape. It tries it
+// in a namespace of its own, whose log goes to dir.
+func FindNetem(ctx context.Context, dir string) error {
+	host, err := startNamespace(ctx, "netem", dir)
+	if err != nil {
+		return err
+	}
+	n := &Network{hosts: []*Process{host}}
+	return errors.Join(ipInside(host, "link add peer type veth peer name other"), n.Shape(1, Shape{Delay: time.Millisecond}), host.Kill())
 }
 
 // NewNetwork makes a network of n hosts. Its processes' logs go to dir.
@@ -124,6 +139,13 @@ func (n *Network) make(ctx context.Context, hosts int, dir string) error {
 		return fmt.Errorf("jepsen: a network of %d hosts: %d are the most", hosts, MaxHosts)
 	}
 	var err error
+	var links []string
+	for i := 1; i <= hosts; i++ {
+		links = append(links, outsideName(i))
+	}
+	if n.janitor, err = startJanitor(`for link in "$@"; do ip link del "$link" 2>/dev/null; done; true`, links...); err != nil {
+		return err
+	}
 	if n.hub, err = startNamespace(ctx, "switch", dir); err != nil {
 		return err
 	}
@@ -281,10 +303,8 @@ func outsideName(i int) string { return fmt.Sprintf("lk%d-%d", os.Getpid(), i) }
 // Close ends the network. Processes that run in it go on without one.
 func (n *Network) Close() error {
 	var errs []error
-	for i := range n.hosts {
-		// The kernel would do it too, but some time after the last process of
-		// the namespace has gone, and the next network needs the name.
-		errs = append(errs, ip(nil, "link del "+outsideName(i+1)))
+	if n.janitor != nil {
+		errs = append(errs, n.janitor.clean())
 	}
 	for _, p := range append(n.hosts, n.hub) {
 		if p != nil {

@@ -84,6 +84,10 @@ func (p *Process) Running() bool {
 	}
 }
 
+// Err is what exec.Cmd.Wait says: nil if the process ended well. It may only be
+// called when Done is closed.
+func (p *Process) Err() error { return p.err }
+
 // ExitError describes how the process ended, with the end of its log. It may
 // only be called when Done is closed.
 func (p *Process) ExitError() error {
@@ -91,11 +95,11 @@ func (p *Process) ExitError() error {
 	if p.err != nil {
 		how = p.err.Error()
 	}
-	return fmt.Errorf("jepsen: %s ended (%s); the end of its log:\n%s", p.name, how, p.logTail(2048))
+	return fmt.Errorf("jepsen: %s ended (%s); the end of its log:\n%s", p.name, how, p.LogTail(2048))
 }
 
-// logTail is the last maxBytes of what the process printed.
-func (p *Process) logTail(maxBytes int64) string {
+// LogTail is the last maxBytes of what the process printed.
+func (p *Process) LogTail(maxBytes int64) string {
 	f, err := os.Open(p.logPath)
 	if err != nil {
 		return err.Error()

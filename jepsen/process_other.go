@@ -8,3 +8,6 @@ import "syscall"
 // here to have the kernel end it with its starter, but a Ctrl-C at the
 // terminal reaches both.
 func procAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
+
+// ownGroup is for a child that outlives its starter.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -189,7 +189,7 @@ func (r *readme) startCluster() {
 		_ = r.stop.Close()
 		<-r.cluster.Done()
 		if r.t.Failed() {
-			r.t.Logf("the end of the members' log:\n%s", r.cluster.logTail(8<<10))
+			r.t.Logf("the end of the members' log:\n%s", r.cluster.LogTail(8<<10))
 		}
 	})
 	modes := make(map[string]int)
@@ -223,7 +223,7 @@ func (r *readme) stopCluster() {
 	case <-r.ctx.Done():
 		r.t.Fatal("the members do not stop")
 	}
-	log := r.cluster.logTail(1 << 20)
+	log := r.cluster.LogTail(1 << 20)
 	if n := strings.Count(log, "lockkeeper listens on "); n != 3 {
 		r.t.Errorf("%d members said that they listen, want 3", n)
 	}
@@ -250,9 +250,9 @@ func (r *readme) run(t *testing.T, want string, cmd *exec.Cmd) {
 	select {
 	case <-p.Done():
 	case <-r.ctx.Done():
-		t.Fatalf("it does not end; it printed:\n%s", p.logTail(4<<10))
+		t.Fatalf("it does not end; it printed:\n%s", p.LogTail(4<<10))
 	}
-	out := p.logTail(64 << 10)
+	out := p.LogTail(64 << 10)
 	if p.err != nil {
 		t.Fatalf("%v; it printed:\n%s", p.err, out)
 	}

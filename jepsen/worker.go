@@ -108,7 +108,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
 	connected := func(op Op) bool { return op.Worker == w.name && op.F == FConnected }
 	if err := cfg.History.Follow(ctx, from, connected); err != nil {
 		return nil, errors.Join(fmt.Errorf("jepsen: worker %s does not connect: %w; the end of its log:\n%s",
-			cfg.Name, err, process.logTail(4<<10)), w.Kill())
+			cfg.Name, err, process.LogTail(4<<10)), w.Kill())
 	}
 	return w, nil
 }
@@ -317,4 +317,4 @@ func (w *Worker) Kill() error {
 func (w *Worker) Complaints() ([]string, error) { return w.process.complaints() }
 
 // logTail is the end of what the worker printed.
-func (w *Worker) logTail() string { return w.process.logTail(4 << 10) }
+func (w *Worker) logTail() string { return w.process.LogTail(4 << 10) }

@@ -13,7 +13,7 @@ import (
 const (
 	exitOK      = 0
 	exitInvalid = 1 // a promise was broken, or what was asked for could not be done
-	exitUsage   = 2
+	exitUsage   = 2 // a wrong command line; for run also: it could not be done
 )
 
 // command is one subcommand.
@@ -24,17 +24,20 @@ type command struct {
 }
 
 var commands = []command{
+	{"run", "a cluster of real processes is broken and checked", runRun},
 	{"sim", "many simulated clusters in virtual time", runSim},
+	{"client", "", runClient}, // a process of run
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	status := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// dispatch runs one command.
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
 		usage(stdout)
 		return exitOK
@@ -53,7 +56,9 @@ func usage(w io.Writer) {
 	fmt.Fprintln(w, "jepsen puts clusters through faults and checks what their clients saw.")
 	fmt.Fprintln(w)
 	for _, c := range commands {
-		fmt.Fprintf(w, "  go run ./cmd/jepsen %-12s %s\n", c.name, c.does)
+		if c.does != "" {
+			fmt.Fprintf(w, "  go run ./cmd/jepsen %-12s %s\n", c.name, c.does)
+		}
 	}
 	fmt.Fprintln(w, "\nEach says with --help what it takes.")
 }

@@ -38,6 +38,8 @@ const imports = `
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
+	jepsen/run:            jepsen jepsen/workload jepsen/report
+	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A run that ends early, in whatever way, leaves nothing: no process, no
+// network, no file.
+func TestNothingIsLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux's kernel ends processes with their starter")
+	}
+	binary := lockkeeper(t)
+	for _, test := range []struct {
+		name   string
+		signal syscall.Signal
+		polite bool // the program ends by itself, with exitUsage
+	}{
+		{"Ctrl-C", syscall.SIGINT, true},
+		{"SIGTERM", syscall.SIGTERM, true},
+		{"as a panic does", syscall.SIGQUIT, false}, // the Go runtime prints all goroutines and exits
+		{"kill -9", syscall.SIGKILL, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cmd, mark := program(t, "run", "-binary", binary, "-members", "3", "-workload", "register",
+				"-nemesis", "pause,pause-client,partition", "-time", "10m", "-seed", "1", "-report", filepath.Join(t.TempDir(), "report"))
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Process.Kill()
+			seen := lines(bufio.NewScanner(out))
+			for line := range seen { // until something is broken
+				if strings.Contains(line, " pause ") {
+					break
+				}
+			}
+			if len(withMark(t, mark)) < 1+3+5 { // itself, members, clients
+				t.Errorf("only these run: %q; %s", withMark(t, mark), errs.String())
+			}
+			if err := cmd.Process.Signal(test.signal); err != nil {
+				t.Fatal(err)
+			}
+			for range seen {
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); test.polite && (code != exitUsage || !strings.Contains(errs.String(), "called off")) {
+				t.Errorf("exit status %d, %s", code, errs.String())
+			}
+			scratch := envOf(cmd, "TMPDIR")
+			awaitGone(t, "processes", func() []string { return withMark(t, mark) })
+			awaitGone(t, "files", func() []string {
+				entries, err := filepath.Glob(filepath.Join(scratch, "*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return entries
+			})
+			awaitGone(t, "links", func() []string { return linksOf(t, cmd.Process.Pid) })
+		})
+	}
+}
+
+// lockkeeper is a server to run.
+func lockkeeper(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	target, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target.Command("zoo.cfg").Path
+}
+
+// envOf is a variable of a command's environment; the last one counts.
+func envOf(cmd *exec.Cmd, name string) (value string) {
+	for _, v := range cmd.Env {
+		if rest, ok := strings.CutPrefix(v, name+"="); ok {
+			value = rest
+		}
+	}
+	return value
+}
+
+// withMark are all processes whose environment has mark.
+func withMark(t *testing.T, mark string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, name := range all {
+		environ, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(environ, []byte(mark)) {
+			continue // it has ended, or is another's
+		}
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+		found = append(found, fmt.Sprintf("%s %s", filepath.Base(filepath.Dir(name)), bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+	}
+	return found
+}
+
+// linksOf are the network links that a jepsen has made on this machine.
+func linksOf(t *testing.T, pid int) []string {
+	t.Helper()
+	links, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, l := range links {
+		if strings.HasPrefix(l.Name, fmt.Sprintf("lk%d-", pid)) {
+			found = append(found, l.Name)
+		}
+	}
+	return found
+}
+
+// awaitGone waits until there is nothing left.
+func awaitGone(t *testing.T, what string, left func() []string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for len(left()) > 0 {
+		if time.Now().After(deadline) {
+			t.Errorf("%s are left: %q", what, left())
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"lockkeeper/jepsen"
+)
+
+// asProgram makes the test binary the program jepsen.
+const asProgram = "JEPSEN_TEST_AS_PROGRAM"
+
+// tools are the programs that the tests start.
+var tools *jepsen.Toolbox
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	flag.Parse()
+	os.Exit(jepsen.Main(m, &tools))
+}
+
+// program is a jepsen that has not been started. What it starts has the
+// environment variable mark, which is unlike any other.
+func program(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	mark = asProgram + "=" + t.TempDir()
+	cmd = exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), mark, "TMPDIR="+t.TempDir())
+	return cmd, mark
+}
+
+// runProgram runs jepsen to its end.
+func runProgram(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	cmd, _ := program(t, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args   []string
+		status int
+		out    []string
+	}{
+		{[]string{"help"}, exitOK, []string{"run "}},
+		{nil, exitOK, []string{"./cmd/jepsen run"}},
+		{[]string{"dance"}, exitUsage, []string{`"dance"`, "run "}},
+		{[]string{"run", "-help"}, exitOK, []string{"partition-bridge", "-seed", "register"}},
+		{[]string{"run", "-nonsense"}, exitUsage, []string{"-nonsense", "-help"}},
+		{[]string{"run", "more"}, exitUsage, []string{`unexpected argument "more"`}},
+		{[]string{"run", "-members", "0", "-workload", "dance,register", "-nemesis", "flood"}, exitUsage, []string{"dance", "flood"}},
+		{[]string{"run", "-workload", "register", "-target", "etcd"}, exitUsage, []string{`"etcd"`}},
+	} {
+		var out bytes.Buffer
+		status := dispatch(context.Background(), test.args, &out, &out)
+		if status != test.status {
+			t.Errorf("%q: status %d, want %d", test.args, status, test.status)
+		}
+		for _, want := range test.out {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q: want %q in:\n%s", test.args, want, out.String())
+			}
+		}
+	}
+}
+
+// lines sends on what r has, line by line, and closes the channel at its end.
+func lines(r *bufio.Scanner) <-chan string {
+	ch := make(chan string, 1000)
+	go func() {
+		defer close(ch)
+		for r.Scan() {
+			ch <- r.Text()
+		}
+	}()
+	return ch
+}

@@ -1,0 +1,217 @@
+package run
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/workload"
+)
+
+// A clientSpec is what a client's process is told, as JSON in one line.
+type clientSpec struct {
+	Workloads      []string      `json:"workloads"`
+	N              int           `json:"n"`
+	Clients        int           `json:"clients"`
+	Servers        []string      `json:"servers"`
+	Seed           uint64        `json:"seed"`
+	SessionTimeout time.Duration `json:"sessionTimeoutNs"`
+	Think          time.Duration `json:"thinkNs"`
+	// Start is the start of the history, as jepsen.Monotonic.
+	Start time.Duration `json:"startNs"`
+}
+
+// Client is the process of client n of some workloads, the other end of a
+// Test: it gets a clientSpec on in, writes its history to out, one operation a
+// line, and ends when in does.
+func Client(in io.Reader, out io.Writer, log io.Writer) error {
+	lines := bufio.NewReader(in)
+	line, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("run: client: read what to do: %w", err)
+	}
+	var spec clientSpec
+	if err := json.Unmarshal(line, &spec); err != nil {
+		return fmt.Errorf("run: client: %w", err)
+	}
+	env := &workload.Env{
+		Servers: spec.Servers, Clients: spec.Clients, Seed: spec.Seed, SessionTimeout: spec.SessionTimeout, Think: spec.Think,
+		History: jepsen.NewSharedHistory(spec.Start),
+		Logger:  slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // ends with the process, if not before: nothing interrupts a read
+		_, _ = io.Copy(io.Discard, lines)
+		cancel()
+	}()
+	return errors.Join(work(ctx, spec, env, out)...)
+}
+
+// work runs client spec.N of all workloads and writes their history.
+func work(ctx context.Context, spec clientSpec, env *workload.Env, out io.Writer) []error {
+	errs := make([]error, len(spec.Workloads)+1)
+	writing, written := context.WithCancel(context.Background())
+	var writer, clients sync.WaitGroup
+	writer.Go(func() { errs[len(spec.Workloads)] = stream(writing, env.History, out) })
+	for i, name := range spec.Workloads {
+		w, err := workload.New(name)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		clients.Go(func() {
+			if err := w.Run(ctx, env, spec.N); err != nil {
+				errs[i] = fmt.Errorf("%s: %w", name, err)
+			}
+		})
+	}
+	clients.Wait()
+	written()
+	writer.Wait()
+	return errs
+}
+
+// stream writes a history as it grows, until ctx has ended and all is written.
+func stream(ctx context.Context, history *jepsen.History, out io.Writer) error {
+	buffered := bufio.NewWriter(out)
+	encoder := json.NewEncoder(buffered)
+	var failed error
+	seen := 0
+	write := func(op jepsen.Op) (done bool) {
+		seen++
+		if failed = encoder.Encode(op); failed == nil && seen == history.Len() {
+			failed = buffered.Flush()
+		}
+		return failed != nil
+	}
+	_ = history.Follow(ctx, 0, write) // ends with ctx, or because of failed
+	for _, op := range history.Ops()[seen:] {
+		if failed != nil {
+			break
+		}
+		write(op)
+	}
+	if failed = errors.Join(failed, buffered.Flush()); failed != nil {
+		return fmt.Errorf("run: client: write the history: %w", failed)
+	}
+	return nil
+}
+
+// A client is a client's process, seen from the Test.
+type client struct {
+	n       int
+	workers []string // as the history knows them
+	process *jepsen.Process
+	stdin   io.Closer
+	read    chan struct{} // closed when out is read to the end
+
+	invoked atomic.Int64
+	mu      sync.Mutex
+	ops     []jepsen.Op
+	err     error
+}
+
+// String is the client's name on the terminal.
+func (c *client) String() string { return fmt.Sprintf("client %d", c.n) }
+
+// startClient starts a process that does what spec says.
+func startClient(command []string, spec clientSpec, dir string) (*client, error) {
+	line, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("run: client: %w", err)
+	}
+	c := &client{n: spec.N, read: make(chan struct{})}
+	for _, name := range spec.Workloads {
+		c.workers = append(c.workers, workload.Worker(name, spec.N))
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("run: client: %w", err)
+	}
+	out, childsOut, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("run: client: %w", err)
+	}
+	cmd.Stdout = childsOut
+	c.process, err = jepsen.StartProcess(fmt.Sprintf("client%d", c.n), cmd, filepath.Join(dir, fmt.Sprintf("client%d.log", c.n)))
+	if err = errors.Join(err, childsOut.Close()); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	c.stdin = stdin
+	go c.readHistory(out)
+	if _, err := stdin.Write(append(line, '\n')); err != nil {
+		return nil, errors.Join(fmt.Errorf("run: client: %w", err), c.kill())
+	}
+	return c, nil
+}
+
+// readHistory takes the client's history off its pipe, to the end.
+func (c *client) readHistory(out io.ReadCloser) {
+	defer close(c.read)
+	defer out.Close()
+	decoder := json.NewDecoder(bufio.NewReaderSize(out, 64<<10))
+	for {
+		var op jepsen.Op
+		err := decoder.Decode(&op)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		c.mu.Lock()
+		if err != nil { // also one that was killed in the middle of a line
+			c.err = fmt.Errorf("run: read the history of %s: %w", c, err)
+			c.mu.Unlock()
+			return
+		}
+		c.ops = append(c.ops, op)
+		c.mu.Unlock()
+		if op.Kind == jepsen.Invoke {
+			c.invoked.Add(1)
+		}
+	}
+}
+
+// history is what the client did, so far.
+func (c *client) history() []jepsen.Op {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ops[:len(c.ops):len(c.ops)]
+}
+
+// stop has the client end, and waits until it has and its history is complete.
+// When ctx ends first, the client is killed and that is an error.
+func (c *client) stop(ctx context.Context) error {
+	_ = c.stdin.Close() // the client may have ended
+	select {
+	case <-c.process.Done():
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("run: %s does not end: %w; its log:\n%s", c, ctx.Err(), c.process.LogTail(4<<10)), c.kill())
+	}
+	<-c.read
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.process.Err(); err != nil {
+		return errors.Join(c.err, fmt.Errorf("run: %s: %w", c, c.process.ExitError()))
+	}
+	return c.err
+}
+
+// kill ends the client at once.
+func (c *client) kill() error {
+	_ = c.stdin.Close()
+	err := c.process.Kill()
+	<-c.read
+	return err
+}

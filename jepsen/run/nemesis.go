@@ -1,0 +1,208 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// A nemesis breaks something and mends it, again and again.
+type nemesis struct {
+	name string
+	help string
+	// kinds are the nemeses that this one chooses from; it does nothing itself.
+	kinds []string
+	// usable says why it cannot be used in this field, if so.
+	usable func(f *field) error
+	// rest is how long it waits before it breaks something, lasts until it mends
+	// it.
+	rest, lasts span
+	// plan chooses what to do. A nil act means that there is nothing to do now.
+	plan func(ctx context.Context, f *field, rng *rand.Rand) (*act, error)
+}
+
+// An act is one thing that a nemesis does.
+type act struct {
+	// on is what is done to whom, for people: "m1 m3", "m1 | m2 m3".
+	on string
+	// begin and end are what happens, as the history has it; end is empty for
+	// what has no length.
+	begin, end []jepsen.Op
+	start      func(ctx context.Context) error
+	mend       func(ctx context.Context) error
+	// release gives back what plan has claimed.
+	release func()
+}
+
+// A span is a range of durations.
+type span struct{ min, max time.Duration }
+
+// choose is a duration within the span.
+func (s span) choose(rng *rand.Rand) time.Duration {
+	return s.min + time.Duration(rng.Int64N(int64(s.max-s.min)+1))
+}
+
+// seconds is a span.
+func seconds(min, max float64) span {
+	return span{time.Duration(min * float64(time.Second)), time.Duration(max * float64(time.Second))}
+}
+
+// nemeses are all of them, in the order in which they are listed.
+func nemeses() []nemesis {
+	return slices.Concat(partitions(), processNemeses(), linkNemeses())
+}
+
+// Nemeses are the names that Test.Nemeses may have, with what they do.
+func Nemeses() (names, helps []string) {
+	for _, n := range nemeses() {
+		names, helps = append(names, n.name), append(helps, n.help)
+	}
+	return names, helps
+}
+
+// findNemesis finds one by its name.
+func findNemesis(name string) (nemesis, error) {
+	for _, n := range nemeses() {
+		if n.name == name {
+			return n, nil
+		}
+	}
+	names, _ := Nemeses()
+	return nemesis{}, fmt.Errorf("run: there is no nemesis %q; there are %s, and all", name, strings.Join(names, ", "))
+}
+
+// expand finds the nemeses for a list of names. all are those that are no
+// special kind of another one.
+func expand(names []string) ([]nemesis, error) {
+	var found []nemesis
+	add := func(n nemesis) {
+		if !slices.ContainsFunc(found, func(other nemesis) bool { return other.name == n.name }) {
+			found = append(found, n)
+		}
+	}
+	for _, name := range names {
+		if name == "all" {
+			kinds := make(map[string]bool)
+			for _, n := range nemeses() {
+				for _, kind := range n.kinds {
+					kinds[kind] = true
+				}
+			}
+			for _, n := range nemeses() {
+				if !kinds[n.name] {
+					add(n)
+				}
+			}
+			continue
+		}
+		n, err := findNemesis(name)
+		if err != nil {
+			return nil, err
+		}
+		add(n)
+	}
+	return found, nil
+}
+
+// canUse says why a nemesis cannot be used, if so.
+func (n nemesis) canUse(f *field) error {
+	if n.usable == nil {
+		return nil
+	}
+	return n.usable(f)
+}
+
+// random is a nemesis' own source of choices, so that what one does depends on
+// nothing but the seed, whatever others there are.
+func random(seed uint64, name string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// mendPatience is how long mending may take.
+const mendPatience = time.Minute
+
+// run breaks and mends until ctx ends.
+func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
+	rng := random(seed, n.name)
+	for {
+		rest, lasts := n.rest.choose(rng), n.lasts.choose(rng)
+		if !pause(ctx, rest) {
+			return nil
+		}
+		a, err := n.plan(ctx, f, rng)
+		if ctx.Err() != nil && err != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("run: %s: %w", n.name, err)
+		}
+		if a == nil {
+			continue
+		}
+		if err := n.act(ctx, f, a, lasts); err != nil {
+			return fmt.Errorf("run: %s of %s: %w", n.name, a.on, err)
+		}
+	}
+}
+
+// act does one act, for a while or until ctx ends.
+func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration) error {
+	if a.release != nil {
+		defer a.release()
+	}
+	// Recorded first: what it causes must not stand before it.
+	fault := f.begin(n.name, a)
+	started := a.start(ctx)
+	if started != nil && ctx.Err() != nil {
+		started = nil // it was called off
+	}
+	if a.mend == nil {
+		return started
+	}
+	if started == nil {
+		pause(ctx, lasts)
+	}
+	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), mendPatience)
+	defer cancel()
+	if err := errors.Join(started, a.mend(mending)); err != nil {
+		return err
+	}
+	f.end(fault, a)
+	return nil
+}
+
+// oneOf is a nemesis that each time is another one of several kinds.
+func oneOf(name, help string, kinds []nemesis) nemesis {
+	n := nemesis{name: name, help: help, usable: kinds[0].usable, rest: kinds[0].rest, lasts: kinds[0].lasts}
+	for _, kind := range kinds {
+		n.kinds = append(n.kinds, kind.name)
+	}
+	n.plan = func(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
+		return kinds[rng.IntN(len(kinds))].plan(ctx, f, rng)
+	}
+	return n
+}
+
+// pause waits for d. It reports false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errUnusable is why a nemesis is left out.
+var errUnusable = errors.New("not here")

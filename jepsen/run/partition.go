@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"lockkeeper/jepsen"
+)
+
+// A cut is which host does not hear which: from, to.
+type cut [][2]int
+
+// partitions are the nemeses of the network between the members.
+func partitions() []nemesis {
+	kinds := []nemesis{
+		partition("partition-halves", "two halves, as equal as they can be", cutHalves),
+		partition("partition-majority-ring", "each member hears a majority, no two the same", func(hosts []int, _ int) (cut, string) {
+			return cutRing(hosts, len(hosts)/2+1)
+		}),
+		partition("partition-minority-ring", "each member hears the next ones, too few to lead", func(hosts []int, _ int) (cut, string) {
+			return cutRing(hosts, len(hosts)/2)
+		}),
+		partition("partition-leader", "the leader is cut off from all others", func(hosts []int, leader int) (cut, string) {
+			return cutGroups([][]int{{leader}, without(hosts, leader)})
+		}),
+		partition("partition-bridge", "two halves that only one member connects", cutBridge),
+		partition("partition-one-way", "a member hears nobody, or nobody hears it; half the time it is the leader", nil),
+	}
+	kinds[len(kinds)-1].plan = planOneWay
+	return append([]nemesis{oneOf("partition", "one of the following kinds each time", kinds)}, kinds...)
+}
+
+// partition makes a nemesis of a way to cut. hosts are in random order.
+func partition(name, help string, choose func(hosts []int, leader int) (cut, string)) nemesis {
+	return nemesis{
+		name: name, help: help, usable: hasLinks,
+		rest: seconds(2, 6), lasts: seconds(3, 12),
+		plan: func(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
+			hosts := shuffled(f, rng)
+			leader := hosts[0]
+			if m := f.leader(ctx); m != nil {
+				leader = m.ID
+			}
+			c, on := choose(hosts, leader)
+			return c.act(f, name, on), nil
+		},
+	}
+}
+
+// hasLinks says why the network cannot be cut, if so.
+func hasLinks(f *field) error {
+	if f.links == nil {
+		return fmt.Errorf("%w: one member has no network", errUnusable)
+	}
+	return nil
+}
+
+// shuffled are the hosts' numbers in random order.
+func shuffled(f *field, rng *rand.Rand) []int {
+	hosts := rng.Perm(f.links.Size())
+	for i := range hosts {
+		hosts[i]++
+	}
+	return hosts
+}
+
+func without(hosts []int, one int) []int {
+	var rest []int
+	for _, h := range hosts {
+		if h != one {
+			rest = append(rest, h)
+		}
+	}
+	return rest
+}
+
+// act is the cut as an act. Only one nemesis cuts at a time: the cuts of two
+// would heal each other.
+func (c cut) act(f *field, name, on string) *act {
+	got, release := f.claim(name, []any{"links"})
+	if len(got) == 0 {
+		return nil
+	}
+	return &act{
+		on:    on,
+		begin: []jepsen.Op{{F: jepsen.FCut, Note: on}},
+		end:   []jepsen.Op{{F: jepsen.FHeal, Note: on}},
+		start: func(context.Context) error {
+			var errs []error
+			for _, pair := range c {
+				errs = append(errs, f.links.Block(pair[0], pair[1]))
+			}
+			return errors.Join(errs...)
+		},
+		mend:    func(context.Context) error { return f.links.HealAll() },
+		release: release,
+	}
+}
+
+// cutGroups separates groups from each other, both ways.
+func cutGroups(groups [][]int) (cut, string) {
+	var c cut
+	var words []string
+	for i, group := range groups {
+		words = append(words, members(group))
+		for j, other := range groups {
+			if i == j {
+				continue
+			}
+			for _, from := range group {
+				for _, to := range other {
+					c = append(c, [2]int{from, to})
+				}
+			}
+		}
+	}
+	return c, strings.Join(words, " | ")
+}
+
+// members are hosts for people.
+func members(hosts []int) string {
+	words := make([]string, len(hosts))
+	for i, h := range hosts {
+		words[i] = "m" + strconv.Itoa(h)
+	}
+	return strings.Join(words, " ")
+}
+
+func cutHalves(hosts []int, _ int) (cut, string) {
+	return cutGroups([][]int{hosts[:len(hosts)/2], hosts[len(hosts)/2:]})
+}
+
+// cutBridge leaves the last host connected to all.
+func cutBridge(hosts []int, _ int) (cut, string) {
+	n := len(hosts) - 1
+	c, on := cutGroups([][]int{hosts[:n/2], hosts[n/2 : n]})
+	return c, fmt.Sprintf("%s, between them m%d", on, hosts[n])
+}
+
+// cutRing has every host hear only itself and those after it in a ring, so many
+// in all.
+func cutRing(hosts []int, hears int) (cut, string) {
+	var c cut
+	for i, to := range hosts {
+		for k := hears; k < len(hosts); k++ {
+			c = append(c, [2]int{hosts[(i+k)%len(hosts)], to})
+		}
+	}
+	return c, fmt.Sprintf("each hears itself and the next %d of %s", hears-1, members(hosts))
+}
+
+// planOneWay silences or deafens one member.
+func planOneWay(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
+	hosts := shuffled(f, rng)
+	victim := hosts[0]
+	leads, deaf := rng.IntN(2) == 0, rng.IntN(2) == 0
+	if m := f.leader(ctx); m != nil && leads {
+		victim = m.ID
+	}
+	var c cut
+	for _, other := range without(hosts, victim) {
+		pair := [2]int{victim, other}
+		if deaf {
+			pair = [2]int{other, victim}
+		}
+		c = append(c, pair)
+	}
+	on := fmt.Sprintf("nobody hears m%d", victim)
+	if deaf {
+		on = fmt.Sprintf("m%d hears nobody", victim)
+	}
+	return c.act(f, "partition-one-way", on), nil
+}

@@ -1,0 +1,367 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
+)
+
+// How long the parts of a run may take, apart from the time it is for.
+const (
+	startPatience = 90 * time.Second
+	// firstPatience is how long the nemeses wait for every client's first
+	// operation.
+	firstPatience = 20 * time.Second
+	// healPatience is how long it may take until all members serve again.
+	healPatience  = 90 * time.Second
+	stopPatience  = 60 * time.Second
+	finalPatience = 90 * time.Second
+	// afterwards is how long the clients go on when everything is healed, in
+	// session timeouts: those that were cut off have come back by then.
+	afterwards = 2
+	// speedInterval is how often the terminal is told how fast it goes.
+	speedInterval = 10 * time.Second
+)
+
+// A stage is one run of a Test, with everything that has to be taken down.
+type stage struct {
+	test  Test
+	began time.Time
+	start time.Duration // of the history, as jepsen.Monotonic
+
+	field   *field
+	network string
+	closers []func() error // in reverse order
+
+	mu         sync.Mutex
+	complaints []string
+
+	ops      []jepsen.Op
+	verdicts []workload.Verdict
+}
+
+// play does everything from the network to the verdicts.
+func (s *stage) play(ctx context.Context) error {
+	if err := s.setUp(ctx); err != nil {
+		return err
+	}
+	if err := s.startClients(ctx); err != nil {
+		return err
+	}
+	if err := s.breakThings(ctx); err != nil {
+		return err
+	}
+	s.heal(ctx)
+	if !pause(ctx, afterwards*s.test.SessionTimeout) {
+		return s.calledOff(ctx)
+	}
+	s.stopClients(ctx)
+	s.judge(ctx)
+	if ctx.Err() != nil {
+		return s.calledOff(ctx)
+	}
+	found, err := s.field.cluster.Complaints()
+	if err != nil {
+		return err
+	}
+	s.complaints = append(s.complaints, found...)
+	return nil
+}
+
+func (s *stage) calledOff(ctx context.Context) error {
+	return fmt.Errorf("run: called off: %w", context.Cause(ctx))
+}
+
+// complain notes something that is wrong with the run itself.
+func (s *stage) complain(err error) {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	s.complaints = append(s.complaints, err.Error())
+	s.mu.Unlock()
+	s.field.say("trouble", err.Error())
+}
+
+// setUp makes the network and starts the members.
+func (s *stage) setUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	t := s.test
+	s.start = jepsen.Monotonic()
+	s.field = &field{
+		target: t.Target.Name, history: jepsen.NewSharedHistory(s.start), out: t.Progress, claimed: make(map[any]string),
+	}
+	cfg := jepsen.ClusterConfig{
+		Target: t.Target, Members: t.Members, Dir: t.Scratch, TickTime: t.TickTime,
+	}
+	if t.Target.Name == "zookeeper" {
+		// As in its sample configuration. It takes the last line of a key.
+		cfg.Extra = []string{"initLimit=10", "syncLimit=5"}
+	}
+	if err := s.connect(ctx, &cfg); err != nil {
+		return err
+	}
+	s.field.say("start", fmt.Sprintf("%d members of %s, %s", t.Members, t.Target.Name, s.network))
+	cluster, err := jepsen.StartCluster(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, cluster.Close)
+	s.field.cluster = cluster
+	_, err = cluster.AwaitLeader(ctx)
+	return err
+}
+
+// connect makes the network between the members.
+func (s *stage) connect(ctx context.Context, cfg *jepsen.ClusterConfig) error {
+	t := s.test
+	kind, err := t.networkKind(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case t.Members == 1:
+		s.network = "alone on the loopback"
+	case kind == Namespace:
+		n, err := jepsen.NewNetwork(ctx, t.Members, t.Scratch)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, n.Close)
+		s.field.links, s.network, cfg.Places = n, "each in a network namespace", n.Places()
+	default:
+		p := jepsen.NewProxies(t.Members, t.Seed)
+		s.closers = append(s.closers, p.Close)
+		s.field.links, s.network, cfg.Between = p, "proxies between them", p.Between
+	}
+	return nil
+}
+
+// networkKind decides between Namespace and Proxy.
+func (t Test) networkKind(ctx context.Context) (string, error) {
+	if t.Network != Auto {
+		return t.Network, nil
+	}
+	missing := jepsen.FindNetwork()
+	if missing == nil && t.asksFor("slow", "lossy") && t.Target.Name == "lockkeeper" {
+		missing = jepsen.FindNetem(ctx, t.Scratch)
+	}
+	switch {
+	case missing == nil:
+		return Namespace, nil
+	case t.Target.Name == "zookeeper" && t.Members > 1:
+		return "", fmt.Errorf("run: ZooKeeper's members need namespaces: %w", missing)
+	}
+	return Proxy, nil
+}
+
+// asksFor says whether one of the nemeses will be used.
+func (t Test) asksFor(names ...string) bool {
+	asked, _ := expand(t.Nemeses) // checked before
+	for _, n := range asked {
+		for _, name := range names {
+			if n.name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// servers are the members' client addresses.
+func (s *stage) servers() []string { return strings.Split(s.field.cluster.Servers(), ",") }
+
+// startClients starts all clients.
+func (s *stage) startClients(context.Context) error {
+	t := s.test
+	for n := range t.Clients {
+		c, err := startClient(t.Client, clientSpec{
+			Workloads: t.Workloads, N: n, Clients: t.Clients, Servers: s.servers(), Seed: t.Seed,
+			SessionTimeout: t.SessionTimeout, Think: t.Think, Start: s.start,
+		}, t.Scratch)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, c.kill)
+		s.field.clients = append(s.field.clients, c)
+	}
+	return nil
+}
+
+// breakThings lets the nemeses work for the time of the test.
+func (s *stage) breakThings(ctx context.Context) error {
+	s.awaitClients(ctx)
+	wanted, err := expand(s.test.Nemeses)
+	if err != nil {
+		return err
+	}
+	breaking, cancel := context.WithTimeout(ctx, s.test.Time)
+	defer cancel()
+	var running sync.WaitGroup
+	for _, n := range wanted {
+		if err := n.canUse(s.field); err != nil {
+			s.field.say("left out", fmt.Sprintf("%s: %v", n.name, err))
+			continue
+		}
+		running.Go(func() { s.complain(n.run(breaking, s.field, s.test.Seed)) })
+	}
+	running.Go(func() { s.tellSpeed(breaking) })
+	<-breaking.Done()
+	running.Wait()
+	if ctx.Err() != nil {
+		return s.calledOff(ctx)
+	}
+	return nil
+}
+
+// awaitClients waits until every client has begun to work.
+func (s *stage) awaitClients(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	for _, c := range s.field.clients {
+		for c.invoked.Load() == 0 && pause(ctx, 10*time.Millisecond) {
+			select {
+			case <-c.process.Done(): // heard of when it is stopped
+				return
+			default:
+			}
+		}
+	}
+}
+
+// tellSpeed tells the terminal how much is done, until ctx ends.
+func (s *stage) tellSpeed(ctx context.Context) {
+	before := s.invoked()
+	for pause(ctx, speedInterval) {
+		now := s.invoked()
+		s.field.say("clients", fmt.Sprintf("%d operations a second", (now-before)*int64(time.Second)/int64(speedInterval)))
+		before = now
+	}
+}
+
+func (s *stage) invoked() (sum int64) {
+	for _, c := range s.field.clients {
+		sum += c.invoked.Load()
+	}
+	return sum
+}
+
+// heal makes everything whole and waits until every member serves. Nemeses have
+// mended what they broke; this finds what came of it.
+func (s *stage) heal(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, healPatience)
+	defer cancel()
+	if links := s.field.links; links != nil {
+		s.complain(links.HealAll())
+	}
+	began := time.Now()
+	s.complain(s.field.cluster.AwaitServing(ctx))
+	if ctx.Err() == nil {
+		s.field.say("all healed", fmt.Sprintf("every member serves after %v", time.Since(began).Round(time.Millisecond)))
+	}
+}
+
+// stopClients ends all clients, side by side.
+func (s *stage) stopClients(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	var stopping sync.WaitGroup
+	for _, c := range s.field.clients {
+		stopping.Go(func() {
+			if err := c.stop(ctx); context.Cause(ctx) != context.Canceled {
+				s.complain(err)
+			}
+		})
+	}
+	stopping.Wait()
+}
+
+// judge has every workload look at the end, and check.
+func (s *stage) judge(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, finalPatience)
+	defer cancel()
+	t := s.test
+	env := &workload.Env{
+		Servers: s.servers(), History: s.field.history, Seed: t.Seed, Clients: t.Clients,
+		SessionTimeout: t.SessionTimeout, Think: t.Think,
+	}
+	var all []workload.Workload
+	for _, name := range t.Workloads {
+		w, err := workload.New(name)
+		if err == nil {
+			err = w.Final(ctx, env)
+		}
+		if err != nil {
+			s.complain(fmt.Errorf("run: the end of %s: %w", name, err))
+			continue
+		}
+		all = append(all, w)
+	}
+	if context.Cause(ctx) == context.Canceled {
+		return
+	}
+	histories := [][]jepsen.Op{s.field.history.Ops()}
+	for _, c := range s.field.clients {
+		histories = append(histories, c.history())
+	}
+	s.ops = jepsen.Merge(histories...)
+	s.field.say("check", fmt.Sprintf("%d entries", len(s.ops)))
+	for _, w := range all {
+		s.verdicts = append(s.verdicts, w.Check(s.ops))
+	}
+}
+
+// close takes everything down.
+func (s *stage) close() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// report is what happened.
+func (s *stage) report() *report.Run {
+	return &report.Run{
+		Title: s.test.title(), Target: s.test.Target.Name, Began: s.began, Took: time.Since(s.began),
+		Seed: s.test.Seed, Again: s.test.Again, Settings: s.test.settings(s.network),
+		Verdicts: s.verdicts, Complaints: s.complaints, Ops: s.ops, Faults: s.field.faults,
+	}
+}
+
+// PrintVerdicts tells the terminal what came out.
+func PrintVerdicts(w io.Writer, r *report.Run) {
+	fmt.Fprintf(w, "\n%-16s %-8s %-8s %s\n", "checker", "promise", "valid", "")
+	for _, v := range r.Verdicts {
+		fmt.Fprintf(w, "%-16s %-8s %-8s %s\n", v.Checker, v.Promise, v.Valid, v.Text)
+		for i, violation := range v.Violations {
+			if i == maxShown {
+				fmt.Fprintf(w, "    and %d more\n", len(v.Violations)-maxShown)
+				break
+			}
+			fmt.Fprintf(w, "    %s\n", violation.Text)
+			for _, op := range violation.Ops[:min(len(violation.Ops), maxShownOps)] {
+				fmt.Fprintf(w, "      %s\n", op)
+			}
+		}
+	}
+	for _, c := range r.Complaints {
+		fmt.Fprintf(w, "trouble: %s\n", c)
+	}
+}
+
+// What is shown on a terminal of a broken promise; the report has more.
+const (
+	maxShown    = 5
+	maxShownOps = 12
+)

@@ -1,0 +1,169 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
+)
+
+// The defaults of a Test.
+const (
+	DefaultMembers        = 5
+	DefaultClients        = 5
+	DefaultTime           = time.Minute
+	DefaultTickTime       = 2 * time.Second // as in ZooKeeper's sample configuration
+	DefaultSessionTimeout = 4 * time.Second // the shortest that this tick allows
+	DefaultThink          = 20 * time.Millisecond
+)
+
+// A Test is a run that can be done. Zero fields have defaults where one is
+// named.
+type Test struct {
+	// Target is the server software.
+	Target jepsen.Target
+	// Members is how many, 1 to jepsen.MaxHosts; 0 means DefaultMembers.
+	Members int
+	// Workloads are what the clients do, by name; at least one, or "all".
+	Workloads []string
+	// Nemeses are what breaks, by name; none, or "all".
+	Nemeses []string
+	// Time is for how long things are broken; 0 means DefaultTime.
+	Time time.Duration
+	// Seed makes the plans.
+	Seed uint64
+	// Clients is how many each workload has; 0 means DefaultClients.
+	Clients int
+	// Think is how long a client waits between two operations, on average; 0
+	// means DefaultThink.
+	Think time.Duration
+	// TickTime is the members' tickTime, SessionTimeout what clients ask for; 0
+	// means DefaultTickTime and DefaultSessionTimeout.
+	TickTime, SessionTimeout time.Duration
+	// Network is how members are separated: Auto, Namespace or Proxy; empty
+	// means Auto.
+	Network string
+	// Client is the command line that runs Client.
+	Client []string
+	// Scratch is a directory for the members' data and everyone's logs, Report
+	// one for what is to stay. Both must exist.
+	Scratch, Report string
+	// Again is the command line of this run, for the report.
+	Again string
+	// Progress is where it is told what happens; nil means nowhere.
+	Progress io.Writer
+}
+
+// The values of Test.Network.
+const (
+	// Auto is Namespace where that is possible, for all nemeses that are asked
+	// for, and else Proxy.
+	Auto = "auto"
+	// Namespace gives every member a host of its own (jepsen.Network).
+	Namespace = "namespace"
+	// Proxy puts proxies between the members (jepsen.Proxies).
+	Proxy = "proxy"
+)
+
+// withDefaults is the test with its zero fields filled in, checked.
+func (t Test) withDefaults() (Test, error) {
+	setDefault(&t.Members, DefaultMembers)
+	setDefault(&t.Clients, DefaultClients)
+	setDefault(&t.Time, DefaultTime)
+	setDefault(&t.Think, DefaultThink)
+	setDefault(&t.TickTime, DefaultTickTime)
+	setDefault(&t.SessionTimeout, DefaultSessionTimeout)
+	setDefault(&t.Network, Auto)
+	if t.Progress == nil {
+		t.Progress = io.Discard
+	}
+	if slices.Contains(t.Workloads, "all") {
+		t.Workloads = workload.Names()
+	}
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("run: "+format, args...))
+		}
+	}
+	check(t.Members >= 1 && t.Members <= jepsen.MaxHosts, "%d members: there can be 1 to %d", t.Members, jepsen.MaxHosts)
+	check(t.Clients >= 1, "%d clients", t.Clients)
+	check(t.Time > 0, "a time of %v", t.Time)
+	check(len(t.Workloads) > 0, "no workload; there are %s", strings.Join(workload.Names(), ", "))
+	check(slices.Contains([]string{Auto, Namespace, Proxy}, t.Network), "a network %q; there are %s, %s and %s", t.Network, Auto, Namespace, Proxy)
+	check(t.Network != Proxy || t.Target.Name != "zookeeper",
+		"ZooKeeper behind proxies: its members tell each other their addresses and go round; it needs namespaces (run as root)")
+	for i, name := range t.Workloads {
+		_, err := workload.New(name)
+		check(err == nil, "%w", err)
+		check(!slices.Contains(t.Workloads[:i], name), "workload %s is asked for twice", name)
+	}
+	if _, err := expand(t.Nemeses); err != nil {
+		errs = append(errs, err)
+	}
+	return t, errors.Join(errs...)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Check says what is wrong with the test's settings, if anything.
+func (t Test) Check() error {
+	_, err := t.withDefaults()
+	return err
+}
+
+// Run does the test. An error means that it could not be done; whether promises
+// were broken is in what it returns. When ctx ends, the run is called off and
+// that is an error. Nothing of the run is left then or later, apart from the
+// files in t.Scratch and t.Report.
+func (t Test) Run(ctx context.Context) (*report.Run, error) {
+	t, err := t.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &stage{test: t, began: time.Now()}
+	err = s.play(ctx)
+	if err = errors.Join(err, s.close()); err != nil {
+		return nil, err
+	}
+	return s.report(), nil
+}
+
+// settings are the configuration, for the report.
+func (t Test) settings(network string) []report.Setting {
+	var settings []report.Setting
+	add := func(name, format string, args ...any) {
+		settings = append(settings, report.Setting{Name: name, Value: fmt.Sprintf(format, args...)})
+	}
+	add("members", "%d", t.Members)
+	add("network", "%s", network)
+	add("workloads", "%s", strings.Join(t.Workloads, ", "))
+	add("clients per workload", "%d", t.Clients)
+	add("nemeses", "%s", strings.Join(t.Nemeses, ", "))
+	add("time", "%v", t.Time)
+	add("tickTime", "%v", t.TickTime)
+	add("session timeout", "%v", t.SessionTimeout)
+	add("pause between operations", "%v", t.Think)
+	return settings
+}
+
+// title is the run in one line.
+func (t Test) title() string {
+	under := ""
+	if len(t.Nemeses) > 0 {
+		under = " under " + strings.Join(t.Nemeses, ", ")
+	}
+	return fmt.Sprintf("%s on %d members of %s%s", strings.Join(t.Workloads, ", "), t.Members, t.Target.Name, under)
+}

@@ -1,0 +1,64 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/report"
+)
+
+// Write leaves everything that is known about a run in a directory: index.html
+// and report.json, the history as history.jsonl, and all logs out of the
+// scratch directory.
+func Write(dir, scratch string, r *report.Run) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("run: report: %w", err)
+	}
+	err := errors.Join(
+		writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return report.WriteHTML(w, r) }),
+		writeFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return report.WriteJSON(w, r) }),
+		writeFile(filepath.Join(dir, "history.jsonl"), func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }),
+	)
+	if err != nil {
+		return fmt.Errorf("run: report: %w", err)
+	}
+	return copyLogs(dir, scratch)
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
+
+// copyLogs takes the logs of members (m1/log) and clients (client1.log).
+func copyLogs(dir, scratch string) error {
+	members, err := filepath.Glob(filepath.Join(scratch, "m*", "log"))
+	if err != nil {
+		return fmt.Errorf("run: report: %w", err)
+	}
+	clients, err := filepath.Glob(filepath.Join(scratch, "client*.log"))
+	if err != nil {
+		return fmt.Errorf("run: report: %w", err)
+	}
+	for _, name := range append(members, clients...) {
+		to := filepath.Base(name)
+		if to == "log" {
+			to = filepath.Base(filepath.Dir(name)) + ".log"
+		}
+		text, err := os.ReadFile(name)
+		if err == nil && len(text) > 0 {
+			err = os.WriteFile(filepath.Join(dir, to), text, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("run: report: %w", err)
+		}
+	}
+	return nil
+}
