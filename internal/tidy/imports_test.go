@@ -24,7 +24,6 @@ const imports = `
 	server/simtest:
 	bench:                 wire
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk
-	cmd/jepsen:            internal/mutant jepsen/sim
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
@@ -39,7 +38,7 @@ const imports = `
 	jepsen/workload:       jepsen wire github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/run:            jepsen jepsen/workload jepsen/report
-	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run
+	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim internal/mutant
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.
