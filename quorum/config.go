@@ -9,6 +9,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -43,8 +45,10 @@ type Listener interface {
 
 // Config describes one member. Zero values are useful where a comment says so.
 type Config struct {
-	ID      MemberID
-	Members []Member // including this one; one voter alone needs no peer port and no address
+	ID MemberID
+	// Members are those of the first start, including this one; afterwards those that have been agreed upon count. A
+	// member alone, which has no peer port, is a single one without an address.
+	Members []Member
 
 	// Tick is the basic unit of time. Heartbeat and election timeouts are a quarter of it, within
 	// 500 ms and 1 s: on a busy machine a member that is well may not run for a few hundred ms.
@@ -58,8 +62,12 @@ type Config struct {
 	// TrailingEntries stay in the log after a snapshot, so that a follower that is a little behind
 	// needs no snapshot. 0 means 2048.
 	TrailingEntries uint64
-	// ConfigText becomes the data of /zookeeper/config. Empty for a standalone member.
+	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty for a standalone
+	// member, and then the members cannot be changed.
 	ConfigText string
+	// MembersChanged is called, from one goroutine, when this member learns who the members are, and when they have
+	// changed. nil: nobody wants to know.
+	MembersChanged func(members []znode.Member, version wire.Zxid)
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 
@@ -168,21 +176,37 @@ func (c *Config) maj() Maj {
 	return NewMaj(n)
 }
 
-// membersSum is a checksum of who the members are and which of them vote; not of their addresses.
+// alone says that this member is no member of a cluster, and can become none.
+func (c *Config) alone() bool { return len(c.Members) == 1 && c.Members[0].Addr == "" }
+
+// membersSum is a checksum, never 0, of who the members are and which of them vote; not of their addresses.
 func (c *Config) membersSum() uint32 {
 	var votes [256]byte
 	for _, m := range c.Members {
-		votes[m.ID] = 1
-		if m.Observer {
-			votes[m.ID] = 2
-		}
+		votes[m.ID] = voteMark(!m.Observer)
 	}
-	return crc32.ChecksumIEEE(votes[:])
+	return max(1, crc32.ChecksumIEEE(votes[:]))
+}
+
+// membersSum is the same of what raft counts.
+func membersSum(servers []raft.Server) uint32 {
+	var votes [256]byte
+	for _, s := range servers {
+		votes[memberID(s.ID)] = voteMark(s.Suffrage == raft.Voter)
+	}
+	return max(1, crc32.ChecksumIEEE(votes[:]))
+}
+
+func voteMark(votes bool) byte {
+	if votes {
+		return 1
+	}
+	return 2
 }
 
 // heartbeatTimeout is how long a follower waits for its leader before it stands for election.
 func (c *Config) heartbeatTimeout() time.Duration {
-	if len(c.Members) == 1 {
+	if c.alone() {
 		return 10 * time.Millisecond // nobody to wait for
 	}
 	return min(max(c.Tick/4, 500*time.Millisecond), time.Second)

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -71,23 +70,40 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	if err := r.raft.Barrier(0).Error(); err != nil {
 		return // leadership is lost already; notify will say so
 	}
-	r.log.Info("leading", "term", term, "voters", r.cfg.maj().Voters())
-	var config []byte
+	r.log.Info("leading", "term", term, "voters", r.maj().Voters())
 	r.mu.Lock()
 	r.cfg.Listener.Lead(r.store)
-	config, _, _ = r.store.Get("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
+	propose := r.membersToSet()
 	r.mu.Unlock()
-	// A standalone member has none, and what a super user has written there stays, as in ZooKeeper.
-	if r.cfg.ConfigText != "" && !bytes.Equal(config, []byte(r.cfg.ConfigText)) {
-		// Lost with the leadership at worst, and then the next leader does the same.
-		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindSetConfig, Body: []byte(r.cfg.ConfigText)})
+	r.stateMu.Lock()
+	if r.term == term {
+		r.settled = term
 	}
+	r.stateMu.Unlock()
+	if propose {
+		// Lost with the leadership at worst, and then the next leader does the same.
+		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindMembers, Body: []byte(r.cfg.ConfigText)})
+	}
+	r.membersMayDiffer()
+}
+
+// membersToSet says whether the state is to hear of the members from this leader: it knows none yet, or their version is
+// missing, or they have moved, or /zookeeper/config is not what they are.
+func (r *Replica) membersToSet() bool {
+	if r.cfg.ConfigText == "" {
+		return false // a standalone member has none, and what a super user has written there stays, as in ZooKeeper
+	}
+	members, version := r.store.Members()
+	config, _, _ := r.store.Get("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
+	reconfig := r.cfg.Flags&znode.Reconfig != 0
+	return members == nil || reconfig && version == 0 || string(config) != znode.ConfigText(members, version) ||
+		!reconfig && znode.ConfigText(members, 0) != r.cfg.ConfigText
 }
 
 func (r *Replica) endLeadership() {
 	r.stateMu.Lock()
 	led := r.term != 0
-	r.term = 0
+	r.term, r.settled = 0, 0
 	if r.endStreams != nil {
 		r.endStreams()
 	}

@@ -67,7 +67,7 @@ func checkForwarded(cmds [][]byte) error {
 			return fmt.Errorf("quorum: forwarded command: %d bytes too many", len(rest))
 		}
 		switch c.Kind {
-		case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync:
+		case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig:
 		default:
 			return fmt.Errorf("quorum: forwarded command: %v is for the leader alone", c.Kind)
 		}

@@ -29,6 +29,9 @@ func (f fsm) Apply(l *raft.Log) any {
 // section; a reader is wholly before an entry or wholly after it.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	for _, l := range logs {
+		if l.Type == raft.LogConfiguration {
+			f.membersMayDiffer()
+		}
 		if l.Type != raft.LogCommand {
 			continue
 		}
@@ -66,6 +69,10 @@ func (r *Replica) poison(err error) {
 // commandApplied runs after each command, inside the critical section.
 func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	r.cfg.Listener.Applied(r.store, c, res)
+	if res.Deferred || c.Kind >= znode.KindMembers {
+		r.asks.applied(c, res)
+		r.membersMayDiffer()
+	}
 	if res.Status == znode.Gap {
 		r.outbox.gap(c.Key())
 	} else {
@@ -138,6 +145,8 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.store = store
 	f.grownCmds, f.grownBytes = 0, 0
 	f.cfg.Listener.Restored(store)
+	f.asks.lost()
+	f.membersMayDiffer()
 	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
 	return nil
 }

@@ -5,10 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
@@ -94,6 +97,7 @@ type cluster struct {
 	recs    []*recorder
 	reps    []*Replica // nil while stopped
 	cut     map[int]bool
+	files   map[int][]Member // those that have another list of members
 	change  func(*Config)
 }
 
@@ -107,6 +111,7 @@ func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c
 			recs:   make([]*recorder, n),
 			reps:   make([]*Replica, n),
 			cut:    map[int]bool{},
+			files:  map[int][]Member{},
 			change: change,
 		}
 		for i := range n {
@@ -142,6 +147,9 @@ func (c *cluster) start(i int) {
 		Listen:   host.Listen,
 		Dial:     host.Dial,
 		Logger:   testLogger().With("member", i+1),
+	}
+	if list := c.files[i]; list != nil {
+		cfg.Members = list
 	}
 	if c.change != nil {
 		c.change(&cfg)
@@ -195,7 +203,7 @@ func (c *cluster) leader() int {
 		votes := map[MemberID]int{}
 		running := 0
 		for i, r := range c.reps {
-			if r != nil && !c.cut[i] {
+			if r != nil && !c.cut[i] && r.isCounted() {
 				running++
 				votes[r.leaderID()]++
 			}
@@ -209,6 +217,11 @@ func (c *cluster) leader() int {
 	}
 	c.t.Fatal("no leader for a minute")
 	return -1
+}
+
+// isCounted says whether a member takes itself for one.
+func (r *Replica) isCounted() bool {
+	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == serverID(r.cfg.ID) })
 }
 
 func createSession(id wire.SessionID) *znode.Command {

@@ -18,15 +18,15 @@ import (
 //
 //	 0        4         5       6      7    8            12
 //	+--------+---------+-------+------+----+------------+
-//	| "LKPR" | version | kind  | from | to | members    |
+//	| "LKPR" | version | kind  | from | to | cluster    |
 //	+--------+---------+-------+------+----+------------+
 //
-// Members is a checksum of the ids and roles of all members. The receiver closes a connection that is not
-// for it: two clusters whose addresses were mixed up, or members that count other majorities, must not
-// exchange a single entry.
+// Cluster is a checksum of the ids and roles of the members of the first start, and 0 for a member that is in no cluster yet.
+// The receiver closes a connection that is not for it: two clusters whose addresses were mixed up must not exchange a
+// single entry. Who the members are now, raft settles.
 const (
 	prefaceMagic    = "LKPR"
-	prefaceVersion  = 1
+	prefaceVersion  = 2
 	prefaceLen      = 12
 	prefaceDeadline = 5 * time.Second
 )
@@ -34,17 +34,19 @@ const (
 type streamKind byte
 
 const (
-	streamRaft    streamKind = 'R' // the raft library's own RPCs
-	streamForward streamKind = 'F' // commands on their way to the leader
-	streamLease   streamKind = 'L' // lease reports and their confirmations
+	streamRaft     streamKind = 'R' // the raft library's own RPCs
+	streamForward  streamKind = 'F' // commands on their way to the leader
+	streamLease    streamKind = 'L' // lease reports and their confirmations
+	streamHello    streamKind = 'H' // how things stand
+	streamTransfer streamKind = 'T' // another member is to lead
 )
 
 // peerPort owns this member's listener and every peer connection, accepted or dialled. Closing it
 // closes them all, which is what ends the goroutines that read from them.
 type peerPort struct {
-	cfg      *Config
-	listener net.Listener
-	log      *slog.Logger
+	cfg    *Config
+	roster *roster
+	log    *slog.Logger
 
 	raftConns chan net.Conn
 	serve     map[streamKind]func(from MemberID, c net.Conn)
@@ -54,17 +56,19 @@ type peerPort struct {
 
 	mu       sync.Mutex
 	closed   bool
+	listener net.Listener
 	conns    map[net.Conn]struct{}
 	rejected map[string]struct{} // what has been logged already
 }
 
-func listenPeers(cfg *Config) (*peerPort, error) {
+func listenPeers(cfg *Config, roster *roster) (*peerPort, error) {
 	l, err := cfg.Listen("tcp", cfg.ListenAddr)
 	if err != nil {
 		return nil, fmt.Errorf("quorum: listen for peers: %w", err)
 	}
 	return &peerPort{
 		cfg:       cfg,
+		roster:    roster,
 		listener:  l,
 		log:       cfg.Logger,
 		raftConns: make(chan net.Conn),
@@ -78,14 +82,45 @@ func listenPeers(cfg *Config) (*peerPort, error) {
 // start begins to accept. The handlers in serve must be in place.
 func (p *peerPort) start() {
 	p.wg.Add(1)
-	go p.acceptLoop()
+	go p.acceptLoop(p.listener)
 }
 
-func (p *peerPort) acceptLoop() {
+// listenOn listens at another address instead. Connections stay.
+func (p *peerPort) listenOn(addr string) error {
+	l, err := p.cfg.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return l.Close()
+	}
+	old := p.listener
+	p.listener = l
+	p.wg.Add(1)
+	go p.acceptLoop(l)
+	return old.Close()
+}
+
+// hasPortOf says whether the port is that of addr.
+func (p *peerPort) hasPortOf(addr string) bool {
+	_, want, _ := net.SplitHostPort(addr)
+	_, have, _ := net.SplitHostPort(raftStreams{p}.Addr().String())
+	return want == have
+}
+
+func (p *peerPort) acceptLoop(l net.Listener) {
 	defer p.wg.Done()
 	for {
-		c, err := p.listener.Accept()
+		c, err := l.Accept()
 		if err != nil {
+			p.mu.Lock()
+			replaced := p.listener != l
+			p.mu.Unlock()
+			if replaced {
+				return
+			}
 			select {
 			case <-p.done:
 				return
@@ -122,10 +157,15 @@ func (p *peerPort) welcome(c net.Conn) {
 		p.reject(c, fmt.Sprintf("it speaks version %d of the peer protocol, this member version %d", b[4], prefaceVersion))
 	case to != p.cfg.ID:
 		p.reject(c, fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", from, to))
-	case p.cfg.member(from).ID == 0 || from == p.cfg.ID:
-		p.reject(c, fmt.Sprintf("it says it is member %d, which this member's configuration does not know as a peer", from))
-	case binary.BigEndian.Uint32(b[8:]) != p.cfg.membersSum():
-		p.reject(c, fmt.Sprintf("member %d has another list of members than this one: compare the server lines of both", from))
+	case from == p.cfg.ID:
+		p.reject(c, fmt.Sprintf("it says it is member %d, which is this one", from))
+	case kind == streamHello:
+		p.serve[kind](from, c) // whoever asks may be about to become a member
+		p.forget(c)
+	case binary.BigEndian.Uint32(b[8:]) != p.expects():
+		p.reject(c, fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from))
+	case p.roster.cluster() != 0 && !p.roster.isPeer(from):
+		p.reject(c, fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from))
 	case kind == streamRaft:
 		select {
 		case p.raftConns <- c:
@@ -138,6 +178,14 @@ func (p *peerPort) welcome(c net.Conn) {
 	default:
 		p.reject(c, fmt.Sprintf("unknown kind of stream %q", byte(kind)))
 	}
+}
+
+// expects is the cluster that connections must come from: a new member takes those whose list of members is its own.
+func (p *peerPort) expects() uint32 {
+	if c := p.roster.cluster(); c != 0 {
+		return c
+	}
+	return p.cfg.membersSum()
 }
 
 // reject closes a connection and says why, once for each remote host and reason.
@@ -157,19 +205,12 @@ func (p *peerPort) reject(c net.Conn, why string) {
 
 // dial opens a stream of that kind to a member.
 func (p *peerPort) dial(ctx context.Context, to MemberID, kind streamKind) (net.Conn, error) {
-	m := p.cfg.member(to)
-	if m.ID == 0 {
-		return nil, fmt.Errorf("quorum: member %d is unknown", to)
-	}
-	c, err := p.cfg.Dial(ctx, "tcp", m.Addr)
+	c, err := p.reach(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	if !p.track(c) {
-		return nil, net.ErrClosed
-	}
 	preface := append([]byte(prefaceMagic), prefaceVersion, byte(kind), byte(p.cfg.ID), byte(to))
-	preface = binary.BigEndian.AppendUint32(preface, p.cfg.membersSum())
+	preface = binary.BigEndian.AppendUint32(preface, p.roster.cluster())
 	_ = c.SetWriteDeadline(time.Now().Add(prefaceDeadline))
 	if _, err := c.Write(preface); err != nil {
 		p.forget(c)
@@ -177,6 +218,23 @@ func (p *peerPort) dial(ctx context.Context, to MemberID, kind streamKind) (net.
 	}
 	_ = c.SetWriteDeadline(time.Time{})
 	return c, nil
+}
+
+// reach connects to the first address of a member at which somebody answers.
+func (p *peerPort) reach(ctx context.Context, to MemberID) (net.Conn, error) {
+	addrs := p.roster.addrs(to)
+	err := fmt.Errorf("quorum: member %d is unknown", to)
+	for _, addr := range addrs {
+		var c net.Conn
+		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
+			continue
+		}
+		if !p.track(c) {
+			return nil, net.ErrClosed
+		}
+		return c, nil
+	}
+	return nil, err
 }
 
 func (p *peerPort) track(c net.Conn) bool {
@@ -207,8 +265,8 @@ func (p *peerPort) close() {
 	for c := range p.conns {
 		_ = c.Close()
 	}
-	p.mu.Unlock()
 	_ = p.listener.Close()
+	p.mu.Unlock()
 	p.wg.Wait()
 }
 
@@ -230,26 +288,32 @@ func (s raftStreams) Accept() (net.Conn, error) {
 }
 
 // Addr implements net.Listener.
-func (s raftStreams) Addr() net.Addr { return s.listener.Addr() }
+func (s raftStreams) Addr() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listener.Addr()
+}
 
 // Close implements net.Listener. The port belongs to the Replica, which closes it.
 func (s raftStreams) Close() error { return nil }
 
-// Dial implements raft.StreamLayer. The library knows peers by their address; which member that is
-// stands in the configuration.
+// Dial implements raft.StreamLayer. The address is that of addressBook.
 func (s raftStreams) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	for _, m := range s.cfg.Members {
-		if m.Addr == string(addr) {
-			ctx, cancel := context.WithTimeout(context.Background(), timeout)
-			defer cancel()
-			c, err := s.dial(ctx, m.ID, streamRaft)
-			if err != nil {
-				return nil, err
-			}
-			return trackedConn{c, s.peerPort}, nil
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	c, err := s.dial(ctx, memberID(raft.ServerID(addr)), streamRaft)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("quorum: no member has the address " + string(addr))
+	return trackedConn{c, s.peerPort}, nil
+}
+
+// addressBook gives the library a member's number for its address: where that is at present the roster knows.
+type addressBook struct{}
+
+// ServerAddr implements raft.ServerAddressProvider.
+func (addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	return raft.ServerAddress(id), nil
 }
 
 // trackedConn is a connection in the hands of the library; closing it also forgets it.

@@ -31,14 +31,18 @@ type Replica struct {
 	batcher   *batcher
 	outbox    *outbox
 	lease     leaseClient
+	roster    *roster
+	asks      asks
+	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
-	notify chan bool             // from raft: this member has become, is no longer, the leader
-	events chan raft.Observation // from raft: the leader may have changed
-	doubt  chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
-	full   chan struct{}         // capacity 1: the log has grown enough for a snapshot
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-	closed sync.Once
+	notify  chan bool             // from raft: this member has become, is no longer, the leader
+	events  chan raft.Observation // from raft: the leader may have changed
+	doubt   chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
+	full    chan struct{}         // capacity 1: the log has grown enough for a snapshot
+	changed chan struct{}         // capacity 1: the members may have changed
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	closed  sync.Once
 
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
 	mu           sync.RWMutex
@@ -54,6 +58,7 @@ type Replica struct {
 	epoch      context.Context    // ends with the leader
 	endEpoch   context.CancelFunc //
 	term       uint64             // of this member's leadership, 0 when it does not lead
+	settled    uint64             // the same, once everything from before the term has been applied
 	streams    context.Context    // while it leads: ends the streams of followers
 	endStreams context.CancelFunc //
 }
@@ -78,14 +83,17 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	cfg.setDefaults()
 	r := &Replica{
-		cfg:    cfg,
-		log:    cfg.Logger,
-		outbox: newOutbox(),
-		notify: make(chan bool, 64),
-		events: make(chan raft.Observation, 64),
-		doubt:  make(chan struct{}, 1),
-		full:   make(chan struct{}, 1),
+		cfg:     cfg,
+		log:     cfg.Logger,
+		outbox:  newOutbox(),
+		notify:  make(chan bool, 64),
+		events:  make(chan raft.Observation, 64),
+		doubt:   make(chan struct{}, 1),
+		full:    make(chan struct{}, 1),
+		changed: make(chan struct{}, 1),
 	}
+	r.roster = newRoster(&r.cfg, r.servers)
+	r.asks.init()
 	r.setLeader(0)
 	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
 		return nil, err
@@ -104,11 +112,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if r.port != nil {
 		r.port.serve[streamForward] = r.serveForward
 		r.port.serve[streamLease] = r.serveLease
+		r.port.serve[streamHello] = r.serveHello
+		r.port.serve[streamTransfer] = r.serveTransfer
 		r.port.start()
-	}
-	if err := r.checkMembers(); err != nil {
-		r.shutdown()
-		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
@@ -116,44 +122,41 @@ func Open(cfg Config) (_ *Replica, err error) {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	r.wg.Add(2)
+	r.wg.Add(3)
 	go r.controlLoop(ctx)
 	go r.snapshotLoop(ctx)
+	go r.changeLoop(ctx)
+	if !r.cfg.alone() {
+		r.wg.Add(1)
+		go r.askLoop(ctx)
+	}
 	return r, nil
 }
 
 func (r *Replica) openTransport() error {
-	if len(r.cfg.Members) == 1 {
-		_, inner := raft.NewInmemTransport(raft.ServerAddress("standalone"))
-		r.inner, r.transport = inner, newTransport(inner, &r.cfg)
+	if r.cfg.alone() {
+		_, inner := raft.NewInmemTransport(aloneAddr)
+		r.inner, r.transport = inner, newTransport(inner, r.cfg.ID, r.servers)
 		return nil
 	}
-	port, err := listenPeers(&r.cfg)
+	port, err := listenPeers(&r.cfg, r.roster)
 	if err != nil {
 		return err
 	}
 	r.port = port
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider: addressBook{&r.cfg},
+		ServerAddressProvider: addressBook{},
 		Logger:                newHclog(r.log),
 		Stream:                raftStreams{port},
 		MaxPool:               4,
 		Timeout:               5 * time.Second,
 	})
-	r.inner, r.transport = inner, newTransport(inner, &r.cfg)
+	r.inner, r.transport = inner, newTransport(inner, r.cfg.ID, r.servers)
 	return nil
 }
 
-// addressBook finds members by id, so that a member may change its address in the configuration.
-type addressBook struct{ cfg *Config }
-
-// ServerAddr implements raft.ServerAddressProvider.
-func (a addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if m := a.cfg.member(memberID(id)); m.ID != 0 {
-		return raft.ServerAddress(m.Addr), nil
-	}
-	return "", fmt.Errorf("quorum: member %s is unknown", id)
-}
+// aloneAddr stands for the address of a member alone in the configuration that it writes.
+const aloneAddr raft.ServerAddress = "standalone"
 
 func (r *Replica) openRaft() error {
 	rc := raft.DefaultConfig()
@@ -176,7 +179,7 @@ func (r *Replica) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
-	if !known {
+	if !known && r.cfg.alone() {
 		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, r.transport, r.initialConfiguration()); err != nil {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
@@ -190,6 +193,10 @@ func (r *Replica) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
+	if err := r.checkMembers(known); err != nil {
+		r.shutdownRaft()
+		return err
+	}
 	return nil
 }
 
@@ -201,44 +208,46 @@ func (r *Replica) initialConfiguration() raft.Configuration {
 		if m.Observer {
 			s.Suffrage = raft.Nonvoter
 		}
-		if len(r.cfg.Members) == 1 {
-			s.Address = r.transport.LocalAddr()
+		if r.cfg.alone() {
+			s.Address = aloneAddr
 		}
 		c.Servers = append(c.Servers, s)
 	}
 	return c
 }
 
-// checkMembers refuses a configuration with other members than the stored one. To replace the set of
-// voters behind the protocol's back could make two majorities.
-func (r *Replica) checkMembers() error {
-	f := r.raft.GetConfiguration()
-	if err := f.Error(); err != nil {
-		return fmt.Errorf("quorum: read configuration: %w", err)
-	}
-	stored := map[MemberID]bool{}
-	for _, s := range f.Configuration().Servers {
-		stored[memberID(s.ID)] = s.Suffrage != raft.Voter
-	}
-	var faults []error
-	for _, m := range r.cfg.Members {
-		observer, ok := stored[m.ID]
+// checkMembers looks at the stored members, which count, whatever the configuration says. A member alone must have been alone,
+// and one of a cluster in it: to go from one to the other would lose the data of some of them.
+func (r *Replica) checkMembers(known bool) error {
+	servers := r.servers()
+	if known && len(servers) > 0 {
+		wasAlone := servers[0].Address == aloneAddr
 		switch {
-		case !ok:
-			faults = append(faults, fmt.Errorf("server.%d is not a member of the cluster whose data this is", m.ID))
-		case observer != m.Observer:
-			faults = append(faults, fmt.Errorf("server.%d has another role (participant, observer) in the cluster whose data this is", m.ID))
+		case r.cfg.alone() && !wasAlone:
+			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: its server lines are missing", r.cfg.Stores.LogName, len(servers))
+		case !r.cfg.alone() && wasAlone:
+			return fmt.Errorf("quorum: %s is the log of a member that stood alone, and this one is to be a member of a cluster: the others would not have its data", r.cfg.Stores.LogName)
 		}
-		delete(stored, m.ID)
 	}
-	for id := range stored {
-		faults = append(faults, fmt.Errorf("server.%d is missing: it is a member of the cluster whose data this is", id))
+	if r.cfg.alone() {
+		return nil
 	}
-	if err := errors.Join(faults...); err != nil {
-		return fmt.Errorf("quorum: the configured members differ from the stored ones, and changing the members of a cluster is not supported yet: %w", err)
+	cluster, err := r.cfg.Stores.cluster()
+	if err != nil {
+		return err
 	}
+	if cluster == 0 && len(servers) > 0 {
+		cluster = membersSum(servers) // from before this was stored: the members are still the first
+		if err := r.cfg.Stores.setCluster(cluster); err != nil {
+			return err
+		}
+	}
+	r.roster.setCluster(cluster)
 	return nil
 }
+
+// maj is the majority rule for the members that raft counts.
+func (r *Replica) maj() Maj { return NewMaj(max(1, r.Status().Voters)) }
 
 func (r *Replica) stamp() (int64, znode.Flags) { return r.cfg.Now().UnixMilli(), r.cfg.Flags }
 
@@ -331,7 +340,7 @@ func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 func (r *Replica) Close() error {
 	var err error
 	r.closed.Do(func() {
-		if _, leads := r.leadingTerm(); leads && r.cfg.maj().Voters() > 1 {
+		if _, leads := r.leadingTerm(); leads && r.maj().Voters() > 1 {
 			if err := r.raft.LeadershipTransfer().Error(); err != nil {
 				r.log.Info("leadership not handed on before stopping", "err", err)
 			}
@@ -352,11 +361,16 @@ func (r *Replica) shutdown() {
 	if r.port != nil {
 		r.port.close()
 	}
+	r.shutdownRaft()
+	r.batcher.close()
+	r.futures.Wait()
+	r.closeTransport()
+}
+
+func (r *Replica) shutdownRaft() {
 	down := r.raft.Shutdown()
 	close(r.guard.released)
 	_ = down.Error()
-	r.batcher.close()
-	r.closeTransport()
 }
 
 func (r *Replica) closeTransport() {
@@ -392,8 +406,14 @@ func (r *Replica) Status() Status {
 		Term:        r.raft.CurrentTerm(),
 		CommitIndex: r.raft.CommitIndex(),
 		LastIndex:   r.raft.LastIndex(),
-		Voters:      r.cfg.maj().Voters(),
-		Members:     len(r.cfg.Members),
+	}
+	votes := false
+	for _, srv := range r.servers() {
+		s.Members++
+		if srv.Suffrage == raft.Voter {
+			s.Voters++
+			votes = votes || memberID(srv.ID) == r.cfg.ID
+		}
 	}
 	r.mu.RLock()
 	s.AppliedIndex = r.appliedIndex
@@ -402,12 +422,12 @@ func (r *Replica) Status() Status {
 	switch {
 	case s.Leader == 0:
 		s.Role = "looking"
-	case len(r.cfg.Members) == 1:
+	case r.cfg.alone():
 		s.Role = "standalone"
 	case s.Leader == r.cfg.ID:
 		s.Role = "leader"
 		s.SyncedFollowers, s.SyncedObservers = r.transport.synced()
-	case r.cfg.member(r.cfg.ID).Observer:
+	case !votes:
 		s.Role = "observer"
 	default:
 		s.Role = "follower"

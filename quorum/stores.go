@@ -80,6 +80,25 @@ func OpenStores(dataDir, logDir string) (_ Stores, err error) {
 // memberKey is where the stable store keeps whose log, term and vote it holds.
 var memberKey = []byte("lockkeeper/member")
 
+// clusterKey is where the stable store keeps which cluster the member belongs to.
+var clusterKey = []byte("lockkeeper/cluster")
+
+// cluster is the cluster that the stores belong to, 0 for none.
+func (s *Stores) cluster() (uint32, error) {
+	v, err := s.Stable.GetUint64(clusterKey)
+	if err != nil && err.Error() != "not found" { // as in claim
+		return 0, fmt.Errorf("quorum: read cluster of %s: %w", s.LogName, err)
+	}
+	return uint32(v), nil
+}
+
+func (s *Stores) setCluster(cluster uint32) error {
+	if err := s.Stable.SetUint64(clusterKey, uint64(cluster)); err != nil {
+		return fmt.Errorf("quorum: write cluster of %s: %w", s.LogName, err)
+	}
+	return nil
+}
+
 // claim refuses stores that belong to another member: a member that runs with the vote of another could
 // vote twice. Stores that belong to nobody yet become this member's.
 func (s *Stores) claim(id MemberID) error {

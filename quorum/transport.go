@@ -19,9 +19,8 @@ import (
 //     without entries, sent when a follower has the committed entry and does not yet know, does it.
 type transport struct {
 	raft.Transport
-	self   raft.ServerID
-	voters map[raft.ServerID]bool
-	maj    Maj
+	self    raft.ServerID
+	servers func() []raft.Server // the newest configuration in the log
 
 	wg   sync.WaitGroup
 	stop chan struct{}
@@ -44,21 +43,14 @@ type follower struct {
 	hint      chan struct{}             // capacity 1
 }
 
-func newTransport(inner raft.Transport, cfg *Config) *transport {
-	t := &transport{
+func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Server) *transport {
+	return &transport{
 		Transport: inner,
-		self:      serverID(cfg.ID),
-		voters:    map[raft.ServerID]bool{},
-		maj:       cfg.maj(),
+		self:      serverID(self),
+		servers:   servers,
 		stop:      make(chan struct{}),
 		followers: map[raft.ServerID]*follower{},
 	}
-	for _, m := range cfg.Members {
-		if !m.Observer {
-			t.voters[serverID(m.ID)] = true
-		}
-	}
-	return t
 }
 
 func (t *transport) close() {
@@ -151,8 +143,12 @@ func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	if start.After(f.contactAt) {
 		f.contactAt = start
 	}
-	if !resp.Success || args.PrevLogEntry == 0 && len(args.Entries) == 0 {
-		return // refused, or a heartbeat, which says nothing of the log
+	if !resp.Success {
+		f.acked = min(f.acked, resp.LastLog) // it has lost its log, if it had more
+		return
+	}
+	if args.PrevLogEntry == 0 && len(args.Entries) == 0 {
+		return // a heartbeat, which says nothing of the log
 	}
 	f.acked = max(f.acked, args.PrevLogEntry+uint64(len(args.Entries)))
 	f.told = max(f.told, min(args.LeaderCommitIndex, f.acked))
@@ -222,8 +218,22 @@ func (t *transport) hintLoop(f *follower) {
 // provenAt is a moment at which a quorum of voters still took this member for the leader of term: no
 // other leader had been elected by then. For a single voter that is now. The zero time means that
 // there is no such moment yet.
+//
+// The voters are those of the newest configuration in the log, committed or not. Whoever else was elected before that moment had this
+// configuration, the one before it, or one that this leader has seen replaced by a committed one. A majority of the newest has a member in
+// common with every majority of the first two, which differ by one voter at most; and by the last nobody can be elected who
+// lacks the committed one, whose majority knew it (Raft, section 5.4).
 func (t *transport) provenAt(term uint64, now time.Time) time.Time {
-	if t.maj.Voters() == 1 || mutant.On(mutant.LeaseUnproven) {
+	voters, need := map[raft.ServerID]bool{}, 0
+	for _, s := range t.servers() {
+		if s.Suffrage == raft.Voter {
+			voters[s.ID] = true
+		}
+	}
+	if need = len(voters)/2 + 1; voters[t.self] {
+		need--
+	}
+	if need == 0 || mutant.On(mutant.LeaseUnproven) {
 		return now
 	}
 	t.mu.Lock()
@@ -231,14 +241,13 @@ func (t *transport) provenAt(term uint64, now time.Time) time.Time {
 	if t.term != term {
 		return time.Time{}
 	}
-	// The newest moment with which enough followers agree: the Size()-1th newest of their contacts.
+	// The newest moment with which enough followers agree: the need-th newest of their contacts.
 	var newest []time.Time
 	for id, f := range t.followers {
-		if t.voters[id] && id != t.self {
+		if voters[id] && id != t.self {
 			newest = append(newest, f.contactAt)
 		}
 	}
-	need := t.maj.Size() - 1
 	if len(newest) < need {
 		return time.Time{}
 	}
@@ -254,18 +263,54 @@ func (t *transport) provenAt(term uint64, now time.Time) time.Time {
 
 // synced counts the followers, and observers, that have all that this leader knows to be committed.
 func (t *transport) synced() (followers, observers int) {
+	servers := t.servers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for id, f := range t.followers {
+	for _, s := range servers {
+		f := t.followers[s.ID]
 		switch {
-		case f.acked < t.commit:
-		case t.voters[id]:
+		case f == nil || f.acked < t.commit:
+		case s.Suffrage == raft.Voter:
 			followers++
 		default:
 			observers++
 		}
 	}
 	return followers, observers
+}
+
+// caughtUp says whether a follower has the log up to commit, as of its newest answer.
+func (t *transport) caughtUp(id MemberID, commit uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.followers[serverID(id)]
+	return f != nil && f.acked >= commit
+}
+
+// knowsAll says whether it also knows that all of it is committed.
+func (t *transport) knowsAll(id MemberID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.followers[serverID(id)]
+	return f != nil && f.told >= t.commit
+}
+
+// heardWithin says whether a follower has answered a request that was sent no longer than d ago.
+func (t *transport) heardWithin(id MemberID, d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.followers[serverID(id)]
+	return f != nil && time.Since(f.contactAt) < d
+}
+
+// forget drops what is known of a follower, who may come back with another log.
+func (t *transport) forget(id raft.ServerID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.followers[id]; f != nil {
+		close(f.hint)
+		delete(t.followers, id)
+	}
 }
 
 // RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition would

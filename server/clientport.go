@@ -15,7 +15,6 @@ import (
 // clientPort accepts client connections, keeps to the limits on their number, and owns them until they
 // are closed.
 type clientPort struct {
-	listener   net.Listener
 	log        *slog.Logger
 	maxPerAddr int // no limit when <= 0
 	maxTotal   int // no limit when <= 0
@@ -27,10 +26,13 @@ type clientPort struct {
 
 	wg sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	conns   map[*conn]struct{}
-	perAddr map[netip.Addr]int
+	mu     sync.Mutex
+	closed bool
+	ctx    context.Context // of the handshakes; nil before start
+	// listener may be replaced when the member's address changes.
+	listener net.Listener
+	conns    map[*conn]struct{}
+	perAddr  map[netip.Addr]int
 }
 
 func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn)) *clientPort {
@@ -62,11 +64,41 @@ func clientDescriptors() int {
 
 // start begins to accept. The end of ctx ends handshakes that wait for a commit.
 func (p *clientPort) start(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ctx = ctx
+	p.acceptLocked(p.listener)
+}
+
+func (p *clientPort) acceptLocked(l net.Listener) {
 	p.wg.Add(1)
 	go func() {
 		defer p.wg.Done()
-		p.acceptLoop(ctx)
+		p.acceptLoop(p.ctx, l)
 	}()
+}
+
+// replace accepts from l instead, unless the port has been closed. Connections stay.
+func (p *clientPort) replace(l net.Listener) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = l.Close()
+		return false
+	}
+	_ = p.listener.Close()
+	p.listener = l
+	if p.ctx != nil {
+		p.acceptLocked(l)
+	}
+	return true
+}
+
+// addr is where clients connect.
+func (p *clientPort) addr() net.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.listener.Addr()
 }
 
 // Accepting fails for a while when the process is out of file descriptors; trying again at once would
@@ -76,10 +108,10 @@ const (
 	acceptPauseMax = time.Second
 )
 
-func (p *clientPort) acceptLoop(ctx context.Context) {
+func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 	pause := acceptPauseMin
 	for {
-		nc, err := p.listener.Accept()
+		nc, err := l.Accept()
 		if err == nil {
 			pause = acceptPauseMin
 			p.admit(ctx, nc)
@@ -164,8 +196,8 @@ func (p *clientPort) count() int {
 func (p *clientPort) stopAccepting() {
 	p.mu.Lock()
 	p.closed = true
-	p.mu.Unlock()
 	_ = p.listener.Close()
+	p.mu.Unlock()
 }
 
 // cut closes every connection without a word.

@@ -14,6 +14,7 @@ import (
 	"lockkeeper/quorum"
 	"lockkeeper/session"
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // Defaults and limits of the configuration; the defaults are ZooKeeper's own.
@@ -38,7 +39,7 @@ const (
 	MinMaxBuffer = 1 << 10
 	MaxMaxBuffer = 4 << 20
 
-	minMemberID, maxMemberID = 1, 254 // the top byte of session ids; 0xFF there is reserved
+	minMemberID, maxMemberID = znode.MinMemberID, znode.MaxMemberID
 )
 
 // Config is everything that a member can be told. The zero value is a member that is alone, listens on
@@ -122,6 +123,11 @@ type Config struct {
 	RequiredSchemes []string
 	// EnforceQuota makes quotas a limit instead of a warning (enforceQuota).
 	EnforceQuota bool
+	// Reconfig allows clients to change the members (reconfigEnabled). From then on those that have been agreed upon count, and
+	// Members are only those of the first start.
+	Reconfig bool
+	// LoneVoter allows a cluster to shrink to one voter (standaloneEnabled=false).
+	LoneVoter bool
 	// ExtendedTypes allows nodes with a time to live (extendedTypesEnabled).
 	ExtendedTypes bool
 
@@ -171,16 +177,6 @@ func (c *Config) Self() Member {
 		}
 	}
 	return Member{}
-}
-
-// voters is how many of the members vote.
-func voters(members []Member) (n int) {
-	for _, m := range members {
-		if !m.Observer {
-			n++
-		}
-	}
-	return n
 }
 
 // Validate reports everything that is wrong with c, as Faults. For a Config from LoadConfig they name the
@@ -233,7 +229,7 @@ func (c *Config) memberFaults() (faults Faults) {
 	byID := map[uint8]bool{}
 	for _, m := range c.Members {
 		fault := func(format string, args ...any) {
-			faults = append(faults, c.fault(m.key(), format, args...))
+			faults = append(faults, c.fault(m.Key(), format, args...))
 		}
 		if m.ID < minMemberID || m.ID > maxMemberID {
 			fault("a member's number must be between %d and %d", minMemberID, maxMemberID)
@@ -243,7 +239,7 @@ func (c *Config) memberFaults() (faults Faults) {
 		}
 		byID[m.ID] = true
 		if other, taken := byAddr[m.PeerAddr()]; taken {
-			fault("has the same address and peer port as %s", other.key())
+			fault("has the same address and peer port as %s", other.Key())
 		}
 		byAddr[m.PeerAddr()] = m
 		if m.Host == "" || m.PeerPort <= 0 || m.PeerPort > math.MaxUint16 {
@@ -253,8 +249,8 @@ func (c *Config) memberFaults() (faults Faults) {
 			fault("peer port and election port must differ")
 		}
 	}
-	if voters(c.Members) == 0 {
-		faults = append(faults, c.fault(c.Members[0].key(), "observers without a participant: nobody could elect a leader"))
+	if znode.Voters(c.Members) == 0 {
+		faults = append(faults, c.fault(c.Members[0].Key(), "observers without a participant: nobody could elect a leader"))
 	}
 	if !byID[c.ID] {
 		faults = append(faults, c.fault("myid", "%d is not the number of a member: there is no server.%d", c.ID, c.ID))
@@ -339,7 +335,7 @@ type Notice struct {
 // the Logger.
 func (c *Config) Notices() []Notice {
 	notices := slices.Clone(c.notices)
-	n := voters(c.Members)
+	n := znode.Voters(c.Members)
 	if n < 2 {
 		return notices
 	}

@@ -391,7 +391,6 @@ func TestConfigNotices(t *testing.T) {
 		"twice":     {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
 		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
 		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
-		"reconfig":  {base + "reconfigEnabled=true", "", []string{"WARN zoo.cfg:3 reconfigEnabled: the members cannot be changed at run time in this version: reconfig is refused, and /zookeeper/config stays at version 0"}},
 		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
 		"unify":     {base + "client.portUnification=true\nportUnification=true", "", []string{"WARN zoo.cfg:3 client.portUnification: this version has no TLS: clients that use it are refused", "WARN zoo.cfg:4 portUnification: this version has no TLS between members: peers that use it are refused"}},
 		"audit":     {base + "audit.enable=true", "", []string{"WARN zoo.cfg:3 audit.enable: this version writes no audit log"}},

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"lockkeeper/znode"
 )
 
 // LoadConfig reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
@@ -214,7 +216,7 @@ func (l *loader) checkDirs() {
 
 // startMode decides whether the member stands alone or belongs to a cluster, by ZooKeeper's rules.
 func (l *loader) startMode() {
-	voters := voters(l.members)
+	voters := znode.Voters(l.members)
 	observers := len(l.members) - voters
 	switch {
 	case len(l.members) == 0:
@@ -236,14 +238,14 @@ func (l *loader) startMode() {
 		l.fault(l.at("standaloneEnabled"), "one participant stands alone unless standaloneEnabled=false, and then its %d observers could not follow it", observers)
 	case voters == 1 && l.standing:
 		only := l.members[0]
-		l.warn(l.at(only.key()), "is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)")
+		l.warn(l.at(only.Key()), "is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)")
 		l.cfg.Members, l.cfg.ID = nil, 0
 		return
 	}
-	l.cfg.Members = sortedMembers(l.members)
+	l.cfg.Members = znode.SortMembers(l.members)
 	l.readMyID()
 	if self := l.cfg.Self(); l.has("peerType") && self.ID != 0 && self.Observer != l.observer {
-		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.key())
+		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.Key())
 	}
 }
 
@@ -297,7 +299,7 @@ func (l *loader) clientAddr() {
 		switch {
 		case own.ClientAddr != "":
 			l.cfg.ClientAddr = own.ClientAddr
-			l.cfg.origin["clientPort"] = l.at(own.key())
+			l.cfg.origin["clientPort"] = l.at(own.Key())
 		case l.has("clientPort") || l.has("secureClientPort") || len(l.faults) > 0 && l.memberLines() > 0:
 			// There is a fault already that explains it.
 		default:
@@ -315,7 +317,7 @@ func (l *loader) clientAddr() {
 	host, port, err := splitHostPort(own.ClientAddr)
 	sameHost := l.portAddr == "" || isWildcard(l.portAddr) || l.portAddr == host
 	if err != nil || port != l.port || !sameHost {
-		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.ClientAddr, own.key(), own.ClientAddr)
+		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.ClientAddr, own.Key(), own.ClientAddr)
 		return
 	}
 	l.cfg.ClientAddr = own.ClientAddr

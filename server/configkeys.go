@@ -230,6 +230,7 @@ var usedKeys = map[string]keyDef{
 			l.cfg.MustHoldData = !create
 		}
 	}},
+	"reconfigEnabled":      {use: boolean(func(l *loader) *bool { return &l.cfg.Reconfig })},
 	"quorumListenOnAllIPs": {use: boolean(func(l *loader) *bool { return &l.cfg.PeerListenAll })},
 	"initLimit": {use: func(l *loader, p property) {
 		l.cfg.InitLimit, _ = l.intValue(p, 1, math.MaxInt32)
@@ -239,7 +240,7 @@ var usedKeys = map[string]keyDef{
 	}},
 	"standaloneEnabled": {use: func(l *loader, p property) {
 		if on, ok := l.boolValue(p); ok {
-			l.standing = on
+			l.standing, l.cfg.LoneVoter = on, !on
 		}
 	}},
 	"peerType": {use: func(l *loader, p property) {
@@ -275,7 +276,6 @@ var refusedKeys = map[string]keyDef{
 
 // missingKeys ask for something that is not there and protects nothing.
 var missingKeys = map[string]keyDef{
-	"reconfigEnabled": {use: warnTrue("the members cannot be changed at run time in this version: reconfig is refused, and /zookeeper/config stays at version 0")},
 	"forceSync": {property: true, use: func(l *loader, p property) {
 		if on, ok := l.yesNo(p); ok && !on {
 			l.warn(p, "every update is on disk before it is answered, whatever this says")

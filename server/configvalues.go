@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockkeeper/znode"
 )
 
 // Values. Each reports a fault and returns false when the value is none.
@@ -128,7 +130,7 @@ func useMember(l *loader, p property) {
 		l.fault(p, "the number of a member must be between %d and %d, without leading zeros", minMemberID, maxMemberID)
 		return
 	}
-	m, err := parseMember(id, p.val)
+	m, err := znode.ParseMember(id, p.val)
 	if err != nil {
 		l.fault(p, "%v", err)
 		return
@@ -139,7 +141,7 @@ func useMember(l *loader, p property) {
 // memberID takes the N out of server.N.
 func memberID(key string) (uint8, bool) {
 	n, err := strconv.Atoi(strings.TrimPrefix(key, "server."))
-	if err != nil || n < minMemberID || n > maxMemberID || memberKey(n) != key {
+	if err != nil || n < minMemberID || n > maxMemberID || (Member{ID: uint8(n)}).Key() != key {
 		return 0, false
 	}
 	return uint8(n), true

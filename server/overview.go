@@ -235,7 +235,8 @@ func (s *Server) confText() string {
 	if c.Standalone() {
 		return b.String()
 	}
-	self := c.Self()
+	members := s.membership()
+	self := members.self(c.ID)
 	peerType := 0
 	if self.Observer {
 		peerType = 1
@@ -247,7 +248,7 @@ func (s *Server) confText() string {
 	line("quorumPort", self.PeerPort)
 	line("peerType", peerType)
 	b.WriteString("membership: \n")
-	b.WriteString(c.ConfigText())
+	b.WriteString(znode.ConfigText(members.members, members.version))
 	return b.String()
 }
 

@@ -29,8 +29,12 @@ type Server struct {
 	sessions *session.Manager
 	port     *clientPort
 	connects tokenBucket
-	http     *httpPort // nil unless it is configured
-	counters counters
+	// listenTCP opens ports: Config.Listen, or TCP.
+	listenTCP func(network, addr string) (net.Listener, error)
+	http      *httpPort // nil unless it is configured
+	counters  counters
+
+	agreed atomic.Pointer[membership] // nil until this member has heard who the members are
 
 	traceMask atomic.Int64 // of gtmk and stmk
 
@@ -164,9 +168,10 @@ func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 			return lc.Listen(context.Background(), network, addr)
 		}
 	}
+	s.listenTCP = listen
 	var faults Faults
 	open := func(key, addr string) net.Listener {
-		l, err := listen("tcp", everywhere(addr))
+		l, err := s.listenAt(addr)
 		if err != nil {
 			faults = append(faults, s.listenFault(key, addr, err))
 			return nil
@@ -178,16 +183,15 @@ func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 	if s.cfg.HTTPAddr != "" {
 		ports.http = open("admin.serverPort", s.cfg.HTTPAddr)
 	}
-	if len(s.cfg.Members) > 1 {
+	if !s.cfg.Standalone() {
 		self := s.cfg.Self()
-		addr := self.PeerAddr()
-		if s.cfg.PeerListenAll {
-			_, port, _ := net.SplitHostPort(addr)
-			addr = net.JoinHostPort("", port)
-		}
-		ports.peers = open(self.key(), addr)
+		ports.peers = open(self.Key(), s.peerListenAddr(self.PeerAddr()))
 	}
 	return ports, faults.err()
+}
+
+func (s *Server) listenAt(addr string) (net.Listener, error) {
+	return s.listenTCP("tcp", everywhere(addr))
 }
 
 // everywhere turns 0.0.0.0 into the empty host: like ZooKeeper, whoever writes it means IPv6 as well.
@@ -250,7 +254,7 @@ func (s *Server) sessionConfig() session.Config {
 // limits are those of this member: all voters but one share the number of outstanding requests, as in ZooKeeper.
 func (s *Server) limits() session.Limits {
 	l := s.cfg.Limits
-	if n := voters(s.cfg.Members); n > 2 && l.Outstanding > 0 {
+	if n := s.voters(); n > 2 && l.Outstanding > 0 {
 		l.Outstanding = max(1, l.Outstanding/(n-1))
 	}
 	return l
@@ -265,13 +269,15 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Stores:           stores,
 		Listener:         s.sessions,
 		Logger:           s.log,
-		Listen:           func(string, string) (net.Listener, error) { return peers, nil },
+		MembersChanged:   s.membersChanged,
+		Listen:           s.listenPeers(peers),
 		Dial:             s.cfg.Dial,
 		Now:              s.cfg.Now,
 		Fatal:            s.fail,
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
+		znode.Reconfig: s.cfg.Reconfig, znode.LoneVoter: s.cfg.LoneVoter,
 		znode.NoDigest: s.cfg.NoDigest, znode.X509: s.cfg.X509, znode.SASL: s.cfg.SASL,
 	} {
 		if on {
@@ -288,7 +294,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 }
 
 // ClientAddr is where clients connect, with the port that the system chose if the Config left it open.
-func (s *Server) ClientAddr() net.Addr { return s.port.listener.Addr() }
+func (s *Server) ClientAddr() net.Addr { return s.port.addr() }
 
 // Serving reports whether clients are served: the member knows a leader.
 func (s *Server) Serving() bool { return s.sessions.Serving() }

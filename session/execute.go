@@ -8,6 +8,8 @@ import (
 	"lockkeeper/znode"
 )
 
+const configPath = "/zookeeper/config"
+
 // isLocal says which requests are answered by this member alone, from its own state.
 func isLocal(op wire.Op) bool {
 	switch op {
@@ -224,7 +226,7 @@ func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 }
 
 // writeReply makes the body of the reply to a write that succeeded.
-func writeReply(p *pending, res *znode.Result) wire.Record {
+func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	switch p.req.Op {
 	case wire.OpCreate:
 		return wire.CreateResponse{Path: res.Path}
@@ -238,6 +240,9 @@ func writeReply(p *pending, res *znode.Result) wire.Record {
 		return wire.SyncResponse(r)
 	case wire.OpMulti:
 		return multiReply(res)
+	case wire.OpReconfig:
+		data, stat, _ := store.Get(configPath, []znode.Identity{superIdentity})
+		return wire.GetDataResponse{Data: data, Stat: stat}
 	}
 	return nil // delete, closeSession
 }

@@ -169,6 +169,9 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
+// SetOutstanding replaces Limits.Outstanding.
+func (m *Manager) SetOutstanding(n int) { m.throttle.outstanding.Store(int64(n)) }
+
 // Serving says whether this member knows a leader.
 func (m *Manager) Serving() bool {
 	_, ok := m.replica.LeaderKnown()
@@ -235,6 +238,10 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.handshakeApplied(store, c, res)
 	case znode.KindSync:
 		m.syncApplied(c)
+	case znode.KindReconfigured:
+		if s := m.session(c.Session); s != nil && s.generation == c.Generation && res.Status == znode.Done {
+			s.changed(store, c, res)
+		}
 	case znode.KindExpire:
 		if res.Status == znode.Done {
 			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)

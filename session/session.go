@@ -34,6 +34,9 @@ type Session struct {
 	queue []pending
 	seq   uint64 // of the last write
 	ended bool
+	// changing says that a reconfig is in the queue. It takes effect some time after it has been applied, so no write may
+	// follow it before it is answered; and pings do not wait for it, because it may take longer than the client is patient.
+	changing bool
 
 	gone atomic.Bool // ended, for those who must not take mu
 
@@ -106,7 +109,7 @@ func (s *Session) Submit(frame []byte) error {
 
 // admit waits until there is room for a request, and then gives it its place.
 func (s *Session) admit(p *pending) error {
-	if err := s.waitForRoom(); err != nil {
+	if err := s.waitForRoom(p.req.Op); err != nil {
 		return err
 	}
 	if s.m.throttle.wait(s, p.req.Op) {
@@ -123,13 +126,13 @@ func (s *Session) admit(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	if len(s.queue) > 0 && !mutant.On(mutant.ReadOvertakesWrite) {
+	if len(s.queue) > 0 && !(s.changing && p.req.Op == wire.OpPing) && !mutant.On(mutant.ReadOvertakesWrite) {
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
 	}
 	s.mu.Unlock()
-	// Nothing is outstanding, and only this goroutine adds to the queue.
+	// Nothing is outstanding (or it is a ping), and only this goroutine adds to the queue.
 	s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	if p.large > 0 {
 		s.m.throttle.leave(0, p.large)
@@ -140,6 +143,7 @@ func (s *Session) admit(p *pending) error {
 // enqueueLocked gives the queue p and what is counted for it.
 func (s *Session) enqueueLocked(p *pending) {
 	s.queue = append(s.queue, *p)
+	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.large = 0
 	s.m.throttle.enter()
 }
@@ -196,11 +200,6 @@ func (s *Session) classify(p *pending) error {
 		if err != nil {
 			p.code = wire.CodeMarshallingError
 		}
-	case op == wire.OpReconfig:
-		p.code = wire.CodeReconfigDisabled
-		if err != nil {
-			p.code = wire.CodeMarshallingError
-		}
 	default:
 		p.code, p.last = wire.CodeUnimplemented, true
 	}
@@ -211,7 +210,7 @@ func (s *Session) classify(p *pending) error {
 func isWrite(op wire.Op) bool {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
-		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti, wire.OpCloseSession:
+		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti, wire.OpReconfig, wire.OpCloseSession:
 		return true
 	}
 	return false
@@ -236,9 +235,9 @@ func (s *Session) submitWrite(p *pending) error {
 	})
 }
 
-func (s *Session) waitForRoom() error {
+func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
-	for (len(s.queue) >= sessionQueueMax || len(s.queue) > 0 && s.m.throttle.crowded()) && !s.ended {
+	for (s.changing && isWrite(op) || len(s.queue) >= sessionQueueMax || len(s.queue) > 0 && s.m.throttle.crowded()) && !s.ended {
 		s.room.Wait()
 	}
 	ended := s.ended
@@ -268,7 +267,27 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		// Order: seqs are applied without gaps, and what stands before a write is executed before it.
 		panic(fmt.Sprintf("session: %v: write %d applied out of turn", s.id, c.Seq))
 	}
-	s.answerWrite(&s.queue[0], res)
+	if res.Deferred {
+		return // Manager.Applied comes back with the result
+	}
+	s.answerFirstLocked(store, res)
+}
+
+// changed is called like applied, when a reconfig of this session has come to its end.
+func (s *Session) changed(store *znode.Store, c *znode.Command, res *znode.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended && len(s.queue) > 0 && s.queue[0].seq == c.Seq {
+		s.answerFirstLocked(store, res)
+	}
+}
+
+// answerFirstLocked answers the write at the head of the queue, and executes what stands behind it.
+func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
+	s.answerWrite(store, &s.queue[0], res)
+	if s.queue[0].req.Op == wire.OpReconfig {
+		s.changing = false
+	}
 	n := 1
 	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
 		s.execute(store, &s.queue[n])
@@ -278,10 +297,10 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 }
 
 // answerWrite queues the reply to a write.
-func (s *Session) answerWrite(p *pending, res *znode.Result) {
+func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
 	var body wire.Record
 	if res.Code == wire.CodeOK {
-		body = writeReply(p, res)
+		body = writeReply(store, p, res)
 	}
 	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body)
 	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {

@@ -34,6 +34,8 @@ var errLarge = errors.New("session: too many bytes of large requests are unanswe
 type throttle struct {
 	limits Limits
 
+	outstanding atomic.Int64 // Limits.Outstanding, which may change
+
 	inProcess atomic.Int64
 	large     atomic.Int64 // bytes
 	throttled atomic.Int64 // requests that got ThrottledOp
@@ -48,6 +50,7 @@ type throttle struct {
 
 func (t *throttle) init(l Limits) {
 	t.limits = l
+	t.outstanding.Store(int64(l.Outstanding))
 	t.room = sync.NewCond(&t.mu)
 }
 
@@ -80,7 +83,8 @@ func (t *throttle) leave(requests, largeBytes int) {
 
 // crowded says that connections which have something outstanding are not to be read.
 func (t *throttle) crowded() bool {
-	return t.limits.Outstanding > 0 && t.inProcess.Load() > int64(t.limits.Outstanding)
+	limit := t.outstanding.Load()
+	return limit > 0 && t.inProcess.Load() > limit
 }
 
 func (t *throttle) full() bool { return t.inProcess.Load() >= int64(t.limits.Requests) }

@@ -23,6 +23,9 @@ func testCommands() []Command {
 		{Kind: KindSetConfig, Body: bytes.Repeat([]byte("server"), 1000)},
 		{Kind: KindReap, Body: []byte("/container"), TimeoutMs: 60_000},
 		{Kind: KindSync, Seq: math.MaxUint64},
+		{Kind: KindMembers, Body: []byte("server.1=a:1:2:participant\nversion=0")},
+		{Kind: KindReconfig, Seq: 1 << 63, Body: wire.ReconfigRequest{CurConfigID: -1}.Append(nil)},
+		{Kind: KindReconfigured, Session: 5, Generation: 7, Seq: 9, TimeoutMs: int32(wire.CodeNewConfigNoQuorum), Body: []byte("why")},
 	}
 }
 
@@ -39,7 +42,7 @@ func TestCommandRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{0, KindSync + 1, 255} {
+	for _, kind := range []Kind{0, KindReconfigured + 1, 255} {
 		c := Command{Kind: kind}
 		if _, _, err := DecodeCommand(c.Append(nil)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("kind %v: %v", kind, err)

@@ -31,6 +31,16 @@ const (
 	// KindSync changes nothing: the member that proposed it learns, when it applies it, that it has everything that
 	// was committed before. Seq is a random number with the top bit set, as in KindCreateSession.
 	KindSync Kind = 7
+	// KindMembers makes the members in Body, a config text, those of the cluster if none are known yet. Later it may only
+	// change their addresses, and nothing once reconfig is enabled: see Store.Members.
+	KindMembers Kind = 8
+	// KindReconfig begins a change of the members that a member of the cluster itself asks for: Body is a reconfig request. Seq is a random
+	// number with the top bit set, as in KindCreateSession.
+	KindReconfig Kind = 9
+	// KindReconfigured ends a change of the members. Session, Generation and Seq are those of the command that asked for
+	// it. TimeoutMs is the code of its result: CodeOK when raft counts the new members, else the change had no effect, and Body
+	// says why, in words.
+	KindReconfigured Kind = 10
 )
 
 // String returns the name of k, for tests and logs.
@@ -50,6 +60,12 @@ func (k Kind) String() string {
 		return "sync"
 	case KindSetConfig:
 		return "setConfig"
+	case KindMembers:
+		return "members"
+	case KindReconfig:
+		return "reconfig"
+	case KindReconfigured:
+		return "reconfigured"
 	}
 	return fmt.Sprintf("kind%d", uint8(k))
 }
@@ -65,9 +81,9 @@ type Command struct {
 	Generation uint64  // of the session's connection: 1 at its creation, +1 with each attach
 	Seq        uint64  // of the request within its generation
 	Op         wire.Op // KindRequest only
-	Body       []byte  // KindRequest: the request after its header. KindSetConfig: the config text. KindReap: the path
+	Body       []byte  // KindRequest: the request after its header. KindSetConfig, KindMembers: the config text. KindReap: the path. KindReconfig: the request
 	Identities []Identity
-	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout. KindReap: see there
+	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout. KindReap, KindReconfigured: see there
 	Password   []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
 	Addr       string // KindCreateSession, KindAttach: the client's address as identity of scheme "ip"
 }
@@ -128,7 +144,7 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	c.TimeoutMs = d.varint32()
 	c.Password = d.bytes()
 	c.Addr = d.string()
-	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindSync) {
+	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindReconfigured) {
 		d.fail(fmt.Sprintf("unknown kind %d", uint8(c.Kind)))
 	}
 	if d.err != nil {

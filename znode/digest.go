@@ -1,11 +1,14 @@
 package znode
 
-// Digest returns a hash of the whole state: nodes, sessions, zxid and time. It is the same on replicas that applied the same
+// Digest returns a hash of the whole state: nodes, sessions, members, zxid and time. It is the same on replicas that applied the same
 // entries, whether or not they were restored from a snapshot in between, and on every machine. It looks at every
 // node, so it is for tests and for operators. It is no protection against somebody who wants a collision.
 func (s *Store) Digest() uint64 {
 	// A sum does not depend on the order of its parts, which differs between replicas.
 	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).sum()
+	if s.membership.members != nil {
+		sum += hash(4).text(string(appendMembership(nil, &s.membership))).sum()
+	}
 	for i := range s.sessions.used {
 		if r := s.sessions.row(i); r.generation != 0 {
 			sum += hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).

@@ -24,6 +24,10 @@ const (
 	X509 Flags = 1 << 4
 	// SASL allows ACLs that name a Kerberos principal (authProvider.N with SASLAuthenticationProvider).
 	SASL Flags = 1 << 5
+	// Reconfig allows to change the members (reconfigEnabled).
+	Reconfig Flags = 1 << 6
+	// LoneVoter allows a cluster of one voter (standaloneEnabled=false).
+	LoneVoter Flags = 1 << 7
 )
 
 // Entry is what one position of the replicated log holds: a batch of commands.

@@ -54,6 +54,8 @@ func (s *Store) request(c *Command, r *Result) wire.Code {
 		return wire.CodeOK
 	case wire.OpMulti:
 		return s.applyMulti(c.Body, r)
+	case wire.OpReconfig:
+		return s.reconfig(c, r)
 	}
 	return wire.CodeUnimplemented
 }

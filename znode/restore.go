@@ -84,10 +84,34 @@ func (rs *restorer) head() (nodes, sessions uint64, err error) {
 	rs.s.zxid = wire.Zxid(d.u64())
 	rs.s.timeMs = int64(d.u64())
 	nodes, sessions = d.u64(), d.u64()
+	if rs.r.version >= 2 {
+		rs.membership(&d)
+	}
 	if kind != blockHead || d.err != nil || len(d.b) != 0 {
 		return 0, 0, fmt.Errorf("%w: bad head", ErrDamaged)
 	}
 	return nodes, sessions, nil
+}
+
+func (rs *restorer) membership(d *decoder) {
+	m := &rs.s.membership
+	m.members = rs.members(d)
+	m.version = wire.Zxid(d.u64())
+	if d.u8() == 1 {
+		m.change = &Change{Session: wire.SessionID(d.u64()), Generation: d.uvarint(), Seq: d.uvarint(), Members: rs.members(d)}
+	}
+}
+
+func (rs *restorer) members(d *decoder) []Member {
+	text := d.string()
+	if text == "" {
+		return nil
+	}
+	ms, _, err := parseConfigText(text)
+	if err != nil {
+		d.fail(err.Error())
+	}
+	return ms
 }
 
 func (rs *restorer) session(d *decoder) {
@@ -202,9 +226,10 @@ func (s *Store) derive() error {
 
 // blockReader reads what blockWriter wrote.
 type blockReader struct {
-	r   io.Reader
-	buf bytes.Buffer
-	sum uint32
+	r       io.Reader
+	buf     bytes.Buffer
+	sum     uint32
+	version uint32 // of the format
 }
 
 // full reads exactly len(b) bytes. An early end is damage.
@@ -227,10 +252,10 @@ func (br *blockReader) header() error {
 		return fmt.Errorf("%w: it is not a snapshot", ErrDamaged)
 	case version > snapshotVersion:
 		return fmt.Errorf("format version %d, know %d: %w", version, snapshotVersion, ErrNewer)
-	case version < snapshotVersion:
+	case version < snapshotVersionMin:
 		return fmt.Errorf("%w: format version %d", ErrDamaged, version)
 	}
-	br.sum = crc32.Checksum(b[:], castagnoli)
+	br.sum, br.version = crc32.Checksum(b[:], castagnoli), version
 	return nil
 }
 

@@ -60,7 +60,9 @@ type Result struct {
 	Status Status
 	// Code is what the header of the reply says; it counts when Status is Done. Note that a multi of which an op
 	// failed has CodeOK here, and the failure in Multi.
-	Code       wire.Code
+	Code wire.Code
+	// Deferred says that the result comes later, with the KindReconfigured of this command.
+	Deferred   bool
 	Zxid       wire.Zxid // the store's after the command
 	Generation uint64    // the session's current generation after the command; 0 when there is no session any more
 	Path       string    // create family: the path with its suffix

@@ -33,7 +33,10 @@ import (
 // be missing, doubled or out of its place. The blocks are: one head; any number of blocks of sessions; any
 // number of blocks of nodes; one end, without payload. Nothing follows the end.
 //
-//	head      u64 zxid | u64 time in ms | u64 number of nodes | u64 number of sessions
+//	head      u64 zxid | u64 time in ms | u64 number of nodes | u64 number of sessions |
+//	            in version 2: bytes members | u64 their version | u8 1 if they are being changed, else 0, and if so:
+//	            u64 session | uvarint generation | uvarint seq | bytes members
+//	            members are the text of /zookeeper/config
 //	sessions  any number of: u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs | bytes addr | bytes password
 //	nodes     any number of, in any order:
 //	            u8 kind | bytes path | uvarint 0 for null data, else 1 + length, and the data |
@@ -45,7 +48,8 @@ import (
 // What follows from these is not written: links, ephemerals by session, usage of quotas, totals.
 const (
 	snapshotMagic      = "lkznode\n"
-	snapshotVersion    = 1
+	snapshotVersion    = 2
+	snapshotVersionMin = 1 // of a member alone, and of all before members could be changed
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
 
@@ -70,6 +74,7 @@ type Snapshot struct {
 	store        *Store // only for counting the snapshots
 	zxid         wire.Zxid
 	timeMs       int64
+	membership   membership
 	nodes        []*[pageRows]node
 	nodeCount    int
 	sessions     []*[pageRows]session
@@ -82,7 +87,7 @@ type Snapshot struct {
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
 	return &Snapshot{
-		store: s, zxid: s.zxid, timeMs: s.timeMs,
+		store: s, zxid: s.zxid, timeMs: s.timeMs, membership: s.membership,
 		nodes: s.nodes.freeze(), nodeCount: s.nodes.len(),
 		sessions: s.sessions.freeze(), sessionCount: s.sessions.len(),
 	}
@@ -109,13 +114,20 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if sn.released.Load() {
 		return 0, fmt.Errorf("znode: write snapshot: %w", errReleased)
 	}
-	bw := newBlockWriter(w)
+	version := uint32(snapshotVersionMin)
+	if sn.membership.members != nil {
+		version = snapshotVersion
+	}
+	bw := newBlockWriter(w, version)
 	head := binary.BigEndian.AppendUint64(nil, uint64(sn.zxid))
 	head = binary.BigEndian.AppendUint64(head, uint64(sn.timeMs))
 	head = binary.BigEndian.AppendUint64(head, uint64(sn.nodeCount))
 	head = binary.BigEndian.AppendUint64(head, uint64(sn.sessionCount))
 	bw.begin(blockHead)
 	bw.b = append(bw.b, head...)
+	if version >= 2 {
+		bw.b = appendMembership(bw.b, &sn.membership)
+	}
 	bw.begin(blockSessions)
 	for _, p := range sn.sessions {
 		for i := range p {
@@ -141,6 +153,19 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		return bw.written, fmt.Errorf("znode: write snapshot: %w", bw.err)
 	}
 	return bw.written, nil
+}
+
+func appendMembership(b []byte, m *membership) []byte {
+	b = appendString(b, ConfigText(m.members, m.version))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.version))
+	ch := m.change
+	if ch == nil {
+		return append(b, 0)
+	}
+	b = binary.BigEndian.AppendUint64(append(b, 1), uint64(ch.Session))
+	b = binary.AppendUvarint(b, ch.Generation)
+	b = binary.AppendUvarint(b, ch.Seq)
+	return appendString(b, ConfigText(ch.Members, m.version))
 }
 
 func appendSession(b []byte, s *session) []byte {
@@ -202,8 +227,8 @@ type blockWriter struct {
 	err     error
 }
 
-func newBlockWriter(w io.Writer) *blockWriter {
-	header := binary.BigEndian.AppendUint32([]byte(snapshotMagic), snapshotVersion)
+func newBlockWriter(w io.Writer, version uint32) *blockWriter {
+	header := binary.BigEndian.AppendUint32([]byte(snapshotMagic), version)
 	bw := &blockWriter{w: w, sum: crc32.Checksum(header, castagnoli)}
 	bw.write(header)
 	return bw

@@ -78,9 +78,9 @@ func TestSnapshotDamage(t *testing.T) {
 		t.Fatalf("one byte more: %v", err)
 	}
 	newer := bytes.Clone(good)
-	newer[11]++
+	newer[11] = snapshotVersion + 1
 	if _, err := Restore(bytes.NewReader(newer)); !errors.Is(err, ErrNewer) {
-		t.Fatalf("version 2: %v", err)
+		t.Fatalf("version 3: %v", err)
 	}
 	// An error of the reader is not damage: the file may be fine.
 	broken := io.MultiReader(bytes.NewReader(good[:100]), iotest.ErrReader(os.ErrDeadlineExceeded))
@@ -107,7 +107,7 @@ func blocks(t testing.TB, snapshot []byte) (kinds []blockKind, payloads [][]byte
 // assemble is the reverse of blocks, with right checksums.
 func assemble(kinds []blockKind, payloads [][]byte) []byte {
 	var out bytes.Buffer
-	bw := newBlockWriter(&out)
+	bw := newBlockWriter(&out, snapshotVersionMin)
 	for i, kind := range kinds {
 		bw.kind = kind
 		bw.b = append(make([]byte, blockHeaderSize), payloads[i]...)

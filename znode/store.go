@@ -16,6 +16,8 @@ type Store struct {
 	zxid   wire.Zxid // of the newest update
 	timeMs int64     // of the newest entry; never runs backwards
 
+	membership membership
+
 	nodes     table[node]
 	links     []*[pageRows]links // by slot of nodes
 	paths     map[string]slot
@@ -151,6 +153,13 @@ func (s *Store) dispatch(c *Command, r *Result) {
 		s.setConfig(c.Body)
 	case KindReap:
 		s.reap(c, r)
+	case KindMembers:
+		s.setMembers(c.Body)
+	case KindReconfig:
+		s.tx.ids = append(s.tx.ids, Identity{Scheme: schemeSuper}) // a member may do everything
+		r.Code = s.reconfig(c, r)
+	case KindReconfigured:
+		s.reconfigured(c, r)
 	case KindSync:
 		// Its place in the log is all that there is to it.
 	}

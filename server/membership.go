@@ -1,0 +1,131 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"syscall"
+
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// membership is who the members are, as this member last heard.
+type membership struct {
+	members []Member
+	version wire.Zxid
+}
+
+// membership is who the members are: those that have been agreed upon, or those of the configuration as long as this member has
+// not heard of any.
+func (s *Server) membership() membership {
+	if m := s.agreed.Load(); m != nil {
+		return *m
+	}
+	return membership{members: s.cfg.Members}
+}
+
+// self is this member as it has been agreed upon; zero if it is none.
+func (m membership) self(id uint8) Member {
+	if i := slices.IndexFunc(m.members, func(m Member) bool { return m.ID == id }); i >= 0 {
+		return m.members[i]
+	}
+	return Member{}
+}
+
+// Replica is this member's part in the cluster, for tests and tools that change the members or the leader.
+func (s *Server) Replica() *quorum.Replica { return s.replica }
+
+// membersChanged is called, by one goroutine, when this member learns who the members are and whenever that has changed.
+func (s *Server) membersChanged(members []Member, version wire.Zxid) {
+	first := s.agreed.Load() == nil
+	before := s.membership()
+	now := membership{members: members, version: version}
+	s.agreed.Store(&now)
+	s.sessions.SetOutstanding(s.limits().Outstanding)
+	if first {
+		for _, n := range s.cfg.differences(now) {
+			n.log(s.log)
+		}
+	} else {
+		s.log.Info("the members have changed", "version", fmt.Sprintf("%x", uint64(version)), "members", members)
+	}
+	if version == 0 || !s.cfg.Reconfig {
+		return // the addresses are those of the file
+	}
+	if addr := now.self(s.cfg.ID).ClientAddr; addr != "" && addr != before.self(s.cfg.ID).ClientAddr {
+		s.moveClientPort(addr)
+	}
+}
+
+// moveClientPort listens for clients at another address instead. Connections stay.
+func (s *Server) moveClientPort(addr string) {
+	l, err := s.listenAt(addr)
+	if errors.Is(err, syscall.EADDRINUSE) && samePort(addr, s.port.addr().String()) {
+		return // the host is another name, or a part, of what is listened on already
+	}
+	if err != nil {
+		s.log.Error("cannot listen for clients at this member's new address; a restart may be needed", "address", addr, "err", err)
+		return
+	}
+	if s.port.replace(l) {
+		s.log.Info("listening for clients at a new address", "address", l.Addr())
+	}
+}
+
+func samePort(a, b string) bool {
+	_, portA, _ := net.SplitHostPort(a)
+	_, portB, _ := net.SplitHostPort(b)
+	return portA == portB
+}
+
+// listenPeers gives the quorum room the port that Start has opened, and later others, when the member's address changes.
+func (s *Server) listenPeers(opened net.Listener) func(network, addr string) (net.Listener, error) {
+	return func(_, addr string) (net.Listener, error) {
+		if l := opened; l != nil {
+			opened = nil
+			return l, nil
+		}
+		return s.listenAt(s.peerListenAddr(addr))
+	}
+}
+
+// peerListenAddr is where to listen for peers that connect to addr.
+func (s *Server) peerListenAddr(addr string) string {
+	if !s.cfg.PeerListenAll {
+		return addr
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	return net.JoinHostPort("", port)
+}
+
+// differences says where the configuration differs from the members that have been agreed upon, which count.
+func (c *Config) differences(now membership) (notices []Notice) {
+	note := func(key, format string, args ...any) {
+		f := c.fault(key, format, args...)
+		notices = append(notices, Notice{Level: slog.LevelWarn, File: f.File, Line: f.Line, Key: f.Key, Text: f.Reason})
+	}
+	for _, m := range c.Members {
+		agreed := now.self(m.ID)
+		switch {
+		case agreed.ID == 0:
+			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count (/zookeeper/config), not those of the file")
+		case agreed.Observer != m.Observer:
+			note(m.Key(), "has another role in the cluster, which counts: %s", agreed)
+		case c.Reconfig && agreed != m:
+			note(m.Key(), "has other addresses in the cluster, which count: %s", agreed)
+		}
+	}
+	for _, m := range now.members {
+		if !slices.ContainsFunc(c.Members, func(o Member) bool { return o.ID == m.ID }) {
+			note(m.Key(), "is missing in the file, and a member of the cluster: %s", m)
+		}
+	}
+	return notices
+}
+
+// voters is how many members vote.
+func (s *Server) voters() int { return znode.Voters(s.membership().members) }

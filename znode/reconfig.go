@@ -1,0 +1,217 @@
+package znode
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// membership is who the members are, and what is to become of that. Its slices are never modified.
+type membership struct {
+	version wire.Zxid // of the newest change; 0 as long as reconfigEnabled was never set
+	members []Member  // in ascending order; none: this replica stands alone, or is new
+	change  *Change
+}
+
+// Change is a change of the members that is being carried out: the leader changes what raft counts, step by step, and
+// then commits KindReconfigured. A leader that comes in between goes on with it.
+type Change struct {
+	// Session, Generation and Seq are those of the command that asked for it, and tell changes apart.
+	Session    wire.SessionID
+	Generation uint64
+	Seq        uint64
+	Members    []Member // as they are to be, in ascending order
+}
+
+// Is reports whether c is the command that asked for the change, or one that ends it.
+func (ch *Change) Is(c *Command) bool {
+	return ch.Session == c.Session && ch.Generation == c.Generation && ch.Seq == c.Seq
+}
+
+// Members returns who the members are, in ascending order, and since which zxid (0: since the first start). The slice
+// must not be modified.
+func (s *Store) Members() ([]Member, wire.Zxid) { return s.membership.members, s.membership.version }
+
+// Change returns the change of the members that is being carried out, nil if there is none. It must not be modified.
+func (s *Store) Change() *Change { return s.membership.change }
+
+// setMembers takes over who the members are from the leader's configuration. Once reconfig is enabled that only happens at the
+// first start: from then on the members are what was agreed.
+func (s *Store) setMembers(body []byte) {
+	ms, _, err := parseConfigText(string(body))
+	m := &s.membership
+	if err != nil || len(ms) == 0 || m.change != nil {
+		return
+	}
+	if m.members == nil || s.tx.flags&Reconfig == 0 && SameVotes(m.members, ms) {
+		m.members = ms
+	}
+	if s.tx.flags&Reconfig != 0 && m.version == 0 {
+		m.version = s.tx.zxid
+	}
+	s.setConfig([]byte(ConfigText(m.members, m.version)))
+}
+
+// SameVotes reports whether two memberships have the same members in the same roles, whatever their addresses. Both are in
+// ascending order.
+func SameVotes(a, b []Member) bool {
+	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Observer == y.Observer })
+}
+
+// reconfig begins a change of the members. Its result comes with KindReconfigured.
+func (s *Store) reconfig(c *Command, r *Result) wire.Code {
+	m := &s.membership
+	if m.change != nil && m.change.Is(c) {
+		r.Deferred = true // it was handed over twice
+		return wire.CodeOK
+	}
+	if s.tx.flags&Reconfig == 0 {
+		return wire.CodeReconfigDisabled
+	}
+	if m.members == nil {
+		return wire.CodeUnimplemented
+	}
+	var req wire.ReconfigRequest
+	if req.Decode(wire.NewDecoder(c.Body)) != nil {
+		return wire.CodeMarshallingError
+	}
+	if m.change != nil {
+		return wire.CodeReconfigInProgress
+	}
+	if req.CurConfigID != anyVersion && req.CurConfigID != int64(m.version) {
+		return wire.CodeBadVersion
+	}
+	next, err := NextMembers(m.members, &req)
+	if err != nil {
+		if notNumber := numberError(""); errors.As(err, &notNumber) {
+			return wire.CodeMarshallingError
+		}
+		return wire.CodeBadArguments
+	}
+	if n := Voters(next); n == 0 || n == 1 && s.tx.flags&LoneVoter == 0 {
+		return wire.CodeBadArguments
+	}
+	if !s.allowed(s.nodes.row(s.paths[configPath]), wire.PermWrite) {
+		return wire.CodeNoAuth
+	}
+	m.change = &Change{Session: c.Session, Generation: c.Generation, Seq: c.Seq, Members: next}
+	r.Deferred = true
+	return wire.CodeOK
+}
+
+// reconfigured ends the change that is being carried out: with its members as the members, or without effect if the
+// command brings a code.
+func (s *Store) reconfigured(c *Command, r *Result) {
+	m := &s.membership
+	if m.change == nil || !m.change.Is(c) {
+		r.Status = Duplicate
+		return
+	}
+	next := m.change.Members
+	m.change = nil
+	if r.Code = wire.Code(c.TimeoutMs); r.Code != wire.CodeOK {
+		return
+	}
+	m.members, m.version = next, s.tx.zxid
+	s.setConfig([]byte(ConfigText(m.members, m.version)))
+}
+
+// NextMembers is what a reconfig request makes of the members. An error says what is wrong with the request.
+func NextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) {
+	if !req.NullNewMembers {
+		return bulkMembers(req.NewMembers)
+	}
+	next := slices.Clone(members)
+	for _, leaving := range elements(req.Leaving) {
+		id, err := strconv.ParseInt(leaving, 10, 64)
+		if err != nil {
+			return nil, numberError(fmt.Sprintf("leaving: %q is no number", leaving))
+		}
+		next = slices.DeleteFunc(next, func(m Member) bool { return int64(m.ID) == id })
+	}
+	for _, joining := range elements(req.Joining) {
+		parts := elementsBy(joining, "=")
+		if len(parts) != 2 {
+			return nil, fmt.Errorf("joining %q: must be server.N=%w", joining, errSpec)
+		}
+		id, err := memberNumber(parts[0])
+		if err != nil {
+			return nil, fmt.Errorf("joining: %w", err)
+		}
+		m, err := ParseMember(id, parts[1])
+		if err != nil {
+			return nil, fmt.Errorf("joining %s: %w", m.Key(), err)
+		}
+		if m.ClientAddr == "" {
+			return nil, fmt.Errorf("joining %s: the client port is missing", m.Key())
+		}
+		next = slices.DeleteFunc(next, func(o Member) bool { return o.ID == id })
+		for _, o := range next {
+			if shareAddress(m, o) {
+				return nil, fmt.Errorf("joining %s: has an address of %s", m.Key(), o.Key())
+			}
+		}
+		next = append(next, m)
+	}
+	return SortMembers(next), nil
+}
+
+// elements splits at commas, without blanks around them and without empty elements, as ZooKeeper does.
+func elements(s string) []string { return elementsBy(s, ",") }
+
+func elementsBy(s, sep string) (list []string) {
+	for e := range strings.SplitSeq(s, sep) {
+		if e = strings.TrimSpace(e); e != "" {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// bulkMembers reads a complete list, one server line each, parted by commas or newlines.
+func bulkMembers(text string) ([]Member, error) {
+	var next []Member
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, ",", "\n"), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' || line[0] == '!' {
+			continue
+		}
+		// As in a properties file the key may also end with a colon or a blank.
+		key, value := line, ""
+		if i := strings.IndexAny(line, "=: \t"); i >= 0 {
+			key, value = line[:i], strings.TrimLeft(line[i:], " \t")
+			value = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(value, "="), ":"))
+		}
+		switch {
+		case key == "version":
+			for _, c := range value {
+				if !strings.ContainsRune("0123456789abcdefABCDEF", c) {
+					return nil, numberError(fmt.Sprintf("%q is no version", value))
+				}
+			}
+			continue // the new version is that of this change
+		case !strings.HasPrefix(key, memberPrefix):
+			return nil, fmt.Errorf("%q is no server line", key)
+		}
+		id, err := memberNumber(key)
+		if err != nil {
+			return nil, err
+		}
+		m, err := ParseMember(id, value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Key(), err)
+		}
+		next = slices.DeleteFunc(next, func(o Member) bool { return o.ID == id }) // the last line counts
+		for _, o := range next {
+			if m.PeerAddr() == o.PeerAddr() {
+				return nil, fmt.Errorf("%s has the address of %s", m.Key(), o.Key())
+			}
+		}
+		next = append(next, m)
+	}
+	return SortMembers(next), nil
+}
