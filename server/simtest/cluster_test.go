@@ -32,7 +32,7 @@ type cluster struct {
 	journal   *journal
 	members   []*member
 	torn      *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
-	elections elections
+	witness   *witness
 	ending    sync.WaitGroup // programs of dead members that are being stopped
 }
 
@@ -76,7 +76,8 @@ func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
 		c.net.Host(m.name)
 		c.members = append(c.members, m)
 	}
-	j.see = c.logged
+	c.witness = newWitness(c)
+	j.see = c.witness.logged
 	c.usualLatency()
 	c.each((*member).start)
 	return c

@@ -19,11 +19,12 @@ func (n *nemesis) isolateHolder() func() {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if n.rng.IntN(2) == 0 {
-		// Answers that take long to come are those that say what is no longer true.
-		undo := n.slowLinks(n.c.shape.tick / 2)
-		defer undo()
-		time.Sleep(time.Duration(n.rng.IntN(3000)) * time.Millisecond)
+	if l := n.leader(); l != m && n.rng.IntN(2) == 0 {
+		// An answer that takes long to come says what is no longer true.
+		n.note("m%d is slow to hear from m%d", m.id, l.id)
+		n.c.net.SetLatency(l.name, m.name, time.Duration(500+n.rng.IntN(450))*time.Millisecond, 0)
+		defer n.c.usualLatency()
+		time.Sleep(time.Duration(2000+n.rng.IntN(3000)) * time.Millisecond)
 	}
 	undo := n.isolate(m)
 	time.Sleep(time.Duration(n.rng.IntN(30)) * time.Second)

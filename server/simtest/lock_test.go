@@ -41,11 +41,15 @@ func newLockClient(c *cluster, reg *registry, host string, timeout time.Duration
 		c.t.Fatalf("%s: %v", l.name, err)
 	}
 	l.session = s
+	c.witness.watch(s.Conn().(*zk.Conn))
 	l.mutex = recipes.NewMutex(s, lockPath, recipes.MutexOptions{Data: []byte(l.name)})
 	return l
 }
 
-func (l *lockClient) close() { l.session.Close() }
+func (l *lockClient) close() {
+	l.c.witness.forget(l.session.Conn().(*zk.Conn))
+	l.session.Close()
+}
 
 // work takes the lock once, holds it for a while and gives it back. It reports
 // whether it was held.
@@ -66,7 +70,7 @@ func (l *lockClient) work() bool {
 	if l.rng.IntN(2) == 0 {
 		lost = nil // does not look at its grant, as programs that know only the library
 	}
-	l.reg.hold(l.rng, lost)
+	l.reg.hold(l.rng, lost, conn)
 	l.reg.releases(l.name)
 	if err := g.Unlock(ctx); err != nil {
 		l.c.journal.printf("%s unlock: %v", l.name, err)
@@ -97,7 +101,7 @@ func newForeignLockClient(c *cluster, reg *registry, host string, timeout time.D
 
 func (f *foreignLockClient) connect() { f.conn = f.c.connect(f.name, f.host, f.timeout, f.rng) }
 
-func (f *foreignLockClient) close() { f.conn.Close() }
+func (f *foreignLockClient) close() { f.c.disconnect(f.conn) }
 
 func (f *foreignLockClient) work() bool {
 	for f.conn.State() != zk.StateHasSession {
@@ -111,14 +115,14 @@ func (f *foreignLockClient) work() bool {
 	}
 	if err == nil {
 		f.reg.acquired(f.name, &holder{conn: f.conn, session: session})
-		f.reg.hold(f.rng, nil)
+		f.reg.hold(f.rng, nil, f.conn)
 		f.reg.releases(f.name)
 		if err = lock.Unlock(); err == nil {
 			return true
 		}
 	}
 	f.c.journal.printf("%s starts over: %v", f.name, err)
-	f.conn.Close()
+	f.c.disconnect(f.conn)
 	f.connect()
 	return false
 }
@@ -134,7 +138,13 @@ func (c *cluster) connect(name, host string, timeout time.Duration, rng *rand.Ra
 		for range events { // or the library drops them with a warning
 		}
 	}()
+	c.witness.watch(conn)
 	return conn
+}
+
+func (c *cluster) disconnect(conn *zk.Conn) {
+	c.witness.forget(conn)
+	conn.Close()
 }
 
 // zkLogger is go-zookeeper's log.

@@ -45,6 +45,7 @@ type pipeliner struct {
 	seen              wire.Zxid
 	watching          wire.Zxid // mzxid of the register when the watch was set; 0: none
 	watchAsked        bool
+	ownAsked          bool // a watch on the directory was asked for, and its event has not come
 	events            int
 
 	mu      sync.Mutex
@@ -156,7 +157,7 @@ func (p *pipeliner) connect() bool {
 	p.count++
 	p.dir = fmt.Sprintf("/pipe-%s-%d", strings.ReplaceAll(p.host, ".", "-"), p.count)
 	p.created, p.answered, p.lastValue, p.lastPath, p.seen = 0, 0, nil, "", 0
-	p.watching, p.watchAsked = 0, false
+	p.watching, p.watchAsked, p.ownAsked = 0, false, false
 	p.pings.Go(func() { p.ping(conn) })
 	p.c.journal.printf("%s connected, session %v, %s", p.name, conn.session, p.dir)
 	p.sendMu.Lock()
@@ -203,7 +204,9 @@ func (p *pipeliner) request(b []byte) []byte {
 	case 3:
 		return p.add(b, wire.OpSetData, wire.SetDataRequest{Path: p.dir, Data: fmt.Append(nil, p.conn.xid), Version: -1})
 	case 4:
-		return p.add(b, wire.OpGetData, wire.PathWatchRequest{Path: p.dir})
+		watch := !p.ownAsked
+		p.ownAsked = true
+		return p.add(b, wire.OpGetData, wire.PathWatchRequest{Path: p.dir, Watch: watch})
 	case 5:
 		return p.add(b, wire.OpSync, wire.SyncRequest{Path: "/"})
 	}
@@ -222,7 +225,16 @@ func (p *pipeliner) answer() error {
 		if h.Zxid != wire.ZxidNone && h.Zxid <= p.seen {
 			p.fail("an event of zxid %v came after state of zxid %v", h.Zxid, p.seen)
 		}
-		p.seen, p.watching, p.watchAsked = h.Zxid, 0, false
+		var e wire.WatcherEvent
+		if err := wire.Decode(body, &e); err != nil {
+			return err
+		}
+		if e.Path == p.dir {
+			p.ownAsked = false
+		} else {
+			p.watching, p.watchAsked = 0, false
+		}
+		p.seen = h.Zxid
 		p.events++
 		return nil
 	}

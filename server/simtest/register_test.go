@@ -33,7 +33,7 @@ func newRegisterClient(c *cluster, reg *register, host string, timeout time.Dura
 	return &registerClient{reg: reg, name: name, rng: rng, conn: c.connect(name, host, timeout, rng)}
 }
 
-func (r *registerClient) close() { r.conn.Close() }
+func (r *registerClient) close() { r.reg.c.disconnect(r.conn) }
 
 func (r *registerClient) work() bool {
 	time.Sleep(time.Duration(r.rng.IntN(500)) * time.Millisecond)

@@ -95,8 +95,12 @@ func (r *registry) server() string {
 }
 
 // hold lets the time pass for which a lock is held: mostly a moment, sometimes
-// long enough for a session to expire meanwhile. It ends early with stop.
-func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}) {
+// long enough for a session to expire meanwhile. It ends early with stop. Meanwhile the holder works with what the lock
+// protects, and so has its library hear something as often as can be.
+func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
+	over := make(chan struct{})
+	defer close(over)
+	go work(conn, over)
 	d := time.Duration(rng.IntN(300)) * time.Millisecond
 	if rng.IntN(6) == 0 {
 		d = time.Duration(rng.IntN(20000)) * time.Millisecond
@@ -112,6 +116,18 @@ func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}) {
 				return
 			}
 			timer.Reset(100 * time.Millisecond)
+		}
+	}
+}
+
+// work reads again and again.
+func work(conn *zk.Conn, over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case <-time.After(200 * time.Millisecond):
+			_, _, _ = conn.Exists(lockPath) // only that it is asked counts
 		}
 	}
 }

@@ -129,6 +129,7 @@ type simulation struct {
 
 func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 	c := newClusterOf(t, sh, seed, j)
+	c.witness.strict = sh.gentle
 	s := &simulation{
 		c: c, seed: seed, gate: newGate(), nemesis: &nemesis{c: c, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
 		reg: &registry{c: c, holders: map[string]*holder{}, strict: sh.gentle}, cell: &register{c: c},
@@ -257,6 +258,7 @@ func (s *simulation) result() result {
 		"acquisitions": s.reg.acquisitions, "grants lost": s.reg.lost, "reads behind a sync": int(s.cell.reads.Load()),
 		"pipelined requests": replies, "connections broken": broken, "events": events,
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
+		"terms": len(s.c.witness.winners), "sessions expired": s.c.witness.expired,
 		"history entries": g.entries,
 	}
 	for name, n := range g.checked {

@@ -1,0 +1,93 @@
+package simtest
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/wire"
+)
+
+// witness looks at what the members log, at the moment at which they do:
+//
+//   - one member at most is elected in a term (C1);
+//   - when a session expires, its client's library does not say that it is connected (C6).
+type witness struct {
+	c *cluster
+	// strict: libraries hear nothing late, and so what they say counts.
+	strict bool
+
+	mu        sync.Mutex
+	winners   map[uint64]string // by term
+	libraries []*zk.Conn
+	expired   int // sessions of these libraries
+}
+
+func newWitness(c *cluster) *witness { return &witness{c: c, winners: make(map[uint64]string)} }
+
+// logged is called for each line that a member logs.
+func (w *witness) logged(who string, r slog.Record) {
+	attr := func(key string) (v any) {
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == key {
+				v = a.Value.Any()
+			}
+			return v == nil
+		})
+		return v
+	}
+	switch r.Message {
+	case "election won": // the raft library's words
+		if term, ok := attr("term").(uint64); ok {
+			w.elected(who, term)
+		} else {
+			w.c.t.Errorf("%s was elected, but its log does not say in which term", who)
+		}
+	case "session expired":
+		if id, ok := attr("session").(wire.SessionID); ok {
+			w.sessionExpired(who, int64(id))
+		} else {
+			w.c.t.Errorf("a session expired on %s, but its log does not say which", who)
+		}
+	}
+}
+
+func (w *witness) elected(who string, term uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if other := w.winners[term]; other != "" && other != who {
+		w.c.t.Errorf("after %v: two leaders in term %d: %s and %s", w.c.journal.age(), term, other, who)
+	}
+	w.winners[term] = who
+}
+
+// sessionExpired is called when a member has applied the end of a session.
+func (w *witness) sessionExpired(who string, id int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.libraries {
+		if conn.SessionID() != id {
+			continue
+		}
+		w.expired++
+		if w.strict && conn.State() == zk.StateHasSession {
+			w.c.t.Errorf("after %v: session %#x has expired on %s, and its client's library says that it is connected", w.c.journal.age(), id, who)
+		}
+	}
+}
+
+// watch takes note of a library.
+func (w *witness) watch(conn *zk.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.libraries = append(slices.DeleteFunc(w.libraries, func(o *zk.Conn) bool { return o == conn }), conn)
+}
+
+// forget is called before a library is closed.
+func (w *witness) forget(conn *zk.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.libraries = slices.DeleteFunc(w.libraries, func(o *zk.Conn) bool { return o == conn })
+}
