@@ -252,8 +252,11 @@ func (s *simRun) tell(r *sim.Result) {
 	for _, v := range r.Violations {
 		fmt.Fprintf(s.out, "     %s\n", v)
 	}
-	fmt.Fprintf(s.out, "%s\n     again: go run ./cmd/jepsen sim -seeds 1 -seed %d -virtual %v%s -journal sim-%d.log\n",
-		indent(r.Output), r.Seed, s.flags.virtual, s.again(), r.Seed)
+	if r.Crashed {
+		fmt.Fprintln(s.out, indent(r.Output))
+	}
+	fmt.Fprintf(s.out, "     again, with all that happened: go run ./cmd/jepsen sim -seeds 1 -seed %d -virtual %v%s -journal sim-%d.log\n",
+		r.Seed, s.flags.virtual, s.again(), r.Seed)
 }
 
 // again are the flags, besides the seed, on which a run depends.
@@ -267,8 +270,12 @@ func (s *simRun) again() (text string) {
 	return text
 }
 
+// crashLines is how much is shown of what a process printed that crashed: the beginning says why.
+const crashLines = 60
+
 func indent(text string) string {
-	return "     | " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n     | ")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return "     | " + strings.Join(lines[:min(crashLines, len(lines))], "\n     | ")
 }
 
 func (s *simRun) summary() {

@@ -30,9 +30,19 @@ func (n *Network) Partition(a, b string) {
 func (n *Network) Isolate(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for other := range n.hosts {
+	for _, other := range slices.Sorted(maps.Keys(n.hosts)) {
 		n.cutLocked(name, other)
 		n.cutLocked(other, name)
+	}
+}
+
+// Reconnect mends all links of a host.
+func (n *Network) Reconnect(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, other := range slices.Sorted(maps.Keys(n.hosts)) {
+		n.healLocked(n.linkLocked(name, other))
+		n.healLocked(n.linkLocked(other, name))
 	}
 }
 

@@ -284,7 +284,7 @@ func TestIsolate(t *testing.T) {
 		}
 		self := dial(t, n, hostB, server) // it still reaches itself
 		self.Close()
-		n.HealAll()
+		n.Reconnect(hostB)
 		dial(t, n, hostA, server).Close()
 	})
 }

@@ -79,7 +79,9 @@ type Result struct {
 	FaultKinds map[string]int `json:"faultKinds,omitempty"`
 	Journal    string         `json:"journal,omitempty"` // a digest
 	Figures    map[string]int `json:"figures,omitempty"`
-	// Output is what the process printed, if something was wrong.
+	// Crashed says that the process ended without a result.
+	Crashed bool `json:"crashed,omitempty"`
+	// Output is what the process printed, if something was wrong: the beginning of it.
 	Output string `json:"output,omitempty"`
 }
 
@@ -93,7 +95,7 @@ const (
 	// A simulation that takes so long hangs: its process is then made to say where.
 	hangsAfter        = 3 * time.Minute
 	hangsAfterPerHour = 3 * time.Minute
-	// outputMaxBytes is how much is kept of what a process prints: the end.
+	// outputMaxBytes is how much is kept of what a process prints.
 	outputMaxBytes = 64 << 10
 )
 
@@ -127,14 +129,14 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 			return nil, fmt.Errorf("sim: read the result: %w", err)
 		}
 	} else {
-		r.Violations = []string{"the process ended: " + reason(out, failed)}
+		r.Crashed, r.Violations = true, []string{"the process ended: " + reason(out, failed)}
 	}
 	if failed != nil && r.OK() {
 		r.Violations = []string{reason(out, failed)}
 	}
 	r.RealMs = time.Since(started).Milliseconds()
 	if !r.OK() {
-		r.Output = string(out[max(0, len(out)-outputMaxBytes):])
+		r.Output = string(out[:min(outputMaxBytes, len(out))])
 	}
 	return r, nil
 }

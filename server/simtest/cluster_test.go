@@ -26,14 +26,14 @@ const (
 
 // cluster is some members on a simulated network with simulated disks.
 type cluster struct {
-	t         *recorder
-	shape     shape
-	net       *simnet.Network
-	journal   *journal
-	members   []*member
-	torn      *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
-	witness   *witness
-	ending    sync.WaitGroup // programs of dead members that are being stopped
+	t       *recorder
+	shape   shape
+	net     *simnet.Network
+	journal *journal
+	members []*member
+	torn    *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
+	witness *witness
+	ending  sync.WaitGroup // programs of dead members that are being stopped
 }
 
 // member is one machine: its disk and its wall clock outlive the programs that
@@ -57,7 +57,7 @@ type member struct {
 
 // newCluster starts three members, as the directed scenarios want them.
 func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
-	return newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 2 * time.Second}, seed, j)
+	return newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 2 * time.Second, snapCount: 300, trailing: 100}, seed, j)
 }
 
 func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
@@ -72,7 +72,7 @@ func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
 			disk: simdisk.New(), turn: make(chan struct{}, 1),
 		}
 		m.disk.SetSyncTime(syncTime)
-		m.disk.SetTrailing(100)
+		m.disk.SetTrailing(s.trailing)
 		c.net.Host(m.name)
 		c.members = append(c.members, m)
 	}

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// silence is longer than the longest that a library bears.
+const silence = 30 * time.Second
+
 // The faults of this file take more than a line.
 
 // isolateHolder is what the contract's C6 is about: the holder is cut off together with its member, and the majority gives the
@@ -27,6 +30,14 @@ func (n *nemesis) isolateHolder() func() {
 		time.Sleep(time.Duration(2000+n.rng.IntN(3000)) * time.Millisecond)
 	}
 	undo := n.isolate(m)
+	if n.rng.IntN(2) == 0 {
+		// The clients of m cannot go elsewhere in time: what they were told last counts.
+		time.Sleep(time.Duration(n.rng.Float64() * 8 * float64(n.c.shape.tick)))
+		n.note("isolate m%d from its clients", m.id)
+		n.c.net.Isolate(m.name)
+		time.Sleep(silence)
+		undo = func() { n.c.net.Reconnect(m.name) }
+	}
 	time.Sleep(time.Duration(n.rng.IntN(30)) * time.Second)
 	return func() {
 		undo()

@@ -29,7 +29,7 @@ type guests struct {
 
 const (
 	guestClients = 2 // of each workload
-	guestThink   = time.Second
+	guestThink   = 2 * time.Second
 	// guestPatience is how long the clients of a workload may take to end, and to look at what is there then.
 	guestPatience = 2 * time.Minute
 )

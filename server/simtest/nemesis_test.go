@@ -125,8 +125,7 @@ var faults = []fault{
 			n.c.net.Partition(host, m.name)
 		}
 		if n.gentle {
-			// Longer than the longest silence that a library bears.
-			time.Sleep(30 * time.Second)
+			time.Sleep(silence)
 		}
 		return func() {
 			for _, m := range n.c.members {

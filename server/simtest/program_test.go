@@ -24,7 +24,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 	cfg := server.Config{
 		ClientAddr: m.clientAddr(),
 		TickTime:   m.c.shape.tick,
-		SnapCount:  300,
+		SnapCount:  m.c.shape.snapCount,
 		ID:         m.id,
 		Logger:     m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
 		Listen:     host.Listen,

@@ -18,7 +18,7 @@ type register struct {
 	reads atomic.Int64 // that were checked
 }
 
-// registerClient writes the register, or reads it behind a sync. Such a read
+// registerClient writes the register, reads it, or reads it behind a sync. The last
 // must see every write that had been answered, to whomever, before the sync was
 // sent (promise C4).
 type registerClient struct {
@@ -26,6 +26,9 @@ type registerClient struct {
 	name string
 	rng  *rand.Rand
 	conn *zk.Conn
+	// The newest version that this client has seen, and in which session.
+	seen        int32
+	seenSession int64
 }
 
 func newRegisterClient(c *cluster, reg *register, host string, timeout time.Duration, rng *rand.Rand) *registerClient {
@@ -37,18 +40,45 @@ func (r *registerClient) close() { r.reg.c.disconnect(r.conn) }
 
 func (r *registerClient) work() bool {
 	time.Sleep(time.Duration(r.rng.IntN(500)) * time.Millisecond)
-	if r.rng.IntN(3) == 0 {
-		stat, err := r.conn.Set(cellPath, []byte(r.name), -1)
-		switch err {
-		case nil:
-			r.acknowledged(stat.Version)
-			return true
-		case zk.ErrNoNode:
-			r.conn.Create(cellPath, nil, 0, zk.WorldACL(zk.PermAll))
-		}
+	switch r.rng.IntN(4) {
+	case 0:
+		return r.write()
+	case 1:
+		return r.read()
+	default:
+		return r.syncAndRead()
+	}
+}
+
+func (r *registerClient) write() bool {
+	session := r.conn.SessionID()
+	stat, err := r.conn.Set(cellPath, []byte(r.name), -1)
+	switch err {
+	case nil:
+		r.acknowledged(stat.Version)
+		r.saw(session, stat.Version)
+		return true
+	case zk.ErrNoNode:
+		_, _ = r.conn.Create(cellPath, nil, 0, zk.WorldACL(zk.PermAll)) // the next write shows whether it is there
+	}
+	return false
+}
+
+// read reads what is there, which may be old, but not older than what this client has seen before, wherever it was
+// connected then (promise C2).
+func (r *registerClient) read() bool {
+	session := r.conn.SessionID()
+	_, stat, err := r.conn.Get(cellPath)
+	if err != nil {
 		return false
 	}
-	must := r.reg.acked.Load()
+	r.saw(session, stat.Version)
+	return true
+}
+
+// syncAndRead reads behind a sync.
+func (r *registerClient) syncAndRead() bool {
+	session, must := r.conn.SessionID(), r.reg.acked.Load()
 	if _, err := r.conn.Sync("/"); err != nil {
 		return false
 	}
@@ -61,7 +91,22 @@ func (r *registerClient) work() bool {
 		r.reg.c.t.Errorf("after %v: %s on %s read version %d behind a sync, but %d had been acknowledged before",
 			r.reg.c.journal.age(), r.name, r.conn.Server(), stat.Version, must)
 	}
+	r.saw(session, stat.Version)
 	return true
+}
+
+// saw checks that a session never sees an older version than before. It was session when the request was made; if the library
+// has got another one since, nobody knows which of the two was answered.
+func (r *registerClient) saw(session int64, version int32) {
+	if r.conn.SessionID() != session {
+		r.seenSession = 0
+		return
+	}
+	if session == r.seenSession && version < r.seen {
+		r.reg.c.t.Errorf("after %v: %s on %s read version %d, but had seen %d in the same session",
+			r.reg.c.journal.age(), r.name, r.conn.Server(), version, r.seen)
+	}
+	r.seen, r.seenSession = version, session
 }
 
 func (r *registerClient) acknowledged(version int32) {

@@ -18,6 +18,9 @@ type shape struct {
 	gentle bool
 	// wan: the way from member to member takes up to this much longer, now and then.
 	wan time.Duration
+	// A snapshot after so many commands, which leaves so many entries of the log.
+	snapCount int
+	trailing  uint64
 	// How many clients of each kind there are.
 	locks, foreignLocks, registers, pipes int
 	// guests are workloads of package jepsen/workload.
@@ -32,11 +35,13 @@ func shapeOf(seed uint64) shape {
 		tick:   []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}[rng.IntN(3)],
 		gentle: rng.IntN(3) > 0,
 	}
+	s.snapCount, s.trailing = 50+rng.IntN(400), uint64(1+rng.IntN(100))
 	if rng.IntN(5) == 0 {
 		s.observers = 1 + rng.IntN(2)
 	}
 	if rng.IntN(3) == 0 {
-		s.wan = time.Duration(1+rng.IntN(300)) * time.Millisecond
+		// A session of two ticks wants an answer within a third of that, which takes up to four times this long.
+		s.wan = time.Duration(1 + rng.Int64N(int64(min(s.tick/10, 300*time.Millisecond))))
 	}
 	// Some kinds of clients in each, not all: what many do at once costs time, and little is won by it.
 	s.locks = []int{0, 2, 2, 3}[rng.IntN(4)]
@@ -71,7 +76,7 @@ func (s shape) String() string {
 		text += "; gentle"
 	}
 	if s.wan > 0 {
-		text += fmt.Sprintf("; up to %v between members", s.wan)
+		text += fmt.Sprintf("; up to %v between members", s.wan.Round(time.Millisecond))
 	}
 	return text
 }
