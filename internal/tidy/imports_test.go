@@ -35,7 +35,7 @@ const imports = `
 	jepsen/kazoosuite:
 	jepsen/sim:            jepsen/workload
 	jepsen/zkcli:
-	jepsen/workload:       jepsen wire github.com/go-zookeeper/zk github.com/anishathalye/porcupine
+	jepsen/workload:       jepsen wire recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/run:            jepsen jepsen/workload jepsen/report
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim internal/mutant

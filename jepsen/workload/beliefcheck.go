@@ -25,7 +25,7 @@ import (
 // vanished until its belief had ended.
 func (belief) Check(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: beliefName, Promise: "C6", Valid: Yes}
-	clients, vanished := beliefs(ops)
+	clients, vanished := beliefs(ops, beliefName)
 	expired, exempt, worst := 0, 0, time.Duration(math.MinInt64)
 	for _, name := range sortedKeys(clients) {
 		c := clients[name]
@@ -97,9 +97,9 @@ func (s *span) ops(gone jepsen.Op) []jepsen.Op {
 	return list
 }
 
-// beliefs goes through the history: what every client believed, and when each
-// node was seen to be gone first, by somebody else.
-func beliefs(ops []jepsen.Op) (map[string]*believer, map[string]jepsen.Op) {
+// beliefs goes through the history of a workload: what every client believed, and
+// when each node was seen to be gone first, by somebody else.
+func beliefs(ops []jepsen.Op, workload string) (map[string]*believer, map[string]jepsen.Op) {
 	clients := make(map[string]*believer)
 	vanished := make(map[string]jepsen.Op)
 	owner := make(map[string]string)
@@ -110,7 +110,7 @@ func beliefs(ops []jepsen.Op) (map[string]*believer, map[string]jepsen.Op) {
 		return clients[name]
 	}
 	for _, op := range ops {
-		if !belongs(op, beliefName) {
+		if !belongs(op, workload) {
 			continue
 		}
 		c := client(op.Worker)

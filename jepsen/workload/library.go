@@ -39,6 +39,21 @@ type library struct {
 // connect makes a connection that ends with ctx. close waits until it has. Events
 // of watches are given to watched, if it is not nil, before anything else.
 func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library, error) {
+	l, events, err := w.attach(watched)
+	if err != nil {
+		return nil, err
+	}
+	l.closed.Go(func() {
+		for range events { // there to be dropped: see has seen them
+		}
+	})
+	l.unhook = context.AfterFunc(ctx, l.end)
+	return l, nil
+}
+
+// attach makes a connection that ends with close, and returns its events, for
+// whoever wants them.
+func (w *worker) attach(watched func(zk.Event)) (*library, <-chan zk.Event, error) {
 	l := &library{ended: make(chan struct{})}
 	ready := make(chan struct{}) // closed when l.Conn is there
 	up, last := false, int64(0)  // last is the newest session
@@ -72,21 +87,16 @@ func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library,
 	}
 	conn, events, err := w.connection(l, see)
 	if err != nil {
-		return nil, fmt.Errorf("workload: %s: %w", w.name, err)
+		return nil, nil, fmt.Errorf("workload: %s: %w", w.name, err)
 	}
 	l.Conn = conn
 	close(ready)
-	l.closed.Go(func() {
-		for range events { // there to be dropped: see has seen them
-		}
-	})
-	l.unhook = context.AfterFunc(ctx, l.end)
-	return l, nil
+	return l, events, nil
 }
 
 // close ends the session and waits for the library.
 func (l *library) close() {
-	if l.unhook() {
+	if l.unhook == nil || l.unhook() {
 		l.end()
 	}
 	<-l.ended

@@ -13,6 +13,7 @@ var workloads = []struct {
 	{registerName, func() Workload { return newRegister() }},
 	{orderName, func() Workload { return order{} }},
 	{beliefName, func() Workload { return belief{} }},
+	{lockName, func() Workload { return new(lock) }},
 	{onceName, func() Workload { return once{} }},
 	{ephemeralName, func() Workload { return ephemeral{} }},
 	{durabilityName, func() Workload { return durability{} }},

@@ -29,8 +29,19 @@ type Env struct {
 	// Think is how long a client waits between two operations, on average;
 	// 5 ms if zero. It sets the load.
 	Think time.Duration
+	// Fence is the resource that locks protect, outside of the cluster, shared by
+	// all clients of the run in whatever process: a fence.File. Nil is one in the
+	// memory of this process, for clients that are all in it.
+	Fence Fence
 	// Logger gets what the client libraries say; nil for nobody.
 	Logger *slog.Logger
+}
+
+// A Fence accepts what holders of locks do, one at a time, and refuses a token
+// that is smaller than one that it has accepted for the same resource
+// (fence.ErrStale). A *fence.File and a *fence.Gate are some.
+type Fence interface {
+	Do(resource string, token int64, f func() error) error
 }
 
 // A Workload is made anew for each run.

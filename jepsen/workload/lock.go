@@ -1,0 +1,271 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/recipes"
+	"lockkeeper/recipes/fence"
+)
+
+const (
+	lockName = "lock"
+	lockRoot = "/lock"
+	// lockLeases is how many the semaphore has.
+	lockLeases = 2
+	// simpleLock is the name of the lock that a SimpleMutex takes.
+	simpleLock = "simple"
+)
+
+// The operations of the lock workload, beside jepsen.FAcquire and its like. Every
+// time that a lock is wanted is a Contender of its own.
+const (
+	fHeld = "held" // the holder asks its grant whether it still stands; OK if so
+	// fUse is the holder's write, with its Token, to the resource that its lock protects. OK is entered while the
+	// resource is closed to everybody else; Fail means that it has refused the token.
+	fUse = "use"
+)
+
+// lock is the part of promise C6 that locks are about: every recipe that works on
+// one cluster, and a resource that checks tokens. MajorityMutex is not among
+// them: it is for several clusters.
+type lock struct {
+	gate fence.Gate // where Env has no Fence
+}
+
+// Name implements Workload.
+func (*lock) Name() string { return lockName }
+
+// Run implements Workload.
+func (k *lock) Run(ctx context.Context, env *Env, n int) error {
+	w := newWorker(env, lockName, n)
+	l, events, err := w.attach(nil)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	s := recipes.NewSession(l.Conn, events, env.SessionTimeout)
+	defer s.Close()
+	c := &lockClient{worker: w, l: l, recipes: lockRecipes(s), fence: env.Fence}
+	if c.fence == nil {
+		c.fence = &k.gate
+	}
+	for c.think(ctx) {
+		c.contend(ctx)
+	}
+	return nil
+}
+
+// Final implements Workload. The holders have told all there is to tell.
+func (*lock) Final(context.Context, *Env) error { return nil }
+
+// grant is what all recipes give out.
+type grant interface {
+	Err() error
+	Unlock(context.Context) error
+}
+
+// recipe is one way to take one lock, or several.
+type recipe struct {
+	locks  []string
+	mode   jepsen.Mode
+	leases int
+	take   func(context.Context) (grant, []int64, error)
+}
+
+// lockRecipes are all of them, in groups that exclude each other.
+func lockRecipes(s *recipes.Session) [][]recipe {
+	path := func(name string) string { return lockRoot + "/" + name }
+	one := func(name string, mode jepsen.Mode, take func(context.Context) (*recipes.Grant, error)) recipe {
+		return recipe{locks: []string{path(name)}, mode: mode, take: func(ctx context.Context) (grant, []int64, error) {
+			g, err := take(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			return g, []int64{g.Token()}, nil
+		}}
+	}
+	none := recipes.MutexOptions{}
+	rw := recipes.NewRWMutex(s, path("rw"), none)
+	semaphore := one("semaphore", jepsen.Lease, recipes.NewSemaphore(s, path("semaphore"), recipes.SemaphoreOptions{Leases: lockLeases}).Lock)
+	semaphore.leases = lockLeases
+	election := recipes.NewElection(s, path("election"), recipes.ElectionOptions{})
+	a, b := recipes.NewMutex(s, path("multi-a"), none), recipes.NewMutex(s, path("multi-b"), none)
+	multi := recipes.NewMultiMutex(a, b)
+	reader := one("rw", jepsen.Shared, rw.RLock)
+	return [][]recipe{
+		{one("mutex", jepsen.Exclusive, recipes.NewMutex(s, path("mutex"), none).Lock)},
+		{one("rw", jepsen.Exclusive, rw.Lock), reader, reader},
+		{semaphore},
+		{one("election", jepsen.Exclusive, func(ctx context.Context) (*recipes.Grant, error) {
+			led, err := election.Campaign(ctx, nil)
+			if err != nil {
+				return nil, err
+			}
+			return led.Grant, nil
+		})},
+		{one(simpleLock, jepsen.Exclusive, recipes.NewSimpleMutex(s, path(simpleLock), none).Lock)},
+		{
+			{locks: []string{path("multi-a"), path("multi-b")}, mode: jepsen.Exclusive, take: func(ctx context.Context) (grant, []int64, error) {
+				g, err := multi.Lock(ctx)
+				if err != nil {
+					return nil, nil, err
+				}
+				return g, g.Tokens(), nil
+			}},
+			one("multi-a", jepsen.Exclusive, a.Lock),
+			one("multi-b", jepsen.Exclusive, b.Lock),
+		},
+	}
+}
+
+type lockClient struct {
+	*worker
+	l       *library
+	recipes [][]recipe
+	fence   Fence
+	count   int
+}
+
+// contend takes a lock once, holds it for a while and gives it back. Most clients
+// want the same at the same time.
+func (c *lockClient) contend(ctx context.Context) {
+	timeout := c.env.SessionTimeout
+	group := int(c.env.History.Now()/(timeout/2)) % len(c.recipes)
+	if c.rng.IntN(4) == 0 {
+		group = c.rng.IntN(len(c.recipes))
+	}
+	r := c.recipes[group][c.rng.IntN(len(c.recipes[group]))]
+	c.count++
+	h := &lockHold{lockClient: c, recipe: r, contender: fmt.Sprintf("%s/%d", c.name, c.count)}
+	patience, cancel := context.WithTimeout(ctx, timeout/4+time.Duration(c.rng.Int64N(int64(timeout))))
+	defer cancel()
+	if h.acquire(patience) {
+		h.hold(ctx)
+		h.release()
+	}
+}
+
+// lockHold is one time that a lock is wanted.
+type lockHold struct {
+	*lockClient
+	recipe    recipe
+	contender string
+	grant     grant
+	tokens    []int64
+}
+
+// each begins an operation on all locks of the recipe.
+func (h *lockHold) each(f string) []jepsen.Op {
+	var ops []jepsen.Op
+	for i, path := range h.recipe.locks {
+		op := jepsen.Op{F: f, Contender: h.contender, Lock: path, Mode: h.recipe.mode, Leases: h.recipe.leases}
+		if h.tokens != nil {
+			op.Token = h.tokens[i]
+		}
+		ops = append(ops, h.invoke(op))
+	}
+	return ops
+}
+
+// all ends what each has begun.
+func (h *lockHold) all(ops []jepsen.Op, kind jepsen.Kind, note string) {
+	for _, op := range ops {
+		h.end(op, kind, note)
+	}
+}
+
+func (h *lockHold) acquire(ctx context.Context) bool {
+	ops := h.each(jepsen.FAcquire)
+	session := h.l.SessionID()
+	g, tokens, err := h.recipe.take(ctx)
+	if err != nil {
+		h.all(ops, jepsen.Fail, err.Error())
+		return false
+	}
+	h.grant, h.tokens = g, tokens
+	for i := range ops {
+		ops[i].Token = tokens[i]
+		if h.l.SessionID() == session {
+			ops[i].Session = sessionText(session)
+		}
+	}
+	h.all(ops, jepsen.OK, "")
+	return true
+}
+
+// hold uses the lock for a while: mostly a moment, sometimes long enough for the
+// session to expire meanwhile. A holder that finds its grant lost tries to use it
+// all the same, as one does that was asleep between looking and writing.
+func (h *lockHold) hold(ctx context.Context) {
+	d := 6 * h.thinking()
+	if h.rng.IntN(8) == 0 {
+		d = time.Duration(h.rng.Int64N(int64(h.env.SessionTimeout) * 3 / 2))
+		if h.rng.IntN(2) == 0 {
+			h.l.darken(true) // and no byte comes or goes
+			defer h.l.darken(false)
+		}
+	}
+	for until := h.env.History.Now() + d; ; {
+		ops := h.each(fHeld)
+		if err := h.grant.Err(); err != nil {
+			h.all(ops, jepsen.Fail, err.Error())
+			h.lost(err)
+			pause(ctx, time.Duration(h.rng.Int64N(int64(h.env.SessionTimeout))))
+			h.use()
+			return
+		}
+		h.all(ops, jepsen.OK, "")
+		h.use()
+		if h.env.History.Now() >= until || !h.think(ctx) {
+			return
+		}
+	}
+}
+
+// noteDeleted: somebody has deleted the lock's node.
+const noteDeleted = "deleted"
+
+func (h *lockHold) lost(err error) {
+	note := err.Error()
+	if errors.Is(err, recipes.ErrDeleted) {
+		note = noteDeleted
+	}
+	for i, path := range h.recipe.locks {
+		h.add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FLost, Contender: h.contender, Lock: path, Token: h.tokens[i], Note: note})
+	}
+}
+
+// use writes to what the locks protect. Only those who have it alone do.
+func (h *lockHold) use() {
+	if h.recipe.mode != jepsen.Exclusive {
+		return
+	}
+	for _, op := range h.each(fUse) {
+		err := h.fence.Do(op.Lock, op.Token, func() error {
+			h.end(op, jepsen.OK, "")
+			return nil
+		})
+		switch {
+		case errors.Is(err, fence.ErrStale):
+			h.end(op, jepsen.Fail, err.Error())
+		case err != nil:
+			h.end(op, jepsen.Info, err.Error())
+		}
+	}
+}
+
+// release gives the lock back, also when the client is about to end.
+func (h *lockHold) release() {
+	ops := h.each(jepsen.FRelease)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := h.grant.Unlock(ctx); err != nil {
+		h.all(ops, jepsen.Info, err.Error())
+		return
+	}
+	h.all(ops, jepsen.OK, "")
+}
