@@ -51,8 +51,8 @@ func (r *Replica) changeLoop(ctx context.Context) {
 	var ch changer
 	told := toldMembers{addr: r.cfg.member(r.cfg.ID).Addr}
 	for ctx.Err() == nil {
-		r.followMembers(&told)
-		if r.driveChange(ctx, &ch) {
+		wait := r.followMembers(&told)
+		if r.driveChange(ctx, &ch) || wait {
 			sleep(ctx, changePause)
 			continue
 		}
@@ -76,10 +76,17 @@ type toldMembers struct {
 	version wire.Zxid
 	members []znode.Member
 	addr    string // of this member's peer port
+
+	newest wire.Zxid // that have been seen
+	since  time.Time // when
 }
 
-// followMembers tells the roster, the peer port and the member above who the members are.
-func (r *Replica) followMembers(told *toldMembers) {
+// tellAfter is how long the members must have been the same before others are told of them: a member that gets the log goes
+// through all that was ever agreed.
+const tellAfter = 200 * time.Millisecond
+
+// followMembers tells the roster, the peer port and the member above who the members are. It reports whether to look again soon.
+func (r *Replica) followMembers(told *toldMembers) (again bool) {
 	r.mu.RLock()
 	members, version := r.store.Members()
 	change := r.store.Change()
@@ -90,7 +97,13 @@ func (r *Replica) followMembers(told *toldMembers) {
 	}
 	r.roster.update(members, coming)
 	if members == nil || told.version == version && slices.Equal(told.members, members) {
-		return
+		return false
+	}
+	if told.newest != version || told.since.IsZero() {
+		told.newest, told.since = version, time.Now()
+	}
+	if time.Since(told.since) < tellAfter {
+		return true
 	}
 	first := told.members == nil
 	told.version, told.members = version, members
@@ -105,6 +118,7 @@ func (r *Replica) followMembers(told *toldMembers) {
 	if r.cfg.MembersChanged != nil {
 		r.cfg.MembersChanged(members, version)
 	}
+	return false
 }
 
 // moveTo listens for peers where the members have agreed that this one is.

@@ -53,6 +53,11 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 	} else {
 		s.log.Info("the members have changed", "version", fmt.Sprintf("%x", uint64(version)), "members", members)
 	}
+	if n := s.voters(); n > 1 && n != znode.Voters(before.members) {
+		if text := quorum.NewMaj(n).EvenWarning(); text != "" {
+			s.log.Warn(text)
+		}
+	}
 	if version == 0 || !s.cfg.Reconfig {
 		return // the addresses are those of the file
 	}

@@ -46,13 +46,8 @@ func (s *Server) overview() overview {
 	return o
 }
 
-// mode is the role as ZooKeeper names it; a cluster of one has a leader.
-func (s *Server) mode(o overview) string {
-	if o.status.Role == "standalone" && !s.cfg.Standalone() {
-		return "leader"
-	}
-	return o.status.Role
-}
+// mode is the role as ZooKeeper names it.
+func (s *Server) mode(o overview) string { return o.status.Role }
 
 // srvrText is srvr, and with the clients in between it is stat.
 func (s *Server) srvrText(o overview, clients string) string {

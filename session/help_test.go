@@ -31,6 +31,7 @@ type replica struct {
 	lag     time.Duration // of the proof of leadership
 	leader  bool
 	changed time.Time
+	flags   znode.Flags // of the entries
 }
 
 func (r *replica) View(f func(*znode.Store)) {
@@ -61,7 +62,7 @@ func (r *replica) apply(cmds ...*znode.Command) {
 	for _, c := range cmds {
 		encoded = append(encoded, c.Append(nil))
 	}
-	e, err := znode.DecodeEntry(znode.AppendEntry(nil, time.Now().UnixMilli(), 0, encoded))
+	e, err := znode.DecodeEntry(znode.AppendEntry(nil, time.Now().UnixMilli(), r.flags, encoded))
 	if err != nil {
 		panic(err)
 	}

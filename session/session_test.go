@@ -372,3 +372,55 @@ func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 		}
 	})
 }
+
+// A reconfig is answered when the change has come to its end. Meanwhile pings are answered, and no write overtakes it.
+func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{SkipACL: true})
+		r.flags = znode.Reconfig
+		text := "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:participant;0.0.0.0:3\nserver.3=c:1:2:participant;0.0.0.0:3\nversion=0"
+		r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(text)})
+		c := mustConnect(t, m, 10*time.Second)
+		end := func(seq uint64, code wire.Code) {
+			r.apply(&znode.Command{Kind: znode.KindReconfigured, Session: c.s.ID(), Generation: 1, Seq: seq, TimeoutMs: int32(code)})
+		}
+		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/zookeeper/config", Watch: true})
+		c.expect("1 Ok")
+		c.send(wire.OpReconfig, wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1})
+		c.send(wire.OpPing, nil)
+		c.send(wire.OpExists, wire.PathWatchRequest{Path: "/a"})
+		c.send(wire.OpPing, nil)
+		c.expect("-2 Ok", "-2 Ok")
+		done := make(chan struct{})
+		go func() { // this one stops the reader
+			c.send(wire.OpCreate, create("/a", wire.ModePersistent))
+			close(done)
+		}()
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("a write was taken while the members were changing")
+		default:
+		}
+		end(1, wire.CodeOK)
+		c.expect("NodeDataChanged /zookeeper/config")
+		h, body, err := c.next()
+		var d wire.GetDataResponse
+		if err != nil || h.Err != wire.CodeOK || wire.Decode(body, &d) != nil || h.Zxid != d.Stat.Mzxid {
+			t.Fatalf("%+v %+v %v", h, d.Stat, err)
+		}
+		ms, version := r.store.Members()
+		if string(d.Data) != znode.ConfigText(ms, version) || len(ms) != 2 {
+			t.Fatalf("%s", d.Data)
+		}
+		<-done
+		c.expect("4 NoNode", "6 Ok")
+		c.send(wire.OpReconfig, wire.ReconfigRequest{Leaving: "2", NullNewMembers: true, CurConfigID: 5})
+		c.expect("7 BadVersion")
+		c.send(wire.OpReconfig, wire.ReconfigRequest{NullNewMembers: true, CurConfigID: -1})
+		end(4, wire.CodeNewConfigNoQuorum)
+		c.expect("8 NewConfigNoQuorum")
+		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
+		c.expect("9 Ok")
+	})
+}
