@@ -394,7 +394,7 @@ func TestConfigNotices(t *testing.T) {
 		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
 		"unify":     {base + "client.portUnification=true\nportUnification=true", "", []string{"WARN zoo.cfg:3 client.portUnification: this version has no TLS: clients that use it are refused", "WARN zoo.cfg:4 portUnification: this version has no TLS between members: peers that use it are refused"}},
 		"audit":     {base + "audit.enable=true", "", []string{"WARN zoo.cfg:3 audit.enable: this version writes no audit log"}},
-		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
+		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
 		"admin off": {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},

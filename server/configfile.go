@@ -345,5 +345,5 @@ func (l *loader) httpAddress() {
 	if !l.has(key) {
 		key = "admin.enableServer"
 	}
-	l.warn(l.at(key), "the HTTP port answers GET /fence; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are")
+	l.warn(l.at(key), "the HTTP port answers GET /fence and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are")
 }

@@ -34,6 +34,7 @@ type httpPort struct {
 func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
+	mux.HandleFunc("POST /leader", s.serveLeader)
 	s.http = &httpPort{listener: l, srv: &http.Server{
 		Handler:     mux,
 		ReadTimeout: httpTimeout, WriteTimeout: 2 * httpTimeout, IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,

@@ -14,6 +14,15 @@ type Member = znode.Member
 // ConfigText is what the configuration says of /zookeeper/config at the first start. It is empty for a member alone.
 func (c *Config) ConfigText() string { return znode.ConfigText(c.Members, 0) }
 
+// ParseConfigText reads the content of /zookeeper/config: the members in ascending order, and the version as it stands there.
+func ParseConfigText(text string) (members []Member, version string, err error) {
+	if text == "" {
+		return nil, "", nil
+	}
+	ms, v, err := znode.ParseConfigText(text)
+	return ms, strconv.FormatUint(uint64(v), 16), err
+}
+
 // splitHostPort takes host:port apart; the host may be empty and the port 0.
 func splitHostPort(addr string) (host string, port int, err error) {
 	host, p, err := net.SplitHostPort(addr)

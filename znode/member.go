@@ -187,8 +187,8 @@ func parsePort(s string) (int, error) {
 	return int(port), nil
 }
 
-// parseConfigText reads what ConfigText wrote. The version is 0 if there is none.
-func parseConfigText(text string) (ms []Member, version wire.Zxid, err error) {
+// ParseConfigText reads what ConfigText wrote. The version is 0 if there is none.
+func ParseConfigText(text string) (ms []Member, version wire.Zxid, err error) {
 	for line := range strings.SplitSeq(text, "\n") {
 		key, value, _ := strings.Cut(line, "=")
 		if key == "version" {

@@ -42,7 +42,7 @@ func (s *Store) Change() *Change { return s.membership.change }
 // setMembers takes over who the members are from the leader's configuration. Once reconfig is enabled that only happens at the
 // first start: from then on the members are what was agreed.
 func (s *Store) setMembers(body []byte) {
-	ms, _, err := parseConfigText(string(body))
+	ms, _, err := ParseConfigText(string(body))
 	m := &s.membership
 	if err != nil || len(ms) == 0 || m.change != nil {
 		return

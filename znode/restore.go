@@ -107,7 +107,7 @@ func (rs *restorer) members(d *decoder) []Member {
 	if text == "" {
 		return nil
 	}
-	ms, _, err := parseConfigText(text)
+	ms, _, err := ParseConfigText(text)
 	if err != nil {
 		d.fail(err.Error())
 	}

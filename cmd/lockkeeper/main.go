@@ -47,6 +47,7 @@ func commands() []command {
 		{"lock", lockUsage, lock},
 		{"elect", electUsage, elect},
 		{"locks", locksUsage, locks},
+		{"cluster", clusterUsage, runCluster},
 		{"bench", benchUsage(), runBench},
 		{"version", versionUsage, version},
 		{"help", helpUsage, help},
@@ -134,6 +135,7 @@ Usage:
 	lockkeeper lock PATH CMD      run a command while holding a lock
 	lockkeeper elect PATH CMD     run a command while leading
 	lockkeeper locks [PATH]       show who holds which lock and who waits for it
+	lockkeeper cluster            show, add and remove members, hand on the leadership
 	lockkeeper bench              put load on servers and measure them
 	lockkeeper version            print the version
 	lockkeeper help [command]     print this, or how to use a command

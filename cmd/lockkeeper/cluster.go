@@ -1,0 +1,412 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/server"
+)
+
+const clusterUsage = `Usage: lockkeeper cluster list            [flags]
+       lockkeeper cluster add LINE        [flags]
+       lockkeeper cluster remove N[,N...] [flags]
+       lockkeeper cluster transfer-leader [flags] [N]
+
+Shows and changes who the members of a cluster are, while it runs.
+
+	list              the members, their role and state, and the version of the list
+	add LINE          makes a member, or gives a member another role or other addresses.
+	                  LINE is its server line: server.4=host:2888:3888[:observer];2181
+	                  Start the new member first, with an empty data directory, its myid, and a
+	                  zoo.cfg with the server lines of the present members and its own. It
+	                  waits, gets the data, and then its vote. Ends when that is done
+	remove N          removes members. They stop serving; stop them then. The leader may be
+	                  among them
+	transfer-leader   hands the leadership to member N, or to any other voter. Clients
+	                  notice nothing
+
+add and remove are ZooKeeper's reconfig: every member needs reconfigEnabled=true, and -auth has to
+be the super user (DigestAuthenticationProvider.superDigest), or somebody with WRITE on
+/zookeeper/config. A change that would leave no majority of live voters is refused.
+transfer-leader asks the HTTP port of a member (admin.enableServer=true), with the same right.
+
+Flags (they may also stand behind the arguments):
+	-http host:port          the HTTP port of any member, for transfer-leader
+	                         (default: the host of the first of -servers, port 8080)
+	-timeout d               how long to try (default 2m30s)
+` + clientFlagsUsage + `
+Exit status: 0; 1 refused, or the cluster cannot be reached; 2 wrong command line.
+`
+
+// clusterPatience is longer than a cluster waits for a new member to get its data.
+const clusterPatience = 150 * time.Second
+
+// clusterCommand is one call of cluster.
+type clusterCommand struct {
+	*clientFlags
+	e       env
+	what    string
+	args    []string
+	http    string
+	timeout time.Duration
+}
+
+func runCluster(args []string, e env) int {
+	fs := flag.NewFlagSet("cluster", flag.ContinueOnError)
+	c := &clusterCommand{clientFlags: addClientFlags(fs), e: e}
+	fs.StringVar(&c.http, "http", "", "")
+	fs.DurationVar(&c.timeout, "timeout", clusterPatience, "")
+	// Flags may stand in front of, between and behind the arguments.
+	var words []string
+	for {
+		if status, done := parseFlags(fs, clusterUsage, args, e); done {
+			return status
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		words = append(words, fs.Arg(0))
+		args = fs.Args()[1:]
+	}
+	if err := c.check(words); err != nil {
+		return usageError("cluster", e, "%v", err)
+	}
+	var err error
+	switch c.what {
+	case "list":
+		err = c.list()
+	case "add":
+		err = c.change(c.args, nil)
+	case "remove":
+		err = c.change(nil, c.args)
+	default:
+		err = c.transfer()
+	}
+	if err != nil {
+		c.say(e, "cluster "+c.what, err.Error(), map[string]any{"event": "failed"})
+		return exitFailed
+	}
+	return exitOK
+}
+
+// check reports what is wrong with the command line.
+func (c *clusterCommand) check(words []string) error {
+	if err := c.clientFlags.check(); err != nil {
+		return err
+	}
+	if len(words) == 0 {
+		return errors.New("say what to do: list, add, remove or transfer-leader")
+	}
+	c.what, c.args = words[0], words[1:]
+	switch c.what {
+	case "list":
+		if len(c.args) > 0 {
+			return fmt.Errorf("unexpected %q behind list", c.args[0])
+		}
+	case "add":
+		if len(c.args) == 0 {
+			return errors.New("add whom? For example: add 'server.4=10.0.0.4:2888:3888;2181' (in quotes, because of the semicolon)")
+		}
+		for i, line := range c.args {
+			if c.args[i] = line; !strings.HasPrefix(line, "server.") {
+				c.args[i] = "server." + line
+			}
+			ms, _, err := server.ParseConfigText(c.args[i])
+			if err != nil {
+				return fmt.Errorf("add: %w", err)
+			}
+			if ms[0].ClientAddr == "" {
+				return fmt.Errorf("add: %s: the client port is missing: ...;2181 (in quotes, because of the semicolon)", ms[0].Key())
+			}
+		}
+	case "remove":
+		c.args = strings.Split(strings.Join(c.args, ","), ",")
+		for i, id := range c.args {
+			c.args[i] = strings.TrimPrefix(strings.TrimSpace(id), "server.")
+			if n, err := strconv.Atoi(c.args[i]); err != nil || n < 1 || n > 254 {
+				return fmt.Errorf("remove: %q is not the number of a member", id)
+			}
+		}
+	case "transfer-leader":
+		if len(c.args) > 1 {
+			return fmt.Errorf("one member, please: unexpected %q", c.args[1])
+		}
+		if len(c.args) == 1 {
+			if n, err := strconv.Atoi(c.args[0]); err != nil || n < 1 || n > 254 {
+				return fmt.Errorf("transfer-leader: %q is not the number of a member", c.args[0])
+			}
+		}
+	default:
+		return fmt.Errorf("unknown %q: list, add, remove or transfer-leader", c.what)
+	}
+	return nil
+}
+
+// open connects, shows who we are, and reads the present members.
+func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.Member, string, error) {
+	auth := c.auth
+	c.auth = "" // it is sent here, where its end can be waited for
+	cl, err := c.connect()
+	if err != nil {
+		return nil, nil, nil, "", err
+	}
+	conn := cl.Conn().(*zk.Conn)
+	var data []byte
+	err = within(ctx, func() (err error) {
+		if auth != "" {
+			if err := conn.AddAuth("digest", []byte(auth)); err != nil {
+				return err
+			}
+		}
+		data, _, err = conn.Get("/zookeeper/config")
+		return err
+	})
+	var ms []server.Member
+	var version string
+	if err == nil {
+		ms, version, err = server.ParseConfigText(string(data))
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = errors.New(cl.unreachable())
+		}
+		cl.Close()
+		return nil, nil, nil, "", err
+	}
+	return cl, conn, ms, version, nil
+}
+
+// within calls f, and waits for it no longer than ctx allows.
+func within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// listed is one line of list.
+type listed struct {
+	ID      uint8  `json:"id"`
+	Role    string `json:"role"`  // as agreed: participant or observer
+	State   string `json:"state"` // as the member says: leader, follower, observer, or what is wrong
+	Peers   string `json:"peers"`
+	Clients string `json:"clients"`
+	Version string `json:"version"` // of the list
+}
+
+func (c *clusterCommand) list() error {
+	ctx, cancel := context.WithTimeout(context.Background(), min(c.timeout, tryPatience))
+	defer cancel()
+	cl, _, ms, version, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if len(ms) == 0 {
+		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
+		return nil
+	}
+	list := make([]listed, len(ms))
+	var wg sync.WaitGroup
+	for i, m := range ms {
+		list[i] = listed{ID: m.ID, Role: "participant", Peers: m.PeerAddr(), Clients: m.ClientAddr, Version: version}
+		if m.Observer {
+			list[i].Role = "observer"
+		}
+		wg.Go(func() { list[i].State = stateOf(ctx, m) })
+	}
+	wg.Wait()
+	if c.json {
+		for _, l := range list {
+			line, err := json.Marshal(l)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.e.stdout, "%s\n", line)
+		}
+		return nil
+	}
+	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS")
+	for _, l := range list {
+		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients)
+	}
+	fmt.Fprintf(c.e.stdout, "version %s\n", version)
+	return nil
+}
+
+// stateOf asks a member how it is.
+func stateOf(ctx context.Context, m server.Member) string {
+	addr := m.ClientAddr
+	if addr == "" {
+		return "unknown" // the client port stands in its own file only
+	}
+	if host, port, err := net.SplitHostPort(addr); err == nil {
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			addr = net.JoinHostPort(m.Host, port)
+		}
+	}
+	text := fourLetters(ctx, addr, "srvr")
+	for line := range strings.Lines(text) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode)
+		}
+	}
+	if text == "" {
+		return "no answer"
+	}
+	return "not serving"
+}
+
+// change adds or removes members.
+func (c *clusterCommand) change(joining, leaving []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	first, stop := context.WithTimeout(ctx, min(c.timeout, tryPatience))
+	defer stop()
+	cl, conn, before, version, err := c.open(first)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	if len(before) == 0 {
+		return errors.New("this server stands alone: it is no member of a cluster, and cannot become one with its data")
+	}
+	for _, id := range leaving {
+		if !slices.ContainsFunc(before, func(m server.Member) bool { return strconv.Itoa(int(m.ID)) == id }) {
+			return fmt.Errorf("there is no member %s", id)
+		}
+	}
+	from, err := strconv.ParseInt(version, 16, 64)
+	if err != nil {
+		return fmt.Errorf("the version of the list of members: %w", err)
+	}
+	err = within(ctx, func() error {
+		_, err := conn.IncrementalReconfig(joining, leaving, from)
+		return err
+	})
+	if err != nil {
+		return c.explain(err, before, joining, leaving)
+	}
+	words := "removed " + strings.Join(leaving, ", ")
+	if len(joining) > 0 {
+		words = "added " + strings.Join(joining, ", ")
+	}
+	c.say(c.e, "cluster "+c.what, words, map[string]any{"event": "changed"})
+	return nil
+}
+
+// explain puts an error of reconfig into words.
+func (c *clusterCommand) explain(err error, before []server.Member, joining, leaving []string) error {
+	switch {
+	case errors.Is(err, zk.ErrReconfigDisabled):
+		return errors.New("refused: the members do not allow it (reconfigEnabled=true in the zoo.cfg of each)")
+	case errors.Is(err, zk.ErrNoAuth):
+		return errors.New("refused: -auth must be the super user, or somebody with WRITE on /zookeeper/config")
+	case errors.Is(err, zk.ErrBadVersion):
+		return errors.New("refused: the members have just been changed by somebody else; look at 'cluster list' and try again")
+	case errors.Is(err, zk.ErrBadArguments):
+		return errors.New("refused: it would leave too few voters (at least 2, unless standaloneEnabled=false), or two members with one address")
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer), errors.Is(err, context.DeadlineExceeded), errors.Is(err, zk.ErrSessionExpired):
+		return fmt.Errorf("the answer got lost (%v): 'cluster list' shows what came of it", err)
+	}
+	// The library has no names for these two codes, and no other way to tell them.
+	switch text := err.Error(); {
+	case strings.HasSuffix(text, " -14"):
+		return errors.New("refused: another change is under way; try again when it is done")
+	case strings.HasSuffix(text, " -13"):
+		return errors.New("refused: " + whoIsMissing(before, joining, leaving))
+	}
+	return err
+}
+
+// whoIsMissing says which voters cannot be reached that would be needed.
+func whoIsMissing(before []server.Member, joining, leaving []string) string {
+	after := slices.DeleteFunc(slices.Clone(before), func(m server.Member) bool {
+		return slices.Contains(leaving, strconv.Itoa(int(m.ID)))
+	})
+	for _, line := range joining {
+		if ms, _, err := server.ParseConfigText(line); err == nil {
+			after = slices.DeleteFunc(after, func(m server.Member) bool { return m.ID == ms[0].ID })
+			after = append(after, ms...)
+		}
+	}
+	voters, live := 0, 0
+	var missing []string
+	for _, m := range after {
+		if m.Observer {
+			continue
+		}
+		voters++
+		if conn, err := net.DialTimeout("tcp", m.PeerAddr(), 2*time.Second); err == nil {
+			_ = conn.Close()
+			live++
+		} else {
+			missing = append(missing, fmt.Sprintf("%s (%s)", m.Key(), m.PeerAddr()))
+		}
+	}
+	if len(missing) == 0 {
+		return "there would be no majority of live voters that have the data; the leader's log says more"
+	}
+	return fmt.Sprintf("would leave %d of %d live: missing %s", live, voters, strings.Join(missing, ", "))
+}
+
+// defaultHTTPPort is that of ZooKeeper's admin server.
+const defaultHTTPPort = "8080"
+
+func (c *clusterCommand) transfer() error {
+	addr := c.http
+	if addr == "" {
+		servers, _ := c.serverList() // checked
+		host, _, _ := net.SplitHostPort(servers[0])
+		addr = net.JoinHostPort(host, defaultHTTPPort)
+	}
+	target := url.URL{Scheme: "http", Host: addr, Path: "/leader"}
+	if len(c.args) > 0 {
+		target.RawQuery = url.Values{"to": c.args}.Encode()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(c.timeout, tryPatience))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), nil)
+	if err != nil {
+		return err
+	}
+	if c.auth != "" {
+		req.Header.Set("Authorization", "digest "+c.auth)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("cannot reach the HTTP port of a member (admin.enableServer=true, -http host:port): %w", err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var answer struct {
+		Leader int    `json:"leader"`
+		Error  string `json:"error"`
+	}
+	if json.Unmarshal(body, &answer) != nil || resp.StatusCode != http.StatusOK && answer.Error == "" {
+		return fmt.Errorf("%s answers %s: is it the HTTP port of a member?", addr, resp.Status)
+	}
+	if answer.Error != "" {
+		return errors.New("refused: " + answer.Error)
+	}
+	c.say(c.e, "cluster transfer-leader", fmt.Sprintf("member %d leads", answer.Leader), map[string]any{"event": "changed", "leader": answer.Leader})
+	return nil
+}
