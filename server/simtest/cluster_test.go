@@ -51,8 +51,9 @@ type member struct {
 	// turn holds one token while the program is started or ended, which takes
 	// virtual time. It is a channel because who waits for a mutex stops the
 	// bubble's time.
-	turn chan struct{}
-	disk *simdisk.Disk
+	turn      chan struct{}
+	disk      *simdisk.Disk
+	diskFault error // why all writes to it fail; nil if they do not
 }
 
 // newCluster starts three members, as the directed scenarios want them.
@@ -114,7 +115,7 @@ func (m *member) unlock() { <-m.turn }
 func (m *member) start() {
 	m.lock()
 	defer m.unlock()
-	if m.running() != nil {
+	if m.running() != nil || m.diskFault != nil {
 		return
 	}
 	p, err := startProgram(m, m.disk)
@@ -143,6 +144,7 @@ func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *sim
 	// First the network, then the disk: what was acknowledged is on the disk.
 	how(m.name)
 	m.disk = left(m.disk, m.c.torn)
+	m.disk.Fail(m.diskFault)
 	m.c.stop(p)
 	m.prog.Store(nil)
 }

@@ -30,9 +30,12 @@ func (n *nemesis) isolateHolder() func() {
 		time.Sleep(time.Duration(2000+n.rng.IntN(3000)) * time.Millisecond)
 	}
 	undo := n.isolate(m)
-	if n.rng.IntN(2) == 0 {
-		// The clients of m cannot go elsewhere in time: what they were told last counts.
-		time.Sleep(time.Duration(n.rng.Float64() * 8 * float64(n.c.shape.tick)))
+	if n.rng.IntN(4) > 0 {
+		// The clients of m cannot go elsewhere in time: what they were told last counts. Bytes may be sent for a third of
+		// the session timeout, and at its end the session is over.
+		timeouts := n.c.shape.timeouts()
+		timeout := timeouts[n.rng.IntN(len(timeouts))]
+		time.Sleep(time.Duration((0.3 + 0.7*n.rng.Float64()) * float64(timeout)))
 		n.note("isolate m%d from its clients", m.id)
 		n.c.net.Isolate(m.name)
 		time.Sleep(silence)
@@ -166,29 +169,38 @@ func (n *nemesis) failingDisk() func() {
 	n.note("disk of m%d fails", m.id)
 	m.failDisk(syscall.EIO)
 	return func() {
-		m.failDisk(nil)
-		if p := m.running(); p != nil && p.failure() != nil {
-			n.note("m%d gave up: %v", m.id, p.failure())
-			m.stopFailed()
-			m.start()
+		n.note("disk of m%d is well", m.id)
+		if why := m.repairDisk(); why != nil {
+			n.note("m%d gave up: %v", m.id, why)
 		}
+		m.start()
 	}
 }
 
+// failDisk makes all writes of the member fail. While that is so it may give up, and is not started.
 func (m *member) failDisk(err error) {
 	m.lock()
 	defer m.unlock()
+	m.diskFault = err
 	m.disk.Fail(err)
+	if p := m.running(); p != nil {
+		p.mayFail = true
+	}
 }
 
-// stopFailed ends a member that gave up because its disk failed, and only then.
-func (m *member) stopFailed() {
+// repairDisk ends that, and the member's program if it has given up, and says why it has.
+func (m *member) repairDisk() (why error) {
 	m.lock()
 	defer m.unlock()
-	if p := m.prog.Swap(nil); p != nil {
-		p.mayFail = true
-		m.c.wind(p)
+	m.diskFault = nil
+	m.disk.Fail(nil)
+	p := m.running()
+	if p == nil || p.failure() == nil {
+		return nil
 	}
+	m.prog.Store(nil)
+	m.c.wind(p)
+	return p.failure()
 }
 
 // usualLatency undoes what faults did to the latencies between members. In a cluster whose machines are far from each

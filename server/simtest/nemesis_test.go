@@ -90,6 +90,8 @@ var faults = []fault{
 	{"crash loop", (*nemesis).crashLoop},
 	{"contested elections", (*nemesis).contestedElections},
 	{"failing disk", (*nemesis).failingDisk},
+	{"leader transfer", (*nemesis).transfer},
+	{"leader transfer", (*nemesis).transfer},
 	{"restart in an orderly way", func(n *nemesis) func() { return n.down(n.any(), (*member).stop) }},
 	{"slow disk", func(n *nemesis) func() {
 		m := n.any()

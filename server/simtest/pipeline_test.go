@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockkeeper/wire"
@@ -94,12 +95,61 @@ func (p *pipeliner) work() bool {
 	if p.conn == nil && !p.connect() {
 		return false
 	}
-	return p.sweep() && p.exchange(func(b []byte) []byte {
+	if !p.sweep() {
+		return false
+	}
+	if p.rng.IntN(2) == 0 {
+		return p.trickle(10 + p.rng.IntN(50))
+	}
+	return p.exchange(func(b []byte) []byte {
 		for range 1 + p.rng.IntN(20) {
 			b = p.request(b)
 		}
 		return b
 	})
+}
+
+// trickle sends some requests, one every few milliseconds, whether those before have been answered or not, and reads
+// until all are answered.
+func (p *pipeliner) trickle(n int) bool {
+	pauses := make([]time.Duration, n) // drawn here: rng is not for two goroutines
+	for i := range pauses {
+		pauses[i] = time.Duration(p.rng.IntN(30)) * time.Millisecond
+	}
+	conn := p.conn
+	var sending sync.WaitGroup
+	var last atomic.Bool // all have been sent
+	sending.Go(func() {
+		defer last.Store(true)
+		for _, pause := range pauses {
+			time.Sleep(pause)
+			p.sendMu.Lock()
+			_, err := conn.Write(p.request(nil))
+			p.sendMu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	})
+	var err error
+	for err == nil {
+		sent := last.Load() // Order: before waiting, which then is about all of them
+		if !p.waiting() {
+			if sent {
+				break
+			}
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		err = p.answer()
+	}
+	if err != nil {
+		conn.Close()
+		sending.Wait()
+		p.lost(err)
+		return false
+	}
+	return true
 }
 
 // exchange sends some requests at once and reads until all are answered.
@@ -229,11 +279,13 @@ func (p *pipeliner) answer() error {
 		if err := wire.Decode(body, &e); err != nil {
 			return err
 		}
+		p.sendMu.Lock()
 		if e.Path == p.dir {
 			p.ownAsked = false
 		} else {
 			p.watching, p.watchAsked = 0, false
 		}
+		p.sendMu.Unlock()
 		p.seen = h.Zxid
 		p.events++
 		return nil
@@ -260,7 +312,9 @@ func (p *pipeliner) answer() error {
 func (p *pipeliner) check(q request, h wire.ReplyHeader, body []byte) {
 	read, _ := q.body.(wire.PathWatchRequest)
 	if h.Err == wire.CodeNoNode && read.Path == cellPath {
+		p.sendMu.Lock()
 		p.watchAsked = p.watchAsked && !read.Watch // nobody has written it yet
+		p.sendMu.Unlock()
 		return
 	}
 	if q.op == wire.OpDelete && h.Err == wire.CodeNoNode {
