@@ -37,7 +37,7 @@ const imports = `
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
-	jepsen/run:            jepsen jepsen/workload jepsen/report
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim internal/mutant
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 

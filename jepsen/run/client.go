@@ -17,6 +17,7 @@ import (
 
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/workload"
+	"lockkeeper/recipes/fence"
 )
 
 // A clientSpec is what a client's process is told, as JSON in one line.
@@ -30,6 +31,8 @@ type clientSpec struct {
 	Think          time.Duration `json:"thinkNs"`
 	// Start is the start of the history, as jepsen.Monotonic.
 	Start time.Duration `json:"startNs"`
+	// Fence is the file of the resource that locks protect, which all clients share.
+	Fence string `json:"fence"`
 }
 
 // Client is the process of client n of some workloads, the other end of a
@@ -45,7 +48,13 @@ func Client(in io.Reader, out io.Writer, log io.Writer) error {
 	if err := json.Unmarshal(line, &spec); err != nil {
 		return fmt.Errorf("run: client: %w", err)
 	}
+	resource, err := fence.OpenFile(spec.Fence)
+	if err != nil {
+		return fmt.Errorf("run: client: %w", err)
+	}
+	defer resource.Close()
 	env := &workload.Env{
+		Fence:   resource,
 		Servers: spec.Servers, Clients: spec.Clients, Seed: spec.Seed, SessionTimeout: spec.SessionTimeout, Think: spec.Think,
 		History: jepsen.NewSharedHistory(spec.Start),
 		Logger:  slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -187,6 +188,7 @@ func (s *stage) startClients(context.Context) error {
 		c, err := startClient(t.Client, clientSpec{
 			Workloads: t.Workloads, N: n, Clients: t.Clients, Servers: s.servers(), Seed: t.Seed,
 			SessionTimeout: t.SessionTimeout, Think: t.Think, Start: s.start,
+			Fence: filepath.Join(t.Scratch, "fence"),
 		}, t.Scratch)
 		if err != nil {
 			return err
