@@ -29,6 +29,8 @@ type ClusterConfig struct {
 	// Places are where the members run, one for each; if nil, all of them run
 	// on this machine's loopback.
 	Places []Place
+	// Disks are where the members have their data; nil means in Dir.
+	Disks *Disks
 	// Between is where member from finds the address addr at which member to
 	// serves its peers; nil means at addr itself.
 	Between func(from, to int, addr string) (string, error)
@@ -77,6 +79,9 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 		text, err := zooConfig(cfg, m, found)
 		if err != nil {
 			return nil, err
+		}
+		if cfg.Disks != nil {
+			m.disks, m.target = cfg.Disks, m.target.at(Place{enter: cfg.Disks.enter(m.ID)})
 		}
 		if err := m.writeConfig(text, cfg.Members == 1); err != nil {
 			return nil, err

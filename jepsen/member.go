@@ -25,6 +25,7 @@ type Member struct {
 
 	target Target
 	dir    string
+	disks  *Disks // nil: the data is in dir
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
@@ -37,6 +38,21 @@ func (m *Member) String() string { return fmt.Sprintf("m%d", m.ID) }
 // LogPath is the file that has everything the member printed, over all its
 // restarts.
 func (m *Member) LogPath() string { return filepath.Join(m.dir, "log") }
+
+// DataDir is where this process finds the member's data directory.
+func (m *Member) DataDir() string {
+	data := filepath.Join(m.dir, "data")
+	if m.disks != nil {
+		return m.disks.Path(m.ID, data)
+	}
+	return data
+}
+
+// Running says whether the member's process has been started and not ended.
+func (m *Member) Running() bool {
+	_, running := m.current()
+	return running
+}
 
 // Start starts the member's process and does not wait until it serves.
 // Starting a running member is an error.
@@ -182,11 +198,26 @@ func (m *Member) writeConfig(text string, alone bool) error {
 	if err := os.WriteFile(filepath.Join(m.dir, "zoo.cfg"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("jepsen: configure %s: %w", m, err)
 	}
+	if m.disks != nil {
+		if err := m.disks.mount(m.ID, data); err != nil {
+			return fmt.Errorf("jepsen: configure %s: %w", m, err)
+		}
+	}
 	if alone {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(data, "myid"), fmt.Appendf(nil, "%d\n", m.ID), 0o644); err != nil {
+	if err := writeSynced(filepath.Join(m.DataDir(), "myid"), fmt.Sprintf("%d\n", m.ID)); err != nil {
 		return fmt.Errorf("jepsen: configure %s: %w", m, err)
 	}
 	return nil
+}
+
+// writeSynced writes a file that is there also after a loss of power.
+func writeSynced(name, text string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Sync(), file.Close())
 }

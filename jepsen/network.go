@@ -316,26 +316,37 @@ func (n *Network) Close() error {
 
 // startNamespace starts a process that keeps a new network namespace.
 func startNamespace(ctx context.Context, name, dir string) (*Process, error) {
-	own, err := os.Readlink("/proc/self/ns/net")
+	return keepNamespace(ctx, name, dir, "net", "--net")
+}
+
+// keepNamespace starts a process that keeps a new namespace of a kind, as
+// /proc/PID/ns calls it. The flags are unshare's.
+func keepNamespace(ctx context.Context, name, dir, kind string, flags ...string) (*Process, error) {
+	own, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
-		return nil, fmt.Errorf("jepsen: network: %w", err)
+		return nil, fmt.Errorf("jepsen: namespace: %w", err)
 	}
-	p, err := StartProcess(name, exec.Command("unshare", "--net", "sleep", "infinity"), filepath.Join(dir, name+".log"))
+	p, err := StartProcess(name, exec.Command("unshare", append(flags, "sleep", "infinity")...), filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}
-	// Until unshare has done its work, the process is in our own namespace.
+	// Until unshare has done its work, the process is in our own namespace; and
+	// until it has become the other program, it still changes things there.
 	var ended error
 	err = poll(ctx, time.Millisecond, func() error {
 		if !p.Running() {
 			ended = p.ExitError()
 			return nil
 		}
-		its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid))
+		its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", p.pid, kind))
 		if err == nil && its == own {
-			err = fmt.Errorf("jepsen: network: %s is not in a namespace of its own", name)
+			err = fmt.Errorf("jepsen: namespace: %s is not in one of its own", name)
 		}
-		return err
+		comm, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.pid))
+		if err2 == nil && strings.TrimSpace(string(comm)) != "sleep" {
+			err2 = fmt.Errorf("jepsen: namespace: %s has not begun to wait", name)
+		}
+		return errors.Join(err, err2)
 	})
 	if err = errors.Join(err, ended); err != nil {
 		return nil, errors.Join(err, p.Kill())
