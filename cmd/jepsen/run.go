@@ -187,7 +187,8 @@ func (f runFlags) findTarget() (jepsen.Target, error) {
 	case f.target == "zookeeper":
 		return jepsen.ZooKeeper()
 	case f.binary != "":
-		return jepsen.Lockkeeper(f.binary), nil
+		binary, err := filepath.Abs(f.binary)
+		return jepsen.Lockkeeper(binary), err
 	}
 	tools, err := jepsen.NewToolbox(f.race) // goes with the scratch directory
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 type field struct {
 	target  string
 	cluster *jepsen.Cluster
-	links   jepsen.Links
+	links   jepsen.Links  // nil: there is one member only
+	disks   *jepsen.Disks // nil: nobody asked for them, or they cannot be had
 	clients []*client
 	history *jepsen.History
 	out     io.Writer

@@ -56,7 +56,7 @@ func seconds(min, max float64) span {
 
 // nemeses are all of them, in the order in which they are listed.
 func nemeses() []nemesis {
-	return slices.Concat(partitions(), processNemeses(), linkNemeses())
+	return slices.Concat(partitions(), processNemeses(), linkNemeses(), diskNemeses())
 }
 
 // Nemeses are the names that Test.Nemeses may have, with what they do.

@@ -111,6 +111,14 @@ func (s *stage) setUp(ctx context.Context) error {
 	if err := s.connect(ctx, &cfg); err != nil {
 		return err
 	}
+	if t.asksFor(needDisks()...) && jepsen.FindDisks() == nil {
+		disks, err := jepsen.NewDisks(ctx, t.Members, t.Scratch)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, disks.Close)
+		s.field.disks, cfg.Disks = disks, disks
+	}
 	s.field.say("start", fmt.Sprintf("%d members of %s, %s", t.Members, t.Target.Name, s.network))
 	cluster, err := jepsen.StartCluster(ctx, cfg)
 	if err != nil {
