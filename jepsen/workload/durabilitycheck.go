@@ -15,7 +15,7 @@ import (
 //     it was sent; what was deleted and answered is not; what was refused is not;
 //     what nobody asked for is not;
 //   - a client's own node holds its last value that was answered, or a later one
-//     whose outcome is unknown;
+//     whose outcome is unknown, or an earlier one of those that took effect late;
 //   - a node whose create began after that of another one was answered has a
 //     larger zxid.
 func (durability) Check(ops []jepsen.Op) Verdict {
@@ -149,9 +149,17 @@ func (c *durabilityChecker) bumped(path string, calls []*call) {
 		c.v.violate(append(answered.entries(), op), "%s holds %q, which nobody has set", path, op.Value)
 	case holder.end.Kind == jepsen.Fail:
 		c.v.violate(append(holder.entries(), op), "%s holds %q, though that set was refused", path, op.Value)
-	case number(holder.invoke.Value) < number(answered.invoke.Value):
+	case number(holder.invoke.Value) < number(answered.invoke.Value) && !late(holder, answered, op):
 		c.v.violate(append(answered.entries(), op), "%s holds %q: the set of %q, which was answered, is lost", path, op.Value, answered.invoke.Value)
 	}
+}
+
+// late says whether a set that nobody was answered took effect after one that
+// was: the client gave its session up with the set still under way, and a member
+// that was cut off then sent it on when it was heard again. The version counts
+// the sets.
+func late(holder, answered *call, found jepsen.Op) bool {
+	return holder.end.Kind == jepsen.Info && found.Version > answered.end.Version
 }
 
 func number(s string) int {
