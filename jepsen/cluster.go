@@ -18,6 +18,8 @@ type ClusterConfig struct {
 	Target Target
 	// Members is how many; 1 is a standalone member without server.N lines.
 	Members int
+	// Observers is how many of the Members do not vote: the last ones.
+	Observers int
 	// Dir is where every member gets a directory of its own: configuration,
 	// data and log. It must exist. Close leaves it there, for the logs.
 	Dir string
@@ -134,9 +136,20 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("jepsen: configure %s: %w", m, err)
 		}
-		line("server.%d=%s:%s;%s:%d", i+1, peer, port, place.ClientHost, ports[3*i])
+		line("server.%d=%s:%s%s;%s:%d", i+1, peer, port, cfg.role(i+1), place.ClientHost, ports[3*i])
+	}
+	if cfg.role(m.ID) != "" {
+		line("peerType=observer")
 	}
 	return b.String(), nil
+}
+
+// role is what the server line of member number id says about it.
+func (cfg ClusterConfig) role(id int) string {
+	if id > cfg.Members-cfg.Observers {
+		return ":observer"
+	}
+	return ""
 }
 
 // peerAddr is where member from finds a port of member to for its peers.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lockkeeper/jepsen"
 )
 
 // A run that ends early, in whatever way, leaves nothing: no process, no
@@ -64,18 +66,60 @@ func TestNothingIsLeft(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); test.polite && (code != exitUsage || !strings.Contains(errs.String(), "called off")) {
 				t.Errorf("exit status %d, %s", code, errs.String())
 			}
-			scratch := envOf(cmd, "TMPDIR")
-			awaitGone(t, "processes", func() []string { return withMark(t, mark) })
-			awaitGone(t, "files", func() []string {
-				entries, err := filepath.Glob(filepath.Join(scratch, "*"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return entries
-			})
-			awaitGone(t, "links", func() []string { return linksOf(t, cmd.Process.Pid) })
+			awaitNothing(t, cmd, mark)
 		})
 	}
+}
+
+// Ctrl-C while the lab plays its second case: the report has the first one, and nothing else is left.
+func TestNothingIsLeftOfSplitBrain(t *testing.T) {
+	jepsen.Need(t, jepsen.FindNetwork())
+	dir := filepath.Join(t.TempDir(), "report")
+	cmd, mark := program(t, "split-brain", "-binary", lockkeeper(t), "-members", "2-3", "-report", dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	seen := lines(bufio.NewScanner(out))
+	for line := range seen {
+		if strings.HasSuffix(line, "as predicted") {
+			break
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	for range seen {
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(errs.String(), "called off") {
+		t.Errorf("exit status %d, %s", code, errs.String())
+	}
+	awaitNothing(t, cmd, mark)
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil || bytes.Count(page, []byte("<article")) != 1 {
+		t.Errorf("the page has not one case: %v", err)
+	}
+}
+
+// awaitNothing waits until nothing is left of a program that has ended.
+func awaitNothing(t *testing.T, cmd *exec.Cmd, mark string) {
+	t.Helper()
+	awaitGone(t, "processes", func() []string { return withMark(t, mark) })
+	awaitGone(t, "files", func() []string {
+		entries, err := filepath.Glob(filepath.Join(envOf(cmd, "TMPDIR"), "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return entries
+	})
+	awaitGone(t, "links", func() []string { return linksOf(t, cmd.Process.Pid) })
 }
 
 // lockkeeper is a server to run.

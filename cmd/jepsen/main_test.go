@@ -67,6 +67,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "more"}, exitUsage, []string{`unexpected argument "more"`}},
 		{[]string{"run", "-members", "0", "-workload", "dance,register", "-nemesis", "flood"}, exitUsage, []string{"dance", "flood"}},
 		{[]string{"run", "-workload", "register", "-target", "etcd"}, exitUsage, []string{`"etcd"`}},
+		{[]string{"split-brain", "-help"}, exitOK, []string{"set.size > n/2", "-members n-m"}},
+		{[]string{"split-brain", "-members", "7-3", "-target", "etcd"}, exitUsage, []string{`"7-3"`, `"etcd"`}},
+		{[]string{"split-brain", "-members", "8"}, exitUsage, []string{"2 to 7"}},
+		{[]string{"split-brain", "more"}, exitUsage, []string{`unexpected argument "more"`}},
 	} {
 		var out bytes.Buffer
 		status := dispatch(context.Background(), test.args, &out, &out)

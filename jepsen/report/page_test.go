@@ -207,32 +207,3 @@ func TestValid(t *testing.T) {
 		}
 	}
 }
-
-func TestWrite(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	r := small()
-	for range 2 { // a second one replaces the first
-		if err := Write(dir, r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	history, err := os.ReadFile(filepath.Join(dir, HistoryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(history)), "\n")
-	if len(lines) != len(r.Ops) {
-		t.Fatalf("%d lines, want %d", len(lines), len(r.Ops))
-	}
-	var op jepsen.Op
-	if err := json.Unmarshal([]byte(lines[3]), &op); err != nil || op != r.Ops[3] {
-		t.Errorf("line 4: %v, %v, want %v", err, op, r.Ops[3])
-	}
-	page, err := os.ReadFile(filepath.Join(dir, PageFile))
-	if err != nil || string(page) != html(t, r) {
-		t.Errorf("the page is not the page: %v", err)
-	}
-	if err := Write(filepath.Join(dir, PageFile), r); err == nil {
-		t.Error("a report was written into a file as if it were a directory")
-	}
-}

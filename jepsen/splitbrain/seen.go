@@ -1,0 +1,160 @@
+package splitbrain
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"sync"
+	"time"
+)
+
+// An Instant is a time after the break, in ms; JSON null if it never came.
+type Instant struct {
+	after time.Duration
+	came  bool
+}
+
+// Came says whether it came at all.
+func (i Instant) Came() bool { return i.came }
+
+// After is the time since the break; 0 if it never came.
+func (i Instant) After() time.Duration { return i.after }
+
+// MarshalJSON implements json.Marshaler.
+func (i Instant) MarshalJSON() ([]byte, error) {
+	if !i.came {
+		return []byte("null"), nil
+	}
+	return json.Marshal(i.after.Milliseconds())
+}
+
+// later is the later one of two; what never came is the latest of all.
+func later(a, b Instant) Instant {
+	if !a.came || b.came && a.after >= b.after {
+		return a
+	}
+	return b
+}
+
+// Seen is what was seen of one side between the break and the healing. Members are named by their numbers.
+type Seen struct {
+	// Members are the side's members, the leader of before first.
+	Members []int `json:"members"`
+	// Leading are the members that said at the end that they lead, with the moment since which they did.
+	Leading map[int]Instant `json:"leadingMs"`
+	// Stopped is when each member was first seen to serve no clients any more, for those that still did not at the end.
+	Stopped map[int]Instant `json:"stoppedMs"`
+	// Writes are those that were begun after the break and acknowledged; Wrote is when the first one was.
+	Writes int     `json:"writes"`
+	Wrote  Instant `json:"wroteMs"`
+	// Lock is when a client of this side got the lock that clients of both sides wanted after the break.
+	Lock Instant `json:"lockMs"`
+	// Inherited is when a client of this side got the lock that was held, before the break, by the client of a member that
+	// is not on this side: from then on somebody else has it.
+	Inherited map[int]Instant `json:"inheritedMs"`
+	// Told is since when the client that held a lock, and knows this member only, has been told by its library that it is
+	// not connected, without having been connected again.
+	Told map[int]Instant `json:"toldMs"`
+	// Dropped is when such a client was told so for the first time.
+	Dropped map[int]Instant `json:"droppedMs"`
+}
+
+// newSeen is what is seen of a side before anything is.
+func newSeen(members []int) Seen {
+	return Seen{Members: members, Leading: make(map[int]Instant), Stopped: make(map[int]Instant), Inherited: make(map[int]Instant),
+		Told: make(map[int]Instant), Dropped: make(map[int]Instant)}
+}
+
+// clone is a copy that shares nothing.
+func (s Seen) clone() Seen {
+	for _, m := range []*map[int]Instant{&s.Leading, &s.Stopped, &s.Inherited, &s.Told, &s.Dropped} {
+		*m = maps.Clone(*m)
+	}
+	return s
+}
+
+// A recorder collects what clients and probes see. Before the break, and after its end, it takes nothing.
+type recorder struct {
+	mu       sync.Mutex
+	sides    []Seen
+	dead     map[int]Instant // told, for the clients of the dead
+	breaking bool            // it takes a moment to break things: what is seen within it is of instant 0
+	began    time.Time       // when the break was complete
+	over     bool
+	changed  chan struct{} // closed, and replaced, when something was noted
+}
+
+func newRecorder(sides [][]int) *recorder {
+	r := &recorder{dead: make(map[int]Instant), changed: make(chan struct{})}
+	for _, members := range sides {
+		r.sides = append(r.sides, newSeen(members))
+	}
+	return r
+}
+
+// breakBegins and breakEnds are called before and behind the break.
+func (r *recorder) breakBegins() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.breaking = true
+}
+
+func (r *recorder) breakEnds() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began = time.Now()
+}
+
+// note has f write down what was seen just now.
+func (r *recorder) note(f func(r *recorder, now Instant)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || !r.breaking {
+		return
+	}
+	now := Instant{came: true}
+	if !r.began.IsZero() {
+		now.after = time.Since(r.began)
+	}
+	f(r, now)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// brokenBefore says whether the break was complete at t. It is for what note calls.
+func (r *recorder) brokenBefore(t time.Time) bool { return !r.began.IsZero() && !t.Before(r.began) }
+
+// first notes an instant in a map, if there is none yet.
+func first(m map[int]Instant, id int, now Instant) {
+	if _, there := m[id]; !there {
+		m[id] = now
+	}
+}
+
+// until waits until done says yes of what was seen, or ctx ends.
+func (r *recorder) until(ctx context.Context, done func(sides []Seen, dead map[int]Instant) bool) bool {
+	for {
+		r.mu.Lock()
+		ok, changed := done(r.sides, r.dead), r.changed
+		r.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// finish ends the recording and returns it.
+func (r *recorder) finish() (sides []Seen, dead map[int]Instant, watched time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	for _, s := range r.sides {
+		sides = append(sides, s.clone())
+	}
+	return sides, maps.Clone(r.dead), time.Since(r.began)
+}
