@@ -88,7 +88,13 @@ func findTarget(t *testing.T, name string) Target {
 // newLabWith starts a cluster; its directory is up to the lab.
 func newLabWith(t *testing.T, patience time.Duration, cfg ClusterConfig) *lab {
 	t.Helper()
-	l := &lab{t: t, ctx: testTimeout(t, patience), dir: KeptDir(t, *keepFlag), history: NewHistory(), sessionTimeout: 6 * time.Second}
+	return newLabIn(t, KeptDir(t, *keepFlag), patience, cfg)
+}
+
+// newLabIn is newLabWith in a directory that the test has made.
+func newLabIn(t *testing.T, dir string, patience time.Duration, cfg ClusterConfig) *lab {
+	t.Helper()
+	l := &lab{t: t, ctx: testTimeout(t, patience), dir: dir, history: NewHistory(), sessionTimeout: 6 * time.Second}
 	var err error
 	cfg.Dir = l.dir
 	l.cluster, err = StartCluster(l.ctx, cfg)

@@ -67,7 +67,9 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.term = term
 	r.streams, r.endStreams = context.WithCancel(context.Background())
 	r.stateMu.Unlock()
-	if err := r.raft.Barrier(0).Error(); err != nil {
+	barrier := r.raft.Barrier(0)
+	endWith(barrier, r.batcher.down)
+	if err := barrier.Error(); err != nil {
 		return // leadership is lost already; notify will say so
 	}
 	r.log.Info("leading", "term", term, "voters", r.maj().Voters())

@@ -1,21 +1,38 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/mutant"
 )
 
+// ErrDiskFull says that a write to the log or of the vote failed for want of room, and left the file as it was. The
+// member stops; opened again when there is room, it goes on.
+var ErrDiskFull = errors.New("disk full")
+
+// isFull says whether err is of a write that found no room. bbolt has then not begun to make the transaction valid, and
+// the file is as it was. A sync that fails is another matter, whatever its reason: what is on the disk then is unknown.
+func isFull(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && at.Op == "write" && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota))
+}
+
 // guardedStore stops the member at the first write that fails. What a failed write left behind is
-// unknown, so this process must not acknowledge anything that relies on it.
+// unknown to raft, so this replica must not acknowledge anything that relies on it.
 type guardedStore struct {
 	raft.LogStore
 	raft.StableStore
 	fatal func(error)
 	once  sync.Once
+	// broken says that a write has failed.
+	broken atomic.Bool
 	// released is closed when the member has been cut off from its peers for good.
 	released chan struct{}
 }
@@ -24,7 +41,11 @@ func (g *guardedStore) check(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if isFull(err) {
+		err = fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
 	err = fmt.Errorf("quorum: %s: %w", what, err)
+	g.broken.Store(true)
 	g.once.Do(func() { g.fatal(err) })
 	return err
 }

@@ -43,6 +43,8 @@ type Replica struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	closed  sync.Once
+	// stopped is done when raft has been shut down.
+	stopped sync.Once
 
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
 	mu           sync.RWMutex
@@ -340,7 +342,11 @@ func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 func (r *Replica) Close() error {
 	var err error
 	r.closed.Do(func() {
-		if _, leads := r.leadingTerm(); leads && r.maj().Voters() > 1 {
+		switch _, leads := r.leadingTerm(); {
+		case r.guard.broken.Load():
+			// raft may be held in the middle of a write, and whoever asks it anything with it.
+			r.stopRaft()
+		case leads && r.maj().Voters() > 1:
 			if err := r.raft.LeadershipTransfer().Error(); err != nil {
 				r.log.Info("leadership not handed on before stopping", "err", err)
 			}
@@ -356,15 +362,24 @@ func (r *Replica) Close() error {
 }
 
 func (r *Replica) shutdown() {
-	r.endEpoch()
-	r.outbox.close()
-	if r.port != nil {
-		r.port.close()
-	}
-	r.shutdownRaft()
-	r.batcher.close()
+	r.stopRaft()
 	r.futures.Wait()
 	r.closeTransport()
+}
+
+// stopRaft cuts this member off from its peers, and then ends raft and whoever waits for it.
+func (r *Replica) stopRaft() {
+	r.stopped.Do(func() {
+		r.stateMu.Lock()
+		r.endEpoch()
+		r.stateMu.Unlock()
+		r.outbox.close()
+		if r.port != nil {
+			r.port.close()
+		}
+		r.shutdownRaft()
+		r.batcher.close()
+	})
 }
 
 func (r *Replica) shutdownRaft() {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -435,37 +437,82 @@ func TestDamagedEntryStopsTheMember(t *testing.T) {
 	})
 }
 
-// A full disk stops the member with an error that says so, whatever raft was about to write.
+// A disk that fails stops the member with an error that says why, whatever raft was about to write; also when the member is
+// closed while raft is held because it cannot write its term.
 func TestFailingDiskStopsTheMember(t *testing.T) {
-	for _, n := range []int{1, 3} {
-		var fatal chan error // made in the bubble
-		record := func(cfg *Config) {
-			if fatal == nil {
-				fatal = make(chan error, n)
+	full := &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
+	for name, tc := range map[string]struct {
+		members  int
+		err      error
+		isFull   bool
+		follower bool
+		at       time.Duration // how long the member goes on before it is closed
+	}{
+		"alone, full":                {1, full, true, false, time.Minute},
+		"alone, closed at once":      {1, full, true, false, 0},
+		"leader, full":               {3, full, true, false, time.Minute},
+		"leader, closed at once":     {3, full, true, false, 0},
+		"follower, full":             {3, full, true, true, time.Minute},
+		"follower, closed at once":   {3, full, true, true, 0},
+		"leader, sync finds it full": {3, syscall.ENOSPC, false, false, time.Minute},
+		"leader, broken":             {3, &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.EIO}, false, false, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var fatal chan error // made in the bubble
+			record := func(cfg *Config) {
+				if fatal == nil {
+					fatal = make(chan error, 10)
+				}
+				cfg.Fatal = func(err error) { fatal <- err }
 			}
-			cfg.Fatal = func(err error) { fatal <- err }
-		}
-		inCluster(t, n, record, func(t *testing.T, c *cluster) {
-			l := c.leader()
-			c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
-			full := errors.New("no space left on device")
-			c.disks[l].Fail(full)
-			c.propose(l, createSession(9))
-			if err := <-fatal; !errors.Is(err, full) {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute) // virtual: raft has stood for election by now, which writes the term
-			if len(c.recs[l].results) != 0 && n == 1 {
-				t.Fatal("a command was applied that could not be written")
-			}
-			c.stop(l)
-			if n > 1 {
+			inCluster(t, tc.members, record, func(t *testing.T, c *cluster) {
+				l := c.leader()
+				c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+				i := l
+				if tc.follower {
+					i = (l + 1) % tc.members
+				}
+				c.disks[i].Fail(tc.err)
+				c.propose(l, createSession(9))
+				if err := <-fatal; !errors.Is(err, tc.err) || errors.Is(err, ErrDiskFull) != tc.isFull {
+					t.Fatal(err)
+				}
+				time.Sleep(tc.at) // virtual: in a minute raft has stood for election, which writes the term
+				if len(c.recs[i].results) != 0 && tc.members == 1 {
+					t.Fatal("a command was applied that could not be written")
+				}
+				c.stop(i)
+				if tc.members > 1 {
+					c.leader()
+				}
+				c.disks[i].Fail(nil)
+				c.start(i)
 				c.leader()
-			}
-			c.disks[l].Fail(nil)
-			c.start(l)
-			c.leader()
-			c.recs[l].result(t, c.propose(l, createSession(10)))
+				c.recs[i].result(t, c.propose(i, createSession(10)))
+			})
 		})
 	}
+}
+
+// A leader that cannot write the term of its successor is held by that in the middle of everything, and can be closed all the
+// same.
+func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
+	var fatal chan error // made in the bubble
+	record := func(cfg *Config) {
+		if fatal == nil {
+			fatal = make(chan error, 3)
+		}
+		cfg.Fatal = func(err error) { fatal <- err }
+	}
+	inCluster(t, 3, record, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		c.disks[l].Fail(&fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC})
+		c.reps[l].raft.LeadershipTransfer()
+		if err := <-fatal; !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "term") {
+			t.Fatal(err)
+		}
+		c.stop(l)
+		c.leader()
+	})
 }

@@ -57,6 +57,8 @@ type Config struct {
 	DataDir string
 	// DataLogDir holds the log (dataLogDir). Empty means DataDir.
 	DataLogDir string
+	// DiskFullStops is how often this member has stopped for want of room, for mntr: see ErrDiskFull.
+	DiskFullStops int
 	// MustExist says that the data directory is not to be created when it is missing
 	// (datadir.autocreate=false).
 	MustExist bool

@@ -49,6 +49,12 @@ func (s *Server) metrics(o overview) []metric {
 	if limit >= 0 {
 		ms = append(ms, metric{"max_file_descriptor_count", "files and sockets allowed", limit})
 	}
+	if s.dirs != nil {
+		ms = append(ms, metric{"disk_full_stops", "how often this member had to wait for room for its log", s.cfg.DiskFullStops})
+		if free, ok := freeBytes(s.cfg.DataLogDir); ok {
+			ms = append(ms, metric{"disk_free_bytes", "that are free where the log is", free})
+		}
+	}
 	if s.cfg.Standalone() {
 		return ms
 	}

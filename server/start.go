@@ -307,7 +307,8 @@ func (s *Server) Status() quorum.Status { return s.replica.Status() }
 func (s *Server) View(f func(*znode.Store)) { s.replica.View(f) }
 
 // Failed is closed when the member cannot go on, for example because its log cannot be written. By then
-// it answers nobody any more; Err says why. It must still be closed.
+// it answers nobody any more; Err says why: with ErrDiskFull it can be started again after AwaitRoom. It must still be
+// closed.
 func (s *Server) Failed() <-chan struct{} { return s.failed }
 
 // Err is why the member failed; nil while it has not.
@@ -322,7 +323,11 @@ func (s *Server) Err() error {
 // it must not wait for anything.
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
-		s.log.Error("this member cannot go on", "err", err)
+		if errors.Is(err, ErrDiskFull) {
+			s.log.Error("disk full: this member lets its clients go and stops until there is room", "err", err)
+		} else {
+			s.log.Error("this member cannot go on", "err", err)
+		}
 		s.err.Store(&err)
 		close(s.failed)
 		s.port.stopAccepting()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -49,20 +50,50 @@ func serve(args []string, e env) int {
 		return status
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
-	s, err := server.Start(cfg)
-	if err != nil {
-		return startError(err, e)
+	for {
+		s, err := server.Start(cfg)
+		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {
+			return startError(err, e)
+		}
+		if err == nil {
+			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
+			select {
+			case <-s.Failed():
+			case sig := <-e.signals:
+				cfg.Logger.Info("stopping", "signal", sig.String())
+				return stop(s, e)
+			}
+			err = s.Err()
+			if cerr := s.Close(); !errors.Is(err, server.ErrDiskFull) {
+				// What matters is why it failed; how it then closed is seldom news.
+				fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", errors.Join(err, cerr))
+				return exitFailed
+			}
+		}
+		cfg.DiskFullStops++
+		if sig := awaitRoom(cfg, e); sig != nil {
+			cfg.Logger.Info("stopping", "signal", sig.String())
+			return exitOK
+		}
 	}
-	fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
+}
+
+// awaitRoom waits until the disk has room again. A signal ends that, and is returned.
+func awaitRoom(cfg server.Config, e env) os.Signal {
+	ctx, cancel := context.WithCancel(context.Background())
+	room := make(chan struct{})
+	go func() {
+		defer close(room)
+		_ = server.AwaitRoom(ctx, cfg) // fails only when it is told to end
+	}()
+	var sig os.Signal
 	select {
-	case <-s.Failed():
-		fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", s.Err())
-		_ = s.Close() // what matters has been said
-		return exitFailed
-	case sig := <-e.signals:
-		cfg.Logger.Info("stopping", "signal", sig.String())
+	case <-room:
+	case sig = <-e.signals:
 	}
-	return stop(s, e)
+	cancel()
+	<-room
+	return sig
 }
 
 // serveConfig reads flags and file. A status of 0 or more ends the command.
