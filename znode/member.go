@@ -99,6 +99,11 @@ type numberError string
 
 func (e numberError) Error() string { return string(e) }
 
+// rangeError is about a number that ZooKeeper would accept.
+type rangeError string
+
+func (e rangeError) Error() string { return string(e) }
+
 // ParseMember reads host:peerPort:electionPort[:role][;[addr:]clientPort].
 func ParseMember(id uint8, value string) (Member, error) {
 	m := Member{ID: id}
@@ -219,7 +224,7 @@ func memberNumber(key string) (uint8, error) {
 		return 0, numberError(fmt.Sprintf("%q does not end in the number of a member", key))
 	}
 	if n < MinMemberID || n > MaxMemberID {
-		return 0, fmt.Errorf("a member's number must be between %d and %d, not %d", MinMemberID, MaxMemberID, n)
+		return 0, rangeError(fmt.Sprintf("a member's number must be between %d and %d, not %d", MinMemberID, MaxMemberID, n))
 	}
 	return uint8(n), nil
 }

@@ -86,16 +86,21 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 		return wire.CodeBadVersion
 	}
 	next, err := NextMembers(m.members, &req)
+	mayChange := s.allowed(s.nodes.row(s.paths[configPath]), wire.PermWrite)
 	if err != nil {
-		if notNumber := numberError(""); errors.As(err, &notNumber) {
+		notNumber, outOfRange := numberError(""), rangeError("")
+		switch {
+		case errors.As(err, &notNumber):
 			return wire.CodeMarshallingError
+		case errors.As(err, &outOfRange) && !mayChange:
+			return wire.CodeNoAuth // as in ZooKeeper, where it would have gone on
 		}
 		return wire.CodeBadArguments
 	}
 	if n := Voters(next); n == 0 || n == 1 && s.tx.flags&LoneVoter == 0 {
 		return wire.CodeBadArguments
 	}
-	if !s.allowed(s.nodes.row(s.paths[configPath]), wire.PermWrite) {
+	if !mayChange {
 		return wire.CodeNoAuth
 	}
 	m.change = &Change{Session: c.Session, Generation: c.Generation, Seq: c.Seq, Members: next}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/server"
+)
+
+func TestClusterUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{}, "say what to do"},
+		{[]string{"ad"}, `unknown "ad"`},
+		{[]string{"list", "x"}, `unexpected "x"`},
+		{[]string{"add"}, "add whom?"},
+		{[]string{"add", "server.4=h:1:2"}, "the client port is missing"},
+		{[]string{"add", "server.4=h:1;3"}, "must be host:peerPort:electionPort"},
+		{[]string{"add", "server.400=h:1:2;3"}, "between 1 and 254"},
+		{[]string{"remove"}, `"" is not the number of a member`},
+		{[]string{"remove", "1,x"}, `"x" is not the number of a member`},
+		{[]string{"transfer-leader", "0"}, `"0" is not the number of a member`},
+		{[]string{"transfer-leader", "1", "2"}, `unexpected "2"`},
+		{[]string{"remove", "1", "-x"}, "flag provided but not defined: -x"},
+	} {
+		status, stdout, stderr := invoke(append([]string{"cluster"}, c.args...)...)
+		if status != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: status %d, %q, %q", c.args, status, stdout, stderr)
+		}
+	}
+}
+
+// free finds ports that nobody listens on now.
+func free(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func TestClusterCommands(t *testing.T) {
+	const n = 4
+	ports := free(t, 4*n)
+	var all []server.Member
+	for i := range n {
+		all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[4*i], ElectionPort: ports[4*i+1],
+			ClientAddr: fmt.Sprintf("127.0.0.1:%d", ports[4*i+2])})
+	}
+	sum := sha1.Sum([]byte("super:pw"))
+	start := func(i int, members []server.Member) *server.Server {
+		s, err := server.Start(server.Config{ID: uint8(i + 1), Members: members, ClientAddr: all[i].ClientAddr, DataDir: t.TempDir(),
+			TickTime: 500 * time.Millisecond, FourLetterWords: []string{"*"}, Reconfig: true,
+			HTTPAddr: fmt.Sprintf("127.0.0.1:%d", ports[4*i+3]), SuperDigest: "super:" + base64.StdEncoding.EncodeToString(sum[:])})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	var running []*server.Server
+	for i := range 3 {
+		running = append(running, start(i, all[:3]))
+	}
+	for _, s := range running {
+		await(t, "a leader", s.Serving)
+	}
+	await(t, "the members", func() bool { ms, v := running[0].Replica().Members(); return len(ms) == 3 && v != 0 })
+	t.Setenv(serversVariable, all[0].ClientAddr+","+all[1].ClientAddr)
+	ok := func(args ...string) string {
+		t.Helper()
+		status, stdout, stderr := invoke(append([]string{"cluster"}, args...)...)
+		if status != exitOK {
+			t.Fatalf("%q: status %d, %q, %q", args, status, stdout, stderr)
+		}
+		return stdout + stderr
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		status, stdout, stderr := invoke(append([]string{"cluster"}, args...)...)
+		if status != exitFailed || !strings.Contains(stderr, want) {
+			t.Errorf("%q: status %d, %q, %q, want %q", args, status, stdout, stderr, want)
+		}
+	}
+	if text := ok("list"); strings.Count(text, "follower") != 2 || strings.Count(text, "leader") != 1 || !strings.Contains(text, "version 2") {
+		t.Errorf("%s", text)
+	}
+	const auth = "-auth=super:pw"
+	refused("-auth must be the super user", "remove", "3")
+	refused("there is no member 9", "remove", "9", auth)
+	running = append(running, start(3, all))
+	ok("add", all[3].String(), auth)
+	if ms, _ := running[3].Replica().Members(); len(ms) != 4 {
+		t.Errorf("%v", ms)
+	}
+	http := fmt.Sprintf("-http=127.0.0.1:%d", ports[3])
+	refused("WRITE on /zookeeper/config is needed", "transfer-leader", http)
+	refused("there is no member 77", "transfer-leader", http, auth, "77")
+	refused("is it the HTTP port of a member?", "transfer-leader", "-http="+fakeHTTP(t), auth)
+	for _, to := range []string{"4", "2"} {
+		if text := ok("transfer-leader", to, http, auth); !strings.Contains(text, "member "+to+" leads") {
+			t.Error(text)
+		}
+	}
+	ok("remove", "3", auth)
+	if err := running[3].Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused("would leave 1 of 2 live: missing server.4 (127.0.0.1:"+strconv.Itoa(all[3].PeerPort)+")", "remove", "1", auth)
+	ok("remove", "server.4", auth)
+	if text := ok("list", "-json"); strings.Count(text, `"role":"participant"`) != 2 {
+		t.Error(text)
+	}
+}
+
+// fakeHTTP is the address of a server that answers in another language.
+func fakeHTTP(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
