@@ -26,6 +26,7 @@ type Member struct {
 	target Target
 	dir    string
 	disks  *Disks // nil: the data is in dir
+	line   string // on the loopback: server.N=...
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
@@ -34,6 +35,9 @@ type Member struct {
 
 // String is the member's name in histories and logs, as m1.
 func (m *Member) String() string { return fmt.Sprintf("m%d", m.ID) }
+
+// Line is the member's server line, if it runs on the loopback.
+func (m *Member) Line() string { return m.line }
 
 // LogPath is the file that has everything the member printed, over all its
 // restarts.

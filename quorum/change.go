@@ -171,6 +171,8 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		return true
 	case step.kind == stepNone:
 		return false
+	case step.kind == stepAdd && p.unready[step.id] && time.Since(ch.begun) < stuckLimit:
+		return true // it runs, and has not asked around yet
 	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id):
 		return true // it is getting the log
 	case step.kind == stepRemove && r.transport.heardWithin(step.id, r.peerTimeout()) && !r.transport.knowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
@@ -313,6 +315,7 @@ type plan struct {
 	others  map[MemberID]bool // non-voters that raft knows now
 	target  map[MemberID]bool // voters as wanted
 	alive   map[MemberID]bool
+	unready map[MemberID]bool // alive, and do not know yet which cluster they are to belong to
 	begun   bool // raft does not count the members of /zookeeper/config any more
 	steps   []step
 	problem string
@@ -338,7 +341,7 @@ const (
 // With late, members that have still not caught up count as dead.
 func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *plan {
 	p := &plan{self: r.cfg.ID, wanted: wanted, voters: map[MemberID]bool{}, others: map[MemberID]bool{},
-		target: map[MemberID]bool{}, alive: map[MemberID]bool{r.cfg.ID: true}}
+		target: map[MemberID]bool{}, alive: map[MemberID]bool{r.cfg.ID: true}, unready: map[MemberID]bool{}}
 	for _, s := range r.servers() {
 		if s.Suffrage == raft.Voter {
 			p.voters[memberID(s.ID)] = true
@@ -359,16 +362,23 @@ func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *p
 			p.target[MemberID(m.ID)] = true
 		}
 	}
-	if p.same() {
+	if p.same() && !slices.ContainsFunc(wanted, func(m znode.Member) bool {
+		return !p.voters[MemberID(m.ID)] && !p.others[MemberID(m.ID)]
+	}) {
 		p.order()
 		return p
 	}
 	// They are asked now: what was heard a moment ago would be no reason to take somebody's vote.
 	ask := mergeIDs(p.voters, p.target)
+	for _, m := range wanted {
+		if id := MemberID(m.ID); !p.voters[id] && !p.others[id] {
+			ask[id] = true
+		}
+	}
 	delete(ask, r.cfg.ID)
 	for id, h := range r.helloAll(ctx, sortedIDs(ask)) {
 		if h.cluster == 0 || h.cluster == r.roster.cluster() {
-			p.alive[id] = true
+			p.alive[id], p.unready[id] = true, h.cluster == 0
 		}
 	}
 	for id := range p.target {

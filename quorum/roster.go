@@ -17,6 +17,8 @@ type roster struct {
 	file    []Member             // of the configuration
 	servers func() []raft.Server // those that raft counts
 
+	reconfig bool // whether what has been agreed upon counts more than the file
+
 	mu     sync.Mutex
 	birth  uint32                // of the cluster that this member belongs to; 0 while it belongs to none
 	agreed map[MemberID]string   // by what has been agreed, or is about to be
@@ -25,7 +27,7 @@ type roster struct {
 }
 
 func newRoster(cfg *Config, servers func() []raft.Server) *roster {
-	return &roster{file: cfg.Members, servers: servers, agreed: map[MemberID]string{}, coming: map[MemberID]string{},
+	return &roster{file: cfg.Members, servers: servers, reconfig: cfg.Flags&znode.Reconfig != 0, agreed: map[MemberID]string{}, coming: map[MemberID]string{},
 		former: map[MemberID][]string{}}
 }
 
@@ -51,7 +53,8 @@ func addrsOf(ms []znode.Member) map[MemberID]string {
 	return addrs
 }
 
-// addrs are the addresses at which a member may be, the most likely first.
+// addrs are the addresses at which a member may be, the most likely first. As long as reconfig is not enabled it is where this member's
+// own file says, and nowhere else: members may see each other at different addresses.
 func (r *roster) addrs(id MemberID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,16 +64,21 @@ func (r *roster) addrs(id MemberID) []string {
 			all = append(all, addr)
 		}
 	}
+	file := ""
+	for _, m := range r.file {
+		if m.ID == id {
+			file = m.Addr
+		}
+	}
+	if file != "" && !r.reconfig {
+		return []string{file}
+	}
 	add(r.agreed[id])
 	add(r.coming[id])
 	for _, addr := range r.former[id] {
 		add(addr)
 	}
-	for _, m := range r.file {
-		if m.ID == id {
-			add(m.Addr)
-		}
-	}
+	add(file)
 	return all
 }
 
