@@ -316,7 +316,7 @@ type plan struct {
 	target  map[MemberID]bool // voters as wanted
 	alive   map[MemberID]bool
 	unready map[MemberID]bool // alive, and do not know yet which cluster they are to belong to
-	begun   bool // raft does not count the members of /zookeeper/config any more
+	begun   bool              // raft does not count the members of /zookeeper/config any more
 	steps   []step
 	problem string
 }
