@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -36,6 +37,7 @@ func drawFaults(s scale, faults []Fault) ([]kindView, []shade) {
 	}
 	var lanes []kindView
 	var shades []shade
+	var broken []span
 	for i, kind := range kinds {
 		class := "k" + num(float64(i%kindClasses))
 		var lasting, points []span
@@ -46,11 +48,25 @@ func drawFaults(s scale, faults []Fault) ([]kindView, []shade) {
 				points = append(points, span{f.From, f.From})
 			}
 		}
-		slices.SortFunc(lasting, func(a, b span) int { return int(a.from - b.from) })
+		sortSpans(lasting)
 		lanes = append(lanes, kindView{kind, class, s.spansPath(lasting, 5), s.spansPath(points, 5), len(byKind[kind])})
 		shades = append(shades, shade{class, s.areas(lasting), s.uprights(points)})
+		broken = append(broken, lasting...)
+	}
+	if len(kinds) > mostShades {
+		sortSpans(broken)
+		shades = []shade{{Class: "broken", Areas: s.areas(broken)}}
 	}
 	return lanes, shades
+}
+
+// mostShades is how many colours may lie upon each other. With more kinds of faults there is one colour for all of them:
+// the lanes say which it was.
+const mostShades = 3
+
+// sortSpans sorts by the beginnings.
+func sortSpans(spans []span) {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 }
 
 // areas draws spans over the whole height.

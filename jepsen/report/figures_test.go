@@ -140,3 +140,17 @@ func TestTimeTicks(t *testing.T) {
 		}
 	}
 }
+
+// Colours of up to three kinds of faults lie upon each other; with more there is one colour, where anything was broken.
+func TestShades(t *testing.T) {
+	s := time.Second
+	faults := []Fault{{Kind: "cut", From: 1 * s, To: 3 * s}, {Kind: "kill", From: 2 * s, To: 4 * s}, {Kind: "pause", From: 6 * s, To: 7 * s}}
+	lanes, shades := drawFaults(scale{10 * s}, faults)
+	if len(lanes) != 3 || len(shades) != 3 || shades[0].Areas != "M100 0h200v100h-200z" {
+		t.Errorf("three kinds: %v, %v", lanes, shades)
+	}
+	lanes, shades = drawFaults(scale{10 * s}, append(faults, Fault{Kind: "slow", From: 5 * s, To: 6 * s}, Fault{Kind: "transfer", From: 9 * s, To: 9 * s}))
+	if len(lanes) != 5 || len(shades) != 1 || shades[0].Areas != "M100 0h300v100h-300zM500 0h200v100h-200z" {
+		t.Errorf("five kinds: %v, %v", lanes, shades)
+	}
+}

@@ -159,7 +159,7 @@ func facts(r *Run, length time.Duration) []Setting {
 		{"target", r.Target},
 		{"began", ""},
 		{"took", length.Round(time.Millisecond).String()},
-		{"operations", fmt.Sprint(len(r.Ops)) + " entries"},
+		{"history", fmt.Sprint(len(r.Ops)) + " entries"},
 		{"seed", fmt.Sprint(r.Seed)},
 	}
 	if !r.Began.IsZero() {

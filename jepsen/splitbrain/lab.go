@@ -94,6 +94,9 @@ func playShape(ctx context.Context, cfg Config, number int, cases []Case) (resul
 	defer func() { err = errors.Join(err, l.cluster.Close()) }()
 	for _, c := range cases {
 		result, err := l.play(ctx, c)
+		for tries := 1; errors.Is(err, errNotPoised) && tries < mostTries; tries++ {
+			result, err = l.play(ctx, c)
+		}
 		if err != nil {
 			return results, fmt.Errorf("splitbrain: %v voters, %s: %w\n%s", c.Cluster, c, err, l.cluster.Logs())
 		}
@@ -112,6 +115,13 @@ func playShape(ctx context.Context, cfg Config, number int, cases []Case) (resul
 	return results, nil
 }
 
+// errNotPoised is that something moved before the break was made: a busy machine changes its leader, or loses a client's
+// session, without being asked.
+var errNotPoised = errors.New("something moved before the break")
+
+// mostTries is how often a case is begun.
+const mostTries = 5
+
 // play plays one case: everything in place, the break, a look until all has come as predicted or patience is over, the
 // healing, and a comparison of all replicas.
 func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
@@ -129,10 +139,14 @@ func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	if err := l.prepare(ctx, s); err != nil {
 		return nil, err
 	}
+	s.rec.breakBegins() // what clients are told counts from here on
 	if now, err := l.settle(ctx); err != nil {
 		return nil, err
 	} else if now != leader {
-		return nil, fmt.Errorf("%s led when the members were cast, %s leads now", leader, now)
+		return nil, fmt.Errorf("%w: %s led, %s leads", errNotPoised, leader, now)
+	}
+	if err := s.poised(); err != nil {
+		return nil, err
 	}
 	if err := l.smash(s); err != nil {
 		return nil, err
@@ -178,7 +192,6 @@ func (l *lab) prepare(ctx context.Context, s *stage) error {
 
 // smash kills those that are to die, then cuts the others apart. What is seen counts from here on.
 func (l *lab) smash(s *stage) error {
-	s.rec.breakBegins()
 	errs := make([]error, len(s.dead)+1)
 	var kills sync.WaitGroup
 	for i, id := range s.dead {

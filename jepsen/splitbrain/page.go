@@ -33,6 +33,7 @@ type page struct {
 	Document *Document
 	Class    string
 	Word     string
+	Window   string // the longest time with two holders of one lock
 	Facts    []report.Setting
 	Rule     []ruleView
 	Clusters []clusterView
@@ -59,7 +60,7 @@ type caseView struct {
 
 func (d *Document) page() page {
 	p := page{
-		Style: template.CSS(report.Style + style), Document: d, Class: "true",
+		Style: template.CSS(report.Style + style), Document: d, Class: "true", Window: seconds(d.Window()),
 		Word: fmt.Sprintf("✓ All %d cases came as predicted.", d.Played),
 		Facts: []report.Setting{
 			{Name: "target", Value: d.Target},

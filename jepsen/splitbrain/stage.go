@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"lockkeeper/jepsen"
 )
 
@@ -31,6 +33,8 @@ type stage struct {
 	holders map[int]*client
 	heirs   []*client
 	writers []*writer
+
+	early atomic.Bool // an heir got a lock; before the break it may not
 
 	stop context.CancelFunc // ends what goes on in the background
 	busy sync.WaitGroup
@@ -182,8 +186,22 @@ func wait(ctx context.Context, group *sync.WaitGroup) error {
 func (s *stage) inherit(ctx context.Context, heir *client, side, id int, ready func()) {
 	defer ready()
 	if heir.lock(ctx, s.path("lock-%d", id), ready) == nil {
+		s.early.Store(true)
 		s.rec.note(func(r *recorder, now Instant) { first(r.sides[side].Inherited, id, now) })
 	}
+}
+
+// poised says whether everything is in its place just before the break: every holder is connected and has its lock.
+func (s *stage) poised() error {
+	if s.early.Load() {
+		return fmt.Errorf("%w: a lock has changed hands", errNotPoised)
+	}
+	for id, holder := range s.holders {
+		if holder.State() != zk.StateHasSession {
+			return fmt.Errorf("%w: the client of m%d is not connected", errNotPoised, id)
+		}
+	}
+	return nil
 }
 
 // write writes numbers until ctx ends. What is not acknowledged is not written again: it may have been.
