@@ -23,7 +23,7 @@ import (
 
 var (
 	bubbleSeed = flag.Uint64("bubble.seed", 1, "seed of TestWorkloadsInABubble")
-	bubbleTime = flag.Duration("bubble.time", time.Minute, "virtual time that TestWorkloadsInABubble runs each workload")
+	bubbleTime = flag.Duration("bubble.time", 30*time.Second, "virtual time that TestWorkloadsInABubble runs each workload")
 )
 
 // TestWorkloadsInABubble runs every workload against three members on a
@@ -164,22 +164,19 @@ func (s *stage) stop(i int) {
 
 // trouble breaks things until ctx ends, and leaves them whole.
 func (s *stage) trouble(ctx context.Context, h *jepsen.History) {
-	for round := 0; pause(ctx, 6*time.Second); round++ {
-		switch i := round % 3; round % 5 {
-		case 0, 1:
+	for round := 0; pause(ctx, 4*time.Second); round++ {
+		switch i := round / 3 % 3; round % 3 {
+		case 0:
 			s.powerCut(h, i)
-		case 2, 3:
+		case 1:
 			// The member is cut off from the others, but not from its clients.
-			others := []string{s.host((i + 1) % 3), s.host((i + 2) % 3)}
 			h.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FCut, Member: s.host(i) + ":2181"})
-			for _, other := range others {
-				s.net.Cut(s.host(i), other)
-				s.net.Cut(other, s.host(i))
-			}
+			s.net.Partition(s.host(i), s.host((i+1)%3))
+			s.net.Partition(s.host(i), s.host((i+2)%3))
 			pause(ctx, 8*time.Second)
 			s.net.HealAll()
 			h.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FHeal, Member: s.host(i) + ":2181"})
-		case 4:
+		case 2:
 			s.powerCut(h, 0, 1, 2)
 		}
 	}

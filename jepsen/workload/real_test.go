@@ -1,0 +1,80 @@
+package workload
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// TestWorkloadsOnRealProcesses runs all workloads at once against one member, a
+// process, which is killed and started again in between.
+func TestWorkloadsOnRealProcesses(t *testing.T) {
+	tools, err := jepsen.NewToolbox(jepsen.Race)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tools.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	target, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 1, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	member := cluster.Members()[0]
+	env := &Env{
+		Servers: []string{member.ClientAddr}, History: jepsen.NewHistory(), Seed: 1, Clients: 2,
+		SessionTimeout: 2 * time.Second, Think: 20 * time.Millisecond,
+	}
+	working, stop := context.WithCancel(ctx)
+	var all []Workload
+	var clients sync.WaitGroup
+	for _, name := range Names() {
+		w, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, w)
+		for n := range env.Clients {
+			clients.Go(func() {
+				if err := w.Run(working, env, n); err != nil {
+					t.Errorf("%s %d: %v", name, n, err)
+				}
+			})
+		}
+	}
+	pause(ctx, 3*time.Second)
+	env.History.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FKill, Member: member.ClientAddr})
+	if err := member.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := member.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pause(ctx, 5*time.Second)
+	stop()
+	clients.Wait()
+	for _, w := range all {
+		if err := w.Final(ctx, env); err != nil {
+			t.Errorf("%s: %v", w.Name(), err)
+		}
+	}
+	for _, w := range all {
+		v := w.Check(env.History.Ops())
+		t.Logf("%s %v", verdictText(v), v.Figures)
+		// Whether a session expires within the few seconds is left to chance.
+		if v.Valid == No || v.Valid == Unknown && w.Name() != beliefName {
+			t.Errorf("%s: %s", w.Name(), v.Valid)
+		}
+	}
+	if t.Failed() {
+		t.Log(cluster.Logs())
+	}
+}
