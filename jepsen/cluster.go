@@ -2,6 +2,8 @@ package jepsen
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +30,12 @@ type ClusterConfig struct {
 	TickTime time.Duration
 	// Extra are more lines for every member's zoo.cfg.
 	Extra []string
+	// Admin gives every member its HTTP port, and the right to change the members
+	// to AdminAuth.
+	Admin bool
+	// TestClocks gives every member a wall clock that Member.SetClock sets.
+	// lockkeeper only.
+	TestClocks bool
 	// Places are where the members run, one for each; if nil, all of them run
 	// on this machine's loopback.
 	Places []Place
@@ -66,7 +74,7 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.TickTime == 0 {
 		cfg.TickTime = time.Second
 	}
-	found, err := freePorts.take(3 * cfg.Members)
+	found, err := freePorts.take(portsEach * cfg.Members)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +83,15 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 		place := cfg.place(i + 1)
 		m := &Member{
 			ID:         i + 1,
-			ClientAddr: fmt.Sprintf("%s:%d", place.ClientHost, found[3*i]),
+			ClientAddr: fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i]),
+			HTTPAddr:   fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i+3]),
 			target:     cfg.Target.at(place),
 			dir:        filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
 		}
-		m.line = serverLine(m.ID, found[3*i:], false)
+		m.line = serverLine(m.ID, found[portsEach*i:], false)
+		if cfg.TestClocks {
+			m.clock = filepath.Join(m.dir, "clock")
+		}
 		text, err := zooConfig(cfg, m, found)
 		if err != nil {
 			return nil, err
@@ -138,8 +150,21 @@ func serverLine(id int, ports []int, observer bool) string {
 	return fmt.Sprintf("server.%d=127.0.0.1:%d:%d:%s;127.0.0.1:%d", id, ports[1], ports[2], role, ports[0])
 }
 
-// zooConfig is the text of one member's zoo.cfg. The ports are three per
-// member: client, peer, election.
+// portsEach is how many ports a member has: client, peer, election, HTTP.
+const portsEach = 4
+
+// AdminAuth is who may change the members of a cluster with
+// ClusterConfig.Admin: an identity of the scheme digest.
+const AdminAuth = "super:jepsen"
+
+// superDigest is AdminAuth as it stands in a zoo.cfg.
+func superDigest() string {
+	user, _, _ := strings.Cut(AdminAuth, ":")
+	sum := sha1.Sum([]byte(AdminAuth))
+	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// zooConfig is the text of one member's zoo.cfg.
 func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -147,11 +172,21 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 	line("initLimit=20")
 	line("syncLimit=10")
 	line("dataDir=%s", filepath.Join(m.dir, "data"))
-	line("clientPort=%d", ports[3*(m.ID-1)])
+	line("clientPort=%d", ports[portsEach*(m.ID-1)])
 	line("clientPortAddress=%s", cfg.place(m.ID).ClientHost)
 	line("maxClientCnxns=0")
 	line("4lw.commands.whitelist=*")
-	line("admin.enableServer=false")
+	line("admin.enableServer=%t", cfg.Admin)
+	if cfg.Admin {
+		host, port, err := net.SplitHostPort(m.HTTPAddr)
+		if err != nil {
+			return "", fmt.Errorf("jepsen: configure %s: %w", m, err)
+		}
+		line("admin.serverAddress=%s", host)
+		line("admin.serverPort=%s", port)
+		line("reconfigEnabled=true")
+		line("DigestAuthenticationProvider.superDigest=%s", superDigest())
+	}
 	for _, extra := range cfg.Extra {
 		line("%s", extra)
 	}
@@ -160,11 +195,11 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 	}
 	for i := range cfg.Members {
 		place := cfg.place(i + 1)
-		peer, err := cfg.peerAddr(m.ID, i+1, ports[3*i+1])
+		peer, err := cfg.peerAddr(m.ID, i+1, ports[portsEach*i+1])
 		if err != nil {
 			return "", err
 		}
-		election, err := cfg.peerAddr(m.ID, i+1, ports[3*i+2])
+		election, err := cfg.peerAddr(m.ID, i+1, ports[portsEach*i+2])
 		if err != nil {
 			return "", err
 		}
@@ -173,7 +208,11 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("jepsen: configure %s: %w", m, err)
 		}
-		line("server.%d=%s:%s%s;%s:%d", i+1, peer, port, cfg.role(i+1), place.ClientHost, ports[3*i])
+		server := fmt.Sprintf("server.%d=%s:%s%s;%s:%d", i+1, peer, port, cfg.role(i+1), place.ClientHost, ports[portsEach*i])
+		if i+1 == m.ID {
+			m.line = server
+		}
+		line("%s", server)
 	}
 	if cfg.role(m.ID) != "" {
 		line("peerType=observer")
@@ -277,7 +316,7 @@ func (c *Cluster) Complaints() ([]string, error) {
 func (c *Cluster) Logs() string {
 	var b strings.Builder
 	for _, m := range c.members {
-		fmt.Fprintf(&b, "--- %s, %s (%s)\n%s\n", m, m.ClientAddr, m.LogPath(), m.logTail())
+		fmt.Fprintf(&b, "--- %s, %s (%s)\n%s\n", m, m.ClientAddr, m.LogPath(), m.LogTail())
 	}
 	return b.String()
 }

@@ -22,11 +22,14 @@ type Member struct {
 	ID int
 	// ClientAddr is where it serves clients, as 127.0.0.1:port.
 	ClientAddr string
+	// HTTPAddr is where it answers over HTTP, with ClusterConfig.Admin.
+	HTTPAddr string
 
 	target Target
 	dir    string
 	disks  *Disks // nil: the data is in dir
-	line   string // on the loopback: server.N=...
+	line   string // server.N=...
+	clock  string // the file that sets its wall clock; empty: none
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
@@ -52,6 +55,42 @@ func (m *Member) DataDir() string {
 	return data
 }
 
+// testClockEnv is what lockkeeper calls the file with its clock's error.
+const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
+
+// SetClock has the member's wall clock be wrong by d from now on. The cluster
+// must have been started with ClusterConfig.TestClocks.
+func (m *Member) SetClock(d time.Duration) error {
+	if m.clock == "" {
+		return fmt.Errorf("jepsen: set the clock of %s: it has none of its own", m)
+	}
+	// The member reads it at any time: it finds the old one or the new one.
+	fresh := m.clock + ".new"
+	if err := os.WriteFile(fresh, []byte(d.String()), 0o600); err != nil {
+		return fmt.Errorf("jepsen: set the clock of %s: %w", m, err)
+	}
+	if err := os.Rename(fresh, m.clock); err != nil {
+		return fmt.Errorf("jepsen: set the clock of %s: %w", m, err)
+	}
+	return nil
+}
+
+// Wipe removes the member's data, apart from its number. It must not be
+// running, nor be a member when it is started again: it has given its word for
+// what it forgets now.
+func (m *Member) Wipe() error {
+	entries, err := os.ReadDir(m.DataDir())
+	for _, e := range entries {
+		if e.Name() != "myid" && e.Name() != "lost+found" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(m.DataDir(), e.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("jepsen: wipe %s: %w", m, err)
+	}
+	return nil
+}
+
 // Running says whether the member's process has been started and not ended.
 func (m *Member) Running() bool {
 	_, running := m.current()
@@ -66,7 +105,11 @@ func (m *Member) Start() error {
 	if m.process != nil && m.process.Running() {
 		return fmt.Errorf("jepsen: start %s: it is running", m)
 	}
-	p, err := StartProcess(m.String(), m.target.command(filepath.Join(m.dir, "zoo.cfg")), m.LogPath())
+	cmd := m.target.command(filepath.Join(m.dir, "zoo.cfg"))
+	if m.clock != "" {
+		cmd.Env = append(os.Environ(), testClockEnv+"="+m.clock)
+	}
+	p, err := StartProcess(m.String(), cmd, m.LogPath())
 	if err != nil {
 		return err
 	}
@@ -178,13 +221,13 @@ func (m *Member) AwaitServing(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("jepsen: %s does not serve: %w; the end of its log:\n%s", m, err, m.logTail())
+		return fmt.Errorf("jepsen: %s does not serve: %w; the end of its log:\n%s", m, err, m.LogTail())
 	}
 	return exited
 }
 
-// logTail is the end of the member's log, for the report of a failure.
-func (m *Member) logTail() string {
+// LogTail is the end of the member's log, for the report of a failure.
+func (m *Member) LogTail() string {
 	p, _ := m.current()
 	if p == nil {
 		return "(never started)"

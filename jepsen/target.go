@@ -18,6 +18,17 @@ type Target struct {
 
 	// command is the command line that runs one member in the foreground.
 	command func(configFile string) *exec.Cmd
+	// tool is its program for operators; nil if it has none.
+	tool func(args ...string) *exec.Cmd
+}
+
+// Tool is the target's program for operators with those arguments, or nil if it
+// has none.
+func (t Target) Tool(args ...string) *exec.Cmd {
+	if t.tool == nil {
+		return nil
+	}
+	return t.tool(args...)
 }
 
 // at is the target at a place.
@@ -40,6 +51,7 @@ func Lockkeeper(binary string) Target {
 		command: func(configFile string) *exec.Cmd {
 			return exec.Command(binary, "serve", configFile)
 		},
+		tool: func(args ...string) *exec.Cmd { return exec.Command(binary, args...) },
 	}
 }
 

@@ -172,6 +172,10 @@ func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.
 				return err
 			}
 		}
+		// The member that answers may be behind, and an operator empties a disk because of what this says.
+		if _, err := conn.Sync("/zookeeper/config"); err != nil {
+			return err
+		}
 		data, _, err = conn.Get("/zookeeper/config")
 		return err
 	})

@@ -50,6 +50,9 @@ func serve(args []string, e env) int {
 		return status
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	if file := os.Getenv(testClockEnv); file != "" {
+		cfg.Now = testClock(file)
+	}
 	for {
 		s, err := server.Start(cfg)
 		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -17,7 +18,9 @@ import (
 // A field is what nemeses act on. Its methods may be called by several of them
 // at the same time.
 type field struct {
-	target  string
+	target  jepsen.Target
+	scratch string
+	tools   atomic.Int64 // calls of the operator's program
 	cluster *jepsen.Cluster
 	links   jepsen.Links  // nil: there is one member only
 	disks   *jepsen.Disks // nil: nobody asked for them, or they cannot be had

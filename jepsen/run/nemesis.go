@@ -56,7 +56,7 @@ func seconds(min, max float64) span {
 
 // nemeses are all of them, in the order in which they are listed.
 func nemeses() []nemesis {
-	return slices.Concat(partitions(), processNemeses(), linkNemeses(), diskNemeses())
+	return slices.Concat(partitions(), processNemeses(), linkNemeses(), diskNemeses(), clockNemeses(), memberNemeses())
 }
 
 // Nemeses are the names that Test.Nemeses may have, with what they do.
@@ -128,7 +128,7 @@ func random(seed uint64, name string) *rand.Rand {
 }
 
 // mendPatience is how long mending may take.
-const mendPatience = time.Minute
+const mendPatience = 2 * time.Minute
 
 // run breaks and mends until ctx ends.
 func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {

@@ -99,12 +99,14 @@ func (s *stage) setUp(ctx context.Context) error {
 	t := s.test
 	s.start = jepsen.Monotonic()
 	s.field = &field{
-		target: t.Target.Name, history: jepsen.NewSharedHistory(s.start), out: t.Progress, claimed: make(map[any]string),
+		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress, claimed: make(map[any]string),
 	}
 	cfg := jepsen.ClusterConfig{
 		Target: t.Target, Members: t.Members, Dir: t.Scratch, TickTime: t.TickTime,
 	}
-	if t.Target.Name == "zookeeper" {
+	if t.Target.Name == "lockkeeper" {
+		cfg.Admin, cfg.TestClocks = true, t.asksFor("clock")
+	} else {
 		// As in its sample configuration. It takes the last line of a key.
 		cfg.Extra = []string{"initLimit=10", "syncLimit=5"}
 	}

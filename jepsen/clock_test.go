@@ -1,0 +1,35 @@
+package jepsen
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A member's wall clock can be set; what it stamps shows it.
+func TestSetClock(t *testing.T) {
+	l := newLabWith(t, time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 1, TestClocks: true})
+	conn := l.connect()
+	made := func(path string) time.Time {
+		t.Helper()
+		if _, err := conn.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		_, stat, err := conn.Exists(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.UnixMilli(stat.Ctime)
+	}
+	before := made("/before")
+	if err := l.cluster.Members()[0].SetClock(24 * time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if wrong := made("/after").Sub(before); wrong < 24*time.Hour || wrong > 25*time.Hour {
+		t.Errorf("a clock that was put 24 h forward shows %v more", wrong)
+	}
+	if err := (&Member{}).SetClock(0); err == nil {
+		t.Error("a clock is set that is not there")
+	}
+}

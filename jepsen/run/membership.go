@@ -1,0 +1,242 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// What is done to the membership. (jepsen.Op.F)
+const (
+	// FTransfer: the leadership is handed to another member.
+	FTransfer = "transfer"
+	// FRemove, FAdd: a member is taken out, ended and emptied; it is a member
+	// again.
+	FRemove = "remove"
+	FAdd    = "add"
+	// FDamage: a member was killed, and its log damaged. FAdd ends it.
+	FDamage = "damage"
+)
+
+// memberNemeses do what operators do.
+func memberNemeses() []nemesis {
+	return []nemesis{
+		{
+			name: "transfer", help: "the leadership is handed to another member",
+			usable: onlyLockkeeper, rest: seconds(1, 5), plan: planTransfer,
+		},
+		{
+			name: "members", help: "a member is removed, ended, emptied, and added again",
+			usable: canReconfigure, rest: seconds(3, 6), lasts: seconds(1, 5), plan: planMembers,
+		},
+		{
+			name: "torn", help: "a member is killed and the end of its log torn: it must refuse to start, and is rebuilt as documented",
+			usable: canReconfigure, rest: seconds(3, 8), lasts: seconds(0, 3), plan: planTorn,
+		},
+	}
+}
+
+// canReconfigure says why members cannot be removed and added, if so.
+func canReconfigure(f *field) error {
+	if err := onlyLockkeeper(f); err != nil {
+		return err
+	}
+	if _, proxies := f.links.(*jepsen.Proxies); proxies {
+		return fmt.Errorf("%w: behind proxies the members have no addresses that all of them know", errUnusable)
+	}
+	if len(f.cluster.Members()) < 3 {
+		return fmt.Errorf("%w: fewer than 3 members", errUnusable)
+	}
+	return nil
+}
+
+// toolPatience is how long one call of the operator's program may take.
+const toolPatience = 20 * time.Second
+
+// clusterTool runs lockkeeper cluster. An error has what it printed.
+func (f *field) clusterTool(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, toolPatience+5*time.Second)
+	defer cancel()
+	cmd := f.target.Tool(append([]string{"cluster"}, args...)...)
+	log := filepath.Join(f.scratch, fmt.Sprintf("tool%d.log", f.tools.Add(1)))
+	defer os.Remove(log)
+	return jepsen.Run(ctx, "lockkeeper cluster "+args[0], cmd, log)
+}
+
+// common are the flags of all calls of the operator's program.
+func (f *field) common() []string {
+	return []string{"-auth", jepsen.AdminAuth, "-timeout", toolPatience.String(), "-servers", f.cluster.Servers()}
+}
+
+// firstLine is what a terminal has room for.
+func firstLine(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	return lines[len(lines)-1]
+}
+
+// planTransfer hands the leadership on. Whoever is asked may be cut off: a
+// refusal is as good.
+func planTransfer(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
+	all := f.cluster.Members()
+	to, asked := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
+	if leader := f.leader(ctx); leader != nil {
+		asked = leader
+	}
+	return &act{
+		on: "to " + to.String(), begin: []jepsen.Op{{F: FTransfer, Member: to.ClientAddr, Note: to.String()}},
+		start: func(ctx context.Context) error {
+			args := append([]string{"transfer-leader", "-http", asked.HTTPAddr}, f.common()...)
+			if err := f.clusterTool(ctx, append(args, strconv.Itoa(to.ID))...); err != nil {
+				f.say("transfer refused", firstLine(err))
+			}
+			return nil
+		},
+	}, nil
+}
+
+// planMembers removes a member and adds it again.
+func planMembers(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
+	victims, release := f.claimMembers("members", rng, f.cluster.Members(), 1)
+	if len(victims) == 0 {
+		return nil, nil
+	}
+	m := victims[0]
+	removed := false
+	return &act{
+		on: m.String(), begin: memberOps(FRemove, victims), end: memberOps(FAdd, victims),
+		start: func(ctx context.Context) error {
+			if err := f.remove(ctx, m); err != nil {
+				f.say("remove refused", firstLine(err))
+				return nil
+			}
+			removed = true
+			return m.Kill()
+		},
+		mend: func(ctx context.Context) error {
+			// Nobody knows what became of a refused one: once more, to be sure.
+			return f.rebuild(ctx, m, removed)
+		},
+		release: release,
+	}, nil
+}
+
+func (f *field) remove(ctx context.Context, m *jepsen.Member) error {
+	return f.clusterTool(ctx, append([]string{"remove", strconv.Itoa(m.ID)}, f.common()...)...)
+}
+
+// rebuild brings a member back as the documentation says: it is removed, if
+// that has not been done, emptied, started, and added. Others may break things
+// at that time: it is tried again until ctx ends.
+func (f *field) rebuild(ctx context.Context, m *jepsen.Member, removed bool) error {
+	for !removed {
+		err := f.remove(ctx, m)
+		// One that says so has asked behind a sync.
+		removed = err == nil || strings.Contains(err.Error(), fmt.Sprintf("there is no member %d", m.ID))
+		if !removed && !pause(ctx, time.Second) {
+			return fmt.Errorf("run: remove %s: %w", m, err)
+		}
+	}
+	if err := errors.Join(m.Kill(), m.Wipe(), m.Start()); err != nil {
+		return err
+	}
+	for {
+		err := f.clusterTool(ctx, append([]string{"add", m.Line()}, f.common()...)...)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, time.Second) {
+			return fmt.Errorf("run: add %s: %w", m, err)
+		}
+	}
+}
+
+// planTorn damages the end of a member's log.
+func planTorn(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
+	victims, release := f.claimMembers("torn", rng, f.cluster.Members(), 1)
+	if len(victims) == 0 {
+		return nil, nil
+	}
+	m := victims[0]
+	return &act{
+		on: m.String(), begin: memberOps(FDamage, victims), end: memberOps(FAdd, victims),
+		start: func(ctx context.Context) error {
+			if err := m.Kill(); err != nil {
+				return err
+			}
+			if err := tearLog(filepath.Join(m.DataDir(), "raft.db"), rng); err != nil {
+				return err
+			}
+			return f.mustRefuse(ctx, m)
+		},
+		mend:    func(ctx context.Context) error { return f.rebuild(ctx, m, false) },
+		release: release,
+	}, nil
+}
+
+// refusePatience is how long a member may take to see that its log is damaged.
+const refusePatience = 30 * time.Second
+
+// mustRefuse starts a member that must not come up.
+func (f *field) mustRefuse(ctx context.Context, m *jepsen.Member) error {
+	if err := m.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusePatience)
+	defer cancel()
+	for m.Running() {
+		if mode, err := m.Mode(ctx); err == nil {
+			return fmt.Errorf("run: %s serves as %s on a damaged log", m, mode)
+		}
+		if !pause(ctx, 20*time.Millisecond) {
+			return nil // called off
+		}
+	}
+	if log := m.LogTail(); !strings.Contains(log, "damaged") {
+		return fmt.Errorf("run: %s did not say that its log is damaged:\n%s", m, log)
+	}
+	f.say("refuses to start", m.String()+": its log is damaged")
+	return nil
+}
+
+// Where a meta page of bbolt, its header included, has its transaction, and how
+// long it is.
+const (
+	metaTxid  = 16 + 48
+	metaBytes = 16 + 64
+)
+
+// tearLog writes nonsense over one half of the page that was written last, the
+// newer of the two that begin a bbolt file.
+func tearLog(name string, rng *rand.Rand) error {
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("run: tear the log: %w", err)
+	}
+	pageBytes := int64(os.Getpagesize())
+	newest, at := uint64(0), int64(0)
+	for page := range int64(2) {
+		var b [metaBytes]byte
+		if _, err := file.ReadAt(b[:], page*pageBytes); err != nil {
+			return fmt.Errorf("run: tear the log: %w", errors.Join(err, file.Close()))
+		}
+		if txid := binary.NativeEndian.Uint64(b[metaTxid:]); txid >= newest {
+			newest, at = txid, page*pageBytes
+		}
+	}
+	nonsense := bytes.Repeat([]byte{byte(rng.IntN(256))}, metaBytes/2)
+	_, err = file.WriteAt(nonsense, at+metaBytes/2)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("run: tear the log: %w", err)
+	}
+	return nil
+}
