@@ -71,7 +71,7 @@ func TestCClient(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			tr, dir, n := load(t, file), t.TempDir(), newNormaliser()
-			server := start(ctx, t, target, 1, dir)
+			server := start(ctx, t, target, 1, settings, dir)
 			var got [][]string
 			for i, b := range tr.blocks {
 				if len(b.commands) != 1 {

@@ -82,7 +82,7 @@ func TestTranscripts(t *testing.T) {
 			t.Run(target.Name+"/"+strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 				t.Parallel()
 				tr := load(t, file)
-				got := play(t, tr, target, members(file), zkCli)
+				got := play(t, tr, target, file, zkCli)
 				if *updateFlag {
 					tr.update(t, file, got)
 				} else {
@@ -93,18 +93,21 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// members is how many servers a transcript is typed to.
-func members(file string) int {
-	if filepath.Base(file) == "cluster.txt" {
-		return 3
+// serversFor are the servers that a transcript is typed to: how many, and with what settings.
+func serversFor(file string) (members int, extra []string) {
+	switch filepath.Base(file) {
+	case "cluster.txt":
+		return 3, settings
+	case "reconfig.txt":
+		return 3, append(slices.Clone(settings), "reconfigEnabled=true")
 	}
-	return 1
+	return 1, settings
 }
 
 // start starts a server for the rest of the test and returns the client address of its first member.
-func start(ctx context.Context, t *testing.T, target jepsen.Target, members int, dir string) string {
+func start(ctx context.Context, t *testing.T, target jepsen.Target, members int, extra []string, dir string) string {
 	t.Helper()
-	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, Extra: settings})
+	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, Extra: extra})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +127,13 @@ func start(ctx context.Context, t *testing.T, target jepsen.Target, members int,
 }
 
 // play types the commands into a client of a fresh server and returns what each block printed.
-func play(t *testing.T, tr transcript, target jepsen.Target, members int, zkCli func(...string) *exec.Cmd) [][]string {
+func play(t *testing.T, tr transcript, target jepsen.Target, file string, zkCli func(...string) *exec.Cmd) [][]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	dir := t.TempDir()
-	server := start(ctx, t, target, members, dir)
+	members, extra := serversFor(file)
+	server := start(ctx, t, target, members, extra, dir)
 	input, printed := filepath.Join(dir, "input"), filepath.Join(dir, "printed")
 	if err := os.WriteFile(input, []byte(tr.input(server)), 0o644); err != nil {
 		t.Fatal(err)
