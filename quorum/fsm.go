@@ -29,10 +29,15 @@ func (f fsm) Apply(l *raft.Log) any {
 // section; a reader is wholly before an entry or wholly after it.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	for _, l := range logs {
+		f.reached = l.Index
 		if l.Type == raft.LogConfiguration {
 			f.membersMayDiffer()
 		}
 		if l.Type != raft.LogCommand {
+			continue
+		}
+		if l.Index <= f.early {
+			f.transport.applied(l.Index, l.Term)
 			continue
 		}
 		entry, err := znode.DecodeEntry(l.Data)
@@ -48,8 +53,56 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.grownLocked(len(entry.Commands), len(l.Data))
 		f.mu.Unlock()
 		f.transport.applied(l.Index, l.Term)
+		if t, ok := f.cfg.Stores.Log.(appliedTracker); ok {
+			t.SetApplied(l.Index)
+		}
 	}
 	return make([]any, len(logs))
+}
+
+// appliedTracker is a log store that remembers how far the log was committed.
+type appliedTracker interface {
+	SetApplied(index uint64)
+	Applied() uint64
+}
+
+// applyCommitted brings the state up to the last entry that is known to be committed. raft begins with the snapshot and
+// goes on when a leader tells it of commits, but a member that serves without a leader (read-only mode) must not go back
+// in time by that. What raft hands over a second time is passed over.
+func (r *Replica) applyCommitted() error {
+	t, ok := r.cfg.Stores.Log.(appliedTracker)
+	if !ok {
+		return nil
+	}
+	list, err := r.cfg.Stores.Snapshots.List()
+	if err != nil {
+		return fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	from := uint64(0)
+	if len(list) > 0 {
+		from = list[0].Index
+	}
+	last, err := r.cfg.Stores.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
+	}
+	for i := from + 1; i <= min(t.Applied(), last); i++ {
+		var l raft.Log
+		if err := r.cfg.Stores.Log.GetLog(i, &l); err != nil {
+			return fmt.Errorf("quorum: read log: %w", err)
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		entry, err := znode.DecodeEntry(l.Data)
+		if err != nil {
+			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", r.cfg.Stores.LogName, l.Index, l.Term, err)
+		}
+		r.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
+		r.appliedIndex, r.early = i, i
+		r.grownLocked(len(entry.Commands), len(l.Data))
+	}
+	return nil
 }
 
 // poison stops the member: going on without a committed entry would make this replica differ from the
@@ -128,6 +181,9 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.poisoned != nil {
 		return nil, f.poisoned
 	}
+	if f.reached < f.early {
+		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
+	}
 	f.grownCmds, f.grownBytes = 0, 0
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
 }
@@ -142,7 +198,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store = store
+	f.store, f.early = store, 0
 	f.grownCmds, f.grownBytes = 0, 0
 	f.cfg.Listener.Restored(store)
 	f.asks.lost()

@@ -39,6 +39,7 @@ type logFile struct {
 
 	writing sync.Mutex               // one update at a time
 	state   atomic.Pointer[logState] // as it is on disk; replaced, never modified
+	applied atomic.Uint64            // see SetApplied
 }
 
 var (
@@ -112,7 +113,19 @@ func createLogFile(path string) error {
 }
 
 // Close closes the file.
-func (f *logFile) Close() error { return f.db.Close() }
+func (f *logFile) Close() error {
+	if f.applied.Load() > f.state.Load().applied {
+		// Only how far the next start gets without a leader depends on it.
+		_ = f.update(func(*logState, *bbolt.Bucket) error { return nil })
+	}
+	return f.db.Close()
+}
+
+// SetApplied takes note that the entries up to index are committed. It is written with the next other write.
+func (f *logFile) SetApplied(index uint64) { f.applied.Store(index) }
+
+// Applied is an index up to which the entries are known to be committed, as of when the file was opened.
+func (f *logFile) Applied() uint64 { return f.state.Load().applied }
 
 // FirstIndex implements raft.LogStore.
 func (f *logFile) FirstIndex() (uint64, error) {
@@ -186,6 +199,9 @@ func (f *logFile) DeleteRange(lo, hi uint64) error {
 		}
 		switch {
 		case hi == s.last && lo > s.first:
+			if lo <= s.applied {
+				return fmt.Errorf("quorum: entries from %d are to be replaced, and those up to %d are committed", lo, s.applied)
+			}
 			s.last = lo - 1
 		case lo == s.first:
 			s.first = hi + 1
@@ -210,6 +226,7 @@ func (f *logFile) update(change func(*logState, *bbolt.Bucket) error) error {
 	f.writing.Lock()
 	defer f.writing.Unlock()
 	next := f.state.Load().clone()
+	next.applied = max(next.applied, f.applied.Load())
 	err := f.db.Update(func(tx *bbolt.Tx) error {
 		if err := change(&next, tx.Bucket(entriesBucket)); err != nil {
 			return err

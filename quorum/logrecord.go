@@ -26,16 +26,17 @@ import (
 // The state, the only value of the bucket "state". It says which entries there must be, because a lost page takes its
 // checksums with it; and it holds the term, the vote and the owner, of which none may be missing either:
 //
-//	 0       4        5       13     21
-//	+-------+--------+-------+------+---------------------------------------------------+
-//	| crc32 | format | first | last | for each: key length (1), key, length (4), value  |
-//	+-------+--------+-------+------+---------------------------------------------------+
+//	 0       4        5       13     21        29
+//	+-------+--------+-------+------+---------+---------------------------------------------------+
+//	| crc32 | format | first | last | applied | for each: key length (1), key, length (4), value  |
+//	+-------+--------+-------+------+---------+---------------------------------------------------+
 //
+// Applied is an entry that is known to be committed, as all before it are; there may be later ones.
 // With no entries, first is last + 1: the entries up to last are in a snapshot.
 const (
 	logFormat      = 1
 	entryHeaderLen = 25
-	stateHeaderLen = 21
+	stateHeaderLen = 29
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -108,6 +109,7 @@ func decodeEntryRecord(index uint64, record []byte, l *raft.Log) error {
 // logState is what the log file says of itself.
 type logState struct {
 	first, last uint64 // the entries that are there; none when first > last
+	applied     uint64 // is committed
 	values      map[string][]byte
 }
 
@@ -127,6 +129,7 @@ func (s *logState) append(b []byte) []byte {
 	b = append(b, 0, 0, 0, 0, logFormat)
 	b = binary.BigEndian.AppendUint64(b, s.first)
 	b = binary.BigEndian.AppendUint64(b, s.last)
+	b = binary.BigEndian.AppendUint64(b, s.applied)
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		b = append(append(b, byte(len(key))), key...)
 		b = binary.BigEndian.AppendUint32(b, uint32(len(s.values[key])))
@@ -152,7 +155,7 @@ func decodeLogState(b []byte) (s logState, err error) {
 		return s, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat, b[4], logFormat)
 	}
 	s = newLogState()
-	s.first, s.last = binary.BigEndian.Uint64(b[5:]), binary.BigEndian.Uint64(b[13:])
+	s.first, s.last, s.applied = binary.BigEndian.Uint64(b[5:]), binary.BigEndian.Uint64(b[13:]), binary.BigEndian.Uint64(b[21:])
 	for b = slices.Clone(b[stateHeaderLen:]); len(b) > 0; {
 		n := 1 + int(b[0])
 		if len(b) < n+4 {

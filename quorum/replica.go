@@ -50,9 +50,11 @@ type Replica struct {
 	mu           sync.RWMutex
 	store        *znode.Store
 	appliedIndex uint64
-	grownCmds    int   // applied since the last snapshot was taken
-	grownBytes   int64 // the entries that they came in
-	poisoned     error // why no entry can be applied any more
+	early        uint64 // up to which entry the state was brought before raft was started
+	reached      uint64 // what raft has handed over to be applied
+	grownCmds    int    // applied since the last snapshot was taken
+	grownBytes   int64  // the entries that they came in
+	poisoned     error  // why no entry can be applied any more
 
 	stateMu    sync.Mutex
 	leader     MemberID           // 0 while unknown
@@ -101,6 +103,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 		return nil, err
 	}
 	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
+		return nil, err
+	}
+	if err := r.applyCommitted(); err != nil {
 		return nil, err
 	}
 	if err := r.openTransport(); err != nil {

@@ -99,8 +99,9 @@ type Config struct {
 	// FourLetterWords are the four-letter words that are answered (4lw.commands.whitelist); "*" stands for
 	// all. nil means srvr alone, and isro when ReadOnlyMode is set.
 	FourLetterWords []string
-	// ReadOnlyMode is whether the file asks for read-only mode (readonlymode.enabled), which this member
-	// does not have; it only adds isro to the default of FourLetterWords, for clients that look for it.
+	// ReadOnlyMode lets a member that has no leader serve clients that accept to be able to read only
+	// (readonlymode.enabled). It also adds isro to the default of FourLetterWords: such clients look for a
+	// member that serves them fully with it.
 	ReadOnlyMode bool
 	// Backlog is clientPortListenBacklog as configured, for conf; the system's default is used.
 	Backlog int

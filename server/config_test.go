@@ -403,7 +403,6 @@ func TestConfigNotices(t *testing.T) {
 			"WARN zoo.cfg:5 authProvider.3: lockkeeper cannot load com.example.Mine: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in",
 			unneeded + "authProvider.2"}},
 		"skipACL":     {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
-		"read-only":   {base + "readonlymode.enabled=true", "", []string{"WARN zoo.cfg:3 readonlymode.enabled: read-only mode is not available in this version: without a majority this member serves nobody"}},
 		"whitelist":   {base + "4lw.commands.whitelist=ruok,rouk,*", "", []string{`WARN zoo.cfg:3 4lw.commands.whitelist: there is no four-letter word "rouk"`}},
 		"buffer":      {base + "jute.maxbuffer=0x3200000", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: a request of more than 4194304 bytes is refused, whatever this says; replies have no limit"}},
 		"three":       {base + three, "1", nil},

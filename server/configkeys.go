@@ -164,12 +164,7 @@ var usedKeys = map[string]keyDef{
 			}
 		}
 	}},
-	"readonlymode.enabled": {property: true, use: func(l *loader, p property) {
-		if on, _ := l.boolValue(p); on {
-			l.cfg.ReadOnlyMode = true
-			l.warn(p, "read-only mode is not available in this version: without a majority this member serves nobody")
-		}
-	}},
+	"readonlymode.enabled": {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.ReadOnlyMode })},
 	"clientPortListenBacklog": {use: func(l *loader, p property) {
 		l.cfg.Backlog, _ = l.intValue(p, -1, math.MaxInt32)
 	}},

@@ -72,17 +72,20 @@ func (s *Server) wordText(c *conn, word string) string {
 	switch {
 	case !s.cfg.allows(word):
 		return word + " is not executed because it is not in the whitelist.\n"
-	case kind == wordServing && !s.Serving():
+	case kind == wordServing && !s.Serving() && !s.sessions.ReadOnly():
 		return notServing
 	}
 	switch word {
 	case "ruok":
 		return "imok"
 	case "isro":
-		if !s.Serving() {
-			return "null"
+		switch {
+		case s.Serving():
+			return "rw"
+		case s.sessions.ReadOnly():
+			return "ro"
 		}
-		return "rw"
+		return "null"
 	case "srvr":
 		return s.srvrText(s.overview(), "")
 	case "stat":

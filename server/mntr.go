@@ -32,7 +32,7 @@ func (s *Server) metrics(o overview) []metric {
 		{"approximate_data_size", "bytes of paths and data", o.counts.DataSizeBytes},
 		{"watch_count", "watches of this member's connections", o.work.Watches.Watches},
 		{"global_sessions", "sessions of the whole cluster", o.counts.Sessions},
-		{"local_sessions", "always 0: every session belongs to the cluster", 0},
+		{"local_sessions", "sessions of read-only mode", s.sessions.LocalSessions()},
 		{"connection_request_count", "handshakes that were asked for", s.counters.connectRequests.Load()},
 		{"cnxn_closed_without_zk_server_running", "handshakes refused: no leader, or the client has seen later state", s.counters.refusedHandshakes.Load()},
 		{"unsuccessful_handshake", "first frames that were no handshake", s.counters.badHandshakes.Load()},
@@ -55,7 +55,7 @@ func (s *Server) metrics(o overview) []metric {
 			ms = append(ms, metric{"disk_free_bytes", "that are free where the log is", free})
 		}
 	}
-	if s.cfg.Standalone() {
+	if s.cfg.Standalone() || s.mode(o) == readOnlyMode {
 		return ms
 	}
 	ms = append(ms, metric{"quorum_size", "voters", o.status.Voters})
@@ -75,7 +75,7 @@ func (s *Server) mntrText(o overview) string {
 	mode := s.mode(o)
 	fmt.Fprintf(&b, "zk_version\t%s\n", s.build)
 	fmt.Fprintf(&b, "zk_server_state\t%s\n", mode)
-	if !s.cfg.Standalone() {
+	if !s.cfg.Standalone() && mode != readOnlyMode {
 		fmt.Fprintf(&b, "zk_peer_state\t%s\n", peerState(mode))
 		if mode == "observer" {
 			fmt.Fprintf(&b, "zk_observer_master_id\t%d\n", o.status.Leader)

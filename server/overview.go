@@ -46,13 +46,23 @@ func (s *Server) overview() overview {
 	return o
 }
 
+const readOnlyMode = "read-only"
+
 // mode is the role as ZooKeeper names it.
-func (s *Server) mode(o overview) string { return o.status.Role }
+func (s *Server) mode(o overview) string {
+	if o.status.Role == "looking" && s.sessions.ReadOnly() {
+		return readOnlyMode
+	}
+	return o.status.Role
+}
 
 // srvrText is srvr, and with the clients in between it is stat.
 func (s *Server) srvrText(o overview, clients string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Zookeeper version: %s\n", s.build)
+	if s.mode(o) == readOnlyMode {
+		b.WriteString("READ-ONLY mode; serving only read-only clients\n")
+	}
 	b.WriteString(clients)
 	l := o.work.Latency
 	fmt.Fprintf(&b, "Latency min/avg/max: %d/%s/%d\n", l.MinMs, javaDouble(l.AvgMs), l.MaxMs)

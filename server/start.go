@@ -236,6 +236,7 @@ func (s *Server) sessionConfig() session.Config {
 		MinTimeout:  s.cfg.MinSessionTimeout,
 		MaxTimeout:  s.cfg.MaxSessionTimeout,
 		SuperDigest: s.cfg.SuperDigest,
+		ReadOnly:    s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
 		SkipACL:     s.cfg.SkipACL,
 
 		DigestHash:      digestHash(s.cfg.DigestAlgorithm),

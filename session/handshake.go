@@ -42,10 +42,15 @@ type handshakeResult struct {
 //
 // The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
 func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
-	if since, ok := m.replica.LeaderKnown(); !ok && time.Since(since) > m.cfg.Tick {
+	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
+	switch since, ok := m.replica.LeaderKnown(); {
+	case ok && isLocalID(req.SessionID) && req.SessionID != 0:
+		return nil, refusal(req), nil // it ended with read-only mode
+	case !ok && m.ReadOnly():
+		return m.connectReadOnly(req, addr.Unmap(), timeout)
+	case !ok && time.Since(since) > m.cfg.Tick:
 		return nil, nil, ErrNotServing
 	}
-	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
 	// A client that waits longer than this does better elsewhere.
 	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, m.cfg.Tick))
 	defer cancel()

@@ -31,6 +31,7 @@ import (
 // lease is the member's knowledge of one session's lease. Instants as of Manager.since.
 type lease struct {
 	m         *Manager
+	local     bool         // of read-only mode: there is no leader to confirm it; it was confirmed when the client was last heard
 	timeout   int64        // nanoseconds
 	confirmed atomic.Int64 // the lease runs until this instant plus timeout at least
 	waiting   atomic.Bool  // heard from, and not reported with that yet: in Manager.heard
@@ -46,12 +47,18 @@ func (l *lease) age(now int64) int64 { return now - l.confirmed.Load() }
 
 // mayAnswer says whether bytes may be sent to the client at this instant.
 func (l *lease) mayAnswer() bool {
+	if l.local {
+		return true
+	}
 	return l.age(l.m.since()) < l.timeout/3 || mutant.On(mutant.AnswersWithoutLease)
 }
 
 // spent says that the connection must be let go.
 func (l *lease) spent(now int64) bool {
 	age, open := l.age(now), l.openSince.Load()
+	if l.local {
+		return age > l.timeout
+	}
 	if age > l.timeout*4/3 {
 		return true // its session has expired on the majority, whether this member learns of it or not
 	}
@@ -62,6 +69,10 @@ func (l *lease) spent(now int64) bool {
 // hear takes note that the client of s has sent something.
 func (m *Manager) hear(s *Session) {
 	now := m.since()
+	if s.local {
+		s.lease.confirmed.Store(now)
+		return
+	}
 	s.lease.openSince.CompareAndSwap(0, now)
 	if !s.lease.waiting.Swap(true) {
 		m.mu.Lock()

@@ -38,8 +38,10 @@ type Config struct {
 	MaxTimeout time.Duration // 0 means 20 ticks
 	// SuperDigest is "user:base64(sha1(user:password))" of the super user; empty: there is none.
 	SuperDigest string
-	SkipACL     bool         // every client passes every access check
-	Logger      *slog.Logger // nil means slog.Default
+	SkipACL     bool // every client passes every access check
+	// ReadOnly lets this member serve, without a leader, clients that accept that.
+	ReadOnly bool
+	Logger   *slog.Logger // nil means slog.Default
 	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60 s.
 	ReapInterval time.Duration
 	// ReapPerMinute bounds how many are deleted in a minute; 0 means 10 000.
@@ -81,6 +83,7 @@ type Manager struct {
 	stats   stats
 
 	throttle throttle
+	readOnly readOnly
 	syncs    syncs
 
 	nextID    atomic.Uint64
@@ -140,6 +143,7 @@ func NewManager(cfg Config) *Manager {
 	m.throttle.init(cfg.Limits)
 	m.syncs.init()
 	m.tracker = newTracker(cfg.Tick)
+	m.readOnly.init(cfg.Member, cfg.Now())
 	// As ZooKeeper builds the first id of a process (spec/sessions.md 2), but from the wall clock, so
 	// that a restarted member does not begin where it began before.
 	ms := uint64(cfg.Now().UnixMilli())
@@ -152,6 +156,10 @@ func NewManager(cfg Config) *Manager {
 func (m *Manager) Start(r Replica) {
 	m.replica = r
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	if m.cfg.ReadOnly {
+		m.wg.Add(1)
+		go m.readOnlyLoop(m.ctx)
+	}
 	m.wg.Add(4)
 	go m.leaseLoop(m.ctx)
 	go m.expiryLoop(m.ctx)

@@ -29,6 +29,8 @@ type Session struct {
 	// ids are the identities that the connection has shown, its address first. Replaced, never modified.
 	ids atomic.Pointer[[]znode.Identity]
 
+	local bool // of read-only mode: not one of the cluster's sessions
+
 	mu    sync.Mutex
 	room  *sync.Cond // the queue has become shorter, or the end has come
 	queue []pending
@@ -168,6 +170,9 @@ func (s *Session) dequeueLocked(n int) {
 func (s *Session) classify(p *pending) error {
 	if s.lacksRequired(p.req.Op) {
 		p.code, p.last = wire.CodeSessionClosedRequireSASLAuth, true
+		return nil
+	}
+	if s.classifyLocal(p) {
 		return nil
 	}
 	record, err := wire.DecodeBody(p.req.Op, p.req.Body)

@@ -1,0 +1,204 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Read-only mode: a member that has known no leader for a while serves clients that said they accept it, from the state that
+// it has. Their sessions are of this member alone. They are no sessions of the cluster, hold nothing, and end when there is a
+// leader again; then the clients connect anew.
+//
+// A client that has a session of the cluster is not served, as with ZooKeeper 3.8: the majority may end that session at any
+// moment, this member would not know, and many a library calls itself connected all the same (promise C6).
+//
+// The ids of these sessions begin with 0 where the others have the number of a member. So a member can tell, without asking
+// anybody, that one it does not know has ended; for a session of the cluster only the log can (promise C7).
+
+// readOnlyMin is how long a member looks for a leader at least before it serves without one; as in ZooKeeper, a tick if that
+// is longer.
+const readOnlyMin = 2 * time.Second
+
+// readOnlyCheck is how often a member looks whether it has a leader.
+const readOnlyCheck = 50 * time.Millisecond
+
+var (
+	errReadOnly = errors.New("session: this member only reads, and the client does not accept that")
+	errGlobal   = errors.New("session: this member only reads, and the client's session is one of the cluster")
+)
+
+// readOnly is the state of read-only mode. The Manager's mu guards locals.
+type readOnly struct {
+	on     atomic.Bool
+	nextID atomic.Uint64
+	locals map[wire.SessionID]*local
+}
+
+// local is a session of read-only mode, whether it has a connection or not.
+type local struct {
+	password []byte
+	timeout  time.Duration
+	heard    int64 // Manager.since, when its connection was last seen alive
+}
+
+func (r *readOnly) init(member uint8, now time.Time) {
+	r.locals = map[wire.SessionID]*local{}
+	// As Manager.nextID, but for the first byte.
+	r.nextID.Store(uint64(member)<<48 | uint64(now.UnixMilli())<<24>>16&(1<<48-1))
+}
+
+// ReadOnly says whether this member serves without a leader, clients that accept it.
+func (m *Manager) ReadOnly() bool { return m.readOnly.on.Load() }
+
+// LocalSessions is the number of sessions of read-only mode.
+func (m *Manager) LocalSessions() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.readOnly.locals)
+}
+
+// readOnlyLoop begins and ends read-only mode.
+func (m *Manager) readOnlyLoop(ctx context.Context) {
+	defer m.wg.Done()
+	ticker := time.NewTicker(readOnlyCheck)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		since, known := m.replica.LeaderKnown()
+		switch {
+		case known && m.ReadOnly():
+			m.leaveReadOnly()
+		case !known && !m.ReadOnly() && time.Since(since) >= max(readOnlyMin, m.cfg.Tick):
+			m.readOnly.on.Store(true)
+			m.log.Warn("read-only mode: no leader; serving clients that accept it, from the state as it is here")
+		case m.ReadOnly():
+			m.forgetLocals()
+		}
+	}
+}
+
+func (m *Manager) leaveReadOnly() {
+	m.mu.Lock()
+	m.readOnly.on.Store(false)
+	var ended []*Session
+	for id := range m.readOnly.locals {
+		if s := m.sessions[id]; s != nil {
+			ended = append(ended, s)
+		}
+	}
+	clear(m.readOnly.locals)
+	m.mu.Unlock()
+	for _, s := range ended {
+		s.end("there is a leader again: the client is to connect anew")
+	}
+	m.log.Info("read-only mode has ended: there is a leader", "sessions", len(ended))
+}
+
+// forgetLocals ends the sessions whose connection is gone for longer than their timeout. Those with a connection are ended
+// with it: see lease.spent.
+func (m *Manager) forgetLocals() {
+	now := m.since()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, l := range m.readOnly.locals {
+		if s := m.sessions[id]; s != nil {
+			l.heard = s.lease.confirmed.Load()
+		} else if now-l.heard > int64(l.timeout) {
+			delete(m.readOnly.locals, id)
+		}
+	}
+}
+
+// connectReadOnly is Connect in read-only mode.
+func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
+	if !req.ReadOnly {
+		return nil, nil, errReadOnly
+	}
+	var applied wire.Zxid
+	m.replica.View(func(s *znode.Store) { applied = s.Zxid() })
+	if req.LastZxidSeen > applied {
+		return nil, nil, fmt.Errorf("%w: it has seen %v, applied was %v", errAhead, req.LastZxidSeen, applied)
+	}
+	id := req.SessionID
+	if id != 0 && !isLocalID(id) {
+		return nil, nil, errGlobal
+	}
+	m.mu.Lock()
+	old := m.sessions[id]
+	known := m.readOnly.locals[id]
+	m.mu.Unlock()
+	if id != 0 && old != nil {
+		old.end("session attached by another connection")
+	}
+	if id != 0 && (known == nil || !bytes.Equal(known.password, req.Password)) {
+		refused := refusal(req)
+		refused.ReadOnly = true
+		return nil, refused, nil
+	}
+	l := &local{timeout: timeout}
+	if known != nil {
+		l.password = known.password
+	} else {
+		id = wire.SessionID(m.readOnly.nextID.Add(1))
+		l.password = make([]byte, wire.PasswordLen)
+		_, _ = rand.Read(l.password) // never fails
+	}
+	s := m.openLocal(id, l, addr)
+	if s == nil {
+		return nil, nil, ErrNotServing // the next try finds a leader
+	}
+	resp := response(req, s, l.password)
+	resp.ReadOnly = true
+	return s, resp, nil
+}
+
+// isLocalID says whether an id is of a session of read-only mode, of this member's or of another's.
+func isLocalID(id wire.SessionID) bool { return uint64(id)>>56 == 0 }
+
+// openLocal makes the connection's hold of a local session; nil if read-only mode has just ended.
+func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Session {
+	l.heard = m.since()
+	s := newSession(m, id, 0, &handshake{addr: addr, timeout: l.timeout, since: l.heard})
+	s.local, s.lease.local = true, true
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ReadOnly() {
+		return nil
+	}
+	m.readOnly.locals[id] = l
+	m.sessions[id] = s
+	return s
+}
+
+// classifyLocal refuses what a member that only reads cannot do, before it looks at the request's body, as ZooKeeper does.
+// It reports whether p is classified by that.
+func (s *Session) classifyLocal(p *pending) bool {
+	if !s.local {
+		return false
+	}
+	switch op := p.req.Op; {
+	case op == wire.OpCloseSession:
+		s.m.mu.Lock()
+		delete(s.m.readOnly.locals, s.id)
+		s.m.mu.Unlock()
+		p.last = true
+		return true
+	case isWrite(op), op == wire.OpCheck, op == wire.OpDeleteContainer:
+		p.code = wire.CodeNotReadOnly
+		return true
+	}
+	return false
+}
