@@ -211,6 +211,9 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		server := fmt.Sprintf("server.%d=%s:%s%s;%s:%d", i+1, peer, port, cfg.role(i+1), place.ClientHost, ports[portsEach*i])
 		if i+1 == m.ID {
 			m.line = server
+			if cfg.role(m.ID) == "" {
+				m.line = strings.Replace(server, ";", ":participant;", 1)
+			}
 		}
 		line("%s", server)
 	}

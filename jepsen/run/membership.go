@@ -104,9 +104,22 @@ func planTransfer(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	}, nil
 }
 
+// claimForGood takes a member that will lose what it has. There is one at a
+// time: two of three could not be made good again, by nobody.
+func (f *field) claimForGood(nemesis string, rng *rand.Rand) (victims []*jepsen.Member, release func()) {
+	only, releaseOnly := f.claim(nemesis, []any{"membership"})
+	victims, releaseVictims := f.claimMembers(nemesis, rng, f.cluster.Members(), 1)
+	release = func() { releaseVictims(); releaseOnly() }
+	if len(only) == 0 || len(victims) == 0 {
+		release()
+		return nil, nil
+	}
+	return victims, release
+}
+
 // planMembers removes a member and adds it again.
 func planMembers(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-	victims, release := f.claimMembers("members", rng, f.cluster.Members(), 1)
+	victims, release := f.claimForGood("members", rng)
 	if len(victims) == 0 {
 		return nil, nil
 	}
@@ -162,7 +175,7 @@ func (f *field) rebuild(ctx context.Context, m *jepsen.Member, removed bool) err
 
 // planTorn damages the end of a member's log.
 func planTorn(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-	victims, release := f.claimMembers("torn", rng, f.cluster.Members(), 1)
+	victims, release := f.claimForGood("torn", rng)
 	if len(victims) == 0 {
 		return nil, nil
 	}
