@@ -221,6 +221,32 @@ func TestSimpleMutexHerd(t *testing.T) {
 	}
 }
 
+// TestSimpleMutexUnlockedWithoutConnection: an Unlock without a connection, before the session is known to have expired,
+// leaves alone what is the next holder's.
+func TestSimpleMutexUnlockedWithoutConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		a, conn := newTestSession(c)
+		b, _ := newTestSession(c)
+		defer a.Close()
+		defer b.Close()
+		g := must(t, NewSimpleMutex(a, "/simple", MutexOptions{}).Lock)
+		c.with(conn.cutLocked)
+		done := make(chan error)
+		go func() { done <- g.Unlock(t.Context()) }()
+		synctest.Wait() // for a connection
+		c.with(conn.expireLocked)
+		next := must(t, NewSimpleMutex(b, "/simple", MutexOptions{}).Lock)
+		if err := <-done; err != nil && !errors.Is(err, ErrExpired) {
+			t.Errorf("Unlock = %v", err)
+		}
+		time.Sleep(conn.reconnect + time.Second)
+		if err := next.Err(); err != nil {
+			t.Errorf("the next holder: %v", err)
+		}
+	})
+}
+
 // TestSimpleMutexNotOurs: a release does not delete what another has made under
 // the same name.
 func TestSimpleMutexNotOurs(t *testing.T) {
