@@ -45,7 +45,7 @@ func (belief) Run(ctx context.Context, env *Env, n int) error {
 	for pause(ctx, c.period()) {
 		if time.Now().After(dark) {
 			c.l.darken(true)
-			pause(ctx, env.SessionTimeout*5/4)
+			pause(ctx, 2*env.SessionTimeout)
 			c.l.darken(false)
 			dark = time.Now().Add(c.darkness())
 			continue

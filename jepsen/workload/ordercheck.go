@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"lockkeeper/jepsen"
@@ -70,7 +71,9 @@ type orderSession struct {
 
 	base jepsen.Op     // the newest reply about the session's own node
 	lost [][]jepsen.Op // its sets that were not answered since, by connection
-	made bool
+	// settled are those that must not take effect any more, or have: a later connection was answered.
+	settled []jepsen.Op
+	made    bool
 
 	watch    jepsen.Op // the reply that has set the watch
 	watching bool
@@ -179,13 +182,15 @@ func (s *orderSession) own(op jepsen.Op) {
 
 // settle forgets the sets that were not answered: a later connection was, so they
 // have taken effect by now, or never.
-func (s *orderSession) settle() { s.lost = [][]jepsen.Op{nil} }
-
-// between is the newest reply about the own node, and what was not answered since.
-func (s *orderSession) between() []jepsen.Op {
-	list := []jepsen.Op{s.base}
-	for _, sets := range s.lost {
-		list = append(list, sets...)
+func (s *orderSession) settle() {
+	if sets := slices.Concat(s.lost...); len(sets) > 0 {
+		s.settled = sets
 	}
-	return list
+	s.lost = [][]jepsen.Op{nil}
+}
+
+// between is the newest reply about the own node, what was not answered since, and
+// what had not been answered before.
+func (s *orderSession) between() []jepsen.Op {
+	return append(append(slices.Clone(s.settled), s.base), slices.Concat(s.lost...)...)
 }
