@@ -468,3 +468,46 @@ func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 		}
 	})
 }
+
+// A voter that has lost its disk must not help to elect a leader that lacks what it once had: what was answered would be lost.
+func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		behind, lost := (l+1)%3, (l+2)%3
+		c.propose(l, createSession(9))
+		c.recs[behind].result(t, createSession(9).Key())
+		c.isolate(behind)
+		const n = 50
+		for i := range uint64(n) {
+			c.propose(l, sequential(9, i+1, "/n-"))
+		}
+		c.recs[l].result(t, sequential(9, n, "").Key())
+		// Now the leader goes, and the other one that has all of it loses its disk.
+		c.crash(lost)
+		c.crash(l)
+		c.disks[lost] = simdisk.New()
+		c.heal()
+		c.start(lost)
+		time.Sleep(time.Minute)
+		for _, i := range []int{behind, lost} {
+			if id := c.reps[i].leaderID(); id != 0 {
+				t.Fatalf("member %d follows %d, and what was committed is gone", i+1, id)
+			}
+		}
+		c.start(l)
+		at := c.leader()
+		if r := c.recs[at].result(t, c.propose(at, sequential(9, n+1, "/n-"))); r.Path != fmt.Sprintf("/n-%010d", n) {
+			t.Fatalf("%+v", r)
+		}
+		c.agree()
+		// Once it has everything it votes again, also after a restart.
+		for range 2 {
+			c.stop(l)
+			at = c.leader()
+			c.stop(lost)
+			c.start(l)
+			c.start(lost)
+			c.leader()
+		}
+	})
+}

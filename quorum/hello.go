@@ -155,6 +155,7 @@ func (r *Replica) askToBegin(ctx context.Context) {
 	if r.join(listed) != nil {
 		return
 	}
+	r.newcomer.end() // nothing has been committed that it could have lost
 	if err := r.raft.BootstrapCluster(r.initialConfiguration()).Error(); err != nil && r.state() == stateBlank {
 		r.log.Error("first configuration not written", "err", err)
 		return

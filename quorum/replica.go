@@ -32,6 +32,7 @@ type Replica struct {
 	outbox    *outbox
 	lease     leaseClient
 	roster    *roster
+	newcomer  *newcomer // nil: this member has a log, and may vote
 	asks      asks
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
@@ -192,6 +193,9 @@ func (r *Replica) openRaft() error {
 		}
 	}
 	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
+	if err := r.startNewcomer(known); err != nil {
+		return fmt.Errorf("quorum: begin as a new member: %w", err)
+	}
 	cached, err := raft.NewLogCache(cachedEntries, r.guard) // followers are most often sent what was just written
 	if err != nil {
 		return fmt.Errorf("quorum: cache log: %w", err)

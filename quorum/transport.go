@@ -24,6 +24,9 @@ type transport struct {
 
 	wg   sync.WaitGroup
 	stop chan struct{}
+	rpcs chan raft.RPC // nil: those of the library's transport
+	// mayStand says why this member must not be voted for; nil: it always may.
+	mayStand func() error
 
 	mu         sync.Mutex
 	term       uint64 // of the leadership that the fields below belong to
@@ -56,6 +59,14 @@ func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Ser
 func (t *transport) close() {
 	close(t.stop)
 	t.wg.Wait()
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC {
+	if t.rpcs != nil {
+		return t.rpcs
+	}
+	return t.Transport.Consumer()
 }
 
 // AppendEntries implements raft.Transport.
@@ -316,5 +327,20 @@ func (t *transport) forget(id raft.ServerID) {
 // RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition would
 // depose the leader with the high term that it reached alone.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if t.mayStand != nil {
+		if err := t.mayStand(); err != nil {
+			return err
+		}
+	}
 	return t.Transport.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
+}
+
+// RequestVote implements raft.Transport.
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if t.mayStand != nil {
+		if err := t.mayStand(); err != nil {
+			return err
+		}
+	}
+	return t.Transport.RequestVote(id, target, args, resp)
 }

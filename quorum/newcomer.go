@@ -1,0 +1,144 @@
+package quorum
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// newcomer keeps a member without a log from voting, and from being voted for. The library would let it vote for anybody; but it may be a voter that has lost its
+// disk, and with it entries that are committed because it once had them. It may vote when it has everything again that a leader
+// knew to be committed in its own term, or when the cluster itself begins. That is remembered on the disk.
+//
+// It stands between the transport and the library, in a goroutine of its own, of members that began without a log and only until they
+// are restarted.
+type newcomer struct {
+	r   *Replica
+	in  <-chan raft.RPC
+	out chan raft.RPC
+
+	mu   sync.Mutex
+	over bool
+}
+
+// newcomerKey is where the stable store keeps that the member may not vote yet.
+var newcomerKey = []byte("lockkeeper/newcomer")
+
+// startNewcomer begins to keep this member from voting, if it has no log or has still not caught up.
+func (r *Replica) startNewcomer(known bool) error {
+	stable := r.cfg.Stores.Stable
+	mark, err := stable.GetUint64(newcomerKey)
+	if err != nil && err.Error() != "not found" { // as in claim
+		return err
+	}
+	if r.cfg.alone() || known && mark == 0 {
+		return nil
+	}
+	if err := stable.SetUint64(newcomerKey, 1); err != nil {
+		return err
+	}
+	r.newcomer = &newcomer{r: r, in: r.transport.Consumer(), out: make(chan raft.RPC)}
+	r.transport.rpcs, r.transport.mayStand = r.newcomer.out, r.mayStand
+	r.transport.wg.Add(1)
+	go r.newcomer.relay()
+	return nil
+}
+
+// relay passes on what peers ask, but for votes.
+func (n *newcomer) relay() {
+	defer n.r.transport.wg.Done()
+	for {
+		select {
+		case rpc := <-n.in:
+			n.pass(rpc)
+		case <-n.r.transport.stop:
+			return
+		}
+	}
+}
+
+func (n *newcomer) pass(rpc raft.RPC) {
+	switch req := rpc.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		if !n.mayVote() {
+			n.append(rpc, req)
+			return
+		}
+	case *raft.RequestVoteRequest:
+		if !n.mayVote() {
+			rpc.Respond(&raft.RequestVoteResponse{RPCHeader: req.RPCHeader}, nil)
+			return
+		}
+	case *raft.RequestPreVoteRequest:
+		if !n.mayVote() {
+			rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: req.RPCHeader}, nil)
+			return
+		}
+	}
+	select {
+	case n.out <- rpc:
+	case <-n.r.transport.stop:
+	}
+}
+
+// append passes a leader's entries on, and looks at what has come of it before the leader hears: whom it takes for a member that has
+// everything, and may make a voter, must be able to vote after a restart, too.
+func (n *newcomer) append(rpc raft.RPC, req *raft.AppendEntriesRequest) {
+	answer := make(chan raft.RPCResponse, 1)
+	asked := rpc.RespChan
+	rpc.RespChan = answer
+	stop := n.r.transport.stop
+	select {
+	case n.out <- rpc:
+	case <-stop:
+		return
+	}
+	select {
+	case resp := <-answer:
+		if n.caughtUp(req) {
+			n.end()
+		}
+		asked <- resp
+	case <-stop:
+	}
+}
+
+// caughtUp says whether this member has everything that the leader knew to be committed when it sent req. The last entry of that must be
+// of the leader's own term, or it may not know yet what others have committed.
+func (n *newcomer) caughtUp(req *raft.AppendEntriesRequest) bool {
+	commit := req.LeaderCommitIndex
+	if commit == 0 || n.r.raft.CommitIndex() < commit {
+		return false
+	}
+	var entry raft.Log
+	err := n.r.cfg.Stores.Log.GetLog(commit, &entry)
+	return err == nil && entry.Term == req.Term
+}
+
+func (n *newcomer) mayVote() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.over
+}
+
+// errNewcomer is why a newcomer is not voted for.
+var errNewcomer = errors.New("quorum: this member began without a log, and has not got all of it yet")
+
+// mayStand says whether this member may ask others for their vote.
+func (r *Replica) mayStand() error {
+	if r.newcomer != nil && !r.newcomer.mayVote() {
+		return errNewcomer
+	}
+	return nil
+}
+
+// end lets the member vote from now on.
+func (n *newcomer) end() {
+	if err := n.r.guard.SetUint64(newcomerKey, 0); err != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.over = true
+}
