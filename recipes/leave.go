@@ -18,7 +18,7 @@ func (p *place) leave() error {
 	p.doubt = p.doubt || p.single && p.node != "" && !p.owned
 	first := true
 	for attempt := 1; ; attempt++ {
-		if p.single && p.over() == nil {
+		if p.single && p.lease != nil && p.over() == nil {
 			// go-zookeeper keeps a request until it has a connection, and be it that of
 			// the next session, when the node of this name is somebody else's.
 			if _, err := p.s.ready(ctx); err != nil {
