@@ -70,6 +70,7 @@ type ephemeralSession struct {
 	closeBegun, closeDone *jepsen.Op
 	expired               *jepsen.Op
 	gone                  *call // the first list without its nodes
+	undead                bool  // they were seen when they could not be there
 }
 
 // complete says whether all nodes are known to have been created.
@@ -204,6 +205,11 @@ func (c *ephemeralChecker) look(list *call) {
 
 // there checks a session whose nodes are listed.
 func (c *ephemeralChecker) there(s *ephemeralSession, list *call) {
+	if s.undead {
+		return
+	}
+	before := len(c.v.Violations)
+	defer func() { s.undead = len(c.v.Violations) > before }()
 	switch {
 	case s.closeDone != nil && s.closeDone.Time < list.invoke.Time:
 		c.v.violate([]jepsen.Op{*s.closeDone, c.brief(list, s)}, "session %s was closed, and its nodes are there", s.name)
