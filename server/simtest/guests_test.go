@@ -22,6 +22,7 @@ type guests struct {
 	s       *simulation
 	names   []string // of the workloads
 	round   uint64
+	present []*guestRound  // that are working
 	unknown map[string]int // verdicts that could not tell, by workload
 	checked map[string]int // verdicts
 	entries int            // of the histories
@@ -87,7 +88,20 @@ func (g *guests) begin() (rounds []*guestRound) {
 		}()
 		rounds = append(rounds, r)
 	}
+	g.present = rounds
 	return rounds
+}
+
+// tell enters what becomes of a guest's own link into its history: what a library
+// believes then is not for the checkers to judge.
+func (g *guests) tell(host, f string) {
+	for _, r := range g.present {
+		for n := range guestClients {
+			if workload.Worker(r.Name(), n) == host {
+				r.env.History.Add(jepsen.Op{Kind: jepsen.Info, F: f, Worker: host})
+			}
+		}
+	}
 }
 
 // end has the clients go, and looks at what they saw. Everything is healed.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"lockkeeper/jepsen"
 )
 
 // nemesis breaks a cluster, one fault after the other, sometimes two at once.
@@ -16,6 +18,7 @@ type nemesis struct {
 	// before the client's library has noticed.
 	gentle bool
 	counts map[string]int
+	tell   func(host, f string) // what becomes of a client's own link; nil for nobody
 }
 
 // fault does something bad and returns what ends it.
@@ -123,6 +126,11 @@ var faults = []fault{
 	{"cut client off", func(n *nemesis) func() {
 		host := n.client()
 		n.note("partition %s", host)
+		tell := n.tell
+		if n.gentle || tell == nil {
+			tell = func(string, string) {}
+		}
+		tell(host, jepsen.FCut)
 		for _, m := range n.c.members {
 			n.c.net.Partition(host, m.name)
 		}
@@ -133,6 +141,7 @@ var faults = []fault{
 			for _, m := range n.c.members {
 				n.c.net.Heal(host, m.name)
 			}
+			tell(host, jepsen.FHeal)
 		}
 	}},
 }

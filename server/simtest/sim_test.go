@@ -167,6 +167,7 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 		})
 	}
 	s.guests = newGuests(s, sh.guests)
+	s.nemesis.tell = s.guests.tell
 	return s
 }
 
