@@ -62,6 +62,8 @@ type Config struct {
 	// TrailingEntries stay in the log after a snapshot, so that a follower that is a little behind
 	// needs no snapshot. 0 means 2048.
 	TrailingEntries uint64
+	// TrailingBytes bounds these entries too. 0 means 64 MiB.
+	TrailingBytes int64
 	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty for a standalone
 	// member, and then the members cannot be changed.
 	ConfigText string
@@ -136,6 +138,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.TrailingEntries == 0 {
 		c.TrailingEntries = 2048
+	}
+	if c.TrailingBytes == 0 {
+		c.TrailingBytes = 64 << 20
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -137,12 +137,25 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 func (r *Replica) grownLocked(commands, size int) {
 	r.grownCmds += commands
 	r.grownBytes += int64(size)
+	r.tail.add(size)
+	r.fullLocked()
+}
+
+// fullLocked wakes the snapshot loop if it is time for a snapshot.
+func (r *Replica) fullLocked() {
 	if r.grownCmds >= r.cfg.SnapshotCommands || r.grownBytes >= r.cfg.SnapshotLogBytes {
 		select {
 		case r.full <- struct{}{}:
 		default:
 		}
 	}
+}
+
+// trimTo has the next snapshot leave so many entries in the log.
+func (r *Replica) trimTo(entries uint64) error {
+	rc := r.raft.ReloadableConfig()
+	rc.TrailingLogs = entries
+	return r.raft.ReloadConfig(rc)
 }
 
 // snapshotRetry is the pause after a snapshot that failed, for want of room on the disk for example.
@@ -159,16 +172,21 @@ func (r *Replica) snapshotLoop(ctx context.Context) {
 		}
 		r.mu.RLock()
 		due := r.grownCmds >= r.cfg.SnapshotCommands || r.grownBytes >= r.cfg.SnapshotLogBytes
+		trailing := r.tail.fitting(r.cfg.TrailingBytes)
 		r.mu.RUnlock()
 		if !due {
 			continue // a signal from before the newest one
 		}
-		err := r.raft.Snapshot().Error()
+		err := r.trimTo(trailing)
+		if err == nil {
+			err = r.raft.Snapshot().Error()
+		}
 		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
 			r.log.Warn("no snapshot taken, the log goes on growing", "err", err)
 			sleep(ctx, snapshotRetry)
 			r.mu.Lock()
-			r.grownLocked(r.cfg.SnapshotCommands, 0)
+			r.grownCmds += r.cfg.SnapshotCommands
+			r.fullLocked()
 			r.mu.Unlock()
 		}
 	}

@@ -27,6 +27,8 @@ const (
 	// boltLockTimeout is how long another process may take to let go of the log.
 	boltLockTimeout = 500 * time.Millisecond
 	logFileMode     = 0o600
+	// growBytes is by how much the file grows at least; bbolt's own 16 MiB would be most of a small disk.
+	growBytes = 4 << 20
 )
 
 // logFile is a member's log, term and vote in one bbolt file. A write is one transaction: bbolt writes and syncs its
@@ -75,7 +77,7 @@ func openBolt(path string) (db *bbolt.DB, err error) {
 			err = fmt.Errorf("%w: %v", ErrDamaged, p)
 		}
 	}()
-	return bbolt.Open(path, logFileMode, &bbolt.Options{
+	db, err = bbolt.Open(path, logFileMode, &bbolt.Options{
 		Timeout: boltLockTimeout,
 		// The free pages are those that nothing refers to. A list of them on disk would be one more thing that can
 		// be damaged, and is written anew with every transaction.
@@ -83,6 +85,10 @@ func openBolt(path string) (db *bbolt.DB, err error) {
 		FreelistType:   bbolt.FreelistMapType,
 		NoStatistics:   true,
 	})
+	if err == nil {
+		db.AllocSize = growBytes
+	}
+	return db, err
 }
 
 // createLogFile makes an empty log. A crash leaves either none or a whole one.
@@ -190,8 +196,21 @@ func (f *logFile) StoreLogs(logs []*raft.Log) error {
 	})
 }
 
+// deleteStep is how many entries a transaction deletes from the beginning of the log: a log of some hundred MB would hold up
+// the next write for seconds.
+const deleteStep = 1000
+
 // DeleteRange implements raft.LogStore. It takes entries off one end of the log.
 func (f *logFile) DeleteRange(lo, hi uint64) error {
+	for s := f.state.Load(); lo <= s.first && hi < s.last && hi >= s.first+deleteStep; s = f.state.Load() {
+		if err := f.deleteRange(s.first, s.first+deleteStep-1); err != nil {
+			return err
+		}
+	}
+	return f.deleteRange(lo, hi)
+}
+
+func (f *logFile) deleteRange(lo, hi uint64) error {
 	return f.update(func(s *logState, entries *bbolt.Bucket) error {
 		lo, hi := max(lo, s.first), min(hi, s.last)
 		if lo > hi {

@@ -53,6 +53,7 @@ type Replica struct {
 	appliedIndex uint64
 	early        uint64 // up to which entry the state was brought before raft was started
 	reached      uint64 // what raft has handed over to be applied
+	tail         tail   // the newest entries
 	grownCmds    int    // applied since the last snapshot was taken
 	grownBytes   int64  // the entries that they came in
 	poisoned     error  // why no entry can be applied any more
@@ -96,6 +97,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		doubt:   make(chan struct{}, 1),
 		full:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
+		tail:    newTail(cfg.TrailingEntries),
 	}
 	r.roster = newRoster(&r.cfg, r.servers)
 	r.asks.init()

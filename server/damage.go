@@ -37,9 +37,9 @@ func (s *Server) rebuildAdvice() string {
 		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s (docs/operations.md, \"Damaged files\").", log, snaps)
 	}
 	return fmt.Sprintf(`To rebuild member %d from the others, while a majority of the whole cluster runs without it:
-  1. leave this member stopped, and on another one: lockkeeper cluster remove %d
+  1. leave this member stopped; lockkeeper cluster remove %d -servers ANOTHER-MEMBER
   2. move %s and %s away
-  3. lockkeeper cluster add, and start this member
+  3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
 Never delete the files and just start again: this member has given its word for what they held, and with an empty
 log it could help to elect a leader that does not have it (docs/operations.md, "Damaged files").`,
 		s.cfg.ID, s.cfg.ID, log, snaps)

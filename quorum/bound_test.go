@@ -1,0 +1,106 @@
+package quorum
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// dirBytes is how much the files below a directory hold.
+func dirBytes(t *testing.T, dir string) (sizeBytes int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil // a snapshot that is just being replaced
+		}
+		if info, err := e.Info(); err == nil {
+			sizeBytes += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sizeBytes
+}
+
+// However much is written, the disk holds the log that a snapshot is due after, what stays behind it, and the snapshots; each
+// with what bbolt and a write in progress need besides.
+func TestDiskIsBounded(t *testing.T) {
+	const (
+		logBytes   = 8 << 20
+		trailBytes = 2 << 20
+		stateBytes = 1 << 20 // of the largest node
+		bound      = 2*(logBytes+trailBytes) + 3*stateBytes + growBytes
+		written    = 4 * bound
+	)
+	dir := t.TempDir()
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder()
+	r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: rec, Logger: testLogger(),
+		SnapshotLogBytes: logBytes, TrailingBytes: trailBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	propose := func(c *znode.Command) {
+		t.Helper()
+		if err := r.Propose(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if res := rec.result(t, c.Key()); res.Status != znode.Done || res.Code != wire.CodeOK {
+			t.Fatalf("%+v", res)
+		}
+	}
+	propose(createSession(7))
+	propose(&znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: 1, Op: wire.OpCreate,
+		Body: wire.CreateRequest{Path: "/n", ACL: wire.OpenACL}.Append(nil)})
+	rnd := rand.New(rand.NewPCG(5, 6))
+	var largest, total int64
+	for seq := uint64(2); total < written; seq++ {
+		size := 1 + rnd.IntN(200_000)
+		if seq%20 == 0 {
+			size = stateBytes
+		}
+		total += int64(size)
+		propose(&znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: seq, Op: wire.OpSetData,
+			Body: wire.SetDataRequest{Path: "/n", Data: make([]byte, size), Version: -1}.Append(nil)})
+		largest = max(largest, dirBytes(t, dir))
+	}
+	t.Logf("%d MiB written, %.1f MiB on the disk at most", total>>20, float64(largest)/(1<<20))
+	if largest > bound {
+		t.Errorf("%d bytes on the disk, the bound is %d", largest, bound)
+	}
+	if first, _ := stores.Log.FirstIndex(); first == 1 {
+		t.Error("the log was never cut")
+	}
+}
+
+func TestTailFitsByBytes(t *testing.T) {
+	tl := newTail(100)
+	if n := tl.fitting(1000); n != 100 {
+		t.Errorf("of nothing: %d", n)
+	}
+	for range 150 {
+		tl.add(10)
+	}
+	if n := tl.fitting(1000); n != 100 {
+		t.Errorf("small entries: %d", n)
+	}
+	if n := tl.fitting(505); n != 50 {
+		t.Errorf("50 fit: %d", n)
+	}
+	for range 20 {
+		tl.add(1 << 20)
+	}
+	if n := tl.fitting(5 << 20); n != trailingMin {
+		t.Errorf("large entries: %d", n)
+	}
+}
