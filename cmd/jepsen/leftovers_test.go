@@ -23,6 +23,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux's kernel ends processes with their starter")
 	}
+	t.Parallel()
 	binary := lockkeeper(t)
 	for _, test := range []struct {
 		name   string

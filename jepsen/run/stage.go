@@ -128,8 +128,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	}
 	s.closers = append(s.closers, cluster.Close)
 	s.field.cluster = cluster
-	_, err = cluster.AwaitLeader(ctx)
-	return err
+	return nil
 }
 
 // connect makes the network between the members.
