@@ -254,6 +254,9 @@ func (s *stage) tellSpeed(ctx context.Context) {
 	before := s.invoked()
 	for pause(ctx, speedInterval) {
 		now := s.invoked()
+		if now == 0 {
+			continue // clients that only watch
+		}
 		s.field.say("clients", fmt.Sprintf("%d operations a second", (now-before)*int64(time.Second)/int64(speedInterval)))
 		before = now
 	}
