@@ -323,6 +323,9 @@ func (s *stage) judge(ctx context.Context) {
 	if context.Cause(ctx) == context.Canceled {
 		return
 	}
+	if t.Members > 1 {
+		s.verdicts = append(s.verdicts, s.checkReplicas(ctx))
+	}
 	histories := [][]jepsen.Op{s.field.history.Ops()}
 	for _, c := range s.field.clients {
 		histories = append(histories, c.history())
