@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +18,7 @@ import (
 type Program struct {
 	path string
 	dir  string
+	runs atomic.Int64
 	// Unseeded is why the Go runtime's own chance does not follow from the seed; nil if it does.
 	Unseeded error
 }
@@ -101,19 +102,23 @@ const (
 
 // Run runs one simulation. An error is what kept it from running, a process that crashed is a violation.
 func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
-	f, err := os.CreateTemp(p.dir, "result-")
-	if err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+	// Names and the environment are always of the same length, so that what they take of the heap is always the same.
+	results := filepath.Join(p.dir, fmt.Sprintf("result-%08d", p.runs.Add(1)))
+	defer os.Remove(results)
+	if s.Journal != "" {
+		journal, err := filepath.Abs(s.Journal)
+		if err != nil {
+			return nil, fmt.Errorf("sim: journal: %w", err)
+		}
+		s.Journal = journal
 	}
-	f.Close()
-	defer os.Remove(f.Name())
 	limit := hangsAfter + time.Duration(s.Virtual.Hours()*float64(hangsAfterPerHour))
-	cmd := exec.CommandContext(ctx, p.path,
+	cmd := exec.CommandContext(ctx, "./"+filepath.Base(p.path),
 		"-test.run=^TestSimulation$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+strconv.FormatUint(s.Seed, 10),
-		"-sim.virtual="+s.Virtual.String(), "-sim.results="+f.Name(), "-sim.journal="+s.Journal,
+		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+s.Journal,
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1,memprofilerate=0", "GOTRACEBACK=all")
+	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1,memprofilerate=0", "GOTRACEBACK=all"}
 	started := time.Now()
 	out, failed := cmd.CombinedOutput()
 	if ctx.Err() != nil {
@@ -124,8 +129,8 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		return nil, fmt.Errorf("sim: start the simulation: %w", failed)
 	}
 	r := &Result{Seed: s.Seed}
-	if line, err := os.ReadFile(f.Name()); err != nil || len(bytes.TrimSpace(line)) > 0 {
-		if err := errors.Join(err, json.Unmarshal(line, r)); err != nil {
+	if line, err := os.ReadFile(results); err == nil {
+		if err := json.Unmarshal(line, r); err != nil {
 			return nil, fmt.Errorf("sim: read the result: %w", err)
 		}
 	} else {

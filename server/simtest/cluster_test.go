@@ -33,6 +33,7 @@ type cluster struct {
 	members []*member
 	torn    *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
 	witness *witness
+	quiet   chan struct{}  // one token, of who waits until nobody else runs
 	ending  sync.WaitGroup // programs of dead members that are being stopped
 }
 
@@ -62,7 +63,7 @@ func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
 }
 
 func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
-	c := &cluster{t: t, shape: s, journal: j, torn: rand.New(rand.NewPCG(seed, 1<<33))}
+	c := &cluster{t: t, shape: s, journal: j, quiet: make(chan struct{}, 1), torn: rand.New(rand.NewPCG(seed, 1<<33))}
 	c.net = simnet.New(simnet.Config{
 		Seed: seed, Latency: latency, Jitter: jitter,
 		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second, BufferBytes: 256 << 10,

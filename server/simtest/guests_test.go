@@ -129,17 +129,16 @@ func (g *guests) end(rounds []*guestRound) {
 func (g *guests) check(r *guestRound) {
 	ops := r.env.History.Ops()
 	g.entries += len(ops)
-	collectDuring(func() {
-		v := r.Check(ops)
-		g.checked[r.Name()]++
-		switch v.Valid {
-		case workload.Unknown:
-			g.unknown[r.Name()]++
-			g.s.c.journal.printf("workload %s: %s", r.Name(), v.Text)
-		case workload.No:
-			g.s.c.t.Errorf("after %v: %s (%s): %s%s", g.s.c.journal.age(), v.Checker, v.Promise, v.Text, violations(v))
-		}
-	})
+	var v workload.Verdict
+	g.s.c.compute(func() { v = r.Check(ops) })
+	g.checked[r.Name()]++
+	switch v.Valid {
+	case workload.Unknown:
+		g.unknown[r.Name()]++
+		g.s.c.journal.printf("workload %s: %s", r.Name(), v.Text)
+	case workload.No:
+		g.s.c.t.Errorf("after %v: %s (%s): %s%s", g.s.c.journal.age(), v.Checker, v.Promise, v.Text, violations(v))
+	}
 }
 
 // violations are the first few of a verdict, with their entries.

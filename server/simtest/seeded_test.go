@@ -20,10 +20,3 @@ func seedRuntime(seed uint64) {
 	bubbleSeed = seed*0x9e3779b97f4a7c15 | 1
 	debug.SetGCPercent(-1) // collectGarbage does it
 }
-
-// collectDuring collects garbage as usual while f runs, which computes much and waits for nobody.
-func collectDuring(f func()) {
-	debug.SetGCPercent(100)
-	defer debug.SetGCPercent(-1)
-	f()
-}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -190,7 +189,7 @@ func (s *simulation) run(virtual time.Duration) {
 	c.each(forgetful)
 	over := make(chan struct{})
 	s.work.Go(func() { c.watchProgress(over) })
-	s.work.Go(func() { collectGarbage(over) })
+	s.work.Go(func() { c.collectGarbage(over) })
 	for c.journal.age() < virtual && !t.Failed() {
 		visit := s.guests.begin()
 		s.nemesis.round()
@@ -222,26 +221,6 @@ func (s *simulation) everybodyWorks() {
 	}
 	if got := s.gate.active(); len(got) != len(s.names) {
 		s.c.t.Errorf("after %v: three minutes after everything was healed only these have worked: %v", s.c.journal.age(), got)
-	}
-}
-
-// garbagePeriod is how often garbage is collected when nothing else collects it: see seedRuntime.
-const garbagePeriod = 10 * time.Second
-
-// collectGarbage collects at moments that follow from the virtual time, and when nobody runs, so that it has no
-// influence on who runs next.
-func collectGarbage(over <-chan struct{}) {
-	if !runtimeSeeded {
-		return
-	}
-	for {
-		select {
-		case <-over:
-			return
-		case <-time.After(garbagePeriod):
-			synctest.Wait()
-			runtime.GC()
-		}
 	}
 }
 

@@ -6,5 +6,3 @@ package simtest
 const runtimeSeeded = false
 
 func seedRuntime(uint64) {}
-
-func collectDuring(f func()) { f() }
