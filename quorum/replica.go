@@ -195,6 +195,7 @@ func (r *Replica) openRaft() error {
 		}
 	}
 	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
+	old := r.transport.keepOut()
 	if err := r.startNewcomer(known); err != nil {
 		return fmt.Errorf("quorum: begin as a new member: %w", err)
 	}
@@ -206,6 +207,7 @@ func (r *Replica) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
+	old.raft.Store(r.raft)
 	if err := r.checkMembers(known); err != nil {
 		r.shutdownRaft()
 		return err

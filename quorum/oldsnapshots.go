@@ -1,0 +1,93 @@
+package quorum
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/mutant"
+)
+
+// oldSnapshots keeps snapshots from the library that are older than what this member has applied. The library (v1.7.3) installs
+// whatever a leader of its term sends, and a snapshot may come late: its leader has given up on the connection and sent a newer one
+// over the next, and what the network had held back of the first arrives after all. Installed, it would take this
+// member's state, which clients have seen, back to where it was.
+//
+// It stands between the transport and the library, in a goroutine of its own.
+type oldSnapshots struct {
+	in   <-chan raft.RPC
+	out  chan raft.RPC
+	raft atomic.Pointer[raft.Raft]
+	stop <-chan struct{}
+	wg   *sync.WaitGroup
+	// applied is the newest entry that the library has given to the state machine; a field for tests.
+	applied func() uint64
+}
+
+// keepOut begins to keep old snapshots from the library, which is to consume what the transport offers from now on.
+func (t *transport) keepOut() *oldSnapshots {
+	o := &oldSnapshots{in: t.Consumer(), out: make(chan raft.RPC), stop: t.stop, wg: &t.wg}
+	o.applied = func() uint64 {
+		if r := o.raft.Load(); r != nil {
+			return r.AppliedIndex()
+		}
+		return 0
+	}
+	t.rpcs = o.out
+	o.wg.Go(o.relay)
+	return o
+}
+
+func (o *oldSnapshots) relay() {
+	for {
+		select {
+		case rpc := <-o.in:
+			o.pass(rpc)
+		case <-o.stop:
+			return
+		}
+	}
+}
+
+func (o *oldSnapshots) pass(rpc raft.RPC) {
+	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && !mutant.On(mutant.OldSnapshotInstalled) {
+		if req.LastLogIndex <= o.applied() {
+			o.wg.Go(func() { o.decline(rpc, req) })
+			return
+		}
+		rpc.Reader = &snapshotReader{r: rpc.Reader, index: req.LastLogIndex, applied: o.applied}
+	}
+	select {
+	case o.out <- rpc:
+	case <-o.stop:
+	}
+}
+
+// decline answers that the member has what the snapshot holds. Its leader, should it still be there, goes on from there.
+func (o *oldSnapshots) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
+	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection stands behind it
+	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: req.Term, Success: true}, nil)
+}
+
+// errOldSnapshot says that the member has applied more than what the snapshot holds.
+var errOldSnapshot = errors.New("quorum: the snapshot is older than this member")
+
+// snapshotReader is the snapshot on its way to the library. The library's main loop reads it, which is what has entries
+// applied; so what is not older when it is read to its end is not older when it is installed.
+type snapshotReader struct {
+	r       io.Reader
+	index   uint64
+	applied func() uint64
+}
+
+// Read implements io.Reader. Errors: errOldSnapshot, with which the library drops what it has read.
+func (s *snapshotReader) Read(b []byte) (int, error) {
+	if s.index <= s.applied() {
+		_, _ = io.Copy(io.Discard, s.r) // as in decline
+		return 0, errOldSnapshot
+	}
+	return s.r.Read(b)
+}
