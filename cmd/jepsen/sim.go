@@ -38,21 +38,22 @@ the runtime replaced (see jepsen/sim); the first time takes a minute.
   -keep-going      do not stop at the first seed that fails
   -repeat          the same seed again and again: are the runs the same?
   -json FILE       appends a line of JSON for each simulation
-  -journal FILE    appends everything that happens in the simulations
+  -journal FILE    everything that happens in the (last) simulation
   -mutation NAME   with this bug planted; see -list
   -mutations       with each planted bug, until it is caught
+  -quick           -mutations only with those that are caught within seconds
   -list            lists the bugs that can be planted
   -plain           with the Go runtime as it is
 `
 
 type simFlags struct {
-	seeds, first                 uint64
-	virtual                      time.Duration
-	jobs                         int
-	workload, jsonFile, journal  string
-	mutation                     string
-	keepGoing, repeat, mutations bool
-	list, plain                  bool
+	seeds, first                        uint64
+	virtual                             time.Duration
+	jobs                                int
+	workload, jsonFile, journal         string
+	mutation                            string
+	keepGoing, repeat, mutations, quick bool
+	list, plain                         bool
 }
 
 func parseSim(args []string) (f simFlags, err error) {
@@ -69,6 +70,7 @@ func parseSim(args []string) (f simFlags, err error) {
 	fs.StringVar(&f.journal, "journal", "", "")
 	fs.StringVar(&f.mutation, "mutation", "", "")
 	fs.BoolVar(&f.mutations, "mutations", false, "")
+	fs.BoolVar(&f.quick, "quick", false, "")
 	fs.BoolVar(&f.list, "list", false, "")
 	fs.BoolVar(&f.plain, "plain", false, "")
 	if err := fs.Parse(args); err != nil {
@@ -296,6 +298,9 @@ func (s *simRun) summary() {
 func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	ok = true
 	for _, e := range mutant.Table {
+		if s.flags.quick && !e.Quick {
+			continue
+		}
 		one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true, digests: make(map[string]int)}
 		if err := one.run(ctx, e.Name, false); err != nil {
 			return false, err

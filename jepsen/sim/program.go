@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,12 +125,13 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	trimJournal(s.Journal)
 	var exit *exec.ExitError
 	if failed != nil && !errors.As(failed, &exit) {
 		return nil, fmt.Errorf("sim: start the simulation: %w", failed)
 	}
 	r := &Result{Seed: s.Seed}
-	if line, err := os.ReadFile(results); err == nil {
+	if line, err := os.ReadFile(results); err == nil && len(line) > 0 {
 		if err := json.Unmarshal(line, r); err != nil {
 			return nil, fmt.Errorf("sim: read the result: %w", err)
 		}
@@ -156,4 +158,24 @@ func reason(out []byte, err error) string {
 		}
 	}
 	return fmt.Sprint(err)
+}
+
+// trimJournal cuts a journal, whose process may have crashed, where it ends: at the first byte that is 0.
+func trimJournal(name string) {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return // there is none
+	}
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for at := int64(0); ; at += int64(len(buf)) {
+		n, err := f.ReadAt(buf, at)
+		if end := bytes.IndexByte(buf[:n], 0); end >= 0 {
+			_ = f.Truncate(at + int64(end)) // a journal with zeros at its end is as good
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
 }

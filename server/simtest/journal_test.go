@@ -2,7 +2,6 @@ package simtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash"
 	"hash/fnv"
@@ -20,19 +19,26 @@ import (
 type journal struct {
 	start time.Time
 	see   func(who string, r slog.Record) // of what is logged; nil for nobody
-	name  string                          // of the file that gets everything; "" for none
+	file  *journalFile                    // gets everything; nil for none
 
 	mu    sync.Mutex
-	lines []string // the newest; all of them if there is a file
+	lines []string // the newest
 	hash  hash.Hash64
 }
 
 // journalLines is how many lines are kept, and shown.
 const journalLines = 400
 
-// newJournal makes a journal; everything goes to the file of that name too, when it ends.
+// newJournal makes a journal; with a name everything goes to a file, too.
 func newJournal(t *testing.T, name string) *journal {
-	j := &journal{name: name, hash: fnv.New64a()}
+	j := &journal{hash: fnv.New64a()}
+	if name != "" {
+		f, err := createJournal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.file = f
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			j.mu.Lock()
@@ -47,21 +53,15 @@ func newJournal(t *testing.T, name string) *journal {
 // begin sets the clock to zero.
 func (j *journal) begin() { j.start = time.Now() }
 
-// end writes the file. It does so only now because a program that waits for a file is not the same program: Go lets
-// others run meanwhile.
+// end closes the file.
 func (j *journal) end() {
-	if j.name == "" {
-		return
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	f, err := os.OpenFile(j.name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err == nil {
-		_, err = f.WriteString(strings.Join(j.lines, "\n") + "\n")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "journal:", err)
+	if j.file != nil {
+		if err := j.file.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "journal:", err)
+		}
+		j.file = nil
 	}
 }
 
@@ -81,7 +81,10 @@ func (j *journal) line(counts bool, format string, args ...any) {
 	if counts {
 		_, _ = io.WriteString(j.hash, line) // a hash takes everything
 	}
-	if len(j.lines) >= 2*journalLines && j.name == "" {
+	if j.file != nil {
+		j.file.line(line)
+	}
+	if len(j.lines) >= 2*journalLines {
 		j.lines = append([]string(nil), j.lines[journalLines:]...)
 	}
 	j.lines = append(j.lines, line)
@@ -104,7 +107,7 @@ func (h *journalHandler) Handle(_ context.Context, r slog.Record) error {
 	if h.journal.see != nil {
 		h.journal.see(h.who, r)
 	}
-	if r.Level < slog.LevelInfo && h.journal.name == "" {
+	if r.Level < slog.LevelInfo && h.journal.file == nil {
 		return nil
 	}
 	var b strings.Builder

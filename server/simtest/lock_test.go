@@ -155,7 +155,7 @@ type zkLogger struct {
 
 // Printf implements zk.Logger.
 func (l zkLogger) Printf(format string, args ...any) {
-	if l.journal.name != "" {
+	if l.journal.file != nil {
 		l.journal.line(false, "%s %s", l.name, fmt.Sprintf(format, args...))
 	}
 }

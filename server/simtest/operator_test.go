@@ -20,7 +20,7 @@ func (n *nemesis) transfer() func() {
 	if n.rng.IntN(2) == 0 {
 		undo = n.cut(n.leader(), to)
 	}
-	for range 1 + n.rng.IntN(4) {
+	for range 2 + n.rng.IntN(7) {
 		n.note("m%d is asked to have m%d lead", asked.id, to.id)
 		if p := asked.running(); p != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
@@ -28,7 +28,7 @@ func (n *nemesis) transfer() func() {
 			cancel()
 			n.note("handed on: %v", err)
 		}
-		time.Sleep(time.Duration(n.rng.IntN(2000)) * time.Millisecond)
+		time.Sleep(time.Duration(n.rng.IntN(700)) * time.Millisecond)
 		asked, to = n.any(), n.voter()
 	}
 	return undo

@@ -98,8 +98,8 @@ func (p *pipeliner) work() bool {
 	if !p.sweep() {
 		return false
 	}
-	if p.rng.IntN(2) == 0 {
-		return p.trickle(10 + p.rng.IntN(50))
+	if p.rng.IntN(3) > 0 {
+		return p.trickle(10 + p.rng.IntN(100))
 	}
 	return p.exchange(func(b []byte) []byte {
 		for range 1 + p.rng.IntN(20) {

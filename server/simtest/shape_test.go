@@ -32,10 +32,10 @@ func shapeOf(seed uint64) shape {
 	rng := rand.New(rand.NewPCG(seed, 1<<32))
 	s := shape{
 		voters: []int{3, 3, 3, 3, 3, 4, 5, 5}[rng.IntN(8)],
-		tick:   []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}[rng.IntN(3)],
+		tick:   []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}[rng.IntN(4)],
 		gentle: rng.IntN(3) > 0,
 	}
-	s.snapCount, s.trailing = 50+rng.IntN(400), uint64(1+rng.IntN(100))
+	s.snapCount, s.trailing = 20+rng.IntN(200), uint64(1+rng.IntN(40))
 	if rng.IntN(5) == 0 {
 		s.observers = 1 + rng.IntN(2)
 	}
