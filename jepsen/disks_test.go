@@ -12,7 +12,9 @@ import (
 // A disk loses what was not synced, and only that, when its power is cut; it
 // fails until it is renewed; and it can be full.
 func TestDisks(t *testing.T) {
-	Need(t, FindDisks())
+	if err := FindDisks(); err != nil {
+		t.Skip(err) // a machine need not have loop devices, and they cannot be installed
+	}
 	ctx := testTimeout(t, time.Minute)
 	dir := t.TempDir()
 	d, err := NewDisks(ctx, 2, dir)

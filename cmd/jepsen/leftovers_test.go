@@ -37,8 +37,12 @@ func TestNothingIsLeft(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			nemeses := "pause,pause-client,partition"
+			if jepsen.FindDisks() == nil {
+				nemeses += ",power" // for disks to be there
+			}
 			cmd, mark := program(t, "run", "-binary", binary, "-members", "3", "-workload", "register",
-				"-nemesis", "pause,pause-client,partition", "-time", "10m", "-seed", "1", "-report", filepath.Join(t.TempDir(), "report"))
+				"-nemesis", nemeses, "-time", "10m", "-seed", "1", "-report", filepath.Join(t.TempDir(), "report"))
 			out, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -120,6 +124,7 @@ func awaitNothing(t *testing.T, cmd *exec.Cmd, mark string) {
 		}
 		return entries
 	})
+	awaitGone(t, "loop devices", func() []string { return loopsBelow(t, envOf(cmd, "TMPDIR")) })
 	awaitGone(t, "links", func() []string { return linksOf(t, cmd.Process.Pid) })
 }
 
@@ -161,6 +166,22 @@ func withMark(t *testing.T, mark string) []string {
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
 		found = append(found, fmt.Sprintf("%s %s", filepath.Base(filepath.Dir(name)), bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+	}
+	return found
+}
+
+// loopsBelow are the loop devices whose files are in a directory.
+func loopsBelow(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, name := range all {
+		if file, err := os.ReadFile(name); err == nil && bytes.HasPrefix(file, []byte(dir)) {
+			found = append(found, string(bytes.TrimSpace(file)))
+		}
 	}
 	return found
 }
