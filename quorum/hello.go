@@ -164,6 +164,8 @@ func (r *Replica) askToBegin(ctx context.Context) {
 
 // join makes a cluster this member's.
 func (r *Replica) join(cluster uint32) error {
+	r.joining <- struct{}{}
+	defer func() { <-r.joining }()
 	if cluster == 0 || r.roster.cluster() == cluster {
 		return nil
 	}

@@ -50,6 +50,7 @@ type peerPort struct {
 
 	raftConns chan net.Conn
 	serve     map[streamKind]func(from MemberID, c net.Conn)
+	join      func(cluster uint32) error // makes a cluster this member's, on its disk
 
 	wg   sync.WaitGroup
 	done chan struct{}
@@ -167,6 +168,11 @@ func (p *peerPort) welcome(c net.Conn) {
 	case p.roster.cluster() != 0 && !p.roster.isPeer(from):
 		p.reject(c, fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from))
 	case kind == streamRaft:
+		// What comes in here makes it a member of that cluster, and it has to say so itself from now on.
+		if err := p.join(p.expects()); err != nil {
+			p.forget(c)
+			return
+		}
 		select {
 		case p.raftConns <- c:
 		case <-p.done:

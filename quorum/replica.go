@@ -41,6 +41,7 @@ type Replica struct {
 	doubt   chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
 	full    chan struct{}         // capacity 1: the log has grown enough for a snapshot
 	changed chan struct{}         // capacity 1: the members may have changed
+	joining chan struct{}         // capacity 1: full while this member takes note of its cluster
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	closed  sync.Once
@@ -98,6 +99,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		full:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
 		tail:    newTail(cfg.TrailingEntries),
+		joining: make(chan struct{}, 1),
 	}
 	r.roster = newRoster(&r.cfg, r.servers)
 	r.asks.init()
@@ -124,6 +126,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		r.port.serve[streamLease] = r.serveLease
 		r.port.serve[streamHello] = r.serveHello
 		r.port.serve[streamTransfer] = r.serveTransfer
+		r.port.join = r.join
 		r.port.start()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
