@@ -99,11 +99,11 @@ func TestRow(t *testing.T) {
 	want := `
 3 voters: a side may go on if set.size > 3/2, that is with 2; 1 may fail
 
-case                                   side                 majority predicted leader       writes        lock    serves      clients
-1 | 2, leader left                     m1                   1 ≤ 3/2  stops     none         none          none    until 0.5 s told at 1.3 s
-                                       m2 m3                2 > 3/2  goes on   m2, 1.0 s    80, 1.0 s     1.0 s   yes         +1.9 s          as predicted
-1 | 2, leader left                     m1                   1 ≤ 3/2  stops     none         3, never      none    until 0.5 s told at 1.3 s
-                                       m2 m3                2 > 3/2  goes on   m2, 1.0 s    80, 1.0 s     1.0 s   yes         +1.9 s          NOT AS PREDICTED
+case                                       side                 majority predicted leader       writes        lock    serves      clients
+1 | 2, leader left                         m1                   1 ≤ 3/2  stops     none         none          none    until 0.5 s told at 1.3 s
+                                           m2 m3                2 > 3/2  goes on   m2, 1.0 s    80, 1.0 s     1.0 s   yes         +1.9 s          as predicted
+1 | 2, leader left                         m1                   1 ≤ 3/2  stops     none         3, never      none    until 0.5 s told at 1.3 s
+                                           m2 m3                2 > 3/2  goes on   m2, 1.0 s    80, 1.0 s     1.0 s   yes         +1.9 s          NOT AS PREDICTED
     ✗ m1 acknowledges no write: 3 writes
     ✗ m2 m3 gives away the lock that a client of m4 held: never
     ! for 1.0 s two clients held one lock, and both were told that they are connected

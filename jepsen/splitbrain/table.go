@@ -16,7 +16,7 @@ var columns = []struct {
 	name  string
 	width int
 }{
-	{"case", 38}, {"side", 20}, {"majority", 8}, {"predicted", 9}, {"leader", 12}, {"writes", 13}, {"lock", 7}, {"serves", 11}, {"clients", 15}, {"", 9},
+	{"case", 42}, {"side", 20}, {"majority", 8}, {"predicted", 9}, {"leader", 12}, {"writes", 13}, {"lock", 7}, {"serves", 11}, {"clients", 15}, {"", 9},
 }
 
 // Heading writes what stands above the cases of one cluster.
