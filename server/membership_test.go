@@ -1,0 +1,96 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// A standalone member cannot become one of a cluster: reconfig says so as ZooKeeper does, and the connection lives.
+func TestReconfigOfAStandaloneMember(t *testing.T) {
+	for enabled, want := range map[bool]wire.Code{false: wire.CodeReconfigDisabled, true: wire.CodeUnimplemented} {
+		c := dialReal(t, startReal(t, func(cfg *Config) { cfg.Reconfig, cfg.SkipACL = enabled, true }))
+		c.connect(10 * time.Second)
+		c.put(c.request(wire.OpReconfig, wire.ReconfigRequest{NullNewMembers: true, CurConfigID: -1})...)
+		if h, _ := c.reply(); h.Err != want {
+			t.Errorf("reconfigEnabled=%v: %v, want %v", enabled, h.Err, want)
+		}
+		c.call(wire.OpPing, nil)
+	}
+}
+
+// A member that is told to have other ports listens there, without a restart; connections stay.
+func TestPortsMove(t *testing.T) {
+	ports := make([]int, 5)
+	for i := range ports {
+		ports[i] = freePort(t)
+	}
+	line := func(peer, client int) Member {
+		return Member{ID: 1, Host: "127.0.0.1", PeerPort: peer, ElectionPort: ports[0], ClientAddr: fmt.Sprintf("127.0.0.1:%d", client)}
+	}
+	before, after := line(ports[1], ports[2]), line(ports[3], ports[4])
+	s := startReal(t, func(cfg *Config) {
+		cfg.Members, cfg.ID, cfg.Reconfig, cfg.LoneVoter, cfg.SkipACL = []Member{before}, 1, true, true, true
+		cfg.ClientAddr, cfg.TickTime = before.ClientAddr, 500*time.Millisecond
+		allWords(cfg)
+	})
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	await(t, "the members", func() bool { _, v := s.Replica().Members(); return v != 0 })
+	var d wire.GetDataResponse
+	body := c.call(wire.OpReconfig, wire.ReconfigRequest{Joining: after.String(), NullNewMembers: true, CurConfigID: -1})
+	if err := wire.Decode(body, &d); err != nil || !strings.HasPrefix(string(d.Data), after.String()+"\nversion=") {
+		t.Fatalf("%s %v", d.Data, err)
+	}
+	await(t, "the new ports", func() bool { return s.ClientAddr().String() == after.ClientAddr })
+	c.call(wire.OpCreate, create("/a", nil, wire.ModePersistent)) // the old connection still serves
+	second := dialReal(t, s)
+	second.connect(10 * time.Second)
+	second.call(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
+	await(t, "the new peer port", func() bool {
+		c, err := net.Dial("tcp", after.PeerAddr())
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	for _, addr := range []string{before.ClientAddr, before.PeerAddr()} {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			_ = c.Close()
+			t.Errorf("somebody still listens on %s", addr)
+		}
+	}
+	if conf := dialReal(t, s).word("conf"); !strings.Contains(conf, after.String()) || !strings.Contains(conf, fmt.Sprintf("quorumPort=%d\n", after.PeerPort)) {
+		t.Errorf("conf:\n%s", conf)
+	}
+}
+
+// The members that have been agreed upon count; where the file differs from them, a notice names the line.
+func TestNoticesOfOtherMembers(t *testing.T) {
+	file, _ := writeConfig(t, "dataDir=%D/data\nclientPort=2181\nreconfigEnabled=true\nserver.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n", "1")
+	cfg, err := LoadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agreed, _, err := znode.ParseConfigText("server.1=a:1:2:participant\nserver.2=x:1:2:participant;0.0.0.0:1\nserver.4=d:1:2:observer\nversion=5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range cfg.differences(membership{agreed, 5}) {
+		got = append(got, fmt.Sprintf("%d %s %s", n.Line, n.Key, n.Text))
+	}
+	want := []string{
+		"5 server.2 has other addresses in the cluster, which count: server.2=x:1:2:participant;0.0.0.0:1",
+		"6 server.3 is no member of the cluster any more, or not yet: the members that have been agreed upon count (/zookeeper/config), not those of the file",
+		"0 server.4 is missing in the file, and a member of the cluster: server.4=d:1:2:observer",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
