@@ -511,3 +511,25 @@ func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 		}
 	})
 }
+
+// A member that was down while the members changed knows none of the new ones, and has to listen to them all the same.
+func TestMemberComesBackToStrangers(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		away := (l + 1) % 3
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		time.Sleep(time.Second)
+		c.crash(away)
+		c.join(3, false)
+		c.must(c.reps[l].AddMember(c.ctx(time.Minute), line(3, false)))
+		c.must(c.reps[l].TransferLeadership(c.ctx(time.Minute), 4))
+		time.Sleep(5 * time.Second) // nothing of the old leader's is on its way any more
+		c.start(away)
+		if got := c.leader(); got != 3 {
+			t.Fatalf("member %d leads", got+1)
+		}
+		c.propose(away, createSession(9))
+		c.recs[away].result(t, createSession(9).Key())
+		c.agree()
+	})
+}

@@ -215,6 +215,11 @@ func (c *cluster) leader() int {
 		}
 		time.Sleep(time.Millisecond) // virtual
 	}
+	for i, r := range c.reps {
+		if r != nil {
+			c.t.Logf("member %d: %+v, raft counts %v, cut off: %v", i+1, r.Status(), r.servers(), c.cut[i])
+		}
+	}
 	c.t.Fatal("no leader for a minute")
 	return -1
 }

@@ -165,7 +165,9 @@ func (p *peerPort) welcome(c net.Conn) {
 		p.forget(c)
 	case binary.BigEndian.Uint32(b[8:]) != p.expects():
 		p.reject(c, fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from))
-	case p.roster.cluster() != 0 && !p.roster.isPeer(from):
+	case kind != streamRaft && !p.roster.isPeer(from):
+		// As for raft, this member may have been down while others were made members, the leader among them. The library itself knows whose
+		// vote counts.
 		p.reject(c, fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from))
 	case kind == streamRaft:
 		// What comes in here makes it a member of that cluster, and it has to say so itself from now on.
