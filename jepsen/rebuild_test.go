@@ -1,0 +1,118 @@
+package jepsen
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A member whose log is damaged does not start, says how to rebuild it, and that works while clients go on.
+func TestDamagedMemberIsRebuilt(t *testing.T) {
+	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: time.Second,
+		Extra: []string{"reconfigEnabled=true", "skipACL=yes"}})
+	s := l.startScribe()
+	l.writes(s, 100)
+	m, others := l.cluster.Members()[2], l.cluster.Members()[:2]
+	if err := m.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(m.dir, "data")
+	flipByte(t, filepath.Join(data, "raft.db"), 4096+40) // the second meta page: bbolt would go on with the first
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l.logged(m, "not started: server: quorum: open log "+filepath.Join(data, "raft.db")+": damaged: ", 1)
+	l.logged(m, "lockkeeper cluster remove 3", 1)
+	p, _ := m.current()
+	if err := poll(l.ctx, 10*time.Millisecond, func() error {
+		if p.Running() {
+			return errors.New("it runs with a damaged log")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	binary := m.Command()[0]
+	cluster := func(args ...string) {
+		t.Helper()
+		path := filepath.Join(l.dir, "cluster-"+args[0])
+		cmd := exec.Command(binary, append(append([]string{"cluster"}, args...), "-servers", others[0].ClientAddr+","+others[1].ClientAddr)...)
+		if err := Run(l.ctx, "cluster", cmd, path); err != nil {
+			text, _ := os.ReadFile(path)
+			t.Fatalf("cluster %v: %v\n%s", args, err, text)
+		}
+	}
+	cluster("remove", "3")
+	for _, name := range []string{"raft.db", "snapshots"} {
+		if err := os.Rename(filepath.Join(data, name), filepath.Join(m.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cluster("add", ownLine(t, m))
+	if err := m.AwaitServing(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.writes(s, 100)
+	// It counts: without one of the others, it makes the majority.
+	if err := others[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	l.writes(s, 100)
+	s.end(l)
+	there, _, err := zk.Connect([]string{m.ClientAddr}, l.sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(nopLogger{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	if _, err := there.Sync("/scribe"); err != nil {
+		t.Fatal(err)
+	}
+	if children, _, err := there.Children("/scribe"); err != nil || len(children) < s.count() {
+		t.Errorf("the member that was rebuilt has %d nodes of %d (%v)", len(children), s.count(), err)
+	}
+}
+
+// ownLine is the member's own line of its configuration.
+func ownLine(t *testing.T, m *Member) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.dir, "zoo.cfg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "server.3=") {
+			return strings.TrimSpace(line)
+		}
+	}
+	t.Fatalf("no line for %s in its configuration", m)
+	return ""
+}
+
+func flipByte(t *testing.T, path string, at int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 0x10
+	if _, err := f.WriteAt(b, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
