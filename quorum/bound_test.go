@@ -31,12 +31,13 @@ func dirBytes(t *testing.T, dir string) (sizeBytes int64) {
 // However much is written, the disk holds the log that a snapshot is due after, what stays behind it, and the snapshots; each
 // with what bbolt and a write in progress need besides.
 func TestDiskIsBounded(t *testing.T) {
+	t.Parallel()
 	const (
-		logBytes   = 8 << 20
-		trailBytes = 2 << 20
-		stateBytes = 1 << 20 // of the largest node
+		logBytes   = 4 << 20
+		trailBytes = 1 << 20
+		stateBytes = 1 << 19 // of the largest node
 		bound      = 2*(logBytes+trailBytes) + 3*stateBytes + growBytes
-		written    = 4 * bound
+		written    = 5 * bound / 2
 	)
 	dir := t.TempDir()
 	stores, err := OpenStores(dir, dir)
@@ -65,7 +66,7 @@ func TestDiskIsBounded(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var largest, total int64
 	for seq := uint64(2); total < written; seq++ {
-		size := 1 + rnd.IntN(200_000)
+		size := 1 + rnd.IntN(150_000)
 		if seq%20 == 0 {
 			size = stateBytes
 		}
