@@ -135,10 +135,12 @@ func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
 	rng := random(seed, n.name)
 	for {
 		rest, lasts := n.rest.choose(rng), n.lasts.choose(rng)
+		// A source for this act alone: how much of it is used depends on who leads.
+		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
 		if !pause(ctx, rest) {
 			return nil
 		}
-		a, err := n.plan(ctx, f, rng)
+		a, err := n.plan(ctx, f, own)
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}

@@ -83,9 +83,9 @@ func each(members []*jepsen.Member, do func(*jepsen.Member) error) error {
 
 func planPause(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	all := f.cluster.Members()
-	n := 1 + rng.IntN(max((len(all)-1)/2, 1))
+	n, leads := 1+rng.IntN(max((len(all)-1)/2, 1)), rng.IntN(2) == 0
 	from := all
-	if leader := f.leader(ctx); leader != nil && rng.IntN(2) == 0 {
+	if leader := f.leader(ctx); leader != nil && leads {
 		from = []*jepsen.Member{leader}
 	}
 	victims, release := f.claimMembers("pause", rng, from, n)
