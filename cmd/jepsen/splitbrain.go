@@ -148,7 +148,7 @@ func (f splitBrainFlags) play(ctx context.Context, stdout io.Writer) (document *
 		return nil, fmt.Errorf("TMPDIR: %w", err)
 	}
 	cfg := f.cfg
-	cfg.Dir, cfg.Leases = scratch.Dir, f.target.target == "lockkeeper"
+	cfg.Dir, cfg.Leases, cfg.Digests = scratch.Dir, f.target.target == "lockkeeper", f.target.target == "lockkeeper"
 	if f.target.target == "zookeeper" {
 		cfg.Extra = []string{"syncLimit=5"} // as in its zoo_sample.cfg; the last line counts
 	}

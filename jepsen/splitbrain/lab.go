@@ -28,6 +28,9 @@ type Config struct {
 	Leases bool
 	// Extra are more lines for every member's zoo.cfg.
 	Extra []string
+	// Digests says that members which show a digest for the same zxid (four-letter word hash) must show the same one. If
+	// not, a difference is a note; the trees are compared in any case.
+	Digests bool
 	// Dir is for the members' files. It must exist.
 	Dir string
 	// Progress is called with each result as it comes, from the goroutine of Play; nil for nobody.
@@ -254,9 +257,12 @@ func (l *lab) mend(ctx context.Context, s *stage) error {
 func (l *lab) agree(ctx context.Context, s *stage, r *Result) error {
 	reading, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()
-	replicas, err := readReplicas(reading, l.cluster.Members(), l.cfg.Session)
+	replicas, err := readReplicas(reading, l.cluster.Members(), l.cfg.Session, l.cfg.Digests)
 	for _, replica := range replicas {
 		err = errors.Join(err, s.checkNumbers(replica))
+	}
+	if digests := compareDigests(replicas); digests != nil && !l.cfg.Digests {
+		r.Notes = append(r.Notes, "The trees are equal, and yet members show different digests: "+digests.Error())
 	}
 	if r.Replicas = replicas; err != nil {
 		r.Differ = err.Error()

@@ -39,8 +39,7 @@ type node struct{ data, line string }
 // errDiffer is that two replicas have different histories.
 var errDiffer = errors.New("the replicas differ")
 
-// compare says whether all replicas have one history: the same tree, the same zxid, and the same digest at every zxid for
-// which two of them have one.
+// compare says whether all replicas have one history: the same tree at the same zxid.
 func compare(replicas []Replica) error {
 	var errs []error
 	for _, r := range replicas[1:] {
@@ -49,6 +48,24 @@ func compare(replicas []Replica) error {
 			errs = append(errs, fmt.Errorf("splitbrain: m%d is at zxid %s, m%d at %s: %w: %s", o.Member, o.Zxid, r.Member, r.Zxid, errDiffer, firstDifference(o, r)))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// compareShown is compareDigests, and all must show a digest for one zxid at least.
+func compareShown(replicas []Replica) error {
+	common := maps.Clone(replicas[0].Hash)
+	for _, r := range replicas {
+		maps.DeleteFunc(common, func(zxid, _ string) bool { return r.Hash[zxid] == "" })
+	}
+	if len(common) == 0 {
+		return fmt.Errorf("splitbrain: there is no zxid for which all members show a digest: %w", errDiffer)
+	}
+	return compareDigests(replicas)
+}
+
+// compareDigests says whether the members show the same digest for every zxid for which two of them show one.
+func compareDigests(replicas []Replica) error {
+	var errs []error
 	for i, r := range replicas {
 		for _, o := range replicas[:i] {
 			for _, zxid := range slices.Sorted(maps.Keys(r.Hash)) {
@@ -76,7 +93,8 @@ func firstDifference(a, b Replica) string {
 
 // readReplicas reads every member's replica until they agree, for members take a moment to apply what is committed and
 // the sessions of ended clients still expire. If they never do, it returns the last ones it read, with what is different.
-func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Duration) ([]Replica, error) {
+// digests says that they must agree in what they show as their digests, too.
+func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Duration, digests bool) ([]Replica, error) {
 	clients := make([]*client, 0, len(members))
 	defer func() {
 		for _, c := range clients {
@@ -101,7 +119,9 @@ func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Du
 		replicas, err := readAll(ctx, members, clients)
 		if err == nil {
 			last = replicas
-			err = compare(replicas)
+			if err = compare(replicas); err == nil && digests {
+				err = compareShown(replicas)
+			}
 		}
 		switch {
 		case err == nil:

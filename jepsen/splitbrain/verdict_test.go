@@ -1,6 +1,7 @@
 package splitbrain
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -116,11 +117,11 @@ func TestCompareReplicas(t *testing.T) {
 		{"another tree", func(r *Replica) { r.Tree = "abd" }, "differ"},
 		{"another zxid", func(r *Replica) { r.Zxid = "100000008"; r.Hash = nil }, "100000008"},
 		{"another digest", func(r *Replica) { r.Hash = map[string]string{"100000007": "-6"} }, "m3 has -6"},
-		{"digests of other zxids", func(r *Replica) { r.Hash = map[string]string{"100000001": "-6"} }, ""},
+		{"digests of other zxids", func(r *Replica) { r.Hash = map[string]string{"100000001": "-6"} }, "no zxid"},
 	} {
 		replicas := played().Replicas
 		test.spoil(&replicas[2])
-		err := compare(replicas)
+		err := errors.Join(compare(replicas), compareShown(replicas))
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
