@@ -126,12 +126,27 @@ func (d *Disks) Fill(i int) error {
 	return nil
 }
 
-// Empty gives back what Fill took.
+// Empty gives back what Fill took, for good: it is not undone when the power
+// fails.
 func (d *Disks) Empty(i int) error {
-	if err := os.Remove(filepath.Join(d.Path(i, d.points[i-1]), "filler")); err != nil {
+	point := d.Path(i, d.points[i-1])
+	err := os.Remove(filepath.Join(point, "filler"))
+	if err == nil {
+		err = syncDir(point)
+	}
+	if err != nil {
 		return fmt.Errorf("jepsen: empty disk %d: %w", i, err)
 	}
 	return nil
+}
+
+// syncDir has the disk keep which files are in a directory.
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Fail cuts the power of disk i: what is not synced is lost, and nothing works

@@ -53,6 +53,8 @@ func TestDisks(t *testing.T) {
 		t.Errorf("a write to a full disk: %v", err)
 	}
 	must(d.Empty(1))
+	must(d.Fail(1))
+	must(d.Renew(1))
 	must(writeSynced(name("more"), string(make([]byte, 1<<20))))
 	if entries, err := os.ReadDir(point); err != nil || len(entries) > 0 {
 		t.Errorf("the disk can be seen from outside: %v, %v", entries, err)
