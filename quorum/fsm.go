@@ -36,7 +36,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		if l.Index <= f.early {
+		if l.Index <= f.early.Load() {
 			f.transport.applied(l.Index, l.Term)
 			continue
 		}
@@ -99,7 +99,8 @@ func (r *Replica) applyCommitted() error {
 			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", r.cfg.Stores.LogName, l.Index, l.Term, err)
 		}
 		r.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
-		r.appliedIndex, r.early = i, i
+		r.appliedIndex = i
+		r.early.Store(i)
 		r.grownLocked(len(entry.Commands), len(l.Data))
 	}
 	return nil
@@ -199,7 +200,7 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.poisoned != nil {
 		return nil, f.poisoned
 	}
-	if f.reached < f.early {
+	if f.reached < f.early.Load() {
 		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
 	}
 	f.grownCmds, f.grownBytes = 0, 0
@@ -216,7 +217,8 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store, f.early = store, 0
+	f.store = store
+	f.early.Store(0)
 	f.grownCmds, f.grownBytes = 0, 0
 	f.cfg.Listener.Restored(store)
 	f.asks.lost()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -52,12 +53,12 @@ type Replica struct {
 	mu           sync.RWMutex
 	store        *znode.Store
 	appliedIndex uint64
-	early        uint64 // up to which entry the state was brought before raft was started
-	reached      uint64 // what raft has handed over to be applied
-	tail         tail   // the newest entries
-	grownCmds    int    // applied since the last snapshot was taken
-	grownBytes   int64  // the entries that they came in
-	poisoned     error  // why no entry can be applied any more
+	early        atomic.Uint64 // up to which entry the state was brought before raft was started
+	reached      uint64        // what raft has handed over to be applied
+	tail         tail          // the newest entries
+	grownCmds    int           // applied since the last snapshot was taken
+	grownBytes   int64         // the entries that they came in
+	poisoned     error         // why no entry can be applied any more
 
 	stateMu    sync.Mutex
 	leader     MemberID           // 0 while unknown
@@ -199,6 +200,8 @@ func (r *Replica) openRaft() error {
 	}
 	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
 	old := r.transport.keepOut()
+	given := old.applied
+	old.applied = func() uint64 { return max(given(), r.early.Load()) }
 	if err := r.startNewcomer(known); err != nil {
 		return fmt.Errorf("quorum: begin as a new member: %w", err)
 	}

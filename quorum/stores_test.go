@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"lockkeeper/znode"
 )
 
 // grown returns a data directory with a log and a snapshot in it.
@@ -145,5 +147,84 @@ func TestStoresOfAnotherMemberAreRefused(t *testing.T) {
 	_, err = Open(Config{ID: 2, Members: []Member{{ID: 2}}, Stores: stores, Listener: newRecorder(), Logger: testLogger()})
 	if err == nil || !strings.Contains(err.Error(), "member 1") || !strings.Contains(err.Error(), logFileName) {
 		t.Fatalf("opened as member 2: %v", err)
+	}
+}
+
+// A member that starts without a leader has the state of the newest entry that it knew to be committed, not that of its
+// snapshot; and what raft then hands over once more is not applied twice.
+func TestStateAfterAStartWithoutALeader(t *testing.T) {
+	dir := t.TempDir()
+	open := func() (*Replica, *recorder) {
+		t.Helper()
+		stores, err := OpenStores(dir, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := newRecorder()
+		r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: rec, Logger: testLogger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, rec
+	}
+	digest := func(r *Replica) (d uint64) {
+		r.View(func(s *znode.Store) { d = s.Digest() })
+		return d
+	}
+	r, rec := open()
+	for i, c := range []*znode.Command{createSession(7), sequential(7, 1, "/n-"), sequential(7, 2, "/n-"), sequential(7, 3, "/n-")} {
+		if err := r.Propose(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		rec.result(t, c.Key())
+		if i == 1 {
+			if err := r.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := digest(r)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	stores, err := OpenStores(dir, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := &Replica{cfg: Config{Stores: stores}, tail: newTail(10)}
+	if alone.store, err = loadSnapshot(stores.Snapshots); err != nil {
+		t.Fatal(err)
+	}
+	if digest(alone) == want {
+		t.Fatal("the snapshot holds everything: this shows nothing")
+	}
+	if err := alone.applyCommitted(); err != nil || digest(alone) != want {
+		t.Errorf("not the state that there was: %v", err)
+	}
+	if err := stores.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	r, rec = open()
+	next := sequential(7, 4, "/n-")
+	if err := r.Propose(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if res := rec.result(t, next.Key()); res.Path != "/n-0000000003" {
+		t.Errorf("after the restart: %+v", res)
+	}
+	if err := r.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	want = digest(r)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r, _ = open(); digest(r) != want {
+		t.Error("not the same state after one more restart")
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
