@@ -56,9 +56,13 @@ func runInBubble(t *testing.T, name string) []jepsen.Op {
 	if err != nil {
 		t.Fatal(err)
 	}
+	think := 50 * time.Millisecond
+	if jepsen.Race {
+		think *= 2
+	}
 	env := &Env{
 		Servers: s.addrs(), History: jepsen.NewHistory(), Seed: *bubbleSeed, Clients: 5,
-		SessionTimeout: 4 * time.Second, Think: 50 * time.Millisecond,
+		SessionTimeout: 4 * time.Second, Think: think,
 		Dial: func(client string) zk.Dialer {
 			return func(network, addr string, timeout time.Duration) (net.Conn, error) {
 				return s.net.Host("10.0.1."+client).DialTimeout(network, addr, timeout)

@@ -14,7 +14,10 @@ import (
 type cell struct {
 	// any: nothing is known of it. So begins a piece that is taken out of the
 	// middle of a history.
-	any     bool
+	any bool
+	// over: everything that was answered has taken effect. What is unknown, and was
+	// not needed until then, may as well not have happened.
+	over    bool
 	version int32 // -1: there is no node
 	value   string
 }
@@ -27,8 +30,9 @@ var absent = cell{version: -1}
 // Every write makes the version that follows the one before, and says which, if
 // it is answered. So there is seldom more than one order to try, also with many
 // operations whose outcome is unknown: such a one can only have made a version
-// that nobody else has made, with the value that was read there. What is unknown
-// and comes after everything that was seen may as well not have happened.
+// that nobody else has made and somebody has noticed, with the value that was read
+// there. Else it comes after everything that was answered: if it could come at any
+// place, each one would double the number of orders.
 type cellChecker struct {
 	calls []*call
 	made  map[int32]bool   // versions that answered operations have made
@@ -55,10 +59,17 @@ func newCellChecker(calls []*call) *cellChecker {
 	return c
 }
 
-// step says whether call can come next, and what is there after it.
+// step says whether call can come next, and what is there after it. Nil stands for
+// the end of all that was answered.
 func (c *cellChecker) step(s cell, call *call) (bool, cell) {
-	if s.any {
-		return true, fromAny(call)
+	switch {
+	case call == nil:
+		s.over = true
+		return true, s
+	case s.over:
+		return true, s
+	case s.any:
+		return call.end.Kind != jepsen.Info, fromAny(call)
 	}
 	after := cell{version: s.version + 1, value: call.invoke.Value}
 	exists := s.version >= 0
@@ -81,11 +92,9 @@ func (c *cellChecker) step(s cell, call *call) (bool, cell) {
 		return exists, s
 	case end.Kind == jepsen.Fail: // the wrong version
 		return exists && !may, s
-	case s.version >= c.last:
-		return true, s
 	}
 	value, seen := c.read[after.version]
-	return may && !c.made[after.version] && (!seen || value == after.value), after
+	return may && after.version <= c.last && !c.made[after.version] && (!seen || value == after.value), after
 }
 
 // fromAny is what is known after a call where nothing was known before it.
@@ -103,13 +112,16 @@ func fromAny(call *call) cell {
 
 // check has porcupine look for an order, for at most limit.
 func (c *cellChecker) check(first cell, limit time.Duration) porcupine.CheckResult {
-	operations := make([]porcupine.Operation, len(c.calls))
+	operations := make([]porcupine.Operation, len(c.calls), len(c.calls)+1)
+	var last int64
 	for i, call := range c.calls {
 		operations[i] = porcupine.Operation{Input: call, Call: int64(call.invoke.Time), Return: math.MaxInt64}
 		if call.end.Kind != jepsen.Info {
 			operations[i].Return = int64(call.end.Time)
+			last = max(last, operations[i].Return)
 		}
 	}
+	operations = append(operations, porcupine.Operation{Input: (*call)(nil), Call: last + 1, Return: last + 2})
 	model := porcupine.Model{
 		Init: func() any { return first },
 		Step: func(state, input, _ any) (bool, any) {
@@ -160,34 +172,41 @@ func shorten(calls []*call, limit time.Duration) []*call {
 		}
 	}
 	calls = dropReads(calls, func(piece []*call) bool { return fails(piece, first) })
-	known := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.end.Kind == jepsen.Info })
-	if newCellChecker(known).complete() && fails(known, first) {
-		return known // every version has its maker: what is unknown has nothing to do with it
-	}
-	return calls
+	return newCellChecker(calls).needed(first)
 }
 
-// complete says whether all versions from the first that was noticed on were
-// made by operations that were answered.
-func (c *cellChecker) complete() bool {
-	if len(c.made) == 0 {
-		return false
-	}
-	first := c.last
-	for v := range c.made {
-		first = min(first, v)
-	}
-	for v := range c.read {
-		if v < first-1 {
-			return false
+// needed are the calls without those whose outcome is unknown and which cannot
+// have made any version that somebody has noticed and nobody else has made.
+func (c *cellChecker) needed(first cell) []*call {
+	lowest := int32(-1)
+	if first.any {
+		lowest = c.last
+		for v := range c.made {
+			lowest = min(lowest, v)
+		}
+		for v := range c.read {
+			lowest = min(lowest, v)
 		}
 	}
-	for v := first; v <= c.last; v++ {
-		if !c.made[v] {
+	return slices.DeleteFunc(slices.Clone(c.calls), func(call *call) bool {
+		if call.end.Kind != jepsen.Info {
 			return false
 		}
-	}
-	return true
+		for v := lowest + 1; v <= c.last; v++ {
+			value, seen := c.read[v]
+			may := v > 0
+			switch call.invoke.F {
+			case fCreate:
+				may = v == 0
+			case fCAS:
+				may = v == call.invoke.Version+1
+			}
+			if may && !c.made[v] && (!seen || value == call.invoke.Value) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // before are the calls that had begun at t, as far as they were known by then.

@@ -43,7 +43,7 @@ func (r *register) Check(ops []jepsen.Op) Verdict {
 		case porcupine.Unknown:
 			late++
 		case porcupine.Illegal:
-			piece := shorten(keys[key], r.limit/4)
+			piece := shorten(keys[key], min(r.limit/4, time.Until(deadline)))
 			v.violate(conversation(piece), "%s: no order explains what these %d operations were answered", key, len(piece))
 		}
 	}
