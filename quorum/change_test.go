@@ -503,7 +503,7 @@ func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 		// Once it has everything it votes again, also after a restart.
 		for range 2 {
 			c.stop(l)
-			at = c.leader()
+			c.leader()
 			c.stop(lost)
 			c.start(l)
 			c.start(lost)

@@ -138,8 +138,8 @@ server.4=zoo5:2888:3888
 		t.Errorf("notices: %q", got)
 	}
 	if got, want := cfg.ConfigText(), "server.1=zoo1:2888:3888:participant\n"+
-		"server.2=[2001:db8::2]:2889:3889:participant;0.0.0.0:2182\n"+
-		"server.3=zoo3:2888:3888:observer;[::1]:2183\n"+
+		"server.2=[2001:db8:0:0:0:0:0:2]:2889:3889:participant;0.0.0.0:2182\n"+
+		"server.3=zoo3:2888:3888:observer;[0:0:0:0:0:0:0:1]:2183\n"+
 		"server.4=zoo5:2888:3888:participant\n"+
 		"server.10=zoo4:2888:3888:participant\n"+
 		"version=0"; got != want {

@@ -44,11 +44,29 @@ func (m Member) Spec() string {
 	if m.Observer {
 		role = "observer"
 	}
-	s := fmt.Sprintf("%s:%d:%s", m.PeerAddr(), m.ElectionPort, role)
+	s := fmt.Sprintf("%s:%d:%s", asJava(m.PeerAddr()), m.ElectionPort, role)
 	if m.ClientAddr != "" {
-		s += ";" + m.ClientAddr
+		s += ";" + asJava(m.ClientAddr)
 	}
 	return s
+}
+
+// asJava is host:port as Java prints it: an IPv6 address has all of its eight numbers, without leading zeros.
+func asJava(addr string) string {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil || !at.Addr().Is6() {
+		return addr
+	}
+	b := at.Addr().As16()
+	var groups []string
+	for i := 0; i < len(b); i += 2 {
+		groups = append(groups, strconv.FormatUint(uint64(b[i])<<8|uint64(b[i+1]), 16))
+	}
+	host := strings.Join(groups, ":")
+	if zone := at.Addr().Zone(); zone != "" {
+		host += "%" + zone
+	}
+	return hostPort(host, int(at.Port()))
 }
 
 // String is the whole line.
@@ -169,10 +187,11 @@ func cutHost(s string) (host, rest string, err error) {
 		if !ok {
 			return "", "", errors.New("the bracket around the IPv6 address must be closed and followed by ':'")
 		}
-		if ip, err := netip.ParseAddr(host); err != nil || !ip.Is6() {
+		ip, err := netip.ParseAddr(host)
+		if err != nil || !ip.Is6() {
 			return "", "", fmt.Errorf("%q is no IPv6 address", host)
 		}
-		return host, rest, nil
+		return ip.String(), rest, nil
 	}
 	host, rest, _ = strings.Cut(s, ":")
 	if host == "" {

@@ -250,3 +250,14 @@ func TestMembersOfTheFile(t *testing.T) {
 		t.Fatal(text, version)
 	}
 }
+
+// An IPv6 address is written as Java writes it, and read in any form.
+func TestMemberWithIPv6(t *testing.T) {
+	const spec = "[0:0:0:0:0:0:0:1]:2888:3888:observer;[fe80:0:0:0:0:0:a:b]:2181"
+	for _, text := range []string{spec, "[::1]:2888:3888:observer;[fe80::a:b]:2181"} {
+		m, err := ParseMember(7, text)
+		if err != nil || m.Host != "::1" || m.PeerAddr() != "[::1]:2888" || m.ClientAddr != "[fe80::a:b]:2181" || m.Spec() != spec {
+			t.Errorf("%q: %+v %v, written as %q", text, m, err, m.Spec())
+		}
+	}
+}
