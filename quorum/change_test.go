@@ -533,3 +533,38 @@ func TestMemberComesBackToStrangers(t *testing.T) {
 		c.agree()
 	})
 }
+
+// A new member gets a snapshot, with the change that is under way in it, when the log does not reach back far enough.
+func TestNewMemberGetsASnapshot(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		old := c.change
+		c.change = func(cfg *Config) { old(cfg); cfg.TrailingEntries = 1 }
+		for i := range 3 {
+			c.stop(i)
+		}
+		for i := range 3 {
+			c.start(i)
+		}
+		l := c.leader()
+		c.propose(l, createSession(9))
+		const n = 300
+		for i := range uint64(n) {
+			c.propose(l, sequential(9, i+1, "/n-"))
+			if i%50 == 49 {
+				c.recs[l].result(t, sequential(9, i+1, "").Key())
+			}
+		}
+		for i := range 3 {
+			c.recs[i].result(t, sequential(9, n, "").Key())
+			c.must(c.reps[i].raft.Snapshot().Error())
+		}
+		c.join(3, false)
+		c.must(c.reps[l].AddMember(c.ctx(time.Minute), line(3, false)))
+		c.recs[3].await(t, "a snapshot", func() bool { return c.recs[3].restored > 0 })
+		c.settle()
+		c.agree()
+		if r := c.recs[3].result(t, c.propose(3, sequential(9, n+1, "/n-"))); r.Path != fmt.Sprintf("/n-%010d", n) {
+			t.Fatalf("%+v", r)
+		}
+	})
+}

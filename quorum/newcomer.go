@@ -112,8 +112,12 @@ func (n *newcomer) caughtUp(req *raft.AppendEntriesRequest) bool {
 		return false
 	}
 	var entry raft.Log
-	err := n.r.cfg.Stores.Log.GetLog(commit, &entry)
-	return err == nil && entry.Term == req.Term
+	if err := n.r.cfg.Stores.Log.GetLog(commit, &entry); err == nil {
+		return entry.Term == req.Term
+	}
+	// It is no longer in the log, or never was: a snapshot has it.
+	list, err := n.r.cfg.Stores.Snapshots.List()
+	return err == nil && len(list) > 0 && list[0].Index >= commit && list[0].Term == req.Term
 }
 
 func (n *newcomer) mayVote() bool {
