@@ -26,6 +26,10 @@
 //	name          owner      waits for                          ends
 //	controlLoop   Replica    leadership and doubt signals       Close
 //	snapshotLoop  Replica    the log to have grown enough       Close
+//	changeLoop    Replica    the members to have changed        Close
+//	askLoop       Replica    a cluster to belong to             Close
+//	newcomer      transport  what peers ask, while it may not   Close
+//	                         vote for want of a log
 //	route         control    the outbox, the forward stream     when the leader changes, Close
 //	batchLoop     batcher    commands                           Close
 //	waitLoop      batcher    entries in flight                  Close
