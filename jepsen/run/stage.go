@@ -278,8 +278,9 @@ func (s *stage) heal(ctx context.Context) {
 		s.complain(links.HealAll())
 	}
 	began := time.Now()
-	s.complain(s.field.cluster.AwaitServing(ctx))
-	if ctx.Err() == nil {
+	err := s.field.cluster.AwaitServing(ctx)
+	s.complain(err)
+	if err == nil {
 		s.field.say("all healed", fmt.Sprintf("every member serves after %v", time.Since(began).Round(time.Millisecond)))
 	}
 }
