@@ -198,7 +198,15 @@ func (c *cluster) holderLearns(m *member, timeout time.Duration, rng *rand.Rand,
 	}
 	conn := s.Conn().(*zk.Conn)
 	session := conn.SessionID()
-	// A heartbeat at least, so that the other members have the node.
+	majority := c.members[int(m.id)%len(c.members)]
+	there := func() (yes bool) {
+		majority.running().view(func(s *znode.Store) { _, yes = s.Node(g.Node()) })
+		return yes
+	}
+	// A member that has just come back from the cut before this one may take a while to get there.
+	for deadline := time.Now().Add(time.Minute); !there() && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+	}
 	time.Sleep(time.Second + time.Duration(rng.Int64N(int64(timeout))))
 	for _, o := range c.members {
 		if o != m {
@@ -214,15 +222,11 @@ func (c *cluster) holderLearns(m *member, timeout time.Duration, rng *rand.Rand,
 			*at = time.Now()
 		}
 	}
-	majority := c.members[int(m.id)%len(c.members)]
 	for deadline := time.Now().Add(4 * timeout); time.Now().Before(deadline) && (libraryKnew.IsZero() || grantKnew.IsZero() || gone.IsZero()); {
 		time.Sleep(20 * time.Millisecond)
 		first(&libraryKnew, conn.State() != zk.StateHasSession || conn.SessionID() != session)
 		first(&grantKnew, !g.Held())
-		majority.running().view(func(s *znode.Store) {
-			_, there := s.Node(g.Node())
-			first(&gone, !there)
-		})
+		first(&gone, !there())
 	}
 	if libraryKnew.IsZero() || grantKnew.IsZero() || gone.IsZero() {
 		c.t.Errorf("after four times its timeout of %v: library knows %v, grant knows %v, node gone %v", timeout, libraryKnew, grantKnew, gone)
