@@ -365,10 +365,12 @@ func (p *pipeliner) checkRead(q wire.PathWatchRequest, r *wire.GetDataResponse) 
 // happened or not.
 func (p *pipeliner) lost(err error) {
 	p.c.journal.printf("%s lost its connection, %d of %d creates answered: %v", p.name, p.answered, p.created, err)
+	p.mu.Lock()
+	p.broken++ // before close, which takes a while
+	p.mu.Unlock()
 	p.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.broken++
 	p.history = append(p.history, pipelined{p.dir, p.created, p.answered})
 }
 
