@@ -112,14 +112,21 @@ func (p *pipeline) Close() error {
 	return err
 }
 
+// relay hands answers on. After one that ends the pipeline the library takes no more (v1.7.3), and may at the same time wait for room
+// to send: it would do so for ever, replicate no longer to that follower, and never shut down. So the others are taken here.
 func (p *pipeline) relay() {
 	defer p.wg.Done()
+	over := false
 	for {
 		select {
 		case f := <-p.AppendPipeline.Consumer():
 			if f.Error() == nil {
 				p.t.answered(p.id, p.addr, f.Start(), f.Request(), f.Response())
 			}
+			if over {
+				continue
+			}
+			over = endsPipeline(f)
 			select {
 			case p.out <- f:
 			case <-p.stop:
@@ -129,6 +136,12 @@ func (p *pipeline) relay() {
 			return
 		}
 	}
+}
+
+// endsPipeline says whether the library stops reading answers with this one: it was refused, or is none.
+func endsPipeline(f raft.AppendFuture) bool {
+	resp := f.Response()
+	return !resp.Success || resp.Term > f.Request().Term
 }
 
 // answered takes note of a follower's answer to a request that was sent at start.
