@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,8 +38,11 @@ type Session struct {
 	seq   uint64 // of the last write
 	ended bool
 	// changing says that a reconfig is in the queue. It takes effect some time after it has been applied, so no write may
-	// follow it before it is answered; and pings do not wait for it, because it may take longer than the client is patient.
+	// follow it before it is answered.
 	changing bool
+	// deferred says that it has been applied, and its change is under way: pings do not wait for that, because it may
+	// take longer than the client is patient.
+	deferred bool
 
 	gone atomic.Bool // ended, for those who must not take mu
 
@@ -128,7 +132,7 @@ func (s *Session) admit(p *pending) error {
 		s.mu.Unlock()
 		return errEnded
 	}
-	if len(s.queue) > 0 && !(s.changing && p.req.Op == wire.OpPing) && !mutant.On(mutant.ReadOvertakesWrite) {
+	if len(s.queue) > 0 && !(s.deferred && p.req.Op == wire.OpPing) && !mutant.On(mutant.ReadOvertakesWrite) {
 		s.enqueueLocked(p)
 		s.mu.Unlock()
 		return nil
@@ -273,6 +277,8 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		panic(fmt.Sprintf("session: %v: write %d applied out of turn", s.id, c.Seq))
 	}
 	if res.Deferred {
+		s.deferred = true
+		s.answerPingsLocked(store)
 		return // Manager.Applied comes back with the result
 	}
 	s.answerFirstLocked(store, res)
@@ -291,7 +297,7 @@ func (s *Session) changed(store *znode.Store, c *znode.Command, res *znode.Resul
 func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 	s.answerWrite(store, &s.queue[0], res)
 	if s.queue[0].req.Op == wire.OpReconfig {
-		s.changing = false
+		s.changing, s.deferred = false, false
 	}
 	n := 1
 	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
@@ -299,6 +305,20 @@ func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 	}
 	s.dequeueLocked(n)
 	s.room.Signal()
+}
+
+// answerPingsLocked answers the pings that stand behind the head of the queue.
+func (s *Session) answerPingsLocked(store *znode.Store) {
+	pings, large := 0, 0
+	s.queue = append(s.queue[:1], slices.DeleteFunc(slices.Clone(s.queue[1:]), func(p pending) bool {
+		if p.req.Op != wire.OpPing {
+			return false
+		}
+		s.execute(store, &p)
+		pings, large = pings+1, large+p.large
+		return true
+	})...)
+	s.m.throttle.leave(pings, large)
 }
 
 // answerWrite queues the reply to a write.

@@ -422,5 +422,24 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 		c.expect("8 NewConfigNoQuorum")
 		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
 		c.expect("9 Ok")
+
+		// Until it is known that there is a change, everything keeps its place; then pings go ahead.
+		for _, tt := range []struct {
+			version int64
+			want    []string
+		}{
+			{5, []string{"10 BadVersion", "-2 Ok", "12 NoNode", "-2 Ok"}},
+			{-1, []string{"-2 Ok", "-2 Ok"}},
+		} {
+			r.setHold(true)
+			c.send(wire.OpReconfig, wire.ReconfigRequest{NullNewMembers: true, CurConfigID: tt.version})
+			c.send(wire.OpPing, nil)
+			c.send(wire.OpExists, wire.PathWatchRequest{Path: "/a"})
+			c.send(wire.OpPing, nil)
+			r.setHold(false)
+			c.expect(tt.want...)
+		}
+		end(7, wire.CodeNewConfigNoQuorum)
+		c.expect("14 NewConfigNoQuorum", "16 NoNode")
 	})
 }
