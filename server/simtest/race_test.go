@@ -6,7 +6,7 @@ import "time"
 
 // How much is simulated under the race detector, where an hour takes minutes.
 const (
-	defaultVirtual = 10 * time.Minute // of a random simulation
-	defaultSeeds   = 2
+	defaultVirtual = 5 * time.Minute // of a random simulation
+	defaultSeeds   = 1
 	directedRounds = 3 // of a directed scenario
 )

@@ -63,9 +63,9 @@ final class Failures {
             writer.setData().forPath(b.path + "/keep", Bench.bytes("3"));
             writer.delete().quietly().forPath(b.path + "/new");
             all.await(Map.of("", "", "/keep", "3"));
-            Bench.equal("what was told", "1 2 3", all.told("/keep"));
-            Bench.equal("what was told", "1 deleted", all.told("/gone"));
-            Bench.equal("what was told", "1 deleted", all.told("/new"));
+            Bench.awaitEqual("what was told", "1 2 3", () -> all.told("/keep"));
+            Bench.awaitEqual("what was told", "1 deleted", () -> all.told("/gone"));
+            Bench.awaitEqual("what was told", "1 deleted", () -> all.told("/new"));
             Bench.equal("the session", session, Bench.session(reader));
         } finally {
             b.harness.start(address);
@@ -94,8 +94,8 @@ final class Failures {
         all.await(Map.of("", "", "/keep", "2", "/new", "1"));
         writer.delete().quietly().forPath(b.path + "/new");
         all.await(Map.of("", "", "/keep", "2"));
-        Bench.equal("what was told", "1 2", all.told("/keep"));
-        Bench.equal("what was told", "1 deleted", all.told("/new"));
+        Bench.awaitEqual("what was told", "1 2", () -> all.told("/keep"));
+        Bench.awaitEqual("what was told", "1 deleted", () -> all.told("/new"));
     }
 
     private static void watcherMoves(Bench b) throws Exception {
