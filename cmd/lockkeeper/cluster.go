@@ -396,6 +396,10 @@ func (c *clusterCommand) transfer() error {
 		req.Header.Set("Authorization", "digest "+c.auth)
 	}
 	resp, err := http.DefaultClient.Do(req)
+	var dial *net.OpError
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &dial) && dial.Op == "dial") {
+		return fmt.Errorf("%s does not answer as a member does: is it the HTTP port of a member? (%w)", addr, err)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot reach the HTTP port of a member (admin.enableServer=true, -http host:port): %w", err)
 	}
