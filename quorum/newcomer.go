@@ -7,12 +7,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newcomer keeps a member without a log from voting, and from being voted for. The library would let it vote for anybody; but it may be a voter that has lost its
-// disk, and with it entries that are committed because it once had them. It may vote when it has everything again that a leader
-// knew to be committed in its own term, or when the cluster itself begins. That is remembered on the disk.
+// newcomer keeps a member without a log from voting, and from being voted for. The library would let it vote for anybody; but
+// it may be a voter that has lost its disk, and with it entries that are committed because it once had them. It may vote when
+// it has everything again that a leader knew to be committed in its own term, or when the cluster itself begins. That is
+// remembered on the disk.
 //
-// It stands between the transport and the library, in a goroutine of its own, of members that began without a log and only until they
-// are restarted.
+// It stands between the transport and the library, in a goroutine of its own, of members that began without a log and only
+// until they are restarted.
 type newcomer struct {
 	r   *Replica
 	in  <-chan raft.RPC

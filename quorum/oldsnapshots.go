@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -18,27 +17,19 @@ import (
 //
 // It stands between the transport and the library, in a goroutine of its own.
 type oldSnapshots struct {
-	in   <-chan raft.RPC
-	out  chan raft.RPC
-	raft atomic.Pointer[raft.Raft]
-	stop <-chan struct{}
-	wg   *sync.WaitGroup
-	// applied is the newest entry that the library has given to the state machine; a field for tests.
-	applied func() uint64
+	in      <-chan raft.RPC
+	out     chan raft.RPC
+	stop    <-chan struct{}
+	wg      *sync.WaitGroup
+	applied func() uint64 // the newest entry that is in the state
 }
 
-// keepOut begins to keep old snapshots from the library, which is to consume what the transport offers from now on.
-func (t *transport) keepOut() *oldSnapshots {
-	o := &oldSnapshots{in: t.Consumer(), out: make(chan raft.RPC), stop: t.stop, wg: &t.wg}
-	o.applied = func() uint64 {
-		if r := o.raft.Load(); r != nil {
-			return r.AppliedIndex()
-		}
-		return 0
-	}
+// keepOut begins to keep old snapshots from the library, which is to consume what the transport offers from now on. Applied
+// says which is the newest entry that is in the state.
+func (t *transport) keepOut(applied func() uint64) {
+	o := &oldSnapshots{in: t.Consumer(), out: make(chan raft.RPC), stop: t.stop, wg: &t.wg, applied: applied}
 	t.rpcs = o.out
 	o.wg.Go(o.relay)
-	return o
 }
 
 func (o *oldSnapshots) relay() {

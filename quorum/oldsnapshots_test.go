@@ -19,9 +19,8 @@ func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := make(chan raft.RPC)
 		tr := newTransport(consumer{in: in}, 1, nil)
-		o := tr.keepOut()
 		var applied atomic.Uint64
-		o.applied = applied.Load
+		tr.keepOut(applied.Load)
 		send := func(index uint64) (answer chan raft.RPCResponse, data *strings.Reader) {
 			answer, data = make(chan raft.RPCResponse, 1), strings.NewReader("snapshot")
 			in <- raft.RPC{Command: &raft.InstallSnapshotRequest{Term: 3, LastLogIndex: index}, Reader: data, RespChan: answer}

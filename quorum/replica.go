@@ -199,9 +199,13 @@ func (r *Replica) openRaft() error {
 		}
 	}
 	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
-	old := r.transport.keepOut()
-	given := old.applied
-	old.applied = func() uint64 { return max(given(), r.early.Load()) }
+	var started atomic.Pointer[raft.Raft]
+	r.transport.keepOut(func() uint64 {
+		if raft := started.Load(); raft != nil {
+			return max(raft.AppliedIndex(), r.early.Load())
+		}
+		return r.early.Load()
+	})
 	if err := r.startNewcomer(known); err != nil {
 		return fmt.Errorf("quorum: begin as a new member: %w", err)
 	}
@@ -213,7 +217,7 @@ func (r *Replica) openRaft() error {
 	if err != nil {
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
-	old.raft.Store(r.raft)
+	started.Store(r.raft)
 	if err := r.checkMembers(known); err != nil {
 		r.shutdownRaft()
 		return err
