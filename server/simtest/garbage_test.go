@@ -8,7 +8,7 @@ import (
 )
 
 // garbagePeriod is how often garbage is collected when nothing else collects it: see seedRuntime.
-const garbagePeriod = 10 * time.Second
+const garbagePeriod = time.Minute
 
 // collectGarbage collects at moments that follow from the virtual time, and when nobody runs, so that it has no
 // influence on who runs next.
