@@ -29,8 +29,8 @@ type guests struct {
 }
 
 const (
-	guestClients = 2 // of each workload
-	guestThink   = 2 * time.Second
+	guestClients = 2               // of each workload
+	guestThink   = 2 * time.Second // of those of a busy simulation
 	// guestPatience is how long the clients of a workload may take to end, and to look at what is there then.
 	guestPatience = 2 * time.Minute
 )
@@ -71,7 +71,7 @@ func (g *guests) begin() (rounds []*guestRound) {
 		r := &guestRound{Workload: w, ended: make(chan struct{}), env: &workload.Env{
 			Servers: g.s.c.servers(), Dial: func(client string) zk.Dialer { return g.s.c.dialer(client) },
 			History: jepsen.NewHistory(), Seed: g.s.seed<<16 + g.round, Clients: guestClients,
-			SessionTimeout: timeouts[(i+int(g.round))%len(timeouts)], Think: guestThink,
+			SessionTimeout: timeouts[(i+int(g.round))%len(timeouts)], Think: guestThink * time.Duration(g.s.c.shape.rest),
 		}}
 		ctx, cancel := context.WithCancel(context.Background())
 		r.cancel = cancel

@@ -83,7 +83,7 @@ func (p *pipeliner) fail(format string, args ...any) {
 // work sends a burst of requests and reads the answers.
 func (p *pipeliner) work() bool {
 	if !p.eager {
-		time.Sleep(time.Duration(p.rng.IntN(2000)) * time.Millisecond)
+		time.Sleep(time.Duration(p.rng.IntN(2000*p.c.shape.rest)) * time.Millisecond)
 	}
 	p.mu.Lock()
 	restart := p.restart

@@ -25,6 +25,9 @@ type shape struct {
 	locks, foreignLocks, registers, pipes int
 	// guests are workloads of package jepsen/workload.
 	guests []string
+	// rest is how many times longer than in a busy simulation clients wait between what they do. What a simulation costs is
+	// what its clients do, what it finds is mostly due to faults: so most are not busy.
+	rest int
 }
 
 // shapeOf draws the shape of a simulation.
@@ -59,6 +62,10 @@ func shapeOf(seed uint64) shape {
 	if s.pipes > 0 {
 		s.registers = max(s.registers, 1) // they watch what registers write
 	}
+	s.rest = 6
+	if rng.IntN(8) == 0 {
+		s.rest = 1
+	}
 	return s
 }
 
@@ -72,6 +79,9 @@ func (s shape) String() string {
 	if len(s.guests) > 0 {
 		text += "; " + strings.Join(s.guests, ", ")
 	}
+	if s.rest == 1 {
+		text += "; busy"
+	}
 	if s.gentle {
 		text += "; gentle"
 	}
@@ -81,12 +91,12 @@ func (s shape) String() string {
 	return text
 }
 
-// only leaves the workloads of a list, separated by commas, with three clients each; "" leaves the shape as it is.
+// only leaves the workloads of a list, separated by commas, with three busy clients each; "" leaves the shape as it is.
 func (s shape) only(list string) (shape, error) {
 	if list == "" {
 		return s, nil
 	}
-	s.locks, s.foreignLocks, s.registers, s.pipes, s.guests = 0, 0, 0, 0, nil
+	s.locks, s.foreignLocks, s.registers, s.pipes, s.guests, s.rest = 0, 0, 0, 0, nil, 1
 	counts := map[string]*int{"locks": &s.locks, "foreign-locks": &s.foreignLocks, "registers": &s.registers, "pipes": &s.pipes}
 	for _, name := range strings.Split(list, ",") {
 		n := counts[name]
