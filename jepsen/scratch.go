@@ -2,6 +2,7 @@ package jepsen
 
 import (
 	"errors"
+	"fmt"
 	"os"
 )
 
@@ -28,6 +29,14 @@ func NewScratch() (*Scratch, error) {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return &Scratch{Dir: dir, janitor: j}, nil
+}
+
+// ForTemporaryFiles has this process, and those that it starts, put their temporary files there, so that they go with it.
+func (s *Scratch) ForTemporaryFiles() error {
+	if err := os.Setenv("TMPDIR", s.Dir); err != nil {
+		return fmt.Errorf("jepsen: TMPDIR: %w", err)
+	}
+	return nil
 }
 
 // Close removes the directory.

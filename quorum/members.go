@@ -30,9 +30,9 @@ func (r *Replica) Members() ([]znode.Member, wire.Zxid) {
 // Leader is the member that leads, as far as this one knows; 0 while it knows none.
 func (r *Replica) Leader() MemberID { return r.leaderID() }
 
-// AddMember makes m a member, or changes the role or the addresses of the member with its number. It may be called on any member, and returns
-// when the change is done. A member that is new must be running, with server lines for the present members and itself; it gets the
-// state from the leader. The error is a wire.Code, with the reason in words, if the change has been refused and nothing has changed;
+// AddMember makes m a member, or changes the role or the addresses of the member with its number. It may be called on any
+// member, and returns when the change is done. A member that is new must be running, with server lines for the present
+// members and itself; it gets the state from the leader. The error is a wire.Code, with the reason in words, if the change has been refused and nothing has changed;
 // ErrOutcomeUnknown or that of ctx if this member does not know.
 func (r *Replica) AddMember(ctx context.Context, m znode.Member) error {
 	if m.ClientAddr == "" {

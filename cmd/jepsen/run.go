@@ -161,9 +161,8 @@ func (f runFlags) run(ctx context.Context) (result *report.Run, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	// What is built goes there too, and is gone with it.
-	if err := os.Setenv("TMPDIR", scratch.Dir); err != nil {
-		return nil, fmt.Errorf("TMPDIR: %w", err)
+	if err := scratch.ForTemporaryFiles(); err != nil {
+		return nil, err
 	}
 	t.Scratch = scratch.Dir
 	if t.Target, err = f.findTarget(); err != nil {

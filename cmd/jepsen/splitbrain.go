@@ -144,8 +144,8 @@ func (f splitBrainFlags) play(ctx context.Context, stdout io.Writer) (document *
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	if err := os.Setenv("TMPDIR", scratch.Dir); err != nil {
-		return nil, fmt.Errorf("TMPDIR: %w", err)
+	if err := scratch.ForTemporaryFiles(); err != nil {
+		return nil, err
 	}
 	cfg := f.cfg
 	cfg.Dir, cfg.Leases, cfg.Digests = scratch.Dir, f.target.target == "lockkeeper", f.target.target == "lockkeeper"

@@ -123,15 +123,8 @@ func (c *onceClient) see(f frame) {
 	if f.request == nil || f.request.op.ID == 0 {
 		return
 	}
-	op := f.request.op
-	op.Zxid = int64(f.header.Zxid)
-	if f.header.Err != wire.CodeOK {
-		c.end(op, jepsen.Fail, f.header.Err.Error())
-		return
-	}
-	answer, err := wire.DecodeResponse(f.request.code, f.body)
-	if err != nil {
-		c.end(op, jepsen.Info, err.Error())
+	op, answer, ok := c.answered(f)
+	if !ok {
 		return
 	}
 	switch a := answer.(type) {

@@ -164,21 +164,14 @@ func (c *orderClient) see(f frame) {
 		c.event(f)
 		return
 	}
-	op := f.request.op
-	if op.ID == 0 {
+	if f.request.op.ID == 0 {
 		return
 	}
-	op.Zxid = int64(f.header.Zxid)
-	if op.F == fWatch {
+	if f.request.op.F == fWatch {
 		c.asked, c.watching = false, f.header.Err == wire.CodeOK
 	}
-	if f.header.Err != wire.CodeOK {
-		c.end(op, jepsen.Fail, f.header.Err.Error())
-		return
-	}
-	answer, err := wire.DecodeResponse(f.request.code, f.body)
-	if err != nil {
-		c.end(op, jepsen.Info, err.Error())
+	op, answer, ok := c.answered(f)
+	if !ok {
 		return
 	}
 	switch a := answer.(type) {

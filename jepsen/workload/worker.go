@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/wire"
 )
 
 // Worker is what Op.Worker says of client n of a workload, also what Env.Dial
@@ -59,6 +60,23 @@ func (w *worker) invoke(op jepsen.Op) jepsen.Op {
 func (w *worker) end(op jepsen.Op, kind jepsen.Kind, note string) {
 	op.Kind, op.Note = kind, note
 	w.add(op)
+}
+
+// answered looks at the reply to an operation. It ends the operation, and reports false, if the reply is a refusal or cannot
+// be understood; else ending it is the caller's.
+func (w *worker) answered(f frame) (op jepsen.Op, answer wire.Record, ok bool) {
+	op = f.request.op
+	op.Zxid = int64(f.header.Zxid)
+	if f.header.Err != wire.CodeOK {
+		w.end(op, jepsen.Fail, f.header.Err.Error())
+		return op, nil, false
+	}
+	answer, err := wire.DecodeResponse(f.request.code, f.body)
+	if err != nil {
+		w.end(op, jepsen.Info, err.Error())
+		return op, nil, false
+	}
+	return op, answer, true
 }
 
 // think waits between two operations. It reports false when ctx has ended.
