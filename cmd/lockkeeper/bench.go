@@ -64,11 +64,7 @@ type benchFlags struct {
 
 func parseBench(fs *flag.FlagSet) *benchFlags {
 	f := &benchFlags{}
-	servers := os.Getenv(serversVariable)
-	if servers == "" {
-		servers = defaultServers
-	}
-	fs.StringVar(&f.servers, "servers", servers, "")
+	fs.StringVar(&f.servers, "servers", usualServers(), "")
 	fs.StringVar(&f.Workload, "workload", "write", "")
 	fs.IntVar(&f.Clients, "clients", 0, "")
 	fs.IntVar(&f.InFlight, "in-flight", 0, "")

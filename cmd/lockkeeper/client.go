@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -22,6 +23,9 @@ const serversVariable = "LOCKKEEPER_SERVERS"
 
 const defaultServers = "127.0.0.1:2181"
 
+// usualServers is what -servers is if nobody says it.
+func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultServers) }
+
 // clientFlags are the flags of every command that is a client.
 type clientFlags struct {
 	servers string
@@ -42,11 +46,7 @@ const clientFlagsUsage = `	-servers host:port,...   members of the cluster; any 
 
 func addClientFlags(fs *flag.FlagSet) *clientFlags {
 	f := &clientFlags{}
-	servers := os.Getenv(serversVariable)
-	if servers == "" {
-		servers = defaultServers
-	}
-	fs.StringVar(&f.servers, "servers", servers, "")
+	fs.StringVar(&f.servers, "servers", usualServers(), "")
 	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout, "")
 	fs.StringVar(&f.auth, "auth", "", "")
 	fs.BoolVar(&f.json, "json", false, "")

@@ -341,7 +341,7 @@ func (c *clusterCommand) explain(err error, before []server.Member, joining, lea
 	return err
 }
 
-// whoIsMissing says which voters cannot be reached that would be needed.
+// whoIsMissing says which voters cannot be reached that would be needed. This machine may reach others than the leader does.
 func whoIsMissing(before []server.Member, joining, leaving []string) string {
 	after := slices.DeleteFunc(slices.Clone(before), func(m server.Member) bool {
 		return slices.Contains(leaving, strconv.Itoa(int(m.ID)))
@@ -369,7 +369,7 @@ func whoIsMissing(before []server.Member, joining, leaving []string) string {
 	if len(missing) == 0 {
 		return "there would be no majority of live voters that have the data; the leader's log says more"
 	}
-	return fmt.Sprintf("would leave %d of %d live: missing %s", live, voters, strings.Join(missing, ", "))
+	return fmt.Sprintf("would leave %d of %d live, as seen from this machine: missing %s", live, voters, strings.Join(missing, ", "))
 }
 
 // defaultHTTPPort is that of ZooKeeper's admin server.

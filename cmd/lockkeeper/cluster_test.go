@@ -128,7 +128,7 @@ func TestClusterCommands(t *testing.T) {
 	if err := running[3].Close(); err != nil {
 		t.Fatal(err)
 	}
-	refused("would leave 1 of 2 live: missing server.4 (127.0.0.1:"+strconv.Itoa(all[3].PeerPort)+")", "remove", "1", auth)
+	refused("would leave 1 of 2 live, as seen from this machine: missing server.4 (127.0.0.1:"+strconv.Itoa(all[3].PeerPort)+")", "remove", "1", auth)
 	ok("remove", "server.4", auth)
 	if text := ok("list", "-json"); strings.Count(text, `"role":"participant"`) != 2 {
 		t.Error(text)
