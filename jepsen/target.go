@@ -60,8 +60,18 @@ const javaDir = "/usr/share/java"
 
 // ZooKeeper is the target that runs the real ZooKeeper of Debian's packages
 // (written for 3.8.0), to compare with. It returns an error that says what is
-// missing if it is not installed.
-func ZooKeeper() (Target, error) {
+// missing if it is not installed. Its JVM starts quickly and is slow.
+func ZooKeeper() (Target, error) { return zookeeper(append(javaFlags(), "-Xmx256m")...) }
+
+// StockZooKeeper is ZooKeeper with the JVM that zkServer.sh gives it: its heap,
+// the JVM's own choice of garbage collector, and the whole compiler. To be
+// measured.
+func StockZooKeeper() (Target, error) {
+	return zookeeper("-Xmx1000m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+}
+
+// zookeeper is ZooKeeper with those options of the JVM.
+func zookeeper(flags ...string) (Target, error) {
 	java, err := findJava("java")
 	if err != nil {
 		return Target{}, err
@@ -73,12 +83,11 @@ func ZooKeeper() (Target, error) {
 	return Target{
 		Name: "zookeeper",
 		command: func(configFile string) *exec.Cmd {
-			args := append(javaFlags(), "-Xmx256m",
+			return exec.Command(java, append(slices.Clone(flags),
 				"-Dzookeeper.admin.enableServer=false",
 				"-Dzookeeper.jmx.log4j.disable=true",
 				"-cp", classPath,
-				"org.apache.zookeeper.server.quorum.QuorumPeerMain", configFile)
-			return exec.Command(java, args...)
+				"org.apache.zookeeper.server.quorum.QuorumPeerMain", configFile)...)
 		},
 	}, nil
 }
