@@ -23,9 +23,10 @@ type Config struct {
 	Clients int
 	// InFlight is how many requests a client has outstanding, where the workload pipelines; 0 means 1.
 	InFlight int
-	// Duration is for how long is measured; 0 means 10 s. A second before it is not measured. Workloads that do a fixed number of
-	// things take as long as these do.
+	// Duration is for how long is measured; 0 means 10 s. Workloads that do a fixed number of things take as long as these do.
 	Duration time.Duration
+	// WarmUp is for how long clients work before that; 0 means 1 s.
+	WarmUp time.Duration
 	// Size is the length of the data that are written, in bytes; 0 means 100.
 	Size int
 	// Nodes is how many nodes the workload znodes makes, or Rounds the number of rounds of herd, failover and boot; 0 means the
@@ -37,6 +38,11 @@ type Config struct {
 	PIDs []int
 	// Start is the command line that starts a server, for boot and for the restart of znodes. It must stay in the foreground.
 	Start []string
+	// Settle is called before the servers' memory is looked at, to have them put it in order; nil waits 3 s for them to do so
+	// themselves.
+	Settle func(ctx context.Context) error
+	// Leave says that what was made need not be deleted in the end: the servers' data go anyway.
+	Leave bool
 	// Progress is called about twice a second, from another goroutine; nil for nobody.
 	Progress func(Progress)
 }
@@ -102,6 +108,9 @@ func (c *Config) setDefaults(w workload) {
 	if c.Duration == 0 {
 		c.Duration = 10 * time.Second
 	}
+	if c.WarmUp == 0 {
+		c.WarmUp = time.Second
+	}
 	if c.Size == 0 {
 		c.Size = 100
 	}
@@ -120,7 +129,7 @@ func (c *Config) Validate() error {
 	if len(c.Servers) == 0 {
 		faults = append(faults, errors.New("no server is named"))
 	}
-	if c.Clients < 0 || c.InFlight < 0 || c.Duration < 0 || c.Size < 0 || c.Nodes < 0 || c.Rounds < 0 || c.Session < 0 {
+	if c.Clients < 0 || c.InFlight < 0 || c.Duration < 0 || c.WarmUp < 0 || c.Size < 0 || c.Nodes < 0 || c.Rounds < 0 || c.Session < 0 {
 		faults = append(faults, errors.New("a number is negative"))
 	}
 	if len(c.PIDs) > 0 && len(c.PIDs) != len(c.Servers) {
@@ -164,7 +173,9 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		if err := r.makeDir(ctx); err != nil {
 			return nil, err
 		}
-		defer r.removeDir()
+		if !r.Leave {
+			defer r.removeDir()
+		}
 	}
 	if err := w.run(ctx, r); err != nil {
 		return nil, fmt.Errorf("bench: %s: %w", cfg.Workload, err)
@@ -202,7 +213,20 @@ func (r *run) reportProgress() (stop func()) {
 
 func (r *run) server(n int) string { return r.Servers[n%len(r.Servers)] }
 
+// dialPatience is for how long a server may turn a client away that is the first to come: it may just have been started.
+const dialPatience = 10 * time.Second
+
+// dial connects client n to its server. It tries again while that is there, but gives no session.
 func (r *run) dial(ctx context.Context, n int) (*conn, error) {
+	for began := time.Now(); ; pause(ctx, 20*time.Millisecond) {
+		c, err := r.dialOnce(ctx, n)
+		if err == nil || !errors.Is(err, errTurnedAway) || ctx.Err() != nil || time.Since(began) > dialPatience {
+			return c, err
+		}
+	}
+}
+
+func (r *run) dialOnce(ctx context.Context, n int) (*conn, error) {
 	return dial(ctx, r.server(n), r.Session)
 }
 
@@ -239,7 +263,7 @@ func (r *run) removeDir() {
 // usage adds up all servers' processes; false if one of them is not known.
 func (r *run) usage() (total Usage, each []int64, known bool) {
 	for _, pid := range r.PIDs {
-		u, err := usageOf(pid)
+		u, err := UsageOf(pid)
 		if pid == 0 || err != nil {
 			return total, nil, false
 		}
@@ -252,19 +276,25 @@ func (r *run) usage() (total Usage, each []int64, known bool) {
 
 func (r *run) result() *Result {
 	m := r.recorder
-	res := &Result{
-		Workload: r.Workload, Servers: slices.Clone(r.Servers), Clients: r.Clients, InFlight: r.InFlight, Size: r.Size,
-		Seconds: m.elapsed.Seconds(), Ops: m.latency.Count(), Latency: latency(&m.latency), Errors: m.errors, Figures: r.figures,
+	res := NewResult(&m.latency, m.elapsed, m.serverCPU, m.clientCPU)
+	res.Workload, res.Servers, res.Clients, res.InFlight, res.Size = r.Workload, slices.Clone(r.Servers), r.Clients, r.InFlight, r.Size
+	res.Errors, res.Figures = m.errors, r.figures
+	if _, each, known := r.usage(); known {
+		res.Resident = each
 	}
-	if m.elapsed > 0 {
+	return res
+}
+
+// NewResult works out a Result from the latencies of all operations, how long they took, and the CPU time that all servers and this
+// process used meanwhile. What it was measured on is left to fill in.
+func NewResult(operations *Histogram, elapsed, servers, own time.Duration) *Result {
+	res := &Result{Seconds: elapsed.Seconds(), Ops: operations.Count(), Latency: latency(operations)}
+	if elapsed > 0 {
 		res.PerSecond = float64(res.Ops) / res.Seconds
 	}
 	if res.Ops > 0 {
-		res.ServerCPU = float64(m.serverCPU.Microseconds()) / float64(res.Ops)
-		res.ClientCPU = float64(m.clientCPU.Microseconds()) / float64(res.Ops)
-	}
-	if _, each, known := r.usage(); known {
-		res.Resident = each
+		res.ServerCPU = float64(servers.Microseconds()) / float64(res.Ops)
+		res.ClientCPU = float64(own.Microseconds()) / float64(res.Ops)
 	}
 	return res
 }

@@ -62,7 +62,7 @@ func TestWorkloads(t *testing.T) {
 		{Workload: "failover", Clients: 6, Duration: 3 * time.Second}, // the last: it leaves two members
 	} {
 		if cfg.Duration == 0 {
-			cfg.Duration = 200 * time.Millisecond
+			cfg.Duration, cfg.WarmUp = 200*time.Millisecond, 200*time.Millisecond
 		}
 		cfg.Servers = servers
 		t.Run(fmt.Sprintf("%s/%d", cfg.Workload, cfg.InFlight), func(t *testing.T) {

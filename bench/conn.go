@@ -20,8 +20,12 @@ const (
 	patience = 30 * time.Second
 )
 
-// errRefused says that the server has answered the handshake with no session.
-var errRefused = errors.New("the session was refused")
+var (
+	// errRefused says that the server has answered the handshake with no session.
+	errRefused = errors.New("the session was refused")
+	// errTurnedAway says that there is a server, but it gave no session.
+	errTurnedAway = errors.New("turned away")
+)
 
 // conn is one connection with a session. It is used by one goroutine.
 type conn struct {
@@ -44,7 +48,7 @@ func dial(ctx context.Context, addr string, timeout time.Duration) (*conn, error
 	c := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 16<<10)}
 	if err := c.handshake(timeout); err != nil {
 		_ = nc.Close()
-		return nil, fmt.Errorf("bench: connect to %s: %w", addr, err)
+		return nil, fmt.Errorf("bench: connect to %s: %w: %w", addr, errTurnedAway, err)
 	}
 	return c, nil
 }

@@ -54,7 +54,11 @@ func (r *run) makeKeys(ctx context.Context) error {
 func (r *run) again(ctx context.Context, n int, work func(ctx context.Context, c *conn) error, h *Histogram) error {
 	defer func() { r.recorder.merge(h) }()
 	for tries := 0; ctx.Err() == nil; tries++ {
-		c, err := r.dial(ctx, n+tries)
+		dial := r.dialOnce
+		if tries == 0 {
+			dial = r.dial
+		}
+		c, err := dial(ctx, n+tries)
 		if err != nil {
 			if tries == 0 {
 				return err

@@ -22,8 +22,8 @@ type Usage struct {
 // clockTick is the unit of CPU times in /proc: USER_HZ is 100 on all architectures that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// usageOf asks the kernel (Linux: /proc) for one process.
-func usageOf(pid int) (u Usage, err error) {
+// UsageOf asks the kernel (Linux: /proc) for one process.
+func UsageOf(pid int) (u Usage, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return u, fmt.Errorf("bench: process %d: %w", pid, err)

@@ -56,9 +56,6 @@ func brief(err error) string {
 	return err.Error()
 }
 
-// warmUp is for how long clients work before they are measured.
-const warmUp = time.Second
-
 // measure runs all clients side by side: for the warm-up, and then for as long as the run is to last. Each calls its work
 // again and again until stop says so.
 func (r *run) measure(ctx context.Context, client func(ctx context.Context, n int) error) error {
@@ -75,7 +72,7 @@ func (r *run) measure(ctx context.Context, client func(ctx context.Context, n in
 		})
 	}
 	r.enter("warm up")
-	pause(ctx, warmUp)
+	pause(ctx, r.WarmUp)
 	m := r.recorder
 	before, _, known := r.usage()
 	own := ownCPU()

@@ -41,7 +41,7 @@ func boot(ctx context.Context, r *run) error {
 			r.recorder.elapsed += took
 			return c.remove(path)
 		})
-		if u, err := usageOf(p.cmd.Process.Pid); err == nil {
+		if u, err := UsageOf(p.cmd.Process.Pid); err == nil {
 			r.figures["resident bytes after the start"] = float64(u.Resident)
 		}
 		p.kill()
@@ -147,7 +147,7 @@ func killProcess(pid int) error {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(time.Millisecond) {
-		if _, err := usageOf(pid); err != nil {
+		if _, err := UsageOf(pid); err != nil {
 			return nil
 		}
 	}
@@ -167,7 +167,7 @@ func failover(ctx context.Context, r *run) error {
 		return err
 	}
 	f := &fall{run: r, leader: leader}
-	stop := time.AfterFunc(warmUp+r.Duration/2, f.kill)
+	stop := time.AfterFunc(r.WarmUp+r.Duration/2, f.kill)
 	defer stop.Stop()
 	err := r.measure(ctx, f.client)
 	f.mu.Lock()

@@ -14,14 +14,17 @@ const (
 	silentSessions = 20
 	// silentTimeout is what these ask for; a server may give them more.
 	silentTimeout = 4 * time.Second
-	// settle is what servers get to put their memory in order before it is looked at.
-	settle = 3 * time.Second
+	// settling is what servers get to put their memory in order before it is looked at.
+	settling = 3 * time.Second
 )
 
 // sessions opens idle sessions. An operation is the opening of one; then it is measured what they cost and how late one that
 // falls silent expires: the time from its timeout, counted from the last byte that it sent, until somebody else has the event
 // that its node is gone.
 func sessions(ctx context.Context, r *run) error {
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
 	before, _, known := r.usage()
 	open := make([]*conn, r.Clients)
 	defer func() {
@@ -55,20 +58,33 @@ func sessions(ctx context.Context, r *run) error {
 	defer stop()
 	alive := make(chan error, 1)
 	go func() { alive <- r.keepAlive(idle, open) }()
-	pause(ctx, settle)
+	err = r.settle(ctx)
+	after, _, still := r.usage()
 	began, mark := time.Now(), r.startUsage()
-	late, err := r.expire(ctx)
+	var late Histogram
+	if err == nil {
+		late, err = r.expire(ctx)
+	}
 	idleCPU, _, _ := r.usage()
 	stop()
 	if err := errors.Join(err, <-alive); err != nil {
 		return err
 	}
-	if after, _, still := r.usage(); known && still {
+	if known && still {
 		r.figures["resident bytes per session"] = float64(after.Resident-before.Resident) / float64(r.Clients)
 		r.figures["idle CPU per session and second us"] = float64((idleCPU.CPU - mark.servers).Microseconds()) / float64(r.Clients) / time.Since(began).Seconds()
 	}
 	r.figures["expiry late p50 ms"], r.figures["expiry late max ms"] = ms(late.Quantile(0.5)), ms(late.Max())
 	return nil
+}
+
+// settle has the servers put their memory in order.
+func (r *run) settle(ctx context.Context) error {
+	if r.Settle != nil {
+		return r.Settle(ctx)
+	}
+	pause(ctx, settling)
+	return ctx.Err()
 }
 
 // keepAlive pings all sessions as client libraries do, until ctx ends.

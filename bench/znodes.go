@@ -25,7 +25,9 @@ func znodes(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "d", dirs); err != nil {
 		return err
 	}
-	pause(ctx, settle)
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
 	before, _, known := r.usage()
 	r.enter("measure")
 	start, mark := time.Now(), r.startUsage()
@@ -36,7 +38,9 @@ func znodes(ctx context.Context, r *run) error {
 	if err := r.syncAll(ctx); err != nil {
 		return err
 	}
-	pause(ctx, settle)
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
 	if after, _, still := r.usage(); known && still {
 		r.figures["resident bytes per node and server"] = float64(after.Resident-before.Resident) / float64(r.Nodes) / float64(len(r.Servers))
 	}
