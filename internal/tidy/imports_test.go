@@ -23,6 +23,7 @@ const imports = `
 	server:                wire znode quorum session
 	server/simtest:
 	bench:                 wire
+	bench/compare:         bench wire jepsen go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk
 
 	# The clients' side knows no package of the server.

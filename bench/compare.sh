@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Measures lockkeeper beside ZooKeeper and etcd, three members each, on this machine; docs/performance.md says what and how.
+#
+#   bench/compare.sh [flags]     bench/compare.sh -h shows them
+#
+# What is missing is installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be a disk, not memory.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/compare"
+
+need=()
+[ -e /usr/share/java/zookeeper.jar ] || need+=(zookeeper)
+command -v jcmd >/dev/null || need+=(default-jdk-headless)
+command -v etcd >/dev/null || need+=(etcd-server)
+if [ ${#need[@]} -gt 0 ]; then
+	echo "installing ${need[*]}" >&2
+	sudo=()
+	[ "$(id -u)" = 0 ] || sudo=(sudo)
+	export DEBIAN_FRONTEND=noninteractive
+	"${sudo[@]}" apt-get -qq update >&2
+	"${sudo[@]}" apt-get -qq install --yes --no-install-recommends "${need[@]}" >&2
+	# The package starts a server of its own, which would be in the way.
+	case " ${need[*]} " in *" etcd-server "*) "${sudo[@]}" systemctl disable --now etcd >&2 || true ;; esac
+fi
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+go build -C ../.. -o "$dir/lockkeeper" ./cmd/lockkeeper
+go build -o "$dir/compare" .
+# Not exec: the trap removes the programs. Ctrl-C reaches compare, too, which ends what it has started.
+"$dir/compare" -binary "$dir/lockkeeper" "$@"

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/bench"
+)
+
+// TestMain is also the server that does nothing: measureMachine starts this program again.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == echoArg {
+		fail(serveEcho(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+// TestSmoke runs the program with lockkeeper alone, and looks at what it has written.
+func TestSmoke(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	file := filepath.Join(t.TempDir(), "all.json")
+	c := config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh)", systems: "lockkeeper", rounds: 1,
+		duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond, json: file}
+	var table, progress strings.Builder
+	if err := run(t.Context(), c, &table, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	if strings.Contains(table.String(), "failed") {
+		t.Errorf("something failed:\n%s", table.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal(text, &rep); err != nil {
+		t.Fatal(err)
+	}
+	wanted := []string{"memory of a fresh member", "write, 16 clients", "write, 16 clients, servers' CPU per operation", "lock-cycle, 1 client, p50", "boot to the first create, standalone"}
+	if len(rep.Rows) != len(wanted) {
+		t.Fatalf("%d rows:\n%s", len(rep.Rows), table.String())
+	}
+	for i, name := range wanted {
+		r := rep.Rows[i]
+		if s := r.Systems["lockkeeper"]; r.Name != name || !s.known() || s.Median <= 0 {
+			t.Errorf("%s: %+v", r.Name, s)
+		}
+	}
+	for _, m := range []*machine{rep.Before, rep.After} {
+		if m == nil || m.FdatasyncUs <= 0 || m.RoundTripUs <= 0 || m.StartMs <= 0 || m.echo(128, 8).ServerCPU <= 0 {
+			t.Errorf("the machine: %+v", m)
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	for _, tt := range []struct {
+		values []float64
+		want   string
+	}{
+		{[]float64{3, 1, 2}, "2.00 (1.00..3.00)"},
+		{[]float64{4, 1}, "2.50 (1.00..4.00)"},
+		{[]float64{12345}, "12,345 (12,345..12,345)"},
+		{[]float64{0, 0.0123, 150.4}, "0.012 (0..150)"},
+	} {
+		s := &spread{Values: tt.values}
+		s.finish()
+		if got := s.text(); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.values, got, tt.want)
+		}
+	}
+	s := &spread{Failed: "why"}
+	s.finish()
+	if got := s.text(); got != "failed: why" {
+		t.Error(got)
+	}
+	var none *spread
+	if got := none.text(); got != "–" {
+		t.Error(got)
+	}
+}
+
+// samplesOf makes one sample for each value, in rounds of their own.
+func samplesOf(system, step string, result func(v float64) *bench.Result, values ...float64) (list []sample) {
+	for i, v := range values {
+		list = append(list, sample{Round: i + 1, System: system, Step: step, Result: result(v)})
+	}
+	return list
+}
+
+func TestTable(t *testing.T) {
+	rate := func(v float64) *bench.Result { return &bench.Result{PerSecond: v, ServerCPU: 1e5 / v} }
+	lost := func(v float64) *bench.Result {
+		return &bench.Result{Figures: map[string]float64{"gap without a write ms": 100 * (v + 1), "connections lost on survivors": v}}
+	}
+	const write, failover = "write, 16 clients", "failover (kill -9 of the leader), gap without a write"
+	samples := samplesOf("lockkeeper", write, rate, 3100, 2900, 3300)
+	samples = append(samples, samplesOf("zookeeper", write, rate, 1000, 1010, 990)...)
+	samples = append(samples, samplesOf("etcd", write, rate, 1100)...)
+	samples = append(samples, samplesOf("lockkeeper", failover, lost, 0, 1, 1)...)
+	samples = append(samples, sample{System: "zookeeper", Step: failover, Error: "no | leader"})
+	list, err := chosen("^write, 16|^failover")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{Echo: []*bench.Result{{Clients: 16, InFlight: 1, PerSecond: 6200, ServerCPU: 8}}}
+	var b strings.Builder
+	writeTable(&b, rows(list, samples), m)
+	want := `| write, 16 clients | 1/s | 3,100 (2,900..3,300) | 1,000 (990..1,010) | 3.10x | ≥ 3x | yes | 1,100 (1,100..1,100) | 2.82x | **no** | 6,200 | 2.0x |
+| write, 16 clients, servers' CPU per operation | us | 32.3 (30.3..34.5) | 100 (99.0..101) | 0.32x | ≤ 0.33x | yes | 90.9 (90.9..90.9) | 0.35x | **no** | 8.00 | 4.0x |
+| failover (kill -9 of the leader), gap without a write | ms | 200 (100..200) | failed: no / leader | – | ≤ 0.7x |  | – | – |  | – | – |
+| failover, connections lost on survivors |  | 1.00 (0..1.00) | failed: no / leader | – | ≤ 0 | **no** | – | – |  | – | – |
+`
+	_, got, _ := strings.Cut(b.String(), "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What one system is asked, the others are asked, too, and every row says where it has to stand.
+func TestSteps(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range steps() {
+		for _, f := range s.figures {
+			if seen[f.name] {
+				t.Errorf("two figures %q", f.name)
+			}
+			seen[f.name] = true
+			if f.value == nil {
+				t.Errorf("%s: no value", f.name)
+			}
+			if f.target() == "≥ 0x" || f.target() == "≤ 0x" {
+				t.Errorf("%s: target %s", f.name, f.target())
+			}
+		}
+		if s.load.workload == idle {
+			continue
+		}
+		known := false
+		for _, w := range bench.Workloads() {
+			known = known || w[0] == s.load.workload
+		}
+		if !known {
+			t.Errorf("no workload %q", s.load.workload)
+		}
+	}
+	if _, err := chosen("no such figure"); err == nil {
+		t.Error("nothing is chosen, and no error")
+	}
+	var b strings.Builder
+	if err := run(t.Context(), config{list: true}, &b, io.Discard); err != nil || strings.Count(b.String(), "\n") != len(seen) {
+		t.Errorf("-list: %v\n%s", err, b.String())
+	}
+	if _, err := systems([]string{"chubby"}, ""); err == nil || !strings.Contains(fmt.Sprint(err), "chubby") {
+		t.Errorf("unknown system: %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"lockkeeper/bench"
+	"lockkeeper/jepsen"
+)
+
+// etcd is a cluster of etcd.
+type etcd struct {
+	endpoints []string // host:port
+	members   []*jepsen.Process
+	pids      []int
+}
+
+// startEtcd starts members with etcd's defaults, and waits until they take writes.
+func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error) {
+	ports, err := freePorts(2 * members)
+	if err != nil {
+		return nil, err
+	}
+	e := &etcd{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	var cluster []string
+	for i := range members {
+		cluster = append(cluster, fmt.Sprintf("m%d=http://127.0.0.1:%d", i, ports[2*i]))
+	}
+	for i := range members {
+		name, peer, _ := strings.Cut(cluster[i], "=")
+		addr := fmt.Sprintf("127.0.0.1:%d", ports[2*i+1])
+		cmd := exec.Command("etcd", "--name", name, "--data-dir", filepath.Join(dir, name),
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+			"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
+			"--initial-cluster", strings.Join(cluster, ","), "--log-level", "error")
+		p, err := jepsen.StartProcess("etcd "+name, cmd, filepath.Join(dir, name+".log"))
+		if err != nil {
+			return nil, fmt.Errorf("%w (apt-get install etcd-server)", err)
+		}
+		e.endpoints, e.members, e.pids = append(e.endpoints, addr), append(e.members, p), append(e.pids, cmd.Process.Pid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for _, endpoint := range e.endpoints {
+		c, err := dialEtcd(endpoint)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		for {
+			if _, err = c.Put(ctx, "compare", ""); err == nil {
+				break
+			}
+			if pause(ctx, 50*time.Millisecond) != nil {
+				return nil, fmt.Errorf("etcd does not serve: %w", err)
+			}
+		}
+	}
+	return e, nil
+}
+
+func dialEtcd(endpoint string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+}
+
+func (e *etcd) close() error {
+	var errs []error
+	for _, p := range e.members {
+		errs = append(errs, p.Kill())
+	}
+	return errors.Join(errs...)
+}
+
+// inOrder are the endpoints: the first has that role if one is asked for, else it is the leader.
+func (e *etcd) inOrder(ctx context.Context, first role) ([]string, error) {
+	var leading, following []string
+	for _, endpoint := range e.endpoints {
+		c, err := dialEtcd(endpoint)
+		if err != nil {
+			return nil, err
+		}
+		s, err := c.Status(ctx, endpoint)
+		if err = errors.Join(err, c.Close()); err != nil {
+			return nil, fmt.Errorf("etcd: status: %w", err)
+		}
+		if s.Leader == s.Header.MemberId {
+			leading = append(leading, endpoint)
+		} else {
+			following = append(following, endpoint)
+		}
+	}
+	if len(leading) != 1 {
+		return nil, fmt.Errorf("etcd: %d members say that they lead", len(leading))
+	}
+	if first == follower {
+		return append(following, leading...), nil
+	}
+	return append(leading, following...), nil
+}
+
+func (e *etcd) measure(ctx context.Context, l load, duration time.Duration) (*bench.Result, error) {
+	if l.workload == idle {
+		return rest(ctx, e.pids)
+	}
+	endpoints, err := e.inOrder(ctx, l.first)
+	if err != nil {
+		return nil, err
+	}
+	w := &etcdLoad{clients: l.clients, endpoints: endpoints, pids: e.pids, prefix: fmt.Sprintf("/compare-%d", time.Now().UnixNano())}
+	switch l.workload {
+	case "write":
+		w.client = w.write
+	case "lock-cycle":
+		w.client = w.cycle
+	case "lock-contended":
+		w.client = w.contend
+	default:
+		return nil, fmt.Errorf("etcd has no workload %s", l.workload)
+	}
+	r, err := w.run(ctx, duration)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %s: %w", l.workload, err)
+	}
+	r.Workload = l.workload
+	return r, nil
+}
+
+func etcdVersion() string {
+	return strings.ReplaceAll(output("etcd", "--version"), "etcd Version:", "etcd")
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/bench"
+	"lockkeeper/jepsen"
+)
+
+const (
+	// tickTime is that of ZooKeeper's sample configuration.
+	tickTime = 2 * time.Second
+	// settling is for how long servers are left alone before their memory is looked at.
+	settling = 3 * time.Second
+	// failoverTime is long enough for a warm-up, the death of a leader, and all that comes of it.
+	failoverTime = 6 * time.Second
+)
+
+// keeper is a cluster that speaks ZooKeeper's protocol.
+type keeper struct {
+	*jepsen.Cluster
+}
+
+func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int) (*keeper, error) {
+	c, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime})
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{c}
+	if _, err := c.AwaitLeader(ctx); err != nil {
+		return nil, errors.Join(err, k.close())
+	}
+	return k, nil
+}
+
+// close kills what was started, also what package bench has started in place of a member.
+func (k *keeper) close() error {
+	err := k.Cluster.Close()
+	for _, m := range k.Members() {
+		if pid := bench.FindProcess(m.ClientAddr); pid > 0 {
+			if p, e := os.FindProcess(pid); e == nil {
+				err = errors.Join(err, p.Kill())
+			}
+		}
+	}
+	return err
+}
+
+// inOrder are the members' addresses: the first has that role if one is asked for, else the leader is the first.
+func (k *keeper) inOrder(ctx context.Context, first role) ([]string, error) {
+	l, err := k.AwaitLeader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers := []string{l.ClientAddr}
+	for _, m := range k.Members() {
+		if m != l {
+			servers = append(servers, m.ClientAddr)
+		}
+	}
+	if first == follower && len(servers) > 1 {
+		servers[0], servers[1] = servers[1], servers[0]
+	}
+	return servers, nil
+}
+
+func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*bench.Result, error) {
+	if l.workload == "boot" {
+		return k.boot(ctx)
+	}
+	// A failover before this one has left a member dead.
+	for _, m := range k.Members() {
+		if !m.Running() {
+			if err := m.Restart(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	servers, err := k.inOrder(ctx, l.first)
+	if err != nil {
+		return nil, err
+	}
+	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight, Nodes: l.nodes, Duration: duration}
+	for _, addr := range servers {
+		cfg.PIDs = append(cfg.PIDs, bench.FindProcess(addr))
+	}
+	switch l.workload {
+	case idle:
+		return rest(ctx, cfg.PIDs)
+	case "failover":
+		cfg.Duration = max(duration, failoverTime)
+	case "sessions", "znodes":
+		cfg.Leave = true
+		cfg.Settle = func(ctx context.Context) error { return settle(ctx, cfg.PIDs) }
+		first := k.Members()[slices.IndexFunc(k.Members(), func(m *jepsen.Member) bool { return m.ClientAddr == servers[0] })]
+		cfg.Start = first.Command()
+	}
+	return bench.Run(ctx, cfg)
+}
+
+// boot starts the only member with nothing on its disk.
+func (k *keeper) boot(ctx context.Context) (*bench.Result, error) {
+	m := k.Members()[0]
+	if err := errors.Join(m.Kill(), m.Wipe()); err != nil {
+		return nil, err
+	}
+	return bench.Run(ctx, bench.Config{Workload: "boot", Servers: []string{m.ClientAddr}, Rounds: 1, Start: m.Command()})
+}
+
+// rest leaves servers alone, and looks at their memory.
+func rest(ctx context.Context, pids []int) (*bench.Result, error) {
+	if err := pause(ctx, settling); err != nil {
+		return nil, err
+	}
+	r := &bench.Result{Workload: idle}
+	for _, pid := range pids {
+		u, err := bench.UsageOf(pid)
+		if err != nil {
+			return nil, err
+		}
+		r.Resident = append(r.Resident, u.Resident)
+	}
+	return r, nil
+}
+
+// settle has servers put their memory in order. A JVM takes all memory that it is allowed to before it collects garbage, so it is
+// told to; others have settling to do what they do by themselves.
+func settle(ctx context.Context, pids []int) error {
+	for _, pid := range pids {
+		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil {
+			return err
+		}
+		if filepath.Base(program) != "java" {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, "jcmd", fmt.Sprint(pid), "GC.run").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("jcmd GC.run: %w: %s", err, out)
+		}
+	}
+	return pause(ctx, settling)
+}
+
+// lockkeeperVersion is the commit that the binary is built from.
+func lockkeeperVersion() string {
+	v := output("git", "describe", "--always", "--dirty", "--abbrev=10")
+	return "lockkeeper " + v
+}
+
+// zookeeperVersion asks Debian's package, and the JVM.
+func zookeeperVersion() string {
+	_, v, _ := strings.Cut(output("dpkg-query", "-W", "zookeeper"), "\t")
+	return fmt.Sprintf("ZooKeeper %s (-Xmx1000m, %s)", v, output("java", "-version"))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// await waits until somebody listens.
+func await(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return c.Close()
+		}
+		if pause(ctx, 5*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// freePorts finds ports that are free now.
+func freePorts(n int) (ports []int, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

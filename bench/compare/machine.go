@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"lockkeeper/bench"
+	"lockkeeper/jepsen"
+)
+
+// machine is what the machine could do, measured.
+type machine struct {
+	// FdatasyncUs is the median of writing a small block into a file that has its length already, and having it on disk.
+	FdatasyncUs    float64 `json:"fdatasyncUs"`
+	FdatasyncP99Us float64 `json:"fdatasyncP99Us"`
+	// RoundTripUs is the median of one request to a server that does nothing and its answer, over loopback.
+	RoundTripUs float64 `json:"roundTripUs"`
+	// StartMs is how long that server, a Go program, takes from its start to its first answer.
+	StartMs float64 `json:"startMs"`
+	// Echo is what it does with many clients.
+	Echo []*bench.Result `json:"echo"`
+}
+
+// echoShapes are the clients and requests in flight that the figures are held against.
+var echoShapes = [][2]int{{1, 1}, {16, 1}, {128, 1}, {128, 8}}
+
+func (m *machine) echo(clients, inFlight int) *bench.Result {
+	for _, r := range m.Echo {
+		if r.Clients == clients && r.InFlight == inFlight {
+			return r
+		}
+	}
+	return &bench.Result{}
+}
+
+// measureMachine measures in dir, each thing for a duration.
+func measureMachine(ctx context.Context, dir string, duration time.Duration) (m *machine, err error) {
+	m = &machine{}
+	if m.FdatasyncUs, m.FdatasyncP99Us, err = measureSync(filepath.Join(dir, "sync"), duration); err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	command := []string{self, echoArg, addr}
+	booted, err := bench.Run(ctx, bench.Config{Workload: "boot", Servers: []string{addr}, Start: command})
+	if err != nil {
+		return nil, err
+	}
+	m.StartMs = booted.Latency.P50
+	p, err := jepsen.StartProcess("echo", exec.Command(self, command[1:]...), filepath.Join(dir, "echo.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Kill()) }()
+	if err := await(ctx, addr); err != nil {
+		return nil, err
+	}
+	for _, shape := range echoShapes {
+		r, err := bench.Run(ctx, bench.Config{Workload: "read", Servers: []string{addr}, Clients: shape[0], InFlight: shape[1],
+			Duration: duration, WarmUp: duration})
+		if err != nil {
+			return nil, err
+		}
+		m.Echo = append(m.Echo, r)
+	}
+	m.RoundTripUs = m.echo(1, 1).Latency.P50 * 1000
+	return m, ctx.Err()
+}
+
+// mean is what lies between two measurements; either may be nil.
+func mean(a, b *machine) *machine {
+	if a == nil || b == nil {
+		return cmpOr(a, b)
+	}
+	half := func(x, y float64) float64 { return (x + y) / 2 }
+	m := &machine{
+		FdatasyncUs: half(a.FdatasyncUs, b.FdatasyncUs), FdatasyncP99Us: half(a.FdatasyncP99Us, b.FdatasyncP99Us),
+		RoundTripUs: half(a.RoundTripUs, b.RoundTripUs), StartMs: half(a.StartMs, b.StartMs),
+	}
+	for _, x := range a.Echo {
+		y := b.echo(x.Clients, x.InFlight)
+		m.Echo = append(m.Echo, &bench.Result{Clients: x.Clients, InFlight: x.InFlight,
+			PerSecond: half(x.PerSecond, y.PerSecond), ServerCPU: half(x.ServerCPU, y.ServerCPU), ClientCPU: half(x.ClientCPU, y.ClientCPU)})
+	}
+	return m
+}
+
+func cmpOr(a, b *machine) *machine {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+const (
+	// syncBlock is how much is written each time, and syncFile how long the file is.
+	syncBlock, syncFile = 512, 4 << 20
+)
+
+// measureSync writes small blocks one after the other into a file that is there already, each followed by fdatasync.
+func measureSync(name string, duration time.Duration) (p50Us, p99Us float64, err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(name)) }()
+	if _, err := f.Write(make([]byte, syncFile)); err != nil {
+		return 0, 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, 0, err
+	}
+	var h bench.Histogram
+	block := []byte(strings.Repeat("x", syncBlock))
+	began := time.Now()
+	for i := 0; time.Since(began) < duration; i++ {
+		start := time.Now()
+		if _, err := f.WriteAt(block, int64(i*syncBlock%syncFile)); err != nil {
+			return 0, 0, err
+		}
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+			return 0, 0, fmt.Errorf("fdatasync: %w", err)
+		}
+		h.Add(time.Since(start))
+	}
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	return us(h.Quantile(0.5)), us(h.Quantile(0.99)), nil
+}
+
+// describe says which machine this is, and what the data lie on.
+func describe(dir string) []string {
+	var lines []string
+	add := func(what, value string) {
+		if value != "" {
+			lines = append(lines, what+": "+value)
+		}
+	}
+	add("CPU", fmt.Sprintf("%s, %d cores", fieldOf("/proc/cpuinfo", "model name"), runtime.NumCPU()))
+	add("memory", fieldOf("/proc/meminfo", "MemTotal"))
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		add("kernel", strings.TrimSpace(string(b)))
+	}
+	add("data on", mountOf(dir))
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
+		add("load average before", strings.Join(strings.Fields(string(b))[:3], " "))
+	}
+	return lines
+}
+
+// fieldOf finds the first line of a file that begins with a name and a colon, or a name and blanks.
+func fieldOf(file, name string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// mountOf is the file system that holds a directory: its type, device and options.
+func mountOf(dir string) string {
+	f, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	best, text := "", ""
+	for s := bufio.NewScanner(f); s.Scan(); {
+		w := strings.Fields(s.Text()) // device, place, type, options
+		inside := len(w) > 3 && (w[1] == "/" || dir == w[1] || strings.HasPrefix(dir, w[1]+"/"))
+		if inside && len(w[1]) >= len(best) {
+			best, text = w[1], fmt.Sprintf("%s on %s (%s)", w[2], w[0], w[3])
+		}
+	}
+	return text
+}
+
+// output is the first line that a command prints, or what is wrong with it.
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).CombinedOutput()
+	lines := slices.Collect(strings.Lines(string(out)))
+	if err != nil || len(lines) == 0 {
+		return "unknown"
+	}
+	return strings.TrimSpace(lines[0])
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"lockkeeper/bench"
+	"lockkeeper/jepsen"
+)
+
+// cluster is one that runs.
+type cluster interface {
+	// measure puts a load on it.
+	measure(ctx context.Context, l load, duration time.Duration) (*bench.Result, error)
+	// close kills it.
+	close() error
+}
+
+// system is what is compared.
+type system struct {
+	name    string
+	version string
+	// start starts members with their data below dir, and waits until they serve.
+	start func(ctx context.Context, dir string, members int) (cluster, error)
+	etcd  bool // takes only loads with etcd
+}
+
+// systems are those with these names.
+func systems(names []string, binary string) (list []*system, err error) {
+	for _, name := range names {
+		s := &system{name: name}
+		switch name {
+		case "lockkeeper":
+			s.version = lockkeeperVersion()
+			s.start = startsKeeper(jepsen.Lockkeeper(binary))
+		case "zookeeper":
+			target, err := jepsen.StockZooKeeper()
+			if err != nil {
+				return nil, err
+			}
+			s.version, s.start = zookeeperVersion(), startsKeeper(target)
+		case "etcd":
+			s.etcd, s.version = true, etcdVersion()
+			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
+				return startEtcd(ctx, dir, members)
+			}
+		default:
+			return nil, fmt.Errorf("there is no system %q: lockkeeper, zookeeper, etcd", name)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+func startsKeeper(target jepsen.Target) func(context.Context, string, int) (cluster, error) {
+	return func(ctx context.Context, dir string, members int) (cluster, error) {
+		return startKeeper(ctx, target, dir, members)
+	}
+}
+
+// sample is what one step measured of one system in one round.
+type sample struct {
+	Round  int           `json:"round"`
+	System string        `json:"system"`
+	Step   string        `json:"step"` // its first figure
+	Result *bench.Result `json:"result,omitempty"`
+	Error  string        `json:"error,omitempty"`
+}
+
+// members is how many a cluster has.
+const members = 3
+
+// round measures one system once.
+type round struct {
+	number   int
+	system   *system
+	dir      string
+	duration time.Duration // of each measurement
+	warmUp   time.Duration // of a cluster
+	progress io.Writer
+	samples  []sample
+
+	shared cluster // the members of cold and warm
+	warmed bool
+	used   int // directories
+}
+
+// stepPatience is how long a step may take beyond its duration.
+const stepPatience = 3 * time.Minute
+
+// run takes the steps. What fails is an entry of its own; the rest goes on, with a new cluster.
+func (r *round) run(ctx context.Context, steps []step) {
+	for _, s := range steps {
+		if r.system.etcd && !s.load.etcd {
+			continue
+		}
+		for range max(1, s.times) {
+			name := s.figures[0].name
+			began := time.Now()
+			res, err := r.take(ctx, s)
+			if ctx.Err() != nil {
+				break // what it has measured so far is worth nothing
+			}
+			one := sample{Round: r.number, System: r.system.name, Step: name, Result: res}
+			said := ""
+			if err != nil {
+				one.Error = err.Error()
+				said = "failed: " + one.Error
+				err = r.drop()
+			} else {
+				for _, f := range s.figures[:1] {
+					said = number(f.value(res)) + " " + f.unit
+				}
+			}
+			r.samples = append(r.samples, one)
+			fmt.Fprintf(r.progress, "round %d, %s: %s: %s (%.1f s)\n", r.number, r.system.name, name, said, time.Since(began).Seconds())
+			if err != nil {
+				fmt.Fprintln(r.progress, "compare:", err)
+			}
+		}
+	}
+	if err := r.drop(); err != nil {
+		fmt.Fprintln(r.progress, "compare:", err)
+	}
+}
+
+// take takes one step.
+func (r *round) take(ctx context.Context, s step) (res *bench.Result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.duration+stepPatience)
+	defer cancel()
+	c := r.shared
+	switch s.stage {
+	case fresh, alone:
+		if err := r.drop(); err != nil { // only one cluster runs at a time
+			return nil, err
+		}
+		many := members
+		if s.stage == alone {
+			many = 1
+		}
+		if c, err = r.start(ctx, many); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, r.end(c)) }()
+	default:
+		if c == nil {
+			if c, err = r.start(ctx, members); err != nil {
+				return nil, err
+			}
+			r.shared, r.warmed = c, false
+		}
+		if s.stage == warm && !r.warmed {
+			if err := r.warm(ctx, c); err != nil {
+				return nil, fmt.Errorf("warm up: %w", err)
+			}
+			r.warmed = true
+		}
+	}
+	res, err = c.measure(ctx, s.load, r.duration)
+	if err == nil {
+		err = worthless(res)
+	}
+	return res, errors.Join(err, ctx.Err())
+}
+
+// worthless says why a result is none.
+func worthless(r *bench.Result) error {
+	if r.Workload != idle && r.Ops == 0 {
+		return errors.New("nothing was done")
+	}
+	if r.Workload == "failover" {
+		return nil // connections break, as they may
+	}
+	for text, n := range r.Errors {
+		return fmt.Errorf("%d errors: %s", n, text)
+	}
+	return nil
+}
+
+// warm has a cluster do what it is measured at later, for a JVM to compile it.
+func (r *round) warm(ctx context.Context, c cluster) error {
+	fmt.Fprintf(r.progress, "round %d, %s: warm up\n", r.number, r.system.name)
+	for _, l := range []struct {
+		load
+		share time.Duration
+	}{
+		{load{workload: "write", clients: 64, inFlight: 4, etcd: true}, r.warmUp / 2},
+		{load{workload: "read", clients: 64, inFlight: 4}, r.warmUp / 4},
+		{load{workload: "lock-cycle", clients: 16, etcd: true}, r.warmUp / 4},
+	} {
+		if r.system.etcd && !l.etcd {
+			continue
+		}
+		if _, err := c.measure(ctx, l.load, l.share); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *round) start(ctx context.Context, many int) (cluster, error) {
+	r.used++
+	dir := filepath.Join(r.dir, fmt.Sprint(r.used))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	return r.system.start(ctx, dir, many)
+}
+
+// drop ends the shared cluster, if there is one.
+func (r *round) drop() error {
+	c := r.shared
+	if c == nil {
+		return nil
+	}
+	r.shared = nil
+	return r.end(c)
+}
+
+// end kills a cluster and removes its data; the next one finds a disk that has nothing left to do.
+func (r *round) end(c cluster) error {
+	err := errors.Join(c.close(), os.RemoveAll(filepath.Join(r.dir, fmt.Sprint(r.used))))
+	syscall.Sync()
+	return err
+}

@@ -1,0 +1,127 @@
+package main
+
+import "lockkeeper/bench"
+
+// stage is what a step runs on.
+type stage int
+
+const (
+	cold  stage = iota // the three members of the round, just started
+	warm               // the same, after the warm-up
+	fresh              // three members of its own
+	alone              // one member, which the step starts
+)
+
+// load is what is done to a cluster.
+type load struct {
+	// workload is one of package bench, or idle: nothing.
+	workload          string
+	clients, inFlight int
+	// first says to whom client 0 connects, the others in turn.
+	first role
+	// nodes is for the workload znodes.
+	nodes int
+	// etcd says that etcd has a workload to compare with.
+	etcd bool
+}
+
+// idle is no load: the servers are left alone for a moment.
+const idle = "idle"
+
+// role is what a member is.
+type role string
+
+const (
+	leader   role = "leader"
+	follower role = "follower"
+)
+
+// step gives some figures, all from one result.
+type step struct {
+	stage   stage
+	load    load
+	times   int // in each round; 0 is once
+	figures []figure
+}
+
+// steps are the table of issue 6, in the order in which they are run. A step that kills a member is the last of its stage.
+func steps() []step {
+	return []step{
+		{stage: cold, load: load{workload: idle, etcd: true}, figures: []figure{
+			{name: "memory of a fresh member", unit: "MB", limit: 30, limited: true, value: resident},
+		}},
+		single("at the leader", leader, 2),
+		single("through a follower", follower, 3),
+		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
+			throughput("write, 16 clients", 3, echoes(16, 1, 1)),
+			cpu("write, 16 clients", 1.0/3, echoCPU(16, 1)),
+		}},
+		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
+			throughput("write, 128 clients", 3, echoes(128, 1, 1)),
+			cpu("write, 128 clients", 1.0/3, echoCPU(128, 1)),
+		}},
+		{stage: warm, load: load{workload: "write", clients: 128, inFlight: 8}, figures: []figure{
+			throughput("write, 128 clients with 8 in flight", 4, echoes(128, 8, 1)),
+			cpu("write, 128 clients with 8 in flight", 0, echoCPU(128, 8)),
+			{name: "memory of a member after the write load", unit: "MB", ratio: 1.0 / 3, value: resident},
+		}},
+		reads("read, 16 clients", 16, 1),
+		reads("read, 128 clients", 128, 1),
+		reads("read, 128 clients with 8 in flight", 128, 8),
+		{stage: warm, load: load{workload: "lock-cycle", clients: 1, first: leader, etcd: true}, figures: []figure{
+			latency("lock-cycle, 1 client, p50", 0.6, p50, trips(2, 5)),
+		}},
+		{stage: warm, load: load{workload: "lock-cycle", clients: 16, etcd: true}, figures: []figure{
+			throughput("lock-cycle, 16 clients", 3, echoes(16, 1, 3)),
+		}},
+		{stage: warm, load: load{workload: "lock-cycle", clients: 128, etcd: true}, figures: []figure{
+			throughput("lock-cycle, 128 clients", 3, echoes(128, 1, 3)),
+		}},
+		handoff("lock handoff, 2 clients, p50", 2),
+		handoff("lock handoff, 64 clients, p50", 64),
+		{stage: warm, load: load{workload: "herd", clients: 1000}, figures: []figure{
+			latency("herd of 1,000, until the last has its event", 0.7, special("last of all, p50 ms"), func(m *machine) float64 {
+				return trips(1, 2)(m) + 1000*1000/m.echo(128, 1).PerSecond
+			}),
+		}},
+		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{
+			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms"), nil),
+			{name: "failover, connections lost on survivors", unit: "", limited: true, value: special("connections lost on survivors")},
+		}},
+		{stage: fresh, load: load{workload: "sessions", clients: 8000}, figures: []figure{
+			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.5, value: kilo(special("resident bytes per session"))},
+		}},
+		{stage: fresh, load: load{workload: "znodes", clients: 8, first: follower, nodes: 200_000}, figures: []figure{
+			{name: "memory of a 100-byte znode, on each member", unit: "B", ratio: 0.5, value: special("resident bytes per node and server")},
+			latency("restart of a member with 200,000 znodes", 0.5, special("restart ms"), nil),
+		}},
+		{stage: alone, load: load{workload: "boot"}, times: 3, figures: []figure{
+			latency("boot to the first create, standalone", 0.1, p50, func(m *machine) float64 { return m.StartMs }),
+		}},
+	}
+}
+
+func single(where string, first role, roundTrips float64) step {
+	name := "write, 1 client " + where
+	return step{stage: warm, load: load{workload: "write", clients: 1, first: first, etcd: true}, figures: []figure{
+		latency(name+", p50", 0.6, p50, trips(1, roundTrips)),
+		latency(name+", p99", 0.6, p99, slowTrips(1, roundTrips)),
+	}}
+}
+
+func reads(name string, clients, inFlight int) step {
+	return step{stage: warm, load: load{workload: "read", clients: clients, inFlight: inFlight}, figures: []figure{
+		{name: name + ", per CPU second of the servers", unit: "1/s", more: true, ratio: 2, value: perCPUSecond, floor: echoPerCPUSecond(clients, inFlight)},
+		throughput(name, 0, echoes(clients, inFlight, 1)),
+	}}
+}
+
+func handoff(name string, clients int) step {
+	return step{stage: warm, load: load{workload: "lock-contended", clients: clients, etcd: true}, figures: []figure{
+		latency(name, 0.6, p50, trips(1, 3)),
+	}}
+}
+
+func kilo(f func(*bench.Result) float64) func(*bench.Result) float64 {
+	return func(r *bench.Result) float64 { return f(r) / 1000 }
+}

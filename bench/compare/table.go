@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+)
+
+// spread is what several rounds say about one figure of one system.
+type spread struct {
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+	Values []float64 `json:"values"`
+	// Failed says why there is nothing, or less than there should be.
+	Failed string `json:"failed,omitempty"`
+}
+
+func (s *spread) add(v float64) { s.Values = append(s.Values, v) }
+
+func (s *spread) finish() {
+	if len(s.Values) == 0 {
+		return
+	}
+	v := slices.Sorted(slices.Values(s.Values))
+	s.Min, s.Max = v[0], v[len(v)-1]
+	s.Median = (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+func (s *spread) known() bool { return s != nil && len(s.Values) > 0 }
+
+// text is a cell of the table.
+func (s *spread) text() string {
+	switch {
+	case s == nil:
+		return "–"
+	case !s.known():
+		return "failed: " + s.Failed
+	case s.Failed != "":
+		return fmt.Sprintf("%s (%s..%s), once failed: %s", number(s.Median), number(s.Min), number(s.Max), s.Failed)
+	}
+	return fmt.Sprintf("%s (%s..%s)", number(s.Median), number(s.Min), number(s.Max))
+}
+
+// number has three digits that matter, and thousands apart.
+func number(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case a >= 1000:
+		s := fmt.Sprintf("%.0f", v)
+		for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+			s = s[:i] + "," + s[i:]
+		}
+		return s
+	case a >= 100 || a == math.Trunc(a) && a >= 10 || a == 0:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// row is a figure with what was measured of it, by system.
+type row struct {
+	Name    string             `json:"name"`
+	Unit    string             `json:"unit"`
+	Systems map[string]*spread `json:"systems"`
+	figure  figure
+}
+
+// rows gathers the samples. A step that gave nothing has no row.
+func rows(steps []step, samples []sample) (list []*row) {
+	for _, s := range steps {
+		for _, f := range s.figures {
+			r := &row{Name: f.name, Unit: f.unit, Systems: map[string]*spread{}, figure: f}
+			for _, one := range samples {
+				if one.Step != s.figures[0].name {
+					continue
+				}
+				sp := r.Systems[one.System]
+				if sp == nil {
+					sp = &spread{}
+					r.Systems[one.System] = sp
+				}
+				if one.Error != "" {
+					sp.Failed = one.Error
+				} else {
+					sp.add(f.value(one.Result))
+				}
+			}
+			for _, sp := range r.Systems {
+				sp.finish()
+			}
+			if len(r.Systems) > 0 {
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// target says in words what is to be reached.
+func (f *figure) target() string {
+	switch {
+	case f.limited:
+		return "≤ " + strings.TrimSpace(number(f.limit)+" "+f.unit)
+	case f.ratio == 0:
+		return "–"
+	case f.more:
+		return "≥ " + times(f.ratio)
+	}
+	return "≤ " + times(f.ratio)
+}
+
+func times(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("%.0fx", v)
+	}
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", v), "0"), ".") + "x"
+}
+
+// against is the ratio to another system, and whether that is what it has to be.
+func (r *row) against(name string) (ratio, met string) {
+	ours, theirs := r.Systems["lockkeeper"], r.Systems[name]
+	f := &r.figure
+	if f.limited && ours.known() && name == "zookeeper" {
+		met = yes(f.met(ours.Median, 0))
+	}
+	if !ours.known() || !theirs.known() || theirs.Median == 0 {
+		return "–", met
+	}
+	if !f.limited && f.ratio != 0 {
+		met = yes(f.met(ours.Median, theirs.Median))
+	}
+	return fmt.Sprintf("%.2fx", ours.Median/theirs.Median), met
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "**no**"
+}
+
+// machineCells are what the machine would allow, and how far from it we are.
+func (r *row) machineCells(m *machine) (floor, away string) {
+	ours := r.Systems["lockkeeper"]
+	if r.figure.floor == nil || m == nil {
+		return "–", "–"
+	}
+	v := r.figure.floor(m)
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return "–", "–"
+	}
+	if !ours.known() || ours.Median == 0 {
+		return number(v), "–"
+	}
+	return number(v), fmt.Sprintf("%.1fx", r.figure.away(ours.Median, v))
+}
+
+// writeTable writes it in Markdown.
+func writeTable(w io.Writer, rows []*row, m *machine) {
+	fmt.Fprintln(w, "| figure | | lockkeeper | ZooKeeper | ratio | target | met | etcd | ratio | met | machine | away |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
+	for _, r := range rows {
+		zkRatio, zkMet := r.against("zookeeper")
+		etcdRatio, etcdMet := r.against("etcd")
+		floor, away := r.machineCells(m)
+		cells := []string{
+			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(), zkMet,
+			r.Systems["etcd"].text(), etcdRatio, etcdMet, floor, away,
+		}
+		for i, c := range cells {
+			cells[i] = strings.NewReplacer("|", "/", "\n", " ").Replace(c)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+}
+
+// writeMachine writes what the machine could do, before and after.
+func writeMachine(w io.Writer, before, after *machine) {
+	fmt.Fprintln(w, "| what the machine can do | | before | after |")
+	fmt.Fprintln(w, "|---|---|---|---|")
+	line := func(name, unit string, value func(*machine) float64) {
+		cell := func(m *machine) string {
+			if m == nil {
+				return "–"
+			}
+			return number(value(m))
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, unit, cell(before), cell(after))
+	}
+	line("write of 512 bytes into a file that has its length, and fdatasync, p50", "us", func(m *machine) float64 { return m.FdatasyncUs })
+	line("the same, p99", "us", func(m *machine) float64 { return m.FdatasyncP99Us })
+	line("round trip over loopback to a bare Go server, p50", "us", func(m *machine) float64 { return m.RoundTripUs })
+	line("start of a bare Go server until its first answer", "ms", func(m *machine) float64 { return m.StartMs })
+	for _, shape := range echoShapes {
+		name := fmt.Sprintf("bare Go server, %d clients with %d in flight", shape[0], shape[1])
+		line(name, "1/s", func(m *machine) float64 { return m.echo(shape[0], shape[1]).PerSecond })
+		line(name+", its CPU per request", "us", func(m *machine) float64 { return m.echo(shape[0], shape[1]).ServerCPU })
+		line(name+", the load generator's", "us", func(m *machine) float64 { return m.echo(shape[0], shape[1]).ClientCPU })
+	}
+}
