@@ -50,7 +50,7 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 		}
 	}
 	cluster("remove", "3")
-	for _, name := range []string{"raft.db", "snapshots"} {
+	for _, name := range []string{"raft.db", "raft.wal", "snapshots"} {
 		if err := os.Rename(filepath.Join(data, name), filepath.Join(m.dir, name)); err != nil {
 			t.Fatal(err)
 		}

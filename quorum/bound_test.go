@@ -29,9 +29,17 @@ func dirBytes(t *testing.T, dir string) (sizeBytes int64) {
 }
 
 // However much is written, the disk holds the log that a snapshot is due after, what stays behind it, and the snapshots; each
-// with what bbolt and a write in progress need besides.
+// with what bbolt, or the segments that are in use in part, and a write in progress need besides.
 func TestDiskIsBounded(t *testing.T) {
-	t.Parallel()
+	for _, kind := range []LogKind{LogBolt, LogWAL} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			boundDisk(t, kind)
+		})
+	}
+}
+
+func boundDisk(t *testing.T, kind LogKind) {
 	const (
 		logBytes   = 4 << 20
 		trailBytes = 1 << 20
@@ -40,7 +48,7 @@ func TestDiskIsBounded(t *testing.T) {
 		written    = 5 * bound / 2
 	)
 	dir := t.TempDir()
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, kind)
 	if err != nil {
 		t.Fatal(err)
 	}

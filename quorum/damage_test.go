@@ -27,7 +27,7 @@ type promised struct {
 	term        uint64
 }
 
-func (p *promised) store(t *testing.T, f *logFile, sizes ...int) {
+func (p *promised) store(t *testing.T, s *storedLog, sizes ...int) {
 	t.Helper()
 	var logs []*raft.Log
 	for _, size := range sizes {
@@ -36,84 +36,101 @@ func (p *promised) store(t *testing.T, f *logFile, sizes ...int) {
 		p.entries[p.last] = data
 		logs = append(logs, &raft.Log{Index: p.last, Term: p.term, Type: raft.LogCommand, Data: data, Extensions: []byte("ext"), AppendedAt: time.Unix(1, 2)})
 	}
-	if err := f.StoreLogs(logs); err != nil {
+	if err := s.entries.StoreLogs(logs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cut takes entries off one end.
+func (p *promised) cut(t *testing.T, s *storedLog, lo, hi uint64) {
+	t.Helper()
+	if err := s.entries.DeleteRange(lo, hi); err != nil {
+		t.Fatal(err)
+	}
+	if lo == p.first {
+		p.first = hi + 1
+	} else {
+		p.last = lo - 1
+	}
+}
+
+// vote begins a new term.
+func (p *promised) vote(t *testing.T, s *storedLog) {
+	t.Helper()
+	p.term++
+	if err := errors.Join(s.file.SetUint64([]byte("CurrentTerm"), p.term), s.file.Set([]byte("LastVoteCand"), []byte("3"))); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // kept reports what is missing or different in the file.
-func (p *promised) kept(f *logFile) error {
-	first, _ := f.FirstIndex()
-	last, _ := f.LastIndex()
+func (p *promised) kept(s *storedLog) error {
+	first, _ := s.entries.FirstIndex()
+	last, _ := s.entries.LastIndex()
 	if first != p.first || last != p.last {
 		return fmt.Errorf("entries %d to %d, promised were %d to %d", first, last, p.first, p.last)
 	}
 	for i := p.first; i <= p.last; i++ {
 		var l raft.Log
-		if err := f.GetLog(i, &l); err != nil {
+		if err := s.entries.GetLog(i, &l); err != nil {
 			return err
 		}
 		if l.Index != i || !bytes.Equal(l.Data, p.entries[i]) || string(l.Extensions) != "ext" || !l.AppendedAt.Equal(time.Unix(1, 2)) {
 			return fmt.Errorf("entry %d has changed", i)
 		}
 	}
-	if term, err := f.GetUint64([]byte("CurrentTerm")); err != nil || term != p.term {
+	if term, err := s.file.GetUint64([]byte("CurrentTerm")); err != nil || term != p.term {
 		return fmt.Errorf("term %d (%v), promised was %d", term, err, p.term)
 	}
-	if vote, err := f.Get([]byte("LastVoteCand")); err != nil || string(vote) != "3" {
+	if vote, err := s.file.Get([]byte("LastVoteCand")); err != nil || string(vote) != "3" {
 		return fmt.Errorf("vote %q (%v)", vote, err)
 	}
 	return nil
 }
 
-// busyLog is a log file as it is after some work: inner pages, values that take several pages, free pages.
-func busyLog(t *testing.T) (path string, p *promised) {
+// busyLog is the directory of a log as it is after some work: in a log file inner pages, values that take several pages,
+// free pages; or several segments, of which the first have been removed.
+func busyLog(t *testing.T, kind LogKind) (dir string, p *promised) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), logFileName)
-	f, err := openLogFile(path)
+	dir = t.TempDir()
+	s, err := openLog(dir, kind, smallSegment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	defer s.Close()
 	p = &promised{first: 1, entries: map[uint64][]byte{}}
 	for i := range 300 {
 		if i%50 == 0 {
-			p.term++
-			if err := errors.Join(f.SetUint64([]byte("CurrentTerm"), p.term), f.Set([]byte("LastVoteCand"), []byte("3"))); err != nil {
-				t.Fatal(err)
-			}
+			p.vote(t, s)
 		}
-		p.store(t, f, 10+i, 150)
+		p.store(t, s, 10+i, 150)
 		if i%100 == 40 {
-			p.store(t, f, 9_000)
+			p.store(t, s, 9_000)
 		}
 		if i == 200 {
-			if err := f.DeleteRange(1, 150); err != nil {
-				t.Fatal(err)
-			}
-			p.first = 151
+			p.cut(t, s, 1, 150)
 		}
 	}
-	if err := f.DeleteRange(p.last-5, p.last); err != nil {
-		t.Fatal(err)
-	}
-	p.last -= 6
-	p.store(t, f, 100)
-	return path, p
+	p.cut(t, s, p.last-5, p.last)
+	p.store(t, s, 100)
+	return dir, p
 }
 
-// expectKeptOrRefused opens a damaged file. It must hold all that was promised, or be refused.
-func expectKeptOrRefused(t *testing.T, what, path string, p *promised) (refused bool) {
+// smallSegment is a length of segments that a few entries fill.
+const smallSegment = 20 << 10
+
+// expectKeptOrRefused opens a damaged log. It must hold all that was promised, or be refused.
+func expectKeptOrRefused(t *testing.T, what, dir string, kind LogKind, p *promised) (refused bool) {
 	t.Helper()
-	f, err := openLogFile(path)
+	s, err := openLog(dir, kind, smallSegment)
 	if err != nil {
 		if !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: refused, but not as damaged: %v", what, err)
 		}
 		return true
 	}
-	defer f.Close()
-	if err := p.kept(f); err != nil {
+	defer s.Close()
+	if err := p.kept(s); err != nil {
 		t.Errorf("%s: opened, but %v", what, err)
 	}
 	return false
@@ -121,12 +138,13 @@ func expectKeptOrRefused(t *testing.T, what, path string, p *promised) (refused 
 
 func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 	t.Parallel()
-	path, p := busyLog(t)
+	dir, p := busyLog(t, LogBolt)
+	path := filepath.Join(dir, logFileName)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if expectKeptOrRefused(t, "undamaged", path, p) {
+	if expectKeptOrRefused(t, "undamaged", dir, LogBolt, p) {
 		t.Fatal("the undamaged log is refused")
 	}
 	const page = 4096
@@ -156,7 +174,7 @@ func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 		}
 		f := &logFile{db: db, path: path}
 		f.state.Store(&state)
-		if err := p.kept(f); err != nil {
+		if err := p.kept(&storedLog{file: f, entries: f}); err != nil {
 			t.Errorf("%s: opened, but %v", what, err)
 		}
 		if err := f.Close(); err != nil {
@@ -191,19 +209,20 @@ func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 
 // A write that the disk reported as done and did not do leaves an old meta page.
 func TestLostWriteIsNoticed(t *testing.T) {
-	path, p := busyLog(t)
+	dir, p := busyLog(t, LogBolt)
+	path := filepath.Join(dir, logFileName)
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := openLogFile(path)
+	s, err := openLog(dir, LogBolt, smallSegment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.store(t, f, 10)
-	p.store(t, f, 10)
-	p.store(t, f, 10)
-	if err := f.Close(); err != nil {
+	p.store(t, s, 10)
+	p.store(t, s, 10)
+	p.store(t, s, 10)
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	after, err := os.ReadFile(path)
@@ -216,7 +235,7 @@ func TestLostWriteIsNoticed(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if !expectKeptOrRefused(t, "old meta page", path, p) {
+		if !expectKeptOrRefused(t, "old meta page", dir, LogBolt, p) {
 			t.Errorf("meta page %d is three transactions old, and the file was opened", meta)
 		}
 	}
@@ -226,39 +245,40 @@ const killedWriter = "LOCKKEEPER_TEST_LOG"
 
 // TestKilledWriter is the process that TestKilledLogKeepsEverything kills.
 func TestKilledWriter(t *testing.T) {
-	path := os.Getenv(killedWriter)
-	if path == "" {
+	kind, dir, ok := strings.Cut(os.Getenv(killedWriter), ":")
+	if !ok {
 		t.Skip("only as a child process of another test")
 	}
-	f, err := openLogFile(path)
+	s, err := openLog(dir, LogKind(kind), smallSegment)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &promised{first: 1, entries: map[uint64][]byte{}}
-	if p.first, _ = f.FirstIndex(); p.first == 0 {
-		p.first = 1
-	}
-	p.last, _ = f.LastIndex()
+	p := &promised{entries: map[uint64][]byte{}}
+	p.first, p.last = s.entries.bounds()
 	for {
-		p.term++
-		if err := errors.Join(f.SetUint64([]byte("CurrentTerm"), p.term), f.Set([]byte("LastVoteCand"), []byte("3"))); err != nil {
-			t.Fatal(err)
-		}
-		p.store(t, f, 100, 3000, 20)
-		p.store(t, f, 6000)
-		if p.last-p.first > 60 {
-			if err := f.DeleteRange(p.first, p.last-30); err != nil {
-				t.Fatal(err)
-			}
-			p.first = p.last - 29
-		}
+		p.vote(t, s)
+		p.store(t, s, 100, 3000, 20)
+		p.store(t, s, 6000)
 		fmt.Printf("promised %d %d\n", p.term, p.last)
+		if p.last-p.first > 60 {
+			p.cut(t, s, p.first, p.last-30)
+		}
+		if p.term%7 == 0 { // as a follower of a new leader: others take their place
+			p.cut(t, s, p.last, p.last)
+			p.store(t, s, 6000)
+		}
 	}
 }
 
 // kill -9 in the middle of writing loses nothing that was promised, and leaves no file that is refused.
 func TestKilledLogKeepsEverything(t *testing.T) {
-	path := filepath.Join(t.TempDir(), logFileName)
+	for _, kind := range []LogKind{LogBolt, LogWAL} {
+		t.Run(string(kind), func(t *testing.T) { killWriters(t, kind) })
+	}
+}
+
+func killWriters(t *testing.T, kind LogKind) {
+	dir := t.TempDir()
 	rounds := 8
 	if *damageLong {
 		rounds = 200
@@ -266,7 +286,7 @@ func TestKilledLogKeepsEverything(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for round := range rounds {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")
-		cmd.Env = append(os.Environ(), killedWriter+"="+path)
+		cmd.Env = append(os.Environ(), killedWriter+"="+string(kind)+":"+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -288,16 +308,22 @@ func TestKilledLogKeepsEverything(t *testing.T) {
 			}
 		}
 		_ = cmd.Wait()
-		f, err := openLogFile(path)
+		s, err := openLog(dir, kind, smallSegment)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		hasTerm, _ := f.GetUint64([]byte("CurrentTerm"))
-		hasLast, _ := f.LastIndex()
-		if hasTerm < term || hasLast < last || last == 0 {
+		hasTerm, _ := s.file.GetUint64([]byte("CurrentTerm"))
+		first, hasLast := s.entries.bounds()
+		// The last entry was being replaced, perhaps.
+		if hasTerm < term || hasLast < last-1 || hasLast < last && hasTerm%7 != 0 || last == 0 {
 			t.Errorf("round %d: term %d, entry %d; promised were %d, %d", round, hasTerm, hasLast, term, last)
 		}
-		if err := f.Close(); err != nil {
+		for i := first; i <= hasLast; i++ {
+			if err := s.entries.GetLog(i, new(raft.Log)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -315,7 +341,7 @@ func onlyFile(t *testing.T, dir, pattern string) string {
 
 func TestDamagedSnapshotIsRefusedOrTheSame(t *testing.T) {
 	dir := grown(t)
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +373,7 @@ func TestDamagedSnapshotIsRefusedOrTheSame(t *testing.T) {
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			stores, err := OpenStores(dir, dir)
+			stores, err := OpenStores(dir, dir, "")
 			if err != nil {
 				if !strings.Contains(err.Error(), "snapshots/"+want.ID) || !errors.Is(err, ErrDamaged) {
 					t.Fatalf("byte %d of %s: %v", at, pattern, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ var (
 func openLogFile(path string) (*logFile, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		err = createLogFile(path)
+		err = writeLogFile(path, newLogState(), nil)
 	}
 	if err != nil {
 		return nil, err
@@ -91,8 +92,9 @@ func openBolt(path string) (db *bbolt.DB, err error) {
 	return db, err
 }
 
-// createLogFile makes an empty log. A crash leaves either none or a whole one.
-func createLogFile(path string) error {
+// writeLogFile makes a log file of that state and entries, in place of the one that there may be. A crash, and an error,
+// leave either that one or the new one, whole.
+func writeLogFile(path string, state logState, getLog func(uint64, *raft.Log) error) (err error) {
 	temp := path + newSuffix
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -101,7 +103,11 @@ func createLogFile(path string) error {
 	if err != nil {
 		return err
 	}
-	state := newLogState()
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp)
+		}
+	}()
 	err = db.Update(func(tx *bbolt.Tx) error {
 		if _, err := tx.CreateBucket(entriesBucket); err != nil {
 			return err
@@ -112,10 +118,36 @@ func createLogFile(path string) error {
 		}
 		return b.Put(stateKey, state.append(nil))
 	})
+	for next := state.first; err == nil && next <= state.last; {
+		err = db.Update(func(tx *bbolt.Tx) error {
+			next, err = putEntries(tx.Bucket(entriesBucket), next, state.last, getLog)
+			return err
+		})
+	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temp, path)
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// putEntries writes entries, as many as are good for one transaction, and returns which one is the next.
+func putEntries(entries *bbolt.Bucket, next, last uint64, getLog func(uint64, *raft.Log) error) (uint64, error) {
+	entries.FillPercent = 1
+	for sizeBytes := 0; next <= last && sizeBytes < growBytes; next++ {
+		var l raft.Log
+		if err := getLog(next, &l); err != nil {
+			return next, err
+		}
+		record := appendEntryRecord(nil, &l)
+		if err := entries.Put(indexKey(next), record); err != nil {
+			return next, err
+		}
+		sizeBytes += len(record)
+	}
+	return next, nil
 }
 
 // Close closes the file.
@@ -147,6 +179,12 @@ func (f *logFile) LastIndex() (uint64, error) {
 		return s.last, nil
 	}
 	return 0, nil
+}
+
+// bounds are the first entry and the last; without entries, the one that will be the first, and the one before it.
+func (f *logFile) bounds() (first, last uint64) {
+	s := f.state.Load()
+	return s.first, s.last
 }
 
 // GetLog implements raft.LogStore.
@@ -294,6 +332,14 @@ func (f *logFile) GetUint64(key []byte) (uint64, error) {
 	}
 	return binary.BigEndian.Uint64(v), nil
 }
+
+// segments says which segments there must be. Not ok: the entries are in the file itself.
+func (f *logFile) segments() (n segmentsNote, ok bool) {
+	return decodeSegmentsNote(f.state.Load().values[segmentsKey])
+}
+
+// setSegments says that those segments are there.
+func (f *logFile) setSegments(n segmentsNote) error { return f.Set([]byte(segmentsKey), n.append(nil)) }
 
 // inUse reports whether err says that another process has the file open.
 func inUse(err error) bool { return errors.Is(err, bolterrors.ErrTimeout) }

@@ -33,8 +33,13 @@ import (
 //
 // Applied is an entry that is known to be committed, as all before it are; there may be later ones.
 // With no entries, first is last + 1: the entries up to last are in a snapshot.
+//
+// In format 2 the entries are not in the file but in segments (segment.go), and the value under segmentsKey says in which
+// (segmentsNote). A program that knows only format 1 would take the log for empty, so it must not read it.
 const (
 	logFormat      = 1
+	segmentsFormat = 2
+	segmentsKey    = "lockkeeper/segments"
 	entryHeaderLen = 25
 	stateHeaderLen = 29
 )
@@ -84,10 +89,14 @@ func checkEntryRecord(index uint64, record []byte) error {
 
 // decodeEntryRecord reads an entry into l, which shares no memory with the record.
 func decodeEntryRecord(index uint64, record []byte, l *raft.Log) error {
+	return takeEntryRecord(index, slices.Clone(record), l)
+}
+
+// takeEntryRecord reads an entry into l, which keeps the memory of the record.
+func takeEntryRecord(index uint64, record []byte, l *raft.Log) error {
 	if err := checkEntryRecord(index, record); err != nil {
 		return err
 	}
-	record = slices.Clone(record)
 	body := record[entryHeaderLen:]
 	ext := int(binary.BigEndian.Uint32(record[21:]))
 	if ext > len(body) {
@@ -121,12 +130,19 @@ func (s *logState) clone() logState {
 	return c
 }
 
+func (s *logState) format() byte {
+	if _, ok := s.values[segmentsKey]; ok {
+		return segmentsFormat
+	}
+	return logFormat
+}
+
 func (s *logState) empty() bool { return s.first > s.last }
 
 // append encodes the state.
 func (s *logState) append(b []byte) []byte {
 	start := len(b)
-	b = append(b, 0, 0, 0, 0, logFormat)
+	b = append(b, 0, 0, 0, 0, s.format())
 	b = binary.BigEndian.AppendUint64(b, s.first)
 	b = binary.BigEndian.AppendUint64(b, s.last)
 	b = binary.BigEndian.AppendUint64(b, s.applied)
@@ -151,9 +167,10 @@ func decodeLogState(b []byte) (s logState, err error) {
 		return s, errTooShort
 	case binary.BigEndian.Uint32(b) != crc32.Checksum(b[4:], castagnoli):
 		return s, errChecksum
-	case b[4] != logFormat:
-		return s, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat, b[4], logFormat)
+	case b[4] != logFormat && b[4] != segmentsFormat:
+		return s, fmt.Errorf("%w: the file has format %d, this program reads %d and %d", ErrFormat, b[4], logFormat, segmentsFormat)
 	}
+	format := b[4]
 	s = newLogState()
 	s.first, s.last, s.applied = binary.BigEndian.Uint64(b[5:]), binary.BigEndian.Uint64(b[13:]), binary.BigEndian.Uint64(b[21:])
 	for b = slices.Clone(b[stateHeaderLen:]); len(b) > 0; {
@@ -168,5 +185,29 @@ func decodeLogState(b []byte) (s logState, err error) {
 		s.values[key] = b[:size:size]
 		b = b[size:]
 	}
+	if format != s.format() {
+		return s, errors.New("its format and its values do not match")
+	}
 	return s, nil
+}
+
+// segmentsNote is what a log file says of the segments that belong to it: the log's id (8 bytes), the number of the
+// newest segment (8), and up to where that one was written when this was noted (8).
+type segmentsNote struct {
+	log, newest uint64
+	end         int64
+}
+
+func (n segmentsNote) append(b []byte) []byte {
+	for _, v := range []uint64{n.log, n.newest, uint64(n.end)} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+func decodeSegmentsNote(b []byte) (n segmentsNote, ok bool) {
+	if len(b) != 24 {
+		return n, false
+	}
+	return segmentsNote{log: binary.BigEndian.Uint64(b), newest: binary.BigEndian.Uint64(b[8:]), end: int64(binary.BigEndian.Uint64(b[16:]))}, true
 }

@@ -20,7 +20,7 @@ import (
 func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Replica, *recorder) {
-		stores, err := OpenStores(dir, dir)
+		stores, err := OpenStores(dir, dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}

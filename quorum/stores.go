@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 )
@@ -18,8 +19,12 @@ type Stores struct {
 	Close func() error
 	// LogName is what messages call the log, its file for example.
 	LogName string
+	// StableName is what messages call the place of term and vote; empty: LogName.
+	StableName string
 	// Repaired says what was put in order when the stores were opened, a sentence each.
 	Repaired []string
+	// Moved says from where to where the log was moved when the stores were opened; empty if it was not.
+	Moved string
 }
 
 // logFileName is the log, term and vote, in the log directory.
@@ -34,24 +39,18 @@ var (
 	ErrFormat = errors.New("unknown format")
 )
 
-// OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and
-// logDir/raft.db. The two directories may be the same. It reads all that they hold, and refuses what is not as it was
-// written. Errors name the file.
-func OpenStores(dataDir, logDir string) (_ Stores, err error) {
+// OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and logDir/raft.db, with
+// logDir/raft.wal if kind says so. The two directories may be the same. It reads all that they hold, and refuses what is
+// not as it was written. A log that is of the other kind is moved. Errors name the file.
+func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	for _, dir := range []string{dataDir, logDir} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return Stores{}, fmt.Errorf("quorum: create data directory: %w", err)
 		}
 	}
-	path := filepath.Join(logDir, logFileName)
-	log, err := openLogFile(path)
-	if err == nil {
-		if err = syncDir(logDir); err != nil {
-			_ = log.Close()
-		}
-	}
+	log, err := openLog(logDir, kind, segmentBytes)
 	if err != nil {
-		return Stores{}, fmt.Errorf("quorum: open log %s: %w", path, err)
+		return Stores{}, fmt.Errorf("quorum: open log %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -70,11 +69,19 @@ func OpenStores(dataDir, logDir string) (_ Stores, err error) {
 	if newest != nil {
 		covered = newest.Index
 	}
-	if first := log.state.Load().first; covered+1 < first {
+	if first, _ := log.entries.bounds(); covered+1 < first {
 		return Stores{}, fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s begins; the newest one ends with %d",
-			filepath.Join(dataDir, snapshotsDir), ErrDamaged, first, path, covered)
+			filepath.Join(dataDir, snapshotsDir), ErrDamaged, first, log.name, covered)
 	}
-	return Stores{Log: log, Stable: log, Snapshots: snaps, Close: log.Close, LogName: path, Repaired: append(swept, repaired...)}, nil
+	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
+		Repaired: slices.Concat(log.repaired, swept, repaired), Moved: log.moved}, nil
+}
+
+func (s *Stores) stableName() string {
+	if s.StableName != "" {
+		return s.StableName
+	}
+	return s.LogName
 }
 
 // memberKey is where the stable store keeps whose log, term and vote it holds.
@@ -87,14 +94,14 @@ var clusterKey = []byte("lockkeeper/cluster")
 func (s *Stores) cluster() (uint32, error) {
 	v, err := s.Stable.GetUint64(clusterKey)
 	if err != nil && err.Error() != "not found" { // as in claim
-		return 0, fmt.Errorf("quorum: read cluster of %s: %w", s.LogName, err)
+		return 0, fmt.Errorf("quorum: read cluster of %s: %w", s.stableName(), err)
 	}
 	return uint32(v), nil
 }
 
 func (s *Stores) setCluster(cluster uint32) error {
 	if err := s.Stable.SetUint64(clusterKey, uint64(cluster)); err != nil {
-		return fmt.Errorf("quorum: write cluster of %s: %w", s.LogName, err)
+		return fmt.Errorf("quorum: write cluster of %s: %w", s.stableName(), err)
 	}
 	return nil
 }
@@ -105,13 +112,13 @@ func (s *Stores) claim(id MemberID) error {
 	owner, err := s.Stable.GetUint64(memberKey)
 	switch {
 	case err != nil && err.Error() != "not found": // what raft itself compares with: the stores share no error
-		return fmt.Errorf("quorum: read owner of %s: %w", s.LogName, err)
+		return fmt.Errorf("quorum: read owner of %s: %w", s.stableName(), err)
 	case err != nil || owner == 0:
 		if err := s.Stable.SetUint64(memberKey, uint64(id)); err != nil {
-			return fmt.Errorf("quorum: write owner of %s: %w", s.LogName, err)
+			return fmt.Errorf("quorum: write owner of %s: %w", s.stableName(), err)
 		}
 	case owner != uint64(id):
-		return fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines", s.LogName, owner, id)
+		return fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines", s.stableName(), owner, id)
 	}
 	return nil
 }

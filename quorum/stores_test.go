@@ -14,7 +14,7 @@ import (
 func grown(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func grown(t *testing.T) string {
 }
 
 func reopen(dir string) error {
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, "")
 	if err != nil {
 		return err
 	}
@@ -95,6 +95,22 @@ func TestDamagedFilesAreRefusedByName(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, logFileName},
+		"segment flipped": {func(t *testing.T, dir string) {
+			path := one(t, dir, segmentLogDir+"/*.log")
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[segmentStart+100] ^= 0x40
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, segmentLogDir + "/0000000000000001.log"},
+		"segment gone": {func(t *testing.T, dir string) {
+			if err := os.Remove(one(t, dir, segmentLogDir+"/*.log")); err != nil {
+				t.Fatal(err)
+			}
+		}, segmentLogDir + "/0000000000000001.log"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := grown(t)
@@ -112,12 +128,12 @@ func TestDamagedFilesAreRefusedByName(t *testing.T) {
 
 func TestDataDirectoryInUse(t *testing.T) {
 	dir := t.TempDir()
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stores.Close()
-	if _, err := OpenStores(dir, dir); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), logFileName) {
+	if _, err := OpenStores(dir, dir, ""); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), logFileName) {
 		t.Fatalf("second open: %v", err)
 	}
 }
@@ -139,7 +155,7 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 // A member that starts with the vote of another could vote twice.
 func TestStoresOfAnotherMemberAreRefused(t *testing.T) {
 	dir := grown(t)
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +172,7 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Replica, *recorder) {
 		t.Helper()
-		stores, err := OpenStores(dir, dir)
+		stores, err := OpenStores(dir, dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +204,7 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	stores, err := OpenStores(dir, dir)
+	stores, err := OpenStores(dir, dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,8 @@ type Config struct {
 	DataDir string
 	// DataLogDir holds the log (dataLogDir). Empty means DataDir.
 	DataLogDir string
+	// LogStore is how the log is kept on disk (logStore). Empty means quorum.LogWAL.
+	LogStore quorum.LogKind
 	// DiskFullStops is how often this member has stopped for want of room, for mntr: see ErrDiskFull.
 	DiskFullStops int
 	// MustExist says that the data directory is not to be created when it is missing
@@ -214,6 +216,7 @@ func (c *Config) Validate() error {
 		"must be between %d and %d bytes", MinMaxBuffer, MaxMaxBuffer)
 	check(c.HandshakeTimeout >= 0, "nio.sessionlessCnxnTimeout", "must be positive")
 	check(c.MaxCnxns >= 0, "maxCnxns", "must not be negative")
+	check(c.LogStore == "" || c.LogStore == quorum.LogBolt || c.LogStore == quorum.LogWAL, "logStore", "must be %s or %s, not %q", quorum.LogWAL, quorum.LogBolt, c.LogStore)
 	check(c.SnapCount == 0 || c.SnapCount >= 2, "snapCount", "must be at least 2")
 	newHash := digestHash(d.DigestAlgorithm)
 	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.DigestAlgorithm, digestNames())

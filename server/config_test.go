@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/quorum"
 	"lockkeeper/session"
 )
 
@@ -83,6 +84,7 @@ clientTcpKeepAlive=true
 4lw.commands.whitelist=ruok, srvr ,mntr
 clientPortListenBacklog=99
 snapCount=5000
+logStore=bolt
 skipACL=no
 DigestAuthenticationProvider.superDigest=super:DyNYQEQvajljsxlhf5uS4PJ9R28=
 enforceQuota=true
@@ -113,6 +115,7 @@ server.4=zoo5:2888:3888
 		FourLetterWords:   []string{"ruok", "srvr", "mntr"},
 		Backlog:           99,
 		SnapCount:         5000,
+		LogStore:          quorum.LogBolt,
 		SuperDigest:       "super:DyNYQEQvajljsxlhf5uS4PJ9R28=",
 		EnforceQuota:      true,
 		ExtendedTypes:     true,
@@ -235,6 +238,7 @@ func TestConfigFaults(t *testing.T) {
 		"handshake timeout":  {base + "nio.sessionlessCnxnTimeout=0", "", []string{"3: nio.sessionlessCnxnTimeout: must be at least 1, not 0"}},
 		"boolean":            {base + "clientTcpKeepAlive=yes", "", []string{`3: clientTcpKeepAlive: must be true or false, not "yes"`}},
 		"yes or no":          {base + "skipACL=true", "", []string{`3: skipACL: must be yes or no, not "true"`}},
+		"logStore":           {base + "logStore=boltdb", "", []string{`3: logStore: must be wal or bolt, not "boltdb"`}},
 		"snapCount":          {base + "snapCount=1", "", []string{"3: snapCount: must be at least 2, not 1"}},
 		"initLimit":          {base + "initLimit=0", "", []string{"3: initLimit: must be at least 1, not 0"}},
 		"syncLimit":          {base + "syncLimit=x", "", []string{`3: syncLimit: must be a number, not "x"`}},

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"lockkeeper/quorum"
 )
 
 // keyDef is one key of a zoo.cfg.
@@ -83,8 +85,16 @@ var usedKeys = map[string]keyDef{
 	"clientPortAddress": {use: func(l *loader, p property) {
 		l.portAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
 	}},
-	"dataDir":           {use: directory(func(l *loader) *string { return &l.cfg.DataDir })},
-	"dataLogDir":        {use: directory(func(l *loader) *string { return &l.cfg.DataLogDir })},
+	"dataDir":    {use: directory(func(l *loader) *string { return &l.cfg.DataDir })},
+	"dataLogDir": {use: directory(func(l *loader) *string { return &l.cfg.DataLogDir })},
+	"logStore": {use: func(l *loader, p property) {
+		switch kind := quorum.LogKind(p.val); kind {
+		case quorum.LogWAL, quorum.LogBolt:
+			l.cfg.LogStore = kind
+		default:
+			l.fault(p, "must be %s or %s, not %q", quorum.LogWAL, quorum.LogBolt, p.val)
+		}
+	}},
 	"dynamicConfigFile": {use: directory(func(l *loader) *string { return &l.dynamic })},
 	"tickTime": {use: func(l *loader, p property) {
 		l.cfg.TickTime, _ = l.millis(p, 1)

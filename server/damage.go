@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"lockkeeper/quorum"
@@ -32,9 +34,9 @@ func (s *Server) withAdvice(err error) error {
 
 // rebuildAdvice is how a member with damaged files comes back.
 func (s *Server) rebuildAdvice() string {
-	log, snaps := filepath.Join(s.cfg.DataLogDir, logFile), filepath.Join(s.cfg.DataDir, snapshotsDir)
+	logs, snaps := s.logFiles(), filepath.Join(s.cfg.DataDir, snapshotsDir)
 	if s.cfg.Standalone() {
-		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s (docs/operations.md, \"Damaged files\").", log, snaps)
+		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s (docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
 	}
 	return fmt.Sprintf(`To rebuild member %d from the others, while a majority of the whole cluster runs without it:
   1. leave this member stopped; lockkeeper cluster remove %d -servers ANOTHER-MEMBER
@@ -42,5 +44,19 @@ func (s *Server) rebuildAdvice() string {
   3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
 Never delete the files and just start again: this member has given its word for what they held, and with an empty
 log it could help to elect a leader that does not have it (docs/operations.md, "Damaged files").`,
-		s.cfg.ID, s.cfg.ID, log, snaps)
+		s.cfg.ID, s.cfg.ID, strings.Join(logs, ", "), snaps)
+}
+
+// logFiles are the files and directories of the log, with the term and the vote, that are there.
+func (s *Server) logFiles() []string {
+	names := []string{filepath.Join(s.cfg.DataLogDir, logFile)}
+	if segments := filepath.Join(s.cfg.DataLogDir, segmentsDir); exists(segments) {
+		names = append(names, segments)
+	}
+	return names
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

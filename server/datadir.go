@@ -10,11 +10,12 @@ import (
 	"lockkeeper/quorum"
 )
 
-// Files in the data directories. The quorum room has raft.db and snapshots/ there.
+// Files in the data directories. The quorum room has raft.db, raft.wal/ and snapshots/ there.
 const (
 	lockFile       = "lockkeeper.lock" // held while a member runs; stays behind, empty
 	initializeFile = "initialize"      // see Config.MustHoldData
 	logFile        = "raft.db"
+	segmentsDir    = "raft.wal"
 	snapshotsDir   = "snapshots"
 	zooKeeperDir   = "version-2" // where ZooKeeper has its snapshots and logs
 )

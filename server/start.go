@@ -139,12 +139,15 @@ func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) 
 			return stores, err
 		}
 		*opened = append(*opened, s.dirs.close)
-		if stores, err = quorum.OpenStores(s.cfg.DataDir, s.cfg.DataLogDir); err != nil {
+		if stores, err = quorum.OpenStores(s.cfg.DataDir, s.cfg.DataLogDir, s.cfg.LogStore); err != nil {
 			return stores, err
 		}
 	}
 	for _, what := range stores.Repaired {
 		s.log.Warn("data directory repaired", "what", what)
+	}
+	if stores.Moved != "" {
+		s.log.Info("log moved to where logStore says", "what", stores.Moved)
 	}
 	if stores.Close != nil {
 		*opened = append(*opened, func() { _ = stores.Close() })

@@ -3,12 +3,12 @@ package run
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,7 +186,7 @@ func planTorn(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 			if err := m.Kill(); err != nil {
 				return err
 			}
-			if err := tearLog(filepath.Join(m.DataDir(), "raft.db"), rng); err != nil {
+			if err := tearLog(filepath.Join(m.DataDir(), "raft.wal"), rng); err != nil {
 				return err
 			}
 			return f.mustRefuse(ctx, m)
@@ -221,33 +221,33 @@ func (f *field) mustRefuse(ctx context.Context, m *jepsen.Member) error {
 	return nil
 }
 
-// Where a meta page of bbolt, its header included, has its transaction, and how
-// long it is.
-const (
-	metaTxid  = 16 + 48
-	metaBytes = 16 + 64
-)
+// tornBytes is how much nonsense tearLog writes.
+const tornBytes = 16
 
-// tearLog writes nonsense over one half of the page that was written last, the
-// newer of the two that begin a bbolt file.
-func tearLog(name string, rng *rand.Rand) error {
+// tearLog writes nonsense over the end of what was written last: the newest segment in dir has zeros behind it.
+func tearLog(dir string, rng *rand.Rand) error {
+	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(segments) == 0 {
+		return fmt.Errorf("run: tear the log: no segments in %s (%v)", dir, err)
+	}
+	name := slices.Max(segments)
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("run: tear the log: %w", err)
+	}
+	used := len(bytes.TrimRight(content, "\x00"))
+	if used < tornBytes {
+		return fmt.Errorf("run: tear the log: %s is empty", name)
+	}
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("run: tear the log: %w", err)
 	}
-	pageBytes := int64(os.Getpagesize())
-	newest, at := uint64(0), int64(0)
-	for page := range int64(2) {
-		var b [metaBytes]byte
-		if _, err := file.ReadAt(b[:], page*pageBytes); err != nil {
-			return fmt.Errorf("run: tear the log: %w", errors.Join(err, file.Close()))
-		}
-		if txid := binary.NativeEndian.Uint64(b[metaTxid:]); txid >= newest {
-			newest, at = txid, page*pageBytes
-		}
+	torn := content[used-tornBytes : used]
+	for i := range torn {
+		torn[i] ^= byte(1 + rng.IntN(255))
 	}
-	nonsense := bytes.Repeat([]byte{byte(rng.IntN(256))}, metaBytes/2)
-	_, err = file.WriteAt(nonsense, at+metaBytes/2)
+	_, err = file.WriteAt(torn, int64(used-tornBytes))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return fmt.Errorf("run: tear the log: %w", err)
 	}

@@ -2,37 +2,39 @@ package run
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// The half page that is torn is one of the newer meta page.
+// What is torn is the end of what stands in the newest segment.
 func TestTearLog(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "raft.db")
-	pageBytes := os.Getpagesize()
-	whole := make([]byte, 4*pageBytes)
-	for page, txid := range []uint64{7, 8} {
-		binary.NativeEndian.PutUint64(whole[page*pageBytes+metaTxid:], txid)
+	dir := t.TempDir()
+	old := bytes.Repeat([]byte{7}, 100)
+	whole := append(bytes.Repeat([]byte{9}, 100), make([]byte, 50)...)
+	for name, content := range map[string][]byte{"01.log": old, "02.log": whole} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(name, whole, 0o600); err != nil {
+	if err := tearLog(dir, rand.New(rand.NewPCG(1, 1))); err != nil {
 		t.Fatal(err)
 	}
-	if err := tearLog(name, rand.New(rand.NewPCG(1, 1))); err != nil {
-		t.Fatal(err)
-	}
-	torn, err := os.ReadFile(name)
+	torn, err := os.ReadFile(filepath.Join(dir, "02.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, to := pageBytes+metaBytes/2, pageBytes+metaBytes
-	if bytes.Equal(torn[from:to], whole[from:to]) {
-		t.Error("the newer page is as it was")
+	for i := 100 - tornBytes; i < 100; i++ {
+		if torn[i] == whole[i] {
+			t.Errorf("byte %d is as it was", i)
+		}
 	}
-	copy(torn[from:to], whole[from:to])
+	copy(torn[100-tornBytes:], whole[100-tornBytes:100])
 	if !bytes.Equal(torn, whole) {
-		t.Error("more was torn than half of the newer page")
+		t.Error("more was torn than the end")
+	}
+	if left, err := os.ReadFile(filepath.Join(dir, "01.log")); err != nil || !bytes.Equal(left, old) {
+		t.Errorf("the older segment: %v, %v", left, err)
 	}
 }
