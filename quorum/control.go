@@ -19,7 +19,7 @@ func (r *Replica) controlLoop(ctx context.Context) {
 		}
 	}()
 	// A heartbeat may have named the leader before anybody listened to raft, and then no event follows.
-	rt = r.reroute(rt)
+	rt = r.reroute(ctx, rt)
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,12 +34,12 @@ func (r *Replica) controlLoop(ctx context.Context) {
 		case <-r.doubt:
 			r.resolveDoubt(ctx)
 		}
-		rt = r.reroute(rt)
+		rt = r.reroute(ctx, rt)
 	}
 }
 
 // reroute sends this member's commands to the present leader.
-func (r *Replica) reroute(rt *route) *route {
+func (r *Replica) reroute(ctx context.Context, rt *route) *route {
 	_, id := r.raft.LeaderWithID()
 	changed := r.setLeader(memberID(id))
 	leader := r.leaderID()
@@ -56,7 +56,7 @@ func (r *Replica) reroute(rt *route) *route {
 	if leader != r.cfg.ID {
 		r.log.Info("following", "leader", leader, "term", r.raft.CurrentTerm())
 	}
-	return r.startRoute(leader)
+	return r.startRoute(ctx, leader)
 }
 
 // beginLeadership opens this member to the others, and once everything from before its term has been

@@ -109,8 +109,8 @@ type route struct {
 	done   chan struct{}
 }
 
-// startRoute hands over everything that is open, from the oldest on, and goes on with what comes.
-func (r *Replica) startRoute(leader MemberID) *route {
+// startRoute hands over everything that is open, from the oldest on, and goes on with what comes. Life ends with the replica.
+func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 	ctx, cancel := context.WithCancel(context.Background())
 	rt := &route{leader: leader, cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -124,6 +124,9 @@ func (r *Replica) startRoute(leader MemberID) *route {
 				err = r.forwardTo(ctx, leader)
 			}
 			if ctx.Err() == nil {
+				if errors.Is(err, errStreamEnded) {
+					r.wg.Go(func() { r.succeed(life, leader) })
+				}
 				r.cfg.Logger.Debug("commands cannot reach the leader, trying again", "leader", leader, "err", err)
 				sleep(ctx, routeRetry)
 			}
@@ -139,6 +142,9 @@ func (rt *route) stop() {
 	rt.cancel()
 	<-rt.done
 }
+
+// errStreamEnded says that a stream has ended which the leader had accepted.
+var errStreamEnded = errors.New("quorum: forward stream ended")
 
 // forwardTo opens a forward stream and hands commands over until it breaks.
 func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
@@ -164,18 +170,19 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	go func() {
 		defer wg.Done()
 		_, err := c.Read(ok[:])
-		broken(fmt.Errorf("quorum: forward stream ended: %w", err))
+		broken(err)
 	}()
 	defer wg.Wait()
 	defer c.Close()
 
 	var buf []byte
-	return r.handOver(streamCtx, func(cmds [][]byte) error {
+	err = r.handOver(streamCtx, func(cmds [][]byte) error {
 		buf = appendCommands(buf[:0], cmds)
 		_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
 		_, err := c.Write(buf)
 		return err
 	})
+	return fmt.Errorf("%w: %w", errStreamEnded, err)
 }
 
 // handOver takes commands from the outbox, in order, until send fails or ctx ends.

@@ -18,6 +18,7 @@ import (
 // It stands between the transport and the library, in a goroutine of its own.
 type oldSnapshots struct {
 	in      <-chan raft.RPC
+	own     <-chan raft.RPC // what this member asks of itself
 	out     chan raft.RPC
 	stop    <-chan struct{}
 	wg      *sync.WaitGroup
@@ -27,7 +28,7 @@ type oldSnapshots struct {
 // keepOut begins to keep old snapshots from the library, which is to consume what the transport offers from now on. Applied
 // says which is the newest entry that is in the state.
 func (t *transport) keepOut(applied func() uint64) {
-	o := &oldSnapshots{in: t.Consumer(), out: make(chan raft.RPC), stop: t.stop, wg: &t.wg, applied: applied}
+	o := &oldSnapshots{in: t.Consumer(), own: t.own, out: make(chan raft.RPC), stop: t.stop, wg: &t.wg, applied: applied}
 	t.rpcs = o.out
 	o.wg.Go(o.relay)
 }
@@ -36,6 +37,8 @@ func (o *oldSnapshots) relay() {
 	for {
 		select {
 		case rpc := <-o.in:
+			o.pass(rpc)
+		case rpc := <-o.own:
 			o.pass(rpc)
 		case <-o.stop:
 			return

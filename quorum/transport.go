@@ -25,6 +25,7 @@ type transport struct {
 	wg   sync.WaitGroup
 	stop chan struct{}
 	rpcs chan raft.RPC // nil: those of the library's transport
+	own  chan raft.RPC // what this member asks of its own library, as a peer would
 	// mayStand says why this member must not be voted for; nil: it always may.
 	mayStand func() error
 
@@ -52,6 +53,7 @@ func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Ser
 		self:      serverID(self),
 		servers:   servers,
 		stop:      make(chan struct{}),
+		own:       make(chan raft.RPC),
 		followers: map[raft.ServerID]*follower{},
 	}
 }

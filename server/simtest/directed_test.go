@@ -233,3 +233,32 @@ func (c *cluster) holderLearns(m *member, timeout time.Duration, rng *rand.Rand,
 	}
 	return knowing{gone.Sub(libraryKnew), gone.Sub(grantKnew)}
 }
+
+// A leader whose process is killed is replaced as soon as its connections end: nobody waits for a heartbeat timeout. The
+// followers are under load, so that now one, now the other has more of the log.
+func TestKilledLeaderIsReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, newJournal(t, ""))
+		pipes, stop := c.pipes(len(c.members), 20*time.Second, func(i int) string { return c.members[i].clientAddr() })
+		for _, p := range pipes {
+			p.eager = true
+		}
+		for range 2 * directedRounds {
+			old := c.awaitLeader()
+			time.Sleep(time.Second)
+			killed := time.Now()
+			old.kill()
+			for l := c.leader(); (l == nil || l == old) && time.Since(killed) < 10*time.Second; l = c.leader() {
+				time.Sleep(time.Millisecond)
+			}
+			// The heartbeat timeout, a quarter of the tick, is 500 ms.
+			if took := time.Since(killed); took > 250*time.Millisecond {
+				t.Errorf("no leader for %v after m%d was killed", took, old.id)
+			}
+			old.start()
+			c.settled(30 * time.Second)
+		}
+		stop()
+		c.shutdown()
+	})
+}

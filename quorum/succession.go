@@ -1,0 +1,86 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// When the process of a leader ends, its connections end with it, and nobody listens at its address any more. The library
+// (v1.7.3) looks at neither: its followers wait for a heartbeat timeout. Here a voter whose forward stream to the leader has ended
+// tries to connect again, and if that is refused stands for election at once, as a member does that the leader itself
+// has asked to take over (Raft's thesis, 3.10).
+//
+// Elections are safe whenever they are held; what this could break is the calm, if a leader were taken for dead that is not. A
+// refusal comes from the leader's machine, or from a firewall that answers for it. In the second case one voter that is cut off takes
+// the leadership, once: a stream must have been accepted by the leader of the term before its end counts. Leases
+// are not touched: what a leader confirms counts from when a quorum still followed it (transport.provenAt), and the next
+// leader begins anew.
+
+// successionStep is how long a voter waits for each voter with a smaller number than its own before it stands, so that their votes
+// do not split. An election takes a few writes to the disk and as many messages.
+const successionStep = 50 * time.Millisecond
+
+// succeed stands for election in place of a leader whose stream has ended, if its process has, too. ctx ends with the replica.
+func (r *Replica) succeed(ctx context.Context, dead MemberID) {
+	rank := r.successor(dead)
+	if rank < 0 || !r.port.refuses(ctx, dead) {
+		return
+	}
+	sleep(ctx, time.Duration(rank)*successionStep)
+	_, id := r.raft.LeaderWithID()
+	if leader := memberID(id); ctx.Err() != nil || leader != 0 && leader != dead || r.raft.State() != raft.Follower {
+		return
+	}
+	r.log.Info("the leader's process has ended, standing for election", "leader", dead)
+	r.transport.stand(ctx)
+}
+
+// successor is how many voters come before this member when the leader is to be replaced; less than 0 if it is not to stand.
+func (r *Replica) successor(dead MemberID) int {
+	if r.mayStand() != nil {
+		return -1
+	}
+	var voters []MemberID
+	for _, s := range r.servers() {
+		if id := memberID(s.ID); s.Suffrage == raft.Voter && id != dead {
+			voters = append(voters, id)
+		}
+	}
+	slices.Sort(voters)
+	return slices.Index(voters, r.cfg.ID)
+}
+
+// refuses says whether nobody listens at any address of a member, as its machine says.
+func (p *peerPort) refuses(ctx context.Context, id MemberID) bool {
+	ctx, cancel := context.WithTimeout(ctx, successionStep)
+	defer cancel()
+	addrs := p.roster.addrs(id)
+	for _, addr := range addrs {
+		c, err := p.cfg.Dial(ctx, "tcp", addr)
+		if err == nil {
+			_ = c.Close()
+			return false
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return false
+		}
+	}
+	return len(addrs) > 0
+}
+
+// stand has the library hold an election at once.
+func (t *transport) stand(ctx context.Context) {
+	rpc := raft.RPC{
+		Command:  &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}},
+		RespChan: make(chan raft.RPCResponse, 1), // whose answer says nothing
+	}
+	select {
+	case t.own <- rpc:
+	case <-ctx.Done():
+	}
+}
