@@ -38,8 +38,11 @@ type batcher struct {
 	queue  [][]byte
 	size   int
 	closed bool
-	work   *sync.Cond
+	paused bool
+	flying int        // entries in flight
+	work   *sync.Cond // there is something to do, or it may be done again
 	room   *sync.Cond
+	landed *sync.Cond // flying is 0
 
 	futures chan raft.ApplyFuture // entries in flight, in order
 	down    chan struct{}         // closed when raft has shut down
@@ -48,7 +51,7 @@ type batcher struct {
 func newBatcher(r *raft.Raft, stamp func() (int64, znode.Flags), failed func(error)) *batcher {
 	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight-1),
 		down: make(chan struct{})}
-	b.work, b.room = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
+	b.work, b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.wg.Add(2)
 	go b.batchLoop()
 	go b.waitLoop()
@@ -117,7 +120,7 @@ func endWith(f raft.Future, down chan struct{}) {
 func (b *batcher) next() [][]byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.queue) == 0 && !b.closed {
+	for (len(b.queue) == 0 || b.paused) && !b.closed {
 		b.work.Wait()
 	}
 	if b.closed {
@@ -131,8 +134,36 @@ func (b *batcher) next() [][]byte {
 	cmds := b.queue[:n:n]
 	b.queue = b.queue[n:]
 	b.size -= size
+	b.flying++
 	b.room.Broadcast()
 	return cmds
+}
+
+// pause has what comes wait, and returns when no entry is in flight any more, or ctx has ended. It is called by one at a time, who
+// must call resume.
+func (b *batcher) pause(ctx context.Context) (resume func(), err error) {
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.landed.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = true
+	for b.flying > 0 && ctx.Err() == nil {
+		b.landed.Wait()
+	}
+	if b.flying > 0 {
+		err = errors.New("entries are not committed in time")
+	}
+	return b.resume, err
+}
+
+func (b *batcher) resume() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = false
+	b.work.Broadcast()
 }
 
 // waitLoop waits for the entries in flight, in order, and reports those that failed.
@@ -142,6 +173,11 @@ func (b *batcher) waitLoop() {
 		if err := f.Error(); err != nil {
 			b.failed(err)
 		}
+		b.mu.Lock()
+		if b.flying--; b.flying == 0 {
+			b.landed.Broadcast()
+		}
+		b.mu.Unlock()
 	}
 }
 

@@ -245,6 +245,32 @@ func TestTransferLeadership(t *testing.T) {
 	})
 }
 
+// Handing on to a voter that takes nothing fails, as often as it is tried, and then all is as before, also when this member has lost the
+// leadership meanwhile and leads again. After the library's own way of handing on it might refuse all entries then.
+func TestTransferToAVoterThatTakesNothing(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		to := (l + 1) % 3
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		c.isolate(to)
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		time.Sleep(30 * time.Second) // by now the leader only tries now and then
+		for range 4 {
+			if err := c.reps[l].handOnTo(MemberID(to + 1)); err == nil {
+				t.Fatal("handed on to one that is cut off")
+			}
+		}
+		c.recs[l].result(t, c.propose(l, sequential(9, 1, "/n-")))
+		c.isolate(l)
+		c.recs[l].await(t, "end of leadership", func() bool { return !c.recs[l].leads })
+		c.heal()
+		if now := c.leader(); now != l {
+			c.must(c.reps[now].TransferLeadership(c.ctx(10*time.Second), MemberID(l+1)))
+		}
+		c.recs[l].result(t, c.propose(l, sequential(9, 2, "/n-")))
+	})
+}
+
 // A change that would leave no majority of those alive is refused, and nothing of it remains.
 func TestChangeWithoutAMajorityIsRefused(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {

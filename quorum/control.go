@@ -131,7 +131,7 @@ func (r *Replica) inDoubt() {
 }
 
 // doubtPause keeps commands from being handed over again and again while raft refuses entries though
-// this member leads, as it does while the leadership is being transferred.
+// this member is taken for the leader, as it does for a moment when the leadership ends.
 const doubtPause = 10 * time.Millisecond
 
 func (r *Replica) resolveDoubt(ctx context.Context) {

@@ -31,6 +31,10 @@
 //	newcomer      transport  what peers ask, while it may not   Close
 //	                         vote for want of a log
 //	route         control    the outbox, the forward stream     when the leader changes, Close
+//	succeed       Replica    its turn to replace a leader whose within 0.5 s,
+//	                         process has ended                  Close
+//	passOn        Replica    the answer of the heir that is to  with raft
+//	                         lead
 //	batchLoop     batcher    commands                           Close
 //	waitLoop      batcher    entries in flight                  Close
 //	acceptLoop    peerPort   peer connections                   Close

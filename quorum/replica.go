@@ -43,6 +43,7 @@ type Replica struct {
 	full    chan struct{}         // capacity 1: the log has grown enough for a snapshot
 	changed chan struct{}         // capacity 1: the members may have changed
 	joining chan struct{}         // capacity 1: full while this member takes note of its cluster
+	handing atomic.Bool           // the leadership is being handed on
 	stop    context.CancelFunc
 	wg      sync.WaitGroup
 	closed  sync.Once
@@ -370,7 +371,7 @@ func (r *Replica) Close() error {
 			// raft may be held in the middle of a write, and whoever asks it anything with it.
 			r.stopRaft()
 		case leads && r.maj().Voters() > 1:
-			if err := r.raft.LeadershipTransfer().Error(); err != nil {
+			if err := r.handOnTo(0); err != nil {
 				r.log.Info("leadership not handed on before stopping", "err", err)
 			}
 		}

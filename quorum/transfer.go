@@ -81,25 +81,95 @@ func (r *Replica) serveTransfer(_ MemberID, c net.Conn) {
 	_, _ = c.Write(answer)
 }
 
-// handOnTo hands the leadership of this member on.
+// handOnTo hands the leadership of this member on, to a voter or with 0 to the one that has most of the log, and returns when this
+// member leads no longer. What is proposed meanwhile waits.
+//
+// The library has a function for it, which is not used (v1.7.3): if it is tried again while the goroutine that replicates to the voter
+// is held by the network, and the leadership ends then, it waits for ever, and from then on the library refuses all entries whenever
+// this member leads.
 func (r *Replica) handOnTo(to MemberID) error {
-	if _, leads := r.leadingTerm(); !leads {
+	from, epoch := r.leaderEpoch()
+	if from != r.cfg.ID {
 		return ErrNoLeader
 	}
-	if to == 0 {
-		return r.raft.LeadershipTransfer().Error()
+	if !r.handing.CompareAndSwap(false, true) {
+		return errors.New("the leadership is being handed on already")
 	}
+	defer r.handing.Store(false)
+	heir, err := r.heir(to)
+	if err != nil || heir.ID == serverID(r.cfg.ID) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(epoch, r.peerTimeout())
+	defer cancel()
+	resume, err := r.batcher.pause(ctx)
+	defer resume()
+	if err == nil {
+		err = r.passOn(ctx, heir)
+	}
+	if epoch.Err() != nil {
+		return nil // to whomever
+	}
+	return err
+}
+
+// heir is the voter that is to lead: the one that was named, or one that has all of the log, or as much as anybody.
+func (r *Replica) heir(to MemberID) (heir raft.Server, err error) {
+	var most uint64
 	for _, s := range r.servers() {
-		if s.ID != serverID(to) {
+		id, voter := memberID(s.ID), s.Suffrage == raft.Voter
+		switch {
+		case id == to && !voter:
+			return heir, fmt.Errorf("member %d is an observer and cannot lead", to)
+		case id == to && id == r.cfg.ID:
+			return s, nil
+		case id == r.cfg.ID || !voter || to != 0 && id != to:
 			continue
 		}
-		if s.Suffrage != raft.Voter {
-			return fmt.Errorf("member %d is an observer and cannot lead", to)
+		switch acked, heard := r.transport.progress(id); {
+		case time.Since(heard) > r.peerTimeout():
+			err = fmt.Errorf("member %d does not answer", id)
+		case heir.ID == "" || acked > most:
+			heir, most = s, acked
 		}
-		if to == r.cfg.ID {
-			return nil
-		}
-		return r.raft.LeadershipTransferToServer(s.ID, s.Address).Error()
 	}
-	return fmt.Errorf("there is no member %d", to)
+	switch {
+	case heir.ID != "":
+		return heir, nil
+	case err == nil && to != 0:
+		err = fmt.Errorf("there is no member %d", to)
+	case err == nil:
+		err = errors.New("there is no other voter")
+	}
+	return heir, err
+}
+
+// handOnStep is how often a leader looks whether its heir has all of the log.
+const handOnStep = time.Millisecond
+
+// passOn waits until the heir has all of the log, tells it to stand for election, and waits until it has been elected. No entry is
+// proposed meanwhile.
+func (r *Replica) passOn(ctx context.Context, heir raft.Server) error {
+	for !r.transport.caughtUp(memberID(heir.ID), r.raft.LastIndex()) {
+		sleep(ctx, handOnStep)
+		if ctx.Err() != nil {
+			return fmt.Errorf("member %s does not take the end of the log", heir.ID)
+		}
+	}
+	told := make(chan error, 1)
+	r.futures.Go(func() { // it may take the transport longer than anybody should wait for it
+		req := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+		told <- r.transport.TimeoutNow(heir.ID, heir.Address, &req, &raft.TimeoutNowResponse{})
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("member %s has not taken over", heir.ID)
+		case err := <-told:
+			if err != nil {
+				return fmt.Errorf("tell member %s to take over: %w", heir.ID, err)
+			}
+			told = nil
+		}
+	}
 }

@@ -321,6 +321,16 @@ func (t *transport) knowsAll(id MemberID) bool {
 	return f != nil && f.told >= t.commit
 }
 
+// progress is up to where a follower has the log, and when the newest request that it has answered was sent.
+func (t *transport) progress(id MemberID) (acked uint64, heard time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.followers[serverID(id)]; f != nil {
+		return f.acked, f.contactAt
+	}
+	return 0, time.Time{}
+}
+
 // heardWithin says whether a follower has answered a request that was sent no longer than d ago.
 func (t *transport) heardWithin(id MemberID, d time.Duration) bool {
 	t.mu.Lock()
