@@ -41,11 +41,17 @@ type conn struct {
 
 // dial connects and opens a session.
 func dial(ctx context.Context, addr string, timeout time.Duration) (*conn, error) {
+	return dialWithin(ctx, addr, timeout, patience)
+}
+
+// dialWithin gives up when the server has said nothing for so long.
+func dialWithin(ctx context.Context, addr string, timeout, patience time.Duration) (*conn, error) {
 	nc, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("bench: connect: %w", err)
 	}
 	c := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 16<<10)}
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if err := c.handshake(timeout); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("bench: connect to %s: %w: %w", addr, errTurnedAway, err)
@@ -54,7 +60,6 @@ func dial(ctx context.Context, addr string, timeout time.Duration) (*conn, error
 }
 
 func (c *conn) handshake(timeout time.Duration) error {
-	_ = c.SetDeadline(time.Now().Add(patience))
 	hello := wire.ConnectRequest{TimeoutMs: int32(timeout.Milliseconds()), Password: make([]byte, wire.PasswordLen), HasReadOnly: true}
 	if _, err := c.Write(wire.AppendFrame(nil, hello)); err != nil {
 		return err

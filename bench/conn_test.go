@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"net"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -45,5 +46,58 @@ func TestDialTriesAgainWhenTurnedAway(t *testing.T) {
 	cancel()
 	if _, err := r.dial(over, 0); err == nil {
 		t.Error("a session although the run is over")
+	}
+}
+
+// A server that is starting may take a connection and forget it: whoever waits for the server tries again soon.
+func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if n < 2 {
+				defer c.Close()
+				continue // and says nothing
+			}
+			_, _ = wire.ReadFrame(c, nil, maxReplyBytes)
+			_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
+			_ = c.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+	defer cancel()
+	p := &server{done: make(chan struct{})}
+	called := 0
+	err = p.await(ctx, l.Addr().String(), func(*conn) error {
+		called++
+		return nil
+	})
+	if err != nil || called != 1 {
+		t.Errorf("called %d times: %v", called, err)
+	}
+}
+
+func TestGone(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Skip("no command sleep:", err)
+	}
+	defer cmd.Wait()
+	if gone(cmd.Process.Pid) {
+		t.Error("a process that runs is gone")
+	}
+	// Nobody has waited for it yet: what is left of it counts as gone.
+	if err := killProcess(cmd.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	if !gone(cmd.Process.Pid) {
+		t.Error("not gone")
 	}
 }

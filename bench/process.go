@@ -43,6 +43,21 @@ func UsageOf(pid int) (u Usage, err error) {
 	return Usage{CPU: time.Duration(user+system) * clockTick, Resident: resident}, nil
 }
 
+// gone says whether a process has ended, and let go of its files. Its first thread may have ended before the others; what is left
+// then, until the parent has looked, is that thread alone.
+func gone(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	state := strings.TrimSpace(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	return len(threads) <= 1 && (strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X"))
+}
+
 func residentOf(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -93,15 +93,23 @@ func (p *server) lastWords() string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// awaitPatience is how long a server may take to serve.
-const awaitPatience = 2 * time.Minute
+const (
+	// awaitPatience is how long a server may take to serve.
+	awaitPatience = 2 * time.Minute
+	// firstPatience is how long it may take to answer one client meanwhile; the next one waits twice as long, up to lastPatience. A
+	// ZooKeeper that is starting takes the first connections and forgets them.
+	firstPatience, lastPatience = 50 * time.Millisecond, 5 * time.Second
+)
 
 // await tries until f has succeeded on a connection to addr.
 func (p *server) await(ctx context.Context, addr string, f func(c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, awaitPatience)
 	defer cancel()
-	for {
-		c, err := dial(ctx, addr, 10*time.Second)
+	for patience := firstPatience; ; {
+		c, err := dialWithin(ctx, addr, 10*time.Second, patience)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			patience = min(2*patience, lastPatience)
+		}
 		if err == nil {
 			err = f(c)
 			c.end()
@@ -131,11 +139,13 @@ func (r *run) restart(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	r.PIDs[0] = p.cmd.Process.Pid
+	var took time.Duration
 	err = p.await(ctx, r.server(0), func(c *conn) error {
 		_, err := c.call(wire.OpGetData, &wire.PathWatchRequest{Path: r.dir + "/d0/node-000000"})
+		took = time.Since(began)
 		return err
 	})
-	return time.Since(began), err
+	return took, err
 }
 
 // killProcess ends a process with SIGKILL and waits until it has gone.
@@ -147,7 +157,7 @@ func killProcess(pid int) error {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(time.Millisecond) {
-		if _, err := UsageOf(pid); err != nil {
+		if gone(pid) {
 			return nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -40,7 +41,7 @@ func main() {
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
 	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd", "what is compared, in turn")
 	flag.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
-	flag.DurationVar(&c.duration, "duration", 4*time.Second, "how long each measurement lasts, after a second that does not count")
+	flag.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement lasts, after a second that does not count")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
 	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
 	flag.StringVar(&c.json, "json", "", "file for all that was measured")
@@ -159,6 +160,8 @@ func (rep *report) measure(ctx context.Context, c config, list []step, dir strin
 		}
 		return m
 	}
+	// The load gets half of the machine, for whatever it loads.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
 	rep.Before = look("before")
 	for n := range c.rounds {
 		for _, s := range rep.systems {

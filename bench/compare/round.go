@@ -104,8 +104,9 @@ func (r *round) run(ctx context.Context, steps []step) {
 			name := s.figures[0].name
 			began := time.Now()
 			res, err := r.take(ctx, s)
-			if ctx.Err() != nil {
-				break // what it has measured so far is worth nothing
+			if ctx.Err() != nil { // what it has measured so far is worth nothing
+				r.finish()
+				return
 			}
 			one := sample{Round: r.number, System: r.system.name, Step: name, Result: res}
 			said := ""
@@ -125,6 +126,11 @@ func (r *round) run(ctx context.Context, steps []step) {
 			}
 		}
 	}
+	r.finish()
+}
+
+// finish ends what is left of the round.
+func (r *round) finish() {
 	if err := r.drop(); err != nil {
 		fmt.Fprintln(r.progress, "compare:", err)
 	}

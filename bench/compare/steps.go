@@ -88,7 +88,7 @@ func steps() []step {
 			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms"), nil),
 			{name: "failover, connections lost on survivors", unit: "", limited: true, value: special("connections lost on survivors")},
 		}},
-		{stage: fresh, load: load{workload: "sessions", clients: 8000}, figures: []figure{
+		{stage: fresh, load: load{workload: "sessions", clients: 5000}, figures: []figure{
 			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.5, value: kilo(special("resident bytes per session"))},
 		}},
 		{stage: fresh, load: load{workload: "znodes", clients: 8, first: follower, nodes: 200_000}, figures: []figure{
