@@ -5,7 +5,7 @@
 #
 # What is missing is installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be a disk, not memory.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/compare"
+sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 need=()
 [ -e /usr/share/java/zookeeper.jar ] || need+=(zookeeper)
@@ -24,7 +24,7 @@ fi
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-go build -C ../.. -o "$dir/lockkeeper" ./cmd/lockkeeper
-go build -o "$dir/compare" .
+go build -C "$sources" -o "$dir/lockkeeper" ./cmd/lockkeeper
+go build -C "$sources/bench/compare" -o "$dir/compare" .
 # Not exec: the trap removes the programs. Ctrl-C reaches compare, too, which ends what it has started.
-"$dir/compare" -binary "$dir/lockkeeper" "$@"
+"$dir/compare" -binary "$dir/lockkeeper" -sources "$sources" "$@"

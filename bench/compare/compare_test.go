@@ -28,7 +28,7 @@ func TestSmoke(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "all.json")
 	c := config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh)", systems: "lockkeeper", rounds: 1,
-		duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond, json: file}
+		duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond, json: file, sources: filepath.Join("..", "..")}
 	var table, progress strings.Builder
 	if err := run(t.Context(), c, &table, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -159,7 +159,34 @@ func TestSteps(t *testing.T) {
 	if err := run(t.Context(), config{list: true}, &b, io.Discard); err != nil || strings.Count(b.String(), "\n") != len(seen) {
 		t.Errorf("-list: %v\n%s", err, b.String())
 	}
-	if _, err := systems([]string{"chubby"}, ""); err == nil || !strings.Contains(fmt.Sprint(err), "chubby") {
+	if _, err := systems([]string{"chubby"}, "", ""); err == nil || !strings.Contains(fmt.Sprint(err), "chubby") {
 		t.Errorf("unknown system: %v", err)
+	}
+}
+
+func TestWriteInto(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	for _, tt := range []struct{ before, want string }{
+		{"", "new\n"},
+		{"old\n", "new\n"},
+		{"# Page\n" + tableBegin + "\nold\n" + tableEnd + "\nmore\n", "# Page\n" + tableBegin + "\nnew\n" + tableEnd + "\nmore\n"},
+	} {
+		if tt.before != "" {
+			if err := os.WriteFile(file, []byte(tt.before), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writeInto(file, "new\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != tt.want {
+			t.Errorf("%q became %q, %v", tt.before, got, err)
+		}
+	}
+	if err := os.WriteFile(file, []byte(tableBegin+"\nno end\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeInto(file, "new\n"); err == nil {
+		t.Error("a place without an end was filled")
 	}
 }

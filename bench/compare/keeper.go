@@ -151,10 +151,9 @@ func settle(ctx context.Context, pids []int) error {
 	return pause(ctx, settling)
 }
 
-// lockkeeperVersion is the commit that the binary is built from.
-func lockkeeperVersion() string {
-	v := output("git", "describe", "--always", "--dirty", "--abbrev=10")
-	return "lockkeeper " + v
+// lockkeeperVersion is the commit of the sources.
+func lockkeeperVersion(sources string) string {
+	return "lockkeeper " + output("git", "-C", sources, "describe", "--always", "--dirty", "--abbrev=10")
 }
 
 // zookeeperVersion asks Debian's package, and the JVM.

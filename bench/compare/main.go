@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -28,6 +29,8 @@ type config struct {
 	duration time.Duration
 	warmUp   time.Duration
 	binary   string
+	sources  string // of lockkeeper
+	command  string // as it was typed, without what compare.sh adds
 	json     string
 	out      string
 	list     bool
@@ -44,14 +47,23 @@ func main() {
 	flag.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement lasts, after a second that does not count")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
 	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
+	flag.StringVar(&c.sources, "sources", filepath.Join("..", ".."), "the directory of lockkeeper's module")
 	flag.StringVar(&c.json, "json", "", "file for all that was measured")
-	flag.StringVar(&c.out, "out", "", "file for what is printed")
+	flag.StringVar(&c.out, "out", "", "file for what is printed; in one that has the lines "+tableBegin+" and "+tableEnd+", it is put between these")
 	flag.BoolVar(&c.list, "list", false, "list the figures")
 	flag.Parse()
 	if flag.NArg() > 0 || c.rounds < 1 || c.duration <= 0 || c.warmUp <= 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
+	c.command = "bench/compare.sh"
+	flag.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "binary", "sources", "json", "out": // say nothing about what was measured
+		default:
+			c.command += fmt.Sprintf(" -%s '%s'", f.Name, f.Value)
+		}
+	})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	fail(run(ctx, c, os.Stdout, os.Stderr))
@@ -123,17 +135,17 @@ func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) 
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	if c.binary == "" {
 		c.binary = filepath.Join(scratch.Dir, "lockkeeper")
-		out, err := exec.CommandContext(ctx, "go", "build", "-C", filepath.Join("..", ".."), "-o", c.binary, "./cmd/lockkeeper").CombinedOutput()
+		out, err := exec.CommandContext(ctx, "go", "build", "-C", c.sources, "-o", c.binary, "./cmd/lockkeeper").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("build lockkeeper: %w\n%s", err, out)
 		}
 	}
-	all, err := systems(strings.Split(c.systems, ","), c.binary)
+	all, err := systems(strings.Split(c.systems, ","), c.binary, c.sources)
 	if err != nil {
 		return err
 	}
 	rep := &report{
-		Date: time.Now().UTC().Format("2006-01-02 15:04 UTC"), Command: "bench/compare.sh " + strings.Join(os.Args[1:], " "),
+		Date: time.Now().UTC().Format("2006-01-02 15:04 UTC"), Command: c.command,
 		Machine: describe(scratch.Dir), Versions: map[string]string{}, Rounds: c.rounds, Seconds: c.duration.Seconds(), systems: all,
 	}
 	for _, s := range all {
@@ -184,7 +196,7 @@ func (rep *report) save(c config, stdout io.Writer) error {
 	rep.write(&b)
 	_, err := io.WriteString(stdout, b.String())
 	if c.out != "" {
-		err = errors.Join(err, os.WriteFile(c.out, []byte(b.String()), 0o644))
+		err = errors.Join(err, writeInto(c.out, b.String()))
 	}
 	if c.json != "" {
 		text, e := json.MarshalIndent(rep, "", "\t")
@@ -196,9 +208,33 @@ func (rep *report) save(c config, stdout io.Writer) error {
 	return err
 }
 
+// The lines between which a page has room for the report.
+const (
+	tableBegin = "<!-- compare: begin -->"
+	tableEnd   = "<!-- compare: end -->"
+)
+
+// writeInto writes text into a file: to its place if there is one, else instead of what it holds.
+func writeInto(file, text string) error {
+	page, err := os.ReadFile(file)
+	if err == nil {
+		before, rest, found := strings.Cut(string(page), tableBegin)
+		_, after, ends := strings.Cut(rest, tableEnd)
+		if found && !ends {
+			return fmt.Errorf("%s has no line %s", file, tableEnd)
+		}
+		if found {
+			text = before + tableBegin + "\n" + text + tableEnd + after
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644)
+}
+
 // write writes the report in Markdown.
 func (rep *report) write(w io.Writer) {
-	fmt.Fprintf(w, "%s: `%s`, %d rounds of %g s each; median (min..max).\n\n", rep.Date, strings.TrimSpace(rep.Command), rep.Rounds, rep.Seconds)
+	fmt.Fprintf(w, "%s: `%s`, %d rounds of %g s each; median (min..max).\n\n", rep.Date, rep.Command, rep.Rounds, rep.Seconds)
 	for _, s := range rep.systems {
 		fmt.Fprintf(w, "- %s\n", s.version)
 	}

@@ -31,13 +31,13 @@ type system struct {
 	etcd  bool // takes only loads with etcd
 }
 
-// systems are those with these names.
-func systems(names []string, binary string) (list []*system, err error) {
+// systems are those with these names. lockkeeper is the binary, built from sources.
+func systems(names []string, binary, sources string) (list []*system, err error) {
 	for _, name := range names {
 		s := &system{name: name}
 		switch name {
 		case "lockkeeper":
-			s.version = lockkeeperVersion()
+			s.version = lockkeeperVersion(sources)
 			s.start = startsKeeper(jepsen.Lockkeeper(binary))
 		case "zookeeper":
 			target, err := jepsen.StockZooKeeper()
