@@ -39,7 +39,8 @@ import (
 //
 // The payload of entries is, for each, its length (4) and its record (logrecord.go).
 //
-// Mark: up to where batches are on the disk for certain. Mark n stands in the place n mod 2.
+// Mark: up to where batches are on the disk for certain. Mark n stands in the place n mod 2. A segment begins with marks 1 and
+// 2, so that a mark that is lost is missed.
 //
 //	 0       4   8        16    24
 //	+-------+---+--------+-----+
@@ -189,9 +190,12 @@ func blankSectors(b []byte, at int64) (n int) {
 
 // mark is up to where the batches of a segment are on the disk.
 type mark struct {
-	number uint64 // of the mark; 0: there is none
+	number uint64
 	end    int64
 }
+
+// firstMark is the newest mark of a segment without batches.
+var firstMark = mark{number: 2, end: segmentStart}
 
 // place is where the mark stands in the segment.
 func (m mark) place() int64 { return sectorBytes * int64(1+m.number%2) }
@@ -209,11 +213,8 @@ func (h *segmentHead) newestMark(content []byte) (newest mark, err error) {
 	var marks [2]mark
 	for i := range marks {
 		b := content[sectorBytes*(1+i):][:sectorBytes]
-		if isZero(b) {
-			continue
-		}
 		m := mark{number: binary.BigEndian.Uint64(b[8:]), end: int64(binary.BigEndian.Uint64(b[16:]))}
-		if !bytes.Equal(b[:markLen], h.encodeMark(m)) || !isZero(b[markLen:]) || int(m.number%2) != i {
+		if !bytes.Equal(b[:markLen], h.encodeMark(m)) || int(m.number%2) != i {
 			return newest, damagedf("mark %d is not one", i)
 		}
 		marks[i] = m
@@ -222,10 +223,9 @@ func (h *segmentHead) newestMark(content []byte) (newest mark, err error) {
 	if older.number > newest.number {
 		older, newest = newest, older
 	}
-	if newest.number > 0 && newest.number != older.number+1 {
+	if newest.number != older.number+1 {
 		return newest, damagedf("its marks are %d and %d: one is lost", older.number, newest.number)
 	}
-	newest.end = max(newest.end, segmentStart)
 	return newest, nil
 }
 
@@ -303,7 +303,13 @@ func createSegment(dir string, h segmentHead) (_ *segment, err error) {
 	if err := preallocate(f, h.size); err != nil {
 		return nil, err
 	}
-	if _, err := f.WriteAt(h.append(nil), 0); err != nil {
+	start := make([]byte, segmentStart)
+	copy(start, h.append(nil))
+	for n := range firstMark.number {
+		m := mark{number: n + 1, end: segmentStart}
+		copy(start[m.place():], h.encodeMark(m))
+	}
+	if _, err := f.WriteAt(start, 0); err != nil {
 		return nil, err
 	}
 	if err := f.Sync(); err != nil {
@@ -332,7 +338,12 @@ func openSegment(dir string, log, number uint64) (s *segment, content []byte, er
 	if err := dropCache(s.f); err != nil {
 		return nil, nil, err
 	}
-	if content, err = io.ReadAll(io.NewSectionReader(s.f, 0, 1<<62)); err != nil {
+	st, err := s.f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	content = make([]byte, st.Size())
+	if _, err := io.ReadFull(s.f, content); err != nil {
 		return nil, nil, err
 	}
 	return s, content, s.check(content, log, number)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -297,7 +299,7 @@ func TestDamageIsNotTakenForATornWrite(t *testing.T) {
 		}
 	}
 	marked := ends[3]
-	for at := int64(segmentStart); at < last; at += sectorBytes {
+	for at := int64(sectorBytes); at < last; at += sectorBytes {
 		b := bytes.Clone(whole)
 		clear(b[at:])
 		l, _, err := img.with(i, b).open()
@@ -317,8 +319,53 @@ func TestDamageIsNotTakenForATornWrite(t *testing.T) {
 	}
 }
 
+// A sector that is gone from a write that others followed is damage, even if no mark says so: that write was synced.
+func TestBlankSectorBeforeLaterWritesIsDamage(t *testing.T) {
+	img, _, ends := crashed(t, 0, []int{100}, []int{2000, 900}, []int{700}, []int{20})
+	whole := img.contents[0]
+	for at := (ends[0]/sectorBytes + 1) * sectorBytes; at+sectorBytes <= ends[2]; at += sectorBytes {
+		b := bytes.Clone(whole)
+		clear(b[at : at+sectorBytes])
+		if _, _, err := img.with(0, b).open(); !errors.Is(err, ErrDamaged) {
+			t.Errorf("the sector at %d is gone: %v", at, err)
+		}
+	}
+}
+
+// A mark is written with the writes that go on, and a while after the last one.
+func TestMarksFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := openLog(t.TempDir(), LogWAL, 64<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		l := s.entries.(*segmentLog)
+		p := &promised{first: 1, entries: map[uint64][]byte{}}
+		state := func() (end, marked int64) {
+			l.writing.Lock()
+			defer l.writing.Unlock()
+			return l.end, l.mark.end
+		}
+		var ends []int64 // one each 400 ms
+		for range 10 {
+			p.store(t, s, 50)
+			end, marked := state()
+			if n := len(ends); n >= 3 && marked < ends[n-3] {
+				t.Errorf("the mark is at %d; up to %d it was written 1.2 s ago", marked, ends[n-3])
+			}
+			ends = append(ends, end)
+			time.Sleep(400 * time.Millisecond)
+		}
+		time.Sleep(2 * markAfter)
+		if end, marked := state(); marked != end {
+			t.Errorf("the mark is at %d, the end at %d", marked, end)
+		}
+	})
+}
+
 // After an orderly end, all that there was must be there.
-func TestClosedLogHasItsMark(t *testing.T) {
+func TestEndOfAClosedLogIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openLog(dir, LogWAL, smallSegment)
 	if err != nil {

@@ -71,7 +71,7 @@ func newSegmentLog(dir string, h segmentHead, note func(segmentsNote) error) (*s
 	}
 	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, applied: h.applied,
 		segments: []*segment{s}, first: h.first, last: h.last}
-	l.continueIn(segmentStart, s.sum(), mark{end: segmentStart})
+	l.continueIn(segmentStart, s.sum(), firstMark)
 	return l, nil
 }
 
@@ -291,7 +291,7 @@ func (l *segmentLog) rotate(need int64) error {
 	l.mu.Lock()
 	l.segments = append(l.segments, next)
 	l.mu.Unlock()
-	l.continueIn(segmentStart, next.sum(), mark{end: segmentStart})
+	l.continueIn(segmentStart, next.sum(), firstMark)
 	return nil
 }
 
@@ -376,10 +376,7 @@ func (l *segmentLog) Close() error {
 		if l.known.Load() > l.applied {
 			err = l.commit(batchFirst, l.first) // removes nothing
 		}
-		if err == nil {
-			err = l.markNow()
-		}
-		if err == nil {
+		if err == nil { // better than a mark: it is not in the file that it is about
 			err = l.note(segmentsNote{log: l.tail().log, newest: l.tail().number, end: l.end})
 		}
 	}

@@ -114,7 +114,7 @@ func removeUnused(name string) error {
 	if err != nil {
 		return err
 	}
-	if len(content) < segmentStart || !isZero(content[sectorBytes:]) {
+	if len(content) < segmentStart || !isZero(content[segmentStart:]) {
 		return fmt.Errorf("%s: %w: there should be nothing in this file", name, ErrDamaged)
 	}
 	return os.Remove(name)
