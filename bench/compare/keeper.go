@@ -89,7 +89,7 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight, Nodes: l.nodes, Duration: duration}
+	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight, Nodes: l.nodes, Rounds: l.rounds, Duration: duration}
 	for _, addr := range servers {
 		cfg.PIDs = append(cfg.PIDs, bench.FindProcess(addr))
 	}

@@ -19,8 +19,8 @@ type load struct {
 	clients, inFlight int
 	// first says to whom client 0 connects, the others in turn.
 	first role
-	// nodes is for the workload znodes.
-	nodes int
+	// nodes is for the workload znodes, rounds for herd; 0 is the workload's own number.
+	nodes, rounds int
 	// etcd says that etcd has a workload to compare with.
 	etcd bool
 }
