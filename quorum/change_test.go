@@ -445,8 +445,9 @@ func TestAgreedMembersCountNotThoseOfTheFile(t *testing.T) {
 		}
 	}
 	inCluster(t, 3, other, func(t *testing.T, c *cluster) {
-		c.leader()
+		created := c.propose(c.leader(), createSession(9))
 		for i := range 3 {
+			c.recs[i].result(t, created)
 			if got := c.reps[i].Status().Voters; got != 3 {
 				t.Errorf("member %d counts %d voters", i+1, got)
 			}

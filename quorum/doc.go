@@ -8,7 +8,8 @@
 //  2. The route, of which there is one at a time, hands it to the leader: to the batcher of this member
 //     if it leads, else over the forward stream, one ordered connection to the leader's peer port.
 //  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
-//  4. raft writes it on a majority of the voters and commits it; transport tells the followers at once.
+//  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
+//     it; transport tells the followers at once.
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
@@ -40,13 +41,15 @@
 //	acceptLoop    peerPort   peer connections                   Close
 //	welcome       peerPort   the frames of one peer stream      with the stream, Close
 //	hintLoop      transport  commits to tell, per follower      with the term, Close
-//	relay         pipeline   answers to appended entries        with the pipeline
+//	relay         pipeline   answers to appended entries; its   with the pipeline
+//	                         own disk, to hand them on
+//	flushLoop     backlog    a leader's entries to write        Close
 //
 // The raft library has its own: one main loop, one that applies, one that takes snapshots, and two per
 // follower while leading.
 //
 // # Locks
 //
-// Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu, batcher.mu and
-// transport.mu are leaves: nothing is locked and nobody is called under them.
+// Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu, batcher.mu,
+// transport.mu and backlog.mu are leaves: nothing is locked and nobody is called under them.
 package quorum

@@ -28,6 +28,10 @@ func (f fsm) Apply(l *raft.Log) any {
 // Invariant: applying an entry, telling the listener and publishing the new state are one critical
 // section; a reader is wholly before an entry or wholly after it.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	if last := logs[len(logs)-1]; f.backlog.lacks(last.Index) {
+		f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk yet", f.cfg.Stores.LogName, last.Index, last.Term))
+		return make([]any, len(logs))
+	}
 	for _, l := range logs {
 		f.reached = l.Index
 		if l.Type == raft.LogConfiguration {

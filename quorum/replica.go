@@ -26,6 +26,7 @@ type Replica struct {
 
 	raft      *raft.Raft
 	guard     *guardedStore
+	backlog   *backlog
 	inner     closer // the library's transport
 	transport *transport
 	port      *peerPort // nil for a member alone
@@ -210,12 +211,22 @@ func (r *Replica) openRaft() error {
 	if err := r.startNewcomer(known); err != nil {
 		return fmt.Errorf("quorum: begin as a new member: %w", err)
 	}
-	cached, err := raft.NewLogCache(cachedEntries, r.guard) // followers are most often sent what was just written
-	if err != nil {
-		return fmt.Errorf("quorum: cache log: %w", err)
+	r.backlog = newBacklog(r.guard, rc.LocalID, func() ([]raft.Server, bool) {
+		if lib := started.Load(); lib == nil || lib.State() != raft.Leader {
+			return nil, false
+		}
+		return r.servers(), true
+	}, func() {
+		// With the next thing that it is to store raft learns that it cannot, and leads no longer.
+		started.Load().Barrier(0)
+	})
+	r.transport.durable = r.backlog.await
+	cached, err := raft.NewLogCache(cachedEntries, r.backlog) // followers are most often sent what was just written
+	if err == nil {
+		r.raft, err = raft.NewRaft(rc, fsm{r}, cached, r.guard, s.Snapshots, r.transport)
 	}
-	r.raft, err = raft.NewRaft(rc, fsm{r}, cached, r.guard, s.Snapshots, r.transport)
 	if err != nil {
+		r.backlog.close()
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
 	started.Store(r.raft)
@@ -409,7 +420,9 @@ func (r *Replica) stopRaft() {
 func (r *Replica) shutdownRaft() {
 	down := r.raft.Shutdown()
 	close(r.guard.released)
+	r.backlog.release()
 	_ = down.Error()
+	r.backlog.close()
 }
 
 func (r *Replica) closeTransport() {

@@ -9,11 +9,12 @@ import (
 	"lockkeeper/internal/mutant"
 )
 
-// transport wraps the library's transport, through which a leader talks to its followers, for two
+// transport wraps the library's transport, through which a leader talks to its followers, for three
 // things that the library does not offer:
 //
 //   - when was this leader last known to a quorum as the leader (provenAt), which is what leases may
-//     rely on, and
+//     rely on,
+//   - holding back what followers answer until this leader's own log is durable (hold), and
 //   - telling followers of a commit at once. The library does so with the next entries or after
 //     CommitTimeout; a client of a follower would wait that long for its reply. An AppendEntries
 //     without entries, sent when a follower has the committed entry and does not yet know, does it.
@@ -28,6 +29,8 @@ type transport struct {
 	own  chan raft.RPC // what this member asks of its own library, as a peer would
 	// mayStand says why this member must not be voted for; nil: it always may.
 	mayStand func() error
+	// durable waits until this member's log is durable up to index, or stop is closed; nil: it always is.
+	durable func(index uint64, stop <-chan struct{}) error
 
 	mu         sync.Mutex
 	term       uint64 // of the leadership that the fields below belong to
@@ -77,8 +80,20 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	err := t.Transport.AppendEntries(id, target, args, resp)
 	if err == nil {
 		t.answered(id, target, start, args, resp)
+		err = t.hold(args, resp, nil)
 	}
 	return err
+}
+
+// hold waits, with the answer of a follower that has stored entries, until they are durable here, too: see backlog. Answers
+// to requests without entries, and refusals, commit nothing and are not held back; and what an answer proves (answered)
+// counts from when its request was sent, however long it is held. Errors: the entries will not be durable, or it makes no
+// difference any more; then the library must not see the answer.
+func (t *transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
+	if t.durable == nil || len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
+		return nil
+	}
+	return t.durable(args.Entries[len(args.Entries)-1].Index, stop)
 }
 
 // AppendEntriesPipeline implements raft.Transport.
@@ -115,7 +130,8 @@ func (p *pipeline) Close() error {
 }
 
 // relay hands answers on. After one that ends the pipeline the library takes no more (v1.7.3), and may at the same time wait for room
-// to send: it would do so for ever, replicate no longer to that follower, and never shut down. So the others are taken here.
+// to send: it would do so for ever, replicate no longer to that follower, and never shut down. So the others are taken here. So are
+// those that it must not see (hold), and all behind them: this member then ends, or no longer leads.
 func (p *pipeline) relay() {
 	defer p.wg.Done()
 	over := false
@@ -125,7 +141,7 @@ func (p *pipeline) relay() {
 			if f.Error() == nil {
 				p.t.answered(p.id, p.addr, f.Start(), f.Request(), f.Response())
 			}
-			if over {
+			if over = over || p.t.hold(f.Request(), f.Response(), p.stop) != nil; over {
 				continue
 			}
 			over = endsPipeline(f)

@@ -29,6 +29,7 @@ const (
 	ClientNotCaughtUp
 	StaleWatches
 	OldSnapshotInstalled
+	GateOpen
 	end
 )
 
@@ -66,6 +67,7 @@ var Table = []Entry{
 	{ClientNotCaughtUp, "client-not-caught-up", "C2", "session/handshake.go", "a client may connect to a member that is behind what the client has seen", false},
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not told what it has missed", false},
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/oldsnapshots.go", "a snapshot that comes late takes the state back", false},
+	{GateOpen, "gate-open", "C1", "quorum/transport.go", "what a leader has not written to its disk yet counts as written", false},
 }
 
 // active is the mutation that is switched on.

@@ -162,6 +162,41 @@ func (n *nemesis) contestedElections() func() {
 	return undoLinks
 }
 
+// leaderBehind is for what a leader has told to as few as make a majority with it, and has not got on its own disk: the
+// disk is slow, and the other followers hear nothing. Then its power fails, and when it comes back those who did hear are
+// cut off, so that it and the others decide.
+func (n *nemesis) leaderBehind() func() {
+	l := n.leader()
+	var near, far []*member // of its followers
+	for _, i := range n.rng.Perm(len(n.c.members)) {
+		switch m := n.c.members[i]; {
+		case m == l || m.observer:
+		case len(near) < n.c.shape.voters/2:
+			near = append(near, m)
+		default:
+			far = append(far, m)
+		}
+	}
+	cut := func(some []*member) func() {
+		var undo []func()
+		for _, m := range some {
+			undo = append(undo, n.isolate(m))
+		}
+		return all(undo)
+	}
+	slow := time.Duration(50+n.rng.IntN(1000)) * time.Millisecond
+	n.note("disk of m%d takes %v", l.id, slow)
+	quick := n.slow(l, slow)
+	heal := cut(far)
+	time.Sleep(time.Duration(n.rng.IntN(3000)) * time.Millisecond)
+	start := n.down(l, (*member).powerCut)
+	quick()
+	heal()
+	heal = cut(near)
+	start()
+	return heal
+}
+
 // failingDisk makes a member's disk fail all writes. The member must stop; it is started again when the disk is
 // well, as an operator would.
 func (n *nemesis) failingDisk() func() {

@@ -93,6 +93,7 @@ var faults = []fault{
 	{"crash loop", (*nemesis).crashLoop},
 	{"contested elections", (*nemesis).contestedElections},
 	{"failing disk", (*nemesis).failingDisk},
+	{"leader behind its followers", (*nemesis).leaderBehind},
 	{"leader transfer", (*nemesis).transfer},
 	{"leader transfer", (*nemesis).transfer},
 	{"restart in an orderly way", func(n *nemesis) func() { return n.down(n.any(), (*member).stop) }},

@@ -1,0 +1,246 @@
+package quorum
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/mutant"
+)
+
+// backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section 10.2.1). It stands
+// between raft and the log: of a leader's entries StoreLogs returns at once, and flushLoop writes whatever has gathered
+// with one append. Until an entry is durable, the transport holds back every follower's answer to a request that carries
+// it (transport.hold). Raft counts this member's own copy as soon as StoreLogs returns, so all the answers have to wait,
+// not only the one that makes the majority.
+//
+// Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk (fsm.ApplyBatch).
+//
+// Whose entries may wait: those of a leader, as long as no commit can do without a follower's answer. There is another
+// voter, in the configuration that the entries are counted by and in any that is among them. A leader that is the only
+// voter, or becomes it or ceases to be it with this very entry, has no answers to hold back: everything is durable before
+// StoreLogs returns. So it is on a follower, whose answer means just that. Raft calls StoreLogs from its main goroutine
+// alone, which is also the only one that makes this member a leader and changes the configuration.
+//
+// A leader that is deposed may have a flush under way. Its next write as a follower, and what takes entries off the end,
+// wait for that; so the log changes in the order in which raft asked for it. It may vote, or be elected, with entries that
+// are not durable yet: for its vote it asks for more than it would have to, and as a leader again it commits nothing before
+// they are. A leader that loses its power comes back with a shorter log, and has told nobody that it was longer. It cannot
+// give an index of that term to another entry: its vote for itself was durable before it led, and it leads in no term twice.
+type backlog struct {
+	raft.LogStore // the log; a write that fails stops the member
+	self          raft.ServerID
+	// leading says whether this member leads, and which servers raft counts.
+	leading func() ([]raft.Server, bool)
+	// failed is called when a write has failed that raft believes in.
+	failed func()
+
+	wake     chan struct{} // capacity 1: there is something to write
+	released chan struct{} // closed when nobody shall wait for an answer any more
+	closing  chan struct{} // closed when there will be no more entries
+	done     chan struct{} // closed when flushLoop has ended
+	end      sync.Once
+
+	// Lock: mu is a leaf, and never held while the log is written.
+	mu    sync.Mutex
+	logs  []*raft.Log   // not durable yet, in order, without a gap; the first of them are being written
+	err   error         // why they will never be
+	moved chan struct{} // closed at the next change of logs or err; nil while nobody waits for one
+}
+
+// backlogMax is how many entries may wait to be written. The batcher alone never has as many in flight.
+const backlogMax = 64
+
+func newBacklog(log raft.LogStore, self raft.ServerID, leading func() ([]raft.Server, bool), failed func()) *backlog {
+	b := &backlog{LogStore: log, self: self, leading: leading, failed: failed, wake: make(chan struct{}, 1),
+		released: make(chan struct{}), closing: make(chan struct{}), done: make(chan struct{})}
+	go b.flushLoop()
+	return b
+}
+
+// release has everybody who waits for an entry to become durable give up.
+func (b *backlog) release() { b.end.Do(func() { close(b.released) }) }
+
+// close writes what is left and ends flushLoop. Raft must have been shut down.
+func (b *backlog) close() {
+	b.release()
+	close(b.closing)
+	<-b.done
+}
+
+// StoreLog implements raft.LogStore.
+func (b *backlog) StoreLog(l *raft.Log) error { return b.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore. When it returns the entries are durable, or this member leads and no entry is committed
+// before it is.
+func (b *backlog) StoreLogs(logs []*raft.Log) error {
+	if b.mayWait(logs) && b.take(logs) {
+		return nil
+	}
+	if err := b.drain(); err != nil {
+		return err
+	}
+	return b.LogStore.StoreLogs(logs)
+}
+
+// mayWait says whether these entries need a follower's answer to be committed, and all those before them.
+func (b *backlog) mayWait(logs []*raft.Log) bool {
+	servers, leads := b.leading()
+	if !leads || b.onlyVoter(servers) {
+		return false
+	}
+	return !slices.ContainsFunc(logs, func(l *raft.Log) bool {
+		return l.Type == raft.LogConfiguration && b.onlyVoter(raft.DecodeConfiguration(l.Data).Servers)
+	})
+}
+
+// onlyVoter says whether nobody else has a vote.
+func (b *backlog) onlyVoter(servers []raft.Server) bool {
+	return !slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Suffrage == raft.Voter && s.ID != b.self })
+}
+
+// take takes entries to be written later, if there is room and no write has failed.
+func (b *backlog) take(logs []*raft.Log) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil || len(b.logs)+len(logs) > backlogMax {
+		return false
+	}
+	b.logs = append(b.logs, logs...)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// flushLoop writes what has been taken, everything that has gathered at once. It ends with close, or when a write has
+// failed: nothing may come behind what is missing.
+func (b *backlog) flushLoop() {
+	defer close(b.done)
+	for {
+		b.mu.Lock()
+		logs := b.logs[:len(b.logs):len(b.logs)]
+		b.mu.Unlock()
+		if len(logs) == 0 {
+			select {
+			case <-b.wake:
+				continue
+			case <-b.closing:
+				return
+			}
+		}
+		err := b.LogStore.StoreLogs(logs)
+		b.mu.Lock()
+		if err == nil {
+			b.logs = slices.Delete(b.logs, 0, len(logs))
+		}
+		b.err = err
+		if b.moved != nil {
+			close(b.moved)
+			b.moved = nil
+		}
+		b.mu.Unlock()
+		if err != nil {
+			b.failed()
+			return
+		}
+	}
+}
+
+// await waits until the entry and all those before it are durable. Errors: why they will never be; errStopped if stop is
+// closed, or release called, before they are.
+func (b *backlog) await(index uint64, stop <-chan struct{}) error {
+	return b.wait(index, stop, b.released)
+}
+
+// drain waits until everything is durable.
+func (b *backlog) drain() error { return b.wait(math.MaxUint64, nil, nil) }
+
+func (b *backlog) wait(index uint64, stop, released <-chan struct{}) error {
+	for {
+		b.mu.Lock()
+		lacking, err := b.lackingLocked(index), b.err
+		if lacking && b.moved == nil {
+			b.moved = make(chan struct{})
+		}
+		moved := b.moved
+		b.mu.Unlock()
+		switch {
+		case !lacking:
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-moved:
+		case <-stop:
+			return errStopped
+		case <-released:
+			return errStopped
+		}
+	}
+}
+
+func (b *backlog) lackingLocked(index uint64) bool {
+	return len(b.logs) > 0 && b.logs[0].Index <= index
+}
+
+// lacks says whether the entry is not durable yet. It must not be applied then.
+func (b *backlog) lacks(index uint64) bool {
+	if mutant.On(mutant.GateOpen) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lackingLocked(index)
+}
+
+// FirstIndex implements raft.LogStore.
+func (b *backlog) FirstIndex() (uint64, error) {
+	b.mu.Lock()
+	waiting := uint64(0)
+	if len(b.logs) > 0 {
+		waiting = b.logs[0].Index
+	}
+	b.mu.Unlock()
+	first, err := b.LogStore.FirstIndex()
+	if err == nil && first == 0 {
+		first = waiting
+	}
+	return first, err
+}
+
+// LastIndex implements raft.LogStore.
+func (b *backlog) LastIndex() (uint64, error) {
+	b.mu.Lock()
+	if n := len(b.logs); n > 0 {
+		defer b.mu.Unlock()
+		return b.logs[n-1].Index, nil
+	}
+	b.mu.Unlock()
+	return b.LogStore.LastIndex()
+}
+
+// GetLog implements raft.LogStore. Entries that are not durable yet are there: followers are to be sent them.
+func (b *backlog) GetLog(index uint64, l *raft.Log) error {
+	b.mu.Lock()
+	if b.lackingLocked(index) && index-b.logs[0].Index < uint64(len(b.logs)) {
+		*l = *b.logs[index-b.logs[0].Index]
+		b.mu.Unlock()
+		return nil
+	}
+	b.mu.Unlock()
+	return b.LogStore.GetLog(index, l)
+}
+
+// DeleteRange implements raft.LogStore. What is taken off the beginning has been applied and is durable; only what is taken
+// off the end may have to be written first.
+func (b *backlog) DeleteRange(lo, hi uint64) error {
+	if err := b.wait(hi, nil, nil); err != nil {
+		return err
+	}
+	return b.LogStore.DeleteRange(lo, hi)
+}

@@ -1,0 +1,550 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/znode"
+)
+
+// heldLog is a log whose writes wait for a word, and that remembers what was asked of it.
+type heldLog struct {
+	*raft.InmemStore
+	word chan error // one for each write: nil, or how it fails
+
+	mu   sync.Mutex
+	done []string
+}
+
+func (h *heldLog) wrote(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.done = append(h.done, fmt.Sprintf(format, args...))
+}
+
+func (h *heldLog) StoreLogs(logs []*raft.Log) error {
+	if err := <-h.word; err != nil {
+		return err
+	}
+	h.wrote("+%d-%d", logs[0].Index, logs[len(logs)-1].Index)
+	return h.InmemStore.StoreLogs(logs)
+}
+
+func (h *heldLog) DeleteRange(lo, hi uint64) error {
+	if err := <-h.word; err != nil {
+		return err
+	}
+	h.wrote("-%d-%d", lo, hi)
+	return h.InmemStore.DeleteRange(lo, hi)
+}
+
+// backlogTest is a backlog of member 1 with a log that waits for a word, in a bubble.
+type backlogTest struct {
+	*backlog
+	t      *testing.T
+	log    *heldLog
+	guard  *guardedStore
+	fatal  []error
+	leads  bool
+	voters string
+	failed int
+}
+
+func inBacklog(t *testing.T, f func(b *backlogTest)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &backlogTest{t: t, log: &heldLog{InmemStore: raft.NewInmemStore(), word: make(chan error)}, leads: true, voters: "123"}
+		b.guard = &guardedStore{LogStore: b.log, fatal: func(err error) { b.fatal = append(b.fatal, err) }}
+		b.backlog = newBacklog(b.guard, "1", func() ([]raft.Server, bool) { return servers(b.voters), b.leads }, func() { b.failed++ })
+		f(b)
+	})
+}
+
+// servers has those with these numbers as voters; behind a dot as others.
+func servers(numbers string) (list []raft.Server) {
+	suffrage := raft.Voter
+	for _, n := range numbers {
+		if n == '.' {
+			suffrage = raft.Nonvoter
+			continue
+		}
+		list = append(list, raft.Server{ID: raft.ServerID(n), Suffrage: suffrage})
+	}
+	return list
+}
+
+func entries(first, last uint64) (list []*raft.Log) {
+	for i := first; i <= last; i++ {
+		list = append(list, &raft.Log{Index: i, Term: 5, Data: []byte{byte(i)}})
+	}
+	return list
+}
+
+// begin calls f in a goroutine, and returns what tells whether it has returned, and with what.
+func begin(f func() error) func() (err error, returned bool) {
+	c := make(chan error, 1)
+	go func() { c <- f() }()
+	return func() (error, bool) {
+		synctest.Wait()
+		select {
+		case err := <-c:
+			return err, true
+		default:
+			return nil, false
+		}
+	}
+}
+
+func (b *backlogTest) expect(what string, op func() (error, bool), want bool) {
+	b.t.Helper()
+	if err, returned := op(); returned != want || err != nil {
+		b.t.Errorf("%s: returned %v (%v), want %v", what, returned, err, want)
+	}
+}
+
+func (b *backlogTest) wrote(want ...string) {
+	b.t.Helper()
+	b.log.mu.Lock()
+	defer b.log.mu.Unlock()
+	if !slices.Equal(b.log.done, want) {
+		b.t.Errorf("written: %v, want %v", b.log.done, want)
+	}
+}
+
+// A leader's entries are there at once, for whoever replicates them, and are durable when the disk says so; what has
+// gathered meanwhile is written with one append.
+func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		b.log.InmemStore.StoreLogs(entries(1, 2))
+		for i := uint64(3); i <= 6; i++ {
+			if err := b.StoreLogs(entries(i, i)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the first is being written
+		}
+		first, _ := b.FirstIndex()
+		last, _ := b.LastIndex()
+		if first != 1 || last != 6 {
+			t.Errorf("entries %d to %d, want 1 to 6", first, last)
+		}
+		for i := uint64(1); i <= 6; i++ {
+			var l raft.Log
+			if err := b.GetLog(i, &l); err != nil || l.Index != i {
+				t.Errorf("entry %d: %+v, %v", i, l, err)
+			}
+			if b.lacks(i) != (i > 2) {
+				t.Errorf("entry %d is durable: %v", i, !b.lacks(i))
+			}
+		}
+		if err := b.GetLog(7, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+			t.Errorf("entry 7: %v", err)
+		}
+		b.expect("what was there before", begin(func() error { return b.await(2, nil) }), true)
+		three := begin(func() error { return b.await(3, nil) })
+		four := begin(func() error { return b.await(4, nil) })
+		b.expect("before the first write", three, false)
+		b.log.word <- nil
+		b.expect("after the first write", three, true)
+		b.expect("the next while it is under way", four, false)
+		b.log.word <- nil
+		b.expect("after the second write", four, true)
+		b.wrote("+3-3", "+4-6")
+		if b.lacks(6) {
+			t.Error("entry 6 is on the disk")
+		}
+		b.close()
+	})
+}
+
+// Only a leader that cannot do without others may go ahead of its disk, before an entry and behind it.
+func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
+	for _, tt := range []struct {
+		about  string
+		leads  bool
+		voters string // of the configuration in force
+		next   string // of the configuration that is stored; "" for none
+		ahead  bool
+	}{
+		{"three", true, "123", "", true},
+		{"two", true, "12", "", true},
+		{"a follower", false, "123", "", false},
+		{"alone", true, "1", "", false},
+		{"alone with observers", true, "1.23", "", false},
+		{"a third", true, "12.3", "123", true},
+		{"a second", true, "1.2", "12", false},
+		{"the last of the others goes", true, "12", "1.2", false},
+		{"the leader goes", true, "12", "2.1", true},
+		{"the leader has gone", true, "2.1", "", true},
+	} {
+		t.Run(tt.about, func(t *testing.T) {
+			inBacklog(t, func(b *backlogTest) {
+				b.leads, b.voters = tt.leads, tt.voters
+				logs := entries(1, 1)
+				if tt.next != "" {
+					logs[0].Type, logs[0].Data = raft.LogConfiguration, raft.EncodeConfiguration(raft.Configuration{Servers: servers(tt.next)})
+				}
+				op := begin(func() error { return b.StoreLogs(logs) })
+				b.expect("before it is durable", op, tt.ahead)
+				b.log.word <- nil
+				if !tt.ahead {
+					b.expect("when it is durable", op, true)
+				}
+				b.close()
+			})
+		})
+	}
+}
+
+// A leader that commits alone from here on has all of its log on the disk, not only the newest entry.
+func TestLastOfTheOthersLeavesNothingUnwritten(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		b.voters = "12"
+		b.StoreLogs(entries(1, 3))
+		l := &raft.Log{Index: 4, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: servers("1.2")})}
+		op := begin(func() error { return b.StoreLogs([]*raft.Log{l}) })
+		b.log.word <- nil
+		b.expect("when those before it are durable", op, false)
+		b.log.word <- nil
+		b.expect("when all are", op, true)
+		b.wrote("+1-3", "+4-4")
+		b.close()
+	})
+}
+
+// A leader is deposed while its disk writes. What its successor has it do comes behind that.
+func TestDeposedLeaderKeepsTheOrder(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		b.StoreLogs(entries(1, 3))
+		synctest.Wait()
+		b.StoreLogs(entries(4, 4))
+		b.leads = false
+		op := begin(func() error {
+			return errors.Join(b.DeleteRange(3, 4), b.StoreLogs(entries(3, 3)), b.StoreLogs(entries(9, 9)))
+		})
+		compact := begin(func() error { return b.DeleteRange(0, 0) })
+		b.expect("taking off the beginning", compact, false)
+		b.log.word <- nil // for what was first in line
+		b.log.word <- nil // for compaction, which need not wait for all that the end of the log waits for
+		b.expect("taking off the beginning", compact, true)
+		for range 4 {
+			b.expect("before the last write", op, false)
+			b.log.word <- nil
+		}
+		b.expect("the rest", op, true)
+		b.log.mu.Lock()
+		order := slices.DeleteFunc(slices.Clone(b.log.done), func(s string) bool { return s == "-0-0" })
+		b.log.mu.Unlock()
+		if want := []string{"+1-3", "+4-4", "-3-4", "+3-3", "+9-9"}; !slices.Equal(order, want) {
+			t.Errorf("written: %v, want %v", order, want)
+		}
+		b.close()
+	})
+}
+
+// Of a disk that is slow for long no more waits than there is room for.
+func TestBacklogIsBounded(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		if err := b.StoreLogs(entries(1, backlogMax)); err != nil {
+			t.Fatal(err)
+		}
+		op := begin(func() error { return b.StoreLogs(entries(backlogMax+1, backlogMax+1)) })
+		b.expect("one more", op, false)
+		b.log.word <- nil
+		b.log.word <- nil
+		b.expect("one more", op, true)
+		b.close()
+	})
+}
+
+// A write that fails in the background ends the member as any other: with the reason, once. Nothing that was held back is
+// let go, and nothing is written behind what is missing.
+func TestFailedBacklogLetsNothingGo(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		b.log.InmemStore.StoreLogs(entries(1, 2))
+		b.StoreLogs(entries(3, 3))
+		held := begin(func() error { return b.await(3, nil) })
+		b.expect("before the disk is full", held, false)
+		b.log.word <- &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
+		err, returned := held()
+		if !returned || !errors.Is(err, ErrDiskFull) || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("what was held back: %v, %v", returned, err)
+		}
+		if len(b.fatal) != 1 || !errors.Is(b.fatal[0], ErrDiskFull) || b.failed != 1 {
+			t.Errorf("the member ends because of %v, raft is told %d times", b.fatal, b.failed)
+		}
+		for what, op := range map[string]func() error{
+			"store": func() error { return b.StoreLogs(entries(4, 4)) },
+			"take":  func() error { return b.DeleteRange(3, 3) },
+			"await": func() error { return b.await(4, nil) },
+		} {
+			if err, returned := begin(op)(); !returned || !errors.Is(err, ErrDiskFull) {
+				t.Errorf("%s behind it: %v, %v", what, returned, err)
+			}
+		}
+		b.expect("what was there before", begin(func() error { return b.await(2, nil) }), true)
+		if !b.lacks(3) {
+			t.Error("entry 3 is not on the disk")
+		}
+		b.wrote()
+		b.close()
+	})
+}
+
+// Closing lets go of whoever waits, and writes what has been taken.
+func TestBacklogCloses(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		b.StoreLogs(entries(1, 1))
+		synctest.Wait()
+		b.StoreLogs(entries(2, 2))
+		stop := make(chan struct{})
+		one := begin(func() error { return b.await(1, stop) })
+		two := begin(func() error { return b.await(1, nil) })
+		close(stop)
+		if err, returned := one(); !returned || !errors.Is(err, errStopped) {
+			t.Errorf("stopped: %v, %v", returned, err)
+		}
+		b.expect("not stopped", two, false)
+		b.release()
+		if err, returned := two(); !returned || !errors.Is(err, errStopped) {
+			t.Errorf("released: %v, %v", returned, err)
+		}
+		closed := begin(func() error { b.close(); return nil })
+		b.log.word <- nil
+		b.expect("while it writes", closed, false)
+		b.log.word <- nil
+		b.expect("when it has written", closed, true)
+		b.wrote("+1-1", "+2-2")
+	})
+}
+
+// carrying is an answer to a request that carries entries up to index.
+type carrying struct {
+	answer
+	index uint64
+}
+
+func (c carrying) Request() *raft.AppendEntriesRequest {
+	return &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: c.index - 1, PrevLogTerm: 5, Entries: entries(c.index, c.index)}
+}
+
+// The library sees that a follower has an entry when this member has it on its disk. What commits nothing it sees at once.
+func TestAnswersAreHeldBack(t *testing.T) {
+	ok := answer{term: 5, success: true}
+	for _, tt := range []struct {
+		about string
+		ans   raft.AppendFuture
+		held  bool
+	}{
+		{"entries", carrying{ok, 3}, true},
+		{"entries that are durable", carrying{ok, 2}, false},
+		{"no entries", ok, false},
+		{"refused", carrying{answer{term: 5}, 3}, false},
+		{"a later term", carrying{answer{term: 6}, 3}, false},
+	} {
+		t.Run(tt.about, func(t *testing.T) {
+			inBacklog(t, func(b *backlogTest) {
+				b.log.InmemStore.StoreLogs(entries(1, 2))
+				tr := newTransport(nil, 1, nil)
+				defer tr.close()
+				tr.durable = b.await
+				fake := &fakePipeline{done: make(chan raft.AppendFuture)}
+				p := &pipeline{AppendPipeline: fake, t: tr, id: "2", out: make(chan raft.AppendFuture), stop: make(chan struct{})}
+				p.wg.Add(1)
+				go p.relay()
+				b.StoreLogs(entries(3, 3))
+				fake.done <- tt.ans
+				got := begin(func() error { <-p.Consumer(); return nil })
+				b.expect("before it is durable", got, !tt.held)
+				tr.mu.Lock()
+				heard := tr.followers["2"] != nil
+				tr.mu.Unlock()
+				if follows := tt.ans.Response().Term == 5; heard != follows {
+					t.Errorf("it follows: %v; noted at once: %v", follows, heard)
+				}
+				b.log.word <- nil
+				if tt.held {
+					b.expect("when it is durable", got, true)
+				}
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+				b.close()
+			})
+		})
+	}
+}
+
+// Answers that are held back when the disk fails are never handed on, nor any behind them; and nobody has to wait to get
+// rid of one.
+func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
+	inBacklog(t, func(b *backlogTest) {
+		tr := newTransport(nil, 1, nil)
+		defer tr.close()
+		tr.durable = b.await
+		fake := &fakePipeline{done: make(chan raft.AppendFuture)}
+		p := &pipeline{AppendPipeline: fake, t: tr, id: "2", out: make(chan raft.AppendFuture), stop: make(chan struct{})}
+		p.wg.Add(1)
+		go p.relay()
+		b.StoreLogs(entries(1, 1))
+		ok := answer{term: 5, success: true}
+		fake.done <- carrying{ok, 1}
+		b.log.word <- syscall.EIO
+		got := begin(func() error { <-p.Consumer(); return nil })
+		for range 3 { // a bubble in which this cannot go on ends the test
+			fake.done <- carrying{ok, 1}
+		}
+		b.expect("an answer", got, false)
+		close(p.out) // for the goroutine that waits for one
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		b.close()
+	})
+}
+
+// While the leader's disk is slow, nothing that it has not written is answered, though both followers have it. It goes on
+// leading, for heartbeats do not wait. When its power fails it comes back with a shorter log, and finds the entry with the
+// others.
+func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				l := c.leader()
+				c.recs[l].result(t, c.propose(l, createSession(9)))
+				const slow = 20 * time.Second
+				c.disks[l].SetSyncTime(slow)
+				key := c.propose(l, createSession(10))
+				time.Sleep(slow - time.Second)
+				index := c.reps[l].raft.LastIndex()
+				for i := range 3 {
+					if n := has(t, c.disks[i], index); n != (i != l) {
+						t.Errorf("member %d (leader %d) has the entry on its disk: %v", i+1, l+1, n)
+					}
+					if _, answered := c.recs[i].results[key]; answered {
+						t.Errorf("member %d has applied what the leader's disk does not have", i+1)
+					}
+				}
+				if got := c.leader(); got != l || c.reps[l].transport.provenAt(c.reps[l].raft.CurrentTerm(), time.Now()).Before(time.Now().Add(-time.Second)) {
+					t.Errorf("member %d leads, it was %d", got+1, l+1)
+				}
+				if crash {
+					c.crash(l)
+					if has(t, c.disks[l], index) {
+						t.Fatal("the leader has the entry on its disk")
+					}
+					c.disks[l].SetSyncTime(time.Millisecond)
+					c.start(l)
+				} else {
+					c.disks[l].SetSyncTime(time.Millisecond)
+				}
+				for i := range 3 {
+					c.recs[i].result(t, key)
+				}
+				c.leader()
+				c.agree()
+			})
+		})
+	}
+}
+
+func has(t *testing.T, d *simdisk.Disk, index uint64) bool {
+	t.Helper()
+	err := d.GetLog(index, new(raft.Log))
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// A leader whose disk hangs hears of a successor all the same, and follows it when the disk is back.
+func TestLeaderIsDeposedWhileItsDiskHangs(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		c.isolate(l)
+		c.disks[l].SetSyncTime(30 * time.Second)
+		lost := c.propose(l, createSession(10)) // written long after there is another leader
+		time.Sleep(10 * time.Second)
+		next := c.leader()
+		c.recs[next].result(t, c.propose(next, createSession(11)))
+		c.disks[l].SetSyncTime(time.Millisecond)
+		c.heal()
+		// Its own command is still in its outbox, and is handed over again.
+		for i := range 3 {
+			c.recs[i].result(t, lost)
+			c.recs[i].result(t, createSession(11).Key())
+		}
+		c.agree()
+	})
+}
+
+// A leader whose write has failed in the background leads no longer, even while nobody has ended it.
+func TestLeaderWithAFailedDiskStepsDown(t *testing.T) {
+	fails := func(cfg *Config) { cfg.Fatal = func(error) {} }
+	inCluster(t, 3, fails, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		c.disks[l].Fail(syscall.EIO)
+		key := c.propose((l+1)%3, createSession(9))
+		c.recs[(l+1)%3].result(t, key)
+		c.recs[(l+2)%3].result(t, key)
+		if c.recs[l].leads || len(c.recs[l].results) != 0 {
+			t.Error("a member that has lost its disk goes on")
+		}
+	})
+}
+
+// From two voters to one and back: whoever commits alone has all of it on its disk. That nothing is ever applied before is
+// what fsm.ApplyBatch looks at, in all tests.
+func TestClusterShrinksToOneVoterAndGrows(t *testing.T) {
+	inChanging(t, 2, func(t *testing.T, c *cluster) {
+		old := c.change
+		c.change = func(cfg *Config) { old(cfg); cfg.Flags |= znode.LoneVoter }
+		for i := range 2 {
+			c.stop(i)
+		}
+		for i := range 2 {
+			c.start(i)
+		}
+		l := c.leader()
+		o := 1 - l
+		c.propose(l, createSession(9))
+		c.disks[l].SetSyncTime(50 * time.Millisecond) // slower than everything else
+		seq := uint64(0)
+		for range 3 {
+			for _, observer := range []bool{true, false} {
+				result := make(chan error, 1)
+				go func() { result <- c.reps[l].AddMember(c.ctx(time.Minute), line(o, observer)) }()
+				for range 20 {
+					seq++
+					c.propose(l, sequential(9, seq, "/n-"))
+					time.Sleep(10 * time.Millisecond)
+				}
+				c.must(<-result)
+				last := sequential(9, seq, "").Key()
+				c.recs[l].result(t, last)
+				index := c.reps[l].raft.AppliedIndex()
+				c.crash(l)
+				if !has(t, c.disks[l], index) {
+					t.Fatalf("observer %v: entry %d was answered, and the leader comes back without it", observer, index)
+				}
+				c.start(l)
+				l, o = c.leader(), 1-c.leader()
+				c.recs[l].await(t, "the state", func() bool { return c.recs[l].times[last] > 0 || c.recs[l].leads })
+				c.disks[o].SetSyncTime(time.Millisecond)
+				c.disks[l].SetSyncTime(50 * time.Millisecond)
+			}
+		}
+		c.agree()
+	})
+}
