@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,7 +17,10 @@ import (
 )
 
 const (
-	readBufferBytes = 4 << 10
+	// idleBufferBytes is what a connection reads into that is mostly idle, as most are: it holds a few usual requests.
+	idleBufferBytes = 512
+	// readBufferBytes is what one gets whose client sends many requests without waiting for the answers.
+	readBufferBytes = 16 << 10
 	// writeChunkBytes is how much is given to the socket at a time: a client that takes nothing for as
 	// long as it has for its session is given up, one that is only slow is not.
 	writeChunkBytes = 64 << 10
@@ -44,7 +48,7 @@ type conn struct {
 }
 
 func newConn(nc net.Conn) *conn {
-	return &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, readBufferBytes)}
+	return &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, idleBufferBytes)}
 }
 
 // remoteAddr is the client's address, an IPv4 one as such even on an IPv6 socket: limits and ACLs are
@@ -149,7 +153,16 @@ func (s *Server) readFrame(c *conn) ([]byte, error) {
 	if errors.Is(err, wire.ErrFrameLength) {
 		s.counters.badLengths.Add(1)
 	}
+	if n := c.r.Buffered(); n > 0 && c.r.Size() == idleBufferBytes && n+len(frame) > idleBufferBytes/2 {
+		c.widen()
+	}
 	return frame, err
+}
+
+// widen gives the connection a buffer into which much can be read at a time.
+func (c *conn) widen() {
+	rest, _ := c.r.Peek(c.r.Buffered()) // what is buffered can be peeked at
+	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(rest)), c.Conn), readBufferBytes)
 }
 
 // readLoop hands frames to the session until the connection or the session ends. When the session has
