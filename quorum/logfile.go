@@ -32,8 +32,9 @@ const (
 	growBytes = 4 << 20
 )
 
-// logFile is a member's log, term and vote in one bbolt file. A write is one transaction: bbolt writes and syncs its
-// pages, then writes and syncs the page that makes them valid. What a crash cuts short was therefore never there.
+// logFile is a member's term and vote in a bbolt file, and its log if that is not in segments (segmentlog.go). A write is
+// one transaction: bbolt writes and syncs its pages, then writes and syncs the page that makes them valid. What a crash
+// cuts short was therefore never there.
 //
 // raft's own store for bbolt would do, but for the checksums: see logrecord.go.
 type logFile struct {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"strings"
@@ -18,9 +19,17 @@ import (
 
 // The one test of this file on a real disk; the rest of the files is about what happens between members.
 func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
+	for _, kinds := range [][]LogKind{{LogBolt}, {LogWAL}, {LogBolt, LogWAL}} { // the last one: moved each time
+		t.Run(fmt.Sprint(kinds), func(t *testing.T) { keepState(t, kinds) })
+	}
+}
+
+func keepState(t *testing.T, kinds []LogKind) {
 	dir := t.TempDir()
+	starts := 0
 	open := func() (*Replica, *recorder) {
-		stores, err := OpenStores(dir, dir, "")
+		stores, err := OpenStores(dir, dir, kinds[starts%len(kinds)])
+		starts++
 		if err != nil {
 			t.Fatal(err)
 		}

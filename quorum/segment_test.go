@@ -19,6 +19,7 @@ import (
 // segmentImage is what a log in segments has on the disk, in memory: the segments in their order.
 type segmentImage struct {
 	segmentsNote
+	dir      string
 	numbers  []uint64
 	contents [][]byte
 }
@@ -30,7 +31,7 @@ func readSegments(t *testing.T, dir string) segmentImage {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	var img segmentImage
+	img := segmentImage{dir: dir}
 	img.segmentsNote, _ = file.segments()
 	if img.numbers, _, err = listSegments(filepath.Join(dir, segmentLogDir), img.newest); err != nil {
 		t.Fatal(err)
@@ -277,6 +278,42 @@ func TestTornWriteIsRemoved(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is left of a write that was cut short is removed from the disk, once, and the log goes on from there.
+func TestTornWriteOnDisk(t *testing.T) {
+	img, p, ends := crashed(t, 1, []int{100}, []int{61}, []int{4000, 10})
+	path := segmentPath(filepath.Join(img.dir, segmentLogDir), img.newest)
+	b := bytes.Clone(img.contents[0])
+	clear(b[ends[1]+1024 : ends[1]+2048])
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.last -= 2
+	for start, wantRepaired := range []bool{true, false, false} {
+		s, err := openLog(img.dir, LogWAL, 64<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if repaired := strings.Join(s.repaired, "\n"); (repaired != "") != wantRepaired || wantRepaired && !strings.Contains(repaired, path) {
+			t.Errorf("start %d: repaired %q", start, repaired)
+		}
+		if first, last := s.entries.bounds(); first != p.first || last != p.last {
+			t.Errorf("start %d: entries %d to %d, not %d to %d", start, first, last, p.first, p.last)
+		}
+		p.store(t, s, 30)
+		l := s.entries.(*segmentLog)
+		l.broken = errors.New("crashed")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	img = readSegments(t, img.dir)
+	if l, _, err := img.open(); err != nil || l.last != p.last {
+		t.Fatal(err)
+	} else if err := img.prefix(l, p); err != nil {
+		t.Error(err)
 	}
 }
 
