@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -462,6 +464,38 @@ func TestNothingIsWrittenBehindAFailedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if expectKeptOrRefused(t, "after a failed write", dir, LogWAL, p) {
+		t.Error("refused")
+	}
+}
+
+// No room for the next segment, wherever that shows, is a full disk: the log is as it was.
+func TestNoRoomForTheNextSegment(t *testing.T) {
+	dir := t.TempDir()
+	s, err := openLog(dir, LogWAL, smallSegment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &promised{first: 1, entries: map[uint64][]byte{}}
+	p.vote(t, s)
+	p.store(t, s, 10_000)
+	// Something in the way, for a disk without room.
+	obstacle := segmentPath(filepath.Join(dir, segmentLogDir), 2) + newSuffix
+	if err := os.Mkdir(obstacle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err = s.entries.StoreLog(&raft.Log{Index: 2, Data: make([]byte, 15_000)})
+	var at *fs.PathError
+	if !errors.As(err, &at) || at.Op != opPreallocate {
+		t.Fatalf("stored: %v", err)
+	}
+	at.Err = &fs.PathError{Op: "open", Err: syscall.ENOSPC}
+	if !isFull(fmt.Errorf("quorum: write log: %w", err)) {
+		t.Errorf("not taken for a full disk: %v", err)
+	}
+	if err := errors.Join(s.Close(), os.Remove(obstacle)); err != nil {
+		t.Fatal(err)
+	}
+	if expectKeptOrRefused(t, "after no room", dir, LogWAL, p) {
 		t.Error("refused")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -281,7 +282,8 @@ func (l *segmentLog) rotate(need int64) error {
 		prevEnd: l.end, prevSum: l.sum, size: max(l.segmentBytes, segmentStart+need)}
 	next, err := createSegment(l.dir, h)
 	if err != nil {
-		return err
+		// Whatever it was that failed, nothing that matters can be in it.
+		return &fs.PathError{Op: opPreallocate, Path: segmentPath(l.dir, h.number), Err: err}
 	}
 	// From here on it is an error if the segment is not there, and only now something that would be missed gets into it.
 	if err := l.note(segmentsNote{log: h.log, newest: h.number, end: segmentStart}); err != nil {
