@@ -19,12 +19,20 @@ if [ ${#need[@]} -gt 0 ]; then
 	"${sudo[@]}" apt-get -qq update >&2
 	"${sudo[@]}" apt-get -qq install --yes --no-install-recommends "${need[@]}" >&2
 	# The package starts a server of its own, which would be in the way.
-	case " ${need[*]} " in *" etcd-server "*) "${sudo[@]}" systemctl disable --now etcd >&2 || true ;; esac
+	case " ${need[*]} " in *" etcd-server "*) "${sudo[@]}" systemctl disable --now etcd >&2 || "${sudo[@]}" service etcd stop >&2 || true ;; esac
 fi
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -C "$sources" -o "$dir/lockkeeper" ./cmd/lockkeeper
 go build -C "$sources/bench/compare" -o "$dir/compare" .
-# Not exec: the trap removes the programs. Ctrl-C reaches compare, too, which ends what it has started.
-"$dir/compare" -binary "$dir/lockkeeper" -sources "$sources" "$@"
+# Not exec: the trap above removes the programs. What ends this script ends compare, which ends what it has started.
+"$dir/compare" -binary "$dir/lockkeeper" -sources "$sources" "$@" &
+pid=$!
+trap 'kill -TERM $pid 2>/dev/null || true' INT TERM HUP
+status=0
+wait $pid || status=$?
+while kill -0 $pid 2>/dev/null; do # a signal has ended the first wait
+	wait $pid || status=$?
+done
+exit $status
