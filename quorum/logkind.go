@@ -131,6 +131,9 @@ func (s *storedLog) move(path, segments string, to LogKind) error {
 	}
 	err := s.Close()
 	s.file = nil
+	if err == nil && to == LogBolt {
+		err = os.RemoveAll(segments)
+	}
 	if err == nil {
 		err = s.open(path, segments) // which checks what was written, from the disk
 	}
