@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -69,14 +68,14 @@ func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
 	reached := make(chan struct{})
 	m.replica.View(func(s *znode.Store) {
-		if applied = s.Zxid(); seen > applied && !mutant.On(mutant.ClientNotCaughtUp) {
+		if applied = s.Zxid(); seen > applied {
 			m.mu.Lock()
 			m.behind[reached] = seen
 			m.mu.Unlock()
 			m.anyBehind.Store(true)
 		}
 	})
-	if seen <= applied || mutant.On(mutant.ClientNotCaughtUp) {
+	if seen <= applied {
 		return nil
 	}
 	select {

@@ -26,7 +26,6 @@ const (
 	LocalSync
 	ExpiryWithoutCommit
 	EphemeralsInTwoSteps
-	ClientNotCaughtUp
 	StaleWatches
 	OldSnapshotInstalled
 	GateOpen
@@ -64,7 +63,6 @@ var Table = []Entry{
 	{LocalSync, "local-sync", "C4", "session/session.go", "sync is answered by the member alone", true},
 	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/tracker.go", "the leader expires sessions in its own state, without a command in the log", false},
 	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/session.go", "a session's ephemerals go in two steps", false},
-	{ClientNotCaughtUp, "client-not-caught-up", "C2", "session/handshake.go", "a client may connect to a member that is behind what the client has seen", false},
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not told what it has missed", false},
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/oldsnapshots.go", "a snapshot that comes late takes the state back", false},
 	{GateOpen, "gate-open", "C1", "quorum/transport.go", "what a leader has not written to its disk yet counts as written", false},
