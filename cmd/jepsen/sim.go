@@ -293,12 +293,20 @@ func (s *simRun) summary() {
 	}
 }
 
-// allMutations plants one bug after the other and simulates until it is caught, for as many seeds as the flags say. It
-// reports whether all were.
+// allMutations plants one bug after the other and simulates until it is caught, for as many seeds as the flags say, or runs the
+// scenario that aims at it. It reports whether all were caught.
 func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	ok = true
 	for _, e := range mutant.Table {
 		if s.flags.quick && !e.Quick {
+			continue
+		}
+		if e.Scenario != "" {
+			caught, err := s.scenario(ctx, e)
+			if err != nil {
+				return false, err
+			}
+			ok = ok && caught
 			continue
 		}
 		one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true, digests: make(map[string]int)}
@@ -315,4 +323,19 @@ func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 			one.passed+1, one.virtual.Hours(), time.Since(one.began).Round(time.Second), one.firstFailure.Violations[0])
 	}
 	return ok, nil
+}
+
+// scenario plants a bug that has a scenario of its own, and reports whether it was caught.
+func (s *simRun) scenario(ctx context.Context, e mutant.Entry) (caught bool, err error) {
+	began := time.Now()
+	r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Mutation: e.Name, Virtual: s.flags.virtual})
+	if err != nil {
+		return false, err
+	}
+	if r.OK() {
+		fmt.Fprintf(s.out, "NOT CAUGHT  %-26s %s  by %s, %v\n", e.Name, e.Promise, e.Scenario, time.Since(began).Round(time.Second))
+		return false, nil
+	}
+	fmt.Fprintf(s.out, "caught      %-26s %s  by %s, %v: %s\n", e.Name, e.Promise, e.Scenario, time.Since(began).Round(time.Second), r.Violations[0])
+	return true, nil
 }

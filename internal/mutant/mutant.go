@@ -41,31 +41,33 @@ type Entry struct {
 	What     string // what is wrong
 	// Quick: the simulations catch it within seconds.
 	Quick bool
+	// Scenario is the test of server/simtest that aims at it; "" if it is for the random simulations to catch.
+	Scenario string
 }
 
 // Table lists all mutations, in the order of their constants.
 var Table = []Entry{
-	{SkippedFsync, "skipped-fsync", "C1", "server/simtest/mutation_test.go", "the log is acknowledged before it is on the disk; a power cut loses its tail", true},
-	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", false},
-	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", false},
-	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/forward.go", "a lease counts from when its confirmation arrives, not from before the report was sent", false},
-	{LeaseUnproven, "lease-unproven", "C6", "quorum/transport.go", "a leader confirms leases without looking whether a quorum still follows it", false},
-	{AnswersWithoutLease, "answers-without-lease", "C6", "session/lease.go", "clients are answered while their lease is unconfirmed", false},
-	{GapTaken, "gap-taken", "C2", "znode/store.go", "a request is applied though one before it was lost", false},
-	{AppliedTwice, "applied-twice", "C5", "znode/store.go", "a request that is handed over again is applied again", true},
-	{OldConnectionServed, "old-connection-served", "C2", "znode/store.go", "what a replaced connection still had in flight takes effect", false},
-	{WatchAfterReply, "watch-after-reply", "C3", "session/manager.go", "watches fire after the reply that shows the change", true},
-	{ReadOvertakesWrite, "read-overtakes-write", "C2", "session/session.go", "reads are answered though a write before them is outstanding", true},
-	{EarlySnapshot, "early-snapshot", "C1", "server/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", true},
-	{SnapshotForgetsTurns, "snapshot-forgets-turns", "C5", "znode/restore.go", "a restored snapshot does not know whose requests have been applied", false},
-	{RestoreKeepsConnections, "restore-keeps-connections", "C3", "session/manager.go", "clients stay connected to a member whose state a snapshot has replaced", false},
-	{ZxidRepeats, "zxid-repeats", "C1", "znode/store.go", "two updates of a term get the same zxid", true},
-	{LocalSync, "local-sync", "C4", "session/session.go", "sync is answered by the member alone", true},
-	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/tracker.go", "the leader expires sessions in its own state, without a command in the log", false},
-	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/session.go", "a session's ephemerals go in two steps", false},
-	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not told what it has missed", false},
-	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/oldsnapshots.go", "a snapshot that comes late takes the state back", false},
-	{GateOpen, "gate-open", "C1", "quorum/transport.go", "what a leader has not written to its disk yet counts as written", false},
+	{SkippedFsync, "skipped-fsync", "C1", "server/simtest/mutation_test.go", "the log is acknowledged before it is on the disk; a power cut loses its tail", true, ""},
+	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", false, ""},
+	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", false, ""},
+	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/forward.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate"},
+	{LeaseUnproven, "lease-unproven", "C6", "quorum/transport.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate"},
+	{AnswersWithoutLease, "answers-without-lease", "C6", "session/lease.go", "clients are answered while their lease is unconfirmed", false, ""},
+	{GapTaken, "gap-taken", "C2", "znode/store.go", "a request is applied though one before it was lost", false, ""},
+	{AppliedTwice, "applied-twice", "C5", "znode/store.go", "a request that is handed over again is applied again", true, ""},
+	{OldConnectionServed, "old-connection-served", "C2", "znode/store.go", "what a replaced connection still had in flight takes effect", false, ""},
+	{WatchAfterReply, "watch-after-reply", "C3", "session/manager.go", "watches fire after the reply that shows the change", true, ""},
+	{ReadOvertakesWrite, "read-overtakes-write", "C2", "session/session.go", "reads are answered though a write before them is outstanding", true, ""},
+	{EarlySnapshot, "early-snapshot", "C1", "server/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", true, ""},
+	{SnapshotForgetsTurns, "snapshot-forgets-turns", "C5", "znode/restore.go", "a restored snapshot does not know whose requests have been applied", false, ""},
+	{RestoreKeepsConnections, "restore-keeps-connections", "C3", "session/manager.go", "clients stay connected to a member whose state a snapshot has replaced", true, "TestWatchOverSnapshot"},
+	{ZxidRepeats, "zxid-repeats", "C1", "znode/store.go", "two updates of a term get the same zxid", true, ""},
+	{LocalSync, "local-sync", "C4", "session/session.go", "sync is answered by the member alone", true, "TestSyncOnMemberThatHearsLate"},
+	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/tracker.go", "the leader expires sessions in its own state, without a command in the log", false, ""},
+	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/session.go", "a session's ephemerals go in two steps", false, ""},
+	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not told what it has missed", true, "TestWatchOverLostConnection"},
+	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/oldsnapshots.go", "a snapshot that comes late takes the state back", false, ""},
+	{GateOpen, "gate-open", "C1", "quorum/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
 }
 
 // active is the mutation that is switched on.

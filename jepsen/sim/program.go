@@ -68,6 +68,8 @@ type Simulation struct {
 	Workload string // "" means what the seed says
 	Mutation string // "" means none
 	Journal  string // file that gets everything that happens; "" means none
+	// Scenario is the test to run instead of a random simulation, of which only Mutation counts; "" means none.
+	Scenario string
 }
 
 // Result is what a simulation says of itself, plus what its process said.
@@ -114,8 +116,12 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		s.Journal = journal
 	}
 	limit := hangsAfter + time.Duration(s.Virtual.Hours()*float64(hangsAfterPerHour))
+	test := "TestSimulation"
+	if s.Scenario != "" {
+		test = s.Scenario
+	}
 	cmd := exec.CommandContext(ctx, "./"+filepath.Base(p.path),
-		"-test.run=^TestSimulation$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+strconv.FormatUint(s.Seed, 10),
+		"-test.run=^"+test+"$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+strconv.FormatUint(s.Seed, 10),
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+s.Journal,
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
@@ -131,7 +137,11 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		return nil, fmt.Errorf("sim: start the simulation: %w", failed)
 	}
 	r := &Result{Seed: s.Seed}
-	if line, err := os.ReadFile(results); err == nil && len(line) > 0 {
+	if s.Scenario != "" {
+		if failed != nil {
+			r.Violations = []string{reason(out, failed)}
+		}
+	} else if line, err := os.ReadFile(results); err == nil && len(line) > 0 {
 		if err := json.Unmarshal(line, r); err != nil {
 			return nil, fmt.Errorf("sim: read the result: %w", err)
 		}
@@ -148,16 +158,22 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 	return r, nil
 }
 
-// reason finds the line that says why a process ended.
+// reason finds the line that says why a process ended: that it crashed, or else the first that a test complained about.
 func reason(out []byte, err error) string {
+	complaint := fmt.Sprint(err)
 	for line := range strings.Lines(string(out)) {
 		for _, mark := range []string{"panic: ", "fatal error: "} {
 			if strings.HasPrefix(line, mark) {
 				return strings.TrimSpace(line)
 			}
 		}
+		if _, text, ok := strings.Cut(line, "_test.go:"); ok && complaint == fmt.Sprint(err) {
+			if _, text, ok := strings.Cut(text, ": "); ok {
+				complaint = strings.TrimSpace(text)
+			}
+		}
 	}
-	return fmt.Sprint(err)
+	return complaint
 }
 
 // trimJournal cuts a journal, whose process may have crashed, where it ends: at the first byte that is 0.

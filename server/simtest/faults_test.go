@@ -5,48 +5,7 @@ import (
 	"time"
 )
 
-// silence is longer than the longest that a library bears.
-const silence = 30 * time.Second
-
 // The faults of this file take more than a line.
-
-// isolateHolder is what the contract's C6 is about: the holder is cut off together with its member, and the majority gives the
-// lock to somebody else.
-func (n *nemesis) isolateHolder() func() {
-	n.reg.besieged.Store(true)
-	m := n.any()
-	for range 100 {
-		if server := n.reg.server(); server != "" {
-			m = n.memberAt(server)
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if l := n.leader(); l != m && n.rng.IntN(2) == 0 {
-		// An answer that takes long to come says what is no longer true.
-		n.note("m%d is slow to hear from m%d", m.id, l.id)
-		n.c.net.SetLatency(l.name, m.name, time.Duration(500+n.rng.IntN(450))*time.Millisecond, 0)
-		defer n.c.usualLatency()
-		time.Sleep(time.Duration(2000+n.rng.IntN(3000)) * time.Millisecond)
-	}
-	undo := n.isolate(m)
-	if n.rng.IntN(4) > 0 {
-		// The clients of m cannot go elsewhere in time: what they were told last counts. Bytes may be sent for a third of
-		// the session timeout, and at its end the session is over.
-		timeouts := n.c.shape.timeouts()
-		timeout := timeouts[n.rng.IntN(len(timeouts))]
-		time.Sleep(time.Duration((0.3 + 0.7*n.rng.Float64()) * float64(timeout)))
-		n.note("isolate m%d from its clients", m.id)
-		n.c.net.Isolate(m.name)
-		time.Sleep(silence)
-		undo = func() { n.c.net.Reconnect(m.name) }
-	}
-	time.Sleep(time.Duration(n.rng.IntN(30)) * time.Second)
-	return func() {
-		undo()
-		n.reg.besieged.Store(false)
-	}
-}
 
 // halves are the members in two parts, by chance, neither of them empty.
 func (n *nemesis) halves() (a, b []*member) {

@@ -23,13 +23,14 @@ type lockClient struct {
 	c       *cluster
 	reg     *registry
 	name    string
+	timeout time.Duration
 	rng     *rand.Rand
 	session *recipes.Session
 	mutex   *recipes.Mutex
 }
 
 func newLockClient(c *cluster, reg *registry, host string, timeout time.Duration, rng *rand.Rand) *lockClient {
-	l := &lockClient{c: c, reg: reg, name: "lock@" + host, rng: rng}
+	l := &lockClient{c: c, reg: reg, name: "lock@" + host, timeout: timeout, rng: rng}
 	s, err := recipes.Connect(recipes.Config{
 		Servers:        c.servers(),
 		SessionTimeout: timeout,
@@ -65,7 +66,7 @@ func (l *lockClient) work() bool {
 		return false
 	}
 	conn := l.session.Conn().(*zk.Conn)
-	l.reg.acquired(l.name, &holder{conn: conn, session: conn.SessionID(), token: g.Token(), held: g.Held})
+	l.reg.acquired(l.name, &holder{conn: conn, session: conn.SessionID(), timeout: l.timeout, token: g.Token(), held: g.Held})
 	lost := g.Lost()
 	if l.rng.IntN(2) == 0 {
 		lost = nil // does not look at its grant, as programs that know only the library
@@ -114,7 +115,7 @@ func (f *foreignLockClient) work() bool {
 		err = zk.ErrSessionExpired
 	}
 	if err == nil {
-		f.reg.acquired(f.name, &holder{conn: f.conn, session: session})
+		f.reg.acquired(f.name, &holder{conn: f.conn, session: session, timeout: f.timeout})
 		f.reg.hold(f.rng, nil, f.conn)
 		f.reg.releases(f.name)
 		if err = lock.Unlock(); err == nil {

@@ -32,7 +32,8 @@ var faults = []fault{
 	{"isolate member", func(n *nemesis) func() { return n.isolate(n.any()) }},
 	{"isolate the holder's member", (*nemesis).isolateHolder},
 	{"isolate the holder's member", (*nemesis).isolateHolder},
-	{"isolate the holder's member", (*nemesis).isolateHolder},
+	{"what a member learns is late", (*nemesis).besiege},
+	{"what a member learns is late", (*nemesis).besiege},
 	{"cut one way", func(n *nemesis) func() {
 		a, b := n.two()
 		return n.cut(a, b)

@@ -29,7 +29,8 @@ type registry struct {
 // holder is a client that has acquired the lock and not given it back.
 type holder struct {
 	conn    *zk.Conn
-	session int64       // in which the lock was acquired
+	session int64 // in which the lock was acquired
+	timeout time.Duration
 	token   int64       // for fencing; 0 if the client has none
 	held    func() bool // whether its grant stands; nil if it has none
 }
@@ -83,15 +84,17 @@ func (r *registry) releases(name string) {
 	r.c.journal.printf("%s releases", name)
 }
 
-// server is the address of the member that the present holder is connected to,
-// "" if nobody holds the lock.
-func (r *registry) server() string {
+// present is who holds the lock, nil if nobody does.
+func (r *registry) present() *holder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range r.holders {
-		return h.conn.Server()
+	var first string // by name, for the order of a map follows from no seed
+	for name := range r.holders {
+		if first == "" || name < first {
+			first = name
+		}
 	}
-	return ""
+	return r.holders[first]
 }
 
 // hold lets the time pass for which a lock is held: mostly a moment, sometimes
@@ -100,7 +103,7 @@ func (r *registry) server() string {
 func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
 	over := make(chan struct{})
 	defer close(over)
-	go work(conn, over)
+	go r.work(conn, over)
 	d := time.Duration(rng.IntN(300)) * time.Millisecond
 	if rng.IntN(6) == 0 {
 		d = time.Duration(rng.IntN(20000)) * time.Millisecond
@@ -120,13 +123,17 @@ func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
 	}
 }
 
-// work reads again and again.
-func work(conn *zk.Conn, over <-chan struct{}) {
+// work reads again and again, under siege more often: what a library believes counts from the last byte.
+func (r *registry) work(conn *zk.Conn, over <-chan struct{}) {
 	for {
+		pause := 200 * time.Millisecond
+		if r.besieged.Load() {
+			pause = siegePause
+		}
 		select {
 		case <-over:
 			return
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(pause):
 			_, _, _ = conn.Exists(lockPath) // only that it is asked counts
 		}
 	}

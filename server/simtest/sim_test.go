@@ -208,8 +208,31 @@ func (s *simulation) run(virtual time.Duration) {
 	s.passed = c.journal.age()
 	s.gate.end()
 	close(over)
-	s.work.Wait()
+	s.awaitEnd()
 	c.shutdown()
+}
+
+// awaitEnd waits for the clients to end. When a promise was broken, one may wait for a lock that nobody gives back: then all are cut
+// off until their sessions are over.
+func (s *simulation) awaitEnd() {
+	ended := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return
+	case <-time.After(5 * time.Minute):
+	}
+	for _, host := range s.names {
+		s.c.net.Isolate(host)
+	}
+	time.Sleep(time.Minute)
+	for _, host := range s.names {
+		s.c.net.Reconnect(host)
+	}
+	<-ended
 }
 
 // everybodyWorks waits until every client has done something. Three may stand in the queue of one lock, and each may

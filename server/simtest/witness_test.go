@@ -16,13 +16,19 @@ import (
 //   - when a session expires, its client's library does not say that it is connected (C6).
 type witness struct {
 	c *cluster
-	// strict: libraries hear nothing late, and so what they say counts.
+	// strict: no library hears anything late, and so what they say counts.
 	strict bool
 
 	mu        sync.Mutex
 	winners   map[uint64]string // by term
-	libraries []*zk.Conn
+	libraries []library
 	expired   int // sessions of these libraries
+}
+
+// library is a client's. Strictly: it hears nothing late in any simulation.
+type library struct {
+	conn     *zk.Conn
+	strictly bool
 }
 
 func newWitness(c *cluster) *witness { return &witness{c: c, winners: make(map[uint64]string)} }
@@ -67,27 +73,36 @@ func (w *witness) elected(who string, term uint64) {
 func (w *witness) sessionExpired(who string, id int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, conn := range w.libraries {
-		if conn.SessionID() != id {
+	for _, l := range w.libraries {
+		if l.conn.SessionID() != id {
 			continue
 		}
 		w.expired++
-		if w.strict && conn.State() == zk.StateHasSession {
+		if (w.strict || l.strictly) && l.conn.State() == zk.StateHasSession {
 			w.c.t.Errorf("after %v: session %#x has expired on %s, and its client's library says that it is connected", w.c.journal.age(), id, who)
 		}
 	}
 }
 
 // watch takes note of a library.
-func (w *witness) watch(conn *zk.Conn) {
+func (w *witness) watch(conn *zk.Conn) { w.add(library{conn: conn}) }
+
+// watchStrictly takes note of a library that hears nothing late.
+func (w *witness) watchStrictly(conn *zk.Conn) { w.add(library{conn: conn, strictly: true}) }
+
+func (w *witness) add(l library) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.libraries = append(slices.DeleteFunc(w.libraries, func(o *zk.Conn) bool { return o == conn }), conn)
+	w.libraries = append(w.without(l.conn), l)
 }
 
 // forget is called before a library is closed.
 func (w *witness) forget(conn *zk.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.libraries = slices.DeleteFunc(w.libraries, func(o *zk.Conn) bool { return o == conn })
+	w.libraries = w.without(conn)
+}
+
+func (w *witness) without(conn *zk.Conn) []library {
+	return slices.DeleteFunc(w.libraries, func(l library) bool { return l.conn == conn })
 }
