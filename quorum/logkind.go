@@ -117,17 +117,21 @@ func (s *storedLog) move(path, segments string, to LogKind) error {
 	state := s.file.state.Load().clone()
 	first, last := s.entries.bounds()
 	state.applied = s.entries.Applied()
+	getLog := s.entries.GetLog
 	if to == LogWAL {
-		err := moveToSegments(path, segments, s.segmentBytes, state, first, last, s.entries.GetLog)
+		note, err := writeSegments(segments, s.segmentBytes, first, last, state.applied, getLog)
 		if err != nil {
-			return errors.Join(err, os.RemoveAll(segments))
+			return errors.Join(err, os.RemoveAll(segments)) // makes room; and raft.db does not speak of them
 		}
+		state.values[segmentsKey] = note.append(nil)
+		state.first, state.last, getLog = 1, 0, nil
 	} else {
-		state.first, state.last = first, last
 		delete(state.values, segmentsKey)
-		if err := writeLogFile(path, state, s.entries.GetLog); err != nil {
-			return err
-		}
+		state.first, state.last = first, last
+	}
+	// After an error the new file may be in place or not: both forms stay, and the next start sees which one counts.
+	if err := writeLogFile(path, state, getLog); err != nil {
+		return err
 	}
 	err := s.Close()
 	s.file = nil
@@ -143,22 +147,21 @@ func (s *storedLog) move(path, segments string, to LogKind) error {
 	return err
 }
 
-// moveToSegments writes entries into segments, and then that they are there.
-func moveToSegments(path, segments string, segmentBytes int64, state logState, first, last uint64, getLog func(uint64, *raft.Log) error) error {
+// writeSegments writes entries into segments, and returns what is to be noted of them.
+func writeSegments(segments string, segmentBytes int64, first, last, applied uint64, getLog func(uint64, *raft.Log) error) (noted segmentsNote, err error) {
 	if err := os.MkdirAll(segments, 0o750); err != nil {
-		return err
+		return noted, err
 	}
 	if err := syncDir(filepath.Dir(segments)); err != nil {
-		return err
+		return noted, err
 	}
-	h := segmentHead{log: rand.Uint64(), number: 1, first: first, last: first - 1, applied: state.applied, size: segmentBytes}
-	var noted segmentsNote
+	h := segmentHead{log: rand.Uint64(), number: 1, first: first, last: first - 1, applied: applied, size: segmentBytes}
 	l, err := newSegmentLog(segments, h, func(n segmentsNote) error {
-		noted = n // for the file that is to be
+		noted = n
 		return nil
 	})
 	if err != nil {
-		return err
+		return noted, err
 	}
 	var logs []*raft.Log
 	sizeBytes := 0
@@ -173,10 +176,6 @@ func moveToSegments(path, segments string, segmentBytes int64, state logState, f
 			logs, sizeBytes = logs[:0], 0
 		}
 	}
-	if err := errors.Join(err, l.Close()); err != nil {
-		return err
-	}
-	state.first, state.last = 1, 0
-	state.values[segmentsKey] = noted.append(nil)
-	return writeLogFile(path, state, nil)
+	err = errors.Join(err, l.Close()) // which notes how far it goes
+	return noted, err
 }
