@@ -87,11 +87,6 @@ func trips(writes, roundTrips float64) func(*machine) float64 {
 	return func(m *machine) float64 { return (writes*m.FdatasyncUs + roundTrips*m.RoundTripUs) / 1000 }
 }
 
-// slowTrips is the same where one in a hundred is meant.
-func slowTrips(writes, roundTrips float64) func(*machine) float64 {
-	return func(m *machine) float64 { return (writes*m.FdatasyncP99Us + roundTrips*m.RoundTripUs) / 1000 }
-}
-
 // echoes is what the server that does nothing does with the same clients, if an operation takes so many requests.
 func echoes(clients, inFlight int, requests float64) func(*machine) float64 {
 	return func(m *machine) float64 { return m.echo(clients, inFlight).PerSecond / requests }
