@@ -35,9 +35,9 @@ func testMissed(t *testing.T, scenario func(*missed)) {
 			c := newClusterOf(&recorder{T: t}, shape{voters: 3, tick: time.Second, snapCount: 50, trailing: 5, rest: 1}, uint64(i+1), newJournal(t, ""))
 			m := &missed{c: c, leader: c.awaitLeader()}
 			m.member = c.members[int(m.leader.id)%len(c.members)]
-			m.at = &onlyServer{m.member.clientAddr()}
+			m.at = onlyAt(m.member.clientAddr())
 			m.reader = m.connect(missedHost, m.at)
-			m.writer = m.connect(busyHost, &onlyServer{m.leader.clientAddr()})
+			m.writer = m.connect(busyHost, onlyAt(m.leader.clientAddr()))
 			for _, path := range []string{missedPath, otherPath} {
 				if _, err := m.writer.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
 					t.Errorf("create: %v", err)
@@ -54,7 +54,7 @@ func testMissed(t *testing.T, scenario func(*missed)) {
 
 func (m *missed) connect(host string, at *onlyServer) *zk.Conn {
 	m.c.net.Host(host)
-	conn, events, err := zk.Connect([]string{at.addr}, 15*time.Second, zk.WithDialer(m.c.dialer(host)), zk.WithHostProvider(at),
+	conn, events, err := zk.Connect([]string{at.addr.Load().(string)}, 15*time.Second, zk.WithDialer(m.c.dialer(host)), zk.WithHostProvider(at),
 		zk.WithLogger(zkLogger{m.c.journal, host}))
 	if err != nil {
 		m.c.t.Fatalf("connect: %v", err)
@@ -132,9 +132,9 @@ func TestWatchOverLostConnection(t *testing.T) {
 			}
 			m.write(missedPath, 1)
 			if i%2 == 0 {
-				m.at.addr = m.leader.clientAddr()
+				m.at.addr.Store(m.leader.clientAddr())
 			} else {
-				m.at.addr = m.member.clientAddr()
+				m.at.addr.Store(m.member.clientAddr())
 			}
 			for _, o := range m.c.members {
 				m.c.net.Heal(missedHost, o.name)

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -118,7 +119,7 @@ type believer struct {
 func (c *cluster) believer(host string, m *member, timeout time.Duration) believer {
 	c.net.Host(host)
 	conn, events, err := zk.Connect([]string{m.clientAddr()}, timeout, zk.WithDialer(c.dialer(host)),
-		zk.WithHostProvider(&onlyServer{m.clientAddr()}), zk.WithLogger(zkLogger{c.journal, "believer"}))
+		zk.WithHostProvider(onlyAt(m.clientAddr())), zk.WithLogger(zkLogger{c.journal, "believer"}))
 	if err != nil {
 		c.t.Fatalf("connect to m%d: %v", m.id, err)
 	}
@@ -145,7 +146,13 @@ func (c *cluster) believer(host string, m *member, timeout time.Duration) believ
 }
 
 // onlyServer is a zk.HostProvider for clients that stay with one member.
-type onlyServer struct{ addr string }
+type onlyServer struct{ addr atomic.Value } // string
+
+func onlyAt(addr string) *onlyServer {
+	o := new(onlyServer)
+	o.addr.Store(addr)
+	return o
+}
 
 // Init implements zk.HostProvider.
 func (o *onlyServer) Init([]string) error { return nil }
@@ -154,7 +161,7 @@ func (o *onlyServer) Init([]string) error { return nil }
 func (o *onlyServer) Len() int { return 1 }
 
 // Next implements zk.HostProvider.
-func (o *onlyServer) Next() (server string, retryStart bool) { return o.addr, true }
+func (o *onlyServer) Next() (server string, retryStart bool) { return o.addr.Load().(string), true }
 
 // Connected implements zk.HostProvider.
 func (o *onlyServer) Connected() {}
