@@ -241,7 +241,7 @@ func TestKilledLeaderIsReplacedAtOnce(t *testing.T) {
 		c := newCluster(t, 1, newJournal(t, ""))
 		pipes, stop := c.pipes(len(c.members), 20*time.Second, func(i int) string { return c.members[i].clientAddr() })
 		for _, p := range pipes {
-			p.eager = true
+			p.eager.Store(true)
 		}
 		for range 2 * directedRounds {
 			old := c.awaitLeader()

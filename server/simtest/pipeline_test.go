@@ -29,7 +29,7 @@ type pipeliner struct {
 	timeout time.Duration
 	rng     *rand.Rand
 	server  func() string // to connect to next
-	eager   bool          // sends the next burst at once
+	eager   atomic.Bool   // sends the next burst at once
 
 	conn   *rawConn
 	pings  sync.WaitGroup
@@ -82,7 +82,7 @@ func (p *pipeliner) fail(format string, args ...any) {
 
 // work sends a burst of requests and reads the answers.
 func (p *pipeliner) work() bool {
-	if !p.eager {
+	if !p.eager.Load() {
 		time.Sleep(time.Duration(p.rng.IntN(2000*p.c.shape.rest)) * time.Millisecond)
 	}
 	p.mu.Lock()
