@@ -116,6 +116,7 @@ func (r *Replica) handOnTo(to MemberID) error {
 // heir is the voter that is to lead: the one that was named, or one that has all of the log, or as much as anybody.
 func (r *Replica) heir(to MemberID) (heir raft.Server, err error) {
 	var most uint64
+	began, _ := r.LeaderKnown() // who has not answered since then may be about to
 	for _, s := range r.servers() {
 		id, voter := memberID(s.ID), s.Suffrage == raft.Voter
 		switch {
@@ -127,7 +128,7 @@ func (r *Replica) heir(to MemberID) (heir raft.Server, err error) {
 			continue
 		}
 		switch acked, heard := r.transport.progress(id); {
-		case time.Since(heard) > r.peerTimeout():
+		case time.Since(heard) > r.peerTimeout() && time.Since(began) > r.peerTimeout():
 			err = fmt.Errorf("member %d does not answer", id)
 		case heir.ID == "" || acked > most:
 			heir, most = s, acked
