@@ -115,6 +115,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 	rt := &route{leader: leader, cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(rt.done)
+		followed, succeeding := false, false // a stream was accepted; this member is about to take the leader's place
 		for ctx.Err() == nil {
 			r.outbox.rewind()
 			var err error
@@ -124,7 +125,9 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 				err = r.forwardTo(ctx, leader)
 			}
 			if ctx.Err() == nil {
-				if errors.Is(err, errStreamEnded) {
+				followed = followed || errors.Is(err, errStreamEnded)
+				if followed && !succeeding && r.port.refuses(ctx, leader) {
+					succeeding = true
 					r.wg.Go(func() { r.succeed(life, leader) })
 				}
 				r.cfg.Logger.Debug("commands cannot reach the leader, trying again", "leader", leader, "err", err)

@@ -12,8 +12,8 @@ import (
 
 // When the process of a leader ends, its connections end with it, and nobody listens at its address any more. The library
 // (v1.7.3) looks at neither: its followers wait for a heartbeat timeout. Here a voter whose forward stream to the leader has ended
-// tries to connect again, and if that is refused stands for election at once, as a member does that the leader itself
-// has asked to take over (Raft's thesis, 3.10).
+// tries to connect until that is refused, for a process that dies closes its sockets one by one; and then stands for election, as a
+// member does that the leader itself has asked to take over (Raft's thesis, 3.10).
 //
 // Elections are safe whenever they are held; what this could break is the calm, if a leader were taken for dead that is not. A
 // refusal comes from the leader's machine, or from a firewall that answers for it. In the second case one voter that is cut off takes
@@ -25,10 +25,10 @@ import (
 // do not split. An election takes a few writes to the disk and as many messages.
 const successionStep = 50 * time.Millisecond
 
-// succeed stands for election in place of a leader whose stream has ended, if its process has, too. ctx ends with the replica.
+// succeed stands for election in place of a leader whose process has ended. ctx ends with the replica.
 func (r *Replica) succeed(ctx context.Context, dead MemberID) {
 	rank := r.successor(dead)
-	if rank < 0 || !r.port.refuses(ctx, dead) {
+	if rank < 0 {
 		return
 	}
 	sleep(ctx, time.Duration(rank)*successionStep)
