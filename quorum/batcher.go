@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -15,9 +16,12 @@ const (
 	// entryMaxBytes ends a batch; a single larger command fills an entry of its own. The library
 	// advises against entries of more than 512 KiB, because they hold up what is behind them.
 	entryMaxBytes = 256 << 10
-	// entriesInFlight is how many entries may be on their way through raft at once. Commands that
-	// arrive meanwhile gather in the next one: few in flight makes large batches.
+	// entriesInFlight is how many entries may be on their way through raft at once.
 	entriesInFlight = 3
+	// entrySpacing is how long after an entry the next one follows at the earliest, unless the one before it is through. Commands
+	// that arrive meanwhile gather in it. What an entry costs hardly depends on what it holds, so more than one in flight is
+	// of use only where an entry takes long: where disks are slow, or members far from each other.
+	entrySpacing = 5 * time.Millisecond
 	// batcherMaxBytes bounds what waits to be batched.
 	batcherMaxBytes = 16 << 20
 )
@@ -39,8 +43,10 @@ type batcher struct {
 	size   int
 	closed bool
 	paused bool
-	flying int        // entries in flight
-	work   *sync.Cond // there is something to do, or it may be done again
+	flying int         // entries in flight
+	sentAt time.Time   // when the newest of them was sent
+	spaced *time.Timer // wakes who waits for entrySpacing to pass
+	work   *sync.Cond  // there is something to do, or it may be done again
 	room   *sync.Cond
 	landed *sync.Cond // flying is 0
 
@@ -52,6 +58,11 @@ func newBatcher(r *raft.Raft, stamp func() (int64, znode.Flags), failed func(err
 	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight-1),
 		down: make(chan struct{})}
 	b.work, b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu), sync.NewCond(&b.mu)
+	b.spaced = time.AfterFunc(entrySpacing, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.work.Signal()
+	})
 	b.wg.Add(2)
 	go b.batchLoop()
 	go b.waitLoop()
@@ -120,7 +131,7 @@ func endWith(f raft.Future, down chan struct{}) {
 func (b *batcher) next() [][]byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for (len(b.queue) == 0 || b.paused) && !b.closed {
+	for !b.dueLocked() && !b.closed {
 		b.work.Wait()
 	}
 	if b.closed {
@@ -135,8 +146,22 @@ func (b *batcher) next() [][]byte {
 	b.queue = b.queue[n:]
 	b.size -= size
 	b.flying++
+	b.sentAt = time.Now()
 	b.room.Broadcast()
 	return cmds
+}
+
+// dueLocked says whether an entry may be sent now. If it is only too early, who waits is woken in time.
+func (b *batcher) dueLocked() bool {
+	if len(b.queue) == 0 || b.paused || b.flying >= entriesInFlight {
+		return false
+	}
+	early := entrySpacing - time.Since(b.sentAt)
+	if b.flying == 0 || early <= 0 {
+		return true
+	}
+	b.spaced.Reset(early)
+	return false
 }
 
 // pause has what comes wait, and returns when no entry is in flight any more, or ctx has ended. It is called by one at a time, who
@@ -177,6 +202,7 @@ func (b *batcher) waitLoop() {
 		if b.flying--; b.flying == 0 {
 			b.landed.Broadcast()
 		}
+		b.work.Signal()
 		b.mu.Unlock()
 	}
 }
@@ -198,4 +224,5 @@ func (b *batcher) close() {
 	b.room.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()
+	b.spaced.Stop()
 }

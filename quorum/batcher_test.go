@@ -55,3 +55,30 @@ func TestEntriesEndWithRaft(t *testing.T) {
 	}
 	t.Error("raft answers everything by now: endWith is needed no more")
 }
+
+// Commands that come while an entry is under way gather in the next one. That follows when the first is through, or, if that takes
+// long, entrySpacing after it; and no more than entriesInFlight are under way at once.
+func TestCommandsGatherWhileAnEntryIsUnderWay(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		for _, d := range c.disks {
+			d.SetSyncTime(40 * time.Millisecond)
+		}
+		before := c.reps[l].raft.LastIndex()
+		for i := range 100 {
+			c.propose(l, sequential(9, uint64(i+1), "/n-"))
+			time.Sleep(time.Millisecond / 2)
+			want := min(3, 1+uint64(time.Duration(i)*time.Millisecond/entrySpacing))
+			if got := c.reps[l].raft.LastIndex() - before; i < 35 && got != want {
+				t.Fatalf("%d entries after %d commands in as many milliseconds, want %d", got, i+1, want)
+			}
+			time.Sleep(time.Millisecond / 2)
+		}
+		c.recs[l].result(t, c.propose(l, sequential(9, 101, "/n-")))
+		if got := c.reps[l].raft.LastIndex() - before; got > 15 {
+			t.Errorf("%d entries for 101 commands", got)
+		}
+	})
+}
