@@ -75,12 +75,14 @@ func (p *peerPort) refuses(ctx context.Context, id MemberID) bool {
 
 // stand has the library hold an election at once.
 func (t *transport) stand(ctx context.Context) {
-	rpc := raft.RPC{
-		Command:  &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}},
-		RespChan: make(chan raft.RPCResponse, 1), // whose answer says nothing
-	}
+	rpc := raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)} // whose answer says nothing
 	select {
 	case t.own <- rpc:
 	case <-ctx.Done():
 	}
+}
+
+// timeoutNow is what has the library of a voter hold an election at once.
+func timeoutNow() *raft.TimeoutNowRequest {
+	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 }

@@ -159,8 +159,7 @@ func (r *Replica) passOn(ctx context.Context, heir raft.Server) error {
 	}
 	told := make(chan error, 1)
 	r.futures.Go(func() { // it may take the transport longer than anybody should wait for it
-		req := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
-		told <- r.transport.TimeoutNow(heir.ID, heir.Address, &req, &raft.TimeoutNowResponse{})
+		told <- r.transport.TimeoutNow(heir.ID, heir.Address, timeoutNow(), &raft.TimeoutNowResponse{})
 	})
 	for {
 		select {
