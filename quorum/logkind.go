@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,15 @@ const (
 	// raft.db. A write to it takes one sync.
 	LogWAL LogKind = "wal"
 )
+
+// Validate says whether there is such a kind. The zero value is none by itself.
+func (k LogKind) Validate() error {
+	switch k {
+	case LogWAL, LogBolt:
+		return nil
+	}
+	return fmt.Errorf("must be %s or %s, not %q", LogWAL, LogBolt, string(k))
+}
 
 // storedLog is a member's log on disk.
 type storedLog struct {
@@ -47,11 +57,9 @@ func (s *storedLog) Close() error {
 // openLog opens the log in a directory, and creates it if it is missing. If it is of the other kind it is moved. Errors
 // begin with the name of the file that they are about.
 func openLog(dir string, kind LogKind, segmentBytes int64) (_ *storedLog, err error) {
-	if kind == "" {
-		kind = LogWAL
-	}
-	if kind != LogWAL && kind != LogBolt {
-		return nil, fmt.Errorf("in %s: there is no kind %q", dir, kind)
+	kind = cmp.Or(kind, LogWAL)
+	if err := kind.Validate(); err != nil {
+		return nil, fmt.Errorf("in %s: its kind %w", dir, err)
 	}
 	path, segments := filepath.Join(dir, logFileName), filepath.Join(dir, segmentLogDir)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -216,7 +217,8 @@ func (c *Config) Validate() error {
 		"must be between %d and %d bytes", MinMaxBuffer, MaxMaxBuffer)
 	check(c.HandshakeTimeout >= 0, "nio.sessionlessCnxnTimeout", "must be positive")
 	check(c.MaxCnxns >= 0, "maxCnxns", "must not be negative")
-	check(c.LogStore == "" || c.LogStore == quorum.LogBolt || c.LogStore == quorum.LogWAL, "logStore", "must be %s or %s, not %q", quorum.LogWAL, quorum.LogBolt, c.LogStore)
+	badLog := cmp.Or(c.LogStore, quorum.LogWAL).Validate()
+	check(badLog == nil, "logStore", "%v", badLog)
 	check(c.SnapCount == 0 || c.SnapCount >= 2, "snapCount", "must be at least 2")
 	newHash := digestHash(d.DigestAlgorithm)
 	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.DigestAlgorithm, digestNames())

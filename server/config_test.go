@@ -239,6 +239,7 @@ func TestConfigFaults(t *testing.T) {
 		"boolean":            {base + "clientTcpKeepAlive=yes", "", []string{`3: clientTcpKeepAlive: must be true or false, not "yes"`}},
 		"yes or no":          {base + "skipACL=true", "", []string{`3: skipACL: must be yes or no, not "true"`}},
 		"logStore":           {base + "logStore=boltdb", "", []string{`3: logStore: must be wal or bolt, not "boltdb"`}},
+		"empty logStore":     {base + "logStore=", "", []string{`3: logStore: must be wal or bolt, not ""`}},
 		"snapCount":          {base + "snapCount=1", "", []string{"3: snapCount: must be at least 2, not 1"}},
 		"initLimit":          {base + "initLimit=0", "", []string{"3: initLimit: must be at least 1, not 0"}},
 		"syncLimit":          {base + "syncLimit=x", "", []string{`3: syncLimit: must be a number, not "x"`}},

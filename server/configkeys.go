@@ -88,11 +88,9 @@ var usedKeys = map[string]keyDef{
 	"dataDir":    {use: directory(func(l *loader) *string { return &l.cfg.DataDir })},
 	"dataLogDir": {use: directory(func(l *loader) *string { return &l.cfg.DataLogDir })},
 	"logStore": {use: func(l *loader, p property) {
-		switch kind := quorum.LogKind(p.val); kind {
-		case quorum.LogWAL, quorum.LogBolt:
-			l.cfg.LogStore = kind
-		default:
-			l.fault(p, "must be %s or %s, not %q", quorum.LogWAL, quorum.LogBolt, p.val)
+		l.cfg.LogStore = quorum.LogKind(p.val)
+		if err := l.cfg.LogStore.Validate(); err != nil {
+			l.fault(p, "%v", err)
 		}
 	}},
 	"dynamicConfigFile": {use: directory(func(l *loader) *string { return &l.dynamic })},

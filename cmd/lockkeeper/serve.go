@@ -27,8 +27,8 @@ and clientPort are required. With several server.N lines it is the member whose 
 stands in dataDir/myid. A setting that ZooKeeper takes only as a Java system property
 (zookeeper.snapCount, jute.maxbuffer, ...) is taken as a key of the file, with or without
 "zookeeper." in front. One key is lockkeeper's own: logStore is how the log is on disk, wal
-(the default: one sync for each write) or bolt (in one file; two). Every fault is reported with file, line, key and reason, and the
-member does not start.
+(the default: one sync for each write) or bolt (in one file; two). Every fault is
+reported with file, line, key and reason, and the member does not start.
 
 When clients can connect it prints one line on standard output. The log goes to standard
 error.
