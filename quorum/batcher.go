@@ -30,6 +30,9 @@ var errStopped = errors.New("quorum: stopped")
 
 // batcher puts many commands into one raft entry. It works on the leader; elsewhere it is idle. What
 // it takes may be lost with the leadership: the senders keep their commands until they are applied.
+//
+// Entries are made by whoever finds that one is due: who brings commands, waitLoop when an entry is through, or the timer when it has
+// taken long. So a command that comes alone reaches raft without another goroutine being woken for it.
 type batcher struct {
 	raft  *raft.Raft
 	stamp func() (timeMs int64, flags znode.Flags)
@@ -45,39 +48,38 @@ type batcher struct {
 	paused bool
 	flying int         // entries in flight
 	sentAt time.Time   // when the newest of them was sent
-	spaced *time.Timer // wakes who waits for entrySpacing to pass
-	work   *sync.Cond  // there is something to do, or it may be done again
+	spaced *time.Timer // sends what waits for entrySpacing to pass
 	room   *sync.Cond
 	landed *sync.Cond // flying is 0
 
-	futures chan raft.ApplyFuture // entries in flight, in order
+	futures chan raft.ApplyFuture // entries in flight, in order; it has room for all of them
 	down    chan struct{}         // closed when raft has shut down
 }
 
 func newBatcher(r *raft.Raft, stamp func() (int64, znode.Flags), failed func(error)) *batcher {
-	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight-1),
+	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight),
 		down: make(chan struct{})}
-	b.work, b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu), sync.NewCond(&b.mu)
+	b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.spaced = time.AfterFunc(entrySpacing, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.work.Signal()
+		b.sendLocked()
 	})
-	b.wg.Add(2)
-	go b.batchLoop()
-	go b.waitLoop()
+	b.wg.Go(b.waitLoop)
 	return b
 }
 
 // submit appends encoded commands of one sender, in order. It blocks while the queue is full.
 func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
-	defer context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.room.Broadcast()
-	})()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.size > batcherMaxBytes {
+		defer context.AfterFunc(ctx, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.room.Broadcast()
+		})()
+	}
 	for b.size > batcherMaxBytes && !b.closed && ctx.Err() == nil {
 		b.room.Wait()
 	}
@@ -91,24 +93,16 @@ func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
 		b.queue = append(b.queue, c)
 		b.size += len(c)
 	}
-	b.work.Signal()
+	b.sendLocked()
 	return nil
 }
 
-func (b *batcher) batchLoop() {
-	defer b.wg.Done()
-	defer close(b.futures)
-	for {
-		cmds := b.next()
-		if cmds == nil {
-			return
-		}
+// sendLocked gives raft the entries that are due. That does not block: raft has more room for them than may be in flight.
+func (b *batcher) sendLocked() {
+	for b.dueLocked() {
+		cmds, size := b.nextLocked()
 		timeMs, flags := b.stamp()
-		size := 64
-		for _, c := range cmds {
-			size += len(c) + 8
-		}
-		f := b.raft.Apply(znode.AppendEntry(make([]byte, 0, size), timeMs, flags, cmds), 0)
+		f := b.raft.Apply(znode.AppendEntry(make([]byte, 0, 64+size+8*len(cmds)), timeMs, flags, cmds), 0)
 		endWith(f, b.down)
 		b.futures <- f
 	}
@@ -127,33 +121,27 @@ func endWith(f raft.Future, down chan struct{}) {
 	}
 }
 
-// next waits for commands and takes as many as fit into an entry; nil when closed.
-func (b *batcher) next() [][]byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for !b.dueLocked() && !b.closed {
-		b.work.Wait()
-	}
-	if b.closed {
-		return nil
-	}
-	n, size := 0, 0
+// nextLocked takes as many commands as fit into an entry, and their size.
+func (b *batcher) nextLocked() (cmds [][]byte, size int) {
+	n := 0
 	for n < len(b.queue) && (n == 0 || size+len(b.queue[n]) <= entryMaxBytes) {
 		size += len(b.queue[n])
 		n++
 	}
-	cmds := b.queue[:n:n]
-	b.queue = b.queue[n:]
+	cmds = b.queue[:n:n]
+	if b.queue = b.queue[n:]; len(b.queue) == 0 {
+		b.queue = nil
+	}
 	b.size -= size
 	b.flying++
 	b.sentAt = time.Now()
 	b.room.Broadcast()
-	return cmds
+	return cmds, size
 }
 
-// dueLocked says whether an entry may be sent now. If it is only too early, who waits is woken in time.
+// dueLocked says whether an entry may be sent now. If it is only too early, it will be sent in time.
 func (b *batcher) dueLocked() bool {
-	if len(b.queue) == 0 || b.paused || b.flying >= entriesInFlight {
+	if len(b.queue) == 0 || b.closed || b.paused || b.flying >= entriesInFlight {
 		return false
 	}
 	early := entrySpacing - time.Since(b.sentAt)
@@ -188,12 +176,11 @@ func (b *batcher) resume() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = false
-	b.work.Broadcast()
+	b.sendLocked()
 }
 
 // waitLoop waits for the entries in flight, in order, and reports those that failed.
 func (b *batcher) waitLoop() {
-	defer b.wg.Done()
 	for f := range b.futures {
 		if err := f.Error(); err != nil {
 			b.failed(err)
@@ -202,7 +189,7 @@ func (b *batcher) waitLoop() {
 		if b.flying--; b.flying == 0 {
 			b.landed.Broadcast()
 		}
-		b.work.Signal()
+		b.sendLocked()
 		b.mu.Unlock()
 	}
 }
@@ -220,7 +207,7 @@ func (b *batcher) close() {
 	close(b.down)
 	b.mu.Lock()
 	b.closed = true
-	b.work.Broadcast()
+	close(b.futures)
 	b.room.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()

@@ -31,12 +31,12 @@
 //	askLoop       Replica    a cluster to belong to             Close
 //	newcomer      transport  what peers ask, while it may not   Close
 //	                         vote for want of a log
-//	route         control    the outbox, the forward stream     when the leader changes, Close
+//	route         control    a way to the leader, its end; what when the leader changes, Close
+//	                         of the outbox is left to it
 //	succeed       Replica    its turn to replace a leader whose within 0.5 s,
 //	                         process has ended                  Close
 //	passOn        Replica    the answer of the heir that is to  with raft
 //	                         lead
-//	batchLoop     batcher    commands                           Close
 //	waitLoop      batcher    entries in flight                  Close
 //	acceptLoop    peerPort   peer connections                   Close
 //	welcome       peerPort   the frames of one peer stream      with the stream, Close
@@ -51,5 +51,5 @@
 // # Locks
 //
 // Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu, batcher.mu,
-// transport.mu and backlog.mu are leaves: nothing is locked and nobody is called under them.
+// transport.mu and backlog.mu are leaves: nothing is locked and nobody is called under them, except that the batcher gives raft its entries.
 package quorum

@@ -120,7 +120,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 			r.outbox.rewind()
 			var err error
 			if leader == r.cfg.ID {
-				err = r.handOver(ctx, func(cmds [][]byte) error { return r.batcher.submit(ctx, cmds) })
+				err = r.outbox.handOver(ctx, func(cmds [][]byte) error { return r.batcher.submit(ctx, cmds) })
 			} else {
 				err = r.forwardTo(ctx, leader)
 			}
@@ -179,32 +179,13 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	defer c.Close()
 
 	var buf []byte
-	err = r.handOver(streamCtx, func(cmds [][]byte) error {
+	err = r.outbox.handOver(streamCtx, func(cmds [][]byte) error {
 		buf = appendCommands(buf[:0], cmds)
 		_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
 		_, err := c.Write(buf)
 		return err
 	})
 	return fmt.Errorf("%w: %w", errStreamEnded, err)
-}
-
-// handOver takes commands from the outbox, in order, until send fails or ctx ends.
-func (r *Replica) handOver(ctx context.Context, send func([][]byte) error) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-r.outbox.work:
-		}
-		for cmds := r.outbox.take(); len(cmds) > 0; cmds = r.outbox.take() {
-			if err := send(cmds); err != nil {
-				return err
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-		}
-	}
 }
 
 // Lease stream, follower to leader, one request at a time:

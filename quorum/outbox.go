@@ -17,6 +17,9 @@ const (
 
 // outbox keeps the commands of this member, in order, until they have been applied: handed over to the
 // leader or not, a command may be lost with a leader, and then all that are open are handed over again.
+//
+// While there is a way to the leader, who adds a command hands it over himself, along with what others have added meanwhile; only
+// what is left after that, or is to be handed over again, is for the route.
 type outbox struct {
 	mu     sync.Mutex
 	byKey  map[znode.Key]*openCommand
@@ -26,6 +29,11 @@ type outbox struct {
 	round  uint64       // counts the times that everything was handed over again
 	size   int          // bytes
 	closed bool
+
+	send    func([][]byte) error // the way to the leader; nil: there is none
+	sending bool                 // somebody hands commands over, outside of mu
+	failed  chan error           // capacity 1: of the way that there is, or was
+	rest    *sync.Cond           // nobody is sending
 
 	work chan struct{} // capacity 1: there may be something unsent
 	room *sync.Cond    // size went down
@@ -41,7 +49,7 @@ type openCommand struct {
 
 func newOutbox() *outbox {
 	o := &outbox{byKey: map[znode.Key]*openCommand{}, work: make(chan struct{}, 1), round: 1}
-	o.room = sync.NewCond(&o.mu)
+	o.room, o.rest = sync.NewCond(&o.mu), sync.NewCond(&o.mu)
 	return o
 }
 
@@ -80,8 +88,59 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 	}
 	o.byKey[key] = c
 	o.size += len(data)
-	o.wake()
+	o.handOverLocked()
 	return nil
+}
+
+// handOver hands over what is unsent, and what is added, until send fails or ctx ends. Send is called by one goroutine at a time. It is
+// not called any more when handOver has returned.
+func (o *outbox) handOver(ctx context.Context, send func([][]byte) error) error {
+	o.mu.Lock()
+	failed := make(chan error, 1)
+	o.send, o.failed = send, failed
+	o.handOverLocked()
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.send = nil
+		for o.sending {
+			o.rest.Wait()
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-failed:
+			return err
+		case <-o.work:
+			o.mu.Lock()
+			o.handOverLocked()
+			o.mu.Unlock()
+		}
+	}
+}
+
+// handOverLocked hands over what is unsent, once: what comes meanwhile is left to the route, for whoever called may have other things to
+// do. It leaves everything to one who is at it already.
+func (o *outbox) handOverLocked() {
+	if o.sending || o.send == nil || o.unsent == nil {
+		return
+	}
+	o.sending = true
+	send, failed, cmds := o.send, o.failed, o.takeLocked()
+	o.mu.Unlock()
+	err := send(cmds)
+	o.mu.Lock()
+	o.sending = false
+	o.rest.Broadcast()
+	if err != nil {
+		o.send = nil
+		failed <- err
+	} else if o.unsent != nil {
+		o.wake()
+	}
 }
 
 // settle removes a command that has been applied or refused for good.
@@ -110,10 +169,8 @@ func (o *outbox) settle(key znode.Key) {
 	o.room.Broadcast()
 }
 
-// take returns the next unsent commands in order, none if there are none, and marks them handed over.
-func (o *outbox) take() [][]byte {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// takeLocked returns the next unsent commands in order, none if there are none, and marks them handed over.
+func (o *outbox) takeLocked() [][]byte {
 	var cmds [][]byte
 	for n := 0; o.unsent != nil && n < takeMaxBytes; o.unsent = o.unsent.next {
 		o.unsent.sentRound = o.round

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"lockkeeper/znode"
 )
@@ -13,7 +14,9 @@ func key(n uint64) znode.Key { return znode.Key{Session: 1, Generation: 1, Seq: 
 
 func taken(o *outbox) string {
 	var b []byte
-	for _, c := range o.take() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range o.takeLocked() {
 		b = append(b, c...)
 	}
 	return string(b)
@@ -85,6 +88,50 @@ func TestOutboxBoundsWhatItHolds(t *testing.T) {
 	if err := <-waits; !errors.Is(err, errStopped) {
 		t.Fatalf("added to a full, closed outbox: %v", err)
 	}
+}
+
+// While there is a way to the leader, who adds a command hands it over; what others add while he is at it goes next, in order; and when
+// the way ends, nobody uses it any more.
+func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutbox()
+		_ = o.add(t.Context(), key(1), []byte("a"))
+		var sent []string
+		held, broken := make(chan struct{}), errors.New("broken")
+		way := make(chan error, 1)
+		go func() {
+			way <- o.handOver(t.Context(), func(cmds [][]byte) error {
+				all := string(slices.Concat(cmds...))
+				sent = append(sent, all)
+				switch all {
+				case "b":
+					<-held
+				case "e":
+					return broken
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		go func() { _ = o.add(t.Context(), key(2), []byte("b")) }()
+		synctest.Wait()
+		_ = o.add(t.Context(), key(3), []byte("c"))
+		_ = o.add(t.Context(), key(4), []byte("d"))
+		close(held)
+		synctest.Wait()
+		if want := []string{"a", "b", "cd"}; !slices.Equal(sent, want) {
+			t.Fatalf("handed over %q, want %q", sent, want)
+		}
+		_ = o.add(t.Context(), key(5), []byte("e"))
+		if err := <-way; err != broken {
+			t.Fatalf("the way ended with %v", err)
+		}
+		_ = o.add(t.Context(), key(6), []byte("f"))
+		synctest.Wait()
+		if want := []string{"a", "b", "cd", "e"}; !slices.Equal(sent, want) {
+			t.Fatalf("handed over %q, want %q", sent, want)
+		}
+	})
 }
 
 func TestForwardFrames(t *testing.T) {
