@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -24,8 +25,6 @@ const (
 	// writeChunkBytes is how much is given to the socket at a time: a client that takes nothing for as
 	// long as it has for its session is given up, one that is only slow is not.
 	writeChunkBytes = 64 << 10
-	// keptBufferBytes is up to which size an output buffer is used again.
-	keptBufferBytes = 64 << 10
 	// stallCheck is how often a writer whose client takes nothing looks whether the session has ended.
 	stallCheck = 250 * time.Millisecond
 	// farewellTimeout is how long a last answer (a four-letter word's, "session expired") may take.
@@ -43,12 +42,29 @@ type conn struct {
 	accepted time.Time
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
-	writing  atomic.Bool
+	sock     tryWriter
+	writing  atomic.Bool // somebody waits for the client to take what is sent
 	parting  atomic.Bool // what is sent now are its last words
 }
 
+// tryWriter writes what a socket takes at once, which may be nothing.
+type tryWriter interface {
+	TryWrite(b []byte) (n int, err error)
+}
+
+// patient is the tryWriter of a connection that has none: all has to be written by one who may wait.
+type patient struct{}
+
+func (patient) TryWrite([]byte) (int, error) { return 0, nil }
+
 func newConn(nc net.Conn) *conn {
-	return &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, idleBufferBytes)}
+	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, idleBufferBytes), sock: patient{}}
+	if w, ok := nc.(tryWriter); ok {
+		c.sock = w
+	} else if w := socketWriter(nc); w != nil {
+		c.sock = w
+	}
+	return c
 }
 
 // remoteAddr is the client's address, an IPv4 one as such even on an IPv6 socket: limits and ACLs are
@@ -84,15 +100,11 @@ func (s *Server) serveConn(ctx context.Context, c *conn) {
 		return
 	}
 	c.session.Store(sess)
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		c.writeLoop(sess)
-	}()
+	sess.Open(func() { go c.writeOn(sess, nil, 0) })
 	s.readLoop(c, sess)
 	sess.Detach()
 	_ = c.Close() // which ends a Write that waits for the client
-	<-written
+	sess.Wait()
 }
 
 // silent takes note of a connection that ended before it said what it wanted.
@@ -139,6 +151,7 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		}
 		return nil
 	}
+	_ = c.SetWriteDeadline(time.Time{})
 	if sess == nil {
 		c.part()
 	}
@@ -165,14 +178,33 @@ func (c *conn) widen() {
 	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(rest)), c.Conn), readBufferBytes)
 }
 
-// readLoop hands frames to the session until the connection or the session ends. When the session has
-// said its last word, it goes on reading, and the session ignores what comes, until the client closes too
-// or the writer's deadline for that has passed.
+// frameBuffered says whether a whole frame has been received that is not read yet.
+func (c *conn) frameBuffered() bool {
+	n := c.r.Buffered()
+	if n < 4 {
+		return false
+	}
+	head, _ := c.r.Peek(4)
+	return int64(binary.BigEndian.Uint32(head)) <= int64(n-4)
+}
+
+// readLoop hands frames to the session until the connection or the session ends, and sends what the session answers at
+// once, before it waits for the client. When the session has said its last word, it goes on reading, and the session
+// ignores what comes, until the client closes too or the deadline for that has passed.
 func (s *Server) readLoop(c *conn, sess *session.Session) {
 	for {
-		frame, err := s.readFrame(c)
+		var frame []byte
+		var err error
+		if !c.frameBuffered() {
+			err = c.flush(sess)
+		}
 		if err == nil {
-			err = sess.Submit(frame)
+			frame, err = s.readFrame(c)
+		}
+		if err == nil {
+			if err = sess.Submit(frame); err != nil {
+				_ = c.flush(sess) // the answers to what came before
+			}
 		}
 		if err != nil {
 			s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
@@ -181,36 +213,79 @@ func (s *Server) readLoop(c *conn, sess *session.Session) {
 	}
 }
 
-// writeLoop sends what the session has to say. It closes the connection when the session has ended, which
-// ends the readLoop.
-func (c *conn) writeLoop(sess *session.Session) {
-	var buf []byte
-	for {
-		out, err := sess.Output(buf)
-		if err == io.EOF {
-			c.halfClose()
-			return
-		}
-		if err != nil {
-			_ = c.Close()
-			return
-		}
-		c.writing.Store(true)
-		err = c.writeAll(out, sess)
-		c.writing.Store(false)
-		if err != nil {
-			_ = c.Close()
-			return
-		}
-		if buf = out[:0]; cap(buf) > keptBufferBytes {
-			buf = nil
-		}
+// flush sends what the session has to say, unless somebody else is at it. It never waits for the client, who may need to
+// be heard meanwhile: what the socket does not take at once is left to a goroutine.
+func (c *conn) flush(sess *session.Session) error {
+	if !sess.Begin() {
+		return nil
 	}
+	for {
+		out, err := c.next(sess)
+		if out == nil {
+			return err
+		}
+		n, err := c.sock.TryWrite(out.Bytes)
+		if err != nil {
+			c.giveUp(sess)
+			return err
+		}
+		if n < len(out.Bytes) {
+			go c.writeOn(sess, out, n)
+			return nil
+		}
+		out.Free()
+	}
+}
+
+// writeOn sends what is left of out behind n bytes, and then what the session has to say, until that is nothing. It is
+// started when there is something that nobody sends, and for what flush has left. It waits for the client.
+func (c *conn) writeOn(sess *session.Session, out *session.Buffer, n int) {
+	for {
+		if out != nil {
+			if err := c.writeAll(out.Bytes[n:], sess); err != nil {
+				c.giveUp(sess)
+				return
+			}
+			out.Free()
+		}
+		if out, _ = c.next(sess); out == nil {
+			return
+		}
+		n = 0
+	}
+}
+
+// next gives the one who sends what is to be sent now. Without that, it is not the one any more; with an error, the
+// connection is closed.
+func (c *conn) next(sess *session.Session) (*session.Buffer, error) {
+	out, err := sess.Output()
+	switch {
+	case err == io.EOF:
+		c.halfClose()
+		sess.Leave()
+		return nil, nil
+	case err != nil:
+		c.giveUp(sess)
+	}
+	return out, err
+}
+
+// giveUp ends the connection, which ends the readLoop, for the one who sends.
+func (c *conn) giveUp(sess *session.Session) {
+	_ = c.Close()
+	sess.Leave()
 }
 
 // writeAll sends b. It gives up when the client takes nothing at all for as long as its session may be
 // silent, and soon after the session has ended.
 func (c *conn) writeAll(b []byte, sess *session.Session) error {
+	n, err := c.sock.TryWrite(b)
+	if b = b[n:]; err != nil || len(b) == 0 {
+		return err
+	}
+	c.writing.Store(true)
+	defer c.writing.Store(false)
+	defer c.SetWriteDeadline(time.Time{}) // TryWrite heeds it
 	progress := time.Now()
 	for len(b) > 0 {
 		_ = c.SetWriteDeadline(time.Now().Add(stallCheck))
@@ -222,13 +297,8 @@ func (c *conn) writeAll(b []byte, sess *session.Session) error {
 		if err == nil {
 			continue
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(progress) > sess.Timeout() {
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(progress) > sess.Timeout() || sess.Ended() {
 			return err
-		}
-		select {
-		case <-sess.Done():
-			return err
-		default:
 		}
 	}
 	return nil

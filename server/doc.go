@@ -9,11 +9,12 @@
 //
 // # Goroutines
 //
-// A Server owns one goroutine that accepts client connections, and two for each connection: the reader,
-// which takes frames off the socket and hands them to the session (and waits there when the session has
-// too much to do), and the writer, which takes finished bytes from the session and puts them on the
-// socket. A client that does not read holds up its own writer and nobody else's. Close and Shutdown wait
-// for all of them, and for those of the rooms below.
+// A Server owns one goroutine that accepts client connections, and one for each connection: the reader,
+// which takes frames off the socket, hands them to the session (and waits there when the session has
+// too much to do), and puts on the socket what the session has answered at once. For the rest, and for
+// what the socket does not take at once, there is a writer while there is something to write. A client
+// that does not read holds up its own writer and nobody else's. Close and Shutdown wait for all of them,
+// and for those of the rooms below.
 //
 // # What is not here
 //

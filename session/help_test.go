@@ -27,6 +27,7 @@ type replica struct {
 	ctl     sync.Mutex
 	held    []*znode.Command
 	hold    bool
+	busy    chan struct{} // Propose waits for it; nil: it does not
 	cut     bool          // Touch fails
 	lag     time.Duration // of the proof of leadership
 	leader  bool
@@ -42,6 +43,11 @@ func (r *replica) View(f func(*znode.Store)) {
 
 func (r *replica) Propose(_ context.Context, c *znode.Command) error {
 	r.ctl.Lock()
+	if busy := r.busy; busy != nil {
+		r.ctl.Unlock()
+		<-busy
+		r.ctl.Lock()
+	}
 	if r.hold {
 		r.held = append(r.held, c)
 		r.ctl.Unlock()
@@ -137,8 +143,8 @@ func newMember(t *testing.T, cfg Config) (*Manager, *replica) {
 	return m, r
 }
 
-// client is the client's side of one connection: what it sends goes to Submit, and one goroutine takes
-// what Output gives.
+// client is the client's side of one connection: what it sends goes to Submit, and whoever is to send takes
+// what Output gives, as server does.
 type client struct {
 	t    *testing.T
 	m    *Manager
@@ -148,12 +154,14 @@ type client struct {
 
 	sending sync.Mutex // a connection has one reader
 
-	mu     sync.Mutex
-	frames [][]byte
-	more   chan struct{}
-	err    error
-	heard  time.Time // when the last bytes came
-	over   chan struct{}
+	mu      sync.Mutex
+	frames  [][]byte
+	more    chan struct{}
+	pieces  int // in which the frames came
+	writers int // that were started for them
+	err     error
+	heard   time.Time // when the last bytes came
+	over    chan struct{}
 }
 
 func connect(t *testing.T, m *Manager, req *wire.ConnectRequest) (*client, error) {
@@ -163,8 +171,13 @@ func connect(t *testing.T, m *Manager, req *wire.ConnectRequest) (*client, error
 		return &client{t: t, m: m, resp: resp}, err
 	}
 	c := &client{t: t, m: m, s: s, resp: resp, more: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
-	go c.readLoop()
-	t.Cleanup(func() { s.Detach(); <-c.over })
+	s.Open(func() {
+		c.mu.Lock()
+		c.writers++
+		c.mu.Unlock()
+		go c.take()
+	})
+	t.Cleanup(func() { c.detach(); s.Wait() })
 	return c, nil
 }
 
@@ -181,26 +194,53 @@ func (c *client) reattach() *wire.ConnectRequest {
 	return &wire.ConnectRequest{TimeoutMs: c.resp.TimeoutMs, SessionID: c.resp.SessionID, Password: c.resp.Password}
 }
 
-func (c *client) readLoop() {
-	defer close(c.over)
-	var buf []byte
+// take is the one who sends.
+func (c *client) take() {
 	for {
-		b, err := c.s.Output(buf)
-		c.mu.Lock()
+		b, err := c.s.Output()
 		if err != nil {
-			c.err = err
-			c.wakeLocked()
-			c.mu.Unlock()
+			c.end(err)
+			c.s.Leave()
 			return
 		}
+		if b == nil {
+			return
+		}
+		c.mu.Lock()
+		c.pieces++
 		c.heard = time.Now()
-		for len(b) > 0 {
-			n := 4 + int(b[0])<<24 + int(b[1])<<16 + int(b[2])<<8 + int(b[3])
-			c.frames = append(c.frames, append([]byte(nil), b[4:n]...))
-			b = b[n:]
+		for rest := b.Bytes; len(rest) > 0; {
+			n := 4 + int(rest[0])<<24 + int(rest[1])<<16 + int(rest[2])<<8 + int(rest[3])
+			c.frames = append(c.frames, append([]byte(nil), rest[4:n]...))
+			rest = rest[n:]
 		}
 		c.wakeLocked()
 		c.mu.Unlock()
+		b.Free()
+	}
+}
+
+// end is what the client learns of the end of the connection.
+func (c *client) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+		close(c.over)
+		c.wakeLocked()
+	}
+}
+
+// detach loses the connection.
+func (c *client) detach() {
+	c.s.Detach()
+	c.end(errEnded)
+}
+
+// flush is what the caller of Submit does before it waits for the client.
+func (c *client) flush() {
+	if c.s.Begin() {
+		c.take()
 	}
 }
 
@@ -228,6 +268,7 @@ func (c *client) send(op wire.Op, body wire.Record) wire.Xid {
 func (c *client) submit(frame []byte) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
+	defer c.flush()
 	return c.s.Submit(frame)
 }
 

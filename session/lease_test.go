@@ -176,7 +176,7 @@ func TestBeliefNeverOutlivesTheLease(t *testing.T) {
 				r.ctl.Unlock()
 				if rnd.IntN(40) == 0 {
 					r.setCut(true)
-					c.s.Detach() // the client's connection is lost, nobody reports it any more
+					c.detach() // the client's connection is lost, nobody reports it any more
 				}
 				time.Sleep(time.Duration(rnd.Int64N(int64(timeout))))
 			}

@@ -65,6 +65,9 @@ const (
 	sessionQueueMax = 1000
 	// outputPauseBytes is how much unsent output stops a connection from being read.
 	outputPauseBytes = 4 << 20
+	// outputCollectBytes is how much output the goroutine that submits requests may collect before a writer is
+	// started for it.
+	outputCollectBytes = 64 << 10
 	// outputMaxBytes is how much unsent output, for which only notifications can be the reason,
 	// ends a connection.
 	outputMaxBytes = 64 << 20

@@ -60,6 +60,7 @@ type pending struct {
 	received time.Time
 	large    int  // bytes that count as those of a large request
 	last     bool // the connection ends after the answer
+	own      bool // answered within Submit, whose caller sends the answer
 }
 
 // errNullToken says that a client began SASL with no token at all. ZooKeeper closes the connection.
@@ -139,6 +140,7 @@ func (s *Session) admit(p *pending) error {
 	}
 	s.mu.Unlock()
 	// Nothing is outstanding (or it is a ping), and only this goroutine adds to the queue.
+	p.own = true
 	s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	if p.large > 0 {
 		s.m.throttle.leave(0, p.large)
@@ -160,10 +162,10 @@ func (s *Session) dequeueLocked(n int) {
 	for i := range s.queue[:n] {
 		large += s.queue[i].large
 	}
+	clear(s.queue[:n])
 	if n == len(s.queue) {
 		s.queue = s.queue[:0]
 	} else {
-		clear(s.queue[:n])
 		s.queue = s.queue[n:]
 	}
 	s.m.throttle.leave(n, large)
@@ -233,6 +235,7 @@ func (s *Session) submitWrite(p *pending) error {
 	}
 	s.enqueueLocked(p)
 	s.mu.Unlock()
+	s.out.handOver() // Propose may wait
 	return s.m.replica.Propose(s.m.ctx, &znode.Command{
 		Kind:       znode.KindRequest,
 		Session:    s.id,
@@ -247,6 +250,7 @@ func (s *Session) submitWrite(p *pending) error {
 func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
 	for (s.changing && isWrite(op) || len(s.queue) >= sessionQueueMax || len(s.queue) > 0 && s.m.throttle.crowded()) && !s.ended {
+		s.out.handOver()
 		s.room.Wait()
 	}
 	ended := s.ended
@@ -338,7 +342,7 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record) {
 	if p.req.Op == wire.OpPing {
 		h.Xid = wire.XidPing
 	}
-	s.out.reply(h, body)
+	s.out.reply(h, body, p.own)
 	latency := time.Since(p.received)
 	s.stats.sent(h, latency)
 	s.m.stats.replied(latency)
@@ -356,18 +360,35 @@ func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
 	s.m.stats.sent.Add(1)
 }
 
-// Output waits until there is something to send and returns it, appended to buf[:0]. io.EOF: all has
-// been sent, close the socket; another error: close it at once. Calls must come from one goroutine.
-func (s *Session) Output(buf []byte) ([]byte, error) { return s.out.take(buf[:0]) }
+// Open tells the session how a writer is started. The session calls start when there is something to send, or the
+// connection is to be closed, and nobody sends; perhaps at once, and perhaps while it holds locks. start must not block;
+// the writer that it starts is the one who sends until Output tells it that it is not any more.
+func (s *Session) Open(start func()) { s.out.open(start) }
 
-// Done is closed when the connection must be closed at once, even if the socket takes no bytes.
-func (s *Session) Done() <-chan struct{} { return s.out.done }
+// Begin makes its caller the one who sends, if there is something to send, or the connection is to be closed, and nobody
+// is at it. The caller of Submit has to call it before it waits for the client: replies that Submit made at once wait for
+// that. Whatever else there is to send, a writer is started for.
+func (s *Session) Begin() bool { return s.out.begin() }
 
-// Detach ends this hold of the session, because its connection has ended; the session goes its own way
-// until its lease runs out. It may be called more than once, from any goroutine.
+// Output gives the one who sends what may be sent now, to be sent whole; then it has to ask again. nil, without an error:
+// there is nothing, and the caller is not the one who sends any more. io.EOF: all has been sent, close the socket;
+// another error: close it at once; then call Leave.
+func (s *Session) Output() (*Buffer, error) { return s.out.take() }
+
+// Leave is called by the one who sends, when it has closed the connection or could not send. Nobody sends after it.
+func (s *Session) Leave() { s.out.leave() }
+
+// Wait waits until nobody sends.
+func (s *Session) Wait() { s.out.wait() }
+
+// Ended says that the connection must be closed at once, even if the socket takes no bytes.
+func (s *Session) Ended() bool { return s.out.ended() }
+
+// Detach ends this hold of the session, because its connection has ended, or is to be closed by the caller; the session
+// goes its own way until its lease runs out. It may be called more than once, from any goroutine.
 func (s *Session) Detach() {
 	s.markEnded()
-	s.out.abort(true)
+	s.out.detach()
 }
 
 // end makes the connection end. What is unsent stays unsent.

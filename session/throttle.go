@@ -94,6 +94,7 @@ func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	if t.limits.Requests <= 0 || op == wire.OpAuth || op == wire.OpSASL || !t.full() {
 		return false
 	}
+	s.out.handOver()
 	start := time.Now()
 	t.mu.Lock()
 	t.waiting.Add(1)

@@ -41,7 +41,7 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 			t.Fatalf("%d requests of the second connection were taken", n)
 		}
 		// Connections that end give back what they have taken.
-		b.s.Detach()
+		b.detach()
 		<-second
 		r.setHold(false)
 		<-first
@@ -65,7 +65,7 @@ func TestRequestThrottle(t *testing.T) {
 		<-sendMany(a, 2)
 		waiting := sendMany(b, 1)
 		leaving := sendMany(gone, 1)
-		gone.s.Detach()
+		gone.detach()
 		<-leaving
 		if b.s.queued() != 0 {
 			t.Fatal("a request was taken although the throttle is full")
@@ -119,7 +119,7 @@ func TestLargeRequests(t *testing.T) {
 		if err := large(b, 2000); !errors.Is(err, errLarge) {
 			t.Fatalf("got %v", err)
 		}
-		b.s.Detach()
+		b.detach()
 		r.setHold(false)
 		a.expect("1 Ok", "2 Ok", "3 Ok")
 		if err := large(a, 4500); err != nil {
