@@ -211,8 +211,5 @@ func voteMark(votes bool) byte {
 
 // heartbeatTimeout is how long a follower waits for its leader before it stands for election.
 func (c *Config) heartbeatTimeout() time.Duration {
-	if c.alone() {
-		return 10 * time.Millisecond // nobody to wait for
-	}
 	return min(max(c.Tick/4, 500*time.Millisecond), time.Second)
 }

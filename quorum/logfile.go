@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -53,14 +54,16 @@ var (
 
 // openLogFile opens a log after having looked at every page of it, or creates it. Errors do not name the file.
 func openLogFile(path string) (*logFile, error) {
+	state := newLogState()
 	_, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		err = writeLogFile(path, newLogState(), nil)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		err = writeLogFile(path, state, nil)
+	case err == nil:
+		if state, err = checkLogFile(path); err == nil {
+			err = syncDir(filepath.Dir(path)) // whoever made it may not have got so far
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	state, err := checkLogFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +107,7 @@ func writeLogFile(path string, state logState, getLog func(uint64, *raft.Log) er
 	if err != nil {
 		return err
 	}
+	db.NoSync = true // once is enough, below: until the file has its name, nobody looks at what a crash leaves of it
 	defer func() {
 		if err != nil {
 			_ = os.Remove(temp)
@@ -124,6 +128,9 @@ func writeLogFile(path string, state logState, getLog func(uint64, *raft.Log) er
 			next, err = putEntries(tx.Bucket(entriesBucket), next, state.last, getLog)
 			return err
 		})
+	}
+	if err == nil {
+		err = db.Sync()
 	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
@@ -297,10 +304,13 @@ func (f *logFile) update(change func(*logState, *bbolt.Bucket) error) error {
 	return err
 }
 
-// Set implements raft.StableStore.
+// Set implements raft.StableStore. What is there already is not written again: at each start raft sets the term that it has read.
 func (f *logFile) Set(key, value []byte) error {
 	if len(key) > 255 {
 		return errKeyLength
+	}
+	if old, ok := f.state.Load().values[string(key)]; ok && bytes.Equal(old, value) {
+		return nil
 	}
 	return f.update(func(s *logState, _ *bbolt.Bucket) error {
 		s.values[string(key)] = slices.Clone(value)
@@ -341,6 +351,15 @@ func (f *logFile) segments() (n segmentsNote, ok bool) {
 
 // setSegments says that those segments are there.
 func (f *logFile) setSegments(n segmentsNote) error { return f.Set([]byte(segmentsKey), n.append(nil)) }
+
+// beginSegments says that, from now on, the entries are in those segments. The file itself holds none.
+func (f *logFile) beginSegments(n segmentsNote) error {
+	return f.update(func(s *logState, _ *bbolt.Bucket) error {
+		s.values[segmentsKey] = n.append(nil)
+		s.first, s.last = 1, 0
+		return nil
+	})
+}
 
 // inUse reports whether err says that another process has the file open.
 func inUse(err error) bool { return errors.Is(err, bolterrors.ErrTimeout) }

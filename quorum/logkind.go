@@ -79,6 +79,12 @@ func openLog(dir string, kind LogKind, segmentBytes int64) (_ *storedLog, err er
 	if _, inSegments := s.entries.(*segmentLog); inSegments == (kind == LogWAL) {
 		return s, nil
 	}
+	if first, last := s.entries.bounds(); kind == LogWAL && first == 1 && last == 0 {
+		if err := s.begin(segments); err != nil {
+			return nil, fmt.Errorf("%s: begin the log: %w", segments, err)
+		}
+		return s, nil
+	}
 	if err := s.move(path, segments, kind); err != nil {
 		return nil, fmt.Errorf("%s: move the log: %w", s.name, err)
 	}
@@ -88,11 +94,6 @@ func openLog(dir string, kind LogKind, segmentBytes int64) (_ *storedLog, err er
 // open opens the log as it is.
 func (s *storedLog) open(path, segments string) error {
 	file, err := openLogFile(path)
-	if err == nil {
-		if err = syncDir(filepath.Dir(path)); err != nil {
-			_ = file.Close()
-		}
-	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -114,6 +115,21 @@ func (s *storedLog) open(path, segments string) error {
 	}
 	s.entries, s.name = l, segments
 	s.repaired = append(s.repaired, repaired...)
+	return nil
+}
+
+// begin begins a log in segments beside a file without entries, as the first start does. It counts with the note of it.
+func (s *storedLog) begin(segments string) error {
+	h := segmentHead{first: 1, last: 0, applied: s.entries.Applied(), size: s.segmentBytes}
+	l, err := firstSegment(segments, h, s.file.setSegments)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(segments)) // makes room; and raft.db does not speak of them
+	}
+	if err := s.file.beginSegments(l.noted()); err != nil {
+		l.broken = err // whether they count is seen at the next start
+		return errors.Join(err, l.Close())
+	}
+	s.entries, s.name = l, segments
 	return nil
 }
 
@@ -157,14 +173,8 @@ func (s *storedLog) move(path, segments string, to LogKind) error {
 
 // writeSegments writes entries into segments, and returns what is to be noted of them.
 func writeSegments(segments string, segmentBytes int64, first, last, applied uint64, getLog func(uint64, *raft.Log) error) (noted segmentsNote, err error) {
-	if err := os.MkdirAll(segments, 0o750); err != nil {
-		return noted, err
-	}
-	if err := syncDir(filepath.Dir(segments)); err != nil {
-		return noted, err
-	}
-	h := segmentHead{log: rand.Uint64(), number: 1, first: first, last: first - 1, applied: applied, size: segmentBytes}
-	l, err := newSegmentLog(segments, h, func(n segmentsNote) error {
+	h := segmentHead{first: first, last: first - 1, applied: applied, size: segmentBytes}
+	l, err := firstSegment(segments, h, func(n segmentsNote) error {
 		noted = n
 		return nil
 	})
@@ -186,4 +196,16 @@ func writeSegments(segments string, segmentBytes int64, first, last, applied uin
 	}
 	err = errors.Join(err, l.Close()) // which notes how far it goes
 	return noted, err
+}
+
+// firstSegment makes the directory and begins a new log in it. Of h it sets which log and which segment that is.
+func firstSegment(segments string, h segmentHead, note func(segmentsNote) error) (*segmentLog, error) {
+	if err := os.MkdirAll(segments, 0o750); err != nil {
+		return nil, err
+	}
+	if err := syncDir(filepath.Dir(segments)); err != nil {
+		return nil, err
+	}
+	h.log, h.number = rand.Uint64(), 1
+	return newSegmentLog(segments, h, note)
 }

@@ -95,6 +95,65 @@ func TestMoveIsCutShort(t *testing.T) {
 	}
 }
 
+// A first start that is cut short anywhere is followed by one that begins anew.
+func TestBeginningIsCutShort(t *testing.T) {
+	opens := func(t *testing.T, dir string, kind LogKind) {
+		t.Helper()
+		s, err := openLog(dir, kind, smallSegment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &promised{first: 1, entries: map[uint64][]byte{}}
+		p.vote(t, s)
+		p.store(t, s, 77)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = openLog(dir, kind, smallSegment); err != nil || len(s.repaired) > 0 {
+			t.Fatalf("opened again: %v; repaired %v", err, s.repaired)
+		}
+		if err := errors.Join(p.kept(s), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	// What each step leaves behind it, up to the one with which the segments count.
+	steps := []struct {
+		name string
+		do   func(dir string) error
+	}{
+		{"half of a file", func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, logFileName+newSuffix), []byte("half of a file"), logFileMode)
+		}},
+		{"a file", func(dir string) error {
+			return writeLogFile(filepath.Join(dir, logFileName), newLogState(), nil)
+		}},
+		{"a directory", func(dir string) error { return os.Mkdir(filepath.Join(dir, segmentLogDir), 0o750) }},
+		{"half of a segment", func(dir string) error {
+			return os.WriteFile(segmentPath(filepath.Join(dir, segmentLogDir), 1)+newSuffix, []byte("half of it"), logFileMode)
+		}},
+		{"a segment", func(dir string) error {
+			l, err := firstSegment(filepath.Join(dir, segmentLogDir), segmentHead{first: 1, size: smallSegment}, func(segmentsNote) error { return nil })
+			if err != nil {
+				return err
+			}
+			return l.Close()
+		}},
+	}
+	for n := range steps {
+		for _, kind := range []LogKind{LogWAL, LogBolt} {
+			t.Run(steps[n].name+", "+string(kind), func(t *testing.T) {
+				dir := t.TempDir()
+				for _, step := range steps[:n+1] {
+					if err := step.do(dir); err != nil {
+						t.Fatal(err)
+					}
+				}
+				opens(t, dir, kind)
+			})
+		}
+	}
+}
+
 // A program that does not know of segments would take the log for empty: the format stops it.
 func TestFormatOfALogInSegments(t *testing.T) {
 	s := newLogState()

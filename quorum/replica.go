@@ -142,7 +142,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 	go r.controlLoop(ctx)
 	go r.snapshotLoop(ctx)
 	go r.changeLoop(ctx)
-	if !r.cfg.alone() {
+	if r.cfg.alone() {
+		r.transport.stand(ctx) // nobody to wait for
+	} else {
 		r.wg.Add(1)
 		go r.askLoop(ctx)
 	}

@@ -297,6 +297,11 @@ func (l *segmentLog) rotate(need int64) error {
 	return nil
 }
 
+// noted is what is to be noted of the segments as they are. Lock: writing.
+func (l *segmentLog) noted() segmentsNote {
+	return segmentsNote{log: l.tail().log, newest: l.tail().number, end: l.end}
+}
+
 // continueIn says where the tail goes on.
 func (l *segmentLog) continueIn(end int64, sum uint32, m mark) {
 	l.end, l.sum, l.mark, l.marked = end, sum, m, time.Now()
@@ -379,7 +384,7 @@ func (l *segmentLog) Close() error {
 			err = l.commit(batchFirst, l.first) // removes nothing
 		}
 		if err == nil { // better than a mark: it is not in the file that it is about
-			err = l.note(segmentsNote{log: l.tail().log, newest: l.tail().number, end: l.end})
+			err = l.note(l.noted())
 		}
 	}
 	if l.idle != nil {

@@ -244,3 +244,35 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What stands there already is not written again, and anything else is.
+func TestSetWritesWhatIsNew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), logFileName)
+	f, err := openLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := []byte("term")
+	for i, tt := range []struct {
+		value  uint64
+		writes bool
+	}{{7, true}, {7, false}, {8, true}, {7, true}} {
+		before := f.state.Load()
+		if err := f.SetUint64(key, tt.value); err != nil {
+			t.Fatal(err)
+		}
+		if (f.state.Load() != before) != tt.writes {
+			t.Errorf("value %d, %d: written, %v", i, tt.value, !tt.writes)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = openLogFile(path); err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if v, err := f.GetUint64(key); v != 7 || err != nil {
+		t.Errorf("read again: %d, %v", v, err)
+	}
+}

@@ -2,7 +2,10 @@ package quorum
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"lockkeeper/internal/simdisk"
 )
 
 // A leader whose connections have broken, and who takes new ones, goes on leading.
@@ -25,4 +28,35 @@ func TestBrokenConnectionsEndNoLeadership(t *testing.T) {
 			t.Errorf("member %d leads in term %d, before it was member %d in term %d", c.leader()+1, now, l+1, term)
 		}
 	})
+}
+
+// A member alone waits for nobody: the disk is all that its first election, and every later one, takes. A slow disk does not make it
+// begin again.
+func TestMemberAloneLeadsAtOnce(t *testing.T) {
+	for _, syncTime := range []time.Duration{0, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			disk := simdisk.New()
+			disk.SetSyncTime(syncTime)
+			for start := range uint64(2) {
+				began, written := time.Now(), disk.Writes()
+				rec := newRecorder()
+				r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: Stores{Log: disk, Stable: disk, Snapshots: disk, LogName: "the log"},
+					Listener: rec, Logger: testLogger()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rec.await(t, "leadership", func() bool { return rec.leads })
+				if took, writing := time.Since(began), time.Duration(disk.Writes()-written)*syncTime; took > writing {
+					t.Errorf("start %d with syncs of %v: it leads after %v, of which %v were for the disk", start, syncTime, took, writing)
+				}
+				// The first configuration is of term 1.
+				if term := r.raft.CurrentTerm(); term != 2+start {
+					t.Errorf("start %d with syncs of %v: it leads in term %d", start, syncTime, term)
+				}
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
 }
