@@ -226,6 +226,20 @@ func TestVersionOfTheMembers(t *testing.T) {
 	})
 }
 
+// Who has just won an election, and has not taken up its office, hands it on all the same.
+func TestTransferLeadershipAtOnce(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		asked := c.reps[(l+2)%3]
+		for i := range 20 {
+			to := MemberID((l+(i+1)%2)%3 + 1)
+			if err := asked.TransferLeadership(c.ctx(10*time.Second), to); err != nil {
+				t.Fatalf("transfer %d, to member %d: %v", i, to, err)
+			}
+		}
+	})
+}
+
 func TestTransferLeadership(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()

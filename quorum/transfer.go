@@ -88,9 +88,9 @@ func (r *Replica) serveTransfer(_ MemberID, c net.Conn) {
 // is held by the network, and the leadership ends then, it waits for ever, and from then on the library refuses all entries whenever
 // this member leads.
 func (r *Replica) handOnTo(to MemberID) error {
-	from, epoch := r.leaderEpoch()
-	if from != r.cfg.ID {
-		return ErrNoLeader
+	epoch, err := r.office()
+	if err != nil {
+		return err
 	}
 	if !r.handing.CompareAndSwap(false, true) {
 		return errors.New("the leadership is being handed on already")
@@ -111,6 +111,27 @@ func (r *Replica) handOnTo(to MemberID) error {
 		return nil // to whomever
 	}
 	return err
+}
+
+// office is the time for which this member leads. Another one may have heard of an election that this member has won before it has
+// taken up its office, which is when all from before its term has been applied: that is waited for.
+func (r *Replica) office() (context.Context, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.peerTimeout())
+	defer cancel()
+	for {
+		leader, epoch := r.leaderEpoch()
+		if leader == r.cfg.ID {
+			return epoch, nil
+		}
+		if r.raft.State() != raft.Leader {
+			return nil, ErrNoLeader
+		}
+		select {
+		case <-epoch.Done():
+		case <-ctx.Done():
+			return nil, ErrNoLeader
+		}
+	}
 }
 
 // heir is the voter that is to lead: the one that was named, or one that has all of the log, or as much as anybody.
