@@ -327,29 +327,19 @@ func TestBacklogCloses(t *testing.T) {
 	})
 }
 
-// carrying is an answer to a request that carries entries up to index.
-type carrying struct {
-	answer
-	index uint64
-}
-
-func (c carrying) Request() *raft.AppendEntriesRequest {
-	return &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: c.index - 1, PrevLogTerm: 5, Entries: entries(c.index, c.index)}
-}
-
 // The library sees that a follower has an entry when this member has it on its disk. What commits nothing it sees at once.
 func TestAnswersAreHeldBack(t *testing.T) {
-	ok := answer{term: 5, success: true}
 	for _, tt := range []struct {
 		about string
-		ans   raft.AppendFuture
+		index uint64 // of the entry in the request; 0: none
+		ans   answer
 		held  bool
 	}{
-		{"entries", carrying{ok, 3}, true},
-		{"entries that are durable", carrying{ok, 2}, false},
-		{"no entries", ok, false},
-		{"refused", carrying{answer{term: 5}, 3}, false},
-		{"a later term", carrying{answer{term: 6}, 3}, false},
+		{"entries", 3, ok, true},
+		{"entries that are durable", 2, ok, false},
+		{"no entries", 0, ok, false},
+		{"refused", 3, answer{term: 5}, false},
+		{"a later term", 3, answer{term: 6}, false},
 	} {
 		t.Run(tt.about, func(t *testing.T) {
 			inBacklog(t, func(b *backlogTest) {
@@ -357,18 +347,16 @@ func TestAnswersAreHeldBack(t *testing.T) {
 				tr := newTransport(nil, 1, nil)
 				defer tr.close()
 				tr.durable = b.await
-				fake := &fakePipeline{done: make(chan raft.AppendFuture)}
-				p := &pipeline{AppendPipeline: fake, t: tr, id: "2", out: make(chan raft.AppendFuture), stop: make(chan struct{})}
-				p.wg.Add(1)
-				go p.relay()
+				p, far := pipelineTo(t, tr)
 				b.StoreLogs(entries(3, 3))
-				fake.done <- tt.ans
+				mustAppend(t, p, carrying(tt.index))
+				far.answer(tt.ans)
 				got := begin(func() error { <-p.Consumer(); return nil })
 				b.expect("before it is durable", got, !tt.held)
 				tr.mu.Lock()
 				heard := tr.followers["2"] != nil
 				tr.mu.Unlock()
-				if follows := tt.ans.Response().Term == 5; heard != follows {
+				if follows := tt.ans.term == 5; heard != follows {
 					t.Errorf("it follows: %v; noted at once: %v", follows, heard)
 				}
 				b.log.word <- nil
@@ -391,22 +379,20 @@ func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
 		tr := newTransport(nil, 1, nil)
 		defer tr.close()
 		tr.durable = b.await
-		fake := &fakePipeline{done: make(chan raft.AppendFuture)}
-		p := &pipeline{AppendPipeline: fake, t: tr, id: "2", out: make(chan raft.AppendFuture), stop: make(chan struct{})}
-		p.wg.Add(1)
-		go p.relay()
+		p, far := pipelineTo(t, tr)
 		b.StoreLogs(entries(1, 1))
-		ok := answer{term: 5, success: true}
-		fake.done <- carrying{ok, 1}
+		mustAppend(t, p, carrying(1))
+		far.answer(ok)
 		b.log.word <- syscall.EIO
-		got := begin(func() error { <-p.Consumer(); return nil })
-		for range 3 { // a bubble in which this cannot go on ends the test
-			fake.done <- carrying{ok, 1}
+		for range 3 * flyingMax { // a bubble in which this cannot go on ends the test
+			mustAppend(t, p, carrying(1))
+			far.answer(ok)
 		}
-		b.expect("an answer", got, false)
-		close(p.out) // for the goroutine that waits for one
 		if err := p.Close(); err != nil {
 			t.Error(err)
+		}
+		if n := len(p.Consumer()); n != 0 {
+			t.Errorf("%d answers were handed on", n)
 		}
 		b.close()
 	})

@@ -9,7 +9,7 @@
 //     if it leads, else over the forward stream, one ordered connection to the leader's peer port.
 //  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
-//     it; transport tells the followers at once.
+//     it; transport tells the followers at once, over the same stream that has brought the entry (pipeline).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
@@ -29,8 +29,6 @@
 //	snapshotLoop  Replica    the log to have grown enough       Close
 //	changeLoop    Replica    the members to have changed        Close
 //	askLoop       Replica    a cluster to belong to             Close
-//	newcomer      transport  what peers ask, while it may not   Close
-//	                         vote for want of a log
 //	route         control    a way to the leader, its end; what when the leader changes, Close
 //	                         of the outbox is left to it
 //	succeed       Replica    its turn to replace a leader whose within 0.5 s,
@@ -39,9 +37,10 @@
 //	                         lead
 //	waitLoop      batcher    entries in flight                  Close
 //	acceptLoop    peerPort   peer connections                   Close
-//	welcome       peerPort   the frames of one peer stream      with the stream, Close
+//	welcome       peerPort   the frames of one peer stream; on  with the stream, Close
+//	                         a raft stream what raft answers
 //	hintLoop      transport  commits to tell, per follower      with the term, Close
-//	relay         pipeline   answers to appended entries; its   with the pipeline
+//	readLoop      pipeline   answers to appended entries; its   with the pipeline
 //	                         own disk, to hand them on
 //	flushLoop     backlog    a leader's entries to write        Close
 //
@@ -51,5 +50,6 @@
 // # Locks
 //
 // Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu, batcher.mu,
-// transport.mu and backlog.mu are leaves: nothing is locked and nobody is called under them, except that the batcher gives raft its entries.
+// transport.mu, pipeline.mu, network.mu and backlog.mu are leaves: nothing is locked and nobody is called under them, except that the
+// batcher gives raft its entries.
 package quorum

@@ -12,12 +12,10 @@ import (
 // it has everything again that a leader knew to be committed in its own term, or when the cluster itself begins. That is
 // remembered on the disk.
 //
-// It stands between the transport and the library, in a goroutine of its own, of members that began without a log and only
-// until they are restarted.
+// It stands between those who ask and the library, of members that began without a log and only until they are restarted.
 type newcomer struct {
-	r   *Replica
-	in  <-chan raft.RPC
-	out chan raft.RPC
+	r    *Replica
+	next rpcHandler
 
 	mu   sync.Mutex
 	over bool
@@ -39,31 +37,17 @@ func (r *Replica) startNewcomer(known bool) error {
 	if err := stable.SetUint64(newcomerKey, 1); err != nil {
 		return err
 	}
-	r.newcomer = &newcomer{r: r, in: r.transport.Consumer(), out: make(chan raft.RPC)}
-	r.transport.rpcs, r.transport.mayStand = r.newcomer.out, r.mayStand
-	r.transport.wg.Add(1)
-	go r.newcomer.relay()
+	r.newcomer = &newcomer{r: r, next: r.transport.hand}
+	r.transport.hand, r.transport.mayStand = r.newcomer.pass, r.mayStand
 	return nil
 }
 
-// relay passes on what peers ask, but for votes.
-func (n *newcomer) relay() {
-	defer n.r.transport.wg.Done()
-	for {
-		select {
-		case rpc := <-n.in:
-			n.pass(rpc)
-		case <-n.r.transport.stop:
-			return
-		}
-	}
-}
-
-func (n *newcomer) pass(rpc raft.RPC) {
+// pass passes on what peers ask, but for votes. It is called by several of them at once.
+func (n *newcomer) pass(rpc raft.RPC, stop <-chan struct{}) {
 	switch req := rpc.Command.(type) {
 	case *raft.AppendEntriesRequest:
 		if !n.mayVote() {
-			n.append(rpc, req)
+			n.append(rpc, req, stop)
 			return
 		}
 	case *raft.RequestVoteRequest:
@@ -77,24 +61,16 @@ func (n *newcomer) pass(rpc raft.RPC) {
 			return
 		}
 	}
-	select {
-	case n.out <- rpc:
-	case <-n.r.transport.stop:
-	}
+	n.next(rpc, stop)
 }
 
 // append passes a leader's entries on, and looks at what has come of it before the leader hears: whom it takes for a member that has
 // everything, and may make a voter, must be able to vote after a restart, too.
-func (n *newcomer) append(rpc raft.RPC, req *raft.AppendEntriesRequest) {
+func (n *newcomer) append(rpc raft.RPC, req *raft.AppendEntriesRequest, stop <-chan struct{}) {
 	answer := make(chan raft.RPCResponse, 1)
 	asked := rpc.RespChan
 	rpc.RespChan = answer
-	stop := n.r.transport.stop
-	select {
-	case n.out <- rpc:
-	case <-stop:
-		return
-	}
+	n.next(rpc, stop)
 	select {
 	case resp := <-answer:
 		if n.caughtUp(req) {

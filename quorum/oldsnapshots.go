@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"io"
-	"sync"
 
 	"github.com/hashicorp/raft"
 
@@ -15,53 +14,31 @@ import (
 // over the next, and what the network had held back of the first arrives after all. Installed, it would take this
 // member's state, which clients have seen, back to where it was.
 //
-// It stands between the transport and the library, in a goroutine of its own.
+// It stands between those who ask and the library.
 type oldSnapshots struct {
-	in      <-chan raft.RPC
-	own     <-chan raft.RPC // what this member asks of itself
-	out     chan raft.RPC
-	stop    <-chan struct{}
-	wg      *sync.WaitGroup
+	next    rpcHandler
 	applied func() uint64 // the newest entry that is in the state
 }
 
-// keepOut begins to keep old snapshots from the library, which is to consume what the transport offers from now on. Applied
-// says which is the newest entry that is in the state.
+// keepOut begins to keep old snapshots from the library. Applied says which is the newest entry that is in the state.
 func (t *transport) keepOut(applied func() uint64) {
-	o := &oldSnapshots{in: t.Consumer(), own: t.own, out: make(chan raft.RPC), stop: t.stop, wg: &t.wg, applied: applied}
-	t.rpcs = o.out
-	o.wg.Go(o.relay)
+	t.hand = oldSnapshots{next: t.hand, applied: applied}.pass
 }
 
-func (o *oldSnapshots) relay() {
-	for {
-		select {
-		case rpc := <-o.in:
-			o.pass(rpc)
-		case rpc := <-o.own:
-			o.pass(rpc)
-		case <-o.stop:
-			return
-		}
-	}
-}
-
-func (o *oldSnapshots) pass(rpc raft.RPC) {
+// pass is called by several peers at once, and keeps nothing of what they ask.
+func (o oldSnapshots) pass(rpc raft.RPC, stop <-chan struct{}) {
 	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && !mutant.On(mutant.OldSnapshotInstalled) {
 		if req.LastLogIndex <= o.applied() {
-			o.wg.Go(func() { o.decline(rpc, req) })
+			decline(rpc, req)
 			return
 		}
 		rpc.Reader = &snapshotReader{r: rpc.Reader, index: req.LastLogIndex, applied: o.applied}
 	}
-	select {
-	case o.out <- rpc:
-	case <-o.stop:
-	}
+	o.next(rpc, stop)
 }
 
 // decline answers that the member has what the snapshot holds. Its leader, should it still be there, goes on from there.
-func (o *oldSnapshots) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
+func decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection stands behind it
 	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: req.Term, Success: true}, nil)
 }

@@ -17,13 +17,12 @@ import (
 // state back (jepsen sim, seed 707).
 func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in := make(chan raft.RPC)
-		tr := newTransport(consumer{in: in}, 1, nil)
+		tr := newTransport(nil, 1, nil)
 		var applied atomic.Uint64
 		tr.keepOut(applied.Load)
 		send := func(index uint64) (answer chan raft.RPCResponse, data *strings.Reader) {
 			answer, data = make(chan raft.RPCResponse, 1), strings.NewReader("snapshot")
-			in <- raft.RPC{Command: &raft.InstallSnapshotRequest{Term: 3, LastLogIndex: index}, Reader: data, RespChan: answer}
+			go tr.hand(raft.RPC{Command: &raft.InstallSnapshotRequest{Term: 3, LastLogIndex: index}, Reader: data, RespChan: answer}, nil)
 			return answer, data
 		}
 		applied.Store(100)
@@ -51,18 +50,10 @@ func TestOldSnapshotsAreKeptOut(t *testing.T) {
 		if data.Len() != 0 {
 			t.Errorf("a snapshot that became old on its way: %d bytes are left in front of the next request", data.Len())
 		}
-		in <- raft.RPC{Command: &raft.AppendEntriesRequest{Term: 4}}
+		go tr.hand(raft.RPC{Command: &raft.AppendEntriesRequest{Term: 4}}, nil)
 		if rpc = <-tr.Consumer(); rpc.Command.(*raft.AppendEntriesRequest).Term != 4 {
 			t.Errorf("passed on: %+v", rpc)
 		}
 		tr.close()
 	})
 }
-
-// consumer is a transport of which only the requests of others count.
-type consumer struct {
-	raft.Transport
-	in chan raft.RPC
-}
-
-func (c consumer) Consumer() <-chan raft.RPC { return c.in }

@@ -10,8 +10,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // Every connection to a peer port starts with a preface that says what it carries and between whom:
@@ -26,7 +24,7 @@ import (
 // single entry. Who the members are now, raft settles.
 const (
 	prefaceMagic    = "LKPR"
-	prefaceVersion  = 2
+	prefaceVersion  = 3
 	prefaceLen      = 12
 	prefaceDeadline = 5 * time.Second
 )
@@ -34,7 +32,7 @@ const (
 type streamKind byte
 
 const (
-	streamRaft     streamKind = 'R' // the raft library's own RPCs
+	streamRaft     streamKind = 'R' // what the raft library asks
 	streamForward  streamKind = 'F' // commands on their way to the leader
 	streamLease    streamKind = 'L' // lease reports and their confirmations
 	streamHello    streamKind = 'H' // how things stand
@@ -48,9 +46,8 @@ type peerPort struct {
 	roster *roster
 	log    *slog.Logger
 
-	raftConns chan net.Conn
-	serve     map[streamKind]func(from MemberID, c net.Conn)
-	join      func(cluster uint32) error // makes a cluster this member's, on its disk
+	serve map[streamKind]func(from MemberID, c net.Conn)
+	join  func(cluster uint32) error // makes a cluster this member's, on its disk
 
 	wg   sync.WaitGroup
 	done chan struct{}
@@ -68,15 +65,14 @@ func listenPeers(cfg *Config, roster *roster) (*peerPort, error) {
 		return nil, fmt.Errorf("quorum: listen for peers: %w", err)
 	}
 	return &peerPort{
-		cfg:       cfg,
-		roster:    roster,
-		listener:  l,
-		log:       cfg.Logger,
-		raftConns: make(chan net.Conn),
-		serve:     map[streamKind]func(MemberID, net.Conn){},
-		done:      make(chan struct{}),
-		conns:     map[net.Conn]struct{}{},
-		rejected:  map[string]struct{}{},
+		cfg:      cfg,
+		roster:   roster,
+		listener: l,
+		log:      cfg.Logger,
+		serve:    map[streamKind]func(MemberID, net.Conn){},
+		done:     make(chan struct{}),
+		conns:    map[net.Conn]struct{}{},
+		rejected: map[string]struct{}{},
 	}, nil
 }
 
@@ -107,7 +103,9 @@ func (p *peerPort) listenOn(addr string) error {
 // hasPortOf says whether the port is that of addr.
 func (p *peerPort) hasPortOf(addr string) bool {
 	_, want, _ := net.SplitHostPort(addr)
-	_, have, _ := net.SplitHostPort(raftStreams{p}.Addr().String())
+	p.mu.Lock()
+	_, have, _ := net.SplitHostPort(p.listener.Addr().String())
+	p.mu.Unlock()
 	return want == have
 }
 
@@ -169,17 +167,9 @@ func (p *peerPort) welcome(c net.Conn) {
 		// As for raft, this member may have been down while others were made members, the leader among them. The library itself knows whose
 		// vote counts.
 		p.reject(c, fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from))
-	case kind == streamRaft:
+	case kind == streamRaft && p.join(p.expects()) != nil:
 		// What comes in here makes it a member of that cluster, and it has to say so itself from now on.
-		if err := p.join(p.expects()); err != nil {
-			p.forget(c)
-			return
-		}
-		select {
-		case p.raftConns <- c:
-		case <-p.done:
-			p.forget(c)
-		}
+		p.forget(c)
 	case p.serve[kind] != nil:
 		p.serve[kind](from, c)
 		p.forget(c)
@@ -263,9 +253,10 @@ func (p *peerPort) forget(c net.Conn) {
 	p.mu.Unlock()
 }
 
-// close ends every connection and waits for the goroutines that serve them.
-func (p *peerPort) close() {
+// cut ends every connection, and takes no more.
+func (p *peerPort) cut() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.closed {
 		p.closed = true
 		close(p.done)
@@ -274,65 +265,13 @@ func (p *peerPort) close() {
 		_ = c.Close()
 	}
 	_ = p.listener.Close()
-	p.mu.Unlock()
+}
+
+// close waits, too, for the goroutines that serve the connections. One that has a heartbeat in its hands may be waiting for
+// guardedStore.released.
+func (p *peerPort) close() {
+	p.cut()
 	p.wg.Wait()
-}
-
-// raftStreams lets the raft library's transport use the peer port.
-type raftStreams struct {
-	*peerPort
-}
-
-var _ raft.StreamLayer = raftStreams{}
-
-// Accept implements net.Listener.
-func (s raftStreams) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.raftConns:
-		return trackedConn{c, s.peerPort}, nil
-	case <-s.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Addr implements net.Listener.
-func (s raftStreams) Addr() net.Addr {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.listener.Addr()
-}
-
-// Close implements net.Listener. The port belongs to the Replica, which closes it.
-func (s raftStreams) Close() error { return nil }
-
-// Dial implements raft.StreamLayer. The address is that of addressBook.
-func (s raftStreams) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	c, err := s.dial(ctx, memberID(raft.ServerID(addr)), streamRaft)
-	if err != nil {
-		return nil, err
-	}
-	return trackedConn{c, s.peerPort}, nil
-}
-
-// addressBook gives the library a member's number for its address: where that is at present the roster knows.
-type addressBook struct{}
-
-// ServerAddr implements raft.ServerAddressProvider.
-func (addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	return raft.ServerAddress(id), nil
-}
-
-// trackedConn is a connection in the hands of the library; closing it also forgets it.
-type trackedConn struct {
-	net.Conn
-	port *peerPort
-}
-
-func (c trackedConn) Close() error {
-	c.port.forget(c.Conn)
-	return nil
 }
 
 // Frames of the forward and lease streams: a 4-byte big-endian length, then that many bytes.

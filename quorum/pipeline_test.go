@@ -1,6 +1,10 @@
 package quorum
 
 import (
+	"bufio"
+	"errors"
+	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,52 +12,353 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// fakePipeline is the library's pipeline as far as it answers.
-type fakePipeline struct {
-	raft.AppendPipeline
-	done chan raft.AppendFuture
+// farEnd is the follower at the other end of a pipeline.
+type farEnd struct {
+	t   *testing.T
+	c   net.Conn
+	got chan farFrame // in order
 }
 
-func (f *fakePipeline) Consumer() <-chan raft.AppendFuture { return f.done }
-func (f *fakePipeline) Close() error                       { return nil }
+type farFrame struct {
+	kind rpcKind
+	req  *raft.AppendEntriesRequest
+}
 
-// answer is a future that has its answer.
+// pipelineTo opens a pipeline to member 2, in a bubble.
+func pipelineTo(t *testing.T, tr *transport) (*pipeline, *farEnd) {
+	near, c := net.Pipe()
+	f := &farEnd{t: t, c: c, got: make(chan farFrame, 100)}
+	go func() {
+		defer close(f.got)
+		for r := bufio.NewReader(c); ; {
+			kind, body, err := readRaftFrame(r, maxRequestBytes)
+			if err != nil {
+				return
+			}
+			req, err := decodeRequest(kind, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.got <- farFrame{kind, req.(*raft.AppendEntriesRequest)}
+		}
+	}()
+	return newPipeline(tr, "2", "", newRaftConn(near, func() { near.Close() })), f
+}
+
+// answer is what a follower answers to a request of term 5.
 type answer struct {
-	term    uint64 // of the answer; that of the request is 5
+	term    uint64
 	success bool
 }
 
-func (answer) Error() error                        { return nil }
-func (answer) Start() time.Time                    { return time.Time{} }
-func (answer) Request() *raft.AppendEntriesRequest { return &raft.AppendEntriesRequest{Term: 5} }
-func (a answer) Response() *raft.AppendEntriesResponse {
-	return &raft.AppendEntriesResponse{Term: a.term, Success: a.success}
+var ok = answer{term: 5, success: true}
+
+// expect takes the next frame.
+func (f *farEnd) expect(kind rpcKind) *raft.AppendEntriesRequest {
+	f.t.Helper()
+	got := <-f.got
+	if got.kind != kind {
+		f.t.Errorf("got a frame of kind %d, want %d", got.kind, kind)
+	}
+	return got.req
 }
 
-// The library reads answers up to the first that is a refusal. Then nobody may have to wait to get rid of an answer.
+// answer answers the next request. It waits until the answer is read.
+func (f *farEnd) answer(a answer) {
+	f.t.Helper()
+	q := f.expect(rpcAppend)
+	f.send(rpcAppend, &raft.AppendEntriesResponse{Term: a.term, Success: a.success, LastLog: q.PrevLogEntry + uint64(len(q.Entries))}, nil)
+}
+
+func (f *farEnd) send(kind rpcKind, resp any, err error) {
+	_, _ = f.c.Write(appendAnswer(nil, kind, raft.RPCResponse{Response: resp, Error: err}))
+}
+
+// carrying is a request of term 5 with one entry; 0: without one.
+func carrying(index uint64) *raft.AppendEntriesRequest {
+	q := &raft.AppendEntriesRequest{Term: 5}
+	if index > 0 {
+		q.PrevLogEntry, q.PrevLogTerm, q.Entries = index-1, 5, entries(index, index)
+	}
+	return q
+}
+
+func mustAppend(t *testing.T, p *pipeline, q *raft.AppendEntriesRequest) raft.AppendFuture {
+	t.Helper()
+	f, err := p.AppendEntries(q, new(raft.AppendEntriesResponse))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// The library reads answers up to the first that is a refusal. Then nobody may have to wait to get rid of an answer, or for room to
+// send.
 func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
-	for name, last := range map[string]answer{"refused": {term: 5}, "later term": {term: 6, success: true}, "no answer": {}} {
+	for name, last := range map[string]func(f *farEnd){
+		"refused":    func(f *farEnd) { f.answer(answer{term: 5}) },
+		"later term": func(f *farEnd) { f.answer(answer{term: 6, success: true}) },
+		"no answer":  func(f *farEnd) { f.expect(rpcAppend); f.send(rpcAppend, nil, errors.New("no")) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tr := newTransport(nil, 1, nil)
-				defer tr.close()
-				fake := &fakePipeline{done: make(chan raft.AppendFuture)}
-				p := &pipeline{AppendPipeline: fake, t: tr, id: "2", out: make(chan raft.AppendFuture), stop: make(chan struct{})}
-				p.wg.Add(1)
-				go p.relay()
-				for _, a := range []answer{{term: 5, success: true}, last} {
-					fake.done <- a
-					if got := <-p.Consumer(); got != a {
-						t.Errorf("handed on: %+v, want %+v", got, a)
+				p, far := pipelineTo(t, tr)
+				for _, answer := range []func(*farEnd){func(f *farEnd) { f.answer(ok) }, last} {
+					want := mustAppend(t, p, carrying(0))
+					answer(far)
+					if got := <-p.Consumer(); got != want {
+						t.Errorf("handed on: %+v, want %+v", got, want)
 					}
 				}
-				for range 3 { // a bubble in which this cannot go on ends the test
-					fake.done <- answer{term: 5, success: true}
+				sent := begin(func() (err error) {
+					for range 3 * flyingMax {
+						_, err = p.AppendEntries(carrying(0), new(raft.AppendEntriesResponse))
+					}
+					return err
+				})
+				for range 3 * flyingMax { // a bubble in which this cannot go on ends the test
+					far.answer(ok)
+				}
+				if err, over := sent(); !over || err != nil {
+					t.Errorf("the sender is done: %v, %v", over, err)
+				}
+				if n := len(p.Consumer()); n != 0 {
+					t.Errorf("%d answers behind the last one", n)
 				}
 				if err := p.Close(); err != nil {
 					t.Error(err)
 				}
+				tr.close()
 			})
 		})
 	}
+}
+
+// Answers belong to requests by their order alone. As many as may be are on their way, and the sender waits for room.
+func TestPipelineKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTransport(nil, 1, nil)
+		p, far := pipelineTo(t, tr)
+		const n = 5 * flyingMax
+		sent := 0
+		done := begin(func() error {
+			for i := range uint64(n) {
+				if _, err := p.AppendEntries(carrying(i+1), new(raft.AppendEntriesResponse)); err != nil {
+					return err
+				}
+				sent++
+			}
+			return nil
+		})
+		if _, over := done(); over || sent != flyingMax {
+			t.Errorf("%d requests are on their way, want %d", sent, flyingMax)
+		}
+		go func() {
+			for range n {
+				far.answer(ok)
+			}
+		}()
+		for i := range uint64(n) {
+			f := <-p.Consumer()
+			if err := f.Error(); err != nil || f.Request().Entries[0].Index != i+1 || f.Response().LastLog != i+1 {
+				t.Fatalf("answer %d: %+v to %+v, %v", i+1, f.Response(), f.Request(), err)
+			}
+		}
+		if err, over := done(); !over || err != nil {
+			t.Errorf("the sender is done: %v, %v", over, err)
+		}
+		if acked, _ := tr.progress(2); acked != n {
+			t.Errorf("the follower has %d, want %d", acked, n)
+		}
+		p.Close()
+		tr.close()
+	})
+}
+
+// A large request goes alone.
+func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTransport(nil, 1, nil)
+		p, far := pipelineTo(t, tr)
+		large := carrying(1)
+		large.Entries[0].Data = make([]byte, flyingMaxBytes+1)
+		mustAppend(t, p, large)
+		next := begin(func() error {
+			_, err := p.AppendEntries(carrying(2), new(raft.AppendEntriesResponse))
+			return err
+		})
+		if _, over := next(); over {
+			t.Error("another request is sent beside a large one")
+		}
+		far.answer(ok)
+		if err, over := next(); !over || err != nil {
+			t.Errorf("sent when the large one is answered: %v, %v", over, err)
+		}
+		p.Close()
+		tr.close()
+	})
+}
+
+// A follower that says nothing for rpcTimeout, or goes away, ends the pipeline: what is on its way gets no answer, and no more is
+// taken. One that has been asked nothing may be silent for ever.
+func TestPipelineEndsWithItsStream(t *testing.T) {
+	for name, end := range map[string]struct {
+		f     func(f *farEnd)
+		after time.Duration
+	}{
+		"silent":            {func(*farEnd) {}, rpcTimeout},
+		"closed":            {func(f *farEnd) { f.c.Close() }, 0},
+		"garbage":           {func(f *farEnd) { f.c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }, 0},
+		"another's answer":  {func(f *farEnd) { f.send(rpcVote, &raft.RequestVoteResponse{}, nil) }, 0},
+		"half of an answer": {func(f *farEnd) { f.c.Write([]byte{0, 0, 0, 20, 0x81}) }, rpcTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := newTransport(nil, 1, nil)
+				p, far := pipelineTo(t, tr)
+				time.Sleep(time.Hour)
+				mustAppend(t, p, carrying(1))
+				far.answer(ok)
+				if f := <-p.Consumer(); f.Error() != nil {
+					t.Fatal(f.Error())
+				}
+				time.Sleep(time.Hour)
+				start := time.Now()
+				first := mustAppend(t, p, carrying(2))
+				mustAppend(t, p, carrying(3))
+				end.f(far)
+				f := <-p.Consumer()
+				if f != first || f.Error() == nil || f.Response().Success || f.Response().Term != 0 {
+					t.Errorf("handed on: %+v, %v", f.Response(), f.Error())
+				}
+				if took := time.Since(start); took != end.after {
+					t.Errorf("it took %v, want %v", took, end.after)
+				}
+				if _, err := p.AppendEntries(carrying(4), new(raft.AppendEntriesResponse)); err == nil {
+					t.Error("a request is sent over a stream that has failed")
+				}
+				if err := p.notice(carrying(0)); err == nil {
+					t.Error("a notice is sent over a stream that has failed")
+				}
+				p.Close()
+				far.c.Close()
+				tr.close()
+			})
+		})
+	}
+}
+
+// A stream on which something comes that nobody has asked for is no use any more.
+func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTransport(nil, 1, nil)
+		p, far := pipelineTo(t, tr)
+		far.send(rpcAppend, &raft.AppendEntriesResponse{Term: 5, Success: true}, nil)
+		synctest.Wait()
+		if _, err := p.AppendEntries(carrying(1), new(raft.AppendEntriesResponse)); !errors.Is(err, errRaftFrame) {
+			t.Errorf("sent: %v", err)
+		}
+		p.Close()
+		tr.close()
+	})
+}
+
+// What a follower answers when this member leads in a later term, or somebody else does, proves nothing in that term, and says
+// nothing of what the follower has.
+func TestAnswersOfAnEarlierTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := newTransport(nil, 1, func() []raft.Server { return servers("12") })
+		p, far := pipelineTo(t, tr)
+		mustAppend(t, p, carrying(9))
+		mustAppend(t, p, carrying(10))
+		far.answer(ok)
+		<-p.Consumer()
+		tr.answered("3", "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true})
+		far.answer(ok)
+		if f := <-p.Consumer(); f.Error() != nil {
+			t.Error(f.Error())
+		}
+		if at := tr.provenAt(6, time.Now()); !at.IsZero() {
+			t.Errorf("term 6 is proven by an answer of term 5, at %v", at)
+		}
+		if acked, _ := tr.progress(2); acked != 0 {
+			t.Errorf("in term 6 the follower has %d", acked)
+		}
+		p.Close()
+		tr.close()
+	})
+}
+
+// asked is a transport of which only the requests with an answer count.
+type asked struct {
+	raft.Transport
+	commits []uint64
+}
+
+func (a *asked) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	a.commits = append(a.commits, q.LeaderCommitIndex)
+	*resp = raft.AppendEntriesResponse{Term: q.Term, Success: true, LastLog: q.PrevLogEntry}
+	return nil
+}
+
+// A follower is told of each commit once, over the pipeline if there is one, and then need not answer. What it has not confirmed it
+// does not count as knowing; who wants to be sure has it asked.
+func TestNoticesOfCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &asked{}
+		tr := newTransport(inner, 1, nil)
+		p, far := pipelineTo(t, tr)
+		replicate := func(q *raft.AppendEntriesRequest) {
+			t.Helper()
+			mustAppend(t, p, q)
+			far.answer(ok)
+			<-p.Consumer()
+		}
+		quiet := func(what string) {
+			t.Helper()
+			if synctest.Wait(); len(far.got) > 0 {
+				t.Errorf("%s: a frame of kind %d", what, (<-far.got).kind)
+			}
+		}
+		replicate(carrying(1))
+		quiet("before the commit")
+		tr.applied(1, 5)
+		if q := far.expect(rpcNotice); q.LeaderCommitIndex != 1 || q.PrevLogEntry != 1 || q.PrevLogTerm != 5 || q.Term != 5 || len(q.Entries) > 0 {
+			t.Errorf("noticed: %+v", q)
+		}
+		tr.applied(1, 5)
+		quiet("the second time")
+		replicate(carrying(2))
+		tr.applied(2, 5)
+		far.expect(rpcNotice)
+		replicate(carrying(3))
+		with := carrying(4)
+		with.LeaderCommitIndex = 3
+		replicate(with)
+		tr.applied(3, 5)
+		quiet("with the next entry")
+
+		tr.applied(4, 5)
+		far.expect(rpcNotice)
+		quiet("after the notice")
+		if tr.knowsAll(2) {
+			t.Error("it knows what it has not confirmed")
+		}
+		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4}) {
+			t.Errorf("asked for %v, want 4", inner.commits)
+		}
+		if !tr.knowsAll(2) {
+			t.Error("it does not know what it has confirmed")
+		}
+
+		replicate(carrying(5))
+		p.Close()
+		tr.applied(5, 5)
+		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4, 5}) {
+			t.Errorf("asked for %v, want 4 and, without a pipeline, 5", inner.commits)
+		}
+		tr.close()
+	})
 }

@@ -27,7 +27,6 @@ type Replica struct {
 	raft      *raft.Raft
 	guard     *guardedStore
 	backlog   *backlog
-	inner     closer // the library's transport
 	transport *transport
 	port      *peerPort // nil for a member alone
 	batcher   *batcher
@@ -72,8 +71,6 @@ type Replica struct {
 	streams    context.Context    // while it leads: ends the streams of followers
 	endStreams context.CancelFunc //
 }
-
-type closer interface{ Close() error }
 
 // cachedEntries is how many of the newest entries are kept in memory besides the log.
 const cachedEntries = 64
@@ -154,7 +151,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 func (r *Replica) openTransport() error {
 	if r.cfg.alone() {
 		_, inner := raft.NewInmemTransport(aloneAddr)
-		r.inner, r.transport = inner, newTransport(inner, r.cfg.ID, r.servers)
+		r.transport = newTransport(inner, r.cfg.ID, r.servers)
 		return nil
 	}
 	port, err := listenPeers(&r.cfg, r.roster)
@@ -162,14 +159,9 @@ func (r *Replica) openTransport() error {
 		return err
 	}
 	r.port = port
-	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider: addressBook{},
-		Logger:                newHclog(r.log),
-		Stream:                raftStreams{port},
-		MaxPool:               4,
-		Timeout:               5 * time.Second,
-	})
-	r.inner, r.transport = inner, newTransport(inner, r.cfg.ID, r.servers)
+	net := newNetwork(port, func(rpc raft.RPC, stop <-chan struct{}) { r.transport.hand(rpc, stop) })
+	r.transport = newTransport(net, r.cfg.ID, r.servers)
+	r.transport.net = net
 	return nil
 }
 
@@ -412,10 +404,13 @@ func (r *Replica) stopRaft() {
 		r.stateMu.Unlock()
 		r.outbox.close()
 		if r.port != nil {
-			r.port.close()
+			r.port.cut()
 		}
 		r.shutdownRaft()
 		r.batcher.close()
+		if r.port != nil {
+			r.port.close()
+		}
 	})
 }
 
@@ -428,7 +423,6 @@ func (r *Replica) shutdownRaft() {
 }
 
 func (r *Replica) closeTransport() {
-	_ = r.inner.Close()
 	if r.port != nil {
 		r.port.close()
 	}

@@ -76,10 +76,7 @@ func (p *peerPort) refuses(ctx context.Context, id MemberID) bool {
 // stand has the library hold an election at once.
 func (t *transport) stand(ctx context.Context) {
 	rpc := raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)} // whose answer says nothing
-	select {
-	case t.own <- rpc:
-	case <-ctx.Done():
-	}
+	t.hand(rpc, ctx.Done())
 }
 
 // timeoutNow is what has the library of a voter hold an election at once.

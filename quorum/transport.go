@@ -23,10 +23,14 @@ type transport struct {
 	self    raft.ServerID
 	servers func() []raft.Server // the newest configuration in the log
 
+	net *network // the same as Transport; nil for a member alone
+
 	wg   sync.WaitGroup
 	stop chan struct{}
-	rpcs chan raft.RPC // nil: those of the library's transport
-	own  chan raft.RPC // what this member asks of its own library, as a peer would
+	rpcs chan raft.RPC // to the library
+	// hand takes what peers ask, and what this member asks of its own library, as a peer would. What stands between them and the library
+	// wraps it.
+	hand rpcHandler
 	// mayStand says why this member must not be voted for; nil: it always may.
 	mayStand func() error
 	// durable waits until this member's log is durable up to index, or stop is closed; nil: it always is.
@@ -37,6 +41,7 @@ type transport struct {
 	commit     uint64 // the newest entry that this leader has applied, and its term
 	commitTerm uint64
 	followers  map[raft.ServerID]*follower
+	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
 
 // follower is what a leader knows of one follower, within one term.
@@ -46,18 +51,31 @@ type follower struct {
 	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
 	contactAt time.Time                 // when the newest request that it answered in this term was sent
 	acked     uint64                    // it has the log up to here
-	told      uint64                    // and knows that it is committed up to here
+	told      uint64                    // and knows that it is committed up to here: it has said so
+	noticed   uint64                    // it has been sent word that it is committed up to here
+	ask       bool                      // it is to say so, and not only to be sent word
 	hint      chan struct{}             // capacity 1
 }
 
 func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Server) *transport {
-	return &transport{
+	t := &transport{
 		Transport: inner,
 		self:      serverID(self),
 		servers:   servers,
 		stop:      make(chan struct{}),
-		own:       make(chan raft.RPC),
+		rpcs:      make(chan raft.RPC),
 		followers: map[raft.ServerID]*follower{},
+		pipelines: map[raft.ServerID]*pipeline{},
+	}
+	t.hand = t.toLibrary
+	return t
+}
+
+// toLibrary has the library answer what a peer asks.
+func (t *transport) toLibrary(rpc raft.RPC, stop <-chan struct{}) {
+	select {
+	case t.rpcs <- rpc:
+	case <-stop:
 	}
 }
 
@@ -67,12 +85,7 @@ func (t *transport) close() {
 }
 
 // Consumer implements raft.Transport.
-func (t *transport) Consumer() <-chan raft.RPC {
-	if t.rpcs != nil {
-		return t.rpcs
-	}
-	return t.Transport.Consumer()
-}
+func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
 // AppendEntries implements raft.Transport.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
@@ -98,68 +111,44 @@ func (t *transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntri
 
 // AppendEntriesPipeline implements raft.Transport.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	inner, err := t.Transport.AppendEntriesPipeline(id, target)
+	if t.net == nil {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	c, err := t.net.connect(id)
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{AppendPipeline: inner, t: t, id: id, addr: target, out: make(chan raft.AppendFuture), stop: make(chan struct{})}
-	p.wg.Add(1)
-	go p.relay()
-	return p, nil
+	_ = c.SetDeadline(time.Time{}) // that of what it was used for before
+	return newPipeline(t, id, target, c), nil
 }
 
-// pipeline sees the answers of a pipeline before the library does.
-type pipeline struct {
-	raft.AppendPipeline
-	t    *transport
-	id   raft.ServerID
-	addr raft.ServerAddress
-	out  chan raft.AppendFuture
-	stop chan struct{}
-	once sync.Once
-	wg   sync.WaitGroup
+// opened takes note of a pipeline.
+func (t *transport) opened(p *pipeline) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pipelines[p.id] = p
 }
 
-func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.out }
-
-func (p *pipeline) Close() error {
-	p.once.Do(func() { close(p.stop) })
-	err := p.AppendPipeline.Close()
-	p.wg.Wait()
-	return err
-}
-
-// relay hands answers on. After one that ends the pipeline the library takes no more (v1.7.3), and may at the same time wait for room
-// to send: it would do so for ever, replicate no longer to that follower, and never shut down. So the others are taken here. So are
-// those that it must not see (hold), and all behind them: this member then ends, or no longer leads.
-func (p *pipeline) relay() {
-	defer p.wg.Done()
-	over := false
-	for {
-		select {
-		case f := <-p.AppendPipeline.Consumer():
-			if f.Error() == nil {
-				p.t.answered(p.id, p.addr, f.Start(), f.Request(), f.Response())
-			}
-			if over = over || p.t.hold(f.Request(), f.Response(), p.stop) != nil; over {
-				continue
-			}
-			over = endsPipeline(f)
-			select {
-			case p.out <- f:
-			case <-p.stop:
-				return
-			}
-		case <-p.stop:
-			return
-		}
+// ended takes note that a pipeline has failed or was closed, and with it what may not have reached the follower.
+func (t *transport) ended(p *pipeline) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pipelines[p.id] != p {
+		return
+	}
+	delete(t.pipelines, p.id)
+	if f := t.followers[p.id]; f != nil {
+		f.noticed = f.told
 	}
 }
 
-// endsPipeline says whether the library stops reading answers with this one: it was refused, or is none.
-func endsPipeline(f raft.AppendFuture) bool {
-	resp := f.Response()
-	return !resp.Success || resp.Term > f.Request().Term
+// carries takes note that a request with this commit index is being sent over a pipeline.
+func (t *transport) carries(p *pipeline, commit uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.followers[p.id]; f != nil && t.pipelines[p.id] == p {
+		f.noticed = max(f.noticed, min(commit, f.acked))
+	}
 }
 
 // answered takes note of a follower's answer to a request that was sent at start.
@@ -194,6 +183,7 @@ func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	}
 	f.acked = max(f.acked, args.PrevLogEntry+uint64(len(args.Entries)))
 	f.told = max(f.told, min(args.LeaderCommitIndex, f.acked))
+	f.noticed = max(f.noticed, f.told)
 	t.hintLocked(f)
 }
 
@@ -219,8 +209,13 @@ func (t *transport) applied(index, term uint64) {
 	}
 }
 
+// dueLocked says whether a follower has the newest entry that is committed, and lacks word of it.
+func (t *transport) dueLocked(f *follower) bool {
+	return f.acked >= t.commit && (f.noticed < t.commit || f.ask && f.told < t.commit)
+}
+
 func (t *transport) hintLocked(f *follower) {
-	if f.acked >= t.commit && f.told < t.commit {
+	if t.dueLocked(f) {
 		select {
 		case f.hint <- struct{}{}:
 		default:
@@ -228,7 +223,8 @@ func (t *transport) hintLocked(f *follower) {
 	}
 }
 
-// hintLoop tells one follower of commits that no entry follows. It ends with the term.
+// hintLoop tells one follower of commits that no entry follows: with a notice, as long as there is a pipeline that it can go over,
+// for a follower that hears of them one after the other need not say so each time. It ends with the term.
 func (t *transport) hintLoop(f *follower) {
 	defer t.wg.Done()
 	for {
@@ -245,10 +241,13 @@ func (t *transport) hintLoop(f *follower) {
 		// The committed entry stands as the previous one, so that a follower whose log differs there
 		// refuses. With 0 it would not look.
 		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = t.commit, t.commitTerm, t.commit
-		due := t.term == args.Term && f.acked >= t.commit && f.told < t.commit && t.commit > 0
-		addr := f.addr
+		due := t.term == args.Term && t.dueLocked(f) && t.commit > 0
+		addr, p, ask := f.addr, t.pipelines[f.id], f.ask
+		if due {
+			f.noticed, f.ask = t.commit, false
+		}
 		t.mu.Unlock()
-		if !due {
+		if !due || p != nil && !ask && p.notice(&args) == nil {
 			continue
 		}
 		var resp raft.AppendEntriesResponse
@@ -329,12 +328,17 @@ func (t *transport) caughtUp(id MemberID, commit uint64) bool {
 	return f != nil && f.acked >= commit
 }
 
-// knowsAll says whether it also knows that all of it is committed.
+// knowsAll says whether it also knows that all of it is committed. If not, it is asked.
 func (t *transport) knowsAll(id MemberID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.followers[serverID(id)]
-	return f != nil && f.told >= t.commit
+	if f == nil || f.told >= t.commit {
+		return f != nil
+	}
+	f.ask = true
+	t.hintLocked(f)
+	return false
 }
 
 // progress is up to where a follower has the log, and when the newest request that it has answered was sent.

@@ -33,10 +33,8 @@ const (
 	// Unlimited turns MaxClientCnxns off.
 	Unlimited = -1
 
-	// MinMaxBuffer and MaxMaxBuffer are the range of MaxBuffer. A request travels in one log entry, and one
-	// that takes longer than the heartbeats can wait would cost the cluster its leader. The time grows with
-	// the square of the size, because the library's decoder copies what it has at every step: 16 MiB take
-	// seconds.
+	// MinMaxBuffer and MaxMaxBuffer are the range of MaxBuffer. A request travels in one log entry, and 64 of
+	// them in one request between members, for which there is a time limit and a largest size.
 	MinMaxBuffer = 1 << 10
 	MaxMaxBuffer = 4 << 20
 
