@@ -19,7 +19,7 @@ type clientPort struct {
 	maxPerAddr int // no limit when <= 0
 	maxTotal   int // no limit when <= 0
 	maxFiles   int // what file descriptors allow; no limit when <= 0
-	serve      func(context.Context, *conn)
+	serve      func(context.Context, *conn) (again bool)
 
 	accepted atomic.Int64 // connections, refused ones not counted
 	rejected atomic.Int64 // connections closed at once because there were too many
@@ -35,7 +35,7 @@ type clientPort struct {
 	perAddr  map[netip.Addr]int
 }
 
-func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn)) *clientPort {
+func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool)) *clientPort {
 	return &clientPort{
 		listener:   l,
 		log:        cfg.Logger,
@@ -153,15 +153,21 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 		p.perAddr[ip]++
 		p.wg.Add(1)
 		p.mu.Unlock()
-		go func() {
-			defer p.wg.Done()
-			p.serve(ctx, c)
-			p.forget(c)
-		}()
+		go p.live(ctx, c)
 		return
 	}
 	p.mu.Unlock()
 	_ = nc.Close()
+}
+
+// live serves a connection to its end, or hands it to a goroutine with a fresh stack.
+func (p *clientPort) live(ctx context.Context, c *conn) {
+	if p.serve(ctx, c) {
+		go p.live(ctx, c)
+		return
+	}
+	p.forget(c)
+	p.wg.Done()
 }
 
 func (p *clientPort) forget(c *conn) {

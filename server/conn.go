@@ -25,6 +25,8 @@ const (
 	// writeChunkBytes is how much is given to the socket at a time: a client that takes nothing for as
 	// long as it has for its session is given up, one that is only slow is not.
 	writeChunkBytes = 64 << 10
+	// restAfter is how long a client is silent whose connection goes on on a fresh stack. Those that ping only are.
+	restAfter = time.Second
 	// stallCheck is how often a writer whose client takes nothing looks whether the session has ended.
 	stallCheck = 250 * time.Millisecond
 	// farewellTimeout is how long a last answer (a four-letter word's, "session expired") may take.
@@ -79,32 +81,45 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// serveConn is the life of a connection, from its first byte until it can be closed.
-func (s *Server) serveConn(ctx context.Context, c *conn) {
+// serveConn is the life of a connection, from its first byte until it can be closed. It returns true when it is to be
+// called again, on a fresh stack: what it waits for may take long.
+func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
+	if sess := c.session.Load(); sess != nil {
+		if s.readLoop(c, sess) {
+			return true
+		}
+		sess.Detach()
+		_ = c.Close() // which ends a Write that waits for the client
+		sess.Wait()
+		return false
+	}
+	sess := s.open(ctx, c)
+	if sess == nil {
+		return false
+	}
+	c.session.Store(sess)
+	sess.Open(func() { go c.writeOn(sess, nil, 0) })
+	return true
+}
+
+// open answers the first bytes of a connection. Without a session, the connection is done for.
+func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 	_ = c.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
 	first, err := c.r.Peek(4)
 	if err != nil {
 		s.silent(c, err)
-		return
+		return nil
 	}
 	if word := string(first); isFourLetterWord(word) {
 		s.answerWord(c, word)
-		return
+		return nil
 	}
 	sess := s.handshake(ctx, c)
-	if sess == nil {
-		return
-	}
-	if ctx.Err() != nil {
+	if sess != nil && ctx.Err() != nil {
 		sess.Detach() // the member is stopping, and has ended all sessions that it knew of
-		return
+		return nil
 	}
-	c.session.Store(sess)
-	sess.Open(func() { go c.writeOn(sess, nil, 0) })
-	s.readLoop(c, sess)
-	sess.Detach()
-	_ = c.Close() // which ends a Write that waits for the client
-	sess.Wait()
+	return sess
 }
 
 // silent takes note of a connection that ended before it said what it wanted.
@@ -191,26 +206,49 @@ func (c *conn) frameBuffered() bool {
 // readLoop hands frames to the session until the connection or the session ends, and sends what the session answers at
 // once, before it waits for the client. When the session has said its last word, it goes on reading, and the session
 // ignores what comes, until the client closes too or the deadline for that has passed.
-func (s *Server) readLoop(c *conn, sess *session.Session) {
-	for {
-		var frame []byte
-		var err error
+//
+// It returns true to be called again on a fresh stack: when it has answered a client that was silent for restAfter, and is
+// likely to be silent again. A request is answered further down the stack than the next one is waited for, and a stack that
+// has grown does not shrink by much. For the same reason it waits here, and not further down.
+func (s *Server) readLoop(c *conn, sess *session.Session) (again bool) {
+	woke := time.Now()
+	for rest := false; ; {
 		if !c.frameBuffered() {
-			err = c.flush(sess)
-		}
-		if err == nil {
-			frame, err = s.readFrame(c)
-		}
-		if err == nil {
-			if err = sess.Submit(frame); err != nil {
-				_ = c.flush(sess) // the answers to what came before
+			err := c.flush(sess)
+			if err == nil && rest {
+				return true
 			}
+			if err == nil {
+				_, err = c.r.Peek(1)
+			}
+			if err != nil {
+				s.ends(c, sess, err)
+				return false
+			}
+			now := time.Now()
+			rest, woke = now.Sub(woke) > restAfter, now
 		}
-		if err != nil {
-			s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
-			return
+		if err := s.takeFrame(c, sess); err != nil {
+			s.ends(c, sess, err)
+			return false
 		}
 	}
+}
+
+// takeFrame hands the next frame to the session.
+func (s *Server) takeFrame(c *conn, sess *session.Session) error {
+	frame, err := s.readFrame(c)
+	if err != nil {
+		return err
+	}
+	if err = sess.Submit(frame); err != nil {
+		_ = c.flush(sess) // the answers to what came before
+	}
+	return err
+}
+
+func (s *Server) ends(c *conn, sess *session.Session, err error) {
+	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
 }
 
 // flush sends what the session has to say, unless somebody else is at it. It never waits for the client, who may need to

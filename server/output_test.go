@@ -145,6 +145,40 @@ func TestIdleConnectionHasOneGoroutine(t *testing.T) {
 	})
 }
 
+// TestConnectionRestsOnAFreshStack: a client that has been silent finds its connection in another goroutine when it has been
+// answered, because the stack of the one before has grown with the answer. One that is busy does not.
+func TestConnectionRestsOnAFreshStack(t *testing.T) {
+	inBubble(t, simnet.Config{}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
+		c := dialSim(t, h)
+		c.connect(10 * time.Second)
+		reader := func() (id string) {
+			synctest.Wait()
+			for _, g := range ourGoroutines() {
+				if strings.Contains(g, ".readLoop(") {
+					id, _, _ = strings.Cut(g, " [")
+				}
+			}
+			return id
+		}
+		before := reader()
+		for range 3 {
+			c.call(wire.OpPing, wire.Empty{})
+		}
+		if after := reader(); before == "" || after != before {
+			t.Errorf("the reader of a busy connection was %q, and is %q", before, after)
+		}
+		for range 3 {
+			time.Sleep(2 * restAfter)
+			c.call(wire.OpPing, wire.Empty{})
+			after := reader()
+			if after == "" || after == before {
+				t.Errorf("the reader of an idle connection was %q, and is %q", before, after)
+			}
+			before = after
+		}
+	})
+}
+
 // TestEndOfAClientThatDoesNotRead: the connection of a session that ends is closed soon, though its client takes nothing of
 // what is being written.
 func TestEndOfAClientThatDoesNotRead(t *testing.T) {

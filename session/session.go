@@ -33,7 +33,7 @@ type Session struct {
 	local bool // of read-only mode: not one of the cluster's sessions
 
 	mu    sync.Mutex
-	room  *sync.Cond // the queue has become shorter, or the end has come
+	room  sync.Cond // the queue has become shorter, or the end has come
 	queue []pending
 	seq   uint64 // of the last write
 	ended bool
@@ -68,7 +68,7 @@ var errNullToken = errors.New("session: null SASL token")
 
 func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
 	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
-	s.room = sync.NewCond(&s.mu)
+	s.room.L = &s.mu
 	s.out.init(&s.lease)
 	s.lease.init(m, h.timeout, h.since)
 	s.stats.init(m.cfg.Now())
