@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -31,7 +32,8 @@ stands in dataDir/myid. A setting that ZooKeeper takes only as a Java system pro
 reported with file, line, key and reason, and the member does not start.
 
 When clients can connect it prints one line on standard output. The log goes to standard
-error.
+error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go program;
+without them a small heap grows to some 30 MB before there is a collection.
 
 Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
@@ -50,6 +52,7 @@ func serve(args []string, e env) int {
 	if status >= 0 {
 		return status
 	}
+	defer runtime.KeepAlive(heapRoom(os.Getenv))
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
