@@ -21,6 +21,8 @@ type clientPort struct {
 	maxFiles   int // what file descriptors allow; no limit when <= 0
 	serve      func(context.Context, *conn) (again bool)
 
+	flushers flushers
+
 	accepted atomic.Int64 // connections, refused ones not counted
 	rejected atomic.Int64 // connections closed at once because there were too many
 

@@ -26,7 +26,7 @@ const (
 	// long as it has for its session is given up, one that is only slow is not.
 	writeChunkBytes = 64 << 10
 	// restAfter is how long a client is silent whose connection goes on on a fresh stack. Those that ping only are.
-	restAfter = time.Second
+	restAfter = 100 * time.Millisecond
 	// stallCheck is how often a writer whose client takes nothing looks whether the session has ended.
 	stallCheck = 250 * time.Millisecond
 	// farewellTimeout is how long a last answer (a four-letter word's, "session expired") may take.
@@ -98,7 +98,7 @@ func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 		return false
 	}
 	c.session.Store(sess)
-	sess.Open(func() { go c.writeOn(sess, nil, 0) })
+	sess.Open(func() { s.port.flushers.add(c) })
 	return true
 }
 
@@ -249,48 +249,6 @@ func (s *Server) takeFrame(c *conn, sess *session.Session) error {
 
 func (s *Server) ends(c *conn, sess *session.Session, err error) {
 	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
-}
-
-// flush sends what the session has to say, unless somebody else is at it. It never waits for the client, who may need to
-// be heard meanwhile: what the socket does not take at once is left to a goroutine.
-func (c *conn) flush(sess *session.Session) error {
-	if !sess.Begin() {
-		return nil
-	}
-	for {
-		out, err := c.next(sess)
-		if out == nil {
-			return err
-		}
-		n, err := c.sock.TryWrite(out.Bytes)
-		if err != nil {
-			c.giveUp(sess)
-			return err
-		}
-		if n < len(out.Bytes) {
-			go c.writeOn(sess, out, n)
-			return nil
-		}
-		out.Free()
-	}
-}
-
-// writeOn sends what is left of out behind n bytes, and then what the session has to say, until that is nothing. It is
-// started when there is something that nobody sends, and for what flush has left. It waits for the client.
-func (c *conn) writeOn(sess *session.Session, out *session.Buffer, n int) {
-	for {
-		if out != nil {
-			if err := c.writeAll(out.Bytes[n:], sess); err != nil {
-				c.giveUp(sess)
-				return
-			}
-			out.Free()
-		}
-		if out, _ = c.next(sess); out == nil {
-			return
-		}
-		n = 0
-	}
 }
 
 // next gives the one who sends what is to be sent now. Without that, it is not the one any more; with an error, the

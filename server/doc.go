@@ -11,9 +11,9 @@
 //
 // A Server owns one goroutine that accepts client connections, and one for each connection: the reader,
 // which takes frames off the socket, hands them to the session (and waits there when the session has
-// too much to do), and puts on the socket what the session has answered at once. For the rest, and for
-// what the socket does not take at once, there is a writer while there is something to write. A client
-// that does not read holds up its own writer and nobody else's. Close and Shutdown wait for all of them,
+// too much to do), and puts on the socket what the session has answered at once. The rest is sent by a few
+// flushers, which live while there is something to send, and what a socket does not take at once by a
+// writer of its connection. A client that does not read holds up its own writer and nobody else's. Close and Shutdown wait for all of them,
 // and for those of the rooms below.
 //
 // # What is not here

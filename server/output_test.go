@@ -25,6 +25,7 @@ type writes struct {
 	mu       sync.Mutex
 	byReader int
 	byOther  int
+	most     int // goroutines at any of the writes
 }
 
 type watchedConn struct {
@@ -45,6 +46,7 @@ func (w *writes) count() {
 	stack = stack[:runtime.Stack(stack, false)]
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.most = max(w.most, runtime.NumGoroutine())
 	if bytes.Contains(stack, []byte(".readLoop(")) {
 		w.byReader++
 	} else {
@@ -116,6 +118,44 @@ func TestReadsAreAnsweredByTheirReader(t *testing.T) {
 		c.call(wire.OpCreate, create("/n", nil, wire.ModePersistent))
 		if own, other := w.take(); own != 0 || other != 1 {
 			t.Errorf("one write: %d writes by the reader, %d by others", own, other)
+		}
+	})
+}
+
+// TestEventForManyIsSentByAFew: what goes to many connections at a time is sent by as many goroutines as there are processors,
+// and reaches each of them.
+func TestEventForManyIsSentByAFew(t *testing.T) {
+	w := new(writes)
+	inBubble(t, simnet.Config{}, watched(w), func(t *testing.T, s *Server, h *simnet.Host) {
+		const clients = 300
+		s.port.maxPerAddr = 0
+		var conns []*rawClient
+		for range clients {
+			c := dialSim(t, h)
+			c.connect(30 * time.Second)
+			c.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/", Watch: true})
+			conns = append(conns, c)
+		}
+		w.take()
+		w.most = 0
+		before := runtime.NumGoroutine()
+		conns[0].put(conns[0].request(wire.OpSetData, &wire.SetDataRequest{Path: "/", Version: -1})...)
+		for i, c := range conns {
+			if h, _ := c.reply(); h.Xid != wire.XidNotification {
+				t.Fatalf("client %d: %+v", i, h)
+			}
+		}
+		if h, _ := conns[0].reply(); h.Err != wire.CodeOK {
+			t.Errorf("%+v", h)
+		}
+		if own, other := w.take(); own != 0 || other < clients || other > clients+1 {
+			t.Errorf("%d writes by readers, %d by others", own, other)
+		}
+		if more := w.most - before; more > runtime.GOMAXPROCS(0)+10 {
+			t.Errorf("%d goroutines more than before", more)
+		}
+		if f := &s.port.flushers; f.running != 0 || len(f.waiting) != 0 {
+			t.Errorf("%d flushers are left, %d connections wait", f.running, len(f.waiting))
 		}
 	})
 }
