@@ -123,7 +123,7 @@ func (g *guests) end(rounds []*guestRound) {
 		cancel()
 		g.check(r)
 	}
-	g.s.sweep(g.roots())
+	g.sweep()
 }
 
 func (g *guests) check(r *guestRound) {
@@ -170,13 +170,28 @@ func (g *guests) roots() (paths []string) {
 // sweepHost is where those dial from who clean up.
 const sweepHost = "10.0.5.1"
 
-// sweep deletes trees, lest the state grow for ever.
-func (s *simulation) sweep(roots []string) {
-	if len(roots) == 0 {
-		return
+// sweep deletes what the workloads have left, lest the state grow for ever, and the next round find nodes that its history knows nothing of.
+func (g *guests) sweep() {
+	c := g.s.c
+	c.net.Host(sweepHost)
+	for {
+		conn, err := c.dialRaw(sweepHost, c.members[0].clientAddr(), 10*time.Second)
+		if err != nil {
+			time.Sleep(time.Second)
+			continue
+		}
+		// The member may have been cut off for long. The session is there now, and so is all that the clients have done.
+		left := conn.deleteAll(c.below(g.roots()))
+		conn.Close()
+		if len(left) == 0 {
+			return
+		}
 	}
-	var paths []string // children before their parents
-	s.c.members[0].running().view(func(store *znode.Store) {
+}
+
+// below are the nodes of some trees, children before their parents.
+func (c *cluster) below(roots []string) (paths []string) {
+	c.members[0].running().view(func(store *znode.Store) {
 		var walk func(path string)
 		walk = func(path string) {
 			names, _, _ := store.Children(path, []znode.Identity{{Scheme: "super"}})
@@ -190,16 +205,7 @@ func (s *simulation) sweep(roots []string) {
 			walk(path)
 		}
 	})
-	s.c.net.Host(sweepHost)
-	for len(paths) > 0 {
-		conn, err := s.c.dialRaw(sweepHost, s.c.members[0].clientAddr(), 10*time.Second)
-		if err != nil {
-			time.Sleep(time.Second)
-			continue
-		}
-		paths = conn.deleteAll(paths)
-		conn.Close()
-	}
+	return paths
 }
 
 // deleteAll deletes nodes, some at a time, and returns those that it did not come to.
