@@ -93,12 +93,18 @@ func isRefusal(err error) bool {
 }
 
 // dial opens a raft stream.
+//
+// When it is closed, or its process killed, what the peer has not got yet is thrown away (SO_LINGER 0). The system would go on sending it,
+// for minutes if the network does not let it through; and a leader that is long dead would be heard of once more when the network heals.
 func (n *network) dial(id raft.ServerID) (*raftConn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
 	c, err := n.port.dial(ctx, memberID(id), streamRaft)
 	if err != nil {
 		return nil, err
+	}
+	if tcp, ok := c.(interface{ SetLinger(seconds int) error }); ok {
+		_ = tcp.SetLinger(0) // it fails if the connection has ended
 	}
 	return newRaftConn(c, func() { n.port.forget(c) }), nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,6 +176,31 @@ func TestPoolIsDroppedWithAMember(t *testing.T) {
 			t.Errorf("%d connections", n)
 		}
 	})
+}
+
+// Of a raft stream that is closed nothing arrives later: it is reset, not ended.
+func TestClosedStreamSendsNothingMore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := Config{ID: 1, Members: []Member{{ID: 1}, {ID: 2, Addr: l.Addr().String()}}}
+	cfg.setDefaults()
+	port := &peerPort{cfg: &cfg, roster: newRoster(&cfg, func() []raft.Server { return nil }), conns: map[net.Conn]struct{}{}, serve: map[streamKind]func(MemberID, net.Conn){}}
+	near, err := newNetwork(port, nil).dial("2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near.end()
+	if _, err := io.ReadAll(far); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the stream ended with %v", err)
+	}
 }
 
 // served serves a stream with what the library would say, in a bubble.
