@@ -10,7 +10,7 @@ import (
 // What an append costs, with its syncs: entries of 200 bytes, several to a write.
 func BenchmarkAppend(b *testing.B) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
-		for _, n := range []int{1, 16, 64} {
+		for _, n := range []int{1, 16, 128} {
 			b.Run(fmt.Sprintf("%s/entries=%d", kind, n), func(b *testing.B) {
 				log, err := openLog(b.TempDir(), kind, segmentBytes)
 				if err != nil {

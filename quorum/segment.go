@@ -208,6 +208,17 @@ func (h *segmentHead) encodeMark(m mark) []byte {
 	return b
 }
 
+// start is what stands before the batches of a segment that has none.
+func (h *segmentHead) start() []byte {
+	b := make([]byte, segmentStart)
+	copy(b, h.append(nil))
+	for n := range firstMark.number {
+		m := mark{number: n + 1, end: segmentStart}
+		copy(b[m.place():], h.encodeMark(m))
+	}
+	return b
+}
+
 // newestMark reads the marks of a segment. A crash leaves the newest two, or the two before: each is within a sector.
 func (h *segmentHead) newestMark(content []byte) (newest mark, err error) {
 	var marks [2]mark
@@ -303,13 +314,7 @@ func createSegment(dir string, h segmentHead) (_ *segment, err error) {
 	if err := preallocate(f, h.size); err != nil {
 		return nil, err
 	}
-	start := make([]byte, segmentStart)
-	copy(start, h.append(nil))
-	for n := range firstMark.number {
-		m := mark{number: n + 1, end: segmentStart}
-		copy(start[m.place():], h.encodeMark(m))
-	}
-	if _, err := f.WriteAt(start, 0); err != nil {
+	if _, err := f.WriteAt(h.start(), 0); err != nil {
 		return nil, err
 	}
 	if err := f.Sync(); err != nil {
@@ -342,7 +347,7 @@ func openSegment(dir string, log, number uint64) (s *segment, content []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
-	content = make([]byte, st.Size())
+	content = alignedBytes(int(st.Size()))
 	if _, err := io.ReadFull(s.f, content); err != nil {
 		return nil, nil, err
 	}

@@ -212,7 +212,7 @@ func crashed(t *testing.T, marked int, sizes ...[]int) (img segmentImage, p *pro
 		p.store(t, s, size...)
 		ends = append(ends, l.end)
 		if i+1 == marked {
-			if err := l.markNow(); err != nil {
+			if err := l.writeMark(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -439,16 +439,19 @@ func TestNothingIsWrittenBehindAFailedWrite(t *testing.T) {
 	p.store(t, s, 10, 20)
 	p.vote(t, s)
 	l := s.entries.(*segmentLog)
-	working := l.tail().f
-	if l.tail().f, err = os.Open(l.tail().path); err != nil { // cannot be written to
+	working, direct := l.newest.f, l.newest.direct
+	readOnly, err := os.Open(l.newest.path) // cannot be written to
+	if err != nil {
 		t.Fatal(err)
+	}
+	if l.newest.f = readOnly; l.newest.direct != nil {
+		l.newest.direct = readOnly
 	}
 	entry := &raft.Log{Index: 3, Term: 1, Data: []byte("x")}
 	if err := l.StoreLog(entry); err == nil {
 		t.Fatal("written to a file that cannot be written to")
 	}
-	readOnly := l.tail().f
-	l.tail().f = working
+	l.newest.f, l.newest.direct = working, direct
 	for range 2 {
 		if err := l.StoreLog(entry); err == nil {
 			t.Error("written behind a failed write")
@@ -509,6 +512,42 @@ func TestSegmentWithoutRoom(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("%v is left", left)
+	}
+}
+
+// A log is the same whether its tail passes by the page cache or not, and can go from one to the other with each start.
+func TestTailIsWrittenEitherWay(t *testing.T) {
+	dir := t.TempDir()
+	p := &promised{first: 1, entries: map[uint64][]byte{}}
+	for round, segmentBytes := range []int64{aheadBytes + 16<<10, aheadBytes + 16<<10 + 32, aheadBytes + 16<<10} {
+		s, err := openLog(dir, LogWAL, segmentBytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			p.vote(t, s)
+		}
+		l := s.entries.(*segmentLog)
+		begun := l.newest
+		for n := 0; l.newest == begun || n < 20; n++ {
+			p.store(t, s, 10, 5000)
+			p.store(t, s, 3000)
+			if err := p.kept(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if blocks := l.newest.size%blockBytes == 0; !blocks && l.newest.direct != nil {
+			t.Errorf("a file of %d bytes is written in blocks", l.newest.size)
+		} else if blocks && l.newest.direct == nil {
+			t.Logf("%s is on a file system that cannot be written to past the page cache", dir)
+		}
+		l.broken = errors.New("crashed")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if expectKeptOrRefused(t, "in the end", dir, LogWAL, p) {
+		t.Error("refused")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -47,6 +48,7 @@ type segmentLog struct {
 
 	mu          sync.RWMutex
 	segments    []*segment // the last one is the tail; none when closed
+	newest      *tailFile  // the tail, to be written to; nil until the log is open
 	places      []place    // of the entries, in the order of their indexes
 	first, last uint64     // the entries that are there; none when first > last
 }
@@ -73,6 +75,11 @@ func newSegmentLog(dir string, h segmentHead, note func(segmentsNote) error) (*s
 	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, applied: h.applied,
 		segments: []*segment{s}, first: h.first, last: h.last}
 	l.continueIn(segmentStart, s.sum(), firstMark)
+	if l.newest, err = openTail(s, nil); err != nil {
+		_ = s.f.Close()
+		return nil, err
+	}
+	l.newest.reuse(nil)
 	return l, nil
 }
 
@@ -120,8 +127,12 @@ func (l *segmentLog) GetLog(index uint64, entry *raft.Log) error {
 		return raft.ErrLogNotFound
 	}
 	p := l.places[index-l.first]
+	var from io.ReaderAt = p.seg.f
+	if p.seg == l.newest.segment {
+		from = l.newest
+	}
 	record := make([]byte, p.length)
-	if _, err := p.seg.f.ReadAt(record, int64(p.at)); err != nil {
+	if _, err := from.ReadAt(record, int64(p.at)); err != nil {
 		return fmt.Errorf("quorum: read entry %d: %w", index, err)
 	}
 	if err := takeEntryRecord(index, record, entry); err != nil {
@@ -257,16 +268,12 @@ func (l *segmentLog) appendBatch(b []byte, kind batchKind, index uint64) (at int
 	}
 	tail := l.tail()
 	b, sum := tail.sealBatch(b, l.end, kind, index, l.appliedNow())
-	if l.mark.end != l.end && time.Since(l.marked) >= markAfter {
-		// All before this batch has been synced. The mark gets onto the disk with the batch, at no cost.
+	if time.Since(l.marked) >= markAfter {
 		if err := l.writeMark(); err != nil {
 			return 0, err
 		}
 	}
-	if _, err := tail.f.WriteAt(b, l.end); err != nil {
-		return 0, err
-	}
-	if err := syncData(tail.f); err != nil {
+	if err := l.newest.write(b, l.end); err != nil {
 		return 0, err
 	}
 	at = l.end
@@ -279,7 +286,7 @@ func (l *segmentLog) appendBatch(b []byte, kind batchKind, index uint64) (at int
 func (l *segmentLog) rotate(need int64) error {
 	old := l.tail()
 	h := segmentHead{log: old.log, number: old.number + 1, first: l.first, last: l.last, applied: l.appliedNow(),
-		prevEnd: l.end, prevSum: l.sum, size: max(l.segmentBytes, segmentStart+need)}
+		prevEnd: l.end, prevSum: l.sum, size: max(l.segmentBytes, (segmentStart+need+blockBytes-1)&^(blockBytes-1))}
 	next, err := createSegment(l.dir, h)
 	if err != nil {
 		// Whatever it was that failed, nothing that matters can be in it.
@@ -290,11 +297,18 @@ func (l *segmentLog) rotate(need int64) error {
 		_ = next.f.Close()
 		return err
 	}
+	newest, err := openTail(next, nil)
+	if err != nil {
+		_ = next.f.Close()
+		return err
+	}
+	before := l.newest
 	l.mu.Lock()
-	l.segments = append(l.segments, next)
+	newest.reuse(before.content)
+	l.newest, l.segments = newest, append(l.segments, next)
 	l.mu.Unlock()
 	l.continueIn(segmentStart, next.sum(), firstMark)
-	return nil
+	return before.close()
 }
 
 // noted is what is to be noted of the segments as they are. Lock: writing.
@@ -307,12 +321,13 @@ func (l *segmentLog) continueIn(end int64, sum uint32, m mark) {
 	l.end, l.sum, l.mark, l.marked = end, sum, m, time.Now()
 }
 
-// writeMark writes that all batches are on the disk, which they are; the mark itself is there after the next sync.
-// Lock: writing.
+// writeMark writes that all batches are on the disk, which they are, if the newest mark does not say so. Lock: writing.
 func (l *segmentLog) writeMark() error {
+	if l.mark.end == l.end {
+		return nil
+	}
 	m := mark{number: l.mark.number + 1, end: l.end}
-	tail := l.tail()
-	if _, err := tail.f.WriteAt(tail.encodeMark(m), m.place()); err != nil {
+	if err := l.newest.write(l.newest.encodeMark(m), m.place()); err != nil {
 		return err
 	}
 	l.mark, l.marked = m, time.Now()
@@ -338,17 +353,7 @@ func (l *segmentLog) markIdle() {
 		l.markLater() // writes have marked those before them
 		return
 	}
-	l.broken = l.markNow()
-}
-
-func (l *segmentLog) markNow() error {
-	if l.mark.end == l.end {
-		return nil
-	}
-	if err := l.writeMark(); err != nil {
-		return err
-	}
-	return syncData(l.tail().f)
+	l.broken = l.writeMark()
 }
 
 // removeUnneeded removes the segments that hold nothing any more. Lock: writing.
@@ -394,6 +399,7 @@ func (l *segmentLog) Close() error {
 	closing := l.segments
 	l.segments, l.places = nil, nil
 	l.mu.Unlock()
+	err = errors.Join(err, l.newest.close())
 	for _, s := range closing {
 		err = errors.Join(err, s.f.Close())
 	}
