@@ -515,42 +515,6 @@ func TestSegmentWithoutRoom(t *testing.T) {
 	}
 }
 
-// A log is the same whether its tail passes by the page cache or not, and can go from one to the other with each start.
-func TestTailIsWrittenEitherWay(t *testing.T) {
-	dir := t.TempDir()
-	p := &promised{first: 1, entries: map[uint64][]byte{}}
-	for round, segmentBytes := range []int64{aheadBytes + 16<<10, aheadBytes + 16<<10 + 32, aheadBytes + 16<<10} {
-		s, err := openLog(dir, LogWAL, segmentBytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if round == 0 {
-			p.vote(t, s)
-		}
-		l := s.entries.(*segmentLog)
-		begun := l.newest
-		for n := 0; l.newest == begun || n < 20; n++ {
-			p.store(t, s, 10, 5000)
-			p.store(t, s, 3000)
-			if err := p.kept(s); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if blocks := l.newest.size%blockBytes == 0; !blocks && l.newest.direct != nil {
-			t.Errorf("a file of %d bytes is written in blocks", l.newest.size)
-		} else if blocks && l.newest.direct == nil {
-			t.Logf("%s is on a file system that cannot be written to past the page cache", dir)
-		}
-		l.broken = errors.New("crashed")
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if expectKeptOrRefused(t, "in the end", dir, LogWAL, p) {
-		t.Error("refused")
-	}
-}
-
 // An entry that is larger than a segment gets one of its own size; a hole in the log, which a snapshot fills, is kept; and
 // segments that hold nothing any more are gone.
 func TestSegmentsComeAndGo(t *testing.T) {

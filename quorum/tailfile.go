@@ -26,7 +26,7 @@ type tailFile struct {
 	*segment
 	content []byte   // of the whole file
 	direct  *os.File // nil where there is no such thing
-	written int64    // past the page cache, from the beginning or the end that was found, up to here
+	written int64    // up to here there are zeros, or batches, that were written past the page cache; 0 before the first one is
 }
 
 // openTail opens a segment to be written to. Content is all of it; it must be aligned (alignedBytes) and belongs to the tail from now on.
@@ -61,7 +61,7 @@ func (t *tailFile) write(b []byte, at int64) error {
 		return syncData(t.f)
 	}
 	from, to := at&^(blockBytes-1), (end+blockBytes-1)&^(blockBytes-1)
-	if to > t.written {
+	if at >= segmentStart && to > t.written { // a mark needs no room
 		to = min(to+aheadBytes, t.size)
 		t.written = to
 	}
