@@ -59,13 +59,9 @@ func indexKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, i
 // appendEntryRecord encodes an entry.
 func appendEntryRecord(b []byte, l *raft.Log) []byte {
 	start := len(b)
-	var timeNs int64
-	if !l.AppendedAt.IsZero() {
-		timeNs = l.AppendedAt.UnixNano()
-	}
 	b = append(b, 0, 0, 0, 0, byte(l.Type))
 	b = binary.BigEndian.AppendUint64(b, l.Term)
-	b = binary.BigEndian.AppendUint64(b, uint64(timeNs))
+	b = binary.BigEndian.AppendUint64(b, appendedNs(l))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(l.Extensions)))
 	b = append(append(b, l.Data...), l.Extensions...)
 	binary.BigEndian.PutUint32(b[start:], entrySum(l.Index, b[start:]))
@@ -109,10 +105,22 @@ func takeEntryRecord(index uint64, record []byte, l *raft.Log) error {
 	if ext > 0 {
 		l.Extensions = body[len(body)-ext:]
 	}
-	if ns := int64(binary.BigEndian.Uint64(record[13:])); ns != 0 {
-		l.AppendedAt = time.Unix(0, ns)
-	}
+	setAppendedNs(l, binary.BigEndian.Uint64(record[13:]))
 	return nil
+}
+
+// appendedNs is when the leader appended an entry, as a record and the wire have it: nanoseconds since 1970, 0 for never.
+func appendedNs(l *raft.Log) uint64 {
+	if l.AppendedAt.IsZero() {
+		return 0
+	}
+	return uint64(l.AppendedAt.UnixNano())
+}
+
+func setAppendedNs(l *raft.Log, ns uint64) {
+	if ns != 0 {
+		l.AppendedAt = time.Unix(0, int64(ns))
+	}
 }
 
 // logState is what the log file says of itself.

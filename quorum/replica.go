@@ -175,7 +175,7 @@ func (r *Replica) openRaft() error {
 	rc.ElectionTimeout = rc.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
 	rc.CommitTimeout = rc.HeartbeatTimeout / 2 // the transport tells followers of commits at once; this is for what it could not deliver
-	rc.MaxAppendEntries = 64
+	rc.MaxAppendEntries = appendEntriesMax
 	rc.BatchApplyCh = true
 	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are
 	rc.TrailingLogs = r.cfg.TrailingEntries

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -57,9 +56,10 @@ const (
 
 const (
 	rpcHeadLen = 5
-	// maxRequestBytes lets through as many entries as a request has (MaxAppendEntries), each with the largest request of a client and
-	// what stands around it.
-	maxRequestBytes = 64 * (5 << 20)
+	// appendEntriesMax is how many entries a request has at the most.
+	appendEntriesMax = 64
+	// maxRequestBytes lets through as many entries, each with the largest request of a client and what stands around it.
+	maxRequestBytes = appendEntriesMax * (5 << 20)
 	// maxAnswerBytes is far more than any answer has.
 	maxAnswerBytes = 64 << 10
 	maxRefusal     = 1 << 10
@@ -268,11 +268,7 @@ func appendEntry(b []byte, e *raft.Log) []byte {
 	b = binary.BigEndian.AppendUint64(b, e.Index)
 	b = binary.BigEndian.AppendUint64(b, e.Term)
 	b = append(b, byte(e.Type))
-	var timeNs int64
-	if !e.AppendedAt.IsZero() {
-		timeNs = e.AppendedAt.UnixNano()
-	}
-	b = binary.BigEndian.AppendUint64(b, uint64(timeNs))
+	b = binary.BigEndian.AppendUint64(b, appendedNs(e))
 	return appendBytes(appendBytes(b, e.Data), e.Extensions)
 }
 
@@ -359,9 +355,7 @@ func (d *rpcDecoder) entries() []*raft.Log {
 	for i := range logs {
 		e := &logs[i]
 		e.Index, e.Term, e.Type = d.u64(), d.u64(), raft.LogType(d.byte())
-		if ns := int64(d.u64()); ns != 0 {
-			e.AppendedAt = time.Unix(0, ns)
-		}
+		setAppendedNs(e, d.u64())
 		e.Data, e.Extensions = d.bytes(), d.bytes()
 		list[i] = e
 	}

@@ -9,15 +9,16 @@ import (
 	"lockkeeper/internal/mutant"
 )
 
-// transport wraps the library's transport, through which a leader talks to its followers, for three
-// things that the library does not offer:
+// transport wraps the network, through which a leader talks to its followers, for three
+// things that the library asks of no transport:
 //
 //   - when was this leader last known to a quorum as the leader (provenAt), which is what leases may
 //     rely on,
 //   - holding back what followers answer until this leader's own log is durable (hold), and
 //   - telling followers of a commit at once. The library does so with the next entries or after
 //     CommitTimeout; a client of a follower would wait that long for its reply. An AppendEntries
-//     without entries, sent when a follower has the committed entry and does not yet know, does it.
+//     without entries, sent when a follower has the committed entry and does not yet know, does it;
+//     over a pipeline it is a notice, which nobody answers.
 type transport struct {
 	raft.Transport
 	self    raft.ServerID
