@@ -29,6 +29,9 @@ type env struct {
 }
 
 func main() {
+	if _, ok := serveArgs(os.Args[1:]); ok {
+		coarseTimers() // before there is anything that it would interrupt
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals}))
@@ -56,22 +59,35 @@ func commands() []command {
 
 // run runs the command line and returns the exit status.
 func run(args []string, e env) int {
-	if len(args) == 0 {
-		return serve(nil, e)
+	if rest, ok := serveArgs(args); ok {
+		return serve(rest, e)
 	}
 	switch first := args[0]; {
 	case isHelp(first):
 		return help(args[1:], e)
-	case first == "-version" || first == "--version":
+	case isVersion(first):
 		return version(args[1:], e)
-	case strings.HasPrefix(first, "-"):
-		return serve(args, e)
 	}
 	if c, ok := findCommand(args[0]); ok {
 		return c.run(args[1:], e)
 	}
 	return unknownCommand(args[0], e)
 }
+
+// serveArgs returns the arguments of serve, if the command line is for that.
+func serveArgs(args []string) (_ []string, ok bool) {
+	switch {
+	case len(args) == 0:
+		return nil, true
+	case args[0] == "serve":
+		return args[1:], true
+	case strings.HasPrefix(args[0], "-") && !isHelp(args[0]) && !isVersion(args[0]):
+		return args, true
+	}
+	return nil, false
+}
+
+func isVersion(arg string) bool { return arg == "-version" || arg == "--version" }
 
 func isHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
 

@@ -24,7 +24,7 @@ const imports = `
 	server/simtest:
 	bench:                 wire
 	bench/compare:         bench wire jepsen go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk
+	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
