@@ -31,8 +31,8 @@ var errStopped = errors.New("quorum: stopped")
 // batcher puts many commands into one raft entry. It works on the leader; elsewhere it is idle. What
 // it takes may be lost with the leadership: the senders keep their commands until they are applied.
 //
-// Entries are made by whoever finds that one is due: who brings commands, waitLoop when an entry is through, or the timer when it has
-// taken long. So a command that comes alone reaches raft without another goroutine being woken for it.
+// Entries are made by whoever finds that one is due: who brings commands, waitLoop when an entry is through, or the timer when
+// that, or more commands, have been waited for long enough. So a command that comes alone reaches raft without another goroutine being woken for it.
 type batcher struct {
 	raft  *raft.Raft
 	stamp func() (timeMs int64, flags znode.Flags)
@@ -48,16 +48,26 @@ type batcher struct {
 	paused bool
 	flying int         // entries in flight
 	sentAt time.Time   // when the newest of them was sent
-	spaced *time.Timer // sends what waits for entrySpacing to pass
+	gather gathering   // while there are none
+	asked  int         // how many of the queue had come when entries were last applied, and so were not asked for by who was answered
+	spaced *time.Timer // sends what has waited for long enough
 	room   *sync.Cond
 	landed *sync.Cond // flying is 0
 
-	futures chan raft.ApplyFuture // entries in flight, in order; it has room for all of them
-	down    chan struct{}         // closed when raft has shut down
+	flights chan flight   // entries in flight, in order; it has room for all of them
+	down    chan struct{} // closed when raft has shut down
 }
 
-func newBatcher(r *raft.Raft, stamp func() (int64, znode.Flags), failed func(error)) *batcher {
-	b := &batcher{raft: r, stamp: stamp, failed: failed, futures: make(chan raft.ApplyFuture, entriesInFlight),
+// flight is an entry in flight.
+type flight struct {
+	raft.ApplyFuture
+	commands int
+	sentAt   time.Time
+}
+
+// newBatcher makes one that takes commands as soon as it has its raft.
+func newBatcher(stamp func() (int64, znode.Flags), failed func(error)) *batcher {
+	b := &batcher{stamp: stamp, failed: failed, flights: make(chan flight, entriesInFlight),
 		down: make(chan struct{})}
 	b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.spaced = time.AfterFunc(entrySpacing, func() {
@@ -104,7 +114,7 @@ func (b *batcher) sendLocked() {
 		timeMs, flags := b.stamp()
 		f := b.raft.Apply(znode.AppendEntry(make([]byte, 0, 64+size+8*len(cmds)), timeMs, flags, cmds), 0)
 		endWith(f, b.down)
-		b.futures <- f
+		b.flights <- flight{f, len(cmds), b.sentAt}
 	}
 }
 
@@ -133,6 +143,7 @@ func (b *batcher) nextLocked() (cmds [][]byte, size int) {
 		b.queue = nil
 	}
 	b.size -= size
+	b.asked = max(0, b.asked-n)
 	b.flying++
 	b.sentAt = time.Now()
 	b.room.Broadcast()
@@ -144,8 +155,12 @@ func (b *batcher) dueLocked() bool {
 	if len(b.queue) == 0 || b.closed || b.paused || b.flying >= entriesInFlight {
 		return false
 	}
-	early := entrySpacing - time.Since(b.sentAt)
-	if b.flying == 0 || early <= 0 {
+	now := time.Now()
+	early := entrySpacing - now.Sub(b.sentAt)
+	if b.flying == 0 {
+		early = b.gather.left(now, len(b.queue))
+	}
+	if early <= 0 {
 		return true
 	}
 	b.spaced.Reset(early)
@@ -179,15 +194,24 @@ func (b *batcher) resume() {
 	b.sendLocked()
 }
 
+// applying takes note that entries are about to be applied. Who submits from now on may have been answered by them.
+func (b *batcher) applying() {
+	b.mu.Lock()
+	b.asked = len(b.queue)
+	b.mu.Unlock()
+}
+
 // waitLoop waits for the entries in flight, in order, and reports those that failed.
 func (b *batcher) waitLoop() {
-	for f := range b.futures {
+	for f := range b.flights {
 		if err := f.Error(); err != nil {
 			b.failed(err)
 		}
 		b.mu.Lock()
 		if b.flying--; b.flying == 0 {
 			b.landed.Broadcast()
+			now := time.Now()
+			b.gather.landed(now, now.Sub(f.sentAt), f.commands, b.asked)
 		}
 		b.sendLocked()
 		b.mu.Unlock()
@@ -198,7 +222,7 @@ func (b *batcher) waitLoop() {
 func (b *batcher) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue, b.size = nil, 0
+	b.queue, b.size, b.asked = nil, 0, 0
 	b.room.Broadcast()
 }
 
@@ -207,7 +231,7 @@ func (b *batcher) close() {
 	close(b.down)
 	b.mu.Lock()
 	b.closed = true
-	close(b.futures)
+	close(b.flights)
 	b.room.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()

@@ -404,7 +404,8 @@ func TestLeaderDiesInAChange(t *testing.T) {
 // command is lost or doubled.
 func TestChangesUnderPartitions(t *testing.T) {
 	inChanging(t, 5, func(t *testing.T, c *cluster) {
-		c.propose(c.leader(), createSession(9))
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
 		c.join(5, false)
 		var seq uint64
 		for round := range 8 {

@@ -116,11 +116,13 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if err := r.openTransport(); err != nil {
 		return nil, err
 	}
+	r.batcher = newBatcher(r.stamp, func(error) { r.inDoubt() })
 	if err := r.openRaft(); err != nil {
+		r.batcher.close()
 		r.closeTransport()
 		return nil, err
 	}
-	r.batcher = newBatcher(r.raft, r.stamp, func(error) { r.inDoubt() })
+	r.batcher.raft = r.raft
 	if r.port != nil {
 		r.port.serve[streamForward] = r.serveForward
 		r.port.serve[streamLease] = r.serveLease

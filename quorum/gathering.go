@@ -1,0 +1,60 @@
+package quorum
+
+import "time"
+
+const (
+	// gatherMax and gatherFlights bound how long an entry waits for more commands: so long, and so many times as long as the entry
+	// before it was under way.
+	gatherMax     = 4 * time.Millisecond
+	gatherFlights = 2
+	// gatherSkipMax is how many chances to wait are let go at the most, after waiting has brought too little.
+	gatherSkipMax = 32
+)
+
+// gathering says how long commands wait in the batcher when an entry is through and no other is under way. Those who have just been
+// answered are likely to ask for more at once. If what has come in the meantime went without them, there would be two groups that take
+// turns, each half as large, and each would wait for the other; and what an entry costs hardly depends on what it holds.
+//
+// Whether they do ask at once only time can tell: if they did not in time, the next chances are let go, more of them each time.
+type gathering struct {
+	waiting bool
+	want    int       // so many commands are enough
+	until   time.Time // so long they are waited for
+	skip    int       // so many chances are still to be let go
+	skipped int       // so many it was the last time; 0: waiting was worth it
+}
+
+// landed takes note that an entry is through that was under way for so long, and none is now; so many commands were in it, and so many
+// were waiting in the queue when it was applied.
+func (g *gathering) landed(now time.Time, flight time.Duration, commands, queued int) {
+	g.waiting = false
+	switch {
+	case queued == 0 && commands <= 1:
+		return // the next one is all that there can be
+	case g.skip > 0:
+		g.skip--
+		return
+	}
+	g.waiting = true
+	g.want = queued + commands - commands/16
+	g.until = now.Add(min(gatherFlights*flight, gatherMax))
+}
+
+// left is how long those in the queue are to wait for more; 0: they are not.
+func (g *gathering) left(now time.Time, queued int) time.Duration {
+	if !g.waiting {
+		return 0
+	}
+	left := g.until.Sub(now)
+	switch {
+	case queued >= g.want:
+		g.waiting, g.skipped = false, 0
+		return 0
+	case left <= 0:
+		g.waiting = false
+		g.skipped = min(max(1, 2*g.skipped), gatherSkipMax)
+		g.skip = g.skipped
+		return 0
+	}
+	return left
+}

@@ -1,0 +1,92 @@
+package quorum
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// Who was answered is waited for, for a bounded time; where that brings nothing, it is tried ever more seldom.
+func TestGathering(t *testing.T) {
+	now := time.Now()
+	var g gathering
+	if g.left(now, 1) != 0 {
+		t.Error("the first command waits")
+	}
+	g.landed(now, time.Millisecond, 1, 0)
+	if g.left(now, 1) != 0 {
+		t.Error("a client alone waits")
+	}
+	g.landed(now, time.Millisecond, 8, 8)
+	if got := g.left(now, 15); got != 2*time.Millisecond {
+		t.Errorf("one of those who were answered is waited for for %v, want two flights", got)
+	}
+	if g.left(now, 16) != 0 || g.left(now, 1) != 0 {
+		t.Error("all are there, and are waited for")
+	}
+	g.landed(now, time.Millisecond, 128, 0)
+	if g.left(now, 119) == 0 || g.left(now, 120) != 0 {
+		t.Error("of many, the last few are waited for, or more than these are not")
+	}
+	g.landed(now, time.Second, 8, 8)
+	if got := g.left(now, 8); got != gatherMax {
+		t.Errorf("commands wait for %v, want %v", got, gatherMax)
+	}
+
+	tried := make([]int, 0, 10)
+	g = gathering{}
+	for i := range 200 {
+		g.landed(now, time.Millisecond, 1, 1)
+		if g.left(now, 1) != 0 {
+			tried = append(tried, i)
+			if now = now.Add(2 * time.Millisecond); g.left(now, 1) != 0 {
+				t.Fatal("commands wait when their time has passed")
+			}
+		}
+	}
+	for i, want := range []int{0, 2, 5, 10, 19, 36, 69, 102, 135, 168} {
+		if i >= len(tried) || tried[i] != want {
+			t.Fatalf("fruitless, waiting is tried at %v", tried)
+		}
+	}
+	if len(tried) > 10 {
+		t.Errorf("fruitless, waiting is tried at %v", tried)
+	}
+	for range gatherSkipMax + 1 {
+		g.landed(now, time.Millisecond, 1, 1)
+	}
+	if g.left(now, 2) != 0 || g.skipped != 0 {
+		t.Error("a wait that was worth it changes nothing")
+	}
+}
+
+// Clients who ask again as soon as they are answered get into one entry. In two groups that take turns, each would wait for two entries.
+func TestClientsThatTakeTurnsGatherInOneEntry(t *testing.T) {
+	const clients, turns = 8, 40
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		for i := range clients {
+			c.recs[l].result(t, c.propose(l, createSession(wire.SessionID(i+1))))
+		}
+		for _, d := range c.disks {
+			d.SetSyncTime(time.Millisecond)
+		}
+		before := c.reps[l].raft.LastIndex()
+		var wg sync.WaitGroup
+		for i := range clients {
+			wg.Go(func() {
+				for n := range turns {
+					time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+					c.recs[l].result(t, c.propose(l, sequential(wire.SessionID(i+1), uint64(n+1), "/n-")))
+				}
+			})
+		}
+		wg.Wait()
+		if got := c.reps[l].raft.LastIndex() - before; got > turns*5/4 {
+			t.Errorf("%d entries for %d turns of %d clients", got, turns, clients)
+		}
+	})
+}
