@@ -180,7 +180,7 @@ func (rep *report) measure(ctx context.Context, c config, list []step, dir strin
 			if ctx.Err() != nil {
 				break
 			}
-			r := &round{number: n + 1, system: s, dir: filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)), duration: c.duration, warmUp: c.warmUp, progress: progress}
+			r := &round{number: n + 1, system: s, dir: filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)), duration: c.duration, warmUp: c.warmUp, progress: progress, stat: "/proc/stat"}
 			r.run(ctx, list)
 			rep.Samples = append(rep.Samples, r.samples...)
 		}
@@ -241,6 +241,7 @@ func (rep *report) write(w io.Writer) {
 	for _, line := range rep.Machine {
 		fmt.Fprintf(w, "- %s\n", line)
 	}
+	fmt.Fprintf(w, "- taken by the host's others while it was measured, of the CPU time wanted: %s\n", stolenText(rep.Samples))
 	fmt.Fprintln(w)
 	writeTable(w, rep.Rows, mean(rep.Before, rep.After))
 	fmt.Fprintln(w)
