@@ -113,6 +113,7 @@ type route struct {
 func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 	ctx, cancel := context.WithCancel(context.Background())
 	rt := &route{leader: leader, cancel: cancel, done: make(chan struct{})}
+	term := r.raft.CurrentTerm()
 	go func() {
 		defer close(rt.done)
 		followed, succeeding := false, false // a stream was accepted; this member is about to take the leader's place
@@ -128,7 +129,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 				followed = followed || errors.Is(err, errStreamEnded)
 				if followed && !succeeding && r.port.refuses(ctx, leader) {
 					succeeding = true
-					r.wg.Go(func() { r.succeed(life, leader) })
+					r.wg.Go(func() { r.succeed(life, leader, term) })
 				}
 				r.cfg.Logger.Debug("commands cannot reach the leader, trying again", "leader", leader, "err", err)
 				sleep(ctx, routeRetry)

@@ -24,6 +24,9 @@ type network struct {
 	// beat takes heartbeats, which must not wait for the disk.
 	beat atomic.Pointer[func(raft.RPC)]
 
+	asked atomic.Int32  // votes that this member has been asked for and has not answered
+	voted atomic.Uint64 // the newest term in which it has given one to a peer
+
 	mu   sync.Mutex
 	idle map[raft.ServerID][]*raftConn // the newest last
 }
@@ -277,11 +280,18 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 			break
 		}
 		n.hand(rpc, n.port.done)
+	case *raft.RequestVoteRequest:
+		n.asked.Add(1)
+		defer n.asked.Add(-1)
+		n.hand(rpc, n.port.done)
 	default:
 		n.hand(rpc, n.port.done)
 	}
 	select {
 	case answer := <-answers:
+		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {
+			n.voted.Store(vote.Term)
+		}
 		// What is left of a snapshot that was not wanted stands before the answer as the peer sees it, and before the next request.
 		_, err := io.Copy(io.Discard, source)
 		return answer, err == nil

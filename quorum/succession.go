@@ -22,16 +22,23 @@ import (
 // leader begins anew.
 
 // successionStep is how long a voter waits for each voter with a smaller number than its own before it stands, so that their votes
-// do not split. An election takes a few writes to the disk and as many messages.
+// do not split. An election takes a few writes to the disk and as many messages. Where that takes longer, whoever has voted for another
+// leaves it to that one, and to the library's timeouts if nothing comes of it; who has refused its vote, for its own log is newer, stands.
 const successionStep = 50 * time.Millisecond
 
-// succeed stands for election in place of a leader whose process has ended. ctx ends with the replica.
-func (r *Replica) succeed(ctx context.Context, dead MemberID) {
+// succeed stands for election in place of a leader whose process has ended, and who was followed in term. ctx ends with the replica.
+func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 	rank := r.successor(dead)
 	if rank < 0 {
 		return
 	}
 	sleep(ctx, time.Duration(rank)*successionStep)
+	for r.transport.net.asked.Load() > 0 && ctx.Err() == nil {
+		sleep(ctx, successionStep/10)
+	}
+	if r.transport.net.voted.Load() > term {
+		return
+	}
 	_, id := r.raft.LeaderWithID()
 	if leader := memberID(id); ctx.Err() != nil || leader != 0 && leader != dead || r.raft.State() != raft.Follower {
 		return

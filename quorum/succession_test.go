@@ -60,3 +60,27 @@ func TestMemberAloneLeadsAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// The voters of a leader that has died do not get into each other's way, though an election takes longer than they wait for each other:
+// whoever has voted for another leaves it at that. It takes eight writes one after the other, three of them before the first message.
+func TestSuccessorsDoNotDisturbEachOther(t *testing.T) {
+	for syncTime := time.Millisecond; 3*syncTime < successionStep; syncTime += time.Millisecond {
+		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+			c.recs[l].result(t, c.propose(l, createSession(9)))
+			time.Sleep(time.Second)
+			for _, d := range c.disks {
+				d.SetSyncTime(syncTime)
+			}
+			began := time.Now()
+			c.net.Kill(hostName(l))
+			c.stop(l)
+			next := c.leader()
+			c.recs[next].await(t, "leadership", func() bool { return c.recs[next].leads })
+			if took := time.Since(began); took > 20*time.Millisecond+9*syncTime {
+				t.Errorf("with syncs of %v the next one leads after %v", syncTime, took)
+			}
+		})
+	}
+}
