@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,12 +81,13 @@ func (r *run) syncAll(ctx context.Context) error {
 }
 
 // lockContended is one queue in which all clients stand. An operation is a handoff: its latency is from when the delete is
-// sent that gives the lock back until the next holder knows, having looked at the queue.
+// sent that gives the lock back until the next holder knows, having looked at the queue. Who has the lock keeps it until the next one
+// waits for it, so every lock that is given back is handed on.
 func lockContended(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", 1); err != nil {
 		return err
 	}
-	q := &queue{run: r, dir: r.dir + "/lock0", began: time.Now()}
+	q := &queue{run: r, dir: r.dir + "/lock0", began: time.Now(), watches: make(map[string]chan struct{})}
 	return r.measure(ctx, func(ctx context.Context, n int) error {
 		var h Histogram
 		return r.again(ctx, n, func(ctx context.Context, c *conn) error { return q.stand(ctx, c, &h) }, &h)
@@ -98,15 +100,19 @@ type queue struct {
 	dir      string
 	began    time.Time
 	released atomic.Int64 // when the last delete was sent, in ns since began
+
+	mu      sync.Mutex
+	watches map[string]chan struct{} // closed when somebody watches the node of this name
 }
 
 // stand takes the lock and gives it back, again and again.
 func (q *queue) stand(ctx context.Context, c *conn, h *Histogram) error {
 	for ctx.Err() == nil {
-		own, err := c.create(q.dir+"/lock-", nil, wire.ModeEphemeralSequential)
+		path, err := c.create(q.dir+"/lock-", nil, wire.ModeEphemeralSequential)
 		if err != nil {
 			return err
 		}
+		own := path[len(q.dir)+1:]
 		waited, err := q.await(ctx, c, own)
 		if err != nil {
 			return err
@@ -117,12 +123,52 @@ func (q *queue) stand(ctx context.Context, c *conn, h *Histogram) error {
 				h.Add(time.Since(q.began) - time.Duration(q.released.Load()))
 			}
 		}
+		select {
+		case <-q.watched(own):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		q.forget(own)
 		q.released.Store(int64(time.Since(q.began)))
-		if _, err := c.call(wire.OpDelete, &wire.DeleteRequest{Path: own, Version: -1}); err != nil {
+		if _, err := c.call(wire.OpDelete, &wire.DeleteRequest{Path: path, Version: -1}); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// watched is closed when somebody watches a node.
+func (q *queue) watched(node string) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.watchLocked(node)
+}
+
+func (q *queue) watchLocked(node string) chan struct{} {
+	ch := q.watches[node]
+	if ch == nil {
+		ch = make(chan struct{})
+		q.watches[node] = ch
+	}
+	return ch
+}
+
+// watch takes note that somebody watches a node; somebody else may have, whose session has ended since.
+func (q *queue) watch(node string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ch := q.watchLocked(node)
+	select {
+	case <-ch:
+	default:
+		close(ch)
+	}
+}
+
+func (q *queue) forget(node string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.watches, node)
 }
 
 // await waits until own is the first in the queue; waited says that it was not at once.
@@ -133,7 +179,7 @@ func (q *queue) await(ctx context.Context, c *conn, own string) (waited bool, er
 			return waited, err
 		}
 		slices.Sort(names)
-		i := slices.Index(names, own[len(q.dir)+1:])
+		i := slices.Index(names, own)
 		if i < 0 {
 			return waited, errors.New("own node has gone")
 		}
@@ -141,13 +187,15 @@ func (q *queue) await(ctx context.Context, c *conn, own string) (waited bool, er
 			return waited, nil
 		}
 		waited = true
-		_, err = c.call(wire.OpExists, &wire.PathWatchRequest{Path: q.dir + "/" + names[i-1], Watch: true})
+		before := names[i-1]
+		_, err = c.call(wire.OpExists, &wire.PathWatchRequest{Path: q.dir + "/" + before, Watch: true})
 		if errors.Is(err, wire.CodeNoNode) {
-			continue
+			continue // its session has ended
 		}
 		if err != nil {
 			return waited, err
 		}
+		q.watch(before)
 		if _, err := c.event(ctx); err != nil {
 			return waited, err
 		}

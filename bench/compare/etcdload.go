@@ -159,7 +159,7 @@ func (w *etcdLoad) cycle(ctx context.Context, c *clientv3.Client, n int, done fu
 }
 
 // contend is one of many that want one lock. It measures from when Unlock is called until the next one's Lock returns, if that one
-// was waiting by then.
+// was waiting by then; the lock is kept until somebody is.
 func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done func(time.Duration)) error {
 	m, end, err := mutex(c, w.prefix)
 	if err != nil {
@@ -173,12 +173,34 @@ func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done 
 			if released := w.released.Load(); wanted < released {
 				done(time.Since(w.began) - time.Duration(released))
 			}
-			w.released.Store(int64(time.Since(w.began)))
-			err = m.Unlock(ctx)
+			if err = w.awaited(ctx, c); err == nil {
+				w.released.Store(int64(time.Since(w.began)))
+				err = m.Unlock(ctx)
+			}
 		}
 		if err != nil {
 			return errors.Join(err, ctx.Err())
 		}
 	}
 	return nil
+}
+
+// watchTime is what a client of etcd has to set up its watch, after its key is in the queue.
+const watchTime = 5 * time.Millisecond
+
+// awaited returns when the other of two clients is in the queue, and has had time to set its watch; it does not say when it has. Of
+// more than two, somebody always waits.
+func (w *etcdLoad) awaited(ctx context.Context, c *clientv3.Client) error {
+	if w.clients > 2 {
+		return nil
+	}
+	for {
+		r, err := c.Get(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, watchTime); err != nil || r.Count >= 2 {
+			return err
+		}
+	}
 }

@@ -6,13 +6,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
 	// stolenMax is which share of the CPU time that the machine wanted its host may have given to others, for a measurement to count.
 	stolenMax = 0.05
-	// stolenTries is how often a step is taken at the most to find such a moment.
-	stolenTries = 3
+	// stolenTries is how often a step is taken at the most to find such a moment, and stolenPatience for how long at the most another
+	// try is begun.
+	stolenTries    = 6
+	stolenPatience = time.Minute
 )
 
 // cpuTime is what the machine has had since it was started, and what it wanted and did not get, in ticks.

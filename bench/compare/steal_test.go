@@ -71,12 +71,14 @@ func (m *measured) close() error { return nil }
 func TestDisturbedMeasurementsAreRepeated(t *testing.T) {
 	for _, c := range []struct {
 		stolen      []float64
+		memory      bool
 		times, want int
 	}{
-		{[]float64{0.04, 0}, 1, 1},
-		{[]float64{0.2, 0.03, 0}, 2, 2},
-		{[]float64{0.3, 0.1, 0.2, 0}, 3, 2},
-		{[]float64{0.3}, 1, 1}, // the second fails
+		{[]float64{0.04, 0}, false, 1, 1},
+		{[]float64{0.2, 0.03, 0}, false, 2, 2},
+		{[]float64{0.3, 0.1, 0.2, 0.3, 0.3, 0.3, 0}, false, 6, 2},
+		{[]float64{0.3}, false, 1, 1}, // the second fails
+		{[]float64{0.3, 0}, true, 1, 1},
 	} {
 		m := &measured{stolen: c.stolen, file: filepath.Join(t.TempDir(), "stat")}
 		if err := os.WriteFile(m.file, []byte(fmtStat(0, 0)), 0o644); err != nil {
@@ -84,7 +86,9 @@ func TestDisturbedMeasurementsAreRepeated(t *testing.T) {
 		}
 		start := func(context.Context, string, int) (cluster, error) { return m, nil }
 		r := &round{system: &system{name: "one", start: start}, dir: t.TempDir(), progress: io.Discard, stat: m.file}
-		r.run(context.Background(), steps()[:1])
+		s := steps()[0]
+		s.memory = c.memory
+		r.run(context.Background(), []step{s})
 		if len(r.samples) != 1 || r.samples[0].Result == nil || int(r.samples[0].Result.Ops) != c.want || m.times != c.times {
 			t.Errorf("%v: measured %d times, want %d; %+v counts, want the %dth", c.stolen, m.times, c.times, r.samples, c.want)
 		}

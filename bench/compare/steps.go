@@ -40,14 +40,15 @@ const (
 type step struct {
 	stage   stage
 	load    load
-	times   int // in each round; 0 is once
+	times   int  // in each round; 0 is once
+	memory  bool // is all that is measured
 	figures []figure
 }
 
 // steps are the table of issue 6, in the order in which they are run. A step that kills a member is the last of its stage.
 func steps() []step {
 	return []step{
-		{stage: cold, load: load{workload: idle, etcd: true}, figures: []figure{
+		{stage: cold, memory: true, load: load{workload: idle, etcd: true}, figures: []figure{
 			{name: "memory of a fresh member", unit: "MB", limit: 30, limited: true, value: resident},
 		}},
 		single("at the leader", leader, 2),
@@ -88,7 +89,7 @@ func steps() []step {
 			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms"), nil),
 			{name: "failover, connections lost on survivors", unit: "", limited: true, value: special("connections lost on survivors")},
 		}},
-		{stage: fresh, load: load{workload: "sessions", clients: 5000}, figures: []figure{
+		{stage: fresh, memory: true, load: load{workload: "sessions", clients: 5000}, figures: []figure{
 			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.5, value: kilo(special("resident bytes per session"))},
 		}},
 		{stage: fresh, load: load{workload: "znodes", clients: 8, first: follower, nodes: 200_000}, figures: []figure{
