@@ -22,6 +22,7 @@ type clientPort struct {
 	serve      func(context.Context, *conn) (again bool)
 
 	flushers flushers
+	dozer    *dozer // nil where there is none
 
 	accepted atomic.Int64 // connections, refused ones not counted
 	rejected atomic.Int64 // connections closed at once because there were too many
@@ -69,6 +70,7 @@ func (p *clientPort) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx = ctx
+	p.dozer = newDozer(p.log, func(c *conn) { p.live(ctx, c) })
 	p.acceptLocked(p.listener)
 }
 
@@ -136,6 +138,7 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 // many: what a client cannot have must cost nothing.
 func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c := newConn(nc)
+	c.dozer = p.dozer
 	ip := c.remote.Addr()
 	p.mu.Lock()
 	switch {
@@ -162,10 +165,12 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	_ = nc.Close()
 }
 
-// live serves a connection to its end, or hands it to a goroutine with a fresh stack.
+// live serves a connection to its end, or until its client is silent: then the dozer has it, or a goroutine with a fresh stack.
 func (p *clientPort) live(ctx context.Context, c *conn) {
 	if p.serve(ctx, c) {
-		go p.live(ctx, c)
+		if !p.dozer.doze(c) {
+			go p.live(ctx, c)
+		}
 		return
 	}
 	p.forget(c)
@@ -226,4 +231,7 @@ func (p *clientPort) cutSilent() {
 }
 
 // wait waits until every goroutine of the port and of its connections has ended.
-func (p *clientPort) wait() { p.wg.Wait() }
+func (p *clientPort) wait() {
+	p.wg.Wait()
+	p.dozer.close()
+}

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// idleBufferBytes is what a connection reads into that is mostly idle, as most are: it holds a few usual requests.
+	// idleBufferBytes is what a connection reads into, once there is something to read: it holds a few usual requests.
 	idleBufferBytes = 512
 	// readBufferBytes is what one gets whose client sends many requests without waiting for the answers.
 	readBufferBytes = 16 << 10
 	// writeChunkBytes is how much is given to the socket at a time: a client that takes nothing for as
 	// long as it has for its session is given up, one that is only slow is not.
 	writeChunkBytes = 64 << 10
-	// restAfter is how long a client is silent whose connection goes on on a fresh stack. Those that ping only are.
-	restAfter = 100 * time.Millisecond
+	// restAfter is how long a client is silent whose connection dozes, or goes on on a fresh stack. Those that ping only are.
+	restAfter = 500 * time.Millisecond
 	// stallCheck is how often a writer whose client takes nothing looks whether the session has ended.
 	stallCheck = 250 * time.Millisecond
 	// farewellTimeout is how long a last answer (a four-letter word's, "session expired") may take.
@@ -42,11 +42,22 @@ type conn struct {
 	remote   netip.AddrPort
 	number   int64 // in the order of acceptance
 	accepted time.Time
+	woke     time.Time // when there was last something to read, of the reader
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	sock     tryWriter
 	writing  atomic.Bool // somebody waits for the client to take what is sent
 	parting  atomic.Bool // what is sent now are its last words
+	ending   atomic.Bool // it is closed, or its reader has a deadline: it does not doze
+	dozer    *dozer
+}
+
+// Close closes the connection, and has its reader know.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.ending.Store(true)
+	c.dozer.rouse(c)
+	return err
 }
 
 // tryWriter writes what a socket takes at once, which may be nothing.
@@ -60,7 +71,8 @@ type patient struct{}
 func (patient) TryWrite([]byte) (int, error) { return 0, nil }
 
 func newConn(nc net.Conn) *conn {
-	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, idleBufferBytes), sock: patient{}}
+	now := time.Now()
+	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: now, woke: now, r: bufio.NewReaderSize(nc, idleBufferBytes), sock: patient{}}
 	if w, ok := nc.(tryWriter); ok {
 		c.sock = w
 	} else if w := socketWriter(nc); w != nil {
@@ -82,9 +94,12 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 }
 
 // serveConn is the life of a connection, from its first byte until it can be closed. It returns true when it is to be
-// called again, on a fresh stack: what it waits for may take long.
+// called again, on a fresh stack, when there is something to read: that may take long.
 func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 	if sess := c.session.Load(); sess != nil {
+		if c.r == nil {
+			c.r = bufio.NewReaderSize(c.Conn, idleBufferBytes)
+		}
 		if s.readLoop(c, sess) {
 			return true
 		}
@@ -211,7 +226,6 @@ func (c *conn) frameBuffered() bool {
 // likely to be silent again. A request is answered further down the stack than the next one is waited for, and a stack that
 // has grown does not shrink by much. For the same reason it waits here, and not further down.
 func (s *Server) readLoop(c *conn, sess *session.Session) (again bool) {
-	woke := time.Now()
 	for rest := false; ; {
 		if !c.frameBuffered() {
 			err := c.flush(sess)
@@ -226,7 +240,7 @@ func (s *Server) readLoop(c *conn, sess *session.Session) (again bool) {
 				return false
 			}
 			now := time.Now()
-			rest, woke = now.Sub(woke) > restAfter, now
+			rest, c.woke = now.Sub(c.woke) > restAfter, now
 		}
 		if err := s.takeFrame(c, sess); err != nil {
 			s.ends(c, sess, err)
@@ -310,6 +324,8 @@ func (c *conn) halfClose() {
 		return
 	}
 	_ = c.SetReadDeadline(time.Now().Add(lingerTimeout))
+	c.ending.Store(true)
+	c.dozer.rouse(c)
 }
 
 // part ends a connection that has no session: after the last answer.

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// dozer watches connections whose clients are silent, with an epoll instance and one goroutine for all of them, from the first on. What a
+// client costs that is only there is mostly the goroutine that waits for it and the buffer to read into, 3 KB of 5.
+type dozer struct {
+	wake func(*conn) // serves a connection again
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	started bool
+	poll    syscall.RawConn // of the epoll instance, which the runtime polls as it polls a socket; nil without one
+	file    *os.File
+	done    chan struct{}
+	dozing  map[int64]*conn // by number
+}
+
+func newDozer(log *slog.Logger, wake func(*conn)) *dozer {
+	return &dozer{wake: wake, log: log, done: make(chan struct{}), dozing: map[int64]*conn{}}
+}
+
+// startLocked makes the epoll instance. Without one connections keep their goroutines.
+func (d *dozer) startLocked() error {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // or the runtime would not poll it
+		_ = syscall.Close(fd)
+		return os.NewSyscallError("fcntl", err)
+	}
+	file := os.NewFile(uintptr(fd), "epoll of silent clients")
+	poll, err := file.SyscallConn()
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	d.file, d.poll = file, poll
+	go d.run(poll)
+	return nil
+}
+
+// doze has c served again when there is something to read from it, or it ends. Without that, it has to be waited for. It is called by
+// the reader, which must not touch c after that.
+func (d *dozer) doze(c *conn) bool {
+	sock, ok := c.Conn.(syscall.Conn)
+	if d == nil || !ok || c.r.Buffered() > 0 {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.started {
+		d.started = true
+		if err := d.startLocked(); err != nil {
+			d.log.Warn("silent clients cannot be watched together: each costs some 3 KB more", "err", err)
+		}
+	}
+	if d.poll == nil || c.ending.Load() {
+		return false
+	}
+	event := syscall.EpollEvent{Events: syscall.EPOLLIN | syscall.EPOLLRDHUP, Fd: int32(c.number), Pad: int32(c.number >> 32)}
+	if !d.controlLocked(sock, syscall.EPOLL_CTL_ADD, &event) {
+		return false
+	}
+	c.r = nil
+	d.dozing[c.number] = c
+	return true
+}
+
+// rouse has c served again if it dozes.
+func (d *dozer) rouse(c *conn) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wakeLocked(c.number)
+}
+
+func (d *dozer) wakeLocked(number int64) {
+	c := d.dozing[number]
+	if c == nil {
+		return
+	}
+	delete(d.dozing, number)
+	d.controlLocked(c.Conn.(syscall.Conn), syscall.EPOLL_CTL_DEL, nil) // one that is closed has left by itself
+	go d.wake(c)
+}
+
+// controlLocked says whether it could be done.
+func (d *dozer) controlLocked(sock syscall.Conn, op int, event *syscall.EpollEvent) bool {
+	raw, err := sock.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		e := d.poll.Control(func(poll uintptr) { failed = syscall.EpollCtl(int(poll), op, int(fd), event) })
+		if e != nil {
+			failed = e
+		}
+	})
+	return err == nil && failed == nil
+}
+
+// run wakes those from whom there is something to read, until the instance is closed.
+func (d *dozer) run(poll syscall.RawConn) {
+	defer close(d.done)
+	var events [64]syscall.EpollEvent
+	for {
+		n := 0
+		err := poll.Read(func(fd uintptr) bool {
+			var err error
+			for {
+				if n, err = syscall.EpollWait(int(fd), events[:], 0); err != syscall.EINTR {
+					return n != 0
+				}
+			}
+		})
+		if err != nil {
+			return
+		}
+		d.mu.Lock()
+		for _, e := range events[:max(n, 0)] {
+			d.wakeLocked(int64(uint32(e.Fd)) | int64(e.Pad)<<32)
+		}
+		d.mu.Unlock()
+	}
+}
+
+// close ends it. Nothing may doze any more.
+func (d *dozer) close() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	file := d.file
+	d.started, d.file, d.poll = true, nil, nil
+	d.mu.Unlock()
+	if file != nil {
+		_ = file.Close()
+		<-d.done
+	}
+}

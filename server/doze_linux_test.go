@@ -1,0 +1,99 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// dozing is how many connections doze.
+func (d *dozer) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.dozing)
+}
+
+// readers is how many goroutines read from a client, or wait for one.
+func readers() (n int) {
+	for _, g := range ourGoroutines() {
+		if strings.Contains(g, ".readLoop(") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSilentClientsDoze: a client that says nothing has no goroutine, is answered as ever when it does, and its end is seen.
+func TestSilentClientsDoze(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, nil)
+	const many = 20
+	asleep := func(n int) {
+		t.Helper()
+		await(t, "silent clients without goroutines", func() bool { return s.port.dozer.count() == n && readers() == 0 })
+	}
+	clients := make([]*rawClient, many)
+	for i := range clients {
+		clients[i] = dialReal(t, s)
+		clients[i].connect(10 * time.Second)
+	}
+	asleep(many)
+	time.Sleep(2 * restAfter) // who speaks at once after that has been silent
+	for _, c := range clients {
+		c.call(wire.OpPing, wire.Empty{})
+	}
+	asleep(many)
+	await(t, "goroutines for those that are busy", func() bool {
+		for _, c := range clients[1:] {
+			c.call(wire.OpPing, wire.Empty{})
+		}
+		return s.port.dozer.count() == 1
+	})
+
+	// A request that comes in two parts.
+	time.Sleep(2 * restAfter)
+	ping := clients[1].request(wire.OpPing, wire.Empty{})
+	clients[1].put(ping[:6]...)
+	await(t, "the reader of half a request", func() bool { return readers() == many-1 && s.port.dozer.count() == 1 })
+	clients[1].put(ping[6:]...)
+	clients[1].reply()
+
+	for _, c := range clients {
+		_ = c.Close()
+	}
+	await(t, "the ends of the connections", func() bool { return s.port.count() == 0 })
+	asleep(0)
+}
+
+// TestDozingConnectionsEnd: the server ends the connection of a client that is silent.
+func TestDozingConnectionsEnd(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, func(c *Config) { c.MinSessionTimeout = 200 * time.Millisecond })
+	for _, end := range []struct {
+		name    string
+		timeout time.Duration
+		end     func(c *rawClient)
+	}{
+		{"its session has moved", 10 * time.Second, func(c *rawClient) {
+			again := dialReal(t, s)
+			again.req.SessionID, again.req.Password = c.id.SessionID, c.id.Password
+			again.connect(10 * time.Second)
+			defer again.Close()
+		}},
+		{"its session has expired", 200 * time.Millisecond, func(*rawClient) {}},
+		{"the port is cut", 10 * time.Second, func(*rawClient) { s.port.cut() }},
+	} {
+		c := dialReal(t, s)
+		c.connect(end.timeout)
+		await(t, "a silent client", func() bool { return s.port.dozer.count() == 1 || end.timeout < time.Second })
+		end.end(c)
+		c.expectClosed()
+		_ = c.Close()
+		await(t, "the connection's end because "+end.name, func() bool { return s.port.count() == 0 && s.port.dozer.count() == 0 })
+	}
+	left := dialReal(t, s) // for the server to end with
+	left.connect(10 * time.Second)
+	await(t, "a silent client", func() bool { return s.port.dozer.count() == 1 })
+}

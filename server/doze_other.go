@@ -1,0 +1,16 @@
+//go:build !linux
+
+package server
+
+import "log/slog"
+
+// dozer is for Linux.
+type dozer struct{}
+
+func newDozer(*slog.Logger, func(*conn)) *dozer { return nil }
+
+func (*dozer) doze(*conn) bool { return false }
+
+func (*dozer) rouse(*conn) {}
+
+func (*dozer) close() {}
