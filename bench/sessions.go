@@ -15,7 +15,7 @@ const (
 	// silentTimeout is what these ask for; a server may give them more.
 	silentTimeout = 4 * time.Second
 	// settling is what servers get to put their memory in order before it is looked at.
-	settling = 3 * time.Second
+	settling = 5 * time.Second
 )
 
 // sessions opens idle sessions. An operation is the opening of one; then it is measured what they cost and how late one that
