@@ -206,6 +206,7 @@ func (s *Server) readFrame(c *conn) ([]byte, error) {
 func (c *conn) widen() {
 	rest, _ := c.r.Peek(c.r.Buffered()) // what is buffered can be peeked at
 	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(rest)), c.Conn), readBufferBytes)
+	_, _ = c.r.Peek(len(rest)) // so that it is buffered again
 }
 
 // frameBuffered says whether a whole frame has been received that is not read yet.

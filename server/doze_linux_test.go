@@ -67,6 +67,27 @@ func TestSilentClientsDoze(t *testing.T) {
 	asleep(0)
 }
 
+// TestRequestsBehindTheHandshake: a client that sends its first requests with the handshake is not silent, however many there are.
+func TestRequestsBehindTheHandshake(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, nil)
+	for many := range 40 {
+		c := dialReal(t, s)
+		c.req.TimeoutMs = 10_000
+		b := wire.AppendFrame(nil, c.req)
+		for range many {
+			b = append(b, c.request(wire.OpExists, &wire.PathWatchRequest{Path: "/zookeeper"})...)
+		}
+		c.put(b...)
+		c.response()
+		for i := range many {
+			if h, _ := c.reply(); h.Xid != wire.Xid(i+1) || h.Err != wire.CodeOK {
+				t.Fatalf("reply %d of %d: %+v", i, many, h)
+			}
+		}
+	}
+}
+
 // TestDozingConnectionsEnd: the server ends the connection of a client that is silent.
 func TestDozingConnectionsEnd(t *testing.T) {
 	checkGoroutines(t)
