@@ -94,7 +94,7 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 }
 
 // serveConn is the life of a connection, from its first byte until it can be closed. It returns true when it is to be
-// called again, on a fresh stack, when there is something to read: that may take long.
+// called again on a fresh stack, at once or when there is something to read: that may take long.
 func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 	if sess := c.session.Load(); sess != nil {
 		if c.r == nil {

@@ -13,8 +13,9 @@
 // which takes frames off the socket, hands them to the session (and waits there when the session has
 // too much to do), and puts on the socket what the session has answered at once. The rest is sent by a few
 // flushers, which live while there is something to send, and what a socket does not take at once by a
-// writer of its connection. On Linux one goroutine, the dozer, waits for all clients that are silent. A client that does not read holds up its own writer and nobody else's. Close and Shutdown wait for all of them,
-// and for those of the rooms below.
+// writer of its connection. On Linux one goroutine, the dozer, waits for all clients that are silent. A
+// client that does not read holds up its own writer and nobody else's. Close and Shutdown wait for all of
+// them, and for those of the rooms below.
 //
 // # What is not here
 //

@@ -119,7 +119,7 @@ func (r *round) run(ctx context.Context, steps []step) {
 }
 
 // undisturbed takes a step until the host has left the machine alone meanwhile, stolenTries times at the most. The least disturbed
-// measurement counts. What fails is not tried again, nor is what takes no time that counts.
+// measurement counts. What fails is not tried again, nor is what measures memory only.
 func (r *round) undisturbed(ctx context.Context, s step) (best sample) {
 	start := time.Now()
 	for try := 1; try <= stolenTries; try++ {
