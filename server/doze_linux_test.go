@@ -88,6 +88,34 @@ func TestRequestsBehindTheHandshake(t *testing.T) {
 	}
 }
 
+// TestBurstOfASilentClient: a client that has been silent may send many requests at once, and the last of them in part.
+func TestBurstOfASilentClient(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, nil)
+	clients := make([]*rawClient, 40)
+	for i := range clients {
+		clients[i] = dialReal(t, s)
+		clients[i].connect(10 * time.Second)
+	}
+	await(t, "silent clients", func() bool { return s.port.dozer.count() == len(clients) })
+	for many, c := range clients {
+		var b []byte
+		for range many + 1 {
+			b = append(b, c.request(wire.OpExists, &wire.PathWatchRequest{Path: "/zookeeper"})...)
+		}
+		part := len(b) - many%5
+		c.put(b[:part]...)
+		for i := range many + 1 {
+			if i == many {
+				c.put(b[part:]...)
+			}
+			if h, _ := c.reply(); h.Xid != wire.Xid(i+1) || h.Err != wire.CodeOK {
+				t.Fatalf("reply %d of %d: %+v", i, many+1, h)
+			}
+		}
+	}
+}
+
 // TestDozingConnectionsEnd: the server ends the connection of a client that is silent.
 func TestDozingConnectionsEnd(t *testing.T) {
 	checkGoroutines(t)
