@@ -104,12 +104,3 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	}
 }
-
-// ownCPU is the CPU time of this process so far.
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}

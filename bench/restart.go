@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"lockkeeper/wire"
@@ -153,7 +152,11 @@ func killProcess(pid int) error {
 	if pid <= 0 { // to the kernel that would be a group of processes
 		return errors.New("kill a server: its process is not known")
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	p, err := os.FindProcess(pid)
+	if err == nil {
+		err = p.Kill()
+	}
+	if err != nil {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
 	for start := time.Now(); time.Since(start) < patience; time.Sleep(time.Millisecond) {

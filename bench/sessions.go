@@ -132,10 +132,7 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 			return late, err
 		}
 		due[path] = sent.Add(c.timeout)
-		if _, err := watcher.call(wire.OpSync, &wire.SyncRequest{Path: path}); err != nil {
-			return late, err
-		}
-		if _, err := watcher.call(wire.OpExists, &wire.PathWatchRequest{Path: path, Watch: true}); err != nil {
+		if err := watcher.watchNew(ctx, path); err != nil {
 			return late, err
 		}
 		pause(ctx, 173*time.Millisecond) // so that they do not stand at one place of the servers' tick
@@ -148,4 +145,18 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 		late.Add(time.Since(due[e.Path]))
 	}
 	return late, nil
+}
+
+// watchNew sets a watch on a node that another connection has just made. ZooKeeper 3.8 has once answered NoNode in this workload, most likely
+// here, behind the sync.
+func (c *conn) watchNew(ctx context.Context, path string) error {
+	for start := time.Now(); ; pause(ctx, time.Millisecond) {
+		if _, err := c.call(wire.OpSync, &wire.SyncRequest{Path: path}); err != nil {
+			return err
+		}
+		_, err := c.call(wire.OpGetData, &wire.PathWatchRequest{Path: path, Watch: true}) // without a node, it sets no watch
+		if !errors.Is(err, wire.CodeNoNode) || ctx.Err() != nil || time.Since(start) > patience {
+			return err
+		}
+	}
 }
