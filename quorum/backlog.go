@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -132,6 +133,7 @@ func (b *backlog) flushLoop() {
 				return
 			}
 		}
+		runtime.Gosched() // who sends them to followers goes first: theirs is the longer way
 		err := b.LogStore.StoreLogs(logs)
 		b.mu.Lock()
 		if err == nil {

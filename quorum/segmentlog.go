@@ -32,6 +32,7 @@ type segmentLog struct {
 	dir          string
 	segmentBytes int64                    // of a segment, unless one batch needs more
 	note         func(segmentsNote) error // has it on the disk that this much is there
+	disk         *asyncWriter             // what writes the tails, one after the other
 	applied      uint64                   // as of when it was opened
 	known        atomic.Uint64            // see SetApplied
 
@@ -72,10 +73,11 @@ func newSegmentLog(dir string, h segmentHead, note func(segmentsNote) error) (*s
 	if err != nil {
 		return nil, err
 	}
-	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, applied: h.applied,
+	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, disk: newAsyncWriter(dir), applied: h.applied,
 		segments: []*segment{s}, first: h.first, last: h.last}
 	l.continueIn(segmentStart, s.sum(), firstMark)
-	if l.newest, err = openTail(s, nil); err != nil {
+	if l.newest, err = openTail(s, nil, l.disk); err != nil {
+		l.disk.close()
 		_ = s.f.Close()
 		return nil, err
 	}
@@ -297,7 +299,7 @@ func (l *segmentLog) rotate(need int64) error {
 		_ = next.f.Close()
 		return err
 	}
-	newest, err := openTail(next, nil)
+	newest, err := openTail(next, nil, l.disk)
 	if err != nil {
 		_ = next.f.Close()
 		return err
@@ -400,6 +402,7 @@ func (l *segmentLog) Close() error {
 	l.segments, l.places = nil, nil
 	l.mu.Unlock()
 	err = errors.Join(err, l.newest.close())
+	l.disk.close()
 	for _, s := range closing {
 		err = errors.Join(err, s.f.Close())
 	}

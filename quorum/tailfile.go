@@ -24,14 +24,15 @@ const aheadBytes = 256 << 10
 // older than the disk.
 type tailFile struct {
 	*segment
-	content []byte   // of the whole file
-	direct  *os.File // nil where there is no such thing
-	written int64    // up to here there are zeros, or batches, that were written past the page cache; 0 before the first one is
+	content []byte       // of the whole file
+	direct  *os.File     // nil where there is no such thing
+	disk    *asyncWriter // of the log; it writes to direct
+	written int64        // up to here there are zeros, or batches, that were written past the page cache; 0 before the first one is
 }
 
-// openTail opens a segment to be written to. Content is all of it; it must be aligned (alignedBytes) and belongs to the tail from now on.
-func openTail(s *segment, content []byte) (*tailFile, error) {
-	t := &tailFile{segment: s, content: content}
+// openTail opens a segment to be written to, by disk. Content is all of it; it must be aligned (alignedBytes) and belongs to the tail from now on.
+func openTail(s *segment, content []byte, disk *asyncWriter) (*tailFile, error) {
+	t := &tailFile{segment: s, content: content, disk: disk}
 	if s.size%blockBytes != 0 {
 		return t, nil
 	}
@@ -65,8 +66,7 @@ func (t *tailFile) write(b []byte, at int64) error {
 		to = min(to+aheadBytes, t.size)
 		t.written = to
 	}
-	_, err := t.direct.WriteAt(t.content[from:to], from)
-	return err
+	return t.disk.writeAt(t.direct, t.content[from:to], from)
 }
 
 // ReadAt implements io.ReaderAt. It reads what has been written, or is being.
