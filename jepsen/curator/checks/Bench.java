@@ -1,3 +1,4 @@
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayDeque;
 import java.util.Arrays;
@@ -14,6 +15,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.listen.UnaryListenerManager;
+import org.apache.curator.framework.state.ConnectionStateListener;
+import org.apache.curator.framework.state.ConnectionStateListenerManagerFactory;
 import org.apache.curator.retry.BoundedExponentialBackoffRetry;
 import org.apache.zookeeper.Watcher.Event.KeeperState;
 import org.apache.zookeeper.ZooKeeper;
@@ -80,7 +84,12 @@ final class Bench implements AutoCloseable {
         }
     }
 
+    /**
+     * Its listeners have been told that it is connected when this returns. Curator tells them from a thread of its own, some time after
+     * blockUntilConnected returns, and service discovery answers by registering its instances again: for a moment they are gone.
+     */
     CuratorFramework client(UnaryOperator<CuratorFrameworkFactory.Builder> with) throws Exception {
+        CountDownLatch told = new CountDownLatch(1);
         CuratorFramework c = with.apply(CuratorFrameworkFactory.builder()
                 .connectString(servers)
                 .sessionTimeoutMs(SESSION_TIMEOUT_MS)
@@ -89,14 +98,29 @@ final class Bench implements AutoCloseable {
                 .defaultData(new byte[0])
                 // Closing a client waits this long if its connection is gone.
                 .waitForShutdownTimeoutMs(0)
+                .connectionStateListenerManagerFactory(client -> telling(client, told))
                 .retryPolicy(new BoundedExponentialBackoffRetry(50, 1000, 29)))
                 .build();
         keep(c);
         c.start();
-        if (!c.blockUntilConnected((int) PATIENCE_MS, TimeUnit.MILLISECONDS)) {
+        if (!told.await(PATIENCE_MS, TimeUnit.MILLISECONDS) || !c.getZookeeperClient().isConnected()) {
             throw new Failure("the client does not connect");
         }
         return c;
+    }
+
+    /** Curator's own list of listeners, which counts down when it has told them all of something. */
+    @SuppressWarnings("unchecked")
+    private static UnaryListenerManager<ConnectionStateListener> telling(CuratorFramework c, CountDownLatch told) {
+        Object curators = ConnectionStateListenerManagerFactory.standard.newManager(c);
+        return (UnaryListenerManager<ConnectionStateListener>) Proxy.newProxyInstance(Bench.class.getClassLoader(),
+                new Class<?>[] {UnaryListenerManager.class}, (proxy, method, args) -> {
+                    Object result = method.invoke(curators, args);
+                    if (method.getName().equals("forEach")) {
+                        told.countDown();
+                    }
+                    return result;
+                });
     }
 
     static ZooKeeper zk(CuratorFramework c) throws Exception {
