@@ -115,10 +115,10 @@ func (d *dozer) run(poll syscall.RawConn) {
 	var events [64]syscall.EpollEvent
 	for {
 		n := 0
+		var waitErr error
 		err := poll.Read(func(fd uintptr) bool {
-			var err error
 			for {
-				if n, err = syscall.EpollWait(int(fd), events[:], 0); err != syscall.EINTR {
+				if n, waitErr = syscall.EpollWait(int(fd), events[:], 0); waitErr != syscall.EINTR {
 					return n != 0
 				}
 			}
@@ -126,12 +126,27 @@ func (d *dozer) run(poll syscall.RawConn) {
 		if err != nil {
 			return
 		}
+		if waitErr != nil {
+			d.giveUp(waitErr)
+			return
+		}
 		d.mu.Lock()
-		for _, e := range events[:max(n, 0)] {
+		for _, e := range events[:n] {
 			d.wakeLocked(int64(uint32(e.Fd)) | int64(e.Pad)<<32)
 		}
 		d.mu.Unlock()
 	}
+}
+
+// giveUp wakes all: nobody would notice any more what they send.
+func (d *dozer) giveUp(err error) {
+	d.log.Warn("silent clients can no longer be watched together: each costs some 3 KB more", "err", os.NewSyscallError("epoll_wait", err))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for number := range d.dozing {
+		d.wakeLocked(number)
+	}
+	d.poll = nil
 }
 
 // close ends it. Nothing may doze any more.

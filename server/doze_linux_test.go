@@ -1,7 +1,9 @@
 package server
 
 import (
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,4 +147,38 @@ func TestDozingConnectionsEnd(t *testing.T) {
 	left := dialReal(t, s) // for the server to end with
 	left.connect(10 * time.Second)
 	await(t, "a silent client", func() bool { return s.port.dozer.count() == 1 })
+}
+
+// TestDozerGivesUp: when epoll_wait fails, who dozes is served as before.
+func TestDozerGivesUp(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, nil)
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	await(t, "a silent client without a goroutine", func() bool { return s.port.dozer.count() == 1 && readers() == 0 })
+	s.port.dozer.giveUp(syscall.EINVAL)
+	await(t, "its goroutine", func() bool { return s.port.dozer.count() == 0 && readers() == 1 })
+	time.Sleep(2 * restAfter)
+	c.call(wire.OpPing, wire.Empty{})
+	if n := s.port.dozer.count(); n > 0 {
+		t.Errorf("%d connections doze", n)
+	}
+}
+
+// TestDozerNotices that epoll_wait fails, here because it is no such file.
+func TestDozerNotices(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	d := newDozer(testLogger(), nil)
+	if d.poll, err = r.SyscallConn(); err != nil {
+		t.Fatal(err)
+	}
+	d.run(d.poll)
+	if d.poll != nil {
+		t.Error("connections may still doze")
+	}
 }
