@@ -105,9 +105,7 @@ func TestClusterCommands(t *testing.T) {
 	refused("there is no member 9", "remove", "9", auth)
 	running = append(running, start(3, all))
 	ok("add", all[3].String(), auth)
-	if ms, _ := running[3].Replica().Members(); len(ms) != 4 {
-		t.Errorf("%v", ms)
-	}
+	await(t, "the new member to know of itself", func() bool { ms, _ := running[3].Replica().Members(); return len(ms) == 4 })
 	http := fmt.Sprintf("-http=127.0.0.1:%d", ports[3])
 	refused("WRITE on /zookeeper/config is needed", "transfer-leader", http)
 	refused("there is no member 77", "transfer-leader", http, auth, "77")
