@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,15 +214,25 @@ func (r *run) reportProgress() (stop func()) {
 
 func (r *run) server(n int) string { return r.Servers[n%len(r.Servers)] }
 
-// dialPatience is for how long a server may turn a client away that is the first to come: it may just have been started.
+// dialPatience is for how long a server may turn a client away: it may just have been started.
 const dialPatience = 10 * time.Second
 
 // dial connects client n to its server. It tries again while that is there, but gives no session.
 func (r *run) dial(ctx context.Context, n int) (*conn, error) {
+	var refused error
 	for began := time.Now(); ; pause(ctx, 20*time.Millisecond) {
 		c, err := r.dialOnce(ctx, n)
-		if err == nil || !errors.Is(err, errTurnedAway) || ctx.Err() != nil || time.Since(began) > dialPatience {
-			return c, err
+		switch {
+		case err == nil:
+			return c, nil
+		case ctx.Err() != nil:
+			return nil, cmp.Or(refused, err)
+		case !errors.Is(err, errTurnedAway):
+			return nil, err
+		}
+		refused = fmt.Errorf("%w (a server lets in maxClientCnxns connections from one address: 60, if its configuration does not say)", err)
+		if time.Since(began) > dialPatience {
+			return nil, refused
 		}
 	}
 }

@@ -59,21 +59,34 @@ func herd(ctx context.Context, r *run) error {
 	return nil
 }
 
-// each calls f for 0 to n-1, several side by side.
+// each calls f for 0 to n-1, several side by side, until one fails. The error is that of the first.
 func (r *run) each(n int, f func(i int) error) error {
 	const atOnce = 32
 	slots := make(chan struct{}, atOnce)
-	errs := make([]error, n)
+	failed := make(chan error, 1)
 	var wg sync.WaitGroup
 	for i := range n {
 		slots <- struct{}{}
+		if len(failed) > 0 {
+			break
+		}
 		wg.Go(func() {
-			errs[i] = f(i)
+			if err := f(i); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
 			<-slots
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
 }
 
 // stampede is one round: everybody watches, one writes, everybody hears of it.

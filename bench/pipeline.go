@@ -60,7 +60,7 @@ func (r *run) again(ctx context.Context, n int, work func(ctx context.Context, c
 		}
 		c, err := dial(ctx, n+tries)
 		if err != nil {
-			if tries == 0 {
+			if tries == 0 && ctx.Err() == nil {
 				return err
 			}
 			r.recorder.fail(err)
