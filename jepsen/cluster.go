@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockkeeper/internal/freeport"
 )
 
 // A ClusterConfig says what cluster to start.
@@ -74,7 +76,7 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.TickTime == 0 {
 		cfg.TickTime = time.Second
 	}
-	found, err := freePorts.take(portsEach * cfg.Members)
+	found, err := freeport.Take(portsEach * cfg.Members)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +120,7 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 // Join starts one member more, new, whose zoo.cfg has the server lines of the present members and its own. It serves nobody until it is
 // made a member, by its Line. Only for a cluster on the loopback, with reconfigEnabled=true and without Between.
 func (c *Cluster) Join(observer bool, present ...*Member) (*Member, error) {
-	found, err := freePorts.take(3)
+	found, err := freeport.Take(3)
 	if err != nil {
 		return nil, err
 	}

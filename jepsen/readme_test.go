@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/freeport"
 )
 
 // TestReadme does what README.md tells a new user to do: it makes n1.cfg,
@@ -91,14 +93,14 @@ func newReadme(t *testing.T) *readme {
 // those of the README do, and returns the rest of their digits.
 func portPrefix() (string, error) {
 	for {
-		port, err := freePorts.take(1)
+		port, err := freeport.Take(1)
 		if err != nil {
 			return "", err
 		}
 		if port[0]%10 != 1 {
 			continue
 		}
-		next, err := freePorts.take(2)
+		next, err := freeport.Take(2)
 		if err != nil {
 			return "", err
 		}

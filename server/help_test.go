@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/freeport"
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/quorum"
@@ -282,15 +283,14 @@ func create(path string, data []byte, mode wire.CreateMode) *wire.CreateRequest 
 
 func allWords(cfg *Config) { cfg.FourLetterWords = []string{"*"} }
 
-// freePort returns a loopback port that was free a moment ago.
+// freePort returns the first of two loopback ports in a row that nobody listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Block(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return port
 }
 
 func mustLoad(t *testing.T, file, format string, args ...any) Config {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/internal/freeport"
 	"lockkeeper/server"
 )
 
@@ -38,24 +39,12 @@ func TestClusterUsage(t *testing.T) {
 	}
 }
 
-// free finds ports that nobody listens on now.
-func free(t *testing.T, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
-}
-
 func TestClusterCommands(t *testing.T) {
 	const n = 4
-	ports := free(t, 4*n)
+	ports, err := freeport.Take(4 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var all []server.Member
 	for i := range n {
 		all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[4*i], ElectionPort: ports[4*i+1],

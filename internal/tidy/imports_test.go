@@ -30,7 +30,7 @@ const imports = `
 	recipes:               github.com/go-zookeeper/zk
 	recipes/fence:
 	recipes/peerbench:     recipes jepsen go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	jepsen:
+	jepsen:                internal/freeport
 	jepsen/curator:
 	jepsen/differ:         wire jepsen
 	jepsen/kazoosuite:
@@ -49,6 +49,7 @@ const imports = `
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
+	internal/freeport:
 	internal/simdisk:      github.com/hashicorp/raft
 	internal/tidy:
 `
@@ -64,7 +65,8 @@ const testImports = `
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum:                internal/simnet internal/simdisk
-	server:                internal/simnet internal/simdisk
+	server:                internal/simnet internal/simdisk internal/freeport
+	cmd/lockkeeper:        internal/freeport
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `
