@@ -230,7 +230,7 @@ func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 		case !errors.Is(err, errTurnedAway):
 			return nil, err
 		}
-		refused = fmt.Errorf("%w (a server lets in maxClientCnxns connections from one address: 60, if its configuration does not say)", err)
+		refused = fmt.Errorf("%w (the server has no leader, or as many connections from this address as its maxClientCnxns allows, 60 by default)", err)
 		if time.Since(began) > dialPatience {
 			return nil, refused
 		}

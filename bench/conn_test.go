@@ -49,6 +49,37 @@ func TestDialTriesAgainWhenTurnedAway(t *testing.T) {
 	}
 }
 
+// A client that never gets in before the run is over counts as an error.
+func TestClientsThatNeverGetIn(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+			if n == 3 {
+				cancel()
+			}
+		}
+	}()
+	r := &run{Config: Config{Servers: []string{l.Addr().String()}, Session: 4 * time.Second}, recorder: newRecorder()}
+	r.recorder.measuring.Store(true)
+	if err := r.again(ctx, 0, nil, &Histogram{}); err != nil {
+		t.Error(err)
+	}
+	if n := r.recorder.errors["connection lost"]; n != 1 || len(r.recorder.errors) != 1 {
+		t.Errorf("errors: %v", r.recorder.errors)
+	}
+}
+
 // A server that is starting may take a connection and forget it: whoever waits for the server tries again soon.
 func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
