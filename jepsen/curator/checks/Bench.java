@@ -103,7 +103,8 @@ final class Bench implements AutoCloseable {
                 .build();
         keep(c);
         c.start();
-        if (!told.await(PATIENCE_MS, TimeUnit.MILLISECONDS) || !c.getZookeeperClient().isConnected()) {
+        if (!told.await(PATIENCE_MS, TimeUnit.MILLISECONDS)
+                || !c.blockUntilConnected((int) PATIENCE_MS, TimeUnit.MILLISECONDS)) {
             throw new Failure("the client does not connect");
         }
         return c;
