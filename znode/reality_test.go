@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/internal/freeport"
 	"lockkeeper/wire"
 )
 
@@ -35,9 +36,12 @@ func TestReality(t *testing.T) {
 		t.Skip("apt-get install zookeeper: ", err)
 	}
 	dir := t.TempDir()
-	addr := freeAddr(t)
-	_, port, _ := net.SplitHostPort(addr)
-	config := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n", dir, port)
+	ports, err := freeport.Take(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	config := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n", dir, ports[0])
 	if err := os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(config), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -88,15 +92,6 @@ func TestReality(t *testing.T) {
 }
 
 const realSession = wire.SessionID(1)
-
-func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // zooKeeper is a connection to a ZooKeeper.
 type zooKeeper struct {

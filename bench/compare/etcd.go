@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"lockkeeper/bench"
+	"lockkeeper/internal/freeport"
 	"lockkeeper/jepsen"
 )
 
@@ -25,7 +26,7 @@ type etcd struct {
 
 // startEtcd starts members with etcd's defaults, and waits until they take writes.
 func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error) {
-	ports, err := freePorts(2 * members)
+	ports, err := freeport.Take(2 * members)
 	if err != nil {
 		return nil, err
 	}

@@ -185,16 +185,3 @@ func await(ctx context.Context, addr string) error {
 		}
 	}
 }
-
-// freePorts finds ports that are free now.
-func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}

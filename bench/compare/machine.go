@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockkeeper/bench"
+	"lockkeeper/internal/freeport"
 	"lockkeeper/jepsen"
 )
 
@@ -53,7 +54,7 @@ func measureMachine(ctx context.Context, dir string, duration time.Duration) (m 
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := freeport.Take(1)
 	if err != nil {
 		return nil, err
 	}

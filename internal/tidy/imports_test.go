@@ -23,13 +23,13 @@ const imports = `
 	server:                wire znode quorum session
 	server/simtest:
 	bench:                 wire
-	bench/compare:         bench wire jepsen go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	bench/compare:         bench wire jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
 	recipes/fence:
-	recipes/peerbench:     recipes jepsen go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	recipes/peerbench:     recipes jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	jepsen:                internal/freeport
 	jepsen/curator:
 	jepsen/differ:         wire jepsen
@@ -59,6 +59,7 @@ const imports = `
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
 	bench:                 jepsen
+	znode:                 internal/freeport
 	jepsen/curator:        jepsen
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,11 +11,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"lockkeeper/internal/freeport"
 )
 
 // startEtcd starts a cluster of n members and waits until it takes writes.
 func startEtcd(ctx context.Context, dir string, n int) (endpoints []string, stop func(), err error) {
-	ports, err := freePorts(2 * n)
+	ports, err := freeport.Take(2 * n)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -69,17 +70,4 @@ func startEtcd(ctx context.Context, dir string, n int) (endpoints []string, stop
 			return endpoints, stop, err
 		}
 	}
-}
-
-// freePorts finds ports that are free now.
-func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
