@@ -6,7 +6,8 @@
 //
 //  1. Propose encodes it and puts it into the outbox, where it stays until this member has applied it.
 //  2. The route, of which there is one at a time, hands it to the leader: to the batcher of this member
-//     if it leads, else over the forward stream, one ordered connection to the leader's peer port.
+//     if it leads, else over the forward stream, one ordered connection to the leader's peer port, where
+//     commands of many clients share frames (pacing).
 //  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
 //     it; transport tells the followers at once, over the same stream that has brought the entry (pipeline).

@@ -33,6 +33,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		return make([]any, len(logs))
 	}
 	f.batcher.applying()
+	f.outbox.applying()
 	for _, l := range logs {
 		f.reached = l.Index
 		if l.Type == raft.LogConfiguration {
@@ -62,6 +63,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 			t.SetApplied(l.Index)
 		}
 	}
+	f.outbox.applied()
 	return make([]any, len(logs))
 }
 

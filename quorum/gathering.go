@@ -3,17 +3,20 @@ package quorum
 import "time"
 
 const (
-	// gatherMax and gatherFlights bound how long an entry waits for more commands: so long, and so many times as long as the entry
-	// before it was under way.
+	// gatherMax bounds how long commands wait for others, and so do gatherFlights, how many times as long as it was under way what
+	// has been answered, and gatherEach, how long for each command that is expected, the longer of the two: many clients need
+	// longer to hear their answers and to ask again, the more so where they share a machine with the members.
 	gatherMax     = 4 * time.Millisecond
 	gatherFlights = 2
+	gatherEach    = 40 * time.Microsecond
 	// gatherSkipMax is how many chances to wait are let go at the most, after waiting has brought too little.
 	gatherSkipMax = 32
 )
 
-// gathering says how long commands wait in the batcher when an entry is through and no other is under way. Those who have just been
-// answered are likely to ask for more at once. If what has come in the meantime went without them, there would be two groups that take
-// turns, each half as large, and each would wait for the other; and what an entry costs hardly depends on what it holds.
+// gathering says how long commands wait in the batcher when an entry is through and no other is under way, and in the outbox of a
+// follower when commands of its own have been applied. Those who have just been answered are likely to ask for more at once. If what has
+// come in the meantime went without them, there would be two groups that take turns, each half as large, and each would wait for the
+// other; and what an entry costs hardly depends on what it holds.
 //
 // Whether they do ask at once only time can tell: if they did not in time, the next chances are let go, more of them each time.
 type gathering struct {
@@ -37,7 +40,7 @@ func (g *gathering) landed(now time.Time, flight time.Duration, commands, queued
 	}
 	g.waiting = true
 	g.want = queued + commands - commands/16
-	g.until = now.Add(min(gatherFlights*flight, gatherMax))
+	g.until = now.Add(min(max(gatherFlights*flight, time.Duration(g.want)*gatherEach), gatherMax))
 }
 
 // left is how long those in the queue are to wait for more; 0: they are not.

@@ -30,6 +30,14 @@ func TestGathering(t *testing.T) {
 	if g.left(now, 119) == 0 || g.left(now, 120) != 0 {
 		t.Error("of many, the last few are waited for, or more than these are not")
 	}
+	g.landed(now, time.Millisecond, 64, 0)
+	if got, want := g.left(now, 1), 60*gatherEach; got != want {
+		t.Errorf("60 commands are waited for for %v, want %v", got, want)
+	}
+	g.landed(now, time.Millisecond, 1000, 0)
+	if got := g.left(now, 1); got != gatherMax {
+		t.Errorf("a thousand commands are waited for for %v, want %v", got, gatherMax)
+	}
 	g.landed(now, time.Second, 8, 8)
 	if got := g.left(now, 8); got != gatherMax {
 		t.Errorf("commands wait for %v, want %v", got, gatherMax)

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"sync"
+	"time"
 
 	"lockkeeper/znode"
 )
@@ -19,7 +20,8 @@ const (
 // leader or not, a command may be lost with a leader, and then all that are open are handed over again.
 //
 // While there is a way to the leader, who adds a command hands it over himself, along with what others have added meanwhile; only
-// what is left after that, or is to be handed over again, is for the route.
+// what is left after that, or is to be handed over again, is for the route. If the way leads to another member, commands wait for each
+// other (pacing), and whoever finds that their time has come hands them over: who adds one, the route, or the timer.
 type outbox struct {
 	mu     sync.Mutex
 	byKey  map[znode.Key]*openCommand
@@ -27,6 +29,7 @@ type outbox struct {
 	last   *openCommand
 	unsent *openCommand // first that the present round has not handed over
 	round  uint64       // counts the times that everything was handed over again
+	waits  int          // commands that the present round has not handed over
 	size   int          // bytes
 	closed bool
 
@@ -34,6 +37,10 @@ type outbox struct {
 	sending bool                 // somebody hands commands over, outside of mu
 	failed  chan error           // capacity 1: of the way that there is, or was
 	rest    *sync.Cond           // nobody is sending
+	far     bool                 // the leader is another member
+	pace    pacing               // if it is
+	settled int                  // commands, since entries were last about to be applied
+	due     *time.Timer          // hands over what has waited for long enough
 
 	work chan struct{} // capacity 1: there may be something unsent
 	room *sync.Cond    // size went down
@@ -50,6 +57,11 @@ type openCommand struct {
 func newOutbox() *outbox {
 	o := &outbox{byKey: map[znode.Key]*openCommand{}, work: make(chan struct{}, 1), round: 1}
 	o.room, o.rest = sync.NewCond(&o.mu), sync.NewCond(&o.mu)
+	o.due = time.AfterFunc(paceGap, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.handOverLocked()
+	})
 	return o
 }
 
@@ -87,17 +99,18 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 		o.unsent = c
 	}
 	o.byKey[key] = c
+	o.waits++
 	o.size += len(data)
 	o.handOverLocked()
 	return nil
 }
 
-// handOver hands over what is unsent, and what is added, until send fails or ctx ends. Send is called by one goroutine at a time. It is
-// not called any more when handOver has returned.
-func (o *outbox) handOver(ctx context.Context, send func([][]byte) error) error {
+// handOver hands over what is unsent, and what is added, until send fails or ctx ends; far says that it goes to another member. Send is
+// called by one goroutine at a time. It is not called any more when handOver has returned.
+func (o *outbox) handOver(ctx context.Context, far bool, send func([][]byte) error) error {
 	o.mu.Lock()
 	failed := make(chan error, 1)
-	o.send, o.failed = send, failed
+	o.send, o.failed, o.far, o.pace = send, failed, far, pacing{}
 	o.handOverLocked()
 	o.mu.Unlock()
 	defer func() {
@@ -122,11 +135,19 @@ func (o *outbox) handOver(ctx context.Context, send func([][]byte) error) error 
 	}
 }
 
-// handOverLocked hands over what is unsent, once: what comes meanwhile is left to the route, for whoever called may have other things to
-// do. It leaves everything to one who is at it already.
+// handOverLocked hands over what is unsent, once, if it is time: what comes meanwhile is left to the route, for whoever called may have
+// other things to do. It leaves everything to one who is at it already.
 func (o *outbox) handOverLocked() {
 	if o.sending || o.send == nil || o.unsent == nil {
 		return
+	}
+	if o.far {
+		now := time.Now()
+		if left := o.pace.left(now, o.waits, len(o.byKey)-o.waits); left > 0 {
+			o.due.Reset(left)
+			return
+		}
+		o.pace.sent(now)
 	}
 	o.sending = true
 	send, failed, cmds := o.send, o.failed, o.takeLocked()
@@ -152,6 +173,10 @@ func (o *outbox) settle(key znode.Key) {
 		return
 	}
 	delete(o.byKey, key)
+	o.settled++
+	if c.sentRound != o.round {
+		o.waits--
+	}
 	if o.unsent == c {
 		o.unsent = c.next
 	}
@@ -169,6 +194,27 @@ func (o *outbox) settle(key znode.Key) {
 	o.room.Broadcast()
 }
 
+// applying takes note that entries are about to be applied.
+func (o *outbox) applying() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pace.asked, o.settled = o.waits, 0
+}
+
+// applied takes note that they have been. What waits, and has nobody to wait for, is for the route: who applies has other things to do.
+func (o *outbox) applied() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.far {
+		return
+	}
+	now, underWay := time.Now(), len(o.byKey)-o.waits
+	o.pace.applied(now, o.settled, underWay)
+	if o.unsent != nil && o.pace.left(now, o.waits, underWay) == 0 {
+		o.wake()
+	}
+}
+
 // takeLocked returns the next unsent commands in order, none if there are none, and marks them handed over.
 func (o *outbox) takeLocked() [][]byte {
 	var cmds [][]byte
@@ -176,6 +222,7 @@ func (o *outbox) takeLocked() [][]byte {
 		o.unsent.sentRound = o.round
 		cmds = append(cmds, o.unsent.data)
 		n += len(o.unsent.data)
+		o.waits--
 	}
 	return cmds
 }
@@ -189,7 +236,7 @@ func (o *outbox) rewind() {
 
 func (o *outbox) rewindLocked() {
 	o.round++
-	o.unsent = o.first
+	o.unsent, o.waits, o.pace = o.first, len(o.byKey), pacing{}
 	if o.unsent != nil {
 		o.wake()
 	}
@@ -223,5 +270,6 @@ func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
+	o.due.Stop()
 	o.room.Broadcast()
 }

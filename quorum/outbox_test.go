@@ -100,7 +100,7 @@ func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
 		held, broken := make(chan struct{}), errors.New("broken")
 		way := make(chan error, 1)
 		go func() {
-			way <- o.handOver(t.Context(), func(cmds [][]byte) error {
+			way <- o.handOver(t.Context(), false, func(cmds [][]byte) error {
 				all := string(slices.Concat(cmds...))
 				sent = append(sent, all)
 				switch all {
