@@ -210,7 +210,12 @@ func (o *outbox) applied() {
 	}
 	now, underWay := time.Now(), len(o.byKey)-o.waits
 	o.pace.applied(now, o.settled, underWay)
-	if o.unsent != nil && o.pace.left(now, o.waits, underWay) == 0 {
+	if o.unsent == nil {
+		return
+	}
+	if left := o.pace.left(now, o.waits, underWay); left > 0 {
+		o.due.Reset(left)
+	} else {
 		o.wake()
 	}
 }
