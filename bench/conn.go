@@ -34,8 +34,9 @@ type conn struct {
 	xid     wire.Xid
 	timeout time.Duration // of the session, as negotiated
 	session wire.SessionID
-	frame   []byte // the newest; its memory is used again
-	out     []byte // requests that flush has not sent yet
+	frame   []byte    // the newest; its memory is used again
+	out     []byte    // requests that flush has not sent yet
+	sent    time.Time // when flush has sent some
 	events  []wire.WatcherEvent
 }
 
@@ -92,7 +93,7 @@ func (c *conn) put(op wire.Op, body wire.Record) {
 // flush sends what has been put, with one system call.
 func (c *conn) flush() error {
 	_, err := c.Write(c.out)
-	c.out = c.out[:0]
+	c.out, c.sent = c.out[:0], time.Now()
 	return err
 }
 
@@ -138,13 +139,15 @@ func (c *conn) call(op wire.Op, body wire.Record) ([]byte, error) {
 	return reply, err
 }
 
-// event waits for the next event. While none comes it pings, so that the session lives.
+// event waits for the next event. It pings when it has sent nothing for a third of the session timeout, as client libraries do, even
+// if events come meanwhile: they are no sign of life of the client, and lockkeeper holds them back from one that it has not heard
+// for that long (session/lease.go).
 func (c *conn) event(ctx context.Context) (wire.WatcherEvent, error) {
 	for len(c.events) == 0 {
 		if err := ctx.Err(); err != nil {
 			return wire.WatcherEvent{}, err
 		}
-		_ = c.SetReadDeadline(time.Now().Add(c.timeout / 3))
+		_ = c.SetReadDeadline(c.sent.Add(c.timeout / 3))
 		if _, err := c.r.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
 			_ = c.SetWriteDeadline(time.Now().Add(patience))
 			c.put(wire.OpPing, nil)

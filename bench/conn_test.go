@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"os/exec"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockkeeper/wire"
@@ -113,6 +116,44 @@ func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
 	if err != nil || called != 1 {
 		t.Errorf("called %d times: %v", called, err)
 	}
+}
+
+// A client that only listens pings, however many events it hears.
+func TestEventPingsAlthoughEventsCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 9 * time.Second
+		ours, theirs := net.Pipe()
+		c := &conn{Conn: ours, r: bufio.NewReader(ours), timeout: timeout, sent: time.Now()}
+		var server sync.WaitGroup
+		server.Go(func() {
+			event := wire.AppendReply(nil, wire.ReplyHeader{Xid: wire.XidNotification}, &wire.WatcherEvent{Path: "/n"})
+			for err := error(nil); err == nil; _, err = theirs.Write(event) {
+				time.Sleep(time.Second)
+			}
+		})
+		pings := 0
+		server.Go(func() {
+			for {
+				frame, err := wire.ReadFrame(theirs, nil, maxReplyBytes)
+				if err != nil {
+					return
+				}
+				if req, err := wire.DecodeRequest(frame); err == nil && req.Op == wire.OpPing {
+					pings++
+				}
+			}
+		})
+		for range 20 {
+			if _, err := c.event(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		_, _ = ours.Close(), theirs.Close()
+		server.Wait()
+		if pings < 6 {
+			t.Errorf("%d pings in 20 s, with a session timeout of %v", pings, timeout)
+		}
+	})
 }
 
 func TestGone(t *testing.T) {
