@@ -87,19 +87,19 @@ func (r *run) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// keepAlive pings all sessions as client libraries do, until ctx ends.
+// keepAlive pings all sessions as client libraries do, each time that a third of their timeout has passed, until ctx ends.
 func (r *run) keepAlive(ctx context.Context, open []*conn) error {
 	for {
+		pause(ctx, open[0].timeout/3)
+		if ctx.Err() != nil {
+			return nil
+		}
 		for _, c := range open {
 			_ = c.SetDeadline(time.Now().Add(patience))
 			c.put(wire.OpPing, nil)
 			if err := c.flush(); err != nil {
 				return fmt.Errorf("an idle session's connection: %w", err)
 			}
-		}
-		pause(ctx, open[0].timeout/3)
-		if ctx.Err() != nil {
-			return nil
 		}
 		for _, c := range open {
 			for first := true; first || c.r.Buffered() > 0; first = false {
