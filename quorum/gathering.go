@@ -6,9 +6,9 @@ const (
 	// gatherMax bounds how long commands wait for others, and so do gatherFlights, how many times as long as it was under way what
 	// has been answered, and gatherEach, how long for each command that is expected, the longer of the two: many clients need
 	// longer to hear their answers and to ask again, the more so where they share a machine with the members.
-	gatherMax     = 4 * time.Millisecond
+	gatherMax     = 8 * time.Millisecond
 	gatherFlights = 2
-	gatherEach    = 40 * time.Microsecond
+	gatherEach    = 80 * time.Microsecond
 	// gatherSkipMax is how many chances to wait are let go at the most, after waiting has brought too little.
 	gatherSkipMax = 32
 )
