@@ -127,7 +127,7 @@ func TestCommandsForAnotherMemberShareFrames(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		f.answer(6, 10)
 		f.propose(t, "kl") // the others have nothing more to ask for
-		time.Sleep(gatherMax)
+		time.Sleep(gatherFlights * time.Millisecond)
 		synctest.Wait()
 		f.check(t, "fghij", "kl")
 
