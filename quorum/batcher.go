@@ -67,7 +67,7 @@ type flight struct {
 
 // newBatcher makes one that takes commands as soon as it has its raft.
 func newBatcher(stamp func() (int64, znode.Flags), failed func(error)) *batcher {
-	b := &batcher{stamp: stamp, failed: failed, flights: make(chan flight, entriesInFlight),
+	b := &batcher{stamp: stamp, failed: failed, gather: gathering{few: 2}, flights: make(chan flight, entriesInFlight),
 		down: make(chan struct{})}
 	b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.spaced = time.AfterFunc(entrySpacing, func() {

@@ -19,24 +19,22 @@ const (
 // other; and what an entry costs hardly depends on what it holds.
 //
 // Whether they do ask at once only time can tell: if they did not in time, nobody is waited for for as long again, and each time twice as
-// many times as long. So waiting in vain takes one thirty-third of the time at the most.
+// many times as long. So waiting that is in vain each time takes one thirty-third of the time in the end.
 type gathering struct {
+	few     int // fewer commands than that wait for nobody
 	waiting bool
 	want    int           // so many commands are enough
-	until   time.Time     // so long they are waited for,
-	bound   time.Duration // which is that long
-	again   time.Time     // from then on those who were answered are waited for again
-	rest    int           // how many times as long as it was waited in vain that was away; 0: waiting was worth it
+	bound   time.Duration // for how long they are waited for,
+	until   time.Time     // which is until then
+	again   time.Time     // before that nobody is waited for
+	rest    int           // again was so many times bound away; 0: waiting was worth it
 }
 
-// landed takes note that an entry is through that was under way for so long, and none is now; so many commands were in it, and so many
-// were waiting in the queue when it was applied.
+// landed takes note of an answer to so many commands that were under way for so long, while so many were waiting in the queue when it was
+// about to come: an entry is through and none is under way, or a follower has applied commands of its own.
 func (g *gathering) landed(now time.Time, flight time.Duration, commands, queued int) {
 	g.waiting = false
-	switch {
-	case queued == 0 && commands <= 1:
-		return // the next one is all that there can be
-	case now.Before(g.again):
+	if queued+commands < g.few || now.Before(g.again) {
 		return
 	}
 	g.waiting = true

@@ -12,7 +12,7 @@ import (
 // Who was answered is waited for, for a bounded time; where that brings nothing, it is tried ever more seldom.
 func TestGathering(t *testing.T) {
 	now := time.Now()
-	var g gathering
+	g := gathering{few: 2}
 	if g.left(now, 1) != 0 {
 		t.Error("the first command waits")
 	}
@@ -46,7 +46,7 @@ func TestGathering(t *testing.T) {
 
 	// An entry lands each millisecond, and waiting takes two of them.
 	var tried []time.Duration
-	g = gathering{}
+	g = gathering{few: 2}
 	start := now
 	for now.Sub(start) < 300*time.Millisecond {
 		g.landed(now, time.Millisecond, 1, 1)
@@ -69,30 +69,38 @@ func TestGathering(t *testing.T) {
 	}
 }
 
+// takeTurns has clients ask again as soon as they are answered, each a step later than the one before it, and returns how many entries that took.
+// Client i is at the member that at names.
+func takeTurns(t *testing.T, c *cluster, clients, turns int, step time.Duration, at func(i int) int) uint64 {
+	t.Helper()
+	for i := range clients {
+		c.recs[at(i)].result(t, c.propose(at(i), createSession(wire.SessionID(i+1))))
+	}
+	for _, d := range c.disks {
+		d.SetSyncTime(time.Millisecond)
+	}
+	log := c.reps[c.leader()].raft
+	before := log.LastIndex()
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			for n := range turns {
+				time.Sleep(time.Duration(i) * step)
+				c.recs[at(i)].result(t, c.propose(at(i), sequential(wire.SessionID(i+1), uint64(n+1), "/n-")))
+			}
+		})
+	}
+	wg.Wait()
+	return log.LastIndex() - before
+}
+
 // Clients who ask again as soon as they are answered get into one entry. In two groups that take turns, each would wait for two entries.
 func TestClientsThatTakeTurnsGatherInOneEntry(t *testing.T) {
 	const clients, turns = 8, 40
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
-		for i := range clients {
-			c.recs[l].result(t, c.propose(l, createSession(wire.SessionID(i+1))))
-		}
-		for _, d := range c.disks {
-			d.SetSyncTime(time.Millisecond)
-		}
-		before := c.reps[l].raft.LastIndex()
-		var wg sync.WaitGroup
-		for i := range clients {
-			wg.Go(func() {
-				for n := range turns {
-					time.Sleep(time.Duration(i) * 100 * time.Microsecond)
-					c.recs[l].result(t, c.propose(l, sequential(wire.SessionID(i+1), uint64(n+1), "/n-")))
-				}
-			})
-		}
-		wg.Wait()
-		if got := c.reps[l].raft.LastIndex() - before; got > turns*5/4 {
+		if got := takeTurns(t, c, clients, turns, 100*time.Microsecond, func(int) int { return l }); got > turns*5/4 {
 			t.Errorf("%d entries for %d turns of %d clients", got, turns, clients)
 		}
 	})

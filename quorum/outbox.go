@@ -39,7 +39,6 @@ type outbox struct {
 	rest    *sync.Cond           // nobody is sending
 	far     bool                 // the leader is another member
 	pace    pacing               // if it is
-	settled int                  // commands, since entries were last about to be applied
 	due     *time.Timer          // hands over what has waited for long enough
 
 	work chan struct{} // capacity 1: there may be something unsent
@@ -110,7 +109,7 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 func (o *outbox) handOver(ctx context.Context, far bool, send func([][]byte) error) error {
 	o.mu.Lock()
 	failed := make(chan error, 1)
-	o.send, o.failed, o.far, o.pace = send, failed, far, pacing{}
+	o.send, o.failed, o.far, o.pace = send, failed, far, newPacing()
 	o.handOverLocked()
 	o.mu.Unlock()
 	defer func() {
@@ -147,7 +146,7 @@ func (o *outbox) handOverLocked() {
 			o.due.Reset(left)
 			return
 		}
-		o.pace.sent(now)
+		o.pace.sent(now, o.waits)
 	}
 	o.sending = true
 	send, failed, cmds := o.send, o.failed, o.takeLocked()
@@ -173,7 +172,7 @@ func (o *outbox) settle(key znode.Key) {
 		return
 	}
 	delete(o.byKey, key)
-	o.settled++
+	o.pace.answered++
 	if c.sentRound != o.round {
 		o.waits--
 	}
@@ -198,7 +197,7 @@ func (o *outbox) settle(key znode.Key) {
 func (o *outbox) applying() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pace.asked, o.settled = o.waits, 0
+	o.pace.applying(o.waits)
 }
 
 // applied takes note that they have been. What waits, and has nobody to wait for, is for the route: who applies has other things to do.
@@ -209,7 +208,7 @@ func (o *outbox) applied() {
 		return
 	}
 	now, underWay := time.Now(), len(o.byKey)-o.waits
-	o.pace.applied(now, o.settled, underWay)
+	o.pace.applied(now, underWay)
 	if o.unsent == nil {
 		return
 	}
@@ -241,7 +240,7 @@ func (o *outbox) rewind() {
 
 func (o *outbox) rewindLocked() {
 	o.round++
-	o.unsent, o.waits, o.pace = o.first, len(o.byKey), pacing{}
+	o.unsent, o.waits, o.pace = o.first, len(o.byKey), newPacing()
 	if o.unsent != nil {
 		o.wake()
 	}
