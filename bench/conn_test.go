@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -152,6 +153,37 @@ func TestEventPingsAlthoughEventsCome(t *testing.T) {
 		server.Wait()
 		if pings < 6 {
 			t.Errorf("%d pings in 20 s, with a session timeout of %v", pings, timeout)
+		}
+	})
+}
+
+// An idle session pings when a third of its timeout has passed, and not before.
+func TestIdleSessionsPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 9 * time.Second
+		ours, theirs := net.Pipe()
+		c := &conn{Conn: ours, r: bufio.NewReader(ours), timeout: timeout}
+		start := time.Now()
+		var at []time.Duration
+		var server sync.WaitGroup
+		server.Go(func() {
+			for {
+				if _, err := wire.ReadFrame(theirs, nil, maxReplyBytes); err != nil {
+					return
+				}
+				at = append(at, time.Since(start))
+				_, _ = theirs.Write(wire.AppendReply(nil, wire.ReplyHeader{Xid: wire.XidPing}, nil))
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), timeout-time.Second)
+		defer cancel()
+		if err := (&run{}).keepAlive(ctx, []*conn{c}); err != nil {
+			t.Error(err)
+		}
+		_, _ = ours.Close(), theirs.Close()
+		server.Wait()
+		if want := []time.Duration{timeout / 3, 2 * timeout / 3}; !slices.Equal(at, want) {
+			t.Errorf("pings after %v, want %v", at, want)
 		}
 	})
 }
