@@ -37,6 +37,8 @@ type backlog struct {
 	leading func() ([]raft.Server, bool)
 	// failed is called when a write has failed that raft believes in.
 	failed func()
+	// wrote is told of a leader's command that is durable now, and all before it, by flushLoop; nil: nobody is.
+	wrote func(index, term uint64)
 
 	wake     chan struct{} // capacity 1: there is something to write
 	released chan struct{} // closed when nobody shall wait for an answer any more
@@ -133,6 +135,7 @@ func (b *backlog) flushLoop() {
 				return
 			}
 		}
+		last := logs[len(logs)-1]
 		runtime.Gosched() // who sends them to followers goes first: theirs is the longer way
 		err := b.LogStore.StoreLogs(logs)
 		b.mu.Lock()
@@ -148,6 +151,9 @@ func (b *backlog) flushLoop() {
 		if err != nil {
 			b.failed()
 			return
+		}
+		if b.wrote != nil && last.Type == raft.LogCommand {
+			b.wrote(last.Index, last.Term)
 		}
 	}
 }

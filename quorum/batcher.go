@@ -49,7 +49,8 @@ type batcher struct {
 	flying int         // entries in flight
 	sentAt time.Time   // when the newest of them was sent
 	gather gathering   // while there are none
-	asked  int         // how many of the queue had come when entries were last applied, and so were not asked for by who was answered
+	asked  int         // how many of the queue had come when answers to the newest entry became possible, and so were asked for before
+	noted  bool        // that is known
 	spaced *time.Timer // sends what has waited for long enough
 	room   *sync.Cond
 	landed *sync.Cond // flying is 0
@@ -144,6 +145,7 @@ func (b *batcher) nextLocked() (cmds [][]byte, size int) {
 	}
 	b.size -= size
 	b.asked = max(0, b.asked-n)
+	b.noted = false
 	b.flying++
 	b.sentAt = time.Now()
 	b.room.Broadcast()
@@ -194,11 +196,14 @@ func (b *batcher) resume() {
 	b.sendLocked()
 }
 
-// applying takes note that entries are about to be applied. Who submits from now on may have been answered by them.
-func (b *batcher) applying() {
+// answering takes note that the entries under way are about to be applied, here or by a follower (pair.go). Who submits from now on may
+// have been answered by them.
+func (b *batcher) answering() {
 	b.mu.Lock()
-	b.asked = len(b.queue)
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	if !b.noted {
+		b.noted, b.asked = true, len(b.queue)
+	}
 }
 
 // waitLoop waits for the entries in flight, in order, and reports those that failed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -79,6 +80,33 @@ func TestCommandsGatherWhileAnEntryIsUnderWay(t *testing.T) {
 		c.recs[l].result(t, c.propose(l, sequential(9, 101, "/n-")))
 		if got := c.reps[l].raft.LastIndex() - before; got > 15 {
 			t.Errorf("%d entries for 101 commands", got)
+		}
+	})
+}
+
+// Of those whose commands wait when an entry is through, it may have answered none who had asked before a follower could apply it, early as
+// that may be (pair.go), and all who asked after that. Then more than those that were in it are not waited for.
+func TestWhoIsAnsweredEarlyIsNotExpectedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBatcher(nil, nil)
+		defer b.close()
+		b.paused = true
+		ask := func(n int) {
+			if err := b.submit(t.Context(), make([][]byte, n)); err != nil {
+				t.Error(err)
+			}
+		}
+		for round := range 2 {
+			ask(2)
+			b.answering() // a follower
+			ask(3)
+			b.answering() // the leader
+			if b.asked != 2 {
+				t.Errorf("round %d: %d of the 5 commands count as asked for before, want 2", round, b.asked)
+			}
+			b.mu.Lock()
+			b.nextLocked()
+			b.mu.Unlock()
 		}
 	})
 }

@@ -10,7 +10,8 @@
 //     commands of many clients share frames (pacing).
 //  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
-//     it; transport tells the followers at once, over the same stream that has brought the entry (pipeline).
+//     it; transport tells the followers at once, over the same stream that has brought the entry (pipeline). With two or
+//     three voters it need not wait for the commit (pair).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
@@ -40,7 +41,8 @@
 //	acceptLoop    peerPort   peer connections                   Close
 //	welcome       peerPort   the frames of one peer stream; on  with the stream, Close
 //	                         a raft stream what raft answers
-//	hintLoop      transport  commits to tell, per follower      with the term, Close
+//	hintLoop      transport  commits, and what is written, to   with the term, Close
+//	                         tell, per follower
 //	readLoop      pipeline   answers to appended entries; its   with the pipeline
 //	                         own disk, to hand them on
 //	flushLoop     backlog    a leader's entries to write        Close

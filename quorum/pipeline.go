@@ -102,6 +102,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	if err := p.write(rpcAppend, args); err != nil {
 		return nil, err
 	}
+	p.t.carried(p, args)
 	return f, nil
 }
 

@@ -217,6 +217,11 @@ func (r *Replica) openRaft() error {
 		started.Load().Barrier(0)
 	})
 	r.transport.durable = r.backlog.await
+	r.backlog.wrote = func(index, term uint64) {
+		if r.transport.wrote(index, term) {
+			r.batcher.answering()
+		}
+	}
 	cached, err := raft.NewLogCache(cachedEntries, r.backlog) // followers are most often sent what was just written
 	if err == nil {
 		r.raft, err = raft.NewRaft(rc, fsm{r}, cached, r.guard, s.Snapshots, r.transport)

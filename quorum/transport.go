@@ -18,7 +18,8 @@ import (
 //   - telling followers of a commit at once. The library does so with the next entries or after
 //     CommitTimeout; a client of a follower would wait that long for its reply. An AppendEntries
 //     without entries, sent when a follower has the committed entry and does not yet know, does it;
-//     over a pipeline it is a notice, which nobody answers.
+//     over a pipeline it is a notice, which nobody answers. Where a leader and one follower are a
+//     majority, it goes before the leader knows of the commit (pair.go).
 type transport struct {
 	raft.Transport
 	self    raft.ServerID
@@ -41,6 +42,7 @@ type transport struct {
 	term       uint64 // of the leadership that the fields below belong to
 	commit     uint64 // the newest entry that this leader has applied, and its term
 	commitTerm uint64
+	written    uint64 // the newest entry of this leadership that is on this member's disk
 	followers  map[raft.ServerID]*follower
 	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
@@ -55,6 +57,8 @@ type follower struct {
 	told      uint64                    // and knows that it is committed up to here: it has said so
 	noticed   uint64                    // it has been sent word that it is committed up to here
 	ask       bool                      // it is to say so, and not only to be sent word
+	sent      uint64                    // its pipeline has carried the entries up to here; 0: there is none
+	pairs     bool                      // it and this leader are a majority
 	hint      chan struct{}             // capacity 1
 }
 
@@ -139,7 +143,7 @@ func (t *transport) ended(p *pipeline) {
 	}
 	delete(t.pipelines, p.id)
 	if f := t.followers[p.id]; f != nil {
-		f.noticed = f.told
+		f.noticed, f.sent = f.told, 0
 	}
 }
 
@@ -193,7 +197,7 @@ func (t *transport) enterTermLocked(term uint64) {
 	if term <= t.term {
 		return
 	}
-	t.term, t.commit = term, 0
+	t.term, t.commit, t.written = term, 0, 0
 	for id, f := range t.followers {
 		close(f.hint)
 		delete(t.followers, id)
@@ -216,7 +220,7 @@ func (t *transport) dueLocked(f *follower) bool {
 }
 
 func (t *transport) hintLocked(f *follower) {
-	if t.dueLocked(f) {
+	if t.dueLocked(f) || t.pairDueLocked(f) {
 		select {
 		case f.hint <- struct{}{}:
 		default:
@@ -238,14 +242,10 @@ func (t *transport) hintLoop(f *follower) {
 			}
 		}
 		t.mu.Lock()
-		args := f.header
-		// The committed entry stands as the previous one, so that a follower whose log differs there
-		// refuses. With 0 it would not look.
-		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = t.commit, t.commitTerm, t.commit
-		due := t.term == args.Term && t.dueLocked(f) && t.commit > 0
+		args, due := t.noticeLocked(f)
 		addr, p, ask := f.addr, t.pipelines[f.id], f.ask
 		if due {
-			f.noticed, f.ask = t.commit, false
+			f.noticed, f.ask = args.LeaderCommitIndex, false
 		}
 		t.mu.Unlock()
 		if !due || p != nil && !ask && p.notice(&args) == nil {
@@ -255,6 +255,24 @@ func (t *transport) hintLoop(f *follower) {
 		// A failure needs no second try: the library's own next request carries the commit index too.
 		_ = t.AppendEntries(f.id, addr, &args, &resp)
 	}
+}
+
+// noticeLocked is what a follower is to be told now; false: nothing. The entry stands as the previous one, so that a follower whose log
+// differs there refuses. With 0 it would not look.
+func (t *transport) noticeLocked(f *follower) (args raft.AppendEntriesRequest, due bool) {
+	args = f.header
+	switch {
+	case t.term != args.Term:
+		return args, false
+	case t.commit > 0 && t.dueLocked(f):
+		args.PrevLogEntry, args.PrevLogTerm = t.commit, t.commitTerm
+	case t.pairDueLocked(f):
+		args.PrevLogEntry, args.PrevLogTerm = t.written, t.term
+	default:
+		return args, false
+	}
+	args.LeaderCommitIndex = args.PrevLogEntry
+	return args, true
 }
 
 // provenAt is a moment at which a quorum of voters still took this member for the leader of term: no

@@ -82,11 +82,16 @@ func (m *missed) write(path string, times int) (version int32) {
 	return version
 }
 
-// watch sets a watch with the reader; what it returns says that the watch does not fire in time.
-func (m *missed) watch() (fires func(what string)) {
+// sync has the reader see all that was written before.
+func (m *missed) sync() {
 	if _, err := m.reader.Sync(missedPath); err != nil {
 		m.c.t.Errorf("sync: %v", err)
 	}
+}
+
+// watch sets a watch with the reader; what it returns says that the watch does not fire in time.
+func (m *missed) watch() (fires func(what string)) {
+	m.sync()
 	_, _, events, err := m.reader.GetW(missedPath)
 	if err != nil {
 		m.c.t.Errorf("watch: %v", err)
@@ -110,9 +115,7 @@ func TestSyncOnMemberThatHearsLate(t *testing.T) {
 		for late := 50 * time.Millisecond; late <= 350*time.Millisecond; late += 100 * time.Millisecond {
 			m.c.net.SetLatency(m.leader.name, m.member.name, late, 0)
 			version := m.write(missedPath, 3)
-			if _, err := m.reader.Sync(missedPath); err != nil {
-				m.c.t.Errorf("sync: %v", err)
-			}
+			m.sync()
 			if _, stat, err := m.reader.Get(missedPath); err != nil || stat.Version < version {
 				m.c.t.Errorf("a read behind a sync, on a member that hears %v late, shows %+v, %v; version %d had been acknowledged before", late, stat, err, version)
 			}
@@ -157,5 +160,54 @@ func TestWatchOverSnapshot(t *testing.T) {
 			m.c.net.Heal(m.member.name, o.name)
 		}
 		fires("a client of a member that was sent a snapshot")
+	})
+}
+
+// C1: a client of a follower writes while the leader's disk hangs and the third member hears nothing. Then the follower is cut off, and the
+// leader's power fails. What the client was told is written is there for the two who go on.
+func TestWordWaitsForTheLeadersDisk(t *testing.T) {
+	testMissed(t, func(m *missed) {
+		third := m.c.others(m.leader)[0]
+		if third == m.member {
+			third = m.c.others(m.leader)[1]
+		}
+		m.sync()
+		m.c.net.Partition(m.leader.name, third.name)
+		(&nemesis{c: m.c}).slow(m.leader, time.Minute)
+		var stat *zk.Stat
+		var err error
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			stat, err = m.reader.Set(missedPath, []byte("kept"), -1)
+		}()
+		select {
+		case <-answered:
+		case <-time.After(2 * time.Second):
+		}
+		m.c.mute(m.member)
+		m.c.deafen(m.member)
+		m.leader.powerCut()
+		(&nemesis{c: m.c}).slow(m.leader, syncTime)
+		m.c.net.Heal(m.leader.name, third.name)
+		m.leader.start()
+		m.at.addr.Store(third.clientAddr())
+		m.c.net.Break(missedHost, m.member.name)
+		<-answered
+		if err != nil {
+			return // it was told nothing
+		}
+		var now *zk.Stat
+		for wait := 0; wait < 600; wait++ { // a minute, in which the two elect a leader
+			if _, err = m.reader.Sync(missedPath); err == nil {
+				if _, now, err = m.reader.Get(missedPath); err == nil {
+					break
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err != nil || now.Version < stat.Version {
+			m.c.t.Errorf("version %d had been acknowledged; now it is %+v, %v", stat.Version, now, err)
+		}
 	})
 }

@@ -1,0 +1,67 @@
+package quorum
+
+import (
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/mutant"
+)
+
+// pairMax is up to how many voters a leader and one follower are a majority of.
+const pairMax = 3
+
+// A client of a follower has its answer when the follower knows that the command is committed. The leader knows it when the follower has
+// said that it has the entry, and then says so: two messages, one behind the other, that no client of the leader waits for. Where two
+// members are a majority the follower's clients need not either, for what is on the leader's disk and on the follower's is committed.
+// So the leader sends word of an entry as soon as it is on its own disk (wrote), mostly while the follower still writes. It is the
+// notice that else follows the commit. The library takes it up behind the entries that came before it, with those on the disk, and
+// refuses it if the entry is not there with the leader's term.
+//
+// That the entry is then committed does not depend on who knows it (Raft, section 5.4). The leader of term T had it, of term T, on its
+// disk when it sent word. The follower was in term T when it took the entry, and so had voted in no later one; from then on neither of
+// the two votes for a member that lacks it. Whoever is elected later has it, therefore, if every majority has one of the two in it: those of
+// the newest configuration in the leader's log, by which it counts, and of the ones before and behind that, with one voter more or less
+// (2 of 3; at the most 3 of 4). Who is elected by yet another one has a committed configuration in between, or a log that goes on from it (transport.provenAt).
+
+// wrote takes note that this leader has an entry of its own term, and all those before it, on its disk. It says whether any follower
+// can be told before all is known to be committed.
+func (t *transport) wrote(index, term uint64) (early bool) {
+	voters := map[raft.ServerID]bool{}
+	for _, s := range t.servers() {
+		if s.Suffrage == raft.Voter {
+			voters[s.ID] = true
+		}
+	}
+	pairs := voters[t.self] && len(voters) <= pairMax
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term != term {
+		return false
+	}
+	t.written = index
+	for id, f := range t.followers {
+		f.pairs = pairs && voters[id]
+		early = early || f.pairs
+		t.hintLocked(f)
+	}
+	return early
+}
+
+// carried takes note that a request has been sent over a pipeline: word of its entries can follow.
+func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.followers[p.id]
+	if f == nil || t.pipelines[p.id] != p || t.term != args.Term || len(args.Entries) == 0 {
+		return
+	}
+	f.sent = args.Entries[len(args.Entries)-1].Index
+	if mutant.On(mutant.WordBeforeDisk) {
+		t.written, f.pairs = f.sent, true
+	}
+	t.hintLocked(f)
+}
+
+// pairDueLocked says whether a follower is to be sent word of what this leader has written, and does not yet know to be committed.
+func (t *transport) pairDueLocked(f *follower) bool {
+	return f.pairs && !f.ask && f.sent >= t.written && f.noticed < t.written && t.commit < t.written
+}
