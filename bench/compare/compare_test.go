@@ -15,8 +15,8 @@ import (
 
 // TestMain is also the server that does nothing: measureMachine starts this program again.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == echoArg {
-		fail(serveEcho(os.Args[2]))
+	if len(os.Args) > 1 && os.Args[1] == echoArg {
+		fail(serveEcho(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
@@ -55,7 +55,7 @@ func TestSmoke(t *testing.T) {
 		}
 	}
 	for _, m := range []*machine{rep.Before, rep.After} {
-		if m == nil || m.FdatasyncUs <= 0 || m.RoundTripUs <= 0 || m.StartMs <= 0 || m.echo(128, 8).ServerCPU <= 0 {
+		if m == nil || m.FdatasyncUs <= 0 || m.RoundTripUs <= 0 || m.StartMs <= 0 || m.echo(128, 8).ServerCPU <= 0 || m.cluster(128).ServerCPU <= 0 || m.HerdMs <= 0 {
 			t.Errorf("the machine: %+v", m)
 		}
 	}
@@ -111,7 +111,7 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{Echo: []*bench.Result{{Clients: 16, InFlight: 1, PerSecond: 6200, ServerCPU: 8}}}
+	m := &machine{Cluster: []*bench.Result{{Clients: 16, InFlight: 1, PerSecond: 6200, ServerCPU: 8}}}
 	var b strings.Builder
 	writeTable(&b, rows(list, samples), m)
 	want := `| write, 16 clients | 1/s | 3,100 (2,900..3,300) | 1,000 (990..1,010) | 3.10x | ≥ 3x | yes | 1,100 (1,100..1,100) | 2.82x | **no** | 6,200 | 2.0x |

@@ -61,6 +61,9 @@ func resident(r *bench.Result) float64 {
 	return float64(total) / float64(len(r.Resident)) / 1e6
 }
 
+// lastOfAll is how long a herd takes.
+func lastOfAll(r *bench.Result) float64 { return r.Figures["last of all, p50 ms"] }
+
 // special is a figure that only one workload has.
 func special(name string) func(*bench.Result) float64 {
 	return func(r *bench.Result) float64 { return r.Figures[name] }
@@ -95,6 +98,16 @@ func echoes(clients, inFlight int, requests float64) func(*machine) float64 {
 // echoCPU is what a request costs that server.
 func echoCPU(clients, inFlight int) func(*machine) float64 {
 	return func(m *machine) float64 { return m.echo(clients, inFlight).ServerCPU }
+}
+
+// clusters is what three servers that do nothing do with the same writes, if an operation takes so many requests.
+func clusters(clients int, requests float64) func(*machine) float64 {
+	return func(m *machine) float64 { return m.cluster(clients).PerSecond / requests }
+}
+
+// clusterCPU is what a write costs these servers.
+func clusterCPU(clients int) func(*machine) float64 {
+	return func(m *machine) float64 { return m.cluster(clients).ServerCPU }
 }
 
 func echoPerCPUSecond(clients, inFlight int) func(*machine) float64 {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,13 +31,21 @@ type machine struct {
 	StartMs float64 `json:"startMs"`
 	// Echo is what it does with many clients.
 	Echo []*bench.Result `json:"echo"`
+	// Cluster is what three such servers do with the writes of many clients, each of which answers its clients all at once, and HerdMs
+	// how long they take until the last of a herd has its event.
+	Cluster []*bench.Result `json:"cluster"`
+	HerdMs  float64         `json:"herdMs"`
 }
 
 // echoShapes are the clients and requests in flight that the figures are held against.
 var echoShapes = [][2]int{{1, 1}, {16, 1}, {128, 1}, {128, 8}}
 
-func (m *machine) echo(clients, inFlight int) *bench.Result {
-	for _, r := range m.Echo {
+func (m *machine) echo(clients, inFlight int) *bench.Result { return find(m.Echo, clients, inFlight) }
+
+func (m *machine) cluster(clients int) *bench.Result { return find(m.Cluster, clients, 1) }
+
+func find(results []*bench.Result, clients, inFlight int) *bench.Result {
+	for _, r := range results {
 		if r.Clients == clients && r.InFlight == inFlight {
 			return r
 		}
@@ -50,40 +59,87 @@ func measureMachine(ctx context.Context, dir string, duration time.Duration) (m 
 	if m.FdatasyncUs, m.FdatasyncP99Us, err = measureSync(filepath.Join(dir, "sync"), duration); err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := m.measureServer(ctx, dir, duration); err != nil {
 		return nil, err
 	}
-	ports, err := freeport.Take(1)
-	if err != nil {
-		return nil, err
-	}
-	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
-	command := []string{self, echoArg, addr}
-	booted, err := bench.Run(ctx, bench.Config{Workload: "boot", Servers: []string{addr}, Start: command})
-	if err != nil {
-		return nil, err
-	}
-	m.StartMs = booted.Latency.P50
-	p, err := jepsen.StartProcess("echo", exec.Command(self, command[1:]...), filepath.Join(dir, "echo.log"))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.Kill()) }()
-	if err := await(ctx, addr); err != nil {
-		return nil, err
-	}
-	for _, shape := range echoShapes {
-		r, err := bench.Run(ctx, bench.Config{Workload: "read", Servers: []string{addr}, Clients: shape[0], InFlight: shape[1],
-			Duration: duration, WarmUp: duration})
+	for _, clients := range clusterClients {
+		err := withEcho(ctx, dir, members, clients/members, func(servers []string) error {
+			r, err := bench.Run(ctx, bench.Config{Workload: "write", Servers: servers, Clients: clients, Duration: duration, WarmUp: duration})
+			m.Cluster = append(m.Cluster, r)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		m.Echo = append(m.Echo, r)
 	}
-	m.RoundTripUs = m.echo(1, 1).Latency.P50 * 1000
-	return m, ctx.Err()
+	err = withEcho(ctx, dir, members, 1, func(servers []string) error {
+		r, err := bench.Run(ctx, bench.Config{Workload: "herd", Servers: servers, Clients: herdClients})
+		if err == nil {
+			m.HerdMs = lastOfAll(r)
+		}
+		return err
+	})
+	return m, errors.Join(err, ctx.Err())
 }
+
+// measureServer measures what one bare server does.
+func (m *machine) measureServer(ctx context.Context, dir string, duration time.Duration) error {
+	return withEcho(ctx, dir, 1, 1, func(servers []string) error {
+		for _, shape := range echoShapes {
+			r, err := bench.Run(ctx, bench.Config{Workload: "read", Servers: servers, Clients: shape[0], InFlight: shape[1],
+				Duration: duration, WarmUp: duration})
+			if err != nil {
+				return err
+			}
+			m.Echo = append(m.Echo, r)
+		}
+		m.RoundTripUs = m.echo(1, 1).Latency.P50 * 1000
+		self, addrs, err := echoCommand(1)
+		if err != nil {
+			return err
+		}
+		booted, err := bench.Run(ctx, bench.Config{Workload: "boot", Servers: addrs, Start: []string{self, echoArg, addrs[0], "1"}})
+		if err == nil {
+			m.StartMs = booted.Latency.P50
+		}
+		return err
+	})
+}
+
+// echoCommand is the program that is a bare server, and addresses for some of them.
+func echoCommand(n int) (self string, addrs []string, err error) {
+	if self, err = os.Executable(); err != nil {
+		return "", nil, err
+	}
+	ports, err := freeport.Take(n)
+	for _, p := range ports {
+		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", p))
+	}
+	return self, addrs, err
+}
+
+// withEcho runs f beside so many bare servers that are peers of each other.
+func withEcho(ctx context.Context, dir string, n, group int, f func(servers []string) error) (err error) {
+	self, addrs, err := echoCommand(n)
+	if err != nil {
+		return err
+	}
+	for i, addr := range addrs {
+		args := append([]string{echoArg, addr, strconv.Itoa(group)}, slices.Delete(slices.Clone(addrs), i, i+1)...)
+		p, err2 := jepsen.StartProcess("echo", exec.Command(self, args...), filepath.Join(dir, "echo.log"))
+		if err2 != nil {
+			return err2
+		}
+		defer func() { err = errors.Join(err, p.Kill()) }()
+		if err := await(ctx, addr); err != nil {
+			return err
+		}
+	}
+	return f(addrs)
+}
+
+// clusterClients are the numbers of clients that writes of a cluster are held against.
+var clusterClients = []int{16, 128}
 
 // mean is what lies between two measurements; either may be nil.
 func mean(a, b *machine) *machine {
@@ -95,11 +151,15 @@ func mean(a, b *machine) *machine {
 		FdatasyncUs: half(a.FdatasyncUs, b.FdatasyncUs), FdatasyncP99Us: half(a.FdatasyncP99Us, b.FdatasyncP99Us),
 		RoundTripUs: half(a.RoundTripUs, b.RoundTripUs), StartMs: half(a.StartMs, b.StartMs),
 	}
-	for _, x := range a.Echo {
-		y := b.echo(x.Clients, x.InFlight)
-		m.Echo = append(m.Echo, &bench.Result{Clients: x.Clients, InFlight: x.InFlight,
-			PerSecond: half(x.PerSecond, y.PerSecond), ServerCPU: half(x.ServerCPU, y.ServerCPU), ClientCPU: half(x.ClientCPU, y.ClientCPU)})
+	both := func(x, y []*bench.Result) (means []*bench.Result) {
+		for _, x := range x {
+			y := find(y, x.Clients, x.InFlight)
+			means = append(means, &bench.Result{Clients: x.Clients, InFlight: x.InFlight,
+				PerSecond: half(x.PerSecond, y.PerSecond), ServerCPU: half(x.ServerCPU, y.ServerCPU), ClientCPU: half(x.ClientCPU, y.ClientCPU)})
+		}
+		return means
 	}
+	m.Echo, m.Cluster, m.HerdMs = both(a.Echo, b.Echo), both(a.Cluster, b.Cluster), half(a.HerdMs, b.HerdMs)
 	return m
 }
 

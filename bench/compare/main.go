@@ -37,8 +37,8 @@ type config struct {
 }
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == echoArg {
-		fail(serveEcho(os.Args[2]))
+	if len(os.Args) > 1 && os.Args[1] == echoArg {
+		fail(serveEcho(os.Args[2:]))
 	}
 	var c config
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")

@@ -28,6 +28,9 @@ type load struct {
 // idle is no load: the servers are left alone for a moment.
 const idle = "idle"
 
+// herdClients is how many are in a herd.
+const herdClients = 1000
+
 // role is what a member is.
 type role string
 
@@ -52,14 +55,14 @@ func steps() []step {
 			{name: "memory of a fresh member", unit: "MB", limit: 30, limited: true, value: resident},
 		}},
 		single("at the leader", leader, 2),
-		single("through a follower", follower, 3),
+		single("through a follower", follower, 2),
 		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
-			throughput("write, 16 clients", 3, echoes(16, 1, 1)),
-			cpu("write, 16 clients", 1.0/3, echoCPU(16, 1)),
+			throughput("write, 16 clients", 3, clusters(16, 1)),
+			cpu("write, 16 clients", 1.0/3, clusterCPU(16)),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
-			throughput("write, 128 clients", 3, echoes(128, 1, 1)),
-			cpu("write, 128 clients", 1.0/3, echoCPU(128, 1)),
+			throughput("write, 128 clients", 3, clusters(128, 1)),
+			cpu("write, 128 clients", 1.0/3, clusterCPU(128)),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, inFlight: 8}, figures: []figure{
 			throughput("write, 128 clients with 8 in flight", 4, echoes(128, 8, 1)),
@@ -73,16 +76,16 @@ func steps() []step {
 			latency("lock-cycle, 1 client, p50", 0.6, p50, trips(2, 5)),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 16, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 16 clients", 3, echoes(16, 1, 3)),
+			throughput("lock-cycle, 16 clients", 3, clusters(16, 3)),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 128, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 128 clients", 3, echoes(128, 1, 3)),
+			throughput("lock-cycle, 128 clients", 3, clusters(128, 3)),
 		}},
 		handoff("lock handoff, 2 clients, p50", 2),
 		handoff("lock handoff, 64 clients, p50", 64),
-		{stage: warm, load: load{workload: "herd", clients: 1000}, figures: []figure{
-			latency("herd of 1,000, until the last has its event", 0.7, special("last of all, p50 ms"), func(m *machine) float64 {
-				return trips(1, 2)(m) + 1000*1000/m.echo(128, 1).PerSecond
+		{stage: warm, load: load{workload: "herd", clients: herdClients}, figures: []figure{
+			latency("herd of 1,000, until the last has its event", 0.7, lastOfAll, func(m *machine) float64 {
+				return trips(1, 0)(m) + m.HerdMs
 			}),
 		}},
 		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"lockkeeper/bench"
 )
 
 // spread is what several rounds say about one figure of one system.
@@ -198,10 +200,17 @@ func writeMachine(w io.Writer, before, after *machine) {
 	line("the same, p99", "us", func(m *machine) float64 { return m.FdatasyncP99Us })
 	line("round trip over loopback to a bare Go server, p50", "us", func(m *machine) float64 { return m.RoundTripUs })
 	line("start of a bare Go server until its first answer", "ms", func(m *machine) float64 { return m.StartMs })
-	for _, shape := range echoShapes {
-		name := fmt.Sprintf("bare Go server, %d clients with %d in flight", shape[0], shape[1])
-		line(name, "1/s", func(m *machine) float64 { return m.echo(shape[0], shape[1]).PerSecond })
-		line(name+", its CPU per request", "us", func(m *machine) float64 { return m.echo(shape[0], shape[1]).ServerCPU })
-		line(name+", the load generator's", "us", func(m *machine) float64 { return m.echo(shape[0], shape[1]).ClientCPU })
+	rate := func(name string, value func(*machine) *bench.Result) {
+		line(name, "1/s", func(m *machine) float64 { return value(m).PerSecond })
+		line(name+", CPU of the servers per request", "us", func(m *machine) float64 { return value(m).ServerCPU })
+		line(name+", of the load generator", "us", func(m *machine) float64 { return value(m).ClientCPU })
 	}
+	for _, shape := range echoShapes {
+		rate(fmt.Sprintf("bare Go server, %d clients with %d in flight", shape[0], shape[1]),
+			func(m *machine) *bench.Result { return m.echo(shape[0], shape[1]) })
+	}
+	for _, clients := range clusterClients {
+		rate(fmt.Sprintf("three bare servers, writes of %d clients", clients), func(m *machine) *bench.Result { return m.cluster(clients) })
+	}
+	line("three bare servers, herd of 1,000", "ms", func(m *machine) float64 { return m.HerdMs })
 }
