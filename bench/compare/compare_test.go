@@ -61,6 +61,32 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// With a delay, a write takes what two messages between members take, at the least.
+func TestDelay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	const delay = 10 * time.Millisecond
+	file := filepath.Join(t.TempDir(), "all.json")
+	c := config{only: "^write, 1 client through a follower, p50", systems: "lockkeeper", rounds: 1, delay: delay,
+		duration: 300 * time.Millisecond, warmUp: 100 * time.Millisecond, json: file, sources: filepath.Join("..", "..")}
+	var table, progress strings.Builder
+	if err := run(t.Context(), c, &table, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rep report
+	if err := json.Unmarshal(text, &rep); err != nil {
+		t.Fatal(err)
+	}
+	if least := 2 * float64(delay/time.Millisecond); len(rep.Rows) != 1 || rep.Rows[0].Systems["lockkeeper"].Median < least || rep.Before != nil {
+		t.Errorf("want %v ms or more, and nothing of the machine:\n%s", least, table.String())
+	}
+}
+
 func TestSpread(t *testing.T) {
 	for _, tt := range []struct {
 		values []float64
@@ -159,8 +185,11 @@ func TestSteps(t *testing.T) {
 	if err := run(t.Context(), config{list: true}, &b, io.Discard); err != nil || strings.Count(b.String(), "\n") != len(seen) {
 		t.Errorf("-list: %v\n%s", err, b.String())
 	}
-	if _, err := systems([]string{"chubby"}, "", ""); err == nil || !strings.Contains(fmt.Sprint(err), "chubby") {
+	if _, err := systems([]string{"chubby"}, config{}); err == nil || !strings.Contains(fmt.Sprint(err), "chubby") {
 		t.Errorf("unknown system: %v", err)
+	}
+	if _, err := systems([]string{"etcd"}, config{delay: 1}); err == nil || !strings.Contains(fmt.Sprint(err), "etcd") {
+		t.Errorf("etcd with a delay: %v", err)
 	}
 }
 

@@ -10,7 +10,7 @@
 //	round.go     one system after the other: start three members, warm them up, take the steps, kill them
 //	keeper.go    servers that speak ZooKeeper's protocol, under package bench
 //	etcd.go      etcd, under its own client
-//	machine.go   what the machine could do: disk, loopback, a server that does nothing (echo.go)
+//	machine.go   what the machine could do: disk, loopback, servers that do nothing (echo.go)
 //	table.go     medians, spread, ratios
 //
 // Only one cluster runs at a time. It is a module of its own, so that nobody else depends on etcd's client.

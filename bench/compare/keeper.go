@@ -28,18 +28,36 @@ const (
 // keeper is a cluster that speaks ZooKeeper's protocol.
 type keeper struct {
 	*jepsen.Cluster
+	links *jepsen.Proxies // what delays the members; nil without a delay
 }
 
-func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int) (*keeper, error) {
-	c, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime})
-	if err != nil {
-		return nil, err
+func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int, delay time.Duration) (*keeper, error) {
+	cfg, k := jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime}, &keeper{}
+	if delay > 0 {
+		k.links = jepsen.NewProxies(members, 1)
+		for host := 1; host <= members; host++ {
+			if err := k.links.Shape(host, jepsen.Shape{Delay: delay}); err != nil {
+				return nil, err
+			}
+		}
+		cfg.Between = k.links.Between
 	}
-	k := &keeper{c}
-	if _, err := c.AwaitLeader(ctx); err != nil {
+	var err error
+	if k.Cluster, err = jepsen.StartCluster(ctx, cfg); err != nil {
+		return nil, errors.Join(err, k.unlink())
+	}
+	if _, err := k.AwaitLeader(ctx); err != nil {
 		return nil, errors.Join(err, k.close())
 	}
 	return k, nil
+}
+
+// unlink ends the proxies.
+func (k *keeper) unlink() error {
+	if k.links == nil {
+		return nil
+	}
+	return k.links.Close()
 }
 
 // close kills what was started, also what package bench has started in place of a member.
@@ -52,7 +70,7 @@ func (k *keeper) close() error {
 			}
 		}
 	}
-	return err
+	return errors.Join(err, k.unlink())
 }
 
 // inOrder are the members' addresses: the first has that role if one is asked for, else the leader is the first.

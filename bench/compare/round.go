@@ -32,21 +32,24 @@ type system struct {
 	jit   bool // compiles what it runs often while it runs
 }
 
-// systems are those with these names. lockkeeper is the binary, built from sources.
-func systems(names []string, binary, sources string) (list []*system, err error) {
+// systems are those with these names.
+func systems(names []string, c config) (list []*system, err error) {
 	for _, name := range names {
 		s := &system{name: name}
 		switch name {
 		case "lockkeeper":
-			s.version = lockkeeperVersion(sources)
-			s.start = startsKeeper(jepsen.Lockkeeper(binary))
+			s.version = lockkeeperVersion(c.sources)
+			s.start = startsKeeper(jepsen.Lockkeeper(c.binary), c.delay)
 		case "zookeeper":
 			target, err := jepsen.StockZooKeeper()
 			if err != nil {
 				return nil, err
 			}
-			s.jit, s.version, s.start = true, zookeeperVersion(), startsKeeper(target)
+			s.jit, s.version, s.start = true, zookeeperVersion(), startsKeeper(target, c.delay)
 		case "etcd":
+			if c.delay > 0 {
+				return nil, errors.New("-delay: etcd cannot have it; name the others with -systems")
+			}
 			s.etcd, s.version = true, etcdVersion()
 			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
 				return startEtcd(ctx, dir, members)
@@ -59,9 +62,9 @@ func systems(names []string, binary, sources string) (list []*system, err error)
 	return list, nil
 }
 
-func startsKeeper(target jepsen.Target) func(context.Context, string, int) (cluster, error) {
+func startsKeeper(target jepsen.Target, delay time.Duration) func(context.Context, string, int) (cluster, error) {
 	return func(ctx context.Context, dir string, members int) (cluster, error) {
-		return startKeeper(ctx, target, dir, members)
+		return startKeeper(ctx, target, dir, members, delay)
 	}
 }
 
