@@ -20,7 +20,8 @@ const pairMax = 3
 // disk when it sent word. The follower was in term T when it took the entry, and so had voted in no later one; from then on neither of
 // the two votes for a member that lacks it. Whoever is elected later has it, therefore, if every majority has one of the two in it: those of
 // the newest configuration in the leader's log, by which it counts, and of the ones before and behind that, with one voter more or less
-// (2 of 3; at the most 3 of 4). Who is elected by yet another one has a committed configuration in between, or a log that goes on from it (transport.provenAt).
+// (2 of 3; at the most 3 of 4). By an older configuration nobody is elected any more (transport.provenAt), and a newer one comes only
+// behind a change that is committed, and then so is the entry, which stands before it.
 
 // wrote takes note that this leader has an entry of its own term, and all those before it, on its disk. It says whether any follower
 // can be told before all is known to be committed.
