@@ -48,7 +48,7 @@ func systems(names []string, c config) (list []*system, err error) {
 			s.jit, s.version, s.start = true, zookeeperVersion(), startsKeeper(target, c.delay)
 		case "etcd":
 			if c.delay > 0 {
-				return nil, errors.New("-delay: etcd cannot have it; name the others with -systems")
+				return nil, errors.New("-delay: etcd cannot have it; leave it out with -systems lockkeeper,zookeeper")
 			}
 			s.etcd, s.version = true, etcdVersion()
 			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
