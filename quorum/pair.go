@@ -1,14 +1,5 @@
 package quorum
 
-import (
-	"github.com/hashicorp/raft"
-
-	"lockkeeper/internal/mutant"
-)
-
-// pairMax is up to how many voters a leader and one follower are a majority of.
-const pairMax = 3
-
 // A client of a follower has its answer when the follower knows that the command is committed. The leader knows it when the follower has
 // said that it has the entry, and then says so: two messages, one behind the other, that no client of the leader waits for. Where two
 // members are a majority the follower's clients need not either, for what is on the leader's disk and on the follower's is committed.
@@ -26,13 +17,8 @@ const pairMax = 3
 // wrote takes note that this leader has an entry of its own term, and all those before it, on its disk. It says whether any follower
 // can be told before all is known to be committed.
 func (t *transport) wrote(index, term uint64) (early bool) {
-	voters := map[raft.ServerID]bool{}
-	for _, s := range t.servers() {
-		if s.Suffrage == raft.Voter {
-			voters[s.ID] = true
-		}
-	}
-	pairs := voters[t.self] && len(voters) <= pairMax
+	voters, others := t.quorum()
+	pairs := voters[t.self] && others == 1
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.term != term {
@@ -45,21 +31,6 @@ func (t *transport) wrote(index, term uint64) (early bool) {
 		t.hintLocked(f)
 	}
 	return early
-}
-
-// carried takes note that a request has been sent over a pipeline: word of its entries can follow.
-func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.followers[p.id]
-	if f == nil || t.pipelines[p.id] != p || t.term != args.Term || len(args.Entries) == 0 {
-		return
-	}
-	f.sent = args.Entries[len(args.Entries)-1].Index
-	if mutant.On(mutant.WordBeforeDisk) {
-		t.written, f.pairs = f.sent, true
-	}
-	t.hintLocked(f)
 }
 
 // pairDueLocked says whether a follower is to be sent word of what this leader has written, and does not yet know to be committed.

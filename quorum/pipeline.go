@@ -98,7 +98,6 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	if err := p.launch(f); err != nil {
 		return nil, err
 	}
-	p.t.carries(p, args.LeaderCommitIndex)
 	if err := p.write(rpcAppend, args); err != nil {
 		return nil, err
 	}

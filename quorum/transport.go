@@ -147,13 +147,23 @@ func (t *transport) ended(p *pipeline) {
 	}
 }
 
-// carries takes note that a request with this commit index is being sent over a pipeline.
-func (t *transport) carries(p *pipeline, commit uint64) {
+// carried takes note that a request has been sent over a pipeline. It brings its commit index, and word of its entries can follow.
+func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.followers[p.id]; f != nil && t.pipelines[p.id] == p {
-		f.noticed = max(f.noticed, min(commit, f.acked))
+	f := t.followers[p.id]
+	if f == nil || t.pipelines[p.id] != p || t.term != args.Term {
+		return
 	}
+	f.noticed = max(f.noticed, min(args.LeaderCommitIndex, f.acked))
+	if len(args.Entries) == 0 {
+		return
+	}
+	f.sent = args.Entries[len(args.Entries)-1].Index
+	if mutant.On(mutant.WordBeforeDisk) {
+		t.written, f.pairs = f.sent, true
+	}
+	t.hintLocked(f)
 }
 
 // answered takes note of a follower's answer to a request that was sent at start.
@@ -214,13 +224,20 @@ func (t *transport) applied(index, term uint64) {
 	}
 }
 
-// dueLocked says whether a follower has the newest entry that is committed, and lacks word of it.
-func (t *transport) dueLocked(f *follower) bool {
-	return f.acked >= t.commit && (f.noticed < t.commit || f.ask && f.told < t.commit)
+// wordLocked is up to where a follower is to be told now that the log is committed, and the term of the entry there; 0: nothing. That
+// is the newest commit, if the follower has the entry and has had no word, or what the two of them make committed (pair.go).
+func (t *transport) wordLocked(f *follower) (index, term uint64) {
+	switch {
+	case f.acked >= t.commit && (f.noticed < t.commit || f.ask && f.told < t.commit):
+		return t.commit, t.commitTerm
+	case t.pairDueLocked(f):
+		return t.written, t.term
+	}
+	return 0, 0
 }
 
 func (t *transport) hintLocked(f *follower) {
-	if t.dueLocked(f) || t.pairDueLocked(f) {
+	if index, _ := t.wordLocked(f); index > 0 {
 		select {
 		case f.hint <- struct{}{}:
 		default:
@@ -228,7 +245,7 @@ func (t *transport) hintLocked(f *follower) {
 	}
 }
 
-// hintLoop tells one follower of commits that no entry follows: with a notice, as long as there is a pipeline that it can go over,
+// hintLoop sends one follower word of commits that no entry tells it of, or not early enough: with a notice, as long as there is a pipeline that it can go over,
 // for a follower that hears of them one after the other need not say so each time. It ends with the term.
 func (t *transport) hintLoop(f *follower) {
 	defer t.wg.Done()
@@ -242,10 +259,14 @@ func (t *transport) hintLoop(f *follower) {
 			}
 		}
 		t.mu.Lock()
-		args, due := t.noticeLocked(f)
+		index, term := t.wordLocked(f)
+		args := f.header
+		// The entry stands as the previous one, so that a follower whose log differs there refuses. With 0 it would not look.
+		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = index, term, index
+		due := index > 0 && t.term == args.Term
 		addr, p, ask := f.addr, t.pipelines[f.id], f.ask
 		if due {
-			f.noticed, f.ask = args.LeaderCommitIndex, false
+			f.noticed, f.ask = index, false
 		}
 		t.mu.Unlock()
 		if !due || p != nil && !ask && p.notice(&args) == nil {
@@ -257,22 +278,18 @@ func (t *transport) hintLoop(f *follower) {
 	}
 }
 
-// noticeLocked is what a follower is to be told now; false: nothing. The entry stands as the previous one, so that a follower whose log
-// differs there refuses. With 0 it would not look.
-func (t *transport) noticeLocked(f *follower) (args raft.AppendEntriesRequest, due bool) {
-	args = f.header
-	switch {
-	case t.term != args.Term:
-		return args, false
-	case t.commit > 0 && t.dueLocked(f):
-		args.PrevLogEntry, args.PrevLogTerm = t.commit, t.commitTerm
-	case t.pairDueLocked(f):
-		args.PrevLogEntry, args.PrevLogTerm = t.written, t.term
-	default:
-		return args, false
+// quorum is who votes, by the newest configuration in the log, and how many of them make a majority together with this member.
+func (t *transport) quorum() (voters map[raft.ServerID]bool, others int) {
+	voters = map[raft.ServerID]bool{}
+	for _, s := range t.servers() {
+		if s.Suffrage == raft.Voter {
+			voters[s.ID] = true
+		}
 	}
-	args.LeaderCommitIndex = args.PrevLogEntry
-	return args, true
+	if others = len(voters)/2 + 1; voters[t.self] {
+		others--
+	}
+	return voters, others
 }
 
 // provenAt is a moment at which a quorum of voters still took this member for the leader of term: no
@@ -284,15 +301,7 @@ func (t *transport) noticeLocked(f *follower) (args raft.AppendEntriesRequest, d
 // common with every majority of the first two, which differ by one voter at most; and by the last nobody can be elected who
 // lacks the committed one, whose majority knew it (Raft, section 5.4).
 func (t *transport) provenAt(term uint64, now time.Time) time.Time {
-	voters, need := map[raft.ServerID]bool{}, 0
-	for _, s := range t.servers() {
-		if s.Suffrage == raft.Voter {
-			voters[s.ID] = true
-		}
-	}
-	if need = len(voters)/2 + 1; voters[t.self] {
-		need--
-	}
+	voters, need := t.quorum()
 	if need == 0 || mutant.On(mutant.LeaseUnproven) {
 		return now
 	}
