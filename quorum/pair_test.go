@@ -46,15 +46,20 @@ func TestFollowersApplyWhatTwoHave(t *testing.T) {
 
 // A follower is sent word of an entry once, when it has been sent the entry, and the leader has it on its disk.
 func TestWordOfWhatIsWritten(t *testing.T) {
-	for name, voters := range map[string][]raft.ServerID{
-		"three": {"1", "2", "3"}, "two": {"1", "2"}, "four": {"1", "2", "3", "4"}, "an observer": {"1", "3"}, "a leader without a vote": {"2", "3"},
+	for name, tt := range map[string]struct {
+		voters []raft.ServerID
+		early  bool
+	}{
+		"two": {[]raft.ServerID{"1", "2"}, true}, "three": {[]raft.ServerID{"1", "2", "3"}, true}, "four": {[]raft.ServerID{"1", "2", "3", "4"}, false},
+		"an observer": {[]raft.ServerID{"1", "3"}, false}, "a leader without a vote": {[]raft.ServerID{"2", "3"}, false},
+		"only the follower votes": {[]raft.ServerID{"2"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var servers []raft.Server
 				for _, id := range []raft.ServerID{"1", "2", "3", "4"} {
 					s := raft.Server{ID: id, Suffrage: raft.Nonvoter}
-					if slices.Contains(voters, id) {
+					if slices.Contains(tt.voters, id) {
 						s.Suffrage = raft.Voter
 					}
 					servers = append(servers, s)
@@ -74,7 +79,7 @@ func TestWordOfWhatIsWritten(t *testing.T) {
 							got = f.req.LeaderCommitIndex
 						}
 					}
-					if name != "three" && name != "two" {
+					if !tt.early {
 						want = 0
 					}
 					if got != want {
@@ -89,7 +94,7 @@ func TestWordOfWhatIsWritten(t *testing.T) {
 				send(carrying(0))
 				answer()
 				told("before there is anything", 0)
-				if early := tr.wrote(1, 5); early != (name == "three" || name == "two") {
+				if early := tr.wrote(1, 5); early != tt.early {
 					t.Errorf("what is written can be told early: %v", early)
 				}
 				told("before it is sent", 0)
@@ -120,4 +125,37 @@ func TestWordOfWhatIsWritten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A follower that has not written an entry does not apply it for having been told that the leader has: one disk
+// is no majority.
+func TestFollowersApplyNothingUnwritten(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		const slow = 20 * time.Second
+		l := c.leader()
+		f := (l + 1) % 3
+		c.recs[f].result(t, c.propose(f, createSession(9)))
+		for i, d := range c.disks {
+			if i != l {
+				d.SetSyncTime(slow)
+			}
+		}
+		key := c.propose(f, createSession(10))
+		time.Sleep(slow - time.Second)
+		if index := c.reps[l].raft.LastIndex(); !has(t, c.disks[l], index) || has(t, c.disks[f], index) {
+			t.Fatalf("entry %d is not on the leader's disk, or on the follower's already", index)
+		}
+		for i, r := range c.recs {
+			if _, answered := r.results[key]; answered {
+				t.Errorf("member %d (leader %d) has applied what one disk has", i+1, l+1)
+			}
+		}
+		for _, d := range c.disks {
+			d.SetSyncTime(time.Millisecond)
+		}
+		for _, r := range c.recs {
+			r.result(t, key)
+		}
+		c.agree()
+	})
 }

@@ -171,6 +171,13 @@ func (n *nemesis) failingDisk() func() {
 	}
 }
 
+// paceDisk has each write of the member's disk take so long from now on.
+func (m *member) paceDisk(d time.Duration) {
+	m.lock()
+	defer m.unlock()
+	m.disk.SetSyncTime(d)
+}
+
 // failDisk makes all writes of the member fail. While that is so it may give up, and is not started.
 func (m *member) failDisk(err error) {
 	m.lock()

@@ -241,14 +241,8 @@ func (n *nemesis) down(m *member, how func(*member)) func() {
 }
 
 func (n *nemesis) slow(m *member, d time.Duration) func() {
-	m.lock()
-	defer m.unlock()
-	m.disk.SetSyncTime(d)
-	return func() {
-		m.lock()
-		defer m.unlock()
-		m.disk.SetSyncTime(syncTime)
-	}
+	m.paceDisk(d)
+	return func() { m.paceDisk(syncTime) }
 }
 
 func all(undo []func()) func() {
