@@ -26,27 +26,10 @@ func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	file := filepath.Join(t.TempDir(), "all.json")
-	c := config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh)", systems: "lockkeeper", rounds: 1,
-		duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond, json: file, sources: filepath.Join("..", "..")}
-	var table, progress strings.Builder
-	if err := run(t.Context(), c, &table, &progress); err != nil {
-		t.Fatalf("%v\n%s", err, progress.String())
-	}
-	if strings.Contains(table.String(), "failed") {
-		t.Errorf("something failed:\n%s", table.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rep report
-	if err := json.Unmarshal(text, &rep); err != nil {
-		t.Fatal(err)
-	}
+	rep, table := compared(t, config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh)", duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond})
 	wanted := []string{"memory of a fresh member", "write, 16 clients", "write, 16 clients, servers' CPU per operation", "lock-cycle, 1 client, p50", "boot to the first create, standalone"}
 	if len(rep.Rows) != len(wanted) {
-		t.Fatalf("%d rows:\n%s", len(rep.Rows), table.String())
+		t.Fatalf("%d rows:\n%s", len(rep.Rows), table)
 	}
 	for i, name := range wanted {
 		r := rep.Rows[i]
@@ -61,29 +44,36 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// compared is what the program measures of lockkeeper in one round, and prints.
+func compared(t *testing.T, c config) (rep report, table string) {
+	t.Helper()
+	c.systems, c.rounds, c.json, c.sources = "lockkeeper", 1, filepath.Join(t.TempDir(), "all.json"), filepath.Join("..", "..")
+	var printed, progress strings.Builder
+	if err := run(t.Context(), c, &printed, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	if strings.Contains(printed.String(), "failed") {
+		t.Errorf("something failed:\n%s", printed.String())
+	}
+	text, err := os.ReadFile(c.json)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &rep); err != nil {
+		t.Fatal(err)
+	}
+	return rep, printed.String()
+}
+
 // With a delay, a write takes what two messages between members take, at the least.
 func TestDelay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
 	const delay = 10 * time.Millisecond
-	file := filepath.Join(t.TempDir(), "all.json")
-	c := config{only: "^write, 1 client through a follower, p50", systems: "lockkeeper", rounds: 1, delay: delay,
-		duration: 300 * time.Millisecond, warmUp: 100 * time.Millisecond, json: file, sources: filepath.Join("..", "..")}
-	var table, progress strings.Builder
-	if err := run(t.Context(), c, &table, &progress); err != nil {
-		t.Fatalf("%v\n%s", err, progress.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rep report
-	if err := json.Unmarshal(text, &rep); err != nil {
-		t.Fatal(err)
-	}
+	rep, table := compared(t, config{only: "^write, 1 client through a follower, p50", delay: delay, duration: 300 * time.Millisecond, warmUp: 100 * time.Millisecond})
 	if least := 2 * float64(delay/time.Millisecond); len(rep.Rows) != 1 || rep.Rows[0].Systems["lockkeeper"].Median < least || rep.Before != nil {
-		t.Errorf("want %v ms or more, and nothing of the machine:\n%s", least, table.String())
+		t.Errorf("want %v ms or more, and nothing of the machine:\n%s", least, table)
 	}
 }
 

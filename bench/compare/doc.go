@@ -1,6 +1,6 @@
 // Command compare measures lockkeeper beside ZooKeeper and etcd, on one machine, in one run, and writes a table in Markdown.
 //
-//	bench/compare.sh [-rounds 3] [-duration 3s] [-only REGEXP] [-systems lockkeeper,zookeeper,etcd] [-json FILE] [-out FILE]
+//	bench/compare.sh [-rounds 3] [-duration 3s] [-only REGEXP] [-systems lockkeeper,zookeeper,etcd] [-delay 1ms] [-json FILE] [-out FILE]
 //
 // compare.sh installs what is missing (Debian) and runs it; docs/performance.md says what is measured and how to read the
 // table.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -78,7 +79,7 @@ func (s *echoServer) serve(c net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if len(first) == len(echoLink) {
+	if bytes.Equal(first, echoLink) {
 		for {
 			if _, err := r.ReadByte(); err != nil {
 				return err

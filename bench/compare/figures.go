@@ -90,26 +90,25 @@ func trips(writes, roundTrips float64) func(*machine) float64 {
 	return func(m *machine) float64 { return (writes*m.FdatasyncUs + roundTrips*m.RoundTripUs) / 1000 }
 }
 
-// echoes is what the server that does nothing does with the same clients, if an operation takes so many requests.
-func echoes(clients, inFlight int, requests float64) func(*machine) float64 {
-	return func(m *machine) float64 { return m.echo(clients, inFlight).PerSecond / requests }
+// bare is a load on servers that do nothing.
+type bare func(*machine) *bench.Result
+
+// oneBare is what one such server does with so many clients.
+func oneBare(clients, inFlight int) bare {
+	return func(m *machine) *bench.Result { return m.echo(clients, inFlight) }
 }
 
-// echoCPU is what a request costs that server.
-func echoCPU(clients, inFlight int) func(*machine) float64 {
-	return func(m *machine) float64 { return m.echo(clients, inFlight).ServerCPU }
+// threeBare is what three of them do with the writes of so many clients.
+func threeBare(clients int) bare {
+	return func(m *machine) *bench.Result { return m.cluster(clients) }
 }
 
-// clusters is what three servers that do nothing do with the same writes, if an operation takes so many requests.
-func clusters(clients int, requests float64) func(*machine) float64 {
-	return func(m *machine) float64 { return m.cluster(clients).PerSecond / requests }
+// rate is how many operations there would be, if each takes so many requests.
+func (b bare) rate(requests float64) func(*machine) float64 {
+	return func(m *machine) float64 { return perSecond(b(m)) / requests }
 }
 
-// clusterCPU is what a write costs these servers.
-func clusterCPU(clients int) func(*machine) float64 {
-	return func(m *machine) float64 { return m.cluster(clients).ServerCPU }
-}
+// cpu is what a request costs the servers.
+func (b bare) cpu(m *machine) float64 { return serverCPU(b(m)) }
 
-func echoPerCPUSecond(clients, inFlight int) func(*machine) float64 {
-	return func(m *machine) float64 { return perCPUSecond(m.echo(clients, inFlight)) }
-}
+func (b bare) perCPUSecond(m *machine) float64 { return perCPUSecond(b(m)) }

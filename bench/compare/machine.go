@@ -59,27 +59,26 @@ func measureMachine(ctx context.Context, dir string, duration time.Duration) (m 
 	if m.FdatasyncUs, m.FdatasyncP99Us, err = measureSync(filepath.Join(dir, "sync"), duration); err != nil {
 		return nil, err
 	}
-	if err := m.measureServer(ctx, dir, duration); err != nil {
-		return nil, err
-	}
-	for _, clients := range clusterClients {
-		err := withEcho(ctx, dir, members, clients/members, func(servers []string) error {
-			r, err := bench.Run(ctx, bench.Config{Workload: "write", Servers: servers, Clients: clients, Duration: duration, WarmUp: duration})
-			m.Cluster = append(m.Cluster, r)
-			return err
-		})
-		if err != nil {
+	steps := []func(ctx context.Context, dir string, duration time.Duration) error{m.measureStart, m.measureServer, m.measureWrites, m.measureHerd}
+	for _, measure := range steps {
+		if err := measure(ctx, dir, duration); err != nil {
 			return nil, err
 		}
 	}
-	err = withEcho(ctx, dir, members, 1, func(servers []string) error {
-		r, err := bench.Run(ctx, bench.Config{Workload: "herd", Servers: servers, Clients: herdClients})
-		if err == nil {
-			m.HerdMs = lastOfAll(r)
-		}
+	return m, ctx.Err()
+}
+
+// measureStart measures how long a bare server takes to start.
+func (m *machine) measureStart(ctx context.Context, _ string, _ time.Duration) error {
+	servers, err := echoServers(1, 1)
+	if err != nil {
 		return err
-	})
-	return m, errors.Join(err, ctx.Err())
+	}
+	r, err := bench.Run(ctx, bench.Config{Workload: "boot", Servers: servers.addrs, Start: servers.command(0)})
+	if err == nil {
+		m.StartMs = r.Latency.P50
+	}
+	return err
 }
 
 // measureServer measures what one bare server does.
@@ -94,48 +93,86 @@ func (m *machine) measureServer(ctx context.Context, dir string, duration time.D
 			m.Echo = append(m.Echo, r)
 		}
 		m.RoundTripUs = m.echo(1, 1).Latency.P50 * 1000
-		self, addrs, err := echoCommand(1)
+		return nil
+	})
+}
+
+// measureWrites measures what three of them do that answer their clients together.
+func (m *machine) measureWrites(ctx context.Context, dir string, duration time.Duration) error {
+	for _, clients := range clusterClients {
+		err := withEcho(ctx, dir, members, clients/members, func(servers []string) error {
+			r, err := bench.Run(ctx, bench.Config{Workload: "write", Servers: servers, Clients: clients, Duration: duration, WarmUp: duration})
+			if err == nil {
+				m.Cluster = append(m.Cluster, r)
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		booted, err := bench.Run(ctx, bench.Config{Workload: "boot", Servers: addrs, Start: []string{self, echoArg, addrs[0], "1"}})
+	}
+	return nil
+}
+
+// measureHerd measures how long three of them take to tell many.
+func (m *machine) measureHerd(ctx context.Context, dir string, _ time.Duration) error {
+	return withEcho(ctx, dir, members, 1, func(servers []string) error {
+		r, err := bench.Run(ctx, bench.Config{Workload: "herd", Servers: servers, Clients: herdClients})
 		if err == nil {
-			m.StartMs = booted.Latency.P50
+			m.HerdMs = lastOfAll(r)
 		}
 		return err
 	})
 }
 
-// echoCommand is the program that is a bare server, and addresses for some of them.
-func echoCommand(n int) (self string, addrs []string, err error) {
-	if self, err = os.Executable(); err != nil {
-		return "", nil, err
-	}
-	ports, err := freeport.Take(n)
-	for _, p := range ports {
-		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", p))
-	}
-	return self, addrs, err
+// echoCluster are bare servers that are peers of each other.
+type echoCluster struct {
+	program string
+	addrs   []string
+	group   int
 }
 
-// withEcho runs f beside so many bare servers that are peers of each other.
+// echoServers finds addresses for so many.
+func echoServers(n, group int) (*echoCluster, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freeport.Take(n)
+	if err != nil {
+		return nil, err
+	}
+	c := &echoCluster{program: self, group: group}
+	for _, p := range ports {
+		c.addrs = append(c.addrs, fmt.Sprintf("127.0.0.1:%d", p))
+	}
+	return c, nil
+}
+
+// command starts one of them.
+func (c *echoCluster) command(i int) []string {
+	peers := slices.Delete(slices.Clone(c.addrs), i, i+1)
+	return append([]string{c.program, echoArg, c.addrs[i], strconv.Itoa(c.group)}, peers...)
+}
+
+// withEcho runs f beside so many bare servers.
 func withEcho(ctx context.Context, dir string, n, group int, f func(servers []string) error) (err error) {
-	self, addrs, err := echoCommand(n)
+	c, err := echoServers(n, group)
 	if err != nil {
 		return err
 	}
-	for i, addr := range addrs {
-		args := append([]string{echoArg, addr, strconv.Itoa(group)}, slices.Delete(slices.Clone(addrs), i, i+1)...)
-		p, err2 := jepsen.StartProcess("echo", exec.Command(self, args...), filepath.Join(dir, "echo.log"))
-		if err2 != nil {
-			return err2
+	for i, addr := range c.addrs {
+		command := c.command(i)
+		p, startErr := jepsen.StartProcess("echo", exec.Command(command[0], command[1:]...), filepath.Join(dir, "echo.log"))
+		if startErr != nil {
+			return startErr
 		}
 		defer func() { err = errors.Join(err, p.Kill()) }()
 		if err := await(ctx, addr); err != nil {
 			return err
 		}
 	}
-	return f(addrs)
+	return f(c.addrs)
 }
 
 // clusterClients are the numbers of clients that writes of a cluster are held against.

@@ -57,16 +57,16 @@ func steps() []step {
 		single("at the leader", leader, 2),
 		single("through a follower", follower, 2),
 		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
-			throughput("write, 16 clients", 3, clusters(16, 1)),
-			cpu("write, 16 clients", 1.0/3, clusterCPU(16)),
+			throughput("write, 16 clients", 3, threeBare(16).rate(1)),
+			cpu("write, 16 clients", 1.0/3, threeBare(16).cpu),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
-			throughput("write, 128 clients", 3, clusters(128, 1)),
-			cpu("write, 128 clients", 1.0/3, clusterCPU(128)),
+			throughput("write, 128 clients", 3, threeBare(128).rate(1)),
+			cpu("write, 128 clients", 1.0/3, threeBare(128).cpu),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, inFlight: 8}, figures: []figure{
-			throughput("write, 128 clients with 8 in flight", 4, echoes(128, 8, 1)),
-			cpu("write, 128 clients with 8 in flight", 0, echoCPU(128, 8)),
+			throughput("write, 128 clients with 8 in flight", 4, oneBare(128, 8).rate(1)),
+			cpu("write, 128 clients with 8 in flight", 0, oneBare(128, 8).cpu),
 			{name: "memory of a member after the write load", unit: "MB", ratio: 1.0 / 3, value: resident},
 		}},
 		reads("read, 16 clients", 16, 1),
@@ -76,10 +76,10 @@ func steps() []step {
 			latency("lock-cycle, 1 client, p50", 0.6, p50, trips(2, 5)),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 16, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 16 clients", 3, clusters(16, 3)),
+			throughput("lock-cycle, 16 clients", 3, threeBare(16).rate(3)),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 128, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 128 clients", 3, clusters(128, 3)),
+			throughput("lock-cycle, 128 clients", 3, threeBare(128).rate(3)),
 		}},
 		handoff("lock handoff, 2 clients, p50", 2),
 		handoff("lock handoff, 64 clients, p50", 64),
@@ -115,8 +115,8 @@ func single(where string, first role, roundTrips float64) step {
 
 func reads(name string, clients, inFlight int) step {
 	return step{stage: warm, load: load{workload: "read", clients: clients, inFlight: inFlight}, figures: []figure{
-		{name: name + ", per CPU second of the servers", unit: "1/s", more: true, ratio: 2, value: perCPUSecond, floor: echoPerCPUSecond(clients, inFlight)},
-		throughput(name, 0, echoes(clients, inFlight, 1)),
+		{name: name + ", per CPU second of the servers", unit: "1/s", more: true, ratio: 2, value: perCPUSecond, floor: oneBare(clients, inFlight).perCPUSecond},
+		throughput(name, 0, oneBare(clients, inFlight).rate(1)),
 	}}
 }
 

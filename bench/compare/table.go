@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"lockkeeper/bench"
 )
 
 // spread is what several rounds say about one figure of one system.
@@ -200,17 +198,16 @@ func writeMachine(w io.Writer, before, after *machine) {
 	line("the same, p99", "us", func(m *machine) float64 { return m.FdatasyncP99Us })
 	line("round trip over loopback to a bare Go server, p50", "us", func(m *machine) float64 { return m.RoundTripUs })
 	line("start of a bare Go server until its first answer", "ms", func(m *machine) float64 { return m.StartMs })
-	rate := func(name string, value func(*machine) *bench.Result) {
-		line(name, "1/s", func(m *machine) float64 { return value(m).PerSecond })
-		line(name+", CPU of the servers per request", "us", func(m *machine) float64 { return value(m).ServerCPU })
-		line(name+", of the load generator", "us", func(m *machine) float64 { return value(m).ClientCPU })
+	lines := func(name string, load bare) {
+		line(name, "1/s", load.rate(1))
+		line(name+", CPU of the servers per request", "us", load.cpu)
+		line(name+", of the load generator", "us", func(m *machine) float64 { return load(m).ClientCPU })
 	}
 	for _, shape := range echoShapes {
-		rate(fmt.Sprintf("bare Go server, %d clients with %d in flight", shape[0], shape[1]),
-			func(m *machine) *bench.Result { return m.echo(shape[0], shape[1]) })
+		lines(fmt.Sprintf("bare Go server, %d clients with %d in flight", shape[0], shape[1]), oneBare(shape[0], shape[1]))
 	}
 	for _, clients := range clusterClients {
-		rate(fmt.Sprintf("three bare servers, writes of %d clients", clients), func(m *machine) *bench.Result { return m.cluster(clients) })
+		lines(fmt.Sprintf("three bare servers, writes of %d clients", clients), threeBare(clients))
 	}
 	line("three bare servers, herd of 1,000", "ms", func(m *machine) float64 { return m.HerdMs })
 }
