@@ -54,8 +54,8 @@ type Config struct {
 	// 500 ms and 1 s: on a busy machine a member that is well may not run for a few hundred ms.
 	// 0 means 3 s.
 	Tick time.Duration
-	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log
-	// compacted. 0 means 100 000 (ZooKeeper's snapCount).
+	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log compacted, at the latest:
+	// each time a number from above a half of it is drawn (type growth). 0 means 100 000 (ZooKeeper's snapCount).
 	SnapshotCommands int
 	// SnapshotLogBytes is the same in bytes of applied entries. 0 means 256 MiB.
 	SnapshotLogBytes int64

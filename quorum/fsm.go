@@ -143,15 +143,14 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 
 // grownLocked takes note that the log behind the newest snapshot has grown.
 func (r *Replica) grownLocked(commands, size int) {
-	r.grownCmds += commands
-	r.grownBytes += int64(size)
+	r.growth.add(commands, size)
 	r.tail.add(size)
 	r.fullLocked()
 }
 
 // fullLocked wakes the snapshot loop if it is time for a snapshot.
 func (r *Replica) fullLocked() {
-	if r.grownCmds >= r.cfg.SnapshotCommands || r.grownBytes >= r.cfg.SnapshotLogBytes {
+	if r.growth.due() {
 		select {
 		case r.full <- struct{}{}:
 		default:
@@ -179,7 +178,7 @@ func (r *Replica) snapshotLoop(ctx context.Context) {
 		case <-r.full:
 		}
 		r.mu.RLock()
-		due := r.grownCmds >= r.cfg.SnapshotCommands || r.grownBytes >= r.cfg.SnapshotLogBytes
+		due := r.growth.due()
 		trailing := r.tail.fitting(r.cfg.TrailingBytes)
 		r.mu.RUnlock()
 		if !due {
@@ -193,7 +192,7 @@ func (r *Replica) snapshotLoop(ctx context.Context) {
 			r.log.Warn("no snapshot taken, the log goes on growing", "err", err)
 			sleep(ctx, snapshotRetry)
 			r.mu.Lock()
-			r.grownCmds += r.cfg.SnapshotCommands
+			r.growth.overdue()
 			r.fullLocked()
 			r.mu.Unlock()
 		}
@@ -210,7 +209,7 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.reached < f.early.Load() {
 		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
 	}
-	f.grownCmds, f.grownBytes = 0, 0
+	f.growth.restart()
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
 }
 
@@ -226,7 +225,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	defer f.mu.Unlock()
 	f.store = store
 	f.early.Store(0)
-	f.grownCmds, f.grownBytes = 0, 0
+	f.growth.restart()
 	f.cfg.Listener.Restored(store)
 	f.asks.lost()
 	f.membersMayDiffer()

@@ -57,8 +57,7 @@ type Replica struct {
 	early        atomic.Uint64 // up to which entry the state was brought before raft was started
 	reached      uint64        // what raft has handed over to be applied
 	tail         tail          // the newest entries
-	grownCmds    int           // applied since the last snapshot was taken
-	grownBytes   int64         // the entries that they came in
+	growth       growth        // of the log since the last snapshot was taken
 	poisoned     error         // why no entry can be applied any more
 
 	stateMu    sync.Mutex
@@ -99,6 +98,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		full:    make(chan struct{}, 1),
 		changed: make(chan struct{}, 1),
 		tail:    newTail(cfg.TrailingEntries),
+		growth:  newGrowth(&cfg),
 		joining: make(chan struct{}, 1),
 	}
 	r.roster = newRoster(&r.cfg, r.servers)

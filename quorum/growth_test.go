@@ -1,0 +1,78 @@
+package quorum
+
+import "testing"
+
+func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
+	for _, max := range []int{1, 2, 3, 1000} {
+		cfg := Config{ID: 1, SnapshotCommands: max, SnapshotLogBytes: int64(max) << 10}
+		seen := make(map[int]bool)
+		g := newGrowth(&cfg)
+		for range 100 {
+			n := 0
+			for !g.due() {
+				g.add(1, 1)
+				n++
+			}
+			if n < max-max/2 || n > max {
+				t.Fatalf("due after %d of %d commands", n, max)
+			}
+			seen[n] = true
+			g.restart()
+			var bytes int64
+			for !g.due() {
+				g.add(0, 1<<10)
+				bytes += 1 << 10
+			}
+			if bytes < cfg.SnapshotLogBytes/2 || bytes > cfg.SnapshotLogBytes+1<<10 {
+				t.Fatalf("due after %d of %d bytes", bytes, cfg.SnapshotLogBytes)
+			}
+			g.overdue()
+			if !g.due() {
+				t.Fatal("overdue, and not due")
+			}
+			g.restart()
+		}
+		if max == 1000 && len(seen) < 50 {
+			t.Errorf("%d different counts in 100 snapshots", len(seen))
+		}
+	}
+}
+
+// All members apply the same entries, but do not write their snapshots at the same moment.
+func TestMembersTakeTheirSnapshotsApart(t *testing.T) {
+	const every, rounds = 100, 20
+	inCluster(t, 3, func(cfg *Config) { cfg.SnapshotCommands = every }, func(t *testing.T, c *cluster) {
+		f := (c.leader() + 1) % 3
+		c.propose(f, createSession(9))
+		taken := make([]map[uint64]bool, len(c.disks)) // the entries behind which each member took one
+		for i := range taken {
+			taken[i] = make(map[uint64]bool)
+		}
+		for n := range uint64(rounds * every) {
+			c.recs[f].result(t, c.propose(f, sequential(9, n+1, "/n-")))
+			for i, d := range c.disks {
+				list, err := d.List()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(list) > 0 {
+					taken[i][list[0].Index] = true
+				}
+			}
+		}
+		together := 0
+		for index := range taken[0] {
+			if taken[1][index] && taken[2][index] {
+				together++
+			}
+		}
+		for i := range taken {
+			if n := len(taken[i]); n < rounds-1 || n > 2*rounds {
+				t.Errorf("member %d took %d snapshots of %d commands", i+1, n, rounds*every)
+			}
+		}
+		if together > 2 {
+			t.Errorf("%d of %d snapshots were taken by all members at the same entry", together, len(taken[0]))
+		}
+	})
+}
