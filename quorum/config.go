@@ -55,7 +55,8 @@ type Config struct {
 	// 0 means 3 s.
 	Tick time.Duration
 	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log compacted, at the latest:
-	// each time a number from above a half of it is drawn (type growth). 0 means 100 000 (ZooKeeper's snapCount).
+	// each time a number from above a half of it is drawn (type growth). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make
+	// the log half as large as the state.
 	SnapshotCommands int
 	// SnapshotLogBytes is the same in bytes of applied entries. 0 means 256 MiB.
 	SnapshotLogBytes int64
@@ -126,12 +127,12 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// defaultSnapshotCommands is ZooKeeper's snapCount.
+const defaultSnapshotCommands = 100_000
+
 func (c *Config) setDefaults() {
 	if c.Tick == 0 {
 		c.Tick = 3 * time.Second
-	}
-	if c.SnapshotCommands == 0 {
-		c.SnapshotCommands = 100_000
 	}
 	if c.SnapshotLogBytes == 0 {
 		c.SnapshotLogBytes = 256 << 20

@@ -209,7 +209,7 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.reached < f.early.Load() {
 		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
 	}
-	f.growth.restart()
+	f.growth.restart(f.store.Counts().DataSizeBytes)
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
 }
 
@@ -225,7 +225,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	defer f.mu.Unlock()
 	f.store = store
 	f.early.Store(0)
-	f.growth.restart()
+	f.growth.restart(f.store.Counts().DataSizeBytes)
 	f.cfg.Listener.Restored(store)
 	f.asks.lost()
 	f.membersMayDiffer()

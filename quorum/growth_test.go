@@ -8,6 +8,7 @@ func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 		seen := make(map[int]bool)
 		g := newGrowth(&cfg)
 		for range 100 {
+			g.restart(1 << 40) // whatever the state, for the number is said
 			n := 0
 			for !g.due() {
 				g.add(1, 1)
@@ -17,23 +18,51 @@ func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 				t.Fatalf("due after %d of %d commands", n, max)
 			}
 			seen[n] = true
-			g.restart()
+			g.restart(1 << 40)
 			var bytes int64
 			for !g.due() {
 				g.add(0, 1<<10)
 				bytes += 1 << 10
 			}
-			if bytes < cfg.SnapshotLogBytes/2 || bytes > cfg.SnapshotLogBytes+1<<10 {
+			if bytes < cfg.SnapshotLogBytes/2 || bytes > cfg.SnapshotLogBytes {
 				t.Fatalf("due after %d of %d bytes", bytes, cfg.SnapshotLogBytes)
 			}
-			g.overdue()
-			if !g.due() {
-				t.Fatal("overdue, and not due")
-			}
-			g.restart()
 		}
 		if max == 1000 && len(seen) < 50 {
 			t.Errorf("%d different counts in 100 snapshots", len(seen))
+		}
+	}
+}
+
+// Where nobody says after how many commands, a snapshot is not written much more often than it is worth.
+func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
+	const command = 150 // bytes
+	for _, tc := range []struct {
+		state       int64
+		least, most int // commands
+	}{
+		{0, 50_000, 100_000},
+		{10 << 20, 50_000, 100_000},
+		{120 << 20, 60 << 20 / 2 / command, 60<<20/command + 1},
+		{10 << 30, 256 << 20 / 2 / command, 256<<20/command + 1},
+	} {
+		cfg := Config{ID: 2}
+		cfg.setDefaults()
+		g := newGrowth(&cfg)
+		for range 20 {
+			g.restart(tc.state)
+			n := 0
+			for !g.due() {
+				g.add(1, command)
+				n++
+			}
+			if n < tc.least || n > tc.most {
+				t.Errorf("a state of %d bytes: due after %d commands, and not %d to %d", tc.state, n, tc.least, tc.most)
+			}
+			g.restart(tc.state)
+			if g.overdue(); !g.due() {
+				t.Error("overdue, and not due")
+			}
 		}
 	}
 }

@@ -110,6 +110,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
 	}
+	r.growth.restart(r.store.Counts().DataSizeBytes)
 	if err := r.applyCommitted(); err != nil {
 		return nil, err
 	}

@@ -107,7 +107,8 @@ type Config struct {
 	// Backlog is clientPortListenBacklog as configured, for conf; the system's default is used.
 	Backlog int
 
-	// SnapCount is the number of updates between snapshots (snapCount). 0 means the quorum room's default.
+	// SnapCount is the number of updates between snapshots, at most (snapCount). 0 means the quorum room's default, which looks at
+	// the state's size, too.
 	SnapCount int
 	// SkipACL lets every client do everything (skipACL=yes).
 	SkipACL bool
