@@ -124,6 +124,10 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, errors.Join(err, serr)
 	}
 	file := &snapshotFile{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}
+	if file.state, err = os.Open(filepath.Join(file.dir+unfinishedSuffix, "state.bin")); err != nil {
+		_ = file.Cancel()
+		return nil, fmt.Errorf("quorum: write snapshot: %w", err)
+	}
 	head := snapshotHead(&raft.SnapshotMeta{Index: index, Term: term, Configuration: configuration, ConfigurationIndex: configurationIndex})
 	if _, err := file.Write(head); err != nil {
 		_ = file.Cancel()
@@ -132,15 +136,35 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 	return file, nil
 }
 
+// writeBackBytes is how much of a snapshot may wait to be written to the disk. All at once, in the end, it would hold up the log, which is
+// mostly on the same one: writes of 128 clients with a million nodes took 70 ms now and then (p99.9), and take 26.
+const writeBackBytes = 1 << 20
+
 // snapshotFile is a snapshot that is being written.
 type snapshotFile struct {
 	raft.SnapshotSink
-	dir string // when it is finished
+	dir     string   // when it is finished
+	state   *os.File // what SnapshotSink writes
+	waiting int64    // of its bytes, to be written to the disk
+	written int64    // those in front of them
+}
+
+// Write implements raft.SnapshotSink.
+func (f *snapshotFile) Write(b []byte) (int, error) {
+	n, err := f.SnapshotSink.Write(b)
+	f.waiting += int64(n)
+	if err == nil && f.waiting >= writeBackBytes {
+		err = writeBack(f.state, f.written, f.waiting)
+		f.written += f.waiting
+		f.waiting = 0
+	}
+	return n, err
 }
 
 // Close implements raft.SnapshotSink. When it returns nil, the snapshot survives a power cut, so that the log behind it
 // may go.
 func (f *snapshotFile) Close() error {
+	_ = f.state.Close()
 	err := f.SnapshotSink.Close()
 	if err == nil {
 		err = syncDir(f.dir) // the library syncs the files, and the folder's own name
@@ -154,6 +178,7 @@ func (f *snapshotFile) Close() error {
 
 // Cancel implements raft.SnapshotSink.
 func (f *snapshotFile) Cancel() error {
+	_ = f.state.Close()
 	// The library gives up before it has removed anything when the disk is full.
 	return errors.Join(f.SnapshotSink.Cancel(), os.RemoveAll(f.dir+unfinishedSuffix))
 }

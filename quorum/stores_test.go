@@ -1,11 +1,16 @@
 package quorum
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"lockkeeper/znode"
 )
@@ -149,6 +154,68 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("still there: %v", err)
+	}
+}
+
+// A snapshot is written to the disk as it grows, and what cannot be written ends it then.
+func TestSnapshotsAreWrittenBackAsTheyGrow(t *testing.T) {
+	snaps, _, err := openSnapshotFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, peers := raft.NewInmemTransport("1") // which is asked how to write addresses
+	members := raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "1"}}}
+	create := func(index uint64) *snapshotFile {
+		t.Helper()
+		sink, err := snaps.Create(raft.SnapshotVersionMax, index, 1, members, 1, peers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sink.(*snapshotFile)
+	}
+	part := bytes.Repeat([]byte("snapshot"), 25_000) // 200 kB
+	whole := create(1)
+	for range 20 {
+		if _, err := whole.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if whole.waiting >= writeBackBytes {
+			t.Fatalf("%d bytes wait to be written", whole.waiting)
+		}
+	}
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, r, err := snaps.Open(whole.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, bytes.Repeat(part, 20)) {
+		t.Errorf("read %d bytes of %d, %v", len(got), 20*len(part), err)
+	}
+
+	if runtime.GOOS != "linux" {
+		return // nothing is written back
+	}
+	failing := create(2)
+	if err := failing.state.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = nil
+	for range 20 {
+		if _, err = failing.Write(part); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "state.bin") {
+		t.Errorf("written all the same: %v", err)
+	}
+	if err := failing.Cancel(); err != nil {
+		t.Error(err)
+	}
+	if list, err := snaps.List(); err != nil || len(list) != 1 || list[0].ID != whole.ID() {
+		t.Errorf("snapshots %v, %v", list, err)
 	}
 }
 
