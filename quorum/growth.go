@@ -7,8 +7,8 @@ import "math/rand/v2"
 // apply the same entries, so without that all of them would write their snapshots at the same moment, and nobody would answer clients
 // as fast as ever.
 //
-// Unless Config says after how many commands, the log grows, too, to half of the state at least, or to a quarter, by the same lot: to write a million
-// nodes takes a member longer than 100 000 commands do, and to apply these again at a start much less long than to read the nodes.
+// Unless Config says after how many commands, the log also grows to a half of the state at least, or to a quarter, by the same lot: a snapshot
+// of a million nodes costs a member more than 100 000 commands do, and at a start these are applied sooner than the nodes are read.
 type growth struct {
 	commands, maxCommands int
 	bytes, maxBytes       int64
