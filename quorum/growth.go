@@ -17,7 +17,7 @@ type growth struct {
 	minBytes    int64 // before that the commands do not count
 	dueBytes    int64
 	sparing     bool
-	rng         *rand.Rand // from the member's number, so that members differ, and a simulation repeats itself
+	rng         *rand.Rand // from the number of the member: members differ, and a simulation repeats itself
 }
 
 // newGrowth makes one that is to be restarted before it is used.
@@ -26,7 +26,7 @@ func newGrowth(cfg *Config) growth {
 		maxCommands: cfg.SnapshotCommands,
 		maxBytes:    cfg.SnapshotLogBytes,
 		sparing:     cfg.SnapshotCommands == 0,
-		rng:         rand.New(rand.NewPCG(0, uint64(cfg.ID))),
+		rng:         rand.New(rand.NewPCG(uint64(cfg.ID), 1)),
 	}
 	if g.sparing {
 		g.maxCommands = defaultSnapshotCommands
