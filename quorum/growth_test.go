@@ -3,8 +3,8 @@ package quorum
 import "testing"
 
 func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
-	for _, max := range []int{1, 2, 3, 1000} {
-		cfg := Config{ID: 1, SnapshotCommands: max, SnapshotLogBytes: int64(max) << 10}
+	for _, most := range []int{1, 2, 3, 1000} {
+		cfg := Config{ID: 1, SnapshotCommands: most, SnapshotLogBytes: int64(most) << 10}
 		seen := make(map[int]bool)
 		g := newGrowth(&cfg)
 		for range 100 {
@@ -14,8 +14,8 @@ func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 				g.add(1, 1)
 				n++
 			}
-			if n < max-max/2 || n > max {
-				t.Fatalf("due after %d of %d commands", n, max)
+			if n < most-most/2 || n > most {
+				t.Fatalf("due after %d of %d commands", n, most)
 			}
 			seen[n] = true
 			g.restart(1 << 40)
@@ -28,7 +28,7 @@ func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 				t.Fatalf("due after %d of %d bytes", bytes, cfg.SnapshotLogBytes)
 			}
 		}
-		if max == 1000 && len(seen) < 50 {
+		if most == 1000 && len(seen) < 50 {
 			t.Errorf("%d different counts in 100 snapshots", len(seen))
 		}
 	}
@@ -65,6 +65,31 @@ func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
 			}
 		}
 	}
+}
+
+// How large the state is that the log is held against is known when a snapshot has been taken, has come from the leader, or has been read at
+// the start.
+func TestGrowthIsHeldAgainstTheState(t *testing.T) {
+	inCluster(t, 3, func(cfg *Config) { cfg.TrailingEntries = 1 }, func(t *testing.T, c *cluster) {
+		testLaggingFollowerGetsASnapshot(t, c)
+		look := func(when string) {
+			t.Helper()
+			for i, r := range c.reps {
+				r.mu.RLock()
+				least, state := r.growth.minBytes, r.store.Counts().DataSizeBytes
+				r.mu.RUnlock()
+				if least < state/4 || least > state/2 {
+					t.Errorf("%s: member %d with %d bytes has a snapshot due from %d bytes of log on", when, i+1, state, least)
+				}
+			}
+		}
+		look("taken, and from the leader")
+		for i := range c.reps {
+			c.crash(i)
+			c.start(i)
+		}
+		look("read at the start")
+	})
 }
 
 // All members apply the same entries, but do not write their snapshots at the same moment.

@@ -245,8 +245,8 @@ func (t *transport) hintLocked(f *follower) {
 	}
 }
 
-// hintLoop sends one follower word of commits that no entry tells it of, or not early enough: with a notice, as long as there is a pipeline that it can go over,
-// for a follower that hears of them one after the other need not say so each time. It ends with the term.
+// hintLoop sends one follower word of commits that no entry tells it of, or not early enough: with a notice, as long as there is a
+// pipeline that it can go over, for a follower that hears of them one after the other need not say so each time. It ends with the term.
 func (t *transport) hintLoop(f *follower) {
 	defer t.wg.Done()
 	for {
