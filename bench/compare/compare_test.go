@@ -93,9 +93,14 @@ func TestSpread(t *testing.T) {
 			t.Errorf("%v: %s, want %s", tt.values, got, tt.want)
 		}
 	}
-	s := &spread{Failed: "why"}
+	s := &spread{Failures: 2, Failed: "why"}
 	s.finish()
 	if got := s.text(); got != "failed: why" {
+		t.Error(got)
+	}
+	s.add(7)
+	s.finish()
+	if got := s.text(); got != "7.00 (7.00..7.00), failed 2 of 3 times: why" {
 		t.Error(got)
 	}
 	var none *spread

@@ -14,8 +14,9 @@ type spread struct {
 	Min    float64   `json:"min"`
 	Max    float64   `json:"max"`
 	Values []float64 `json:"values"`
-	// Failed says why there is nothing, or less than there should be.
-	Failed string `json:"failed,omitempty"`
+	// Failures is how often it was not measured, and Failed why, the last time.
+	Failures int    `json:"failures,omitempty"`
+	Failed   string `json:"failed,omitempty"`
 }
 
 func (s *spread) add(v float64) { s.Values = append(s.Values, v) }
@@ -38,8 +39,9 @@ func (s *spread) text() string {
 		return "–"
 	case !s.known():
 		return "failed: " + s.Failed
-	case s.Failed != "":
-		return fmt.Sprintf("%s (%s..%s), once failed: %s", number(s.Median), number(s.Min), number(s.Max), s.Failed)
+	case s.Failures > 0:
+		return fmt.Sprintf("%s (%s..%s), failed %d of %d times: %s", number(s.Median), number(s.Min), number(s.Max),
+			s.Failures, s.Failures+len(s.Values), s.Failed)
 	}
 	return fmt.Sprintf("%s (%s..%s)", number(s.Median), number(s.Min), number(s.Max))
 }
@@ -87,7 +89,7 @@ func rows(steps []step, samples []sample) (list []*row) {
 					r.Systems[one.System] = sp
 				}
 				if one.Error != "" {
-					sp.Failed = one.Error
+					sp.Failures, sp.Failed = sp.Failures+1, one.Error
 				} else {
 					sp.add(f.value(one.Result))
 				}
