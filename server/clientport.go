@@ -20,6 +20,7 @@ type clientPort struct {
 	maxTotal   int // no limit when <= 0
 	maxFiles   int // what file descriptors allow; no limit when <= 0
 	serve      func(context.Context, *conn) (again bool)
+	ping       func(*conn) bool // for the dozer
 
 	flushers flushers
 	dozer    *dozer // nil where there is none
@@ -38,7 +39,7 @@ type clientPort struct {
 	perAddr  map[netip.Addr]int
 }
 
-func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool)) *clientPort {
+func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool), ping func(*conn) bool) *clientPort {
 	return &clientPort{
 		listener:   l,
 		log:        cfg.Logger,
@@ -46,6 +47,7 @@ func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *con
 		maxTotal:   cfg.MaxCnxns,
 		maxFiles:   clientDescriptors(),
 		serve:      serve,
+		ping:       ping,
 		conns:      map[*conn]struct{}{},
 		perAddr:    map[netip.Addr]int{},
 	}
@@ -70,7 +72,7 @@ func (p *clientPort) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx = ctx
-	p.dozer = newDozer(p.log, func(c *conn) { p.live(ctx, c) })
+	p.dozer = newDozer(p.log, func(c *conn) { p.live(ctx, c) }, p.ping)
 	p.acceptLocked(p.listener)
 }
 

@@ -250,6 +250,25 @@ func (s *Server) readLoop(c *conn, sess *session.Session) (again bool) {
 	}
 }
 
+// ping is the request that says nothing but that the client is there, as all clients send it.
+var ping = wire.AppendRequest(nil, wire.XidPing, wire.OpPing, nil)
+
+// servePing answers a client whose connection nobody reads, if all that has come is a ping, and nothing has to be waited for.
+// Without that it has taken nothing.
+func (s *Server) servePing(c *conn) bool {
+	sess := c.session.Load()
+	if !sess.Prompt() || !c.takePing() {
+		return false
+	}
+	s.counters.bytesReceived.Add(int64(len(ping)))
+	if err := sess.Submit(ping[4:]); err != nil {
+		_ = c.Close() // which has its reader look after it
+		return true
+	}
+	_ = c.flush(sess) // the same
+	return true
+}
+
 // takeFrame hands the next frame to the session.
 func (s *Server) takeFrame(c *conn, sess *session.Session) error {
 	frame, err := s.readFrame(c)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"os"
@@ -9,9 +10,11 @@ import (
 )
 
 // dozer watches connections whose clients are silent, with an epoll instance and one goroutine for all of them, from the first on. What a
-// client costs that is only there is mostly the goroutine that waits for it and the buffer to read into, 3 KB of 5.
+// client costs that is only there is mostly the goroutine that waits for it and the buffer to read into, 3 KB of 5. Such a client does
+// nothing but ping, and that goroutine answers it; for whatever else it sends, its connection gets a goroutine again.
 type dozer struct {
-	wake func(*conn) // serves a connection again
+	wake func(*conn)      // serves a connection again
+	ping func(*conn) bool // answers the client if it has only pinged; without that, it has taken nothing
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -20,10 +23,12 @@ type dozer struct {
 	file    *os.File
 	done    chan struct{}
 	dozing  map[int64]*conn // by number
+	pinging *conn           // of dozing, the one that ping is called for
+	roused  bool            // it is to be served again behind that
 }
 
-func newDozer(log *slog.Logger, wake func(*conn)) *dozer {
-	return &dozer{wake: wake, log: log, done: make(chan struct{}), dozing: map[int64]*conn{}}
+func newDozer(log *slog.Logger, wake func(*conn), ping func(*conn) bool) *dozer {
+	return &dozer{wake: wake, ping: ping, log: log, done: make(chan struct{}), dozing: map[int64]*conn{}}
 }
 
 // startLocked makes the epoll instance. Without one connections keep their goroutines.
@@ -80,6 +85,10 @@ func (d *dozer) rouse(c *conn) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.pinging == c {
+		d.roused = true
+		return
+	}
 	d.wakeLocked(c.number)
 }
 
@@ -109,7 +118,24 @@ func (d *dozer) controlLocked(sock syscall.Conn, op int, event *syscall.EpollEve
 	return err == nil && failed == nil
 }
 
-// run wakes those from whom there is something to read, until the instance is closed.
+// heard answers a client that has only pinged, and wakes any other from whom there is something to read.
+func (d *dozer) heard(e *syscall.EpollEvent) {
+	number := int64(uint32(e.Fd)) | int64(e.Pad)<<32
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.dozing[number]; c != nil && e.Events == syscall.EPOLLIN {
+		d.pinging, d.roused = c, false
+		d.mu.Unlock()
+		answered := d.ping(c)
+		d.mu.Lock()
+		if d.pinging = nil; answered && !d.roused {
+			return
+		}
+	}
+	d.wakeLocked(number)
+}
+
+// run hears those from whom there is something to read, until the instance is closed.
 func (d *dozer) run(poll syscall.RawConn) {
 	defer close(d.done)
 	var events [64]syscall.EpollEvent
@@ -130,11 +156,9 @@ func (d *dozer) run(poll syscall.RawConn) {
 			d.giveUp(waitErr)
 			return
 		}
-		d.mu.Lock()
-		for _, e := range events[:n] {
-			d.wakeLocked(int64(uint32(e.Fd)) | int64(e.Pad)<<32)
+		for i := range events[:n] {
+			d.heard(&events[i])
 		}
-		d.mu.Unlock()
 	}
 }
 
@@ -162,4 +186,22 @@ func (d *dozer) close() {
 		_ = file.Close()
 		<-d.done
 	}
+}
+
+// takePing takes a ping from the socket if that is all that has come, and nothing otherwise.
+func (c *conn) takePing() (taken bool) {
+	raw, err := c.Conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) {
+		var b [32]byte // more than a ping
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		if err != nil || !bytes.Equal(b[:n], ping) {
+			return
+		}
+		n, err = syscall.Read(int(fd), b[:n])
+		taken = err == nil && n == len(ping)
+	})
+	return taken
 }

@@ -1,6 +1,10 @@
 package server
 
 import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -43,13 +47,14 @@ func TestSilentClientsDoze(t *testing.T) {
 	}
 	asleep(many)
 	time.Sleep(2 * restAfter) // who speaks at once after that has been silent
+	ask := func(c *rawClient) { c.call(wire.OpExists, &wire.PathWatchRequest{Path: "/zookeeper"}) }
 	for _, c := range clients {
-		c.call(wire.OpPing, wire.Empty{})
+		ask(c)
 	}
 	asleep(many)
 	await(t, "goroutines for those that are busy", func() bool {
 		for _, c := range clients[1:] {
-			c.call(wire.OpPing, wire.Empty{})
+			ask(c)
 		}
 		return s.port.dozer.count() == 1
 	})
@@ -67,6 +72,125 @@ func TestSilentClientsDoze(t *testing.T) {
 	}
 	await(t, "the ends of the connections", func() bool { return s.port.count() == 0 })
 	asleep(0)
+}
+
+// TestPingsOfADozingClient: who only pings, however often, is answered and has no goroutine.
+func TestPingsOfADozingClient(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, nil)
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	asleep := func() bool { return s.port.dozer.count() == 1 && readers() == 0 }
+	await(t, "a silent client", asleep)
+	before := s.counters.bytesReceived.Load()
+	const many = 100
+	for range many {
+		c.call(wire.OpPing, nil)
+		if !asleep() {
+			t.Fatal("a ping has woken the connection")
+		}
+	}
+	if got := s.counters.bytesReceived.Load() - before; got != int64(many*len(ping)) {
+		t.Errorf("%d bytes are counted for %d pings", got, many)
+	}
+}
+
+// TestPingAndMore: what a silent client sends with a ping is read as ever.
+func TestPingAndMore(t *testing.T) {
+	checkGoroutines(t)
+	s := startReal(t, nil)
+	clients := make([]*rawClient, len(ping)+2)
+	for i := range clients {
+		clients[i] = dialReal(t, s)
+		clients[i].connect(10 * time.Second)
+	}
+	await(t, "silent clients", func() bool { return s.port.dozer.count() == len(clients) })
+	for part, c := range clients {
+		exists := c.request(wire.OpExists, &wire.PathWatchRequest{Path: "/zookeeper"})
+		c.put(append(bytes.Clone(ping), exists[:part]...)...)
+		if h, _ := c.reply(); h.Xid != wire.XidPing || h.Err != wire.CodeOK {
+			t.Fatalf("%d bytes behind a ping: %+v", part, h)
+		}
+		c.put(exists[part:]...)
+		if h, _ := c.reply(); h.Xid != c.xid || h.Err != wire.CodeOK {
+			t.Fatalf("a request of which %d bytes came with a ping: %+v", part, h)
+		}
+	}
+}
+
+// TestDozerPings: a connection dozes on behind a ping, unless it has been roused meanwhile.
+func TestDozerPings(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d *dozer
+	woken, pinged := make(chan *conn), make(chan bool)
+	rouse := false
+	d = newDozer(testLogger(), func(c *conn) { woken <- c }, func(c *conn) bool {
+		if rouse {
+			d.rouse(c)
+		}
+		taken := c.takePing()
+		pinged <- taken
+		return taken
+	})
+	defer d.close()
+	c := newConn(accepted)
+	c.dozer = d
+	defer c.Close()
+	send := func(b []byte) {
+		if _, err := client.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doze := func() {
+		c.r = bufio.NewReader(c.Conn)
+		if !d.doze(c) {
+			t.Fatal("it does not doze")
+		}
+	}
+	doze()
+	for range 3 {
+		send(ping)
+		if !<-pinged {
+			t.Fatal("a ping is not taken for one")
+		}
+	}
+	if d.count() != 1 {
+		t.Error("pings have woken it")
+	}
+	send(ping[:5])
+	if <-pinged {
+		t.Error("a part is taken for a ping")
+	}
+	if <-woken != c || d.count() != 0 {
+		t.Error("something else is woken, or it still dozes")
+	}
+	rest := make([]byte, 5)
+	if _, err := io.ReadFull(c.Conn, rest); err != nil || !bytes.Equal(rest, ping[:5]) {
+		t.Errorf("it reads %x (%v), %x was sent", rest, err, ping[:5])
+	}
+
+	rouse = true
+	doze()
+	send(ping)
+	if !<-pinged {
+		t.Error("a ping is not taken for one")
+	}
+	if <-woken != c || d.count() != 0 {
+		t.Error("what was roused while it pinged still dozes")
+	}
 }
 
 // TestRequestsBehindTheHandshake: a client that sends its first requests with the handshake is not silent, however many there are.
@@ -173,7 +297,7 @@ func TestDozerNotices(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	d := newDozer(testLogger(), nil)
+	d := newDozer(testLogger(), nil, nil)
 	if d.poll, err = r.SyscallConn(); err != nil {
 		t.Fatal(err)
 	}

@@ -166,6 +166,13 @@ func (o *output) leave() {
 	o.changed.Broadcast()
 }
 
+// empty says that all has been sent, or is being sent.
+func (o *output) empty() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unsentLocked() == 0
+}
+
 // handOver lets a writer send what Submit has left, because Submit is about to wait.
 func (o *output) handOver() {
 	o.mu.Lock()

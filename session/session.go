@@ -114,6 +114,15 @@ func (s *Session) Submit(frame []byte) error {
 	return nil
 }
 
+// Prompt says that Submit would wait for nothing, and answer a read at once: nothing is unanswered or unsent. It is for the
+// caller of Submit.
+func (s *Session) Prompt() bool {
+	s.mu.Lock()
+	idle := !s.ended && len(s.queue) == 0
+	s.mu.Unlock()
+	return idle && s.out.empty() && !s.m.throttle.full()
+}
+
 // admit waits until there is room for a request, and then gives it its place.
 func (s *Session) admit(p *pending) error {
 	if err := s.waitForRoom(p.req.Op); err != nil {

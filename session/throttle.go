@@ -87,11 +87,14 @@ func (t *throttle) crowded() bool {
 	return limit > 0 && t.inProcess.Load() > limit
 }
 
-func (t *throttle) full() bool { return t.inProcess.Load() >= int64(t.limits.Requests) }
+// full says that no request is taken until others are answered.
+func (t *throttle) full() bool {
+	return t.limits.Requests > 0 && t.inProcess.Load() >= int64(t.limits.Requests)
+}
 
 // wait waits until there is room for one more request, or s has ended, and says whether that took too long for op.
 func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
-	if t.limits.Requests <= 0 || op == wire.OpAuth || op == wire.OpSASL || !t.full() {
+	if op == wire.OpAuth || op == wire.OpSASL || !t.full() {
 		return false
 	}
 	s.out.handOver()

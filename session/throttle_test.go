@@ -101,6 +101,42 @@ func TestRequestThrottleLetsPingsPass(t *testing.T) {
 	})
 }
 
+// A session is prompt unless Submit would wait, or the answer would have to wait behind others.
+func TestPrompt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{Limits: Limits{Requests: 2}})
+		a, b := mustConnect(t, m, 9*time.Second), mustConnect(t, m, 9*time.Second)
+		expect := func(when string, c *client, want bool) {
+			t.Helper()
+			synctest.Wait()
+			if c.s.Prompt() != want {
+				t.Errorf("prompt: %v, want %v: %s", !want, want, when)
+			}
+		}
+		expect("nothing has been asked", a, true)
+		r.setHold(true)
+		<-sendMany(a, 1)
+		expect("a write is unanswered", a, false)
+		expect("a write of another client is unanswered", b, true)
+		<-sendMany(a, 1)
+		expect("no more requests are taken from anybody", b, false)
+		r.setHold(false)
+		expect("all has been answered", a, true)
+		expect("all has been answered", b, true)
+
+		r.setCut(true)
+		time.Sleep(4 * time.Second)
+		expect("the lease is not confirmed, and nothing waits for that", a, true)
+		a.send(wire.OpPing, nil)
+		expect("an answer is held back", a, false)
+		r.setCut(false)
+		time.Sleep(time.Second)
+		expect("it has been sent", a, true)
+		a.detach()
+		expect("the connection has ended", a, false)
+	})
+}
+
 func TestLargeRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{LargeRequest: 1000, LargeBytes: 5000}})
