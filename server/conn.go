@@ -261,11 +261,11 @@ func (s *Server) servePing(c *conn) bool {
 		return false
 	}
 	s.counters.bytesReceived.Add(int64(len(ping)))
-	if err := sess.Submit(ping[4:]); err != nil {
-		_ = c.Close() // which has its reader look after it
+	if err := sess.Submit(ping[4:]); err != nil { // without its length
+		_ = c.Close() // and it is served again, to its end
 		return true
 	}
-	_ = c.flush(sess) // the same
+	_ = c.flush(sess) // which has closed c if it fails
 	return true
 }
 

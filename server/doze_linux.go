@@ -24,7 +24,6 @@ type dozer struct {
 	done    chan struct{}
 	dozing  map[int64]*conn // by number
 	pinging *conn           // of dozing, the one that ping is called for
-	roused  bool            // it is to be served again behind that
 }
 
 func newDozer(log *slog.Logger, wake func(*conn), ping func(*conn) bool) *dozer {
@@ -78,18 +77,16 @@ func (d *dozer) doze(c *conn) bool {
 	return true
 }
 
-// rouse has c served again if it dozes.
+// rouse has c, which is ending, served again if it dozes.
 func (d *dozer) rouse(c *conn) {
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pinging == c {
-		d.roused = true
-		return
+	if d.pinging != c { // heard looks behind that whether it is ending
+		d.wakeLocked(c.number)
 	}
-	d.wakeLocked(c.number)
 }
 
 func (d *dozer) wakeLocked(number int64) {
@@ -124,11 +121,11 @@ func (d *dozer) heard(e *syscall.EpollEvent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c := d.dozing[number]; c != nil && e.Events == syscall.EPOLLIN {
-		d.pinging, d.roused = c, false
+		d.pinging = c
 		d.mu.Unlock()
 		answered := d.ping(c)
 		d.mu.Lock()
-		if d.pinging = nil; answered && !d.roused {
+		if d.pinging = nil; answered && !c.ending.Load() {
 			return
 		}
 	}

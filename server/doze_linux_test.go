@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -74,14 +73,15 @@ func TestSilentClientsDoze(t *testing.T) {
 	asleep(0)
 }
 
-// TestPingsOfADozingClient: who only pings, however often, is answered and has no goroutine.
+// TestPingsOfADozingClient: who only pings, however often, is answered, has no goroutine, and keeps its session; who does not loses it.
 func TestPingsOfADozingClient(t *testing.T) {
 	checkGoroutines(t)
-	s := startReal(t, nil)
-	c := dialReal(t, s)
-	c.connect(10 * time.Second)
-	asleep := func() bool { return s.port.dozer.count() == 1 && readers() == 0 }
-	await(t, "a silent client", asleep)
+	s := startReal(t, func(c *Config) { c.MinSessionTimeout = 200 * time.Millisecond })
+	c, silent := dialReal(t, s), dialReal(t, s)
+	c.connect(2 * time.Second)
+	silent.connect(2 * time.Second)
+	asleep := func() bool { return s.port.dozer.count() == 2 && readers() == 0 }
+	await(t, "silent clients", asleep)
 	before := s.counters.bytesReceived.Load()
 	const many = 100
 	for range many {
@@ -93,6 +93,11 @@ func TestPingsOfADozingClient(t *testing.T) {
 	if got := s.counters.bytesReceived.Load() - before; got != int64(many*len(ping)) {
 		t.Errorf("%d bytes are counted for %d pings", got, many)
 	}
+	await(t, "the end of the one that does not ping", func() bool {
+		c.call(wire.OpPing, nil)
+		return s.port.count() == 1
+	})
+	c.call(wire.OpExists, &wire.PathWatchRequest{Path: "/zookeeper"})
 }
 
 // TestPingAndMore: what a silent client sends with a ping is read as ever.
@@ -118,37 +123,22 @@ func TestPingAndMore(t *testing.T) {
 	}
 }
 
-// TestDozerPings: a connection dozes on behind a ping, unless it has been roused meanwhile.
+// TestDozerPings: a connection dozes on behind a ping, unless it has been closed meanwhile.
 func TestDozerPings(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d *dozer
+	client, accepted := tcpPair(t)
 	woken, pinged := make(chan *conn), make(chan bool)
-	rouse := false
-	d = newDozer(testLogger(), func(c *conn) { woken <- c }, func(c *conn) bool {
-		if rouse {
-			d.rouse(c)
-		}
+	closing := false
+	d := newDozer(testLogger(), func(c *conn) { woken <- c }, func(c *conn) bool {
 		taken := c.takePing()
+		if closing {
+			_ = c.Close()
+		}
 		pinged <- taken
 		return taken
 	})
 	defer d.close()
 	c := newConn(accepted)
 	c.dozer = d
-	defer c.Close()
 	send := func(b []byte) {
 		if _, err := client.Write(b); err != nil {
 			t.Fatal(err)
@@ -182,14 +172,14 @@ func TestDozerPings(t *testing.T) {
 		t.Errorf("it reads %x (%v), %x was sent", rest, err, ping[:5])
 	}
 
-	rouse = true
+	closing = true
 	doze()
 	send(ping)
 	if !<-pinged {
 		t.Error("a ping is not taken for one")
 	}
 	if <-woken != c || d.count() != 0 {
-		t.Error("what was roused while it pinged still dozes")
+		t.Error("what was closed while it pinged still dozes")
 	}
 }
 

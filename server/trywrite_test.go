@@ -13,21 +13,7 @@ import (
 
 // TestTryWrite: a socket is given what it takes, and is not waited for.
 func TestTryWrite(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	here, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer here.Close()
-	there, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer there.Close()
+	here, there := tcpPair(t)
 	c := newConn(there)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 4<<20)
 	sent, err := c.sock.TryWrite(large)
