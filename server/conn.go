@@ -261,7 +261,7 @@ func (s *Server) servePing(c *conn) bool {
 		return false
 	}
 	s.counters.bytesReceived.Add(int64(len(ping)))
-	if err := sess.Submit(ping[4:]); err != nil { // without its length
+	if err := sess.SubmitNow(ping[4:]); err != nil { // without its length
 		_ = c.Close() // and it is served again, to its end
 		return true
 	}

@@ -25,6 +25,13 @@ func (c *client) give(op wire.Op, body wire.Record) {
 	}
 }
 
+// unsent is how many bytes of answers and events are not sent.
+func (c *client) unsent() int {
+	c.s.out.mu.Lock()
+	defer c.s.out.mu.Unlock()
+	return c.s.out.unsentLocked()
+}
+
 // came says how many frames have come that were not looked at, in how many pieces, and from how many writers.
 func (c *client) came() (frames, pieces, writers int) {
 	synctest.Wait()
@@ -185,11 +192,9 @@ func TestUnsentAnswersAreBounded(t *testing.T) {
 				defer close(given)
 				for range reads {
 					c.give(wire.OpGetData, readRoot)
-					c.s.out.mu.Lock()
-					if n := c.s.out.unsentLocked(); n > outputPauseBytes+size+100 {
+					if n := c.unsent(); n > outputPauseBytes+size+100 {
 						t.Errorf("%d bytes are unsent", n)
 					}
-					c.s.out.mu.Unlock()
 				}
 				c.flush()
 			}()

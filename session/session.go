@@ -89,7 +89,12 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 // Submit takes one frame from the client and keeps it. It blocks while too many requests of the session
 // are unanswered, or too much output is unsent. An error means that the connection must be closed.
 // Calls must come from one goroutine, in the order of the frames.
-func (s *Session) Submit(frame []byte) error {
+func (s *Session) Submit(frame []byte) error { return s.submit(frame, true) }
+
+// SubmitNow is Submit for one frame after Prompt has said yes: it waits for nothing, whatever has come up since.
+func (s *Session) SubmitNow(frame []byte) error { return s.submit(frame, false) }
+
+func (s *Session) submit(frame []byte, wait bool) error {
 	if s.deaf {
 		return nil
 	}
@@ -107,11 +112,16 @@ func (s *Session) Submit(frame []byte) error {
 	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {
 		return err
 	}
-	if err := s.admit(&p); err != nil {
-		s.m.throttle.leave(0, p.large)
-		return err
+	if wait {
+		err = s.waitToEnter(&p)
 	}
-	return nil
+	if err == nil {
+		err = s.admit(&p)
+	}
+	if err != nil {
+		s.m.throttle.leave(0, p.large)
+	}
+	return err
 }
 
 // Prompt says that Submit would wait for nothing, and answer a read at once: nothing is unanswered or unsent. It is for the
@@ -123,15 +133,23 @@ func (s *Session) Prompt() bool {
 	return idle && s.out.empty() && !s.m.throttle.full()
 }
 
-// admit waits until there is room for a request, and then gives it its place.
-func (s *Session) admit(p *pending) error {
+// waitToEnter waits until there is room for a request. One that has waited for too long is refused.
+func (s *Session) waitToEnter(p *pending) error {
 	if err := s.waitForRoom(p.req.Op); err != nil {
 		return err
 	}
 	if s.m.throttle.wait(s, p.req.Op) {
 		p.code = wire.CodeThrottledOp
-	} else if err := s.classify(p); err != nil {
-		return err
+	}
+	return nil
+}
+
+// admit gives a request its place.
+func (s *Session) admit(p *pending) error {
+	if p.code == wire.CodeOK {
+		if err := s.classify(p); err != nil {
+			return err
+		}
 	}
 	s.deaf = p.last || p.req.Op == wire.OpCloseSession
 	if p.seq != 0 {

@@ -137,6 +137,64 @@ func TestPrompt(t *testing.T) {
 	})
 }
 
+// What comes up between Prompt and SubmitNow does not let that wait: one goroutine calls it for many clients.
+func TestSubmitNow(t *testing.T) {
+	ping := wire.AppendRequest(nil, wire.XidPing, wire.OpPing, wire.Empty{})[4:]
+	submitNow := func(c *client) {
+		c.t.Helper()
+		if err := c.s.SubmitNow(ping); err != nil {
+			c.t.Fatal(err)
+		}
+		c.flush()
+	}
+	for _, c := range []struct {
+		name string
+		up   func(a, b *client, r *replica) (down func())
+	}{
+		{"the request throttle is full", func(a, _ *client, r *replica) func() {
+			r.setHold(true)
+			<-sendMany(a, 1)
+			return func() { r.setHold(false) }
+		}},
+		{"much is unsent", func(a, b *client, r *replica) func() {
+			a.send(wire.OpSetData, wire.SetDataRequest{Path: "/", Data: make([]byte, 500_000), Version: -1})
+			a.expect("1 Ok")
+			r.setCut(true)
+			time.Sleep(4 * time.Second)
+			for b.unsent() <= outputPauseBytes {
+				b.give(wire.OpGetData, readRoot)
+			}
+			b.flush()
+			return func() { r.setCut(false) }
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, r := newMember(t, Config{Limits: Limits{Requests: 1}})
+				a, b := mustConnect(t, m, 9*time.Second), mustConnect(t, m, 9*time.Second)
+				if !b.s.Prompt() {
+					t.Error("it is not prompt")
+				}
+				down := c.up(a, b, r)
+				if b.s.Prompt() {
+					t.Error("it is prompt")
+				}
+				submitNow(b)
+				down()
+				for {
+					h, _, err := b.next()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if h.Xid == wire.XidPing {
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestLargeRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{LargeRequest: 1000, LargeBytes: 5000}})
