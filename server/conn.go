@@ -257,11 +257,12 @@ var ping = wire.AppendRequest(nil, wire.XidPing, wire.OpPing, nil)
 // Without that it has taken nothing.
 func (s *Server) servePing(c *conn) bool {
 	sess := c.session.Load()
-	if !sess.Prompt() || !c.takePing() {
+	taken, err := sess.SubmitNow(ping[4:], c.takePing) // without its length
+	if !taken {
 		return false
 	}
 	s.counters.bytesReceived.Add(int64(len(ping)))
-	if err := sess.SubmitNow(ping[4:]); err != nil { // without its length
+	if err != nil {
 		_ = c.Close() // and it is served again, to its end
 		return true
 	}

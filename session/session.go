@@ -91,8 +91,14 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 // Calls must come from one goroutine, in the order of the frames.
 func (s *Session) Submit(frame []byte) error { return s.submit(frame, true) }
 
-// SubmitNow is Submit for one frame after Prompt has said yes: it waits for nothing, whatever has come up since.
-func (s *Session) SubmitNow(frame []byte) error { return s.submit(frame, false) }
+// SubmitNow is Submit if that has nothing to wait for, and would answer a read at once: nothing is unanswered or unsent. take is asked
+// then, and says whether the frame is there. SubmitNow does not wait, whatever comes up meanwhile; without taken it has done nothing.
+func (s *Session) SubmitNow(frame []byte, take func() bool) (taken bool, err error) {
+	if !s.prompt() || !take() {
+		return false, nil
+	}
+	return true, s.submit(frame, false)
+}
 
 func (s *Session) submit(frame []byte, wait bool) error {
 	if s.deaf {
@@ -124,9 +130,8 @@ func (s *Session) submit(frame []byte, wait bool) error {
 	return err
 }
 
-// Prompt says that Submit would wait for nothing, and answer a read at once: nothing is unanswered or unsent. It is for the
-// caller of Submit.
-func (s *Session) Prompt() bool {
+// prompt says that Submit would wait for nothing, and answer a read at once. It is for the caller of Submit.
+func (s *Session) prompt() bool {
 	s.mu.Lock()
 	idle := !s.ended && len(s.queue) == 0
 	s.mu.Unlock()

@@ -109,7 +109,7 @@ func TestPrompt(t *testing.T) {
 		expect := func(when string, c *client, want bool) {
 			t.Helper()
 			synctest.Wait()
-			if c.s.Prompt() != want {
+			if c.s.prompt() != want {
 				t.Errorf("prompt: %v, want %v: %s", !want, want, when)
 			}
 		}
@@ -137,26 +137,21 @@ func TestPrompt(t *testing.T) {
 	})
 }
 
-// What comes up between Prompt and SubmitNow does not let that wait: one goroutine calls it for many clients.
+// SubmitNow does not wait for what comes up once it has been decided: one goroutine calls it for many clients. It sends nothing that
+// another answer would not be sent before.
 func TestSubmitNow(t *testing.T) {
 	ping := wire.AppendRequest(nil, wire.XidPing, wire.OpPing, wire.Empty{})[4:]
-	submitNow := func(c *client) {
-		c.t.Helper()
-		if err := c.s.SubmitNow(ping); err != nil {
-			c.t.Fatal(err)
-		}
-		c.flush()
-	}
 	for _, c := range []struct {
-		name string
-		up   func(a, b *client, r *replica) (down func())
+		name     string
+		up       func(a, b *client, r *replica) (down func())
+		answered bool // before it is down
 	}{
 		{"the request throttle is full", func(a, _ *client, r *replica) func() {
 			r.setHold(true)
 			<-sendMany(a, 1)
 			return func() { r.setHold(false) }
-		}},
-		{"much is unsent", func(a, b *client, r *replica) func() {
+		}, true},
+		{"much is unsent, for the lease is not confirmed", func(a, b *client, r *replica) func() {
 			a.send(wire.OpSetData, wire.SetDataRequest{Path: "/", Data: make([]byte, 500_000), Version: -1})
 			a.expect("1 Ok")
 			r.setCut(true)
@@ -166,20 +161,27 @@ func TestSubmitNow(t *testing.T) {
 			}
 			b.flush()
 			return func() { r.setCut(false) }
-		}},
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, r := newMember(t, Config{Limits: Limits{Requests: 1}})
 				a, b := mustConnect(t, m, 9*time.Second), mustConnect(t, m, 9*time.Second)
-				if !b.s.Prompt() {
-					t.Error("it is not prompt")
+				var down func()
+				taken, err := b.s.SubmitNow(ping, func() bool {
+					down = c.up(a, b, r)
+					return true
+				})
+				if !taken || err != nil {
+					t.Fatalf("taken: %v, %v", taken, err)
 				}
-				down := c.up(a, b, r)
-				if b.s.Prompt() {
-					t.Error("it is prompt")
+				b.flush()
+				if n, _, _ := b.came(); (n > 0) != c.answered {
+					t.Errorf("%d answers have come", n)
 				}
-				submitNow(b)
+				if taken, err := b.s.SubmitNow(ping, func() bool { panic("asked for a frame") }); taken || err != nil {
+					t.Errorf("taken: %v, %v, but Submit would wait", taken, err)
+				}
 				down()
 				for {
 					h, _, err := b.next()
