@@ -71,6 +71,9 @@ type Config struct {
 	// MembersChanged is called, from one goroutine, when this member learns who the members are, and when they have
 	// changed. nil: nobody wants to know.
 	MembersChanged func(members []znode.Member, version wire.Zxid)
+	// Attended says whether anybody is there who may look at what this member has applied, or wants to. If not, it learns of commits up
+	// to 10 ms later (quiet.go). It is called for each entry, and must not wait. nil: there always may be somebody.
+	Attended func() bool
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 

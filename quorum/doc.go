@@ -11,7 +11,7 @@
 //  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
 //     it; transport tells the followers at once, over the same stream that has brought the entry (pipeline). With two or
-//     three voters it need not wait for the commit (pair).
+//     three voters it need not wait for the commit (pair). Where nobody waits, a follower is told a little later (quiet).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed

@@ -25,7 +25,7 @@ import (
 const forwardAccepted = 1
 
 // serveForward is the leader's end of a forward stream.
-func (r *Replica) serveForward(_ MemberID, c net.Conn) {
+func (r *Replica) serveForward(from MemberID, c net.Conn) {
 	ctx, end, ok := r.leadership()
 	if !ok {
 		return // closing the stream says it
@@ -50,6 +50,7 @@ func (r *Replica) serveForward(_ MemberID, c net.Conn) {
 			r.cfg.Logger.Warn("forward stream closed", "remote", c.RemoteAddr(), "err", err)
 			return
 		}
+		r.transport.attended(serverID(from))
 		if r.batcher.submit(ctx, cmds) != nil {
 			return
 		}

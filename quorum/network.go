@@ -23,6 +23,8 @@ type network struct {
 	hand rpcHandler
 	// beat takes heartbeats, which must not wait for the disk.
 	beat atomic.Pointer[func(raft.RPC)]
+	// quiet says whether nobody waits here for what is committed (quiet.go); nil: somebody may.
+	quiet func() bool
 
 	asked atomic.Int32  // votes that this member has been asked for and has not answered
 	voted atomic.Uint64 // the newest term in which it has given one to a peer
@@ -259,6 +261,9 @@ func (n *network) serve(_ MemberID, c net.Conn) {
 		answer, ok := n.ask(raft.RPC{Command: req, RespChan: answers}, answers, source)
 		if !ok {
 			return
+		}
+		if kind == rpcAppend && n.quiet != nil && n.quiet() {
+			kind |= rpcQuiet
 		}
 		buf = appendAnswer(buf[:0], kind, answer)
 		if _, err := c.Write(buf); err != nil {

@@ -27,7 +27,7 @@ func (t *transport) wrote(index, term uint64) (early bool) {
 	t.written = index
 	for id, f := range t.followers {
 		f.pairs = pairs && voters[id]
-		early = early || f.pairs
+		early = early || f.pairs && !f.quiet
 		t.hintLocked(f)
 	}
 	return early

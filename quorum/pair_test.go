@@ -11,13 +11,18 @@ import (
 )
 
 // Where a leader and one follower are a majority, a follower applies what it has written without waiting for the leader to hear of
-// that: a command comes back after as many messages as it takes through the leader. With more voters it takes two more.
+// that: a command comes back after as many messages as it takes through the leader. With more voters it takes two more. Whether it had clients
+// before (quiet.go) makes no difference.
 func TestFollowersApplyWhatTwoHave(t *testing.T) {
 	const hop = 10 * time.Millisecond
-	for _, c := range []struct{ members, hops int }{{2, 2}, {3, 2}, {4, 4}, {5, 4}} {
-		t.Run(fmt.Sprint(c.members, " members"), func(t *testing.T) {
+	for _, c := range []struct {
+		members, hops int
+		attended      bool
+	}{{2, 2, true}, {3, 2, true}, {4, 4, true}, {5, 4, true}, {2, 2, false}, {3, 2, false}, {5, 4, false}} {
+		t.Run(fmt.Sprint(c.members, " members, attended ", c.attended), func(t *testing.T) {
 			hops := c.hops
-			inCluster(t, c.members, nil, func(t *testing.T, c *cluster) {
+			change := func(cfg *Config) { cfg.Attended = func() bool { return c.attended } }
+			inCluster(t, c.members, change, func(t *testing.T, c *cluster) {
 				l := c.leader()
 				f := (l + 1) % len(c.reps)
 				c.recs[f].result(t, c.propose(f, createSession(9)))

@@ -24,7 +24,7 @@ import (
 // single entry. Who the members are now, raft settles.
 const (
 	prefaceMagic    = "LKPR"
-	prefaceVersion  = 3
+	prefaceVersion  = 4
 	prefaceLen      = 12
 	prefaceDeadline = 5 * time.Second
 )

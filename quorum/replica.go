@@ -163,6 +163,7 @@ func (r *Replica) openTransport() error {
 	}
 	r.port = port
 	net := newNetwork(port, func(rpc raft.RPC, stop <-chan struct{}) { r.transport.hand(rpc, stop) })
+	net.quiet = r.quiet
 	r.transport = newTransport(net, r.cfg.ID, r.servers)
 	r.transport.net = net
 	return nil

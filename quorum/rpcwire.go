@@ -18,7 +18,8 @@ import (
 //	+--------+------+------+
 //
 // Length is that of kind and body. The member that has opened the stream asks, the other answers, in the order in which it was asked;
-// to all but a notice, which has no answer. The kind of an answer is that of its request and rpcAnswer, or rpcRefused with a text.
+// to all but a notice, which has no answer. The kind of an answer is that of its request and rpcAnswer, or rpcRefused with a text; an
+// answer to rpcAppend may have rpcQuiet as well.
 // Behind the frame of rpcSnapshot stands the snapshot itself, as many bytes as it says.
 //
 // Bodies are the fields of the library's structs, one after the other; (n) is the width in bytes, "bytes" stands for a
@@ -50,8 +51,12 @@ const (
 	rpcSnapshot
 	rpcTimeoutNow
 
-	rpcAnswer  rpcKind = 0x80
+	rpcAnswer rpcKind = 0x80
+	// rpcQuiet says that nobody waits at that member for what is committed (quiet.go).
+	rpcQuiet   rpcKind = 0x40
 	rpcRefused rpcKind = 0xff
+
+	quietAppend = rpcAppend | rpcAnswer | rpcQuiet
 )
 
 const (
@@ -237,7 +242,10 @@ func decodeAnswer(asked, kind rpcKind, body []byte, answer any) error {
 	switch kind {
 	case rpcRefused:
 		return rpcRefusal(body)
-	case asked | rpcAnswer:
+	case asked | rpcAnswer, quietAppend:
+		if kind == quietAppend && asked != rpcAppend {
+			return errRaftFrame
+		}
 	default:
 		return errRaftFrame
 	}

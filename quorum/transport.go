@@ -59,6 +59,8 @@ type follower struct {
 	ask       bool                      // it is to say so, and not only to be sent word
 	sent      uint64                    // its pipeline has carried the entries up to here; 0: there is none
 	pairs     bool                      // it and this leader are a majority
+	quiet     bool                      // nobody waits there for what is committed (quiet.go), as of its newest answer
+	paused    bool                      // it is looked at again when a quietPause ends
 	hint      chan struct{}             // capacity 1
 }
 
@@ -97,7 +99,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	start := time.Now()
 	err := t.Transport.AppendEntries(id, target, args, resp)
 	if err == nil {
-		t.answered(id, target, start, args, resp)
+		t.answered(id, target, start, args, resp, false)
 		err = t.hold(args, resp, nil)
 	}
 	return err
@@ -166,8 +168,8 @@ func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	t.hintLocked(f)
 }
 
-// answered takes note of a follower's answer to a request that was sent at start.
-func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
+// answered takes note of a follower's answer to a request that was sent at start. Quiet: it says that nobody waits there.
+func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, quiet bool) {
 	if resp.Term != args.Term {
 		return // it follows somebody else
 	}
@@ -199,6 +201,7 @@ func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	f.acked = max(f.acked, args.PrevLogEntry+uint64(len(args.Entries)))
 	f.told = max(f.told, min(args.LeaderCommitIndex, f.acked))
 	f.noticed = max(f.noticed, f.told)
+	f.quiet = quiet
 	t.hintLocked(f)
 }
 
@@ -236,12 +239,23 @@ func (t *transport) wordLocked(f *follower) (index, term uint64) {
 	return 0, 0
 }
 
+// hintLocked has a follower told what there is to tell, or, if nobody waits there, has it told later.
 func (t *transport) hintLocked(f *follower) {
-	if index, _ := t.wordLocked(f); index > 0 {
-		select {
-		case f.hint <- struct{}{}:
-		default:
-		}
+	index, _ := t.wordLocked(f)
+	switch {
+	case index == 0:
+	case f.quiet && !f.ask:
+		t.pauseLocked(f)
+	default:
+		f.wake()
+	}
+}
+
+// wake has hintLoop look.
+func (f *follower) wake() {
+	select {
+	case f.hint <- struct{}{}:
+	default:
 	}
 }
 

@@ -274,6 +274,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Listener:         s.sessions,
 		Logger:           s.log,
 		MembersChanged:   s.membersChanged,
+		Attended:         s.sessions.Attended,
 		Listen:           s.listenPeers(peers),
 		Dial:             s.cfg.Dial,
 		Now:              s.cfg.Now,

@@ -211,6 +211,13 @@ func (m *Manager) forget(s *Session) {
 	m.watches.removeAll(s)
 }
 
+// Attended says whether a client is connected to this member, or about to be.
+func (m *Manager) Attended() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sessions)+len(m.handshakes)+len(m.behind) > 0
+}
+
 func (m *Manager) all() []*Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
