@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,7 +40,9 @@ that has become idle collects, and gives the memory back.
 On Linux it lets the system wake its threads up to a millisecond late, which saves a fifth
 to a third of the CPU; to that end it starts its own program anew. With a timer slack that
 somebody has set (TimerSlackNSec in a systemd unit), or LOCKKEEPER_TIMER_SLACK in the
-environment, it does not.
+environment, it does not. And while one processor is enough it uses no more (GOMAXPROCS),
+unless the log is on another file system than ext4 or XFS. With GOMAXPROCS in the
+environment it uses as many as that says.
 
 Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
@@ -67,12 +70,16 @@ func serve(args []string, e env) int {
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
 	}
+	var fit sync.Once
 	for {
 		s, err := server.Start(cfg)
 		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {
 			return startError(err, e)
 		}
 		if err == nil {
+			if s.AsyncLog() {
+				fit.Do(func() { go fitProcessors(resting) })
+			}
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
 			select {
 			case <-s.Failed():
