@@ -38,6 +38,29 @@ func testAsyncWriter(t *testing.T, content []byte) (*asyncWriter, *os.File) {
 	return w, f
 }
 
+// The stores say whether the log is written asynchronously, when they are made as when they are opened again.
+func TestStoresSayHowTheLogIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	w := newAsyncWriter(dir)
+	can := w != nil
+	w.close()
+	for _, tt := range []struct {
+		kind LogKind
+		want bool
+	}{{LogWAL, can}, {LogWAL, can}, {LogBolt, false}, {LogBolt, false}, {LogWAL, can}} {
+		s, err := OpenStores(dir, dir, tt.kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Async != tt.want {
+			t.Errorf("a log of kind %s is written asynchronously: %v", tt.kind, s.Async)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What is written asynchronously, and what is written in the ordinary way, is in the file.
 func TestAsyncWrites(t *testing.T) {
 	const blocks = 64
