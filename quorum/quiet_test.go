@@ -11,96 +11,118 @@ import (
 	"lockkeeper/wire"
 )
 
-// A follower that says that nobody waits there is told of commits with the next entries, or when its pause ends; and at once when it
-// is asked for what it knows, has sent a command, or does not say so any more.
-func TestQuietFollowersAreToldLater(t *testing.T) {
+// quietPeer is a leader's transport and the follower at the far end of one of its connections.
+type quietPeer struct {
+	*transport
+	t     *testing.T
+	p     *pipeline
+	far   *farEnd
+	index uint64 // of the last entry sent to it
+}
+
+// withQuietPeer runs f with such a pair, in a bubble of its own.
+func withQuietPeer(t *testing.T, f func(t *testing.T, q *quietPeer)) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(&asked{}, 1, func() []raft.Server { return servers("123") })
 		defer tr.close()
 		p, far := pipelineTo(t, tr)
 		defer p.Close()
-		index := uint64(0)
-		// The next entry, with word of what is committed before it. The answer is of that kind.
-		write := func(kind rpcKind) {
-			index++
-			q := carrying(index)
-			q.LeaderCommitIndex = index - 1
-			mustAppend(t, p, q)
-			far.expect(rpcAppend)
-			far.send(kind, &raft.AppendEntriesResponse{Term: 5, Success: true, LastLog: index}, nil)
-			<-p.Consumer()
+		f(t, &quietPeer{transport: tr, t: t, p: p, far: far})
+	})
+}
+
+// write sends the next entry, with word of what is committed before it; the answer is of that kind.
+func (q *quietPeer) write(kind rpcKind) {
+	q.index++
+	req := carrying(q.index)
+	req.LeaderCommitIndex = q.index - 1
+	mustAppend(q.t, q.p, req)
+	q.far.expect(rpcAppend)
+	q.far.send(kind, &raft.AppendEntriesResponse{Term: 5, Success: true, LastLog: q.index}, nil)
+	<-q.p.Consumer()
+}
+
+// told fails the test unless the follower has been told of commits up to want since the last look, in one frame; 0 is not at all.
+func (q *quietPeer) told(when string, want uint64) {
+	q.t.Helper()
+	got := uint64(0)
+	for synctest.Wait(); len(q.far.got) > 0; synctest.Wait() {
+		f := <-q.far.got
+		if f.kind != rpcNotice || got != 0 {
+			q.t.Errorf("%s: a frame of kind %d, of %d, behind one of %d", when, f.kind, f.req.LeaderCommitIndex, got)
 		}
-		told := func(when string, want uint64) {
-			t.Helper()
-			got := uint64(0)
-			for synctest.Wait(); len(far.got) > 0; synctest.Wait() {
-				f := <-far.got
-				if f.kind != rpcNotice || got != 0 {
-					t.Errorf("%s: a frame of kind %d, of %d, behind one of %d", when, f.kind, f.req.LeaderCommitIndex, got)
-				}
-				got = f.req.LeaderCommitIndex
-			}
-			if got != want {
-				t.Errorf("%s it is told of %d, want %d", when, got, want)
-			}
-		}
-		write(rpcAppend | rpcQuiet)
-		if tr.wrote(index, 5) {
+		got = f.req.LeaderCommitIndex
+	}
+	if got != want {
+		q.t.Errorf("%s it is told of %d, want %d", when, got, want)
+	}
+}
+
+// A follower that says that nobody waits there is told of commits with the next entries, or when its pause ends.
+func TestQuietFollowersAreToldLater(t *testing.T) {
+	withQuietPeer(t, func(t *testing.T, q *quietPeer) {
+		q.write(rpcAppend | rpcQuiet)
+		if q.wrote(q.index, 5) {
 			t.Error("somebody is to be answered early by a follower where nobody waits")
 		}
-		tr.applied(index, 5)
-		told("at once", 0)
+		q.applied(q.index, 5)
+		q.told("at once", 0)
 		time.Sleep(quietPause - time.Nanosecond)
-		told("before its pause ends", 0)
+		q.told("before its pause ends", 0)
 		time.Sleep(time.Nanosecond)
-		told("when its pause ends", 1)
+		q.told("when its pause ends", 1)
 
-		write(rpcAppend | rpcQuiet)
-		tr.applied(index, 5)
-		write(rpcAppend | rpcQuiet) // it brings word of the entry before
+		q.write(rpcAppend | rpcQuiet)
+		q.applied(q.index, 5)
+		q.write(rpcAppend | rpcQuiet) // it brings word of the entry before
 		time.Sleep(2 * quietPause)
-		told("behind the next entries", 0)
-		tr.applied(index, 5)
+		q.told("behind the next entries", 0)
+		q.applied(q.index, 5)
 		time.Sleep(2 * quietPause)
-		told("of what is committed later", 3)
+		q.told("of what is committed later", 3)
 
-		write(rpcAppend | rpcQuiet)
-		tr.applied(index, 5)
-		told("while it is quiet", 0)
-		tr.attended("2")
-		told("when it has sent a command", 4)
+		// A pause that ends with the term tells nobody.
+		q.write(rpcAppend | rpcQuiet)
+		q.applied(q.index, 5)
+		q.answered("2", "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true}, false)
+		q.applied(q.index, 6)
 		time.Sleep(2 * quietPause)
-		told("once more", 0)
+		q.told("in the next term", 0)
+	})
+}
 
-		write(rpcAppend | rpcQuiet)
-		tr.applied(index, 5)
-		told("while it is quiet again", 0)
-		write(rpcAppend)
-		tr.applied(index, 5)
-		told("when it is quiet no more", 6)
-		write(rpcAppend)
-		if !tr.wrote(index, 5) {
+// It is told at once when it is asked for what it knows, has sent a command, or does not say so any more.
+func TestQuietFollowersAreToldWhenAwaited(t *testing.T) {
+	withQuietPeer(t, func(t *testing.T, q *quietPeer) {
+		q.write(rpcAppend | rpcQuiet)
+		q.applied(q.index, 5)
+		q.told("while it is quiet", 0)
+		q.attended("2")
+		q.told("when it has sent a command", 1)
+		time.Sleep(2 * quietPause)
+		q.told("once more", 0)
+
+		q.write(rpcAppend | rpcQuiet)
+		q.applied(q.index, 5)
+		q.told("while it is quiet again", 0)
+		q.write(rpcAppend)
+		q.applied(q.index, 5)
+		q.told("when it is quiet no more", 3)
+		q.write(rpcAppend)
+		if !q.wrote(q.index, 5) {
 			t.Error("nobody is to be answered early by a follower where somebody waits")
 		}
-		told("of what is written", 7)
+		q.told("of what is written", 4)
 
-		write(rpcAppend | rpcQuiet)
-		tr.applied(index, 5)
-		if tr.knowsAll(2) {
+		q.write(rpcAppend | rpcQuiet)
+		q.applied(q.index, 5)
+		if q.knowsAll(2) {
 			t.Error("a follower knows what it has not been told")
 		}
 		synctest.Wait()
-		if got := tr.Transport.(*asked).commits; len(got) != 1 || got[0] != 8 {
-			t.Errorf("asked for what it knows, it is told of %d, want 8", got)
+		if got := q.Transport.(*asked).commits; len(got) != 1 || got[0] != 5 {
+			t.Errorf("asked for what it knows, it is told of %d, want 5", got)
 		}
-
-		// A pause that ends with the term tells nobody.
-		write(rpcAppend | rpcQuiet)
-		tr.applied(index, 5)
-		tr.answered("2", "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true}, false)
-		tr.applied(index, 6)
-		time.Sleep(2 * quietPause)
-		told("in the next term", 0)
 	})
 }
 
