@@ -51,10 +51,10 @@ const (
 	rpcSnapshot
 	rpcTimeoutNow
 
-	rpcAnswer rpcKind = 0x80
-	// rpcQuiet says that nobody waits at that member for what is committed (quiet.go).
-	rpcQuiet   rpcKind = 0x40
+	rpcAnswer  rpcKind = 0x80
 	rpcRefused rpcKind = 0xff
+	// rpcQuiet says that nobody waits at that member for what is committed (quiet.go).
+	rpcQuiet rpcKind = 0x40
 
 	quietAppend = rpcAppend | rpcAnswer | rpcQuiet
 )
@@ -239,13 +239,10 @@ func appendAnswer(b []byte, kind rpcKind, answer raft.RPCResponse) []byte {
 
 // decodeAnswer decodes the answer to a request of that kind into answer. Errors: an rpcRefusal; errRaftFrame.
 func decodeAnswer(asked, kind rpcKind, body []byte, answer any) error {
-	switch kind {
-	case rpcRefused:
+	switch {
+	case kind == rpcRefused:
 		return rpcRefusal(body)
-	case asked | rpcAnswer, quietAppend:
-		if kind == quietAppend && asked != rpcAppend {
-			return errRaftFrame
-		}
+	case kind == asked|rpcAnswer, kind == quietAppend && asked == rpcAppend:
 	default:
 		return errRaftFrame
 	}

@@ -76,8 +76,8 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 			filepath.Join(dataDir, snapshotsDir), ErrDamaged, first, log.name, covered)
 	}
 	wal, inSegments := log.entries.(*segmentLog)
-	return Stores{Log: log.entries, Async: inSegments && wal.disk != nil, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
-		Repaired: slices.Concat(log.repaired, swept, repaired), Moved: log.moved}, nil
+	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
+		Async: inSegments && wal.disk != nil, Repaired: slices.Concat(log.repaired, swept, repaired), Moved: log.moved}, nil
 }
 
 func (s *Stores) stableName() string {
