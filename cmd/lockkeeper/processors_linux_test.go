@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,14 +66,52 @@ func TestProcessorsFitTheLoad(t *testing.T) {
 
 // Who has set GOMAXPROCS keeps it.
 func TestGOMAXPROCSCounts(t *testing.T) {
-	t.Setenv("GOMAXPROCS", "3")
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	want := runtime.NumCPU() + 1
+	t.Setenv("GOMAXPROCS", strconv.Itoa(want))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(want))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fitProcessors(ctx)
+	if n := runtime.GOMAXPROCS(0); n != want {
+		t.Errorf("%d processors, want %d", n, want)
+	}
+}
+
+// A process that has nothing to do gets one processor, and all of them when it has, and at the end.
+func TestFitProcessors(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	fitProcessors(ctx) // it returns
-	if n := runtime.GOMAXPROCS(0); n != 3 {
-		t.Errorf("%d processors, want 3", n)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fitProcessors(ctx)
+	}()
+	await := func(what string, cond func(n int) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !cond(runtime.GOMAXPROCS(0)); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d processors", what, runtime.GOMAXPROCS(0))
+			}
+		}
 	}
+	await("idle", func(n int) bool { return n == 1 })
+	if runtime.NumCPU() > 1 {
+		var rest atomic.Bool
+		defer rest.Store(true)
+		go func() {
+			for !rest.Load() {
+			}
+		}()
+		await("busy", func(n int) bool { return n > 1 })
+		rest.Store(true)
+		await("idle again", func(n int) bool { return n == 1 })
+	}
+	cancel()
+	<-done
+	await("at the end", func(n int) bool { return n == runtime.NumCPU() || n == before })
 }
 
 // The time that a process has used is that of all its threads, those that work for nobody now as well.
