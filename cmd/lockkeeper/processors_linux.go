@@ -23,8 +23,8 @@ const (
 //
 // Whenever a goroutine becomes ready while a processor is free, the runtime wakes a thread for it, which is to find that the goroutine is
 // running already: what a lock server does for a request takes less time than a thread needs to wake. On a virtual machine the waking takes more CPU
-// than the work. So a member with little to do has one processor; it takes a tenth to a fifth less CPU for a write, and that much less time. With
-// a lot to do it has all of them, as any Go program.
+// than the work. So a member with little to do has one processor; it takes a tenth to a fifth less CPU for a write, and less time, too. With a lot
+// to do it has all of them, as any Go program.
 //
 // It is for logs that are written asynchronously: a thread that waits for the disk keeps its processor, for a millisecond or two, and with it
 // all others.

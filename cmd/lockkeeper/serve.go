@@ -41,8 +41,8 @@ On Linux it lets the system wake its threads up to a millisecond late, which sav
 to a third of the CPU; to that end it starts its own program anew. With a timer slack that
 somebody has set (TimerSlackNSec in a systemd unit), or LOCKKEEPER_TIMER_SLACK in the
 environment, it does not. And while one processor is enough it uses no more (GOMAXPROCS),
-unless the log is on another file system than ext4 or XFS. With GOMAXPROCS in the
-environment it uses as many as that says.
+if the log is of the default kind, on ext4 or XFS. With GOMAXPROCS in the environment it
+uses as many as that says.
 
 Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
