@@ -112,39 +112,41 @@ func (r *run) stampede(ctx context.Context, path string, writer *conn, watchers 
 	}
 	ready.Wait()
 	pause(ctx, 50*time.Millisecond) // all of them wait for their sockets now
-	start, usage := time.Now(), r.startUsage()
+	mark := r.startUsage()
 	if _, err := writer.call(wire.OpSetData, &wire.SetDataRequest{Path: path, Data: make([]byte, r.Size), Version: -1}); err != nil {
 		return 0, fmt.Errorf("write: %w", err)
 	}
 	wg.Wait()
-	r.addUsage(start, usage)
+	r.addUsage(mark)
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
 	var h Histogram
 	for _, at := range heard {
-		h.Add(at.Sub(start))
+		h.Add(at.Sub(mark.at))
 	}
 	r.recorder.merge(&h)
 	r.ops.Add(int64(len(heard)))
 	return h.Max(), nil
 }
 
-// usageMark is where measuring CPU time began.
+// usageMark is where measuring began: how much CPU time was used by then, and when.
 type usageMark struct {
 	servers, own time.Duration
 	known        bool
+	at           time.Time
 }
 
+// startUsage begins to measure. The time that it takes itself to look is not measured.
 func (r *run) startUsage() usageMark {
 	u, _, known := r.usage()
-	return usageMark{u.CPU, ownCPU(), known}
+	return usageMark{u.CPU, ownCPU(), known, time.Now()}
 }
 
-// addUsage adds what has passed since start to what was measured.
-func (r *run) addUsage(start time.Time, mark usageMark) {
+// addUsage adds what has passed since mark to what was measured.
+func (r *run) addUsage(mark usageMark) {
 	m := r.recorder
-	m.elapsed += time.Since(start)
+	m.elapsed += time.Since(mark.at)
 	m.clientCPU += ownCPU() - mark.own
 	if u, _, known := r.usage(); known && mark.known {
 		m.serverCPU += u.CPU - mark.servers

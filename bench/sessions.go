@@ -37,7 +37,7 @@ func sessions(ctx context.Context, r *run) error {
 		}
 	}()
 	r.enter("measure")
-	start, mark := time.Now(), r.startUsage()
+	mark := r.startUsage()
 	err := r.each(r.Clients, func(n int) (err error) {
 		began := time.Now()
 		if open[n], err = r.dial(ctx, n); err != nil {
@@ -49,7 +49,7 @@ func sessions(ctx context.Context, r *run) error {
 		r.ops.Add(1)
 		return nil
 	})
-	r.addUsage(start, mark)
+	r.addUsage(mark)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func sessions(ctx context.Context, r *run) error {
 	go func() { alive <- r.keepAlive(idle, open) }()
 	err = r.settle(ctx)
 	after, _, still := r.usage()
-	began, mark := time.Now(), r.startUsage()
+	mark = r.startUsage()
 	var late Histogram
 	if err == nil {
 		late, err = r.expire(ctx)
@@ -72,7 +72,7 @@ func sessions(ctx context.Context, r *run) error {
 	}
 	if known && still {
 		r.figures["resident bytes per session"] = float64(after.Resident-before.Resident) / float64(r.Clients)
-		r.figures["idle CPU per session and second us"] = float64((idleCPU.CPU - mark.servers).Microseconds()) / float64(r.Clients) / time.Since(began).Seconds()
+		r.figures["idle CPU per session and second us"] = float64((idleCPU.CPU - mark.servers).Microseconds()) / float64(r.Clients) / time.Since(mark.at).Seconds()
 	}
 	r.figures["expiry late p50 ms"], r.figures["expiry late max ms"] = ms(late.Quantile(0.5)), ms(late.Max())
 	return nil

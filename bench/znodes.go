@@ -30,11 +30,11 @@ func znodes(ctx context.Context, r *run) error {
 	}
 	before, _, known := r.usage()
 	r.enter("measure")
-	start, mark := time.Now(), r.startUsage()
+	mark := r.startUsage()
 	if err := r.each(r.Clients, func(n int) error { return r.fill(ctx, n, dirs) }); err != nil {
 		return err
 	}
-	r.addUsage(start, mark)
+	r.addUsage(mark)
 	if err := r.syncAll(ctx); err != nil {
 		return err
 	}
