@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -177,8 +176,6 @@ func (rep *report) measure(ctx context.Context, c config, list []step, dir strin
 		}
 		return m
 	}
-	// The load gets half of the machine, for whatever it loads.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.NumCPU()/2)))
 	rep.Before = look("before")
 	for n := range c.rounds {
 		for _, s := range rep.systems {
