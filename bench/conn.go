@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lockkeeper/internal/rawsock"
 	"net"
 	"os"
 	"time"
@@ -51,6 +52,7 @@ func dialWithin(ctx context.Context, addr string, timeout, patience time.Duratio
 	if err != nil {
 		return nil, fmt.Errorf("bench: connect: %w", err)
 	}
+	nc = rawsock.Wrap(nc)
 	c := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 16<<10)}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if err := c.handshake(timeout); err != nil {

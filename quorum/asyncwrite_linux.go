@@ -15,7 +15,7 @@ import (
 // asyncWriter writes to files past the page cache without holding up the threads of this process: Linux does it on its own
 // (io_submit(2)), and the goroutine waits as it would for a connection. One that is in a system call keeps, in the runtime's sense, its
 // processor, and whatever else is to be done there waits until it is taken away from it, or another thread has come to help; both cost
-// more than the call.
+// more than the call. The runtime is not told of the call that begins a write, as with sockets (internal/rawsock), unless that has to wait.
 //
 // That such a write to a file with O_DSYNC is on the disk when it is through is up to each file system. Ext4 and XFS see to it (Linux's
 // iomap_dio_complete); it is for those two only, where the flushes were counted.
@@ -32,7 +32,7 @@ type asyncWriter struct {
 type (
 	iocb struct {
 		_         uint64 // data
-		_, _      uint32 // key, flags of the write
+		_, flags  uint32 // key, RWF_ and so on
 		opcode    uint16
 		_         int16 // priority
 		file      uint32
@@ -40,7 +40,7 @@ type (
 		length    uint64
 		offset    int64
 		_         uint64
-		flags     uint32
+		options   uint32 // IOCB_FLAG_
 		eventFile uint32
 	}
 	ioEvent struct {
@@ -76,7 +76,7 @@ func newAsyncWriter(dir string) *asyncWriter {
 		w.close()
 		return nil
 	}
-	w.request = iocb{opcode: iocbWrite, flags: iocbEventFd, eventFile: uint32(fd)}
+	w.request = iocb{opcode: iocbWrite, options: iocbEventFd, eventFile: uint32(fd)}
 	return w
 }
 
@@ -86,7 +86,11 @@ func (w *asyncWriter) writeAt(f *os.File, b []byte, at int64) error {
 		_, err := f.WriteAt(b, at)
 		return err
 	}
-	n, err := w.submit(f, b, at)
+	n, err := w.submit(f, b, at, unix.RWF_NOWAIT)
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		n, err = w.submit(f, b, at, 0) // it has to wait for something, or does not know of the flag
+	}
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		n = 0 // no room in the kernel's memory, or its queues
@@ -100,12 +104,14 @@ func (w *asyncWriter) writeAt(f *os.File, b []byte, at int64) error {
 	return nil
 }
 
-// submit has the kernel write b and waits until it has. It returns how much is written.
-func (w *asyncWriter) submit(f *os.File, b []byte, at int64) (n int, err error) {
+// submit has the kernel write b and waits until it has. It returns how much is written. With RWF_NOWAIT among the flags the system call
+// does not wait for anything, is one that the runtime need not know of, and may fail with EAGAIN.
+func (w *asyncWriter) submit(f *os.File, b []byte, at int64, flags uint32) (n int, err error) {
 	file, err := f.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
+	w.request.flags = flags
 	w.request.buf, w.request.length, w.request.offset = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))), uint64(len(b)), at
 	submitted := false
 	var event ioEvent
@@ -116,8 +122,7 @@ func (w *asyncWriter) submit(f *os.File, b []byte, at int64) (n int, err error) 
 			submitted = true
 			controlErr := file.Control(func(fd uintptr) {
 				w.request.file = uint32(fd)
-				request := &w.request
-				if _, _, e := unix.Syscall(unix.SYS_IO_SUBMIT, w.context, 1, uintptr(unsafe.Pointer(&request))); e != 0 {
+				if e := w.call(); e != 0 {
 					err = e
 				}
 			})
@@ -140,6 +145,17 @@ func (w *asyncWriter) submit(f *os.File, b []byte, at int64) (n int, err error) 
 		return 0, unix.Errno(-event.result)
 	}
 	return int(event.result), nil
+}
+
+// call submits the request.
+func (w *asyncWriter) call() (e unix.Errno) {
+	request := &w.request
+	if request.flags&unix.RWF_NOWAIT != 0 {
+		_, _, e = unix.RawSyscall(unix.SYS_IO_SUBMIT, w.context, 1, uintptr(unsafe.Pointer(&request)))
+	} else {
+		_, _, e = unix.Syscall(unix.SYS_IO_SUBMIT, w.context, 1, uintptr(unsafe.Pointer(&request)))
+	}
+	return e
 }
 
 func (w *asyncWriter) close() {

@@ -84,6 +84,27 @@ func TestAsyncWrites(t *testing.T) {
 	}
 }
 
+// A write that cannot be done without waiting, for there is no room for it in the file yet, is done all the same.
+func TestAsyncWriteThatHasToWait(t *testing.T) {
+	block := alignedBytes(blockBytes)
+	w, f := testAsyncWriter(t, block)
+	for i := range block {
+		block[i] = byte(i)
+	}
+	const at = 8 * blockBytes
+	if _, err := w.submit(f, block, at, unix.RWF_NOWAIT); err == nil {
+		t.Log("this file system need not wait for room")
+	} else if !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("without waiting: %v", err)
+	}
+	if err := w.writeAt(f, block, at); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(f.Name()); err != nil || len(got) != at+blockBytes || !bytes.Equal(got[at:], block) {
+		t.Errorf("%d bytes are in the file, or they are not what was written, %v", len(got), err)
+	}
+}
+
 // A write is on the disk when it is through: since the one before it, the disk has been told to empty its cache.
 func TestAsyncWritesAreFlushed(t *testing.T) {
 	const writes = 50

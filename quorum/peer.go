@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lockkeeper/internal/rawsock"
 	"log/slog"
 	"net"
 	"sync"
@@ -128,6 +129,7 @@ func (p *peerPort) acceptLoop(l net.Listener) {
 				continue
 			}
 		}
+		c = rawsock.Wrap(c)
 		if !p.track(c) {
 			return
 		}
@@ -227,6 +229,7 @@ func (p *peerPort) reach(ctx context.Context, to MemberID) (net.Conn, error) {
 		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
 			continue
 		}
+		c = rawsock.Wrap(c)
 		if !p.track(c) {
 			return nil, net.ErrClosed
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"lockkeeper/internal/rawsock"
 	"net"
 	"net/netip"
 	"os"
@@ -72,10 +73,9 @@ func (patient) TryWrite([]byte) (int, error) { return 0, nil }
 
 func newConn(nc net.Conn) *conn {
 	now := time.Now()
+	nc = rawsock.Wrap(nc)
 	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: now, woke: now, r: bufio.NewReaderSize(nc, idleBufferBytes), sock: patient{}}
 	if w, ok := nc.(tryWriter); ok {
-		c.sock = w
-	} else if w := socketWriter(nc); w != nil {
 		c.sock = w
 	}
 	return c

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 
+	"lockkeeper/internal/rawsock"
 	"lockkeeper/wire"
 )
 
@@ -62,7 +63,7 @@ func serveEcho(args []string) error {
 		}
 		go func() {
 			defer c.Close()
-			_ = s.serve(c) // the client has gone
+			_ = s.serve(rawsock.Wrap(c)) // the client has gone
 		}()
 	}
 }

@@ -14,16 +14,16 @@ const imports = `
 	wire:
 	znode:                 wire internal/mutant
 
-	quorum:                wire znode internal/mutant
+	quorum:                wire znode internal/mutant internal/rawsock
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant
 
-	server:                wire znode quorum session
+	server:                wire znode quorum session internal/rawsock
 	server/simtest:
-	bench:                 wire
-	bench/compare:         bench wire jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	bench:                 wire internal/rawsock
+	bench/compare:         bench wire jepsen internal/freeport internal/rawsock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix
 
 	# The clients' side knows no package of the server.
@@ -46,6 +46,8 @@ const imports = `
 
 	# Planted bugs; empty in a usual build.
 	internal/mutant:
+
+	internal/rawsock:
 
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
