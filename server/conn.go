@@ -47,9 +47,10 @@ type conn struct {
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	sock     tryWriter
-	writing  atomic.Bool // somebody waits for the client to take what is sent
-	parting  atomic.Bool // what is sent now are its last words
-	ending   atomic.Bool // it is closed, or its reader has a deadline: it does not doze
+	tcp      rawsock.Conn // what Conn and sock are over TCP; here, since to write to many connections is to wait for what is far apart in memory
+	writing  atomic.Bool  // somebody waits for the client to take what is sent
+	parting  atomic.Bool  // what is sent now are its last words
+	ending   atomic.Bool  // it is closed, or its reader has a deadline: it does not doze
 	dozer    *dozer
 }
 
@@ -73,11 +74,13 @@ func (patient) TryWrite([]byte) (int, error) { return 0, nil }
 
 func newConn(nc net.Conn) *conn {
 	now := time.Now()
-	nc = rawsock.Wrap(nc)
-	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: now, woke: now, r: bufio.NewReaderSize(nc, idleBufferBytes), sock: patient{}}
-	if w, ok := nc.(tryWriter); ok {
+	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: now, woke: now, sock: patient{}}
+	if c.tcp.Use(nc) {
+		c.Conn, c.sock = &c.tcp, &c.tcp
+	} else if w, ok := nc.(tryWriter); ok {
 		c.sock = w
 	}
+	c.r = bufio.NewReaderSize(c.Conn, idleBufferBytes)
 	return c
 }
 
@@ -316,7 +319,7 @@ func (c *conn) writeAll(b []byte, sess *session.Session) error {
 	}
 	c.writing.Store(true)
 	defer c.writing.Store(false)
-	defer c.SetWriteDeadline(time.Time{}) // TryWrite heeds it
+	defer c.SetWriteDeadline(time.Time{}) // a TryWrite may heed it
 	progress := time.Now()
 	for len(b) > 0 {
 		_ = c.SetWriteDeadline(time.Now().Add(stallCheck))
