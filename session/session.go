@@ -46,8 +46,10 @@ type Session struct {
 
 	gone atomic.Bool // ended, for those who must not take mu
 
-	deaf      bool // of Submit's goroutine: nothing that follows takes effect any more
-	unwatched bool // guarded by the watch table's lock: no watch is set any more
+	deaf bool // of Submit's goroutine: nothing that follows takes effect any more
+	// These are guarded by the watch table's lock.
+	watched   map[string]struct{} // the paths that the connection watches, in either table; nil if none
+	unwatched bool                // no watch is set any more
 }
 
 // pending is a request that is not answered yet.

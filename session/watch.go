@@ -1,6 +1,7 @@
 package session
 
 import (
+	"maps"
 	"strings"
 	"sync"
 
@@ -23,14 +24,13 @@ type watchTable struct {
 	mu        sync.Mutex
 	data      map[string]map[*Session]watchMode
 	child     map[string]map[*Session]watchMode
-	of        map[*Session]map[string]struct{} // the paths that a connection watches, in either table
-	recursive int                              // entries of data with recursive among their modes
+	watching  int // connections that watch anything
+	recursive int // entries of data with recursive among their modes
 }
 
 func (t *watchTable) init() {
 	t.data = map[string]map[*Session]watchMode{}
 	t.child = map[string]map[*Session]watchMode{}
-	t.of = map[*Session]map[string]struct{}{}
 }
 
 func (t *watchTable) addData(s *Session, path string, mode watchMode) {
@@ -58,12 +58,11 @@ func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Sessi
 		t.recursive++
 	}
 	at[s] |= mode
-	paths := t.of[s]
-	if paths == nil {
-		paths = map[string]struct{}{}
-		t.of[s] = paths
+	if s.watched == nil {
+		s.watched = map[string]struct{}{}
+		t.watching++
 	}
-	paths[path] = struct{}{}
+	s.watched[path] = struct{}{}
 }
 
 // dropLocked takes modes away from one entry and reports whether there were any of them.
@@ -85,12 +84,17 @@ func (t *watchTable) dropLocked(table map[string]map[*Session]watchMode, s *Sess
 		delete(table, path)
 	}
 	if t.data[path][s]|t.child[path][s] == 0 {
-		delete(t.of[s], path)
-		if len(t.of[s]) == 0 {
-			delete(t.of, s)
-		}
+		t.unwatchLocked(s, path)
 	}
 	return true
+}
+
+// unwatchLocked takes note that s watches path no more, in neither table.
+func (t *watchTable) unwatchLocked(s *Session, path string) {
+	if delete(s.watched, path); len(s.watched) == 0 {
+		s.watched = nil
+		t.watching--
+	}
 }
 
 const anyMode = standard | persistent | recursive
@@ -100,7 +104,7 @@ func (t *watchTable) removeAll(s *Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.unwatched = true
-	for path := range t.of[s] {
+	for path := range s.watched {
 		t.dropLocked(t.data, s, path, anyMode)
 		t.dropLocked(t.child, s, path, anyMode)
 	}
@@ -142,7 +146,7 @@ func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool
 func (t *watchTable) fire(e *znode.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.of) == 0 {
+	if t.watching == 0 {
 		return
 	}
 	switch e.Type {
@@ -157,49 +161,69 @@ func (t *watchTable) fire(e *znode.Event) {
 }
 
 // triggerDataLocked matches an event against the data table, recursive watches on ancestors included.
-// It returns the connections that it reached; nil if none.
-func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]bool {
+// It returns the connections that it reached.
+func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
 	reached := t.triggerLocked(t.data, e, nil)
 	if t.recursive == 0 {
 		return reached
 	}
+	all := maps.Clone(reached)
 	for path := e.Path; path != "/"; {
 		path = path[:max(1, strings.LastIndexByte(path, '/'))]
 		for s, mode := range t.data[path] {
-			if mode&recursive != 0 && !reached[s] {
-				if reached == nil {
-					reached = map[*Session]bool{}
+			if mode&recursive != 0 && all[s] == 0 {
+				if all == nil {
+					all = map[*Session]watchMode{}
 				}
-				reached[s] = true
+				all[s] = mode
 				t.sendLocked(s, e)
 			}
 		}
 	}
-	return reached
+	return all
 }
 
 // triggerLocked matches an event against the entries at exactly its path, but for the connections in
-// skip, whose one-shot watches are used up all the same.
-func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *znode.Event, skip map[*Session]bool) map[*Session]bool {
+// skip, whose one-shot watches are used up all the same. It returns the entries, which are not to be changed.
+func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *znode.Event, skip map[*Session]watchMode) map[*Session]watchMode {
 	at := table[e.Path]
-	if len(at) == 0 {
-		return nil
-	}
-	reached := make(map[*Session]bool, len(at))
-	for s := range at {
-		reached[s] = true
-		if !skip[s] {
+	oneShot := 0
+	for s, mode := range at {
+		if skip[s] == 0 {
 			t.sendLocked(s, e)
 		}
+		if mode&standard != 0 {
+			oneShot++
+		}
 	}
-	for s := range reached {
-		t.dropLocked(table, s, e.Path, standard)
+	if oneShot > 0 {
+		t.useUpLocked(table, at, e.Path, oneShot)
 	}
-	return reached
+	return at
+}
+
+// useUpLocked removes the one-shot watches, so many, among the entries of a path. It leaves these as they are, and makes new ones.
+func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, at map[*Session]watchMode, path string, oneShot int) {
+	delete(table, path)
+	left := make(map[*Session]watchMode, len(at)-oneShot)
+	for s, mode := range at {
+		if mode &^= standard; mode != 0 {
+			left[s] = mode
+		}
+	}
+	if len(left) > 0 {
+		table[path] = left
+	}
+	data, child := t.data[path], t.child[path]
+	for s := range at {
+		if data[s]|child[s] == 0 {
+			t.unwatchLocked(s, path)
+		}
+	}
 }
 
 func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
-	if znode.Allowed(e.ACL, *s.ids.Load(), wire.PermRead) {
+	if znode.AllowedToAll(e.ACL, wire.PermRead) || znode.Allowed(e.ACL, *s.ids.Load(), wire.PermRead) {
 		s.notify(e.Zxid, e.Type, e.Path)
 	}
 }
@@ -215,7 +239,7 @@ type WatchCounts struct {
 func (t *watchTable) counts() WatchCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := WatchCounts{Connections: len(t.of), Paths: len(t.data)}
+	c := WatchCounts{Connections: t.watching, Paths: len(t.data)}
 	for _, at := range t.data {
 		c.DataWatches += len(at)
 	}

@@ -23,14 +23,8 @@ const (
 // Allowed reports whether a connection with the identities ids, its "ip" among them, has at least one of the
 // permissions want on a node with this ACL. An empty ACL allows everything.
 func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool {
-	if len(acl) == 0 {
+	if AllowedToAll(acl, want) {
 		return true
-	}
-	for i := range acl {
-		a := &acl[i]
-		if a.Perms&want != 0 && a.Scheme == schemeWorld && a.ID.ID == idAnyone {
-			return true
-		}
 	}
 	for i := range ids {
 		if ids[i].Scheme == schemeSuper {
@@ -49,6 +43,17 @@ func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool {
 		}
 	}
 	return false
+}
+
+// AllowedToAll reports whether each connection, whoever it is, has at least one of the permissions want on a node with this ACL.
+func AllowedToAll(acl []wire.ACL, want wire.Perm) bool {
+	for i := range acl {
+		a := &acl[i]
+		if a.Perms&want != 0 && a.Scheme == schemeWorld && a.ID.ID == idAnyone {
+			return true
+		}
+	}
+	return len(acl) == 0
 }
 
 // matches reports whether the ACL id expr, of the same scheme as id, is about id.
