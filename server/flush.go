@@ -97,7 +97,7 @@ func (c *conn) send(sess *session.Session) (more bool, err error) {
 		return false, nil
 	}
 	out.Free()
-	return true, nil
+	return !sess.Settle(), nil
 }
 
 // writeOn sends what is left of out behind n bytes, and then what the session has to say, until that is nothing. It waits for

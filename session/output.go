@@ -158,6 +158,18 @@ func (o *output) take() (*Buffer, error) {
 	return b, nil
 }
 
+// settle is for the one who sends, when it has sent what it took: it is not the one any more, and settle returns true, if that is all for now.
+func (o *output) settle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dueLocked() {
+		return false
+	}
+	o.busy = false
+	o.changed.Broadcast()
+	return true
+}
+
 // leave is called by the one who sends when it knows that nothing will be sent any more.
 func (o *output) leave() {
 	o.mu.Lock()

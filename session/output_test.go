@@ -50,6 +50,44 @@ func (c *client) expectCame(frames, pieces, writers int) {
 
 var readRoot = wire.PathWatchRequest{Path: "/"}
 
+// Who has sent what there was is done, unless there is more by then.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		take := func() {
+			t.Helper()
+			b, err := c.s.Output()
+			if b == nil || err != nil {
+				t.Fatalf("nothing to send: %v", err)
+			}
+			b.Free()
+		}
+		c.give(wire.OpGetData, readRoot)
+		if !c.s.Begin() {
+			t.Fatal("nothing to send")
+		}
+		take()
+		c.give(wire.OpGetData, readRoot)
+		if c.s.Settle() {
+			t.Fatal("done, with an answer unsent")
+		}
+		if c.s.Begin() {
+			t.Fatal("two send at a time")
+		}
+		take()
+		if !c.s.Settle() {
+			t.Fatal("not done, with nothing to send")
+		}
+		c.give(wire.OpGetData, readRoot)
+		if !c.s.Begin() {
+			t.Fatal("nobody can send any more")
+		}
+		take()
+		_ = c.s.Settle()
+	})
+}
+
 // What Submit answers at once its caller sends, all of it together, and no writer is started for it.
 func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -409,6 +409,10 @@ func (s *Session) Begin() bool { return s.out.begin() }
 // another error: close it at once; then call Leave.
 func (s *Session) Output() (*Buffer, error) { return s.out.take() }
 
+// Settle says whether that is all there is to be done for now, and if so, the one who sends, who calls it, is not the one any more. It
+// need not be called: Output says the same.
+func (s *Session) Settle() bool { return s.out.settle() }
+
 // Leave is called by the one who sends, when it has closed the connection or could not send. Nobody sends after it.
 func (s *Session) Leave() { s.out.leave() }
 
