@@ -210,8 +210,9 @@ func TestOrder(t *testing.T) {
 
 // TestAllocs: neither reading nor writing takes memory.
 func TestAllocs(t *testing.T) {
+	most := 0.0
 	if raceDetector {
-		t.Skip("with the race detector, sync.Pool keeps nothing")
+		most = 3 // sync.Pool forgets one thing in four then
 	}
 	here, there := pair(t)
 	b := make([]byte, 16)
@@ -220,7 +221,7 @@ func TestAllocs(t *testing.T) {
 		_, _ = here.Read(b)
 		_, _ = there.TryWrite(b)
 		_, _ = here.Read(b)
-	}); n > 0 {
+	}); n > most {
 		t.Fatalf("%v allocations", n)
 	}
 }
