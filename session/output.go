@@ -143,9 +143,7 @@ func (o *output) take() (*Buffer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case !o.dueLocked():
-		o.busy = false
-		o.changed.Broadcast()
+	case o.settleLocked():
 		return nil, nil
 	case o.aborted:
 		return nil, errEnded
@@ -162,6 +160,10 @@ func (o *output) take() (*Buffer, error) {
 func (o *output) settle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.settleLocked()
+}
+
+func (o *output) settleLocked() bool {
 	if o.dueLocked() {
 		return false
 	}

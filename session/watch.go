@@ -187,25 +187,24 @@ func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
 // skip, whose one-shot watches are used up all the same. It returns the entries, which are not to be changed.
 func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *znode.Event, skip map[*Session]watchMode) map[*Session]watchMode {
 	at := table[e.Path]
-	oneShot := 0
+	modes := watchMode(0)
 	for s, mode := range at {
+		modes |= mode
 		if skip[s] == 0 {
 			t.sendLocked(s, e)
 		}
-		if mode&standard != 0 {
-			oneShot++
-		}
 	}
-	if oneShot > 0 {
-		t.useUpLocked(table, at, e.Path, oneShot)
+	if modes&standard != 0 {
+		t.useUpLocked(table, e.Path)
 	}
 	return at
 }
 
-// useUpLocked removes the one-shot watches, so many, among the entries of a path. It leaves these as they are, and makes new ones.
-func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, at map[*Session]watchMode, path string, oneShot int) {
+// useUpLocked removes the one-shot watches of a path, all at once: it leaves the entries as they are, and makes new ones of the rest.
+func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, path string) {
+	at := table[path]
 	delete(table, path)
-	left := make(map[*Session]watchMode, len(at)-oneShot)
+	left := map[*Session]watchMode{}
 	for s, mode := range at {
 		if mode &^= standard; mode != 0 {
 			left[s] = mode
@@ -222,6 +221,8 @@ func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, at map
 	}
 }
 
+// sendLocked tells s, if it may know. Its identities are looked at only if that depends on them: with many watches that is waiting
+// for memory, and hardly an ACL keeps anybody from reading.
 func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
 	if znode.AllowedToAll(e.ACL, wire.PermRead) || znode.Allowed(e.ACL, *s.ids.Load(), wire.PermRead) {
 		s.notify(e.Zxid, e.Type, e.Path)

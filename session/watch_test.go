@@ -102,12 +102,19 @@ func TestWatchTable(t *testing.T) {
 				t.Fatalf("step %d: %+v, not %+v", step, got, want.counts())
 			}
 			for _, s := range sessions {
-				for path := range s.watched {
-					if want[entry{false, path, s}]|want[entry{true, path, s}] == 0 {
-						t.Fatalf("step %d: %s is not watched any more", step, path)
+				for _, path := range paths {
+					_, watched := s.watched[path]
+					if expected := want[entry{false, path, s}]|want[entry{true, path, s}] != 0; watched != expected {
+						t.Fatalf("step %d: %s is watched: %v, the connection says %v", step, path, expected, watched)
 					}
 				}
 			}
+		}
+		for _, s := range sessions {
+			m.watches.removeAll(s)
+		}
+		if got := m.watches.counts(); got != (WatchCounts{}) || m.watches.recursive != 0 {
+			t.Fatalf("left in the end: %+v, %d recursive", got, m.watches.recursive)
 		}
 	})
 }
