@@ -87,8 +87,7 @@ func (w *asyncWriter) writeAt(f *os.File, b []byte, at int64) error {
 		return err
 	}
 	n, err := w.submit(f, b, at, unix.RWF_NOWAIT)
-	switch {
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		n, err = w.submit(f, b, at, 0) // it has to wait for something, or does not know of the flag
 	}
 	switch {

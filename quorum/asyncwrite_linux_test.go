@@ -122,8 +122,16 @@ func TestAsyncWritesAreFlushed(t *testing.T) {
 	if n := flushed(func() error { return errors.Join(async.writeAt(f, block, 0), syncData(f)) }); n < writes {
 		t.Skipf("%d writes and syncs, and %d flushes: the disk has no cache, or its flushes are not counted", writes, n)
 	}
-	for name, w := range map[string]*asyncWriter{"asynchronous": async, "ordinary": nil} {
-		if n := flushed(func() error { return w.writeAt(f, block, 0) }); n < writes {
+	waiting := func() error { // as what may not be begun without waiting is
+		_, err := async.submit(f, block, 0, 0)
+		return err
+	}
+	for name, write := range map[string]func() error{
+		"asynchronous":                       func() error { return async.writeAt(f, block, 0) },
+		"asynchronous, begun with patience,": waiting,
+		"ordinary":                           func() error { return (*asyncWriter)(nil).writeAt(f, block, 0) },
+	} {
+		if n := flushed(write); n < writes {
 			t.Errorf("%d %s writes, and %d flushes", writes, name, n)
 		}
 	}
