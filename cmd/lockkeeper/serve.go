@@ -37,8 +37,8 @@ error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go 
 without them a small heap grows to some 30 MB before there is a collection, and a member
 that has become idle collects, and gives the memory back.
 
-On Linux it lets the system wake its threads up to a millisecond late, which saves a fifth
-to a third of the CPU; to that end it starts its own program anew. With a timer slack that
+On Linux it lets the system wake its threads up to a millisecond late, which saves up
+to a tenth of the CPU; to that end it starts its own program anew. With a timer slack that
 somebody has set (TimerSlackNSec in a systemd unit), or LOCKKEEPER_TIMER_SLACK in the
 environment, it does not. And while one processor is enough it uses no more (GOMAXPROCS),
 if the log is of the default kind, on ext4 or XFS. With GOMAXPROCS in the environment it
