@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"lockkeeper/internal/rawsock"
 	"net"
 	"os"
 	"time"
 
+	"lockkeeper/internal/rawsock"
 	"lockkeeper/wire"
 )
 

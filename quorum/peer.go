@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"lockkeeper/internal/rawsock"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
+
+	"lockkeeper/internal/rawsock"
 )
 
 // Every connection to a peer port starts with a preface that says what it carries and between whom:

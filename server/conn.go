@@ -7,13 +7,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"lockkeeper/internal/rawsock"
 	"net"
 	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/rawsock"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 )
@@ -47,7 +47,7 @@ type conn struct {
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	sock     tryWriter
-	tcp      rawsock.Conn // what Conn and sock are over TCP; here, since to write to many connections is to wait for what is far apart in memory
+	tcp      rawsock.Conn // Conn and sock, over TCP; in here because telling many connections something is waiting for memory
 	writing  atomic.Bool  // somebody waits for the client to take what is sent
 	parting  atomic.Bool  // what is sent now are its last words
 	ending   atomic.Bool  // it is closed, or its reader has a deadline: it does not doze

@@ -140,9 +140,9 @@ func writeUntilFull(fd uintptr, b []byte) (done int, err error) {
 }
 
 // retry makes a system call again that a signal has interrupted.
-func retry(call func(fd uintptr, b []byte) (int, error), fd uintptr, b []byte) (n int, err error) {
+func retry(sys func(fd uintptr, b []byte) (int, error), fd uintptr, b []byte) (n int, err error) {
 	for {
-		if n, err = call(fd, b); err != syscall.EINTR {
+		if n, err = sys(fd, b); err != syscall.EINTR {
 			return max(n, 0), err
 		}
 	}
