@@ -29,6 +29,8 @@ const (
 	DefaultSyncLimit        = 5  // ticks
 	DefaultOutstanding      = 1000
 	DefaultLargeBytes       = 100 << 20
+	DefaultReapInterval     = time.Minute
+	DefaultReapPerMinute    = 10_000
 
 	// Unlimited turns MaxClientCnxns off.
 	Unlimited = -1
@@ -137,8 +139,8 @@ type Config struct {
 	ExtendedTypes bool
 
 	// ReapInterval is how often the leader looks for containers and TTL nodes that are to be deleted
-	// (znode.container.checkIntervalMs); 0 means a minute. ReapPerMinute bounds how many it deletes
-	// (znode.container.maxPerMinute); 0 means 10 000. ReapNeverUsed is after how long a container that
+	// (znode.container.checkIntervalMs); 0 means DefaultReapInterval. ReapPerMinute bounds how many it deletes
+	// (znode.container.maxPerMinute); 0 means DefaultReapPerMinute. ReapNeverUsed is after how long a container that
 	// never had a child is deleted too (znode.container.maxNeverUsedIntervalMs); 0 means never.
 	ReapInterval  time.Duration
 	ReapPerMinute int
@@ -304,6 +306,9 @@ func (c Config) withDefaults() Config {
 	orInt(&c.InitLimit, DefaultInitLimit)
 	orInt(&c.SyncLimit, DefaultSyncLimit)
 	orInt(&c.Backlog, -1)
+	orDuration(&c.ReapInterval, DefaultReapInterval)
+	orInt(&c.ReapPerMinute, DefaultReapPerMinute)
+	c.LogStore = cmp.Or(c.LogStore, quorum.LogWAL)
 	if c.FourLetterWords == nil {
 		c.FourLetterWords = []string{"srvr"}
 		if c.ReadOnlyMode {

@@ -175,6 +175,9 @@ func TestDefaults(t *testing.T) {
 		Backlog:           -1,
 		InitLimit:         10,
 		SyncLimit:         5,
+		LogStore:          quorum.LogWAL,
+		ReapInterval:      time.Minute,
+		ReapPerMinute:     10_000,
 		ID:                1,
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -87,19 +87,24 @@ const (
 )
 
 var categories = [...]struct {
-	level slog.Level
-	text  string
+	level  slog.Level
+	text   string
+	effect string // of each key, for the reference
 }{
-	unneeded: {slog.LevelInfo, "ZooKeeper has these settings and lockkeeper does not need them: ignored"},
-	tlsOnly:  {slog.LevelWarn, "these settings describe TLS, which this version does not have: without effect"},
-	saslOnly: {slog.LevelWarn, "these settings describe SASL, which this version does not have: without effect"},
+	unneeded: {slog.LevelInfo, "ZooKeeper has these settings and lockkeeper does not need them: ignored",
+		"Without effect: it tunes a mechanism that lockkeeper does not have or does not need."},
+	tlsOnly: {slog.LevelWarn, "these settings describe TLS, which this version does not have: without effect",
+		"Without effect: it describes TLS, which this version does not have."},
+	saslOnly: {slog.LevelWarn, "these settings describe SASL, which this version does not have: without effect",
+		"Without effect: it describes SASL, which this version does not have."},
 }
 
 // take looks a property up and lets its key use it.
 func (l *loader) take(p property) {
 	def, name := lookupKey(p.key)
 	if def == nil {
-		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is %s", nearestKey(p.key))
+		nearest, _ := NearestConfigKey(p.key)
+		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is %s", nearest)
 		return
 	}
 	p.key = name
@@ -112,7 +117,7 @@ func (l *loader) take(p property) {
 		return
 	}
 	l.cfg.origin[name] = p
-	def.use(l, p)
+	def.value.use(l, p)
 }
 
 func (l *loader) fault(p property, format string, args ...any) {

@@ -2,18 +2,31 @@ package server
 
 import (
 	"math"
-	"strconv"
 	"strings"
+	"time"
 
 	"lockkeeper/quorum"
 )
 
-// keyDef is one key of a zoo.cfg.
+// keyDef is one key of a zoo.cfg: how its value is taken, and what docs/configuration.md and 'lockkeeper help config'
+// say about it. To add a key, add a line to usedKeys with a value (the constructors are in configvalues.go), the unit,
+// the default and the effect, and run 'go test ./server -run TestConfigurationPage -update'.
 type keyDef struct {
 	// property keys are those that ZooKeeper reads from Java system properties named zookeeper.<key>. A
 	// line in zoo.cfg sets such a property too, so they are taken with and without that prefix.
 	property bool
-	use      func(*loader, property)
+	// own keys are lockkeeper's: ZooKeeper has no such key.
+	own bool
+	// zooKeeper is ZooKeeper's name for the key, where it is neither the key itself nor zookeeper.<key>.
+	zooKeeper string
+	// value reads what stands behind the key, and has the name of its type.
+	value value
+	// unit is what a number counts: "ms", "bytes", "ticks". Empty when it has no unit.
+	unit string
+	// def is the default as it would stand in the file. What cannot stand there is in parentheses, as "(required)".
+	def string
+	// effect says what the key does here, in one or a few sentences.
+	effect string
 }
 
 // lookupKey finds what a key in a file means, and its name without the prefix.
@@ -43,26 +56,15 @@ func findKey(key string) *keyDef {
 
 // keyFamilies are keys whose second half the operator chooses.
 var keyFamilies = map[string]keyDef{
-	"server.": {use: useMember},
-	"group.":  {use: refuseHierarchy},
-	"weight.": {use: refuseHierarchy},
-	"authProvider.": {property: true, use: func(l *loader, p property) {
-		switch {
-		case strings.HasSuffix(p.val, "DigestAuthenticationProvider"), strings.HasSuffix(p.val, "IPAuthenticationProvider"):
-			l.ignore(unneeded, p)
-			return
-		case strings.HasSuffix(p.val, "X509AuthenticationProvider"):
-			l.cfg.X509 = true
-			l.warn(p, "ACLs may name holders of certificates, but this version has no TLS: nobody can be one")
-			return
-		case strings.HasSuffix(p.val, "SASLAuthenticationProvider"):
-			l.cfg.SASL = true
-			l.warn(p, "ACLs may name Kerberos principals, but this version has no SASL: nobody can be one")
-			return
-		}
-		l.warn(p, "lockkeeper cannot load %s: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in", p.val)
-	}},
-	"metricsProvider.": {use: ignored(unneeded)},
+	"server.": {value: value{"host:peerPort:electionPort[:participant|observer][;[address:]clientPort]", useMember}, def: "(none)",
+		effect: "A member of the cluster, this one included; the number behind the dot is the one in the file myid of its dataDir. " +
+			"Members connect to each other at the peer port; the election port is read and not used. Without any such line, or with one alone, " +
+			"the member stands alone (see standaloneEnabled)."},
+	"group.":  {value: value{"numbers with ':' between them", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
+	"weight.": {value: value{"integer", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
+	"authProvider.": {property: true, value: value{"name of a Java class", authProvider}, def: "(none)",
+		effect: "The providers of ZooKeeper for digest and ip are always there, so naming them has no effect. Any other class cannot be loaded."},
+	"metricsProvider.": {value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 
 // knownKeys are all other keys. What is decided about each, and why:
@@ -77,176 +79,141 @@ var knownKeys = merge(usedKeys, refusedKeys, missingKeys,
 	ignoredKeys(tlsOnly, true, tlsKeys()), ignoredKeys(saslOnly, true, saslKeys))
 
 var usedKeys = map[string]keyDef{
-	"clientPort": {use: func(l *loader, p property) {
-		if n, ok := l.intValue(p, 1, math.MaxUint16); ok {
-			l.port = n
-		}
-	}},
-	"clientPortAddress": {use: func(l *loader, p property) {
+	// Where clients connect, and where the data is.
+	"clientPort": {value: integer(1, math.MaxUint16, func(l *loader) *int { return &l.port }), def: "(required)",
+		effect: "The TCP port where clients connect. It may stand in this member's server line instead."},
+	"clientPortAddress": {value: value{"host name or IP address", func(l *loader, p property) {
 		l.portAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}},
-	"dataDir":    {use: directory(func(l *loader) *string { return &l.cfg.DataDir })},
-	"dataLogDir": {use: directory(func(l *loader) *string { return &l.cfg.DataLogDir })},
-	"logStore": {use: func(l *loader, p property) {
+	}}, def: "(every address)", effect: "The address at which the client port listens."},
+	"clientPortListenBacklog": {value: integer(-1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Backlog }), unit: "connections", def: "-1",
+		effect: "Shown by the four-letter word conf; the operating system's own backlog is used."},
+	"clientTcpKeepAlive": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TCPKeepAlive }), def: "false",
+		effect: "Turns on TCP keep-alive probes on client connections."},
+	"dataDir": {value: directory(func(l *loader) *string { return &l.cfg.DataDir }), def: "(required)",
+		effect: "The directory of the snapshots and of the file myid, and of the log unless dataLogDir is set. It is created if it is missing."},
+	"dataLogDir": {value: directory(func(l *loader) *string { return &l.cfg.DataLogDir }), def: "(dataDir)",
+		effect: "The directory of the write-ahead log."},
+	"datadir.autocreate": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.MustExist }), def: "true",
+		effect: "With false the member does not start when its directories do not exist."},
+	"db.autocreate": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.MustHoldData }), def: "true",
+		effect: "With false the member does not start on an empty data directory, unless there is a file named initialize in it; the start removes that file."},
+	"logStore": {own: true, value: value{"wal or bolt", func(l *loader, p property) {
 		l.cfg.LogStore = quorum.LogKind(p.val)
 		if err := l.cfg.LogStore.Validate(); err != nil {
 			l.fault(p, "%v", err)
 		}
-	}},
-	"dynamicConfigFile": {use: directory(func(l *loader) *string { return &l.dynamic })},
-	"tickTime": {use: func(l *loader, p property) {
-		l.cfg.TickTime, _ = l.millis(p, 1)
-	}},
-	"minSessionTimeout": {use: sessionTimeout(func(l *loader, p property) {
-		l.cfg.MinSessionTimeout, _ = l.millis(p, 1)
-	})},
-	"maxSessionTimeout": {use: sessionTimeout(func(l *loader, p property) {
-		l.cfg.MaxSessionTimeout, _ = l.millis(p, 1)
-	})},
-	"maxClientCnxns": {use: func(l *loader, p property) {
+	}}, def: "wal", effect: "How the write-ahead log is kept: wal, in segments, with one sync for each write; or bolt, in one file, with two. See docs/operations.md."},
+	"snapCount": {property: true, value: integer(2, math.MaxInt32, func(l *loader) *int { return &l.cfg.SnapCount }), unit: "updates", def: "(100000, more when the state is large)",
+		effect: "A snapshot is written after this many updates at most; each time a number between half of it and all of it is drawn."},
+
+	// Sessions and connections.
+	"tickTime": {value: millis(1, func(l *loader) *time.Duration { return &l.cfg.TickTime }), unit: "ms", def: "3000",
+		effect: "The unit for the defaults of the session timeouts, and of the time after which a leader that is silent is replaced."},
+	"minSessionTimeout": {value: sessionTimeout(func(l *loader) *time.Duration { return &l.cfg.MinSessionTimeout }), unit: "ms", def: "-1",
+		effect: "The shortest session timeout that a client gets. -1 means 2 ticks."},
+	"maxSessionTimeout": {value: sessionTimeout(func(l *loader) *time.Duration { return &l.cfg.MaxSessionTimeout }), unit: "ms", def: "-1",
+		effect: "The longest session timeout that a client gets. -1 means 20 ticks."},
+	"maxClientCnxns": {value: value{"integer", func(l *loader, p property) {
 		if n, ok := l.intValue(p, math.MinInt32, math.MaxInt32); ok {
 			l.cfg.MaxClientCnxns = n
 			if n <= 0 {
 				l.cfg.MaxClientCnxns = Unlimited
 			}
 		}
-	}},
-	"maxCnxns": {property: true, use: func(l *loader, p property) {
-		l.cfg.MaxCnxns, _ = l.intValue(p, 0, math.MaxInt32)
-	}},
-	"jute.maxbuffer": {property: true, use: func(l *loader, p property) {
-		// Java's Integer.decode: 0x and a leading 0 count.
-		n, err := strconv.ParseInt(p.val, 0, 32)
-		switch {
-		case err != nil:
-			l.fault(p, "must be a number of bytes, not %q", p.val)
-		case n < MinMaxBuffer:
-			l.fault(p, "must be at least %d bytes, not %s", MinMaxBuffer, p.val)
-		case n > MaxMaxBuffer:
-			// Usually meant for long replies, which no server limits.
-			l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have no limit", MaxMaxBuffer)
-			l.cfg.MaxBuffer = MaxMaxBuffer
-		default:
-			l.cfg.MaxBuffer = int(n)
+	}}, unit: "connections", def: "60", effect: "How many connections one client address may have. 0 and less mean no limit."},
+	"maxCnxns": {property: true, value: integer(0, math.MaxInt32, func(l *loader) *int { return &l.cfg.MaxCnxns }), unit: "connections", def: "0",
+		effect: "How many client connections there may be altogether. 0 means no limit."},
+	"nio.sessionlessCnxnTimeout": {property: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.HandshakeTimeout }), unit: "ms", def: "10000",
+		effect: "How long a connection may take until its first request is complete."},
+	"readonlymode.enabled": {property: true, zooKeeper: "readonlymode.enabled", value: boolean(func(l *loader) *bool { return &l.cfg.ReadOnlyMode }), def: "false",
+		effect: "Lets a member without a leader answer reads of clients that accept a read-only server."},
+	"connection_throttle_tokens": {property: true, value: limit(func(l *loader) *int { return &l.cfg.ConnectTokens }), unit: "handshakes", def: "0",
+		effect: "How many handshakes are accepted at once; others are refused until connection_throttle_fill_time has brought more. Below 1 there is no limit."},
+	"connection_throttle_fill_count": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.ConnectFillCount }), unit: "handshakes", def: "1",
+		effect: "How many handshakes are allowed again each connection_throttle_fill_time."},
+	"connection_throttle_fill_time": {property: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.ConnectFillTime }), unit: "ms", def: "1",
+		effect: "The time between two additions of connection_throttle_fill_count."},
+
+	// Requests.
+	"jute.maxbuffer": {property: true, zooKeeper: "jute.maxbuffer", value: value{"integer; 0x and a leading 0 as in Java", useMaxBuffer}, unit: "bytes", def: "1048575",
+		effect: "The largest request. A connection that sends more is closed. More than 4 MiB is taken as 4 MiB. Replies are not limited by it."},
+	"globalOutstandingLimit": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Outstanding }), unit: "requests", def: "1000",
+		effect: "How many requests the clients of all members may have outstanding, shared among the members. Beyond that a member reads nothing more from the clients that wait for an answer."},
+	"request_throttle_max_requests": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests", def: "0",
+		effect: "How many requests a member works on at a time; others wait. Below 1 there is no limit."},
+	"requestThrottleLimit": {property: true, zooKeeper: "zookeeper.request_throttle_max_requests", value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests", def: "0",
+		effect: "Another name of request_throttle_max_requests."},
+	"throttled_op_wait_time": {property: true, value: millis(0, func(l *loader) *time.Duration { return &l.cfg.Limits.Wait }), unit: "ms", def: "0",
+		effect: "A request that has waited for longer because of request_throttle_max_requests is refused with ThrottledOp. 0 means never."},
+	"throttledOpWaitTime": {property: true, zooKeeper: "zookeeper.throttled_op_wait_time", value: millis(0, func(l *loader) *time.Duration { return &l.cfg.Limits.Wait }), unit: "ms", def: "0",
+		effect: "Another name of throttled_op_wait_time."},
+	"largeRequestThreshold": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.LargeRequest }), unit: "bytes", def: "0",
+		effect: "Requests that are larger count for largeRequestMaxBytes. Below 1 none does."},
+	"largeRequestMaxBytes": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.LargeBytes }), unit: "bytes", def: "104857600",
+		effect: "How many bytes large requests may have together while they are not answered. A connection whose request does not fit is closed."},
+	"enforceQuota": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota }), def: "false",
+		effect: "Makes hard quotas a limit: what exceeds one is refused with QuotaExceeded. Otherwise quotas are counted, and limit nothing."},
+	"extendedTypesEnabled": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes }), def: "false",
+		effect: "Allows nodes with a time to live."},
+	"znode.container.checkIntervalMs": {property: true, zooKeeper: "znode.container.checkIntervalMs", value: millis(1, func(l *loader) *time.Duration { return &l.cfg.ReapInterval }), unit: "ms", def: "60000",
+		effect: "How often the leader looks for container nodes and nodes with a time to live that are to be deleted."},
+	"znode.container.maxPerMinute": {property: true, zooKeeper: "znode.container.maxPerMinute", value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.ReapPerMinute }), unit: "nodes a minute", def: "10000",
+		effect: "How many of them it deletes at most."},
+	"znode.container.maxNeverUsedIntervalMs": {property: true, zooKeeper: "znode.container.maxNeverUsedIntervalMs", value: millis(0, func(l *loader) *time.Duration { return &l.cfg.ReapNeverUsed }), unit: "ms", def: "0",
+		effect: "After which time a container that has never had a child is deleted. 0 means never."},
+
+	// Who may do what.
+	"skipACL": {property: true, value: value{kindYesNo, func(l *loader, p property) {
+		if l.cfg.SkipACL, _ = l.yesNo(p); l.cfg.SkipACL {
+			l.warn(p, "no ACL is checked: every client may do everything")
 		}
-	}},
-	"globalOutstandingLimit": {property: true, use: func(l *loader, p property) {
-		l.cfg.Limits.Outstanding, _ = l.intValue(p, 1, math.MaxInt32)
-	}},
-	"request_throttle_max_requests": {property: true, use: limit(func(l *loader) *int { return &l.cfg.Limits.Requests })},
-	"requestThrottleLimit":          {property: true, use: limit(func(l *loader) *int { return &l.cfg.Limits.Requests })},
-	"throttled_op_wait_time":        {property: true, use: throttledOpWait},
-	"throttledOpWaitTime":           {property: true, use: throttledOpWait},
-	"largeRequestThreshold":         {property: true, use: limit(func(l *loader) *int { return &l.cfg.Limits.LargeRequest })},
-	"largeRequestMaxBytes": {property: true, use: func(l *loader, p property) {
-		l.cfg.Limits.LargeBytes, _ = l.intValue(p, 1, math.MaxInt32)
-	}},
-	"connection_throttle_tokens": {property: true, use: limit(func(l *loader) *int { return &l.cfg.ConnectTokens })},
-	"connection_throttle_fill_count": {property: true, use: func(l *loader, p property) {
-		l.cfg.ConnectFillCount, _ = l.intValue(p, 1, math.MaxInt32)
-	}},
-	"connection_throttle_fill_time": {property: true, use: func(l *loader, p property) {
-		l.cfg.ConnectFillTime, _ = l.millis(p, 1)
-	}},
-	"admin.enableServer": {property: true, use: func(l *loader, p property) {
-		on, ok := l.boolValue(p)
-		l.httpOn, l.httpOff = on, ok && !on
-	}},
-	"admin.serverPort": {property: true, use: func(l *loader, p property) {
-		if n, ok := l.intValue(p, 1, math.MaxUint16); ok {
-			l.httpPort = n
+	}}, def: "no", effect: "With yes no ACL is checked: every client may do everything."},
+	"DigestAuthenticationProvider.superDigest": {property: true, value: value{"user:BASE64(hash(user:password))", func(l *loader, p property) {
+		l.cfg.SuperDigest = p.val
+		if p.val == "" {
+			l.fault(p, "is empty")
 		}
-	}},
-	"admin.serverAddress": {property: true, use: func(l *loader, p property) {
-		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
-	}},
-	"nio.sessionlessCnxnTimeout": {property: true, use: func(l *loader, p property) {
-		l.cfg.HandshakeTimeout, _ = l.millis(p, 1)
-	}},
-	"clientTcpKeepAlive": {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.TCPKeepAlive })},
-	"4lw.commands.whitelist": {property: true, use: func(l *loader, p property) {
+	}}, def: "(none)", effect: "The digest identity that no ACL stops."},
+	"DigestAuthenticationProvider.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoDigest }), def: "true",
+		effect: "With false there is no scheme digest: logins with it fail, and ACLs cannot name it."},
+	"DigestAuthenticationProvider.digestAlg": {property: true, value: value{"one of " + digestNames(), func(l *loader, p property) {
+		if l.cfg.DigestAlgorithm = p.val; digestHash(p.val) == nil {
+			l.fault(p, "%q is none of %s", p.val, digestNames())
+		}
+	}}, def: "SHA1", effect: "The hash of digest identities and of superDigest. All members need the same one, and ACLs keep what they were made with."},
+	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.enforceAuth }), def: "false",
+		effect: "A client must have proved an identity of one of enforce.auth.schemes before any other request."},
+	"enforce.auth.schemes": {property: true, value: value{"digest, ip, or both with a comma", useAuthSchemes}, def: "(none)",
+		effect: "The schemes that satisfy enforce.auth.enabled."},
+
+	// Looking at a member.
+	"4lw.commands.whitelist": {property: true, value: value{"four-letter words with commas, or *", func(l *loader, p property) {
 		l.cfg.FourLetterWords = parseWhitelist(p.val)
 		for _, w := range l.cfg.FourLetterWords {
 			if w != "*" && !isFourLetterWord(w) {
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
-	}},
-	"readonlymode.enabled": {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.ReadOnlyMode })},
-	"clientPortListenBacklog": {use: func(l *loader, p property) {
-		l.cfg.Backlog, _ = l.intValue(p, -1, math.MaxInt32)
-	}},
-	"snapCount": {property: true, use: func(l *loader, p property) {
-		l.cfg.SnapCount, _ = l.intValue(p, 2, math.MaxInt32)
-	}},
-	"skipACL": {property: true, use: func(l *loader, p property) {
-		if l.cfg.SkipACL, _ = l.yesNo(p); l.cfg.SkipACL {
-			l.warn(p, "no ACL is checked: every client may do everything")
-		}
-	}},
-	"DigestAuthenticationProvider.superDigest": {property: true, use: func(l *loader, p property) {
-		l.cfg.SuperDigest = p.val
-		if p.val == "" {
-			l.fault(p, "is empty")
-		}
-	}},
-	"DigestAuthenticationProvider.enabled": {property: true, use: func(l *loader, p property) {
-		if on, ok := l.boolValue(p); ok {
-			l.cfg.NoDigest = !on
-		}
-	}},
-	"DigestAuthenticationProvider.digestAlg": {property: true, use: func(l *loader, p property) {
-		if l.cfg.DigestAlgorithm = p.val; digestHash(p.val) == nil {
-			l.fault(p, "%q is none of %s", p.val, digestNames())
-		}
-	}},
-	"enforce.auth.enabled": {property: true, use: boolean(func(l *loader) *bool { return &l.enforceAuth })},
-	"enforce.auth.schemes": {property: true, use: func(l *loader, p property) {
-		l.authSchemes = nil
-		for scheme := range strings.SplitSeq(p.val, ",") {
-			switch scheme = strings.TrimSpace(scheme); scheme {
-			case "digest", "ip":
-				l.authSchemes = append(l.authSchemes, scheme)
-			default:
-				l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has digest and ip", scheme)
-			}
-		}
-	}},
-	"enforceQuota":         {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota })},
-	"extendedTypesEnabled": {property: true, use: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes })},
-	"znode.container.checkIntervalMs": {property: true, use: func(l *loader, p property) {
-		l.cfg.ReapInterval, _ = l.millis(p, 1)
-	}},
-	"znode.container.maxPerMinute": {property: true, use: func(l *loader, p property) {
-		l.cfg.ReapPerMinute, _ = l.intValue(p, 1, math.MaxInt32)
-	}},
-	"znode.container.maxNeverUsedIntervalMs": {property: true, use: func(l *loader, p property) {
-		l.cfg.ReapNeverUsed, _ = l.millis(p, 0)
-	}},
-	"datadir.autocreate": {property: true, use: func(l *loader, p property) {
-		if create, ok := l.boolValue(p); ok {
-			l.cfg.MustExist = !create
-		}
-	}},
-	"db.autocreate": {property: true, use: func(l *loader, p property) {
-		if create, ok := l.boolValue(p); ok {
-			l.cfg.MustHoldData = !create
-		}
-	}},
-	"reconfigEnabled":      {use: boolean(func(l *loader) *bool { return &l.cfg.Reconfig })},
-	"quorumListenOnAllIPs": {use: boolean(func(l *loader) *bool { return &l.cfg.PeerListenAll })},
-	"initLimit": {use: func(l *loader, p property) {
-		l.cfg.InitLimit, _ = l.intValue(p, 1, math.MaxInt32)
-	}},
-	"syncLimit": {use: func(l *loader, p property) {
-		l.cfg.SyncLimit, _ = l.intValue(p, 1, math.MaxInt32)
-	}},
-	"standaloneEnabled": {use: func(l *loader, p property) {
+	}}, def: "srvr", effect: "The four-letter words that the client port answers."},
+	"admin.enableServer": {property: true, value: value{kindBoolean, func(l *loader, p property) {
+		on, ok := l.boolValue(p)
+		l.httpOn, l.httpOff = on, ok && !on
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence and POST /leader. In ZooKeeper it is open by default, and has other commands."},
+	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, func(l *loader) *int { return &l.httpPort }), def: "8080",
+		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
+	"admin.serverAddress": {property: true, value: value{"host name or IP address", func(l *loader, p property) {
+		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
+	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
+
+	// The members of a cluster.
+	"dynamicConfigFile": {value: directory(func(l *loader) *string { return &l.dynamic }), def: "(none)",
+		effect: "A file with the server lines, which then must not stand in zoo.cfg. It is read and never written."},
+	"standaloneEnabled": {value: value{kindBoolean, func(l *loader, p property) {
 		if on, ok := l.boolValue(p); ok {
 			l.standing, l.cfg.LoneVoter = on, !on
 		}
-	}},
-	"peerType": {use: func(l *loader, p property) {
+	}}, def: "true", effect: "With true a member whose file has one server line for a participant stands alone. With false it is a cluster of one, and a cluster may shrink to one voter."},
+	"peerType": {value: value{"participant or observer", func(l *loader, p property) {
 		switch strings.ToLower(p.val) {
 		case "participant":
 		case "observer":
@@ -254,52 +221,59 @@ var usedKeys = map[string]keyDef{
 		default:
 			l.fault(p, "must be participant or observer, not %q", p.val)
 		}
-	}},
-	"electionAlg": {use: func(l *loader, p property) {
+	}}, def: "participant", effect: "Without effect: the role in this member's server line counts. A contradiction is logged."},
+	"reconfigEnabled": {value: boolean(func(l *loader) *bool { return &l.cfg.Reconfig }), def: "false",
+		effect: "Allows clients to change the members. From the first change on the members that were agreed upon count, and no longer the server lines."},
+	"quorumListenOnAllIPs": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerListenAll }), def: "false",
+		effect: "The peer port listens at every address, and not only at the one of this member's server line."},
+	"initLimit": {value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.InitLimit }), unit: "ticks", def: "10",
+		effect: "Shown by the four-letter word conf. A follower may take as long as it needs to catch up."},
+	"syncLimit": {value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.SyncLimit }), unit: "ticks", def: "5",
+		effect: "Shown by the four-letter word conf. How soon a silent leader or follower is noticed follows from tickTime."},
+	"electionAlg": {value: value{"3", func(l *loader, p property) {
 		if p.val != "3" {
 			l.fault(p, "ZooKeeper has only 3, and lockkeeper elects in its own way; remove the key")
 		}
-	}},
+	}}, def: "3", effect: "Without effect: leaders are elected by Raft. Any other value stops the start."},
 }
+
+const (
+	noTLS       = "this version has no TLS"
+	noPeerAuth  = "members do not authenticate each other in this version; keep the peer ports on a network of their own"
+	noHierarchy = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
+)
 
 // refusedKeys ask for protection that is not there.
 var refusedKeys = map[string]keyDef{
-	"secureClientPort": {use: func(l *loader, p property) {
-		l.fault(p, "this version has no TLS, and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS")
-	}},
-	"secureClientPortAddress": {use: func(l *loader, p property) {
-		l.fault(p, "this version has no TLS; remove the key to serve clients without TLS")
-	}},
-	"sslQuorum":                      {use: refuseTrue("this version has no TLS between members")},
-	"quorum.auth.enableSasl":         {use: refuseTrue("members do not authenticate each other in this version; keep the peer ports on a network of their own")},
-	"quorum.auth.learnerRequireSasl": {use: refuseTrue("members do not authenticate each other in this version; keep the peer ports on a network of their own")},
-	"quorum.auth.serverRequireSasl":  {use: refuseTrue("members do not authenticate each other in this version; keep the peer ports on a network of their own")},
-	"sessionRequireClientSASLAuth":   {property: true, use: refuseTrue("this version has no SASL, so clients cannot be made to authenticate with it")},
+	"secureClientPort": {value: refuse("integer", noTLS+", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"),
+		def: "(none)", effect: "Stops the start: " + noTLS + "."},
+	"secureClientPortAddress": {value: refuse("host name or IP address", noTLS+"; remove the key to serve clients without TLS"),
+		def: "(none)", effect: "Stops the start: " + noTLS + "."},
+	"sslQuorum":                      refuseTrue(noTLS + " between members"),
+	"quorum.auth.enableSasl":         refuseTrue(noPeerAuth),
+	"quorum.auth.learnerRequireSasl": refuseTrue(noPeerAuth),
+	"quorum.auth.serverRequireSasl":  refuseTrue(noPeerAuth),
+	"sessionRequireClientSASLAuth":   refuseTrue("this version has no SASL, so clients cannot be made to authenticate with it").asProperty(),
 }
 
 // missingKeys ask for something that is not there and protects nothing.
 var missingKeys = map[string]keyDef{
-	"forceSync": {property: true, use: func(l *loader, p property) {
-		if on, ok := l.yesNo(p); ok && !on {
-			l.warn(p, "every update is on disk before it is answered, whatever this says")
-		}
-	}},
-	"localSessionsEnabled": {use: warnTrue("every session is known to the whole cluster: there are no local sessions")},
-	"leaderServes": {property: true, use: func(l *loader, p property) {
-		if on, ok := l.yesNo(p); ok && !on {
-			l.warn(p, "the leader serves clients like every other member")
-		}
-	}},
-	"portUnification":        {use: warnTrue("this version has no TLS between members: peers that use it are refused")},
-	"client.portUnification": {property: true, use: warnTrue("this version has no TLS: clients that use it are refused")},
-	"oraclePath":             {use: warning("there is no oracle: with two voters, either one's failure stops the cluster")},
-	"audit.enable":           {property: true, use: warnTrue("this version writes no audit log")},
-	"metricsProvider.className": {use: func(l *loader, p property) {
+	"forceSync":              warnNo("every update is on disk before it is answered, whatever this says"),
+	"localSessionsEnabled":   warnTrue("every session is known to the whole cluster: there are no local sessions"),
+	"leaderServes":           warnNo("the leader serves clients like every other member"),
+	"portUnification":        warnTrue("this version has no TLS between members: peers that use it are refused"),
+	"client.portUnification": warnTrue("this version has no TLS: clients that use it are refused").asProperty(),
+	"oraclePath": {value: value{"path", func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
+		effect: "Without effect: " + noOracle + "."},
+	"audit.enable": warnTrue("this version writes no audit log").asProperty(),
+	"metricsProvider.className": {value: value{"name of a Java class", func(l *loader, p property) {
 		if strings.Contains(p.val, "Prometheus") {
 			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
 		}
-	}},
+	}}, def: "(none)", effect: "Without effect: the four-letter word mntr has the metrics, and there is no HTTP port for them."},
 }
+
+const noOracle = "there is no oracle: with two voters, either one's failure stops the cluster"
 
 // unneededKeys tune what lockkeeper does not have or does by itself.
 var unneededKeys = strings.Fields(`
@@ -365,7 +339,7 @@ func tlsKeys() []string {
 func ignoredKeys(c category, property bool, names []string) map[string]keyDef {
 	m := map[string]keyDef{}
 	for _, name := range names {
-		m[name] = keyDef{property: property, use: ignored(c)}
+		m[name] = keyDef{property: property, value: ignored(c), def: "(not used)", effect: categories[c].effect}
 	}
 	return m
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -53,75 +54,174 @@ func (l *loader) intValue(p property, min, max int) (int, bool) {
 	return 0, false
 }
 
-// millis reads a number of milliseconds that is at least min.
-func (l *loader) millis(p property, min int) (time.Duration, bool) {
-	n, ok := l.intValue(p, min, math.MaxInt32)
-	return time.Duration(n) * time.Millisecond, ok
+// value is how the text behind a key is read: the name of its type, for people, and what takes it.
+type value struct {
+	kind string
+	use  func(*loader, property)
 }
 
 // What keys do with their values, for the tables in configkeys.go.
 
-// limit takes a number of which everything below 1 means that there is no limit.
-func limit(field func(*loader) *int) func(*loader, property) {
-	return func(l *loader, p property) {
+const (
+	kindBoolean = "true or false"
+	kindYesNo   = "yes or no"
+)
+
+// integer is a number between min and max.
+func integer(min, max int, field func(*loader) *int) value {
+	return value{rangeText(min, max), func(l *loader, p property) { *field(l), _ = l.intValue(p, min, max) }}
+}
+
+// rangeText is the type of a number between min and max.
+func rangeText(min, max int) string {
+	switch {
+	case max < math.MaxInt32:
+		return fmt.Sprintf("integer from %d to %d", min, max)
+	case min > math.MinInt32:
+		return fmt.Sprintf("integer, at least %d", min)
+	}
+	return "integer"
+}
+
+// millis is a number of milliseconds that is at least min.
+func millis(min int, field func(*loader) *time.Duration) value {
+	return value{rangeText(min, math.MaxInt32), func(l *loader, p property) {
+		n, _ := l.intValue(p, min, math.MaxInt32)
+		*field(l) = time.Duration(n) * time.Millisecond
+	}}
+}
+
+// limit is a number of which everything below 1 means that there is no limit.
+func limit(field func(*loader) *int) value {
+	return value{"integer", func(l *loader, p property) {
 		n, _ := l.intValue(p, math.MinInt32, math.MaxInt32)
 		*field(l) = max(n, 0)
-	}
+	}}
 }
 
-func throttledOpWait(l *loader, p property) {
-	l.cfg.Limits.Wait, _ = l.millis(p, 0)
+// sessionTimeout accepts -1 for the default, as ZooKeeper does.
+func sessionTimeout(field func(*loader) *time.Duration) value {
+	timeout := millis(1, field)
+	return value{"integer, at least 1; or -1", func(l *loader, p property) {
+		if p.val != "-1" {
+			timeout.use(l, p)
+		}
+	}}
 }
 
-func (l *loader) ignore(c category, p property) {
-	l.ineffective[c] = append(l.ineffective[c], p.key)
-}
-
-func ignored(c category) func(*loader, property) {
-	return func(l *loader, p property) { l.ignore(c, p) }
-}
-
-func directory(field func(*loader) *string) func(*loader, property) {
-	return func(l *loader, p property) {
+func directory(field func(*loader) *string) value {
+	return value{"path", func(l *loader, p property) {
 		if p.val == "" {
 			l.fault(p, "is empty")
 			return
 		}
 		*field(l) = p.val
+	}}
+}
+
+func boolean(field func(*loader) *bool) value {
+	return value{kindBoolean, func(l *loader, p property) { *field(l), _ = l.boolValue(p) }}
+}
+
+// booleanNot sets its field to the opposite of the value.
+func booleanNot(field func(*loader) *bool) value {
+	return value{kindBoolean, func(l *loader, p property) {
+		if on, ok := l.boolValue(p); ok {
+			*field(l) = !on
+		}
+	}}
+}
+
+// useMaxBuffer takes jute.maxbuffer, which Java decodes: 0x and a leading 0 count.
+func useMaxBuffer(l *loader, p property) {
+	n, err := strconv.ParseInt(p.val, 0, 32)
+	switch {
+	case err != nil:
+		l.fault(p, "must be a number of bytes, not %q", p.val)
+	case n < MinMaxBuffer:
+		l.fault(p, "must be at least %d bytes, not %s", MinMaxBuffer, p.val)
+	case n > MaxMaxBuffer:
+		// Usually meant for long replies, which no server limits.
+		l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have no limit", MaxMaxBuffer)
+		l.cfg.MaxBuffer = MaxMaxBuffer
+	default:
+		l.cfg.MaxBuffer = int(n)
 	}
 }
 
-func boolean(field func(*loader) *bool) func(*loader, property) {
-	return func(l *loader, p property) { *field(l), _ = l.boolValue(p) }
-}
-
-// sessionTimeout accepts -1 for the default, as ZooKeeper does.
-func sessionTimeout(use func(*loader, property)) func(*loader, property) {
-	return func(l *loader, p property) {
-		if p.val != "-1" {
-			use(l, p)
+func useAuthSchemes(l *loader, p property) {
+	l.authSchemes = nil
+	for scheme := range strings.SplitSeq(p.val, ",") {
+		switch scheme = strings.TrimSpace(scheme); scheme {
+		case "digest", "ip":
+			l.authSchemes = append(l.authSchemes, scheme)
+		default:
+			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has digest and ip", scheme)
 		}
 	}
 }
 
-func refuseTrue(why string) func(*loader, property) {
-	return func(l *loader, p property) {
+func authProvider(l *loader, p property) {
+	switch {
+	case strings.HasSuffix(p.val, "DigestAuthenticationProvider"), strings.HasSuffix(p.val, "IPAuthenticationProvider"):
+		l.ignore(unneeded, p)
+		return
+	case strings.HasSuffix(p.val, "X509AuthenticationProvider"):
+		l.cfg.X509 = true
+		l.warn(p, "ACLs may name holders of certificates, but this version has no TLS: nobody can be one")
+		return
+	case strings.HasSuffix(p.val, "SASLAuthenticationProvider"):
+		l.cfg.SASL = true
+		l.warn(p, "ACLs may name Kerberos principals, but this version has no SASL: nobody can be one")
+		return
+	}
+	l.warn(p, "lockkeeper cannot load %s: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in", p.val)
+}
+
+// Keys without effect, and keys that stop the start.
+
+func (l *loader) ignore(c category, p property) {
+	l.ineffective[c] = append(l.ineffective[c], p.key)
+}
+
+func ignored(c category) value {
+	return value{"(not read)", func(l *loader, p property) { l.ignore(c, p) }}
+}
+
+// refuse stops the start whatever the value is.
+func refuse(kind, why string) value {
+	return value{kind, func(l *loader, p property) { l.fault(p, "%s", why) }}
+}
+
+// asProperty is def as a Java system property.
+func (def keyDef) asProperty() keyDef {
+	def.property = true
+	return def
+}
+
+func refuseTrue(why string) keyDef {
+	return keyDef{value: value{kindBoolean, func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.fault(p, "%s; set it to false to start without", why)
 		}
-	}
+	}}, def: "false", effect: "With true it stops the start: " + why + "."}
 }
 
-func warnTrue(text string) func(*loader, property) {
-	return func(l *loader, p property) {
+func warnTrue(text string) keyDef {
+	return keyDef{value: value{kindBoolean, func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.warn(p, "%s", text)
 		}
-	}
+	}}, def: "false", effect: "Without effect: " + text + "."}
 }
 
-func warning(text string) func(*loader, property) {
-	return func(l *loader, p property) { l.warn(p, "%s", text) }
+// warnNo is a Java system property whose default is yes, and that nothing here can change.
+func warnNo(text string) keyDef {
+	return keyDef{property: true, value: value{kindYesNo, func(l *loader, p property) {
+		if on, ok := l.yesNo(p); ok && !on {
+			l.warn(p, "%s", text)
+		}
+	}}, def: "yes", effect: "Without effect: " + text + "."}
 }
 
 func useMember(l *loader, p property) {
@@ -148,5 +248,5 @@ func memberID(key string) (uint8, bool) {
 }
 
 func refuseHierarchy(l *loader, p property) {
-	l.fault(p, "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once")
+	l.fault(p, "%s", noHierarchy)
 }

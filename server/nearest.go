@@ -25,23 +25,6 @@ func Nearest(word string, known iter.Seq[string]) (nearest string, edits int) {
 	return nearest, edits
 }
 
-// nearestKey is the key of a configuration that was probably meant by key.
-func nearestKey(key string) string {
-	nearest, _ := Nearest(strings.TrimPrefix(key, "zookeeper."), func(yield func(string) bool) {
-		for name := range knownKeys {
-			if !yield(name) {
-				return
-			}
-		}
-		for family := range keyFamilies {
-			if !yield(family + "N") {
-				return
-			}
-		}
-	})
-	return nearest
-}
-
 // distance counts edits (optimal string alignment: no part is edited twice).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)

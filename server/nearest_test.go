@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNearestKey(t *testing.T) {
+func TestNearestConfigKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"clientport":               "clientPort",
 		"tickTimes":                "tickTime",
@@ -17,11 +17,11 @@ func TestNearestKey(t *testing.T) {
 		"sserver.12":               "server.N",
 		"4lw.command.whitelist":    "4lw.commands.whitelist",
 	} {
-		if got := nearestKey(key); got != want {
-			t.Errorf("nearestKey(%q) = %q, want %q", key, got, want)
+		if got, _ := NearestConfigKey(key); got != want {
+			t.Errorf("NearestConfigKey(%q) = %q, want %q", key, got, want)
 		}
 	}
-	if got := nearestKey(strings.Repeat("x", 1<<20)); got == "" {
+	if got, _ := NearestConfigKey(strings.Repeat("x", 1<<20)); got == "" {
 		t.Error("no key is nearest to a very long one")
 	}
 }

@@ -155,13 +155,17 @@ Usage:
 	lockkeeper bench              put load on servers and measure them
 	lockkeeper version            print the version
 	lockkeeper help [command]     print this, or how to use a command
+	lockkeeper help config [KEY]  list the keys of zoo.cfg, or describe one
 
 Ctrl-C (or SIGTERM) stops a member cleanly, a second one at once.
 `
 
 const helpUsage = `Usage: lockkeeper help [command]
+       lockkeeper help config [KEY...]
 
-Prints what lockkeeper can do, or how to use one of its commands.
+Prints what lockkeeper can do, or how to use one of its commands. 'help config' lists the
+keys that may stand in a zoo.cfg; with keys, it says of each what its value may be, what
+the default is and what it does.
 `
 
 func help(args []string, e env) int {
@@ -172,6 +176,9 @@ func help(args []string, e env) int {
 	if isHelp(args[0]) {
 		fmt.Fprint(e.stdout, helpUsage)
 		return exitOK
+	}
+	if args[0] == "config" {
+		return helpConfig(args[1:], e)
 	}
 	c, ok := findCommand(args[0])
 	if !ok {

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// KeyClass says what is done with a key of a configuration file.
+type KeyClass int
+
+const (
+	KeyUsed        KeyClass = iota // it has an effect
+	KeyRefused                     // it asks for protection that is missing: the member does not start
+	KeyMissing                     // it asks for something else that is missing: there is a warning
+	KeyIneffective                 // ZooKeeper has it, and it has no effect here
+)
+
+// ConfigKey describes one key of a zoo.cfg for people. The same table reads configuration files, so what is here is
+// what LoadConfig does.
+type ConfigKey struct {
+	// Name is the key as it stands in a file. Of a family of keys, such as server.1, server.2, it ends in N.
+	Name string
+	// ZooKeeper is ZooKeeper's name: the key in its zoo.cfg, or the Java system property. Empty for lockkeeper's own keys.
+	ZooKeeper string
+	Class     KeyClass
+	// Type is what the value may be, Unit what a number counts. A Default in parentheses is a description.
+	Type, Unit, Default string
+	// Effect is what the key does here.
+	Effect string
+}
+
+// ConfigKeys are all keys that lockkeeper knows, in the order of the alphabet without regard to case.
+func ConfigKeys() []ConfigKey {
+	var keys []ConfigKey
+	for name, def := range knownKeys {
+		keys = append(keys, def.describe(name, name))
+	}
+	for family, def := range keyFamilies {
+		keys = append(keys, def.describe(family, family+"N"))
+	}
+	slices.SortFunc(keys, func(a, b ConfigKey) int {
+		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
+	})
+	return keys
+}
+
+// FindConfigKey returns the key of that name, with or without "zookeeper." in front of a Java system property. For
+// server.3 it is the family server.N.
+func FindConfigKey(name string) (ConfigKey, bool) {
+	def, bare := lookupKey(name)
+	if def == nil {
+		return ConfigKey{}, false
+	}
+	if _, plain := knownKeys[bare]; plain {
+		return def.describe(bare, bare), true
+	}
+	family := bare[:strings.IndexByte(bare, '.')+1]
+	return def.describe(family, family+"N"), true
+}
+
+// describe makes the description of the key or family with that name in the tables, under the name shown.
+func (def keyDef) describe(name, shown string) ConfigKey {
+	return ConfigKey{
+		Name: shown, ZooKeeper: def.zooKeeperName(shown), Class: classOf(name),
+		Type: def.value.kind, Unit: def.unit, Default: def.def, Effect: def.effect,
+	}
+}
+
+func (def keyDef) zooKeeperName(shown string) string {
+	switch {
+	case def.own:
+		return ""
+	case def.zooKeeper != "":
+		return def.zooKeeper
+	case def.property:
+		return "zookeeper." + shown
+	}
+	return shown
+}
+
+// classOf finds the table in which the key or family stands.
+func classOf(name string) KeyClass {
+	in := func(table map[string]keyDef) bool { _, ok := table[name]; return ok }
+	switch {
+	case in(usedKeys), name == "server.", name == "authProvider.":
+		return KeyUsed
+	case in(refusedKeys), name == "group.", name == "weight.":
+		return KeyRefused
+	case in(missingKeys):
+		return KeyMissing
+	}
+	return KeyIneffective
+}
+
+// NearestConfigKey returns the known key that was probably meant by name, and how many typing errors lie between
+// them (see Nearest).
+func NearestConfigKey(name string) (nearest string, edits int) {
+	return Nearest(strings.TrimPrefix(name, "zookeeper."), func(yield func(string) bool) {
+		for _, k := range ConfigKeys() {
+			if !yield(k.Name) {
+				return
+			}
+		}
+	})
+}
