@@ -249,7 +249,7 @@ func TestTransferLeadership(t *testing.T) {
 		if got := c.leader(); got != to {
 			t.Fatalf("member %d leads", got+1)
 		}
-		c.must(c.reps[to].TransferLeadership(c.ctx(10*time.Second), 0))
+		c.must(c.reps[to].TransferLeadership(c.ctx(10*time.Second), NoMember))
 		if got := c.leader(); got == to {
 			t.Fatal("the leader is as before")
 		}
@@ -502,10 +502,10 @@ func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 		}
 		c.start(i)
 		time.Sleep(time.Minute)
-		if id := c.reps[i].leaderID(); id != 0 {
+		if id := c.reps[i].leaderID(); id != NoMember {
 			t.Fatalf("a member of another cluster follows %d", id)
 		}
-		if id := c.reps[l].leaderID(); id == MemberID(i+1) || id == 0 {
+		if id := c.reps[l].leaderID(); id == MemberID(i+1) || id == NoMember {
 			t.Fatalf("member %d follows %d", l+1, id)
 		}
 	})
@@ -532,7 +532,7 @@ func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 		c.start(lost)
 		time.Sleep(time.Minute)
 		for _, i := range []int{behind, lost} {
-			if id := c.reps[i].leaderID(); id != 0 {
+			if id := c.reps[i].leaderID(); id != NoMember {
 				t.Fatalf("member %d follows %d, and what was committed is gone", i+1, id)
 			}
 		}

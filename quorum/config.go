@@ -15,8 +15,11 @@ import (
 	"lockkeeper/znode"
 )
 
-// MemberID numbers a member: the N of its server.N line and the content of its myid file, 1 to 254.
-type MemberID uint8
+// MemberID numbers a member: the N of its server.N line and the content of its myid file, 0 to 255; or it is NoMember.
+type MemberID int16
+
+// NoMember is the MemberID of no member: that of the leader while none is known, for example.
+const NoMember MemberID = -1
 
 // Member is one machine of the cluster as the configuration names it.
 type Member struct {
@@ -201,7 +204,9 @@ func (c *Config) membersSum() uint32 {
 func membersSum(servers []raft.Server) uint32 {
 	var votes [256]byte
 	for _, s := range servers {
-		votes[memberID(s.ID)] = voteMark(s.Suffrage == raft.Voter)
+		if id := memberID(s.ID); id != NoMember {
+			votes[id] = voteMark(s.Suffrage == raft.Voter)
+		}
 	}
 	return max(1, crc32.ChecksumIEEE(votes[:]))
 }

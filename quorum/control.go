@@ -43,13 +43,13 @@ func (r *Replica) reroute(ctx context.Context, rt *route) *route {
 	_, id := r.raft.LeaderWithID()
 	changed := r.setLeader(memberID(id))
 	leader := r.leaderID()
-	if !changed && (rt == nil) == (leader == 0) {
+	if !changed && (rt == nil) == (leader == NoMember) {
 		return rt
 	}
 	if rt != nil {
 		rt.stop()
 	}
-	if leader == 0 {
+	if leader == NoMember {
 		r.log.Info("no leader")
 		return nil
 	}

@@ -271,7 +271,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	if l.conn != nil && l.leader != leader {
 		r.dropLeaseStream()
 	}
-	if leader == 0 {
+	if leader == NoMember {
 		return nil, time.Time{}, ErrNoLeader
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())

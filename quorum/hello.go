@@ -206,7 +206,7 @@ func (r *Replica) askWhetherRemoved(ctx context.Context) bool {
 func (r *Replica) leaderlessFor() time.Duration {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
-	if r.leader != 0 {
+	if r.leader != NoMember {
 		return 0
 	}
 	return time.Since(r.leaderFrom)

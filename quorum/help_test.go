@@ -209,7 +209,7 @@ func (c *cluster) leader() int {
 			}
 		}
 		for id, n := range votes {
-			if id != 0 && n == running && c.reps[id-1] != nil && !c.cut[int(id)-1] {
+			if id != NoMember && n == running && c.reps[id-1] != nil && !c.cut[int(id)-1] {
 				return int(id) - 1
 			}
 		}

@@ -61,7 +61,7 @@ type Replica struct {
 	poisoned     error         // why no entry can be applied any more
 
 	stateMu    sync.Mutex
-	leader     MemberID           // 0 while unknown
+	leader     MemberID           // NoMember while unknown
 	leaderFrom time.Time          // since when
 	epoch      context.Context    // ends with the leader
 	endEpoch   context.CancelFunc //
@@ -76,8 +76,12 @@ const cachedEntries = 64
 
 func serverID(id MemberID) raft.ServerID { return raft.ServerID(strconv.Itoa(int(id))) }
 
+// memberID is the reverse of serverID. It is NoMember for the empty ID, which is raft's for no server.
 func memberID(id raft.ServerID) MemberID {
-	n, _ := strconv.ParseUint(string(id), 10, 8)
+	n, err := strconv.ParseUint(string(id), 10, 8)
+	if err != nil {
+		return NoMember
+	}
 	return MemberID(n)
 }
 
@@ -103,7 +107,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.roster = newRoster(&r.cfg, r.servers)
 	r.asks.init()
-	r.setLeader(0)
+	r.setLeader(NoMember)
 	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
 		return nil, err
 	}
@@ -317,7 +321,7 @@ func (r *Replica) ProposeOnce(ctx context.Context, c *znode.Command) error {
 	return r.batcher.submit(ctx, [][]byte{c.Append(nil)})
 }
 
-// leaderID is the leader as this member knows it, 0 while there is none.
+// leaderID is the leader as this member knows it, NoMember while there is none.
 func (r *Replica) leaderID() MemberID {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
@@ -336,7 +340,7 @@ func (r *Replica) setLeader(id MemberID) bool {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
 	if id == r.cfg.ID && r.term == 0 {
-		id = 0 // raft says so already; notify will follow
+		id = NoMember // raft says so already; notify will follow
 	}
 	if id == r.leader && r.epoch != nil {
 		return false
@@ -372,7 +376,7 @@ func (r *Replica) leadership() (context.Context, context.CancelFunc, bool) {
 func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
-	return r.leaderFrom, r.leader != 0
+	return r.leaderFrom, r.leader != NoMember
 }
 
 // Close stops the member and waits for everything it started. A leader first tries to hand its office
@@ -385,7 +389,7 @@ func (r *Replica) Close() error {
 			// raft may be held in the middle of a write, and whoever asks it anything with it.
 			r.stopRaft()
 		case leads && r.maj().Voters() > 1:
-			if err := r.handOnTo(0); err != nil {
+			if err := r.handOnTo(NoMember); err != nil {
 				r.log.Info("leadership not handed on before stopping", "err", err)
 			}
 		}
@@ -441,8 +445,8 @@ func (r *Replica) closeTransport() {
 // Status is what a member knows of itself and the cluster.
 type Status struct {
 	ID           MemberID
-	Role         string // standalone, leader, follower, observer or looking
-	Leader       MemberID
+	Role         string   // standalone, leader, follower, observer or looking
+	Leader       MemberID // NoMember while unknown
 	Term         uint64
 	CommitIndex  uint64
 	AppliedIndex uint64
@@ -477,7 +481,7 @@ func (r *Replica) Status() Status {
 	r.mu.RUnlock()
 	s.OpenCommands, _ = r.outbox.open()
 	switch {
-	case s.Leader == 0:
+	case s.Leader == NoMember:
 		s.Role = "looking"
 	case r.cfg.alone():
 		s.Role = "standalone"

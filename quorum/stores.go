@@ -90,6 +90,9 @@ func (s *Stores) stableName() string {
 // memberKey is where the stable store keeps whose log, term and vote it holds.
 var memberKey = []byte("lockkeeper/member")
 
+// ownerZero is what is stored there for member 0, because 0 stands for nobody.
+const ownerZero = 256
+
 // clusterKey is where the stable store keeps which cluster the member belongs to.
 var clusterKey = []byte("lockkeeper/cluster")
 
@@ -112,16 +115,20 @@ func (s *Stores) setCluster(cluster uint32) error {
 // claim refuses stores that belong to another member: a member that runs with the vote of another could
 // vote twice. Stores that belong to nobody yet become this member's.
 func (s *Stores) claim(id MemberID) error {
+	mark := uint64(id)
+	if id == 0 {
+		mark = ownerZero
+	}
 	owner, err := s.Stable.GetUint64(memberKey)
 	switch {
 	case err != nil && err.Error() != "not found": // what raft itself compares with: the stores share no error
 		return fmt.Errorf("quorum: read owner of %s: %w", s.stableName(), err)
 	case err != nil || owner == 0:
-		if err := s.Stable.SetUint64(memberKey, uint64(id)); err != nil {
+		if err := s.Stable.SetUint64(memberKey, mark); err != nil {
 			return fmt.Errorf("quorum: write owner of %s: %w", s.stableName(), err)
 		}
-	case owner != uint64(id):
-		return fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines", s.stableName(), owner, id)
+	case owner != mark:
+		return fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines", s.stableName(), owner%ownerZero, id)
 	}
 	return nil
 }

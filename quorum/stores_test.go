@@ -343,3 +343,26 @@ func TestSetWritesWhatIsNew(t *testing.T) {
 		t.Errorf("read again: %d, %v", v, err)
 	}
 }
+
+// Member 0 claims its disk like any other: 0 is what stores give for nobody.
+func TestStoresOfMemberZeroBelongToIt(t *testing.T) {
+	dir := t.TempDir()
+	for i, tt := range []struct {
+		id   MemberID
+		fail string
+	}{{0, ""}, {0, ""}, {1, "the votes of member 0, and this is member 1"}} {
+		s, err := OpenStores(dir, dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.claim(tt.id); (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
+			t.Errorf("start %d as member %d: %v", i+1, tt.id, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := memberID(""); got != NoMember {
+		t.Errorf("raft's empty ID is that of member %d", got)
+	}
+}

@@ -40,7 +40,7 @@ func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 		return
 	}
 	_, id := r.raft.LeaderWithID()
-	if leader := memberID(id); ctx.Err() != nil || leader != 0 && leader != dead || r.raft.State() != raft.Follower {
+	if leader := memberID(id); ctx.Err() != nil || leader != NoMember && leader != dead || r.raft.State() != raft.Follower {
 		return
 	}
 	r.log.Info("the leader's process has ended, standing for election", "leader", dead)

@@ -11,15 +11,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Transfer stream, any member to the leader: one byte, the member that is to lead (0: any voter). The answer is text: empty
-// when the leadership has been handed over, else why not.
+// Transfer stream, any member to the leader: two bytes, the member that is to lead and 1, or 0 and 0 for any voter. The
+// answer is one byte 0 when the leadership has been transferred, else a text that says why not.
 
-// TransferLeadership makes another voter the leader: the one named, or with 0 the one that has most of the log. It may be called on any
+// TransferLeadership makes another voter the leader: the one named, or with NoMember the one that has most of the log. It may be called on any
 // member, and returns when this member knows the new leader. Nothing is lost by it, and no client disconnected.
 func (r *Replica) TransferLeadership(ctx context.Context, to MemberID) error {
 	from, epoch := r.leaderEpoch()
 	switch {
-	case from == 0:
+	case from == NoMember:
 		return fmt.Errorf("quorum: hand on leadership: %w", ErrNoLeader)
 	case to == from:
 		return nil
@@ -34,9 +34,9 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID) error {
 			return fmt.Errorf("quorum: hand on leadership: %w", ctx.Err())
 		}
 		var now MemberID
-		if now, epoch = r.leaderEpoch(); now != 0 && (to == 0 || now == to) {
+		if now, epoch = r.leaderEpoch(); now != NoMember && (to == NoMember || now == to) {
 			return nil
-		} else if now != 0 {
+		} else if now != NoMember {
 			return fmt.Errorf("quorum: hand on leadership: member %d leads instead", now)
 		}
 	}
@@ -53,7 +53,7 @@ func (r *Replica) handOn(ctx context.Context, leader, to MemberID) error {
 	}
 	defer r.port.forget(c)
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := c.Write([]byte{byte(to)}); err != nil {
+	if _, err := c.Write(transferRequest(to)); err != nil {
 		return err
 	}
 	answer, err := io.ReadAll(io.LimitReader(c, 1<<10))
@@ -68,20 +68,31 @@ func (r *Replica) handOn(ctx context.Context, leader, to MemberID) error {
 	return nil
 }
 
+func transferRequest(to MemberID) []byte {
+	if to == NoMember {
+		return []byte{0, 0}
+	}
+	return []byte{byte(to), 1}
+}
+
 func (r *Replica) serveTransfer(_ MemberID, c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(prefaceDeadline))
-	var to [1]byte
-	if _, err := io.ReadFull(c, to[:]); err != nil {
+	var b [2]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
 		return
 	}
+	to := NoMember
+	if b[1] != 0 {
+		to = MemberID(b[0])
+	}
 	answer := []byte{0}
-	if err := r.handOnTo(MemberID(to[0])); err != nil {
+	if err := r.handOnTo(to); err != nil {
 		answer = []byte(err.Error())
 	}
 	_, _ = c.Write(answer)
 }
 
-// handOnTo hands the leadership of this member on, to a voter or with 0 to the one that has most of the log, and returns when this
+// handOnTo hands the leadership of this member on, to a voter or with NoMember to the one that has most of the log, and returns when this
 // member leads no longer. What is proposed meanwhile waits.
 //
 // The library has a function for it, which is not used (v1.7.3): if it is tried again while the goroutine that replicates to the voter
@@ -145,7 +156,7 @@ func (r *Replica) heir(to MemberID) (heir raft.Server, err error) {
 			return heir, fmt.Errorf("member %d is an observer and cannot lead", to)
 		case id == to && id == r.cfg.ID:
 			return s, nil
-		case id == r.cfg.ID || !voter || to != 0 && id != to:
+		case id == r.cfg.ID || !voter || to != NoMember && id != to:
 			continue
 		}
 		switch acked, heard := r.transport.progress(id); {
@@ -158,7 +169,7 @@ func (r *Replica) heir(to MemberID) (heir raft.Server, err error) {
 	switch {
 	case heir.ID != "":
 		return heir, nil
-	case err == nil && to != 0:
+	case err == nil && to != NoMember:
 		err = fmt.Errorf("there is no member %d", to)
 	case err == nil:
 		err = errors.New("there is no other voter")

@@ -39,8 +39,6 @@ const (
 	// them in one request between members, for which there is a time limit and a largest size.
 	MinMaxBuffer = 1 << 10
 	MaxMaxBuffer = 4 << 20
-
-	minMemberID, maxMemberID = znode.MinMemberID, znode.MaxMemberID
 )
 
 // Config is everything that a member can be told. The zero value is a member that is alone, listens on
@@ -149,7 +147,7 @@ type Config struct {
 	// Members are the members of the cluster, this one included (server.N). nil means that this member
 	// stands alone.
 	Members []Member
-	// ID says which of Members this is (dataDir/myid), 1 to 254. Ignored when it stands alone.
+	// ID says which of Members this is (dataDir/myid), 0 to 255. Ignored when it stands alone.
 	ID uint8
 	// PeerListenAll makes the member listen for its peers on every address instead of the one in its
 	// server line (quorumListenOnAllIPs).
@@ -239,9 +237,6 @@ func (c *Config) memberFaults() (faults Faults) {
 	for _, m := range c.Members {
 		fault := func(format string, args ...any) {
 			faults = append(faults, c.fault(m.Key(), format, args...))
-		}
-		if m.ID < minMemberID || m.ID > maxMemberID {
-			fault("a member's number must be between %d and %d", minMemberID, maxMemberID)
 		}
 		if byID[m.ID] {
 			fault("two members have this number")

@@ -249,7 +249,7 @@ func (l *loader) startMode() {
 	}
 	l.cfg.Members = znode.SortMembers(l.members)
 	l.readMyID()
-	if self := l.cfg.Self(); l.has("peerType") && self.ID != 0 && self.Observer != l.observer {
+	if self := l.cfg.Self(); l.has("peerType") && self != (Member{}) && self.Observer != l.observer {
 		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.Key())
 	}
 }
@@ -284,9 +284,9 @@ func (l *loader) readMyID() {
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	line = strings.TrimSuffix(line, "\r")
-	id, err := strconv.Atoi(line)
-	if err != nil || id < minMemberID || id > maxMemberID {
-		l.fault(at, "%q is not a number from %d to %d", line, minMemberID, maxMemberID)
+	id, err := strconv.ParseUint(line, 10, 8)
+	if err != nil {
+		l.fault(at, "%q is not a number from 0 to %d", line, znode.MaxMemberID)
 		return
 	}
 	l.cfg.origin["myid"] = at

@@ -227,7 +227,7 @@ func warnNo(text string) keyDef {
 func useMember(l *loader, p property) {
 	id, ok := memberID(p.key)
 	if !ok {
-		l.fault(p, "the number of a member must be between %d and %d, without leading zeros", minMemberID, maxMemberID)
+		l.fault(p, "the number of a member must be between 0 and %d, without leading zeros", znode.MaxMemberID)
 		return
 	}
 	m, err := znode.ParseMember(id, p.val)
@@ -240,8 +240,8 @@ func useMember(l *loader, p property) {
 
 // memberID takes the N out of server.N.
 func memberID(key string) (uint8, bool) {
-	n, err := strconv.Atoi(strings.TrimPrefix(key, "server."))
-	if err != nil || n < minMemberID || n > maxMemberID || (Member{ID: uint8(n)}).Key() != key {
+	n, err := strconv.ParseUint(strings.TrimPrefix(key, "server."), 10, 8)
+	if err != nil || (Member{ID: uint8(n)}).Key() != key {
 		return 0, false
 	}
 	return uint8(n), true

@@ -24,10 +24,10 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusConflict, "this member stands alone: there is nobody else")
 		return
 	}
-	to := 0
+	to := quorum.NoMember
 	if text := r.URL.Query().Get("to"); text != "" {
-		var err error
-		if to, err = strconv.Atoi(text); err != nil || to < minMemberID || to > maxMemberID {
+		n, err := strconv.ParseUint(text, 10, 8)
+		if to = quorum.MemberID(n); err != nil {
 			fail(http.StatusBadRequest, strconv.Quote(text)+" is not the number of a member")
 			return
 		}
@@ -46,7 +46,7 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
 	defer cancel()
-	if err := s.replica.TransferLeadership(ctx, quorum.MemberID(to)); err != nil {
+	if err := s.replica.TransferLeadership(ctx, to); err != nil {
 		fail(http.StatusConflict, err.Error())
 		return
 	}

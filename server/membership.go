@@ -28,12 +28,12 @@ func (s *Server) membership() membership {
 	return membership{members: s.cfg.Members}
 }
 
-// self is this member as it has been agreed upon; zero if it is none.
-func (m membership) self(id uint8) Member {
+// member is the member with that number as it has been agreed upon; false if there is none.
+func (m membership) member(id uint8) (Member, bool) {
 	if i := slices.IndexFunc(m.members, func(m Member) bool { return m.ID == id }); i >= 0 {
-		return m.members[i]
+		return m.members[i], true
 	}
-	return Member{}
+	return Member{}, false
 }
 
 // Replica is this member's part in the cluster, for tests and tools that change the members or the leader.
@@ -61,8 +61,10 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 	if version == 0 || !s.cfg.Reconfig {
 		return // the addresses are those of the file
 	}
-	if addr := now.self(s.cfg.ID).ClientAddr; addr != "" && addr != before.self(s.cfg.ID).ClientAddr {
-		s.moveClientPort(addr)
+	self, _ := now.member(s.cfg.ID)
+	was, _ := before.member(s.cfg.ID)
+	if self.ClientAddr != "" && self.ClientAddr != was.ClientAddr {
+		s.moveClientPort(self.ClientAddr)
 	}
 }
 
@@ -114,9 +116,9 @@ func (c *Config) differences(now membership) (notices []Notice) {
 		notices = append(notices, Notice{Level: slog.LevelWarn, File: f.File, Line: f.Line, Key: f.Key, Text: f.Reason})
 	}
 	for _, m := range c.Members {
-		agreed := now.self(m.ID)
+		agreed, ok := now.member(m.ID)
 		switch {
-		case agreed.ID == 0:
+		case !ok:
 			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count (/zookeeper/config), not those of the file")
 		case agreed.Observer != m.Observer:
 			note(m.Key(), "has another role in the cluster, which counts: %s", agreed)

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
+	"lockkeeper/quorum"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -22,6 +24,42 @@ func TestReconfigOfAStandaloneMember(t *testing.T) {
 		}
 		c.call(wire.OpPing, nil)
 	}
+}
+
+// The smallest and the largest number that a member may have are numbers like any other: such members lead, transfer the
+// leadership, open sessions, leave and come back.
+func TestMembersFromZeroTo255(t *testing.T) {
+	ids := []uint8{0, 1, 255}
+	members, ports := startMembers(t, ids, "reconfigEnabled=true\nskipACL=yes\nextendedTypesEnabled=true\n")
+	var clients []*rawClient
+	for i, s := range members {
+		clients = append(clients, dialReal(t, s))
+		clients[i].connect(10 * time.Second)
+		clients[i].call(wire.OpCreate, create(fmt.Sprintf("/of-%d", ids[i]), nil, wire.ModeEphemeral))
+	}
+	for _, to := range []quorum.MemberID{0, 255, 0, quorum.NoMember, 1} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if err := members[1].Replica().TransferLeadership(ctx, to); err != nil {
+			t.Fatalf("transfer to %d: %v", to, err)
+		}
+		cancel()
+		if led := members[1].Replica().Leader(); to != quorum.NoMember && led != to {
+			t.Fatalf("%d leads, want %d", led, to)
+		}
+		for i, c := range clients {
+			c.call(wire.OpSetData, &wire.SetDataRequest{Path: fmt.Sprintf("/of-%d", ids[i]), Version: -1})
+		}
+	}
+	clients[2].call(wire.OpReconfig, wire.ReconfigRequest{Leaving: "0", NullNewMembers: true, CurConfigID: -1})
+	if ms, _ := members[2].Replica().Members(); len(ms) != 2 || ms[0].ID != 1 || ms[1].ID != 255 {
+		t.Fatalf("the members are %v, want 1 and 255", ms)
+	}
+	clients[2].call(wire.OpReconfig, wire.ReconfigRequest{NullNewMembers: true, CurConfigID: -1,
+		Joining: fmt.Sprintf("server.0=127.0.0.1:%d:%d;127.0.0.1:%d", ports[0], ports[0]+1, members[0].ClientAddr().(*net.TCPAddr).Port)})
+	await(t, "member 0 to serve again", members[0].Serving)
+	back := dialReal(t, members[0])
+	back.connect(10 * time.Second)
+	back.call(wire.OpCreate, create("/back", nil, wire.ModeEphemeral))
 }
 
 // A member that is told to have other ports listens there, without a restart; connections stay.

@@ -241,7 +241,7 @@ func (s *Server) confText() string {
 		return b.String()
 	}
 	members := s.membership()
-	self := members.self(c.ID)
+	self, _ := members.member(c.ID)
 	peerType := 0
 	if self.Observer {
 		peerType = 1

@@ -442,19 +442,25 @@ func TestCluster(t *testing.T) {
 // The i-th peer port is ports[i].
 func startCluster(t *testing.T, more string) (members []*Server, ports []int) {
 	t.Helper()
+	return startMembers(t, []uint8{1, 2, 3}, more)
+}
+
+// startMembers is startCluster for members with these numbers.
+func startMembers(t *testing.T, ids []uint8, more string) (members []*Server, ports []int) {
+	t.Helper()
 	dir := t.TempDir()
 	var lines strings.Builder
-	for i := range 3 {
+	for i, id := range ids {
 		ports = append(ports, freePort(t))
-		fmt.Fprintf(&lines, "server.%d=127.0.0.1:%d:%d\n", i+1, ports[i], ports[i]+1)
+		fmt.Fprintf(&lines, "server.%d=127.0.0.1:%d:%d\n", id, ports[i], ports[i]+1)
 	}
-	for i := range 3 {
-		data := filepath.Join(dir, fmt.Sprintf("data%d", i+1))
+	for _, id := range ids {
+		data := filepath.Join(dir, fmt.Sprintf("data%d", id))
 		if err := os.MkdirAll(data, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, filepath.Join(data, "myid"), fmt.Sprintf("%d\n", i+1))
-		cfg := mustLoad(t, filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", i+1)),
+		writeFile(t, filepath.Join(data, "myid"), fmt.Sprintf("%d\n", id))
+		cfg := mustLoad(t, filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", id)),
 			"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=*\n%s%s", data, freePort(t), lines.String(), more)
 		s, err := Start(cfg)
 		if err != nil {

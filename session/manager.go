@@ -32,7 +32,7 @@ type Replica interface {
 
 // Config describes a Manager. Zero values of durations and limits are replaced by ZooKeeper's defaults.
 type Config struct {
-	Member     uint8         // 1 to 254, the top byte of the ids of sessions created here
+	Member     uint8         // this member's number, which the ids of sessions created here carry
 	Tick       time.Duration // 0 means 3 s
 	MinTimeout time.Duration // of a session; 0 means 2 ticks
 	MaxTimeout time.Duration // 0 means 20 ticks
@@ -147,10 +147,7 @@ func NewManager(cfg Config) *Manager {
 	m.syncs.init()
 	m.tracker = newTracker(cfg.Tick)
 	m.readOnly.init(cfg.Member, cfg.Now())
-	// As ZooKeeper builds the first id of a process (spec/sessions.md 2), but from the wall clock, so
-	// that a restarted member does not begin where it began before.
-	ms := uint64(cfg.Now().UnixMilli())
-	m.nextID.Store(ms<<24>>8 | uint64(cfg.Member)<<56)
+	m.nextID.Store(firstID(cfg.Member, cfg.Now()))
 	m.nextNonce.Store(uint64(cfg.Now().UnixNano()))
 	return m
 }

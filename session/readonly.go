@@ -21,8 +21,8 @@ import (
 // A client that has a session of the cluster is not served, as with ZooKeeper 3.8: the majority may end that session at any
 // moment, this member would not know, and many a library calls itself connected all the same (promise C6).
 //
-// The ids of these sessions begin with 0 where the others have the number of a member. So a member can tell, without asking
-// anybody, that one it does not know has ended; for a session of the cluster only the log can (promise C7).
+// The ids of these sessions have a form of their own (sessionid.go). So a member can tell, without asking anybody, that one it
+// does not know has ended; for a session of the cluster only the log can (promise C7).
 
 // readOnlyMin is how long a member looks for a leader at least before it serves without one; as in ZooKeeper, a tick if that
 // is longer.
@@ -52,8 +52,7 @@ type local struct {
 
 func (r *readOnly) init(member uint8, now time.Time) {
 	r.locals = map[wire.SessionID]*local{}
-	// As Manager.nextID, but for the first byte.
-	r.nextID.Store(uint64(member)<<48 | uint64(now.UnixMilli())<<24>>16&(1<<48-1))
+	r.nextID.Store(firstLocalID(member, now))
 }
 
 // ReadOnly says whether this member serves without a leader, clients that accept it.
@@ -164,9 +163,6 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 	resp.ReadOnly = true
 	return s, resp, nil
 }
-
-// isLocalID says whether an id is of a session of read-only mode, of this member's or of another's.
-func isLocalID(id wire.SessionID) bool { return uint64(id)>>56 == 0 }
 
 // openLocal makes the connection's hold of a local session; nil if read-only mode has just ended.
 func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Session {

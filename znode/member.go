@@ -3,6 +3,7 @@ package znode
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,16 +12,12 @@ import (
 	"lockkeeper/wire"
 )
 
-// MinMemberID and MaxMemberID are the numbers that a member may have: the number is the top byte of the ids of the
-// sessions that it opens, and 0xFF there is reserved.
-const (
-	MinMemberID = 1
-	MaxMemberID = 254
-)
+// MaxMemberID is the largest number that a member may have; the smallest is 0.
+const MaxMemberID = math.MaxUint8
 
 // Member is one machine of the cluster, as a server.N line describes it.
 type Member struct {
-	ID       uint8  // the N of server.N, MinMemberID to MaxMemberID
+	ID       uint8  // the N of server.N, 0 to MaxMemberID
 	Host     string // a name or an address, without brackets
 	PeerPort int    // raft and forwarded requests
 	// ElectionPort is only repeated in /zookeeper/config: elections use the peer port, too.
@@ -242,8 +239,8 @@ func memberNumber(key string) (uint8, error) {
 	if err != nil {
 		return 0, numberError(fmt.Sprintf("%q does not end in the number of a member", key))
 	}
-	if n < MinMemberID || n > MaxMemberID {
-		return 0, rangeError(fmt.Sprintf("a member's number must be between %d and %d, not %d", MinMemberID, MaxMemberID, n))
+	if n < 0 || n > MaxMemberID {
+		return 0, rangeError(fmt.Sprintf("a member's number must be between 0 and %d, not %d", MaxMemberID, n))
 	}
 	return uint8(n), nil
 }

@@ -137,7 +137,7 @@ func (c *clusterCommand) check(words []string) error {
 		c.args = strings.Split(strings.Join(c.args, ","), ",")
 		for i, id := range c.args {
 			c.args[i] = strings.TrimPrefix(strings.TrimSpace(id), "server.")
-			if n, err := strconv.Atoi(c.args[i]); err != nil || n < 1 || n > 254 {
+			if _, err := strconv.ParseUint(c.args[i], 10, 8); err != nil {
 				return fmt.Errorf("remove: %q is not the number of a member", id)
 			}
 		}
@@ -146,7 +146,7 @@ func (c *clusterCommand) check(words []string) error {
 			return fmt.Errorf("one member, please: unexpected %q", c.args[1])
 		}
 		if len(c.args) == 1 {
-			if n, err := strconv.Atoi(c.args[0]); err != nil || n < 1 || n > 254 {
+			if _, err := strconv.ParseUint(c.args[0], 10, 8); err != nil {
 				return fmt.Errorf("transfer-leader: %q is not the number of a member", c.args[0])
 			}
 		}

@@ -25,7 +25,7 @@ func TestClusterUsage(t *testing.T) {
 		{[]string{"add"}, "add whom?"},
 		{[]string{"add", "server.4=h:1:2"}, "the client port is missing"},
 		{[]string{"add", "server.4=h:1;3"}, "must be host:peerPort:electionPort"},
-		{[]string{"add", "server.400=h:1:2;3"}, "between 1 and 254"},
+		{[]string{"add", "server.400=h:1:2;3"}, "between 0 and 255"},
 		{[]string{"remove"}, `"" is not the number of a member`},
 		{[]string{"remove", "1,x"}, `"x" is not the number of a member`},
 		{[]string{"transfer-leader", "0"}, `"0" is not the number of a member`},
