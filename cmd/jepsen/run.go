@@ -32,6 +32,8 @@ Flags:
   -seed n               when what breaks, and what clients do; default: one that is printed
   -clients n            clients of each workload, each a process (default %d)
   -think duration       how long a client waits between operations, on average (default %v)
+  -able share           the least share of the time, 0 to 1, in which a majority of the members can
+                        act; what would take more is left out (default %v)
   -tick duration        the members' tickTime (default %v)
   -session-timeout d    what clients ask for (default %v)
   -target name          lockkeeper, or zookeeper to compare (Debian's package)
@@ -43,11 +45,12 @@ Flags:
 
 Nemeses:
 %s
-The same seed plans the same faults. Which member leads then, and what clients see, is up
-to the processes.
+The same seed plans the same faults. Which of them would leave no majority for too long, which
+member leads then, and what clients see, is up to the processes.
 
-Exit status: 0 every checker is satisfied, or could not tell and says so; 1 a promise was
-broken, or a member crashed; 2 the run could not be done, or was called off.
+Exit status: 0 every checker is satisfied; 1 a promise was broken, or a member crashed; 2 the
+run could not be done, or was called off; 3 nothing is known to be broken, but too little
+happened for some checker to tell.
 `
 
 // runHelp is the help of run, with the lists that other packages have.
@@ -58,7 +61,7 @@ func runHelp() string {
 		fmt.Fprintf(&list, "  %-24s %s\n", name, helps[i])
 	}
 	return fmt.Sprintf(runUsage, jepsen.MaxHosts, run.DefaultMembers, strings.Join(workload.Names(), ", "), run.DefaultTime,
-		run.DefaultClients, run.DefaultThink, run.DefaultTickTime, run.DefaultSessionTimeout, list.String())
+		run.DefaultClients, run.DefaultThink, run.DefaultAble, run.DefaultTickTime, run.DefaultSessionTimeout, list.String())
 }
 
 // runFlags are what run was told.
@@ -77,6 +80,7 @@ func parseRun(args []string, stdout, stderr io.Writer) (f runFlags, status int, 
 	fs.DurationVar(&t.Time, "time", run.DefaultTime, "")
 	fs.Uint64Var(&t.Seed, "seed", 0, "")
 	fs.IntVar(&t.Clients, "clients", run.DefaultClients, "")
+	fs.Float64Var(&t.Able, "able", run.DefaultAble, "")
 	fs.DurationVar(&t.Think, "think", run.DefaultThink, "")
 	fs.DurationVar(&t.TickTime, "tick", run.DefaultTickTime, "")
 	fs.DurationVar(&t.SessionTimeout, "session-timeout", run.DefaultSessionTimeout, "")
@@ -141,10 +145,13 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	run.PrintVerdicts(stdout, result)
 	fmt.Fprintf(stdout, "\nvalid: %s. The report is %s\nAgain: %s\n", result.Valid(), filepath.Join(f.test.Report, "index.html"), result.Again)
-	if result.Valid() == workload.No {
+	switch result.Valid() {
+	case workload.Yes:
+		return exitOK
+	case workload.No:
 		return exitInvalid
 	}
-	return exitOK
+	return exitUnknown
 }
 
 // run does the run and writes the report.

@@ -40,20 +40,13 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal(text, &summary); err != nil {
 		t.Fatal(err)
 	}
-	if len(summary.Verdicts) != 5 || summary.Seed != 1 || len(summary.Faults) < 3 || len(summary.Complaints) > 0 {
+	if len(summary.Verdicts) != 6 || summary.Seed != 1 || len(summary.Faults) < 3 || len(summary.Complaints) > 0 {
 		t.Errorf("the report's summary: %+v", summary)
 	}
-	told := 0
 	for _, v := range summary.Verdicts {
-		switch v.Valid {
-		case workload.Yes:
-			told++
-		case workload.No: // a machine that is very busy may leave one undecided
+		if v.Valid != workload.Yes {
 			t.Errorf("%s: %s: %s", v.Checker, v.Valid, v.Text)
 		}
-	}
-	if told == 0 {
-		t.Error("no checker could tell")
 	}
 	ops := readHistory(t, dir)
 	if len(ops) != summary.HistoryOps {

@@ -69,6 +69,7 @@ func badLinks(name, f, help string, choose func(*rand.Rand) (jepsen.Shape, strin
 			return &act{
 				on: on, begin: []jepsen.Op{{F: f, Note: on}}, end: []jepsen.Op{{F: FSmooth, Note: on}},
 				start: set(shape), mend: set(jepsen.Shape{}), release: release,
+				harm: harm{down: hosts}, // they act, but nobody can say how fast
 			}, nil
 		},
 	}

@@ -77,6 +77,7 @@ func planDiskFull(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 		start:   func(context.Context) error { return f.disks.Fill(m.ID) },
 		mend:    func(context.Context) error { return errors.Join(f.disks.Empty(m.ID), f.restart(m)) },
 		release: release,
+		harm:    stopped(victims),
 	}, nil
 }
 
@@ -98,6 +99,7 @@ func planDiskFail(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 		start:   func(context.Context) error { return f.disks.Fail(m.ID) },
 		mend:    func(context.Context) error { return f.renew(m) },
 		release: release,
+		harm:    stopped(victims),
 	}, nil
 }
 
@@ -120,5 +122,6 @@ func planPower(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 		},
 		mend:    func(context.Context) error { return each(victims, f.renew) },
 		release: release,
+		harm:    stopped(victims),
 	}, nil
 }

@@ -6,6 +6,7 @@
 //	Client     a process of its own with client n of every workload
 //	nemesis    what breaks something and mends it; several at the same time
 //	field      what nemeses act on: members, links, clients, disks
+//	planner    which of their acts may begin: a majority can act for a share of the time
 //	report     (package jepsen/report) what is written when it is over
 //
 // # One run, in order

@@ -13,6 +13,7 @@ import (
 
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
 )
 
 // A field is what nemeses act on. Its methods may be called by several of them
@@ -26,6 +27,7 @@ type field struct {
 	disks   *jepsen.Disks // nil: nobody asked for them, or they cannot be had
 	clients []*client
 	history *jepsen.History
+	planner planner
 	out     io.Writer
 
 	mu      sync.Mutex
@@ -60,6 +62,30 @@ func (f *field) end(fault int, a *act) {
 	f.faults[fault].To, f.faults[fault].Open = now, false
 	f.sayLocked(now, f.faults[fault].Kind+" over", a.on)
 }
+
+// majorityChanged records that a majority of the members can act no more, or can again.
+func (f *field) majorityChanged(able bool) {
+	op := jepsen.Op{Kind: jepsen.Info, F: workload.FMajorityLost}
+	if able {
+		op.F = workload.FMajorityBack
+	}
+	f.history.Add(op)
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last := len(f.faults) - 1; able {
+		for ; f.faults[last].Kind != noMajority; last-- {
+		}
+		f.faults[last].To, f.faults[last].Open = now, false
+		f.sayLocked(now, "a majority can act", "")
+		return
+	}
+	f.faults = append(f.faults, report.Fault{Kind: noMajority, From: now, To: now, Open: true})
+	f.sayLocked(now, noMajority, "")
+}
+
+// noMajority is the lane of the report in which no majority can act.
+const noMajority = "no majority"
 
 // kindOf is the group of nemeses that a report has a lane for.
 func kindOf(nemesis string) string {

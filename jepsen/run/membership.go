@@ -140,6 +140,7 @@ func planMembers(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 			return f.rebuild(ctx, m, removed)
 		},
 		release: release,
+		harm:    stopped(victims),
 	}, nil
 }
 
@@ -193,6 +194,7 @@ func planTorn(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 		},
 		mend:    func(ctx context.Context) error { return f.rebuild(ctx, m, false) },
 		release: release,
+		harm:    stopped(victims),
 	}, nil
 }
 

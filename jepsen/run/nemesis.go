@@ -39,6 +39,8 @@ type act struct {
 	mend       func(ctx context.Context) error
 	// release gives back what plan has claimed.
 	release func()
+	// harm is what the planner has to know of it.
+	harm harm
 }
 
 // A span is a range of durations.
@@ -140,7 +142,7 @@ func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
 		if !pause(ctx, rest) {
 			return nil
 		}
-		a, err := n.plan(ctx, f, own)
+		a, err := n.admitted(ctx, f, own, lasts)
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}
@@ -156,11 +158,32 @@ func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
 	}
 }
 
+// planTries is how many acts a nemesis plans, at most, until the planner allows one.
+const planTries = 5
+
+// admitted plans an act that the planner allows; nil, if there is none.
+func (n nemesis) admitted(ctx context.Context, f *field, rng *rand.Rand, lasts time.Duration) (*act, error) {
+	for range planTries {
+		a, err := n.plan(ctx, f, rng)
+		if err != nil || a == nil || f.planner.admit(a, lasts) {
+			return a, err
+		}
+		a.giveBack()
+	}
+	return nil, nil
+}
+
+// giveBack releases what plan has claimed, if anything.
+func (a *act) giveBack() {
+	if a.release != nil {
+		a.release()
+	}
+}
+
 // act does one act, for a while or until ctx ends.
 func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration) error {
-	if a.release != nil {
-		defer a.release()
-	}
+	defer a.giveBack()
+	defer f.planner.over(a)
 	// Recorded first: what it causes must not stand before it.
 	fault := f.begin(n.name, a)
 	started := a.start(ctx)

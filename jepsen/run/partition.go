@@ -98,6 +98,7 @@ func (c cut) act(f *field, name, on string) *act {
 		},
 		mend:    func(context.Context) error { return f.links.HealAll() },
 		release: release,
+		harm:    harm{cuts: c},
 	}
 }
 

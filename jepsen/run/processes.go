@@ -69,7 +69,17 @@ func killAct(f *field, name string, rng *rand.Rand, from []*jepsen.Member, n int
 			return each(victims, func(m *jepsen.Member) error { return m.Start() })
 		},
 		release: release,
+		harm:    stopped(victims),
 	}
+}
+
+// stopped is the harm of members that do not run.
+func stopped(members []*jepsen.Member) harm {
+	var h harm
+	for _, m := range members {
+		h.down = append(h.down, m.ID)
+	}
+	return h
 }
 
 // each does something to all members, also if it fails for one.
@@ -103,6 +113,7 @@ func planPause(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 			return each(victims, func(m *jepsen.Member) error { return m.Resume() })
 		},
 		release: release,
+		harm:    stopped(victims),
 	}, nil
 }
 

@@ -37,6 +37,8 @@ type stage struct {
 	test  Test
 	began time.Time
 	start time.Duration // of the history, as jepsen.Monotonic
+	from  time.Duration // in the history: the nemeses begin
+	to    time.Duration // the clients are to end
 
 	field   *field
 	network string
@@ -64,6 +66,7 @@ func (s *stage) play(ctx context.Context) error {
 	if !pause(ctx, afterwards*s.test.SessionTimeout) {
 		return s.calledOff(ctx)
 	}
+	s.to = s.field.now()
 	s.stopClients(ctx)
 	s.judge(ctx)
 	if ctx.Err() != nil {
@@ -101,6 +104,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	s.field = &field{
 		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress, claimed: make(map[any]string),
 	}
+	s.field.planner = planner{members: t.Members, able: t.Able, now: s.field.now, changed: s.field.majorityChanged}
 	cfg := jepsen.ClusterConfig{
 		Target: t.Target, Members: t.Members, Dir: t.Scratch, TickTime: t.TickTime,
 	}
@@ -217,6 +221,8 @@ func (s *stage) breakThings(ctx context.Context) error {
 	}
 	breaking, cancel := context.WithTimeout(ctx, s.test.Time)
 	defer cancel()
+	s.from = s.field.now()
+	s.field.planner.begin()
 	var running sync.WaitGroup
 	for _, n := range wanted {
 		if err := n.canUse(s.field); err != nil {
@@ -333,9 +339,34 @@ func (s *stage) judge(ctx context.Context) {
 	}
 	s.ops = jepsen.Merge(histories...)
 	s.field.say("check", fmt.Sprintf("%d entries", len(s.ops)))
+	s.verdicts = append(s.verdicts, s.progress().Check(s.ops))
 	for _, w := range all {
 		s.verdicts = append(s.verdicts, w.Check(s.ops))
 	}
+}
+
+// progressTimeouts and progressGrace are how long a client may be without a completed operation while a majority can
+// act: it may have to notice, for 2/3 of its session timeout, that its member is gone; then to find, for a third of it
+// at each, that other members are; lose that one, too; wait for the session of a lock's holder to expire; and the
+// members for an election.
+const (
+	progressTimeouts = 3
+	progressGrace    = 4 * time.Second
+)
+
+// progress is the checker that the clients got on.
+func (s *stage) progress() workload.Progress {
+	p := workload.Progress{
+		From: s.from, To: s.to, Able: s.test.Able, Bound: progressTimeouts*s.test.SessionTimeout + progressGrace,
+	}
+	for _, name := range s.test.Workloads {
+		for n := range s.test.Clients {
+			if workload.Steady(name) {
+				p.Workers = append(p.Workers, workload.Worker(name, n))
+			}
+		}
+	}
+	return p
 }
 
 // close takes everything down.

@@ -37,6 +37,9 @@ type Test struct {
 	Nemeses []string
 	// Time is for how long things are broken; 0 means DefaultTime.
 	Time time.Duration
+	// Able is the least share of Time, 0 to 1, in which a majority of the members can act: acts that would take more are
+	// left out, and a run in which it was less shows too little.
+	Able float64
 	// Seed makes the plans.
 	Seed uint64
 	// Clients is how many each workload has; 0 means DefaultClients.
@@ -96,6 +99,7 @@ func (t Test) withDefaults() (Test, error) {
 	check(t.Members >= 1 && t.Members <= jepsen.MaxHosts, "%d members: there can be 1 to %d", t.Members, jepsen.MaxHosts)
 	check(t.Clients >= 1, "%d clients", t.Clients)
 	check(t.Time > 0, "a time of %v", t.Time)
+	check(t.Able >= 0 && t.Able <= 1, "a share of %v in which a majority can act: it must be between 0 and 1", t.Able)
 	check(len(t.Workloads) > 0, "no workload; there are %s", strings.Join(workload.Names(), ", "))
 	check(slices.Contains([]string{Auto, Namespace, Proxy}, t.Network), "a network %q; there are %s, %s and %s", t.Network, Auto, Namespace, Proxy)
 	check(t.Network != Proxy || t.Target.Name != "zookeeper",
@@ -156,6 +160,7 @@ func (t Test) settings(network string) []report.Setting {
 	add("tickTime", "%v", t.TickTime)
 	add("session timeout", "%v", t.SessionTimeout)
 	add("pause between operations", "%v", t.Think)
+	add("a majority can act", "for at least %.0f %% of the time", 100*t.Able)
 	return settings
 }
 

@@ -28,6 +28,10 @@ func Names() []string {
 	return names
 }
 
+// Steady reports whether the clients of a workload complete operations all the time, unless something is broken: those
+// of belief only watch, and now and then cut themselves off.
+func Steady(name string) bool { return name != beliefName }
+
 // New is a workload for one run.
 func New(name string) (Workload, error) {
 	for _, w := range workloads {
