@@ -25,7 +25,12 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 			return wire.CodeAuthFailed
 		}
 		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) { // an id in an ACL has been decoded, too
-			s.identify(id)
+			if !s.identify(id) {
+				s.m.stats.identitiesRefused.Add(1)
+				s.m.log.Warn("authentication refused: the connection has shown too many identities (maxIdentities, maxIdentityBytes)",
+					"session", s.id, "client", s.addr)
+				return wire.CodeAuthFailed
+			}
 		}
 		return wire.CodeOK
 	}
@@ -33,13 +38,22 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 	return wire.CodeAuthFailed
 }
 
-func (s *Session) identify(id znode.Identity) {
+// identify gives the connection an identity; false if it would have too many. It is called by Submit's goroutine.
+func (s *Session) identify(id znode.Identity) bool {
 	ids := *s.ids.Load()
 	if slices.Contains(ids, id) {
-		return
+		return true
+	}
+	bytes := len(id.Scheme) + len(id.ID)
+	for _, other := range ids[1:] { // the address is not the client's choice
+		bytes += len(other.Scheme) + len(other.ID)
+	}
+	if len(ids) > s.m.cfg.Limits.Identities || bytes > s.m.cfg.Limits.IdentityBytes {
+		return false
 	}
 	ids = append(slices.Clone(ids), id)
 	s.ids.Store(&ids)
+	return true
 }
 
 // DigestIdentities are what "user:password" shows: the digest identity, and that of the super user if it is that one.

@@ -139,11 +139,12 @@ func NewManager(cfg Config) *Manager {
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
 	}
+	m.cfg.Limits.setDefaults()
 	if m.cfg.DigestHash == nil {
 		m.cfg.DigestHash = sha1.New
 	}
 	m.watches.init()
-	m.throttle.init(cfg.Limits)
+	m.throttle.init(m.cfg.Limits)
 	m.syncs.init()
 	m.tracker = newTracker(cfg.Tick)
 	m.readOnly.init(cfg.Member, cfg.Now())
@@ -299,6 +300,15 @@ func (m *Manager) Lead(store *znode.Store) { m.tracker.lead(store) }
 
 // Follow implements the replica's listener: this member leads no longer.
 func (m *Manager) Follow() { m.tracker.follow() }
+
+// Undeliverable implements the replica's listener: a command of this member cannot be handed over, and is forgotten. What the
+// connection has sent behind it can take no effect either, so it ends; the session does not.
+func (m *Manager) Undeliverable(k znode.Key) {
+	m.stats.undeliverable.Add(1)
+	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
+		s.end("a request could not be handed over to the leader")
+	}
+}
 
 // Touch implements the replica's listener: a member, perhaps this one, heard from these sessions.
 func (m *Manager) Touch(heard []wire.SessionID) []wire.SessionID { return m.tracker.touch(heard) }

@@ -46,7 +46,9 @@ type Session struct {
 
 	gone atomic.Bool // ended, for those who must not take mu
 
-	deaf bool // of Submit's goroutine: nothing that follows takes effect any more
+	// These two are of Submit's goroutine.
+	deaf  bool // nothing that follows takes effect any more
+	shown int  // how many of ids the newest write has shown to the state
 	// These are guarded by the watch table's lock.
 	watched   map[string]struct{} // the paths that the connection watches, in either table; nil if none
 	unwatched bool                // no watch is set any more
@@ -270,15 +272,20 @@ func (s *Session) submitWrite(p *pending) error {
 	s.enqueueLocked(p)
 	s.mu.Unlock()
 	s.out.handOver() // Propose may wait
-	return s.m.replica.Propose(s.m.ctx, &znode.Command{
+	c := &znode.Command{
 		Kind:       znode.KindRequest,
 		Session:    s.id,
 		Generation: s.generation,
 		Seq:        p.seq,
 		Op:         p.req.Op,
 		Body:       p.req.Body,
-		Identities: p.ids[1:], // the state knows the address
-	})
+	}
+	// A connection gains identities and never loses one, and the state keeps those that it has been shown. It knows the address.
+	if len(p.ids) > max(1, s.shown) {
+		s.shown = len(p.ids)
+		c.Identities = p.ids[1:]
+	}
+	return s.m.replica.Propose(s.m.ctx, c)
 }
 
 func (s *Session) waitForRoom(op wire.Op) error {

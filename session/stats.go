@@ -11,9 +11,11 @@ import (
 
 // stats counts what all connections of a member have in common.
 type stats struct {
-	received atomic.Int64
-	sent     atomic.Int64
-	latency  latencies
+	received          atomic.Int64
+	sent              atomic.Int64
+	latency           latencies
+	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
+	undeliverable     atomic.Int64 // requests that could not be handed over to the leader
 }
 
 func (s *stats) replied(l time.Duration) {
@@ -74,6 +76,8 @@ type Stats struct {
 	Watches                      WatchCounts
 	Throttled                    int64 // requests that got ThrottledOp
 	TooLarge                     int64 // requests beyond Limits.LargeBytes
+	IdentitiesRefused            int64 // beyond Limits.Identities or IdentityBytes
+	Undeliverable                int64 // requests that could not be handed over to the leader; their connections were ended
 }
 
 // Stats reports how things stand.
@@ -85,6 +89,9 @@ func (m *Manager) Stats() Stats {
 		Watches:         m.watches.counts(),
 		Throttled:       m.throttle.throttled.Load(),
 		TooLarge:        m.throttle.tooLarge.Load(),
+
+		IdentitiesRefused: m.stats.identitiesRefused.Load(),
+		Undeliverable:     m.stats.undeliverable.Load(),
 	}
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
@@ -104,6 +111,8 @@ func (m *Manager) ResetStats() {
 	m.stats.latency.reset()
 	m.throttle.throttled.Store(0)
 	m.throttle.tooLarge.Store(0)
+	m.stats.identitiesRefused.Store(0)
+	m.stats.undeliverable.Store(0)
 }
 
 // ResetStats forgets what was counted on the connection (the four-letter word crst).

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -9,8 +10,12 @@ import (
 	"lockkeeper/wire"
 )
 
-// Limits bound the work that this member takes on (spec/sessions.md section 14). Zero switches a limit off.
+// Limits bound the work that this member takes on (spec/sessions.md section 14), and the memory that clients can make it use. Zero
+// switches a limit off, unless its comment says otherwise.
 type Limits struct {
+	// Identities is how many identities a connection may show besides its address, and IdentityBytes how many bytes of schemes and
+	// ids these may have. More is answered with AuthFailed, and the connection ends. 0 means the default.
+	Identities, IdentityBytes int
 	// Outstanding is how many requests may be unanswered before connections that have one among them are
 	// not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
 	Outstanding int
@@ -24,6 +29,17 @@ type Limits struct {
 	// bytes of such requests may be unanswered (largeRequestThreshold, largeRequestMaxBytes). A connection
 	// that exceeds it is closed.
 	LargeRequest, LargeBytes int
+}
+
+// Defaults of the limits that are never off.
+const (
+	DefaultIdentities    = 100
+	DefaultIdentityBytes = 16 << 10
+)
+
+func (l *Limits) setDefaults() {
+	l.Identities = cmp.Or(l.Identities, DefaultIdentities)
+	l.IdentityBytes = cmp.Or(l.IdentityBytes, DefaultIdentityBytes)
 }
 
 // errLarge says that a request was too much for LargeBytes.

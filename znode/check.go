@@ -148,6 +148,9 @@ func (s *Store) checkSessions() error {
 		if at, ok := s.sessionSlots[row.id]; !ok || at != i || !mayBeSession(row.id) {
 			return fmt.Errorf("session %v is at %d, its id leads to %d", row.id, i, at)
 		}
+		if row.lastSeq == 0 && len(row.identities) > 0 {
+			return fmt.Errorf("session %v has %d identities, and no request has shown any", row.id, len(row.identities))
+		}
 		count := int32(0)
 		b := s.belongings[i]
 		for n := b.first; n != noSlot && count <= b.count; {

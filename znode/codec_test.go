@@ -110,7 +110,7 @@ func TestEntryDamage(t *testing.T) {
 	newer := bytes.Clone(good)
 	newer[0]++
 	if _, err := DecodeEntry(newer); !errors.Is(err, ErrNewer) {
-		t.Fatalf("version 2: %v", err)
+		t.Fatalf("a newer version: %v", err)
 	}
 }
 
@@ -121,13 +121,17 @@ func TestEntryFormat(t *testing.T) {
 			Identities: []Identity{{"digest", "u:h"}}},
 		{Kind: KindCreateSession, Session: -2, Seq: 1 << 63, TimeoutMs: 4000, Password: []byte("0123456789abcdef"), Addr: "10.0.0.1"},
 	}
-	const want = "01" + "02242e7e" + "00000002" + "0000018bcfe56800" + "00000002" +
+	const want = "02" + "ca48ab47" + "00000002" + "0000018bcfe56800" + "00000002" +
 		"22" + "01" + "0102030405060708" + "02" + "ac02" + "12" + "05000000012f" + "01" + "06646967657374" + "03753a68" + "00" + "00" + "00" +
 		"33" + "02" + "fffffffffffffffe" + "00" + "80808080808080808001" + "00" + "00" + "00" + "c03e" +
 		"1030313233343536373839616263646566" + "0831302e302e302e31"
 	got := AppendEntry(nil, 1_700_000_000_000, ExtendedTypes, encodedCommands(cmds))
 	if hex.EncodeToString(got) != want {
 		t.Errorf("got\n%x\nwant\n%s", got, want)
+	}
+	first, _ := hex.DecodeString("01" + "02242e7e" + want[10:]) // version 1 differs in what commands without identities mean
+	if e, err := DecodeEntry(first); err != nil || !reflect.DeepEqual(e.Commands, cmds) {
+		t.Errorf("version 1: %+v, %v", e, err)
 	}
 }
 

@@ -82,6 +82,8 @@ type Command struct {
 	Seq        uint64  // of the request within its generation
 	Op         wire.Op // KindRequest only
 	Body       []byte  // KindRequest: the request after its header. KindSetConfig, KindMembers: the config text. KindReap: the path. KindReconfig: the request
+	// Identities are what the session's connection has shown, its address aside. They replace those that the state keeps for the
+	// session's generation; none leave these as they are. KindRequest only.
 	Identities []Identity
 	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout. KindReap, KindReconfigured: see there
 	Password   []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
@@ -114,14 +116,32 @@ func (c *Command) Append(b []byte) []byte {
 	b = binary.AppendUvarint(b, c.Seq)
 	b = binary.AppendVarint(b, int64(c.Op))
 	b = appendBytes(b, c.Body)
-	b = binary.AppendUvarint(b, uint64(len(c.Identities)))
-	for _, id := range c.Identities {
-		b = appendString(b, id.Scheme)
-		b = appendString(b, id.ID)
-	}
+	b = appendIdentities(b, c.Identities)
 	b = binary.AppendVarint(b, int64(c.TimeoutMs))
 	b = appendBytes(b, c.Password)
 	return appendString(b, c.Addr)
+}
+
+func appendIdentities(b []byte, ids []Identity) []byte {
+	b = binary.AppendUvarint(b, uint64(len(ids)))
+	for _, id := range ids {
+		b = appendString(appendString(b, id.Scheme), id.ID)
+	}
+	return b
+}
+
+// identities reads what appendIdentities wrote; nil if there are none.
+func (d *decoder) identities() []Identity {
+	// An identity takes two bytes at least, which bounds what a damaged count can make us allocate.
+	n := d.count(2)
+	if n == 0 {
+		return nil
+	}
+	ids := make([]Identity, n)
+	for i := range ids {
+		ids[i] = Identity{Scheme: d.string(), ID: d.string()}
+	}
+	return ids
 }
 
 // DecodeCommand reads one command from the start of b and returns what follows it. Body and Password alias b.
@@ -134,13 +154,7 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	c.Seq = d.uvarint()
 	c.Op = wire.Op(d.varint32())
 	c.Body = d.bytes()
-	// An identity takes two bytes at least, which bounds what a damaged count can make us allocate.
-	if n := d.count(2); n > 0 {
-		c.Identities = make([]Identity, n)
-		for i := range c.Identities {
-			c.Identities[i] = Identity{Scheme: d.string(), ID: d.string()}
-		}
-	}
+	c.Identities = d.identities()
 	c.TimeoutMs = d.varint32()
 	c.Password = d.bytes()
 	c.Addr = d.string()

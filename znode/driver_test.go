@@ -30,6 +30,7 @@ type conn struct {
 	password        []byte
 	addr            string
 	ids             []Identity // beyond the address
+	shown           bool       // of a script: the state keeps identities of the connection
 }
 
 func newDriver(t testing.TB) *driver {

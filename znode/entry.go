@@ -37,8 +37,11 @@ type Entry struct {
 	Commands []Command
 }
 
+// In entries of version 1 each command carries all identities of its connection. A connection never loses one, so those that carry
+// none come before all that do, and such an entry means the same when it is read as one of version 2.
 const (
-	entryVersion    = 1
+	entryVersion    = 2
+	entryVersionMin = 1
 	entryHeaderSize = 1 + 4 + 4 + 8 + 4
 )
 
@@ -83,7 +86,7 @@ func DecodeEntry(b []byte) (*Entry, error) {
 	if b[0] > entryVersion {
 		return nil, fmt.Errorf("znode: decode entry: version %d, know %d: %w", b[0], entryVersion, ErrNewer)
 	}
-	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] != entryVersion || sum != want {
+	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] < entryVersionMin || sum != want {
 		return nil, fmt.Errorf("znode: decode entry: %w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
 	}
 	d := decoder{b: b[5:]}

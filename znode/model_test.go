@@ -43,6 +43,7 @@ type msession struct {
 	generation, seq uint64
 	timeoutMs       int32
 	addr, password  string
+	ids             []Identity
 }
 
 func newModel() *model {
@@ -108,7 +109,7 @@ func (m *model) turn(c Command) Result {
 		case exists, c.Session == 0, top == 0xFF, uint64(c.Session) == 0x8000000000000000:
 			return Result{Status: BadPassword}
 		}
-		m.sessions[c.Session] = msession{1, 0, c.TimeoutMs, c.Addr, string(c.Password)}
+		m.sessions[c.Session] = msession{1, 0, c.TimeoutMs, c.Addr, string(c.Password), nil}
 		m.changed = true
 		return Result{Generation: 1}
 	case KindSetConfig:
@@ -141,7 +142,7 @@ func (m *model) turn(c Command) Result {
 		m.close(c.Session)
 		return Result{}
 	case c.Kind == KindAttach:
-		m.sessions[c.Session] = msession{sess.generation + 1, 0, c.TimeoutMs, c.Addr, sess.password}
+		m.sessions[c.Session] = msession{sess.generation + 1, 0, c.TimeoutMs, c.Addr, sess.password, nil}
 		return Result{Generation: sess.generation + 1}
 	case c.Seq <= sess.seq:
 		return Result{Status: Duplicate, Generation: sess.generation}
@@ -149,12 +150,15 @@ func (m *model) turn(c Command) Result {
 		return Result{Status: Gap, Generation: sess.generation}
 	}
 	sess.seq++
+	if c.Identities != nil {
+		sess.ids = c.Identities
+	}
 	m.sessions[c.Session] = sess
 	if c.Op == wire.OpCloseSession {
 		m.close(c.Session)
 		return Result{}
 	}
-	m.ids = append([]Identity{{"ip", sess.addr}}, c.Identities...)
+	m.ids = append([]Identity{{"ip", sess.addr}}, sess.ids...)
 	r := m.request(c)
 	r.Generation = sess.generation
 	return r

@@ -323,7 +323,7 @@ func (o *oracle) compare() {
 		paths := ephemerals[id]
 		slices.Sort(paths)
 		if !ok || info.Generation != sess.generation || info.LastSeq != sess.seq || info.TimeoutMs != sess.timeoutMs ||
-			info.Addr != sess.addr || string(info.Password) != sess.password || info.Ephemerals != len(paths) ||
+			info.Addr != sess.addr || string(info.Password) != sess.password || !slices.Equal(info.Identities, sess.ids) || info.Ephemerals != len(paths) ||
 			!slices.Equal(o.s.Ephemerals(id), paths) {
 			o.t.Fatalf("session %v: %+v with %v, model has %+v with %v", id, info, o.s.Ephemerals(id), sess, paths)
 		}

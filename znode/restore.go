@@ -123,6 +123,9 @@ func (rs *restorer) session(d *decoder) {
 		addr:       d.string(),
 		password:   d.string(),
 	}
+	if rs.r.version >= 3 {
+		row.identities = d.identities()
+	}
 	if mutant.On(mutant.SnapshotForgetsTurns) {
 		row.lastSeq = 0
 	}

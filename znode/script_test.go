@@ -206,7 +206,13 @@ func (sc *script) requestOf(a *args, sub []string) Command {
 		rec = m
 	}
 	cmd := sc.driver.request(id, op, rec)
+	// A line says all that the connection has shown. The state keeps what an earlier line said, unless something replaces it.
+	conn := sc.conns[id]
 	cmd.Identities = a.ids()
+	if len(cmd.Identities) == 0 && conn.shown {
+		cmd.Identities = []Identity{{"nobody", ""}}
+	}
+	conn.shown = len(cmd.Identities) > 0
 	if _, explicit := a.named["seq"]; explicit {
 		sc.conns[id].seq-- // the next one without it goes on where this one would have been
 	}

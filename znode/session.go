@@ -16,6 +16,8 @@ type session struct {
 	timeoutMs  int32
 	addr       string
 	password   string
+	// identities are those that the newest command of the generation that carried any has shown. Replaced, never modified.
+	identities []Identity
 }
 
 // belongings is the ring of a session's ephemeral nodes. It follows from the nodes and is no part of a snapshot.
@@ -27,12 +29,13 @@ type belongings struct {
 // SessionInfo is what the state knows about a session.
 type SessionInfo struct {
 	ID         wire.SessionID
-	TimeoutMs  int32  // negotiated by the newest connection
-	Generation uint64 // of the newest connection: 1, 2, ...
-	LastSeq    uint64 // the newest request of that connection that had its turn; 0 before the first
-	Addr       string // of that connection, as identity of scheme "ip"
-	Password   []byte // a copy
-	Ephemerals int    // number of nodes
+	TimeoutMs  int32      // negotiated by the newest connection
+	Generation uint64     // of the newest connection: 1, 2, ...
+	LastSeq    uint64     // the newest request of that connection that had its turn; 0 before the first
+	Addr       string     // of that connection, as identity of scheme "ip"
+	Password   []byte     // a copy
+	Identities []Identity // that this connection has shown with a write, its address aside; not to be modified
+	Ephemerals int        // number of nodes
 }
 
 // Session returns the session with the given id.
@@ -59,7 +62,8 @@ func (s *Store) sessionInfo(i slot) SessionInfo {
 	row := s.sessions.row(i)
 	return SessionInfo{
 		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
-		Addr: row.addr, Password: []byte(row.password), Ephemerals: int(s.belongings[i].count),
+		Addr: row.addr, Password: []byte(row.password), Identities: row.identities,
+		Ephemerals: int(s.belongings[i].count),
 	}
 }
 
@@ -175,6 +179,7 @@ func (s *Store) attachSession(c *Command, r *Result) {
 	row.lastSeq = 0
 	row.timeoutMs = c.TimeoutMs
 	row.addr = c.Addr
+	row.identities = nil
 	r.Generation = row.generation
 }
 

@@ -34,10 +34,11 @@ import (
 // number of blocks of nodes; one end, without payload. Nothing follows the end.
 //
 //	head      u64 zxid | u64 time in ms | u64 number of nodes | u64 number of sessions |
-//	            in version 2: bytes members | u64 their version | u8 1 if they are being changed, else 0, and if so:
+//	            from version 2 on: bytes members | u64 their version | u8 1 if they are being changed, else 0, and if so:
 //	            u64 session | uvarint generation | uvarint seq | bytes members
 //	            members are the text of /zookeeper/config
-//	sessions  any number of: u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs | bytes addr | bytes password
+//	sessions  any number of: u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs | bytes addr | bytes password |
+//	            from version 3 on: uvarint n, n x (bytes scheme | bytes id), the identities
 //	nodes     any number of, in any order:
 //	            u8 kind | bytes path | uvarint 0 for null data, else 1 + length, and the data |
 //	            uvarint number of the ACL, and if that is the next new number, the ACL |
@@ -48,8 +49,8 @@ import (
 // What follows from these is not written: links, ephemerals by session, usage of quotas, totals.
 const (
 	snapshotMagic      = "lkznode\n"
-	snapshotVersion    = 2
-	snapshotVersionMin = 1 // of a member alone, and of all before members could be changed
+	snapshotVersion    = 3
+	snapshotVersionMin = 1
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
 
@@ -114,20 +115,14 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if sn.released.Load() {
 		return 0, fmt.Errorf("znode: write snapshot: %w", errReleased)
 	}
-	version := uint32(snapshotVersionMin)
-	if sn.membership.members != nil {
-		version = snapshotVersion
-	}
-	bw := newBlockWriter(w, version)
+	bw := newBlockWriter(w, snapshotVersion)
 	head := binary.BigEndian.AppendUint64(nil, uint64(sn.zxid))
 	head = binary.BigEndian.AppendUint64(head, uint64(sn.timeMs))
 	head = binary.BigEndian.AppendUint64(head, uint64(sn.nodeCount))
 	head = binary.BigEndian.AppendUint64(head, uint64(sn.sessionCount))
 	bw.begin(blockHead)
 	bw.b = append(bw.b, head...)
-	if version >= 2 {
-		bw.b = appendMembership(bw.b, &sn.membership)
-	}
+	bw.b = appendMembership(bw.b, &sn.membership)
 	bw.begin(blockSessions)
 	for _, p := range sn.sessions {
 		for i := range p {
@@ -174,7 +169,7 @@ func appendSession(b []byte, s *session) []byte {
 	b = binary.AppendUvarint(b, s.lastSeq)
 	b = binary.AppendVarint(b, int64(s.timeoutMs))
 	b = appendString(b, s.addr)
-	return appendString(b, s.password)
+	return appendIdentities(appendString(b, s.password), s.identities)
 }
 
 // appendNode encodes n; acls gives the numbers of the ACLs that have been written.

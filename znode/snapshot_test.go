@@ -107,7 +107,7 @@ func blocks(t testing.TB, snapshot []byte) (kinds []blockKind, payloads [][]byte
 // assemble is the reverse of blocks, with right checksums.
 func assemble(kinds []blockKind, payloads [][]byte) []byte {
 	var out bytes.Buffer
-	bw := newBlockWriter(&out, snapshotVersionMin)
+	bw := newBlockWriter(&out, snapshotVersion)
 	for i, kind := range kinds {
 		bw.kind = kind
 		bw.b = append(make([]byte, blockHeaderSize), payloads[i]...)
@@ -121,7 +121,7 @@ func TestRestoreContradictions(t *testing.T) {
 	list := &aclList{entries: wire.OpenACL}
 	head := func(nodes, sessions uint64) []byte {
 		b := make([]byte, 16)
-		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, nodes), sessions)
+		return appendMembership(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, nodes), sessions), &membership{})
 	}
 	builtIns := []node{
 		{path: "/", acl: list, kind: kindPersistent}, {path: "/zookeeper", acl: list, kind: kindPersistent},
@@ -241,40 +241,54 @@ func TestSnapshotBlocks(t *testing.T) {
 	}
 }
 
-// TestSnapshotFormat restores a snapshot of format version 1 that was written when that format was settled, and
-// writes it again. Every later version has to pass.
+// TestSnapshotFormat restores snapshots that were written when their format was settled, and writes that of the newest format
+// again. Every later version has to pass.
 func TestSnapshotFormat(t *testing.T) {
-	const file = "testdata/snapshot-v1.hex"
-	if _, err := os.Stat(file); *update && errors.Is(err, os.ErrNotExist) { // never written over: it is the past
-		dump := hex.Dump(snapshotBytes(t, smallState(t)))
-		if err := os.WriteFile(file, []byte(dump), 0o666); err != nil {
-			t.Fatal(err)
+	shown := smallState(t)
+	forgot := smallState(t)
+	for i := range forgot.sessions.used {
+		forgot.sessions.mut(i).identities = nil // version 1 has none
+	}
+	for _, tt := range []struct {
+		file   string
+		want   *Store
+		digest uint64 // it must not depend on the version of the program
+		newest bool
+	}{
+		{"testdata/snapshot-v1.hex", forgot, 0xc7bc859d272d9c41, false},
+		{"testdata/snapshot-v3.hex", shown, 0xfc75ff93e427ec14, true},
+	} {
+		if _, err := os.Stat(tt.file); *update && errors.Is(err, os.ErrNotExist) { // never written over: it is the past
+			dump := hex.Dump(snapshotBytes(t, shown))
+			if err := os.WriteFile(tt.file, []byte(dump), 0o666); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var old []byte
-	for line := range strings.Lines(string(text)) {
-		b, err := hex.DecodeString(strings.ReplaceAll(line[10:58], " ", ""))
+		text, err := os.ReadFile(tt.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		old = append(old, b...)
-	}
-	s, err := Restore(bytes.NewReader(old))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := smallState(t); s.Digest() != want.Digest() || s.Check() != nil {
-		t.Errorf("digest %x, want %x, %v", s.Digest(), want.Digest(), s.Check())
-	}
-	if !bytes.Equal(snapshotBytes(t, s), old) {
-		t.Error("written again, it is different")
-	}
-	if got, want := s.Digest(), uint64(0xc7bc859d272d9c41); got != want {
-		t.Errorf("digest %#x, want %#x: it must not depend on the version of the program", got, want)
+		var old []byte
+		for line := range strings.Lines(string(text)) {
+			b, err := hex.DecodeString(strings.ReplaceAll(line[10:58], " ", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			old = append(old, b...)
+		}
+		s, err := Restore(bytes.NewReader(old))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Digest() != tt.want.Digest() || s.Check() != nil {
+			t.Errorf("%s: digest %x, want %x, %v", tt.file, s.Digest(), tt.want.Digest(), s.Check())
+		}
+		if tt.newest && !bytes.Equal(snapshotBytes(t, s), old) {
+			t.Errorf("%s: written again, it is different", tt.file)
+		}
+		if got := s.Digest(); got != tt.digest {
+			t.Errorf("%s: digest %#x, want %#x", tt.file, got, tt.digest)
+		}
 	}
 }
 

@@ -186,14 +186,18 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 		return
 	}
 	// The number is used up whether the request succeeds or not: the client gets an answer either way.
-	s.sessions.mut(i).lastSeq = c.Seq
+	row = s.sessions.mut(i)
+	row.lastSeq = c.Seq
+	if len(c.Identities) > 0 {
+		row.identities = c.Identities
+	}
 
 	if c.Op == wire.OpCloseSession {
 		s.closeSession(i)
 		r.Generation = 0
 		return
 	}
-	s.tx.ids = append(append(s.tx.ids, Identity{Scheme: schemeIP, ID: row.addr}), c.Identities...)
+	s.tx.ids = append(append(s.tx.ids, Identity{Scheme: schemeIP, ID: row.addr}), row.identities...)
 	r.Code = s.request(c, r)
 }
 
