@@ -39,6 +39,9 @@ type Listener interface {
 	// Lead is called when this member has become the leader and has applied every entry that was
 	// committed before its term.
 	Lead(*znode.Store)
+	// Undeliverable is called when a command that was given to Propose cannot be handed over to the leader, or could not be applied
+	// there. It is forgotten, and will not be applied. It may be called inside the critical section.
+	Undeliverable(znode.Key)
 	// Follow is called when this member is no longer the leader.
 	Follow()
 	// Touch is called on the leader with sessions that a member heard from. It returns those whose

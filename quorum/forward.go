@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -20,9 +21,16 @@ import (
 //	| length u32 | { command length u32 | command }... |
 //
 // The leader answers the preface with one byte, 1, when it takes commands, and closes the stream when
-// it is not, or no longer, the leader. Nothing else ever travels back: a follower learns the result of
-// a command by applying it.
-const forwardAccepted = 1
+// it is not, or no longer, the leader. A follower learns the result of a command by applying it. A command that the leader does not
+// take, because it must not be in the log, it answers before it closes the stream:
+//
+//	| 2 u8 | number of the command on this stream u64, from 0 on |
+//
+// The follower forgets that command, or it would hand it over again on each stream to come.
+const (
+	forwardAccepted = 1
+	forwardRefused  = 2
+)
 
 // serveForward is the leader's end of a forward stream.
 func (r *Replica) serveForward(from MemberID, c net.Conn) {
@@ -36,44 +44,59 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 		return
 	}
 	br := bufio.NewReaderSize(c, 64<<10)
-	for {
+	for taken := uint64(0); ; {
 		// A fresh buffer for each frame: the commands are kept until they are in an entry.
 		frame, err := readPeerFrame(br, nil)
 		if err != nil {
 			return
 		}
 		cmds, err := splitCommands(frame)
-		if err == nil {
-			err = checkForwarded(cmds)
-		}
 		if err != nil {
 			r.cfg.Logger.Warn("forward stream closed", "remote", c.RemoteAddr(), "err", err)
 			return
 		}
+		good, refused := checkForwarded(cmds)
 		r.transport.attended(serverID(from))
-		if r.batcher.submit(ctx, cmds) != nil {
+		if good > 0 && r.batcher.submit(ctx, cmds[:good]) != nil {
+			return
+		}
+		taken += uint64(good)
+		if refused != nil {
+			r.cfg.Logger.Warn("command of another member refused", "remote", c.RemoteAddr(), "err", refused)
+			_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
+			_, _ = c.Write(binary.BigEndian.AppendUint64([]byte{forwardRefused}, taken)) // the stream ends in any case
 			return
 		}
 	}
 }
 
-// checkForwarded refuses what must not enter the log: there it would stop every member that applies it.
-func checkForwarded(cmds [][]byte) error {
-	for _, b := range cmds {
-		c, rest, err := znode.DecodeCommand(b)
-		if err != nil {
-			return fmt.Errorf("quorum: forwarded command: %w", err)
-		}
-		if len(rest) > 0 {
-			return fmt.Errorf("quorum: forwarded command: %d bytes too many", len(rest))
-		}
-		switch c.Kind {
-		case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig:
-		default:
-			return fmt.Errorf("quorum: forwarded command: %v is for the leader alone", c.Kind)
+// checkForwarded returns how many of the commands may enter the log, up to the first that must not, and why that must not: there it
+// would stop every member that applies it, or fit no frame.
+func checkForwarded(cmds [][]byte) (good int, refused error) {
+	for i, b := range cmds {
+		if err := checkCommand(b); err != nil {
+			return i, fmt.Errorf("quorum: forwarded command: %w", err)
 		}
 	}
-	return nil
+	return len(cmds), nil
+}
+
+func checkCommand(b []byte) error {
+	if len(b) > MaxCommandBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrCommandTooLong, len(b), MaxCommandBytes)
+	}
+	c, rest, err := znode.DecodeCommand(b)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%d bytes too many", len(rest))
+	}
+	switch c.Kind {
+	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig:
+		return nil
+	}
+	return fmt.Errorf("%v is for the leader alone", c.Kind)
 }
 
 func appendCommands(b []byte, cmds [][]byte) []byte {
@@ -168,13 +191,17 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 
-	// The leader never writes again: when this read returns, the stream has ended.
+	// Whatever the leader writes now is the last: when this read returns, the stream has ended.
 	streamCtx, broken := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		_, err := c.Read(ok[:])
+		var last [1 + 8]byte
+		_, err := io.ReadFull(c, last[:])
+		if err == nil && last[0] == forwardRefused {
+			err = r.refused(binary.BigEndian.Uint64(last[1:]))
+		}
 		broken(err)
 	}()
 	defer wg.Wait()
@@ -188,6 +215,18 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 		return err
 	})
 	return fmt.Errorf("%w: %w", errStreamEnded, err)
+}
+
+// refused forgets the command that was handed over as number n on the present stream. It returns why the stream ends.
+func (r *Replica) refused(n uint64) error {
+	key, ok := r.outbox.refuse(n)
+	if !ok {
+		return fmt.Errorf("quorum: the leader refused command %d of the stream, which is not known here", n)
+	}
+	r.cfg.Logger.Warn("the leader refused a command of this member: it is dropped, and its client's connection ends",
+		"session", key.Session, "kind", key.Kind)
+	r.cfg.Listener.Undeliverable(key)
+	return errors.New("quorum: the leader refused a command")
 }
 
 // Lease stream, follower to leader, one request at a time:

@@ -134,10 +134,10 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 		r.asks.applied(c, res)
 		r.membersMayDiffer()
 	}
-	if res.Status == znode.Gap {
-		r.outbox.gap(c.Key())
-	} else {
+	if res.Status != znode.Gap {
 		r.outbox.settle(c.Key())
+	} else if r.outbox.gap(c.Key()) {
+		r.cfg.Listener.Undeliverable(c.Key())
 	}
 }
 

@@ -28,6 +28,7 @@ type recorder struct {
 	restored int
 	leads    bool
 	touched  []wire.SessionID
+	refused  []znode.Key // undeliverable
 }
 
 func newRecorder() *recorder {
@@ -47,6 +48,8 @@ func (r *recorder) Applied(_ *znode.Store, c *znode.Command, res *znode.Result) 
 	}
 	r.changed.Broadcast()
 }
+
+func (r *recorder) Undeliverable(k znode.Key) { r.set(func() { r.refused = append(r.refused, k) }) }
 
 func (r *recorder) Restored(*znode.Store) { r.set(func() { r.restored++ }) }
 func (r *recorder) Lead(*znode.Store)     { r.set(func() { r.leads = true }) }

@@ -33,6 +33,7 @@ type outbox struct {
 	size   int          // bytes
 	closed bool
 
+	handed  uint64               // commands that were handed over on the present way
 	send    func([][]byte) error // the way to the leader; nil: there is none
 	sending bool                 // somebody hands commands over, outside of mu
 	failed  chan error           // capacity 1: of the way that there is, or was
@@ -50,6 +51,7 @@ type openCommand struct {
 	key        znode.Key
 	data       []byte // encoded
 	sentRound  uint64 // 0: not handed over yet
+	number     uint64 // which it was, from 0 on, of those that were handed over on the present way, if it was in the present round
 	prev, next *openCommand
 }
 
@@ -109,7 +111,7 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 func (o *outbox) handOver(ctx context.Context, far bool, send func([][]byte) error) error {
 	o.mu.Lock()
 	failed := make(chan error, 1)
-	o.send, o.failed, o.far, o.pace = send, failed, far, newPacing()
+	o.send, o.failed, o.far, o.pace, o.handed = send, failed, far, newPacing(), 0
 	o.handOverLocked()
 	o.mu.Unlock()
 	defer func() {
@@ -167,12 +169,14 @@ func (o *outbox) handOverLocked() {
 func (o *outbox) settle(key znode.Key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := o.byKey[key]
-	if c == nil {
-		return
+	if c := o.byKey[key]; c != nil {
+		o.pace.answered++
+		o.removeLocked(c)
 	}
-	delete(o.byKey, key)
-	o.pace.answered++
+}
+
+func (o *outbox) removeLocked(c *openCommand) {
+	delete(o.byKey, c.key)
 	if c.sentRound != o.round {
 		o.waits--
 	}
@@ -223,7 +227,8 @@ func (o *outbox) applied() {
 func (o *outbox) takeLocked() [][]byte {
 	var cmds [][]byte
 	for n := 0; o.unsent != nil && n < takeMaxBytes; o.unsent = o.unsent.next {
-		o.unsent.sentRound = o.round
+		o.unsent.sentRound, o.unsent.number = o.round, o.handed
+		o.handed++
 		cmds = append(cmds, o.unsent.data)
 		n += len(o.unsent.data)
 		o.waits--
@@ -246,14 +251,40 @@ func (o *outbox) rewindLocked() {
 	}
 }
 
-// gap takes note that a command was refused because one before it is missing in the log. All are
-// handed over again, unless that has happened since this one was handed over.
-func (o *outbox) gap(key znode.Key) {
+// gap takes note that a command was refused because one before it is missing in the log. All are handed over again, unless that has
+// happened since this one was handed over.
+//
+// It returns true if that would be in vain, and has removed the command then: the one before it is not here any more, because it
+// could not be handed over. (One that has been applied leaves no gap.)
+func (o *outbox) gap(key znode.Key) (undeliverable bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if c := o.byKey[key]; c != nil && c.sentRound == o.round {
+	c := o.byKey[key]
+	before := key
+	before.Seq--
+	switch {
+	case c == nil:
+	case o.byKey[before] == nil:
+		o.removeLocked(c)
+		return true
+	case c.sentRound == o.round:
 		o.rewindLocked()
 	}
+	return false
+}
+
+// refuse removes the command that was handed over as number n on the present way, because the leader does not take it. It returns
+// false if that is not known any more.
+func (o *outbox) refuse(n uint64) (key znode.Key, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for c := o.first; c != nil && c.sentRound == o.round; c = c.next {
+		if c.number == n {
+			o.removeLocked(c)
+			return c.key, true
+		}
+	}
+	return znode.Key{}, false
 }
 
 func (o *outbox) wake() {

@@ -46,16 +46,48 @@ func TestOutboxHandsOverInOrderAndAgain(t *testing.T) {
 		t.Fatalf("took %q after rewind", got)
 	}
 	// Two gaps from one round make one more round.
-	o.gap(key(3))
-	o.gap(key(4))
-	if got := taken(o) + "|" + taken(o); got != "cd|" {
+	_ = o.add(t.Context(), key(5), []byte("e"))
+	if o.gap(key(4)) || o.gap(key(5)) {
+		t.Fatal("a gap before an open command is given up")
+	}
+	if got := taken(o) + "|" + taken(o); got != "cde|" {
 		t.Fatalf("took %q after gaps", got)
 	}
-	for n := range uint64(5) {
+	// What has nothing before it can never be applied, and then neither can what follows.
+	if !o.gap(key(3)) || !o.gap(key(4)) || o.gap(key(3)) {
+		t.Fatal("a gap that stays is not given up, once")
+	}
+	if o.rewind(); taken(o) != "e" {
+		t.Fatal("what was given up is handed over again")
+	}
+	for n := range uint64(6) {
 		o.settle(key(n))
 	}
 	if n, size := o.open(); n != 0 || size != 0 || o.first != nil || o.last != nil {
 		t.Fatalf("not empty: %d commands, %d bytes", n, size)
+	}
+}
+
+// A command that the leader refuses is known by its number on the way, and forgotten.
+func TestOutboxForgetsWhatIsRefused(t *testing.T) {
+	o := newOutbox()
+	for n := range uint64(4) {
+		_ = o.add(t.Context(), key(n), []byte{byte('a' + n)})
+	}
+	taken(o)
+	o.settle(key(1))
+	if k, ok := o.refuse(2); !ok || k != key(2) {
+		t.Fatalf("refused %v, %v", k, ok)
+	}
+	if _, ok := o.refuse(1); ok {
+		t.Fatal("a command that has been applied is refused")
+	}
+	o.rewind()
+	if _, ok := o.refuse(0); ok {
+		t.Fatal("a number of an earlier round is taken for one of the present")
+	}
+	if got := taken(o); got != "ad" {
+		t.Fatalf("took %q", got)
 	}
 }
 

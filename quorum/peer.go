@@ -26,7 +26,7 @@ import (
 // single entry. Who the members are now, raft settles.
 const (
 	prefaceMagic    = "LKPR"
-	prefaceVersion  = 4
+	prefaceVersion  = 5
 	prefaceLen      = 12
 	prefaceDeadline = 5 * time.Second
 )

@@ -19,6 +19,25 @@ import (
 // ErrNoLeader says that there is no leader, none that this member knows of, or none that can prove it.
 var ErrNoLeader = errors.New("quorum: no leader")
 
+// ErrCommandTooLong says that a command is longer than MaxCommandBytes.
+var ErrCommandTooLong = errors.New("quorum: command too long")
+
+// MaxCommandBytes is the longest encoded command that becomes a part of the log. An entry holds one command of that length, or
+// several of entryMaxBytes together; a frame of a forward stream one such command behind others of takeMaxBytes; and a raft frame
+// as many entries as one request may have.
+const MaxCommandBytes = 5<<20 - 64<<10
+
+// maxEntryBytes is more than an entry takes up in a raft frame: 64 KiB for what stands around its commands.
+const maxEntryBytes = 5 << 20
+
+// These are negative, and do not compile, when the limits contradict each other.
+const (
+	_ = uint64(maxEntryBytes - MaxCommandBytes - 64<<10)
+	_ = uint64(MaxCommandBytes - 2*entryMaxBytes)
+	_ = uint64(maxRequestBytes - appendEntriesMax*maxEntryBytes)
+	_ = uint64(maxPeerFrame - 2*takeMaxBytes - MaxCommandBytes)
+)
+
 // Replica is one member's copy of the replicated state and its part in keeping the copies equal.
 type Replica struct {
 	cfg Config
@@ -308,9 +327,23 @@ func (r *Replica) View(f func(*znode.Store)) {
 // Propose hands a command to the cluster and keeps handing it over, whatever happens to leaders and
 // streams, until it has been applied; the listener learns of that. Commands proposed by one goroutine
 // keep their order. Propose blocks while too much is open, until ctx ends. An error says that the command
-// is not handed over, because of that or because the Replica is closed.
+// is not handed over, because of that, because the Replica is closed, or because it is longer than MaxCommandBytes
+// (ErrCommandTooLong).
 func (r *Replica) Propose(ctx context.Context, c *znode.Command) error {
-	return r.outbox.add(ctx, c.Key(), c.Append(nil))
+	data, err := encodeCommand(c)
+	if err != nil {
+		return err
+	}
+	return r.outbox.add(ctx, c.Key(), data)
+}
+
+// encodeCommand encodes a command that is to become a part of the log, if it fits into the frames between members.
+func encodeCommand(c *znode.Command) ([]byte, error) {
+	data := c.Append(nil)
+	if len(data) > MaxCommandBytes {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrCommandTooLong, len(data), MaxCommandBytes)
+	}
+	return data, nil
 }
 
 // ProposeOnce hands a command over if this member leads, and forgets it: it may be lost.
@@ -318,7 +351,11 @@ func (r *Replica) ProposeOnce(ctx context.Context, c *znode.Command) error {
 	if _, ok := r.leadingTerm(); !ok {
 		return ErrNoLeader
 	}
-	return r.batcher.submit(ctx, [][]byte{c.Append(nil)})
+	data, err := encodeCommand(c)
+	if err != nil {
+		return err
+	}
+	return r.batcher.submit(ctx, [][]byte{data})
 }
 
 // leaderID is the leader as this member knows it, NoMember while there is none.

@@ -1,11 +1,13 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -387,12 +389,70 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 		if _, err := conn.Write(appendCommands(nil, [][]byte{cmd})); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Read(b[:]); err != io.EOF {
-			t.Errorf("%s: the stream goes on: %v", name, err)
+		want := append([]byte{forwardRefused}, make([]byte, 8)...)
+		if b, err := io.ReadAll(conn); err != nil || !bytes.Equal(b, want) {
+			t.Errorf("%s: the stream ends with %x, %v", name, b, err)
 		}
 		f.port.forget(conn)
 	}
 	c.recs[l].result(t, c.propose(l, createSession(9)))
+}
+
+// A command that cannot be delivered is given up and told to the listener, and all others go on: on the leader, and on a follower.
+func TestUndeliverableCommandsAreGivenUp(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		for _, i := range []int{l, (l + 1) % 3} {
+			id := wire.SessionID(100 + i)
+			c.recs[i].result(t, c.propose(i, createSession(id)))
+			tooLong := sequential(id, 1, "/"+strings.Repeat("x", MaxCommandBytes))
+			if err := c.reps[i].Propose(t.Context(), tooLong); !errors.Is(err, ErrCommandTooLong) {
+				t.Fatalf("a command of %d bytes: %v", len(tooLong.Append(nil)), err)
+			}
+			// Nothing has the number 1 any more, and so the next ones have no turn.
+			want := []znode.Key{c.propose(i, sequential(id, 2, "/n-")), c.propose(i, sequential(id, 3, "/n-"))}
+			if i != l {
+				// The leader does not take this one at all.
+				want = append(want, c.propose(i, &znode.Command{Kind: znode.KindExpire, Session: id, Generation: 9}))
+			}
+			c.recs[i].await(t, "the commands to be given up", func() bool { return len(c.recs[i].refused) == len(want) })
+			for _, k := range want {
+				if !slices.Contains(c.recs[i].refused, k) {
+					t.Errorf("%v is not given up", k)
+				}
+			}
+			other := wire.SessionID(200 + i)
+			c.recs[i].result(t, c.propose(i, createSession(other)))
+			if r := c.recs[i].result(t, c.propose(i, sequential(other, 1, "/o-"))); r.Code != wire.CodeOK {
+				t.Errorf("another session: %v", r.Code)
+			}
+			if n := c.reps[i].Status().OpenCommands; n != 0 {
+				t.Errorf("%d commands are open", n)
+			}
+		}
+		c.agree()
+	})
+}
+
+// A command of the largest size gets through, forwarded and in the log.
+func TestLargestCommand(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		f := (c.leader() + 1) % 3
+		c.recs[f].result(t, c.propose(f, createSession(7)))
+		cmd := &znode.Command{Kind: znode.KindRequest, Session: 7, Generation: 1, Seq: 1, Op: wire.OpCreate}
+		body := func(n int) []byte {
+			return wire.CreateRequest{Path: "/large", Data: make([]byte, n), ACL: wire.OpenACL}.Append(nil)
+		}
+		cmd.Body = body(MaxCommandBytes)
+		cmd.Body = body(2*MaxCommandBytes - len(cmd.Append(nil)))
+		if n := len(cmd.Append(nil)); n != MaxCommandBytes {
+			t.Fatalf("%d bytes", n)
+		}
+		if r := c.recs[f].result(t, c.propose(f, cmd)); r.Code != wire.CodeOK {
+			t.Error(r.Code)
+		}
+		c.agree()
+	})
 }
 
 // A follower may propose every kind of command that a member makes for its clients.

@@ -64,7 +64,7 @@ const (
 	// appendEntriesMax is how many entries a request has at the most.
 	appendEntriesMax = 64
 	// maxRequestBytes lets through as many entries, each with the largest request of a client and what stands around it.
-	maxRequestBytes = appendEntriesMax * (5 << 20)
+	maxRequestBytes = appendEntriesMax * maxEntryBytes
 	// maxAnswerBytes is far more than any answer has.
 	maxAnswerBytes = 64 << 10
 	maxRefusal     = 1 << 10

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
@@ -214,6 +215,12 @@ func (c *Config) Validate() error {
 		"%d ms is more than maxSessionTimeout, %d ms", d.MinSessionTimeout.Milliseconds(), d.MaxSessionTimeout.Milliseconds())
 	check(d.MaxBuffer >= MinMaxBuffer && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
 		"must be between %d and %d bytes", MinMaxBuffer, MaxMaxBuffer)
+	check(d.Limits.Identities > 0 && d.Limits.Identities <= MaxMaxBuffer, "maxIdentities", "must be between 1 and %d", MaxMaxBuffer)
+	check(d.Limits.IdentityBytes > 0 && d.Limits.IdentityBytes <= MaxMaxBuffer, "maxIdentityBytes", "must be between 1 and %d", MaxMaxBuffer)
+	largest := d.largestCommand()
+	check(largest <= quorum.MaxCommandBytes, "maxIdentityBytes",
+		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) is a command of up to %d bytes, and members exchange commands of at most %d",
+		d.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
 	check(c.HandshakeTimeout >= 0, "nio.sessionlessCnxnTimeout", "must be positive")
 	check(c.MaxCnxns >= 0, "maxCnxns", "must not be negative")
 	badLog := cmp.Or(c.LogStore, quorum.LogWAL).Validate()
@@ -225,6 +232,12 @@ func (c *Config) Validate() error {
 		"must be user:BASE64(%s(user:password)), not a password in clear", d.DigestAlgorithm)
 	faults = append(faults, c.memberFaults()...)
 	return faults.err()
+}
+
+// largestCommand is how many bytes the command of a client's request may have.
+func (c *Config) largestCommand() int {
+	const aroundRequest, aroundIdentity = 256, 2 * binary.MaxVarintLen32
+	return c.MaxBuffer + aroundRequest + c.Limits.IdentityBytes + aroundIdentity*c.Limits.Identities
 }
 
 // memberFaults checks the members of a cluster against each other.
@@ -293,6 +306,8 @@ func (c Config) withDefaults() Config {
 	orInt(&c.MaxBuffer, wire.DefaultMaxBuffer)
 	orInt(&c.Limits.Outstanding, DefaultOutstanding)
 	orInt(&c.Limits.LargeBytes, DefaultLargeBytes)
+	orInt(&c.Limits.Identities, session.DefaultIdentities)
+	orInt(&c.Limits.IdentityBytes, session.DefaultIdentityBytes)
 	orInt(&c.ConnectFillCount, 1)
 	orDuration(&c.ConnectFillTime, time.Millisecond)
 	if c.DigestAlgorithm == "" {

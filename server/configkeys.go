@@ -151,6 +151,11 @@ var usedKeys = map[string]keyDef{
 		effect: "Requests that are larger count for largeRequestMaxBytes. Below 1 none does."},
 	"largeRequestMaxBytes": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.LargeBytes }), unit: "bytes", def: "104857600",
 		effect: "How many bytes large requests may have together while they are not answered. A connection whose request does not fit is closed."},
+	"maxIdentities": {own: true, value: integer(1, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.Identities }), unit: "identities", def: "100",
+		effect: "How many identities a connection may show (auth) besides its address. One more is answered with AuthFailed, and the connection is closed."},
+	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes", def: "16384",
+		effect: "How many bytes the schemes and ids of these identities may have together. More is answered in the same way. " +
+			"A request of jute.maxbuffer bytes with all of them must fit into a frame between members."},
 	"enforceQuota": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota }), def: "false",
 		effect: "Makes hard quotas a limit: what exceeds one is refused with QuotaExceeded. Otherwise quotas are counted, and limit nothing."},
 	"extendedTypesEnabled": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes }), def: "false",

@@ -41,6 +41,8 @@ func (s *Server) metrics(o overview) []metric {
 		{"large_requests_rejected", "requests beyond largeRequestMaxBytes, frames longer than jute.maxbuffer or of negative length",
 			o.work.TooLarge + s.counters.badLengths.Load()},
 		{"throttled_ops", "requests that waited longer than throttled_op_wait_time", o.work.Throttled},
+		{"identities_refused", "logins beyond maxIdentities or maxIdentityBytes", o.work.IdentitiesRefused},
+		{"undeliverable_requests", "requests that could not be handed over to the leader; their connections were closed", o.work.Undeliverable},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
 	if open >= 0 {
