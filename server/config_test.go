@@ -166,7 +166,7 @@ func TestDefaults(t *testing.T) {
 		MaxSessionTimeout: time.Minute,
 		MaxClientCnxns:    60,
 		MaxBuffer:         1048575,
-		Limits:            session.Limits{Outstanding: 1000, LargeBytes: 100 << 20},
+		Limits:            session.Limits{Outstanding: 1000, LargeBytes: 100 << 20, Identities: 100, IdentityBytes: 16 << 10},
 		ConnectFillCount:  1,
 		ConnectFillTime:   time.Millisecond,
 		DigestAlgorithm:   "SHA1",
