@@ -67,6 +67,9 @@ type Config struct {
 	// MustHoldData says that the member must not start on an empty data directory (db.autocreate=false),
 	// unless an operator has put a file named "initialize" there, which is used up by that.
 	MustHoldData bool
+	// IgnoreZooKeeperData lets a member whose own data is not there yet start beside data of ZooKeeper, which it leaves alone.
+	// Otherwise it refuses.
+	IgnoreZooKeeperData bool
 
 	// HTTPAddr is the host:port where questions over HTTP are answered (admin.serverAddress, admin.serverPort). Empty
 	// means nowhere.

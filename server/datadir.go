@@ -6,6 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"lockkeeper/quorum"
 )
@@ -64,7 +68,7 @@ func (d *dataDirs) open(cfg *Config, key, path string) error {
 	if err != nil {
 		return fault(err, "cannot write in the directory: %v", err)
 	}
-	if err := lock(f); err != nil {
+	if err := awaitLock(f, cfg); err != nil {
 		_ = f.Close()
 		if errors.Is(err, quorum.ErrInUse) {
 			return fault(err, "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
@@ -73,6 +77,28 @@ func (d *dataDirs) open(cfg *Config, key, path string) error {
 	}
 	d.locks = append(d.locks, f)
 	return nil
+}
+
+const (
+	// lockPatience is how long a start waits for another process to leave the data directory. One that has been killed leaves it
+	// when the kernel has given its memory back, some 100 ms later for each GB.
+	lockPatience = 3 * time.Second
+	lockRetry    = 20 * time.Millisecond
+)
+
+// awaitLock is lock, tried again for lockPatience while another process has the lock. The log says once that it waits.
+func awaitLock(f *os.File, cfg *Config) error {
+	deadline := time.Now().Add(lockPatience)
+	for waiting := false; ; waiting = true {
+		err := lock(f)
+		if !errors.Is(err, quorum.ErrInUse) || time.Now().After(deadline) {
+			return err
+		}
+		if !waiting {
+			cfg.Logger.Warn("the data directory is in use by another process; waiting for it to end", "lock", f.Name(), "for", lockPatience)
+		}
+		time.Sleep(lockRetry)
+	}
 }
 
 // close unlocks the directories.
@@ -98,11 +124,8 @@ func checkData(cfg *Config) error {
 		return cfg.fault("dataLogDir", "%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
 			log, cfg.DataDir)
 	}
-	for _, dir := range []string{cfg.DataDir, cfg.DataLogDir} {
-		if st, err := os.Stat(filepath.Join(dir, zooKeeperDir)); err == nil && st.IsDir() {
-			cfg.Logger.Warn("this directory holds ZooKeeper's data, which is left alone and not read; this member starts empty", "dir", filepath.Join(dir, zooKeeperDir))
-			break
-		}
+	if err := checkZooKeeperData(cfg); err != nil {
+		return err
 	}
 	if !cfg.MustHoldData {
 		return nil
@@ -116,6 +139,31 @@ func checkData(cfg *Config) error {
 		return f
 	}
 	return nil
+}
+
+// checkZooKeeperData refuses to start empty beside data of ZooKeeper, which somebody may expect to find again, unless the
+// configuration says that it is to be left alone.
+func checkZooKeeperData(cfg *Config) error {
+	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
+		found := filepath.Join(dir.path, zooKeeperDir)
+		files, err := os.ReadDir(found)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return fmt.Errorf("server: %w", err)
+		}
+		if !slices.ContainsFunc(files, isZooKeeperData) {
+			continue
+		}
+		if !cfg.IgnoreZooKeeperData {
+			return cfg.fault(dir.key, "%s has data of ZooKeeper, which this version cannot read: the member would start without it. Give it a directory of its own, or, if the data is not needed, start it once with -ignore-zookeeper-data", found)
+		}
+		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member starts empty", "dir", found)
+	}
+	return nil
+}
+
+// isZooKeeperData says whether a file in zooKeeperDir is a snapshot or a log of ZooKeeper.
+func isZooKeeperData(f fs.DirEntry) bool {
+	return strings.HasPrefix(f.Name(), "snapshot.") || strings.HasPrefix(f.Name(), "log.")
 }
 
 // sizeOf adds up the files below dir, in bytes. What cannot be read does not count.

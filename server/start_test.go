@@ -164,23 +164,78 @@ func TestLostLog(t *testing.T) {
 		"dataLogDir: "+dir+"/raft.db is missing although "+dir+" has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)")
 }
 
-// TestZooKeeperData: a directory with ZooKeeper's data gets a warning, until there is data of our own.
+// A start waits for another process that is about to leave the data directory, as one does that has just been killed.
+func TestStartWaitsForTheDataDirectory(t *testing.T) {
+	dir := t.TempDir()
+	first, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan struct{}, 10)
+	log := slog.New(slog.NewTextHandler(writerFunc(func(line []byte) {
+		if bytes.Contains(line, []byte("waiting for it to end")) {
+			waits <- struct{}{}
+		}
+	}), nil))
+	closed := make(chan error)
+	go func() {
+		<-waits
+		closed <- first.Close()
+	}()
+	second, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-closed, second.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := len(waits); n > 0 {
+		t.Errorf("the log says %d times that it waits", n+1)
+	}
+}
+
+// writerFunc is an io.Writer that cannot fail.
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(b)
+	return len(b), nil
+}
+
+// TestZooKeeperData: a member does not start in a directory with ZooKeeper's data, unless it is told to leave that alone; with data
+// of our own it does. An empty version-2 is no data.
 func TestZooKeeperData(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "version-2"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	writeFile(t, filepath.Join(dir, "version-2", "acceptedEpoch"), "0")
+	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()}
+	if err := checkZooKeeperData(&cfg); err != nil {
+		t.Errorf("without snapshot and log: %v", err)
+	}
+	for _, name := range []string{"log.1", "snapshot.0"} {
+		writeFile(t, filepath.Join(dir, "version-2", name), "ZKSN")
+		mustFail(t, cfg, "dataDir: "+dir+"/version-2 has data of ZooKeeper, which this version cannot read: the member would start without it. "+
+			"Give it a directory of its own, or, if the data is not needed, start it once with -ignore-zookeeper-data")
+		if err := os.Remove(filepath.Join(dir, "version-2", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	writeFile(t, filepath.Join(dir, "version-2", "snapshot.0"), "ZKSN")
+	cfg.IgnoreZooKeeperData = true
 	for _, want := range []bool{true, false} {
 		var log bytes.Buffer
-		s, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := Start(cfg)
+		cfg.IgnoreZooKeeperData = false
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(log.String(), "this directory holds ZooKeeper's data, which is left alone and not read"); got != want {
+		if got := strings.Contains(log.String(), "this directory has data of ZooKeeper, which is left alone and not read"); got != want {
 			t.Errorf("warned: %v, want %v\n%s", got, want, log.String())
 		}
 	}

@@ -28,7 +28,7 @@ func TestClusterUsage(t *testing.T) {
 		{[]string{"add", "server.400=h:1:2;3"}, "between 0 and 255"},
 		{[]string{"remove"}, `"" is not the number of a member`},
 		{[]string{"remove", "1,x"}, `"x" is not the number of a member`},
-		{[]string{"transfer-leader", "256"}, `"0" is not the number of a member`},
+		{[]string{"transfer-leader", "256"}, `"256" is not the number of a member`},
 		{[]string{"transfer-leader", "1", "2"}, `unexpected "2"`},
 		{[]string{"remove", "1", "-x"}, "flag provided but not defined: -x"},
 	} {

@@ -29,10 +29,13 @@ type env struct {
 }
 
 func main() {
-	if _, ok := serveArgs(os.Args[1:]); ok {
-		coarseTimers() // before there is anything that it would interrupt
-	}
 	signals := make(chan os.Signal, 2)
+	if _, ok := serveArgs(os.Args[1:]); ok {
+		coarseTimers()                       // before there is anything that it would interrupt
+		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
+			signal.Notify(signals, syscall.SIGHUP)
+		}
+	}
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals}))
 }

@@ -63,7 +63,7 @@ func TestHelp(t *testing.T) {
 // TestUsageNamesEveryFlag, and none that does not exist.
 func TestUsageNamesEveryFlag(t *testing.T) {
 	for _, flag := range regexp.MustCompile(`(?m)^\t-(\S+)`).FindAllStringSubmatch(serveUsage, -1) {
-		status, _, stderr := invoke("serve", "-"+flag[1]+"=debug", "one", "two")
+		status, _, stderr := invoke("serve", "-"+flag[1]+"=1", "one", "two")
 		if status != exitUsage || !strings.Contains(stderr, "one configuration file, please") {
 			t.Errorf("-%s: status %d, %q", flag[1], status, stderr)
 		}
@@ -295,7 +295,20 @@ func TestServeFile(t *testing.T) {
 	}
 }
 
-// TestSecondSignal ends it at once although a client does not close its side.
+// SIGHUP stops a member as SIGTERM does.
+func TestHangupStopsInOrder(t *testing.T) {
+	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info")
+	p.line()
+	if status := p.signal(syscall.SIGHUP); status != exitOK {
+		t.Errorf("status %d", status)
+	}
+	if log := p.stderr.String(); !strings.Contains(log, "msg=stopping signal=hangup") || !strings.Contains(log, `msg="member stopped"`) {
+		t.Error("the log does not say that it stopped in order")
+	}
+}
+
+// TestSecondSignal ends it at once although a client does not close its side, but only when it comes more than a second after the
+// first: timeout(1) sends one signal twice.
 func TestSecondSignal(t *testing.T) {
 	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info")
 	m := listens.FindStringSubmatch(p.line())
@@ -328,7 +341,20 @@ func TestSecondSignal(t *testing.T) {
 			t.Fatal("the port stays open")
 		}
 	}
-	if status := p.signal(syscall.SIGTERM); status != exitSignal+int(syscall.SIGTERM) {
+	for more := true; more; {
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case _, more = <-p.lines: // which end with the process
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	_ = p.Wait() // the status says more
+	if took := time.Since(begin); took < signalRepeat {
+		t.Errorf("it was ended by a signal that came %v after the first", took)
+	}
+	if status := p.ProcessState.ExitCode(); status != exitSignal+int(syscall.SIGTERM) {
 		t.Errorf("status %d after %v", status, time.Since(begin))
 	}
 	if !strings.Contains(p.stderr.String(), "lockkeeper: second signal (terminated), stopped at once\n") {

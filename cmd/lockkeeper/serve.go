@@ -48,6 +48,12 @@ Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
 	-data-dir directory         where the data is; only without a file (default lockkeeper-data)
 	-log-level level            debug, info, warn or error (default info with a file, else warn)
+	-ignore-zookeeper-data      start empty although dataDir has data of ZooKeeper (version-2/),
+	                            which is left alone and not read; without it that is refused
+
+SIGINT, SIGTERM and SIGHUP stop it: it transfers the leadership if it has it, and closes its
+connections in order. The configuration is not read again. A second signal that comes more
+than a second after the first one cuts the stop short.
 
 Exit status: 0 stopped by a signal; 1 could not start, or could not go on; 2 wrong command
 line; 128 + n: a second signal, number n, cut the stop short.
@@ -126,6 +132,7 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 	clientAddr := fs.String("client-address", "", "")
 	dataDir := fs.String("data-dir", "", "")
 	levelName := fs.String("log-level", "", "")
+	ignoreZooKeeper := fs.Bool("ignore-zookeeper-data", false, "")
 	if status, done := parseFlags(fs, serveUsage, args, e); done {
 		return cfg, level, status
 	}
@@ -151,9 +158,10 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 		if err != nil {
 			return cfg, level, startError(err, e)
 		}
+		cfg.IgnoreZooKeeperData = *ignoreZooKeeper
 		return cfg, level, -1
 	}
-	cfg = server.Config{ClientAddr: *clientAddr, DataDir: *dataDir}
+	cfg = server.Config{ClientAddr: *clientAddr, DataDir: *dataDir, IgnoreZooKeeperData: *ignoreZooKeeper}
 	if cfg.DataDir == "" {
 		cfg.DataDir = server.DefaultDataDir
 	}
@@ -188,6 +196,10 @@ func startupLine(at net.Addr, dataDir string) string {
 	return fmt.Sprintf("lockkeeper listens on %s, keeps its data in %s, and stops at Ctrl-C.", where, dataDir)
 }
 
+// signalRepeat is how long after the first signal another one is taken for the same: timeout(1) and some supervisors send it to
+// the process and to its group.
+const signalRepeat = time.Second
+
 // stop shuts the member down, unless a second signal comes first.
 func stop(s *server.Server, e env) int {
 	stopped := make(chan error, 1)
@@ -196,18 +208,23 @@ func stop(s *server.Server, e env) int {
 		defer cancel()
 		stopped <- s.Shutdown(ctx)
 	}()
-	select {
-	case err := <-stopped:
-		if err != nil {
-			fmt.Fprintf(e.stderr, "lockkeeper: stopped, but not cleanly: %v\n", err)
-			return exitFailed
+	for began := time.Now(); ; {
+		select {
+		case err := <-stopped:
+			if err != nil {
+				fmt.Fprintf(e.stderr, "lockkeeper: stopped, but not cleanly: %v\n", err)
+				return exitFailed
+			}
+			return exitOK
+		case sig := <-e.signals:
+			if time.Since(began) < signalRepeat {
+				continue
+			}
+			fmt.Fprintf(e.stderr, "lockkeeper: second signal (%v), stopped at once\n", sig)
+			if n, ok := sig.(syscall.Signal); ok {
+				return exitSignal + int(n)
+			}
+			return exitSignal + int(syscall.SIGINT)
 		}
-		return exitOK
-	case sig := <-e.signals:
-		fmt.Fprintf(e.stderr, "lockkeeper: second signal (%v), stopped at once\n", sig)
-		if n, ok := sig.(syscall.Signal); ok {
-			return exitSignal + int(n)
-		}
-		return exitSignal + int(syscall.SIGINT)
 	}
 }
