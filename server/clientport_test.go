@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,7 +54,14 @@ func TestFirstBytes(t *testing.T) {
 
 // TestBufferLimit: a frame of exactly jute.maxbuffer bytes is taken, one more closes this connection only.
 func TestBufferLimit(t *testing.T) {
-	const limit = 2000
+	for _, limit := range []int{100, 2000} { // 100 is what one of ZooKeeper's own tests uses
+		t.Run(fmt.Sprint(limit), func(t *testing.T) { testBufferLimit(t, limit) })
+	}
+}
+
+func testBufferLimit(t *testing.T, limit int) {
+	file := filepath.Join(t.TempDir(), "zoo.cfg")
+	limit = mustLoad(t, file, "clientPort=2181\ndataDir=%s\njute.maxbuffer=%d\n", t.TempDir(), limit).MaxBuffer
 	s := startReal(t, func(c *Config) { c.MaxBuffer = limit })
 	c := dialReal(t, s)
 	c.connect(10 * time.Second)

@@ -36,10 +36,13 @@ const (
 	// Unlimited turns MaxClientCnxns off.
 	Unlimited = -1
 
-	// MinMaxBuffer and MaxMaxBuffer are the range of MaxBuffer. A request travels in one log entry, and 64 of
+	// MaxMaxBuffer is the largest MaxBuffer. A request travels in one log entry, and 64 of
 	// them in one request between members, for which there is a time limit and a largest size.
-	MinMaxBuffer = 1 << 10
 	MaxMaxBuffer = 4 << 20
+
+	// handshakeBytes is the length of the first request of a client that sends a password of 16 bytes and says whether
+	// it accepts a read-only server, as ZooKeeper's own do.
+	handshakeBytes = 45
 )
 
 // Config is everything that a member can be told. The zero value is a member that is alone, listens on
@@ -101,12 +104,11 @@ type Config struct {
 	HandshakeTimeout time.Duration
 	// TCPKeepAlive turns on keep-alive probes on client connections (clientTcpKeepAlive).
 	TCPKeepAlive bool
-	// FourLetterWords are the four-letter words that are answered (4lw.commands.whitelist); "*" stands for
-	// all. nil means srvr alone, and isro when ReadOnlyMode is set.
+	// FourLetterWords are the four-letter words that are answered (4lw.commands.whitelist) beside srvr, and isro when
+	// ReadOnlyMode is set; "*" stands for all.
 	FourLetterWords []string
 	// ReadOnlyMode lets a member that has no leader serve clients that accept to be able to read only
-	// (readonlymode.enabled). It also adds isro to the default of FourLetterWords: such clients look for a
-	// member that serves them fully with it.
+	// (readonlymode.enabled).
 	ReadOnlyMode bool
 	// Backlog is clientPortListenBacklog as configured, for conf; the system's default is used.
 	Backlog int
@@ -124,8 +126,8 @@ type Config struct {
 	DigestAlgorithm string
 	// NoDigest switches the scheme digest off (DigestAuthenticationProvider.enabled=false).
 	NoDigest bool
-	// X509 and SASL allow ACLs with these schemes (authProvider.N). Nobody can prove to be named there in
-	// this version.
+	// X509 and SASL allow ACLs with these schemes. Nobody can prove to be named there in this version, and so LoadConfig
+	// refuses the authProvider.N that asks for them.
 	X509, SASL bool
 	// RequiredSchemes are those of which a client must have proved one before anything else
 	// (enforce.auth.enabled, enforce.auth.schemes). nil means none.
@@ -216,8 +218,8 @@ func (c *Config) Validate() error {
 	d := c.withDefaults()
 	check(d.MinSessionTimeout <= d.MaxSessionTimeout, "minSessionTimeout",
 		"%d ms is more than maxSessionTimeout, %d ms", d.MinSessionTimeout.Milliseconds(), d.MaxSessionTimeout.Milliseconds())
-	check(d.MaxBuffer >= MinMaxBuffer && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
-		"must be between %d and %d bytes", MinMaxBuffer, MaxMaxBuffer)
+	check(d.MaxBuffer >= 1 && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
+		"must be between 1 and %d bytes", MaxMaxBuffer)
 	check(d.Limits.Identities > 0 && d.Limits.Identities <= MaxMaxBuffer, "maxIdentities", "must be between 1 and %d", MaxMaxBuffer)
 	check(d.Limits.IdentityBytes > 0 && d.Limits.IdentityBytes <= MaxMaxBuffer, "maxIdentityBytes", "must be between 1 and %d", MaxMaxBuffer)
 	largest := d.largestCommand()
@@ -322,12 +324,6 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.ReapInterval, DefaultReapInterval)
 	orInt(&c.ReapPerMinute, DefaultReapPerMinute)
 	c.LogStore = cmp.Or(c.LogStore, quorum.LogWAL)
-	if c.FourLetterWords == nil {
-		c.FourLetterWords = []string{"srvr"}
-		if c.ReadOnlyMode {
-			c.FourLetterWords = append(c.FourLetterWords, "isro")
-		}
-	}
 	if c.Standalone() {
 		c.ID = 1 // as in ZooKeeper's session ids
 	}
@@ -368,6 +364,19 @@ func (c *Config) Notices() []Notice {
 		notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
 	}
 	return notices
+}
+
+// String is the notice as "file:line: key: warning: text", without what it is not about.
+func (n Notice) String() string {
+	kind := "warning: "
+	if n.Level < slog.LevelWarn {
+		kind = "note: "
+	}
+	key := n.Key
+	if key != "" {
+		key += ": "
+	}
+	return place(n.File, n.Line) + key + kind + n.Text
 }
 
 func (n Notice) log(l *slog.Logger) {

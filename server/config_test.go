@@ -171,7 +171,6 @@ func TestDefaults(t *testing.T) {
 		ConnectFillTime:   time.Millisecond,
 		DigestAlgorithm:   "SHA1",
 		HandshakeTimeout:  10 * time.Second,
-		FourLetterWords:   []string{"srvr"},
 		Backlog:           -1,
 		InitLimit:         10,
 		SyncLimit:         5,
@@ -196,10 +195,6 @@ func TestDefaults(t *testing.T) {
 	unlimited = unlimited.withDefaults()
 	if unlimited.MaxClientCnxns != Unlimited || unlimited.MinSessionTimeout != 6*time.Second {
 		t.Errorf("maxClientCnxns=0 and minSessionTimeout=-1: %+v", unlimited)
-	}
-	readOnly, _ := load(t, base+"readonlymode.enabled=true", "")
-	if got := readOnly.withDefaults().FourLetterWords; !slices.Equal(got, []string{"srvr", "isro"}) {
-		t.Errorf("whitelist with readonlymode.enabled: %q", got)
 	}
 }
 
@@ -237,7 +232,7 @@ func TestConfigFaults(t *testing.T) {
 		"session timeout":   {base + "maxSessionTimeout=0", "", []string{"3: maxSessionTimeout: must be at least 1, not 0"}},
 		"maxCnxns":          {base + "maxCnxns=-1", "", []string{"3: maxCnxns: must be at least 0, not -1"}},
 		"buffer":            {base + "jute.maxbuffer=1M", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "1M"`}},
-		"buffer range":      {base + "zookeeper.jute.maxbuffer=0x3ff", "", []string{"3: jute.maxbuffer: must be at least 1024 bytes, not 0x3ff"}},
+		"buffer range":      {base + "zookeeper.jute.maxbuffer=0x100000000", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "0x100000000"`}},
 		"identities":        {base + "maxIdentities=0\nmaxIdentityBytes=x", "", []string{"3: maxIdentities: must be between 1 and 4194304, not 0", `4: maxIdentityBytes: must be a number, not "x"`}},
 		"no frame is so long": {base + "jute.maxbuffer=4194304\nmaxIdentityBytes=1000000", "", []string{
 			"4: maxIdentityBytes: a request of 4194304 bytes (jute.maxbuffer) with 100 identities of 1000000 bytes (maxIdentities, maxIdentityBytes) is a command of up to 5195560 bytes, and members exchange commands of at most 5177344"}},
@@ -258,7 +253,7 @@ func TestConfigFaults(t *testing.T) {
 		"twice, prefixed":    {base + "skipACL=no\nzookeeper.skipACL=yes", "", []string{"4: skipACL: is set twice: line 3 has another value"}},
 		"syntax":             {base + `tickTime=\u20`, "", []string{`3: tickTime: \u needs four hexadecimal digits`}},
 
-		"TLS port":                 {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"}},
+		"TLS port":                 {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"clientPort: is not set: there would be no port for clients", "2: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"}},
 		"TLS address":              {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: " + noTLS + "; remove the key to serve clients without TLS"}},
 		"TLS for peers":            {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
 		"SASL for peers":           {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
@@ -267,7 +262,51 @@ func TestConfigFaults(t *testing.T) {
 		"limits":                   {base + "globalOutstandingLimit=0\nlargeRequestThreshold=x\nconnection_throttle_fill_time=0", "", []string{"3: globalOutstandingLimit: must be at least 1, not 0", "4: largeRequestThreshold: must be a number, not \"x\"", "5: connection_throttle_fill_time: must be at least 1, not 0"}},
 		"SASL required":            {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: this version has no SASL, so clients cannot be made to authenticate with it; set it to false to start without"}},
 		"digest CRC":               {base + "DigestAuthenticationProvider.digestAlg=CRC", "", []string{"3: DigestAuthenticationProvider.digestAlg: \"CRC\" is none of MD5, SHA, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512, SHA-512/224, SHA-512/256, SHA1, SHA3-224, SHA3-256, SHA3-384, SHA3-512"}},
-		"hierarchy":                {base + three + "group.1=1:2:3\nweight.1=2", "1", []string{"6: group.1: " + members, "7: weight.1: " + members}},
+		"unknown providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider\nauthProvider.3=com.example.Mine", "", []string{
+			"3: authProvider.1: this version has no SASL, so nobody can prove to be a principal; remove the key to start without",
+			"4: authProvider.x: " + noTLS + ", so nobody can prove to be the holder of a certificate; remove the key to start without",
+			"5: authProvider.3: lockkeeper cannot load com.example.Mine, so nobody can log in with its scheme; remove the key to start without"}},
+		"TLS on the plain ports": {base + "client.portUnification=true\nportUnification=true", "", []string{
+			"3: client.portUnification: " + noTLS + ": clients that use it are refused; set it to false to start without",
+			"4: portUnification: " + noTLS + " between members: peers that use it are refused; set it to false to start without"}},
+		"certificates needed": {base + "ssl.clientAuth=need\nzookeeper.ssl.quorum.clientAuth=NEED\nadmin.needClientAuth=true", "", []string{
+			"3: ssl.clientAuth: " + noTLS + ", so no client can be made to show a certificate; set it to none to start without",
+			"4: ssl.quorum.clientAuth: " + noTLS + ", so no member can be made to show a certificate; set it to none to start without",
+			"5: admin.needClientAuth: " + noTLS + ", so nobody can be made to show a certificate at the HTTP port; set it to false to start without"}},
+		"certificates, odd": {base + "ssl.clientAuth=yes", "", []string{`3: ssl.clientAuth: must be need, want or none, not "yes"`}},
+		"audit":             {base + "audit.enable=true", "", []string{"3: audit.enable: this version writes no audit log; set it to false to start without"}},
+		"ensemble name":     {base + "ensembleAuthName=prod", "", []string{"3: ensembleAuthName: this version cannot turn away clients that were meant for another cluster; remove the key to start without"}},
+
+		"misspelt":           {base + "tikcTime=2000", "", []string{"3: tikcTime: there is no such key; tickTime is probably meant (-allow-unknown-keys ignores keys like this one)"}},
+		"misspelt, case":     {base + "maxclientcnxns=7", "", []string{"3: maxclientcnxns: there is no such key; maxClientCnxns is probably meant (-allow-unknown-keys ignores keys like this one)"}},
+		"misspelt, prefixed": {base + "zookeeper.tickTime=1", "", []string{"3: zookeeper.tickTime: there is no such key; tickTime is probably meant (-allow-unknown-keys ignores keys like this one)"}},
+		"misspelt, its value is wrong too": {"clientport=x\ndataDri=%D/zoo.cfg\n", "", []string{
+			"1: clientport: there is no such key; clientPort is probably meant (-allow-unknown-keys ignores keys like this one)",
+			`1: clientPort: must be a number, not "x"`,
+			"2: dataDri: there is no such key; dataDir is probably meant (-allow-unknown-keys ignores keys like this one)",
+			"2: dataDir: %D/zoo.cfg is not a directory"}},
+		"misspelt beside the right one": {base + "ticktime=1\ntickTime=2000", "", []string{"3: ticktime: there is no such key; tickTime is probably meant (-allow-unknown-keys ignores keys like this one)"}},
+		"misspelt server line": {base + "server1=a:1:2\nserver.2=b:1:2\nserver.3=c:1\n", "1", []string{
+			"3: server1: there is no such key; server.1 is probably meant (-allow-unknown-keys ignores keys like this one)",
+			"5: server.3: " + form}},
+		"twice, both wrong": {base + "tickTime=a\ntickTime=b", "", []string{`3: tickTime: must be a number, not "a"`, "4: tickTime: is set twice: line 3 has another value", `4: tickTime: must be a number, not "b"`}},
+		"server lines and myid wrong": {base + "server.1=a\nserver.2=b\n", "x", []string{
+			"3: server.1: " + form, "4: server.2: " + form, `%D/data/myid:1: myid: "x" is not a number from 0 to 255`}},
+		"no port, no directory": {"tickTime=2000\n" + voters, "1", []string{"dataDir: is not set", "clientPort: is not set: there would be no port for clients"}},
+		"no port, no myid": {"dataDir=%D/data\n" + voters, "", []string{"%D/data/myid: myid: the file is missing; a member of a cluster needs it: one line with the N of its server.N line",
+			"clientPort: is not set: there would be no port for clients"}},
+		"min > max, max wrong": {base + "minSessionTimeout=90000\nmaxSessionTimeout=x", "", []string{`4: maxSessionTimeout: must be a number, not "x"`}},
+		"everything": {"clientPrt=2181\ndataDir=%D/zoo.cfg\ntickTime=0\nsecureClientPort=2182\nssl.clientAuth=need\nserver.1=a:1:2\nserver.2=b:7:7\nserver.3=c:1:2:voter\ngroup.1=1:2\nsyncLimit=\\u12\n", "1", []string{
+			"1: clientPrt: there is no such key; clientPort is probably meant (-allow-unknown-keys ignores keys like this one)",
+			"2: dataDir: %D/zoo.cfg is not a directory",
+			"3: tickTime: must be at least 1, not 0",
+			"4: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS",
+			"5: ssl.clientAuth: " + noTLS + ", so no client can be made to show a certificate; set it to none to start without",
+			"7: server.2: peer port and election port must differ",
+			`8: server.3: role must be participant or observer, not "voter"`,
+			"9: group.1: " + members,
+			`10: syncLimit: \u needs four hexadecimal digits`}},
+		"hierarchy": {base + three + "group.1=1:2:3\nweight.1=2", "1", []string{"6: group.1: " + members, "7: weight.1: " + members}},
 
 		"myid missing":      {base + three, "", []string{"%D/data/myid: myid: the file is missing; a member of a cluster needs it: one line with the N of its server.N line"}},
 		"myid empty":        {base + three, "\n", []string{`%D/data/myid:1: myid: "" is not a number from 0 to 255`}},
@@ -394,32 +433,28 @@ func TestConfigNotices(t *testing.T) {
 	}{
 		"unneeded":  {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.commandURL=x\n", "", []string{unneeded + "admin.commandURL, autopurge.purgeInterval, preAllocSize"}},
 		"metrics":   {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
-		"TLS":       {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nfips-mode=false", "", []string{noTLS + "fips-mode, ssl.keyStore.location, ssl.quorum.trustStore.password"}},
+		"TLS":       {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nssl.clientAuth=want\nfips-mode=false", "", []string{noTLS + "ssl.clientAuth, ssl.keyStore.location, ssl.quorum.trustStore.password"}},
 		"SASL":      {base + "kerberos.removeRealmFromPrincipal=true\njava.security.auth.login.config=/j", "", []string{noSASL + "java.security.auth.login.config, kerberos.removeRealmFromPrincipal"}},
 		"off":       {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
-		"unknown":   {base + "tikcTime=2000", "", []string{"WARN zoo.cfg:3 tikcTime: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
-		"prefix":    {base + "zookeeper.clientPort=1", "", []string{"WARN zoo.cfg:3 zookeeper.clientPort: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is clientPort"}},
+		"unknown":   {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
 		"twice":     {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
 		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
 		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
 		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
-		"unify":     {base + "client.portUnification=true\nportUnification=true", "", []string{"WARN zoo.cfg:3 client.portUnification: this version has no TLS: clients that use it are refused", "WARN zoo.cfg:4 portUnification: this version has no TLS between members: peers that use it are refused"}},
-		"audit":     {base + "audit.enable=true", "", []string{"WARN zoo.cfg:3 audit.enable: this version writes no audit log"}},
 		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
 		"admin off": {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},
-		"auth providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider\nauthProvider.3=com.example.Mine", "", []string{
-			"WARN zoo.cfg:3 authProvider.1: ACLs may name Kerberos principals, but this version has no SASL: nobody can be one",
-			"WARN zoo.cfg:5 authProvider.3: lockkeeper cannot load com.example.Mine: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in",
-			unneeded + "authProvider.2"}},
-		"skipACL":     {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
-		"whitelist":   {base + "4lw.commands.whitelist=ruok,rouk,*", "", []string{`WARN zoo.cfg:3 4lw.commands.whitelist: there is no four-letter word "rouk"`}},
-		"buffer":      {base + "jute.maxbuffer=0x3200000", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: a request of more than 4194304 bytes is refused, whatever this says; replies have no limit"}},
-		"three":       {base + three, "1", nil},
-		"peerType":    {base + three + "server.4=d:1:2:observer\npeerType=observer", "1", []string{"WARN zoo.cfg:7 peerType: differs from the role in the line of server.1, which counts"}},
-		"one":         {base + "server.1=a:1:2", "", []string{"WARN zoo.cfg:3 server.1: is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)"}},
-		"one cluster": {base + "server.1=a:1:2\nstandaloneEnabled=false", "1", nil},
+		"auth providers": {base + "authProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{unneeded + "authProvider.2"}},
+		"skipACL":        {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
+		"whitelist":      {base + "4lw.commands.whitelist=ruok,rouk,*", "", []string{`WARN zoo.cfg:3 4lw.commands.whitelist: there is no four-letter word "rouk"`}},
+		"buffer":         {base + "jute.maxbuffer=0x3200000", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: a request of more than 4194304 bytes is refused, whatever this says; replies have no limit"}},
+		"small buffer":   {base + "jute.maxbuffer=0x3ff", "", nil},
+		"no buffer":      {base + "jute.maxbuffer=-1", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: no client can connect: the first request alone has 45 bytes"}},
+		"three":          {base + three, "1", nil},
+		"peerType":       {base + three + "server.4=d:1:2:observer\npeerType=observer", "1", []string{"WARN zoo.cfg:7 peerType: differs from the role in the line of server.1, which counts"}},
+		"one":            {base + "server.1=a:1:2", "", []string{"WARN zoo.cfg:3 server.1: is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)"}},
+		"one cluster":    {base + "server.1=a:1:2\nstandaloneEnabled=false", "1", nil},
 		"two": {base + two, "1", []string{"WARN zoo.cfg : 2 voters tolerate the failure of 0, no more than 1 voters do: a side may act only if it holds more than half (set.size > 2/2), " +
 			"so a split into two halves stops both"}},
 		"two and an observer": {base + two + "server.3=c:1:2:observer", "1", []string{"WARN zoo.cfg : 2 voters tolerate the failure of 0, no more than 1 voters do: a side may act only if it holds more than half (set.size > 2/2), " +
@@ -431,6 +466,37 @@ func TestConfigNotices(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 			}
 		})
+	}
+}
+
+// TestAllowUnknownKeys: for those whose files have keys that look like ours and are not.
+func TestAllowUnknownKeys(t *testing.T) {
+	file, _ := writeConfig(t, base+"ticktime=1\nserver1=x\n", "")
+	cfg, err := LoadConfig(file, AllowUnknownKeys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.TickTime != 0 || len(cfg.Members) != 0 {
+		t.Errorf("the unknown keys have an effect: %+v", cfg)
+	}
+	var got []string
+	for _, n := range cfg.Notices() {
+		got = append(got, strings.TrimPrefix(n.String(), file))
+	}
+	want := []string{
+		":3: ticktime: warning: neither ZooKeeper nor lockkeeper knows this key; ignored, though it looks like tickTime",
+		":4: server1: warning: neither ZooKeeper nor lockkeeper knows this key; ignored, though it looks like server.1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestNoticesBesideFaults: what a refused file has only warnings for is told as well.
+func TestNoticesBesideFaults(t *testing.T) {
+	file, _ := writeConfig(t, base+"tickTimeMs=1\ntickTime=x\n", "")
+	cfg, err := LoadConfig(file)
+	if err == nil || len(cfg.Notices()) != 1 || !strings.Contains(cfg.Notices()[0].String(), ":3: tickTimeMs: warning: ") {
+		t.Errorf("%v, notices %v", err, cfg.Notices())
 	}
 }
 
@@ -480,12 +546,12 @@ func TestKnownKeys(t *testing.T) {
 }
 
 func TestValidateByHand(t *testing.T) {
-	cfg := Config{ClientAddr: "nowhere", MaxBuffer: 10, TickTime: time.Microsecond, Members: []Member{
+	cfg := Config{ClientAddr: "nowhere", MaxBuffer: MaxMaxBuffer + 1, TickTime: time.Microsecond, Members: []Member{
 		{ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}, {ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}}, ID: 2}
 	want := []string{
 		`clientPort: "nowhere" is not host:port: address nowhere: missing port in address`,
 		"tickTime: must be whole milliseconds",
-		"jute.maxbuffer: must be between 1024 and 4194304 bytes",
+		"jute.maxbuffer: must be between 1 and 4194304 bytes",
 		"server.1: two members have this number",
 		"server.1: has the same address and peer port as server.1",
 		"myid: 2 is not the number of a member: there is no server.2",

@@ -15,14 +15,18 @@ import (
 	"lockkeeper/znode"
 )
 
+// LoadOption changes how LoadConfig reads a file.
+type LoadOption int
+
+// AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
+const AllowUnknownKeys LoadOption = 1
+
 // LoadConfig reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
-// everything that is wrong, unless the file itself cannot be read. What is odd but no reason to stop is in
-// Config.Notices.
-func LoadConfig(file string) (Config, error) {
-	l := &loader{
-		cfg:      Config{File: file, origin: map[string]property{}},
-		standing: true,
-	}
+// everything that is wrong, unless the file itself cannot be read; the Config then has nothing but its Notices. What is
+// odd but no reason to stop is in Config.Notices.
+func LoadConfig(file string, options ...LoadOption) (Config, error) {
+	l := newLoader(file)
+	l.allowUnknown = slices.Contains(options, AllowUnknownKeys)
 	props, faults, err := readProperties(file)
 	if err != nil {
 		return Config{}, err
@@ -31,6 +35,7 @@ func LoadConfig(file string) (Config, error) {
 	for _, p := range props {
 		l.take(p)
 	}
+	l.takeMisspelt()
 	l.loadDynamic()
 	l.finish()
 	if err := l.cfg.Validate(); err != nil {
@@ -39,7 +44,7 @@ func LoadConfig(file string) (Config, error) {
 			return Config{}, err
 		}
 		for _, f := range more {
-			if !l.faulty(f.Key) { // otherwise it may be no more than a consequence
+			if !l.faulty(f.Key) && !l.follows(f) { // otherwise it may be no more than a consequence
 				l.faults = append(l.faults, f)
 			}
 		}
@@ -52,7 +57,7 @@ func LoadConfig(file string) (Config, error) {
 			}
 			return a.Line - b.Line
 		})
-		return Config{}, l.faults
+		return Config{File: file, notices: l.cfg.notices}, l.faults
 	}
 	return l.cfg, nil
 }
@@ -75,6 +80,13 @@ type loader struct {
 	authSchemes []string // enforce.auth.schemes
 	members     []Member
 	ineffective [len(categories)][]string
+
+	allowUnknown bool       // see AllowUnknownKeys
+	misspelt     []property // lines that are taken for the key that was meant, if that is not set
+}
+
+func newLoader(file string) *loader {
+	return &loader{cfg: Config{File: file, origin: map[string]property{}}, standing: true}
 }
 
 // Keys that are accepted without effect are collected and reported in one line for each category.
@@ -103,21 +115,51 @@ var categories = [...]struct {
 func (l *loader) take(p property) {
 	def, name := lookupKey(p.key)
 	if def == nil {
-		nearest, _ := NearestConfigKey(p.key)
-		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is %s", nearest)
+		l.unknown(p)
 		return
 	}
 	p.key = name
 	if first, ok := l.cfg.origin[name]; ok {
-		if first.val != p.val {
-			l.fault(p, "is set twice: line %d has another value", first.line)
-		} else {
+		if first.val == p.val {
 			l.warn(p, "is set twice, to the same value: line %d", first.line)
+			return
 		}
+		l.fault(p, "is set twice: line %d has another value", first.line)
+		second := newLoader(p.file) // whichever of the two is to stay, both have to be right
+		def.value.use(second, p)
+		l.faults = append(l.faults, second.faults...)
 		return
 	}
 	l.cfg.origin[name] = p
 	def.value.use(l, p)
+}
+
+// unknown deals with a key that neither ZooKeeper nor lockkeeper has. ZooKeeper ignores such a key, since it may be meant for
+// something else that reads the file; but one that is a typing error away from a known key sets nothing that its writer
+// believes to be set.
+func (l *loader) unknown(p property) {
+	meant, ok := misspeltKey(p.key)
+	switch {
+	case ok && !l.allowUnknown:
+		l.fault(p, "there is no such key; %s is probably meant (-allow-unknown-keys ignores keys like this one)", meant)
+		l.misspelt = append(l.misspelt, property{p.file, p.line, meant, p.val})
+	case ok:
+		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored, though it looks like %s", meant)
+	default:
+		nearest, _ := NearestConfigKey(p.key)
+		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is %s", nearest)
+	}
+}
+
+// takeMisspelt takes the values of misspelt keys for those of the keys that were probably meant: the file is refused, and
+// so that it is refused only once, what is wrong with these values is reported, and what would be missing only because of
+// the misspelling is not.
+func (l *loader) takeMisspelt() {
+	for _, p := range l.misspelt {
+		if !l.has(p.key) {
+			l.take(p)
+		}
+	}
 }
 
 func (l *loader) fault(p property, format string, args ...any) {
@@ -127,6 +169,17 @@ func (l *loader) fault(p property, format string, args ...any) {
 // faulty reports whether something is wrong with that key already.
 func (l *loader) faulty(key string) bool {
 	return slices.ContainsFunc(l.faults, func(f Fault) bool { return f.Key == key })
+}
+
+// follows reports whether f compares a value with another one that is at fault itself.
+func (l *loader) follows(f Fault) bool {
+	switch f.Key {
+	case "minSessionTimeout":
+		return l.faulty("maxSessionTimeout") || l.faulty("tickTime")
+	case "myid":
+		return l.faulty("dataDir") || l.wrongMemberLines()
+	}
+	return false
 }
 
 // warn says something about one key.
@@ -179,7 +232,7 @@ func isClusterKey(key string) bool {
 
 // finish settles what takes more than one key.
 func (l *loader) finish() {
-	if !l.has("dataDir") {
+	if !l.has("dataDir") && !l.faulty("dataDir") {
 		l.fault(l.at("dataDir"), "is not set")
 	}
 	l.checkDirs()
@@ -224,10 +277,9 @@ func (l *loader) startMode() {
 	voters := znode.Voters(l.members)
 	observers := len(l.members) - voters
 	switch {
+	case l.wrongMemberLines():
+		// How many voters there are to be is not known.
 	case len(l.members) == 0:
-		if l.memberLines() > 0 {
-			return // all of them are faults
-		}
 		if !l.standing {
 			l.fault(l.at("standaloneEnabled"), "is false, and there is no server line: a cluster needs at least one participant")
 		} else if l.dynamic != "" && !l.faulty("dynamicConfigFile") {
@@ -264,9 +316,17 @@ func (l *loader) memberLines() (n int) {
 	return n
 }
 
+// wrongMemberLines reports whether there are server lines that cannot be read.
+func (l *loader) wrongMemberLines() bool { return len(l.members) < l.memberLines() }
+
+// mayHaveClientPart reports whether a server line says where clients connect, or is wrong, so that nobody knows.
+func (l *loader) mayHaveClientPart() bool {
+	return l.wrongMemberLines() || slices.ContainsFunc(l.members, func(m Member) bool { return m.ClientAddr != "" })
+}
+
 // readMyID reads dataDir/myid: one line with a number and nothing else.
 func (l *loader) readMyID() {
-	if l.cfg.DataDir == "" {
+	if l.cfg.DataDir == "" || l.faulty("dataDir") {
 		return
 	}
 	path := filepath.Join(l.cfg.DataDir, "myid")
@@ -297,16 +357,19 @@ func (l *loader) readMyID() {
 // member's own server line, which must not contradict it.
 func (l *loader) clientAddr() {
 	own := l.cfg.Self()
-	if l.cfg.Standalone() && len(l.members) == 1 {
+	switch {
+	case l.cfg.Standalone() && len(l.members) == 1:
 		own = l.members[0]
+	case l.faulty("myid"):
+		own = Member{} // the number is not known, and 0 is one like any other
 	}
 	if l.port == 0 {
 		switch {
 		case own.ClientAddr != "":
 			l.cfg.ClientAddr = own.ClientAddr
 			l.cfg.origin["clientPort"] = l.at(own.Key())
-		case l.has("clientPort") || l.has("secureClientPort") || len(l.faults) > 0 && l.memberLines() > 0:
-			// There is a fault already that explains it.
+		case l.has("clientPort") || l.faulty("clientPort") || own.Host == "" && l.mayHaveClientPart():
+			// There is a fault already, of the port or of what would say which member this is.
 		default:
 			l.fault(l.at("clientPort"), "is not set: there would be no port for clients")
 		}

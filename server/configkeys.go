@@ -63,7 +63,7 @@ var keyFamilies = map[string]keyDef{
 	"group.":  {value: value{"numbers with ':' between them", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"weight.": {value: value{"integer", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"authProvider.": {property: true, value: value{"name of a Java class", authProvider}, def: "(none)",
-		effect: "The providers of ZooKeeper for digest and ip are always there, so naming them has no effect. Any other class cannot be loaded."},
+		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. Any other class stops the start: this version has no TLS and no SASL, and can load no class."},
 	"metricsProvider.": {value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 
@@ -136,7 +136,7 @@ var usedKeys = map[string]keyDef{
 
 	// Requests.
 	"jute.maxbuffer": {property: true, zooKeeper: "jute.maxbuffer", value: value{"integer; 0x and a leading 0 as in Java", useMaxBuffer}, unit: "bytes", def: "1048575",
-		effect: "The largest request. A connection that sends more is closed. More than 4 MiB is taken as 4 MiB. Replies are not limited by it."},
+		effect: "The largest request. A connection that sends more is closed. More than 4 MiB is taken as 4 MiB. A number that leaves no room for a client's first request is taken, too, as in ZooKeeper: nobody can connect then. Replies are not limited by it."},
 	"globalOutstandingLimit": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Outstanding }), unit: "requests", def: "1000",
 		effect: "How many requests the clients of all members may have outstanding, shared among the members. Beyond that a member reads nothing more from the clients that wait for an answer."},
 	"request_throttle_max_requests": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests", def: "0",
@@ -199,7 +199,7 @@ var usedKeys = map[string]keyDef{
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
-	}}, def: "srvr", effect: "The four-letter words that the client port answers."},
+	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr is always one of them, and isro is with readonlymode.enabled=true."},
 	"admin.enableServer": {property: true, value: value{kindBoolean, func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
@@ -244,6 +244,7 @@ var usedKeys = map[string]keyDef{
 
 const (
 	noTLS       = "this version has no TLS"
+	noSASL      = "this version has no SASL"
 	noPeerAuth  = "members do not authenticate each other in this version; keep the peer ports on a network of their own"
 	noHierarchy = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
 )
@@ -254,23 +255,41 @@ var refusedKeys = map[string]keyDef{
 		def: "(none)", effect: "Stops the start: " + noTLS + "."},
 	"secureClientPortAddress": {value: refuse("host name or IP address", noTLS+"; remove the key to serve clients without TLS"),
 		def: "(none)", effect: "Stops the start: " + noTLS + "."},
-	"sslQuorum":                      refuseTrue(noTLS + " between members"),
-	"quorum.auth.enableSasl":         refuseTrue(noPeerAuth),
-	"quorum.auth.learnerRequireSasl": refuseTrue(noPeerAuth),
-	"quorum.auth.serverRequireSasl":  refuseTrue(noPeerAuth),
-	"sessionRequireClientSASLAuth":   refuseTrue("this version has no SASL, so clients cannot be made to authenticate with it").asProperty(),
+	"sslQuorum":                       refuseTrue(noTLS + " between members"),
+	"quorum.auth.enableSasl":          refuseTrue(noPeerAuth),
+	"quorum.auth.learnerRequireSasl":  refuseTrue(noPeerAuth),
+	"quorum.auth.serverRequireSasl":   refuseTrue(noPeerAuth),
+	"sessionRequireClientSASLAuth":    refuseTrue(noSASL + ", so clients cannot be made to authenticate with it").asProperty(),
+	"requireKerberosConfig":           refuseTrue(noSASL).asProperty(),
+	"portUnification":                 refuseTrue(noTLS + " between members: peers that use it are refused"),
+	"client.portUnification":          refuseTrue(noTLS + ": clients that use it are refused").asProperty(),
+	"ssl.clientAuth":                  refuseNeed(noTLS + ", so no client can be made to show a certificate"),
+	"ssl.quorum.clientAuth":           refuseNeed(noTLS + ", so no member can be made to show a certificate"),
+	"ssl.hostnameVerification":        refuseTrue(noTLS + ", so no host name is verified").asProperty(),
+	"ssl.clientHostnameVerification":  refuseTrue(noTLS + ", so no host name is verified").asProperty(),
+	"ssl.quorum.hostnameVerification": refuseTrue(noTLS + ", so no host name is verified").asProperty(),
+	"ssl.crl":                         refuseTrue(noTLS + ", so no certificate is looked up in a revocation list").asProperty(),
+	"ssl.quorum.crl":                  refuseTrue(noTLS + ", so no certificate is looked up in a revocation list").asProperty(),
+	"ssl.ocsp":                        refuseTrue(noTLS + ", so no certificate's revocation is asked for").asProperty(),
+	"ssl.quorum.ocsp":                 refuseTrue(noTLS + ", so no certificate's revocation is asked for").asProperty(),
+	"fips-mode":                       refuseTrue(noTLS + ", so none that complies with FIPS").asProperty(),
+	"admin.forceHttps":                refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
+	"admin.needClientAuth":            refuseTrue(noTLS + ", so nobody can be made to show a certificate at the HTTP port").asProperty(),
+	"admin.portUnification":           refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
+	"audit.enable":                    refuseTrue("this version writes no audit log").asProperty(),
+	"ensembleAuthName": {property: true, value: refuse("names with commas", noEnsembleAuth+"; remove the key to start without"),
+		def: "(none)", effect: "Stops the start: " + noEnsembleAuth + "."},
 }
+
+const noEnsembleAuth = "this version cannot turn away clients that were meant for another cluster"
 
 // missingKeys ask for something that is not there and protects nothing.
 var missingKeys = map[string]keyDef{
-	"forceSync":              warnNo("every update is on disk before it is answered, whatever this says"),
-	"localSessionsEnabled":   warnTrue("every session is known to the whole cluster: there are no local sessions"),
-	"leaderServes":           warnNo("the leader serves clients like every other member"),
-	"portUnification":        warnTrue("this version has no TLS between members: peers that use it are refused"),
-	"client.portUnification": warnTrue("this version has no TLS: clients that use it are refused").asProperty(),
+	"forceSync":            warnNo("every update is on disk before it is answered, whatever this says"),
+	"localSessionsEnabled": warnTrue("every session is known to the whole cluster: there are no local sessions"),
+	"leaderServes":         warnNo("the leader serves clients like every other member"),
 	"oraclePath": {value: value{"path", func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
 		effect: "Without effect: " + noOracle + "."},
-	"audit.enable": warnTrue("this version writes no audit log").asProperty(),
 	"metricsProvider.className": {value: value{"name of a Java class", func(l *loader, p property) {
 		if strings.Contains(p.val, "Prometheus") {
 			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
@@ -289,11 +308,11 @@ var unneededKeys = strings.Fields(`
 
 // unneededProperties are the same for Java system properties.
 var unneededProperties = strings.Fields(`
-	admin.commandURL admin.forceHttps admin.httpVersion admin.idleTimeout admin.needClientAuth
-	admin.portUnification admin.rateLimiterIntervalInMS admin.restore.enabled
+	admin.commandURL admin.httpVersion admin.idleTimeout
+	admin.rateLimiterIntervalInMS admin.restore.enabled
 	admin.snapshot.enabled 	audit.impl.class bitHashCacheSize closeSessionTxn.enabled cnxTimeout commitLogCount
 	commitProcessor.maxCommitBatchSize commitProcessor.maxReadBatchSize commitProcessor.numWorkerThreads
-	commitProcessor.shutdownTimeout controllerPort ensembleAuthName
+	commitProcessor.shutdownTimeout controllerPort
 	connection_throttle_decrease_ratio connection_throttle_drop_decrease connection_throttle_drop_increase
 	connection_throttle_freeze_time
 	connection_throttle_global_session_weight connection_throttle_local_session_weight
@@ -324,17 +343,16 @@ var saslKeys = strings.Fields(`
 	SASLAuthenticationProvider.superPassword allowSaslFailedClients java.security.auth.login.config
 	kerberos.canonicalizeHostNames kerberos.removeHostFromPrincipal kerberos.removeRealmFromPrincipal kinit
 	letAnySaslUserDoX quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
-	quorum.auth.server.saslLoginContext requireKerberosConfig sasl.serverconfig security.auth_to_local superUser`)
+	quorum.auth.server.saslLoginContext sasl.serverconfig security.auth_to_local superUser`)
 
 // tlsKeys configure TLS: each ssl.x for clients has an ssl.quorum.x for peers.
 func tlsKeys() []string {
 	keys := strings.Fields(`
-		X509AuthenticationProvider.superUser client.certReload fips-mode netty.server.earlyDropSecureConnectionHandshakes
+		X509AuthenticationProvider.superUser client.certReload netty.server.earlyDropSecureConnectionHandshakes
 		netty.server.outstandingHandshake.limit ssl.authProvider sslQuorumReloadCertFiles`)
 	for _, k := range strings.Fields(`
-		ciphersuites clientAuth clientHostnameVerification context.supplier.class crl enabledProtocols
-		handshakeDetectionTimeoutMillis hostnameVerification keyStore.location keyStore.password
-		keyStore.passwordPath keyStore.type ocsp protocol trustStore.location trustStore.password
+		ciphersuites context.supplier.class enabledProtocols handshakeDetectionTimeoutMillis keyStore.location
+		keyStore.password keyStore.passwordPath keyStore.type protocol trustStore.location trustStore.password
 		trustStore.passwordPath trustStore.type`) {
 		keys = append(keys, "ssl."+k, "ssl.quorum."+k)
 	}

@@ -138,8 +138,10 @@ func useMaxBuffer(l *loader, p property) {
 	switch {
 	case err != nil:
 		l.fault(p, "must be a number of bytes, not %q", p.val)
-	case n < MinMaxBuffer:
-		l.fault(p, "must be at least %d bytes, not %s", MinMaxBuffer, p.val)
+	case n < handshakeBytes:
+		// As in ZooKeeper: the four-letter words are answered, and no client gets a session.
+		l.warn(p, "no client can connect: the first request alone has %d bytes", handshakeBytes)
+		l.cfg.MaxBuffer = max(int(n), 1)
 	case n > MaxMaxBuffer:
 		// Usually meant for long replies, which no server limits.
 		l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have no limit", MaxMaxBuffer)
@@ -161,21 +163,19 @@ func useAuthSchemes(l *loader, p property) {
 	}
 }
 
+// authProvider refuses providers that are not there: without them nobody is whom an ACL of their scheme lets in, and clients
+// that they would turn away are served.
 func authProvider(l *loader, p property) {
-	switch {
-	case strings.HasSuffix(p.val, "DigestAuthenticationProvider"), strings.HasSuffix(p.val, "IPAuthenticationProvider"):
+	switch class := p.val[strings.LastIndexByte(p.val, '.')+1:]; class {
+	case "DigestAuthenticationProvider", "IPAuthenticationProvider":
 		l.ignore(unneeded, p)
-		return
-	case strings.HasSuffix(p.val, "X509AuthenticationProvider"):
-		l.cfg.X509 = true
-		l.warn(p, "ACLs may name holders of certificates, but this version has no TLS: nobody can be one")
-		return
-	case strings.HasSuffix(p.val, "SASLAuthenticationProvider"):
-		l.cfg.SASL = true
-		l.warn(p, "ACLs may name Kerberos principals, but this version has no SASL: nobody can be one")
-		return
+	case "X509AuthenticationProvider":
+		l.fault(p, "%s, so nobody can prove to be the holder of a certificate; remove the key to start without", noTLS)
+	case "SASLAuthenticationProvider":
+		l.fault(p, "%s, so nobody can prove to be a principal; remove the key to start without", noSASL)
+	default:
+		l.fault(p, "lockkeeper cannot load %s, so nobody can log in with its scheme; remove the key to start without", p.val)
 	}
-	l.warn(p, "lockkeeper cannot load %s: its scheme is unknown here, logins with it fail, and an ACL that names it lets nobody in", p.val)
 }
 
 // Keys without effect, and keys that stop the start.
@@ -205,6 +205,20 @@ func refuseTrue(why string) keyDef {
 			l.fault(p, "%s; set it to false to start without", why)
 		}
 	}}, def: "false", effect: "With true it stops the start: " + why + "."}
+}
+
+// refuseNeed is for the keys that say whether a client's certificate is needed, wanted, or not asked for.
+func refuseNeed(why string) keyDef {
+	return keyDef{property: true, value: value{"need, want or none", func(l *loader, p property) {
+		switch strings.ToLower(p.val) {
+		case "need":
+			l.fault(p, "%s; set it to none to start without", why)
+		case "want", "none":
+			l.ignore(tlsOnly, p)
+		default:
+			l.fault(p, "must be need, want or none, not %q", p.val)
+		}
+	}}, def: "(not used)", effect: "With need it stops the start: " + why + "."}
 }
 
 func warnTrue(text string) keyDef {

@@ -16,19 +16,17 @@ type Fault struct {
 }
 
 // Error implements error.
-func (f Fault) Error() string {
-	var b strings.Builder
-	if f.File != "" {
-		b.WriteString(f.File)
-		if f.Line > 0 {
-			fmt.Fprintf(&b, ":%d", f.Line)
-		}
-		b.WriteString(": ")
+func (f Fault) Error() string { return place(f.File, f.Line) + f.Key + ": " + f.Reason }
+
+// place is the beginning of a message about a line of a file, without what is not known.
+func place(file string, line int) string {
+	switch {
+	case file == "":
+		return ""
+	case line == 0:
+		return file + ": "
 	}
-	b.WriteString(f.Key)
-	b.WriteString(": ")
-	b.WriteString(f.Reason)
-	return b.String()
+	return fmt.Sprintf("%s:%d: ", file, line)
 }
 
 // Unwrap returns the cause.

@@ -62,8 +62,12 @@ func (s *Server) answerWord(c *conn, word string) {
 	c.part()
 }
 
-// allows says whether a word may be answered.
+// allows says whether a word may be answered. As in ZooKeeper two words are answered whatever the list says: zkServer.sh
+// status needs srvr, and a client that was served read-only looks with isro for a server that serves it fully.
 func (c *Config) allows(word string) bool {
+	if word == "srvr" || word == "isro" && c.ReadOnlyMode {
+		return true
+	}
 	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
 }
 

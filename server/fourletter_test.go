@@ -123,7 +123,7 @@ func mntrValues(t *testing.T, text string) map[string]string {
 	return values
 }
 
-// TestWhitelist: the default is srvr alone.
+// TestWhitelist: srvr is answered whatever the list says, and isro in a member that has the read-only mode.
 func TestWhitelist(t *testing.T) {
 	s := startReal(t, nil)
 	for word := range fourLetterWords {
@@ -133,10 +133,16 @@ func TestWhitelist(t *testing.T) {
 			t.Errorf("%s: %q", word, got)
 		}
 	}
-	some := startReal(t, func(c *Config) { c.FourLetterWords = []string{"ruok", "conf"} })
-	for word, want := range map[string]string{"ruok": "imok", "conf": "clientPort=", "srvr": "srvr is not executed"} {
-		if got := dialReal(t, some).word(word); !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %q", word, got)
+	for _, readOnly := range []bool{false, true} {
+		some := startReal(t, func(c *Config) { c.FourLetterWords, c.ReadOnlyMode = []string{"ruok", "conf"}, readOnly })
+		isro := "isro is not executed"
+		if readOnly {
+			isro = "rw"
+		}
+		for word, want := range map[string]string{"ruok": "imok", "conf": "clientPort=", "srvr": "Zookeeper version: ", "isro": isro, "mntr": "mntr is not executed"} {
+			if got := dialReal(t, some).word(word); !strings.HasPrefix(got, want) {
+				t.Errorf("read-only mode %v: %s: %q", readOnly, word, got)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"iter"
+	"maps"
 	"math"
 	"strings"
 )
@@ -23,6 +24,24 @@ func Nearest(word string, known iter.Seq[string]) (nearest string, edits int) {
 		}
 	}
 	return nearest, edits
+}
+
+// misspeltKey returns the known key that is within one typing error of key: one letter too many, too few or wrong, two
+// neighbours swapped, or any letters in the wrong case. A Java system property's prefix in front of a key that is none
+// counts as one, too. Of a family, as server.N, the part that the operator chooses stays as it is.
+func misspeltKey(key string) (meant string, ok bool) {
+	key = strings.TrimPrefix(key, "zookeeper.")
+	for family := range keyFamilies {
+		for n := len(family) - 1; n <= len(family)+1 && n < len(key); n++ {
+			head, tail := key[:n], key[n:]
+			numbered := strings.Trim(tail, "0123456789") == ""
+			if (numbered || strings.HasSuffix(head, ".")) && distance(strings.ToLower(head), strings.ToLower(family)) <= 1 {
+				return family + tail, true
+			}
+		}
+	}
+	nearest, edits := Nearest(key, maps.Keys(knownKeys))
+	return nearest, edits <= 1
 }
 
 // distance counts edits (optimal string alignment: no part is edited twice).

@@ -40,3 +40,17 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestMisspeltKey(t *testing.T) {
+	for key, want := range map[string]string{
+		"clientport": "clientPort", "CLIENTPORT": "clientPort", "tickTim": "tickTime", "tickTimee": "tickTime", "tikcTime": "tickTime", "tickTome": "tickTime",
+		"zookeeper.skipAcl": "skipACL", "zookeeper.dataDir": "dataDir", "ssl.clientauth": "ssl.clientAuth", "4lw.command.whitelist": "4lw.commands.whitelist",
+		"server1": "server.1", "server,1": "server.1", "Server.12": "server.12", "sever.3": "server.3", "serevr.3": "server.3", "servers.3": "server.3",
+		"authProviders.sasl": "authProvider.sasl", "authprovider.1": "authProvider.1",
+		"tickTimeMs": "", "maxClientConnections": "", "serverId": "", "groups": "", "my.own.key": "", "": "", "x": "", "weightX": "",
+	} {
+		if got, ok := misspeltKey(key); ok != (want != "") || ok && got != want {
+			t.Errorf("misspeltKey(%q) = %q, %v; want %q", key, got, ok, want)
+		}
+	}
+}

@@ -27,7 +27,6 @@ connection_throttle_fill_count=2
 connection_throttle_fill_time=50
 closeSessionTxn.enabled=false
 DigestAuthenticationProvider.digestAlg=sha-512
-authProvider.1=org.apache.zookeeper.server.auth.X509AuthenticationProvider
 enforce.auth.enabled=true
 enforce.auth.schemes=digest, ip
 `
@@ -40,7 +39,7 @@ enforce.auth.schemes=digest, ip
 	}
 	l := c.Limits
 	if l.Outstanding != 300 || l.Requests != 20 || l.Wait != 1500*time.Millisecond || l.LargeRequest != 0 || l.LargeBytes != 4096 ||
-		c.ConnectTokens != 7 || c.ConnectFillCount != 2 || c.ConnectFillTime != 50*time.Millisecond || !c.X509 || c.SASL ||
+		c.ConnectTokens != 7 || c.ConnectFillCount != 2 || c.ConnectFillTime != 50*time.Millisecond ||
 		c.DigestAlgorithm != "sha-512" || strings.Join(c.RequiredSchemes, " ") != "digest ip" {
 		t.Errorf("%+v", c)
 	}
@@ -93,7 +92,7 @@ func TestTokenBucketWithoutLimit(t *testing.T) {
 	})
 }
 
-// TestACLSchemes: what authProvider.N and DigestAuthenticationProvider.enabled allow in ACLs.
+// TestACLSchemes: what Config.X509, Config.SASL and DigestAuthenticationProvider.enabled allow in ACLs.
 func TestACLSchemes(t *testing.T) {
 	for _, x := range []struct {
 		name   string

@@ -248,7 +248,7 @@ func TestZooKeeperData(t *testing.T) {
 func TestNoticesAreLogged(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
-	cfg := mustLoad(t, file, "clientPort=%d\nclientPortAddress=127.0.0.1\ndataDir=%s\ntikcTime=1\npreAllocSize=1\n", freePort(t), dir)
+	cfg := mustLoad(t, file, "clientPort=%d\nclientPortAddress=127.0.0.1\ndataDir=%s\ntickTimeMs=1\npreAllocSize=1\n", freePort(t), dir)
 	var log bytes.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	s, err := Start(cfg)
@@ -259,7 +259,7 @@ func TestNoticesAreLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`level=WARN msg="neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime" file=` + file + " line=4 key=tikcTime",
+		`level=WARN msg="neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime" file=` + file + " line=4 key=tickTimeMs",
 		`level=INFO msg="ZooKeeper has these settings and lockkeeper does not need them: ignored: preAllocSize"`,
 	} {
 		if strings.Count(log.String(), want) != 1 {

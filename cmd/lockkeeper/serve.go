@@ -28,9 +28,9 @@ With a file, it does what the file says. The syntax and the keys are ZooKeeper's
 and clientPort are required. With several server.N lines it is the member whose number
 stands in dataDir/myid. A setting that ZooKeeper takes only as a Java system property
 (zookeeper.snapCount, jute.maxbuffer, ...) is taken as a key of the file, with or without
-"zookeeper." in front. One key is lockkeeper's own: logStore is how the log is on disk, wal
-(the default: one sync for each write) or bolt (in one file; two). Every fault is
-reported with file, line, key and reason, and the member does not start.
+"zookeeper." in front. 'lockkeeper help config' describes every key. All faults are reported
+with file, line, key and reason, misspelt keys among them, and the member does not start.
+Nor does it start when a key asks for protection that is not there (TLS, SASL).
 
 When clients can connect it prints one line on standard output. The log goes to standard
 error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go program;
@@ -48,6 +48,7 @@ Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
 	-data-dir directory         where the data is; only without a file (default lockkeeper-data)
 	-log-level level            debug, info, warn or error (default info with a file, else warn)
+	-allow-unknown-keys         start although a key of the file looks like a misspelt one
 	-ignore-zookeeper-data      start empty although dataDir has data of ZooKeeper (version-2/),
 	                            which is left alone and not read; without it that is refused
 
@@ -133,6 +134,7 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 	dataDir := fs.String("data-dir", "", "")
 	levelName := fs.String("log-level", "", "")
 	ignoreZooKeeper := fs.Bool("ignore-zookeeper-data", false, "")
+	allowUnknown := fs.Bool("allow-unknown-keys", false, "")
 	if status, done := parseFlags(fs, serveUsage, args, e); done {
 		return cfg, level, status
 	}
@@ -154,8 +156,17 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 		}
 	}
 	if fs.NArg() == 1 {
-		cfg, err := server.LoadConfig(fs.Arg(0))
+		var options []server.LoadOption
+		if *allowUnknown {
+			options = append(options, server.AllowUnknownKeys)
+		}
+		cfg, err := server.LoadConfig(fs.Arg(0), options...)
 		if err != nil {
+			for _, n := range cfg.Notices() {
+				if n.Level >= level {
+					fmt.Fprintf(e.stderr, "%v\n", n)
+				}
+			}
 			return cfg, level, startError(err, e)
 		}
 		cfg.IgnoreZooKeeperData = *ignoreZooKeeper
