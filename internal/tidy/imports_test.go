@@ -22,6 +22,7 @@ const imports = `
 
 	server:                wire znode quorum session internal/rawsock
 	server/simtest:
+	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/rawsock
 	bench/compare:         bench wire jepsen internal/freeport internal/rawsock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix
@@ -60,6 +61,7 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	jepsen:                github.com/go-zookeeper/zk
+	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
 	znode:                 internal/freeport
 	jepsen/curator:        jepsen

@@ -1,0 +1,238 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockkeeper/internal/simnet"
+	"lockkeeper/server"
+)
+
+const (
+	// tick is the members' tickTime: sessions may be as short as two ticks, one second.
+	tick = 500 * time.Millisecond
+	// maxSessionTimeout is what a session may ask for at most.
+	maxSessionTimeout = time.Minute
+	// peerPort is where members listen for each other, each on a host of its own.
+	peerPort = 2888
+	// patience is how long a member may take to start, or a cluster to elect a leader.
+	patience = 30 * time.Second
+)
+
+// Server starts one server and returns its address, as host:port. It fails the test if that cannot be done, and stops
+// the server when the test ends.
+func Server(t testing.TB) (addr string) {
+	t.Helper()
+	return Start(t, 1).Servers()[0]
+}
+
+// Cluster is some servers, numbered from 0. Its methods fail the test when something cannot be done. They may be called
+// from the goroutine of the test only.
+type Cluster struct {
+	t       testing.TB
+	net     *simnet.Network
+	members []*member
+}
+
+// member is one machine of a Cluster.
+type member struct {
+	number int
+	cfg    server.Config
+	host   string         // on the network between the members
+	srv    *server.Server // nil while it is down
+	gate   *gate          // between srv and its clients
+}
+
+// Start starts a cluster of so many members, waits until it has a leader, and stops it when the test ends. Each of
+// change may change every member's configuration before it starts, for example to set a SuperDigest.
+func Start(t testing.TB, members int, change ...func(*server.Config)) *Cluster {
+	t.Helper()
+	if members < 1 {
+		t.Fatalf("locktest: a cluster of %d members", members)
+	}
+	c := &Cluster{t: t, net: simnet.New(simnet.Config{})}
+	for i := range members {
+		c.members = append(c.members, c.newMember(i, members, change))
+	}
+	t.Cleanup(c.close)
+	for _, m := range c.members {
+		c.start(m)
+	}
+	c.Leader()
+	return c
+}
+
+// newMember configures member i of n.
+func (c *Cluster) newMember(i, n int, change []func(*server.Config)) *member {
+	c.t.Helper()
+	m := &member{number: i, host: fmt.Sprintf("10.0.0.%d", i+1)}
+	c.net.Host(m.host)
+	m.cfg = server.Config{
+		ClientAddr:        "127.0.0.1:0",
+		DataDir:           c.t.TempDir(),
+		TickTime:          tick,
+		MaxSessionTimeout: maxSessionTimeout,
+		MaxClientCnxns:    server.Unlimited,
+		FourLetterWords:   []string{"*"},
+		Logger:            slog.New(slog.DiscardHandler),
+	}
+	if n > 1 {
+		m.cfg.ID = uint8(i + 1)
+		for k := range n {
+			m.cfg.Members = append(m.cfg.Members, server.Member{
+				ID: uint8(k + 1), Host: fmt.Sprintf("10.0.0.%d", k+1), PeerPort: peerPort, ElectionPort: peerPort + 1000,
+			})
+		}
+	}
+	for _, f := range change {
+		f(&m.cfg)
+	}
+	return m
+}
+
+// start starts a member on its present host. The first time, the system chooses its client port.
+func (c *Cluster) start(m *member) {
+	c.t.Helper()
+	host := c.net.Host(m.host)
+	m.gate = new(gate)
+	cfg := m.cfg
+	cfg.Dial = host.Dial
+	cfg.Listen = func(network, addr string) (net.Listener, error) {
+		if strings.HasPrefix(addr, m.host+":") {
+			return host.Listen(network, addr)
+		}
+		l, err := net.Listen(network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return m.gate.listener(l), nil
+	}
+	srv, err := server.Start(cfg)
+	if err != nil {
+		c.t.Fatalf("locktest: start %s: %v", m, err)
+	}
+	m.srv, m.cfg.ClientAddr = srv, srv.ClientAddr().String()
+}
+
+// String is the member in a message.
+func (m *member) String() string { return fmt.Sprintf("member %d", m.number) }
+
+// Servers are the addresses of all members, as host:port, those that are down included.
+func (c *Cluster) Servers() []string {
+	var addrs []string
+	for _, m := range c.members {
+		addrs = append(addrs, m.cfg.ClientAddr)
+	}
+	return addrs
+}
+
+// String is the addresses of all members as connect strings have them, with commas.
+func (c *Cluster) String() string { return strings.Join(c.Servers(), ",") }
+
+// Leader waits until one member that runs, and is neither cut off nor frozen, leads, and returns its number.
+func (c *Cluster) Leader() int {
+	c.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, m := range c.members {
+			if m.leads() {
+				return m.number
+			}
+		}
+	}
+	c.t.Fatalf("locktest: no member leads after %v", patience)
+	return -1
+}
+
+// Kill ends a member as kill -9 does. What it had written it has again after Restart.
+func (c *Cluster) Kill(member int) {
+	c.t.Helper()
+	m := c.running(member)
+	m.gate.kill()
+	c.net.Kill(m.host)
+	_ = m.srv.Close() // it cannot part from anybody any more
+	m.srv = nil
+}
+
+// Restart starts a member that was killed, at its old address, and on what it had written.
+func (c *Cluster) Restart(member int) {
+	c.t.Helper()
+	m := c.members[member]
+	if m.srv != nil {
+		c.t.Fatalf("locktest: restart %s, which runs", m)
+	}
+	c.start(m)
+}
+
+// Isolate cuts a member off from all others, until Heal. Clients reach it still.
+func (c *Cluster) Isolate(member int) { c.net.Isolate(c.members[member].host) }
+
+// Heal mends all links between members, but for those of members that are frozen.
+func (c *Cluster) Heal() {
+	c.net.HealAll()
+	for _, m := range c.members {
+		if m.srv != nil && m.gate.isFrozen() {
+			c.net.Isolate(m.host)
+		}
+	}
+}
+
+// Freeze has a member go silent to everybody, as a stopped process does, until Thaw: connections to it stay, new ones
+// are taken by its system, and nothing is answered.
+func (c *Cluster) Freeze(member int) {
+	c.t.Helper()
+	m := c.running(member)
+	m.gate.freeze()
+	c.net.Isolate(m.host)
+}
+
+// Thaw ends Freeze.
+func (c *Cluster) Thaw(member int) {
+	c.t.Helper()
+	m := c.running(member)
+	c.net.Reconnect(m.host)
+	m.gate.thaw()
+}
+
+// running is a member that is not down.
+func (c *Cluster) running(member int) *member {
+	c.t.Helper()
+	m := c.members[member]
+	if m.srv == nil {
+		c.t.Fatalf("locktest: %s is down", m)
+	}
+	return m
+}
+
+// leads says whether the member leads and can act.
+func (m *member) leads() bool {
+	if m.srv == nil || m.gate.isFrozen() {
+		return false
+	}
+	role := m.srv.Status().Role
+	return role == "leader" || role == "standalone"
+}
+
+// close stops all members at once.
+func (c *Cluster) close() {
+	var stopping sync.WaitGroup
+	for _, m := range c.members {
+		if m.srv == nil {
+			continue
+		}
+		m.gate.kill()
+		stopping.Go(func() {
+			if err := m.srv.Close(); err != nil && !errors.Is(err, context.Canceled) {
+				c.t.Errorf("locktest: stop %s: %v", m, err)
+			}
+		})
+	}
+	c.net.Close()
+	stopping.Wait()
+}
