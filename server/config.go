@@ -77,6 +77,11 @@ type Config struct {
 	// HTTPAddr is the host:port where questions over HTTP are answered (admin.serverAddress, admin.serverPort). Empty
 	// means nowhere.
 	HTTPAddr string
+	// HTTPConns and HTTPConnsPerAddr are how many connections the HTTP port has at a time, and how many from one address
+	// (admin.maxCnxns, admin.maxCnxnsPerAddress). 0 means MaxHTTPConns and DefaultHTTPConnsPerAddr. HTTPRequestTimeout is how
+	// long a request may take to arrive (admin.requestTimeout); 0 means DefaultHTTPRequestTimeout.
+	HTTPConns, HTTPConnsPerAddr int
+	HTTPRequestTimeout          time.Duration
 
 	// TickTime is the unit of the session timeouts' defaults and of the pace of the cluster (tickTime).
 	TickTime time.Duration
@@ -220,6 +225,9 @@ func (c *Config) Validate() error {
 		"%d ms is more than maxSessionTimeout, %d ms", d.MinSessionTimeout.Milliseconds(), d.MaxSessionTimeout.Milliseconds())
 	check(d.MaxBuffer >= 1 && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
 		"must be between 1 and %d bytes", MaxMaxBuffer)
+	check(d.HTTPConns > 0 && d.HTTPConns <= MaxHTTPConns, "admin.maxCnxns", "must be between 1 and %d", MaxHTTPConns)
+	check(d.HTTPConnsPerAddr > 0 && d.HTTPConnsPerAddr <= MaxHTTPConns, "admin.maxCnxnsPerAddress", "must be between 1 and %d", MaxHTTPConns)
+	check(d.HTTPRequestTimeout > 0, "admin.requestTimeout", "must not be negative")
 	check(d.Limits.Identities > 0 && d.Limits.Identities <= MaxMaxBuffer, "maxIdentities", "must be between 1 and %d", MaxMaxBuffer)
 	check(d.Limits.IdentityBytes > 0 && d.Limits.IdentityBytes <= MaxMaxBuffer, "maxIdentityBytes", "must be between 1 and %d", MaxMaxBuffer)
 	largest := d.largestCommand()
@@ -309,6 +317,9 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.HandshakeTimeout, DefaultHandshakeTimeout)
 	orInt(&c.MaxClientCnxns, DefaultMaxClientCnxns)
 	orInt(&c.MaxBuffer, wire.DefaultMaxBuffer)
+	orInt(&c.HTTPConns, MaxHTTPConns)
+	orInt(&c.HTTPConnsPerAddr, DefaultHTTPConnsPerAddr)
+	orDuration(&c.HTTPRequestTimeout, DefaultHTTPRequestTimeout)
 	orInt(&c.Limits.Outstanding, DefaultOutstanding)
 	orInt(&c.Limits.LargeBytes, DefaultLargeBytes)
 	orInt(&c.Limits.Identities, session.DefaultIdentities)

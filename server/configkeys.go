@@ -210,6 +210,13 @@ var usedKeys = map[string]keyDef{
 		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
 	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
 
+	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConns }), unit: "connections", def: "32",
+		effect: "How many connections the HTTP port has at a time. One more takes the place of the oldest that is not being served, or is closed."},
+	"admin.maxCnxnsPerAddress": {own: true, value: integer(1, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConnsPerAddr }), unit: "connections", def: "8",
+		effect: "How many connections the HTTP port has from one address at a time, in the same way."},
+	"admin.requestTimeout": {own: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.HTTPRequestTimeout }), unit: "ms", def: "2000",
+		effect: "How long a request to the HTTP port may take to arrive, with its headers and its body."},
+
 	// The members of a cluster.
 	"dynamicConfigFile": {value: directory(func(l *loader) *string { return &l.dynamic }), def: "(none)",
 		effect: "A file with the server lines, which then must not stand in zoo.cfg. It is read and never written."},

@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -195,34 +194,5 @@ func TestFenceOnEveryMember(t *testing.T) {
 				t.Errorf("member %d takes somebody for the holder who has released the lock: %d", i+1, status)
 			}
 		}
-	}
-}
-
-// TestHTTPConnections: they are few, so that peers have their descriptors, and who waits gets its turn, or the end.
-func TestHTTPConnections(t *testing.T) {
-	checkGoroutines(t)
-	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
-	var open []net.Conn
-	for range httpConns {
-		c, err := net.Dial("tcp", s.HTTPAddr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		open = append(open, c)
-	}
-	answered := make(chan int)
-	go func() {
-		status, _, _ := askFence(t, s, about("/m", 1), "")
-		answered <- status
-	}()
-	select {
-	case status := <-answered:
-		t.Fatalf("one connection too many was served: %d", status)
-	case <-time.After(100 * time.Millisecond):
-	}
-	_ = open[0].Close()
-	if status := <-answered; status != http.StatusConflict {
-		t.Errorf("status %d", status)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -18,16 +19,21 @@ import (
 const (
 	// httpTimeout bounds a question on the HTTP port, and how long one that is under way may take when the member stops.
 	httpTimeout = 5 * time.Second
-	// httpConns is how many connections the port has at a time; more wait. They come out of the reserve of file
-	// descriptors that clients cannot have, and must leave some of it to the peers.
-	httpConns = reservedDescriptors / 2
+	// MaxHTTPConns is how many connections the HTTP port may have. They come out of the reserve of file descriptors that
+	// clients cannot have, and must leave some of it to the peers.
+	MaxHTTPConns = reservedDescriptors / 2
+	// DefaultHTTPConnsPerAddr and DefaultHTTPRequestTimeout are for the keys of zoo.cfg with these meanings.
+	DefaultHTTPConnsPerAddr   = 8
+	DefaultHTTPRequestTimeout = 2 * time.Second
+	// httpBodyBytes is how long the body of a request may be. No request needs one.
+	httpBodyBytes = 4 << 10
 )
 
 // httpPort answers what is asked over HTTP. It is only there if the configuration asks for it.
 type httpPort struct {
-	srv      *http.Server
-	listener net.Listener
-	done     sync.WaitGroup
+	srv   *http.Server
+	slots *httpSlots
+	done  sync.WaitGroup
 }
 
 // startHTTP begins to serve HTTP on l.
@@ -35,60 +41,37 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
 	mux.HandleFunc("POST /leader", s.serveLeader)
-	s.http = &httpPort{listener: l, srv: &http.Server{
-		Handler:     mux,
-		ReadTimeout: httpTimeout, WriteTimeout: 2 * httpTimeout, IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,
+	s.http = &httpPort{slots: &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}, srv: &http.Server{
+		Handler:     wholeRequests(mux),
+		ConnContext: withHTTPConn, ConnState: httpStateChanged,
+		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout, IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,
 	}}
 	s.http.done.Go(func() {
-		if err := s.http.srv.Serve(newLimitedListener(l, httpConns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.srv.Serve(s.http.slots); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("HTTP port", "err", err)
 		}
 	})
 }
 
-// limitedListener hands out a connection only when there is a slot for it.
-type limitedListener struct {
-	net.Listener
-	slots  chan struct{}
-	once   sync.Once
-	closed chan struct{}
-}
-
-func newLimitedListener(l net.Listener, slots int) *limitedListener {
-	return &limitedListener{Listener: l, slots: make(chan struct{}, slots), closed: make(chan struct{})}
-}
-
-// Accept waits for a slot with a connection in its hand, so there is one more than there are slots.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case l.slots <- struct{}{}:
-		return &slottedConn{Conn: c, slots: l.slots}, nil
-	case <-l.closed:
-		_ = c.Close()
-		return nil, net.ErrClosed
-	}
-}
-
-// Close ends Accept, too.
-func (l *limitedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
-}
-
-// slottedConn gives its slot back when it is closed.
-type slottedConn struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-func (c *slottedConn) Close() error {
-	c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
+// wholeRequests is next for requests that have come as a whole. From then on their connections are being served.
+func wholeRequests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
+		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, httpBodyBytes)); err != nil {
+			if conn != nil {
+				conn.setState(httpGivenUp)
+			}
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not waited for
+			w.Header().Set("Connection", "close")
+			writeJSON(w, http.StatusRequestEntityTooLarge, map[string]string{"error": "the body of the request is too long, or did not come in time; none is needed"})
+			return
+		}
+		// The answer may take longer than the request. net/http would take the end of its deadline for a client that has gone.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		if conn == nil || conn.setState(httpServing) {
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // stop ends it, after what is under way.
@@ -109,7 +92,7 @@ func (s *Server) HTTPAddr() net.Addr {
 	if s.http == nil {
 		return nil
 	}
-	return s.http.listener.Addr()
+	return s.http.slots.Addr()
 }
 
 // writeJSON answers a request.

@@ -51,6 +51,13 @@ func (s *Server) metrics(o overview) []metric {
 	if limit >= 0 {
 		ms = append(ms, metric{"max_file_descriptor_count", "files and sockets allowed", limit})
 	}
+	if s.http != nil {
+		slots := s.http.slots
+		ms = append(ms,
+			metric{"http_connections_refused", "beyond admin.maxCnxns or admin.maxCnxnsPerAddress while all others were being served", slots.refused.Load()},
+			metric{"http_connections_displaced", "closed in favour of a newer one: they were idle, or their requests had not come as a whole", slots.displaced.Load()},
+			metric{"http_requests_late", "requests that did not come within admin.requestTimeout", slots.late.Load()})
+	}
 	if s.dirs != nil {
 		ms = append(ms, metric{"disk_full_stops", "how often this member had to wait for room for its log", s.cfg.DiskFullStops})
 		if free, ok := freeBytes(s.cfg.DataLogDir); ok {

@@ -116,10 +116,10 @@ func Start(cfg Config) (_ *Server, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
-	s.port.start(ctx)
 	if ports.http != nil {
-		s.startHTTP(ports.http)
+		s.startHTTP(ports.http) // before there are clients, who may ask how it is with mntr
 	}
+	s.port.start(ctx)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
 	return s, nil
 }
