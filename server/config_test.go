@@ -170,14 +170,15 @@ func TestDefaults(t *testing.T) {
 		ConnectFillCount:  1,
 		ConnectFillTime:   time.Millisecond,
 		DigestAlgorithm:   "SHA1",
-		HandshakeTimeout:  10 * time.Second,
-		Backlog:           -1,
-		InitLimit:         10,
-		SyncLimit:         5,
-		LogStore:          quorum.LogWAL,
-		ReapInterval:      time.Minute,
-		ReapPerMinute:     10_000,
-		ID:                1,
+		HTTPConns:         MaxHTTPConns, HTTPConnsPerAddr: DefaultHTTPConnsPerAddr, HTTPRequestTimeout: DefaultHTTPRequestTimeout,
+		HandshakeTimeout: 10 * time.Second,
+		Backlog:          -1,
+		InitLimit:        10,
+		SyncLimit:        5,
+		LogStore:         quorum.LogWAL,
+		ReapInterval:     time.Minute,
+		ReapPerMinute:    10_000,
+		ID:               1,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
