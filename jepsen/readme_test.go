@@ -11,26 +11,47 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"lockkeeper/internal/freeport"
 )
 
 // TestReadme does what README.md tells a new user to do: it makes n1.cfg,
 // starts three members with the shell commands of the README, and runs its
-// Java, Python and Go programs. Only ports and directories differ.
+// Java, Python and Go programs, each alone and then each two of them against
+// each other. Only ports and directories differ.
 func TestReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
 	r := newReadme(t)
 	r.startCluster()
-	t.Run("shell", r.shell)
-	t.Run("java", r.java)
-	t.Run("python", r.python)
-	t.Run("go", r.golang)
+	programs := []*readmeProgram{
+		{name: "shell", line: "The shell has the lock", build: r.shell},
+		{name: "java", line: "Java has the lock", build: r.java},
+		{name: "python", line: "Python has the lock", build: r.python},
+		{name: "go", line: "Go has the lock: true true", build: r.golang},
+	}
+	for _, p := range programs {
+		t.Run(p.name, func(t *testing.T) {
+			p.command = p.build(t)
+			r.run(t, p.line, p.command())
+		})
+	}
+	for _, first := range programs {
+		for _, second := range programs {
+			t.Run(second.name+" while "+first.name+" holds", func(t *testing.T) { r.exclude(t, first, second) })
+		}
+	}
 	r.checkLockIsFree()
 	r.stopCluster()
+}
+
+// readmeProgram is a program of the README that prints a line while it has the
+// lock.
+type readmeProgram struct {
+	name    string
+	line    string
+	build   func(*testing.T) func() *exec.Cmd
+	command func() *exec.Cmd // nil if build has skipped the program, or failed
 }
 
 // readme is the README with a cluster that it describes.
@@ -263,11 +284,12 @@ func (r *readme) run(t *testing.T, want string, cmd *exec.Cmd) {
 	}
 }
 
-func (r *readme) shell(t *testing.T) {
-	r.run(t, "The shell has the lock", exec.Command("sh", "-e", r.write(t, "report.sh", r.blocks["bash"])))
+func (r *readme) shell(t *testing.T) func() *exec.Cmd {
+	script := r.write(t, "report.sh", r.blocks["bash"])
+	return func() *exec.Cmd { return exec.Command("sh", "-e", script) }
 }
 
-func (r *readme) java(t *testing.T) {
+func (r *readme) java(t *testing.T) func() *exec.Cmd {
 	_, err := tools.Curator()
 	Need(t, err)
 	jars, err := curatorClassPath()
@@ -277,19 +299,24 @@ func (r *readme) java(t *testing.T) {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
 	classes := strings.Join([]string{r.dir, jars}, string(os.PathListSeparator))
-	r.run(t, "Java has the lock", exec.Command("java", append(javaFlags(), "-cp", classes, "Report")...))
+	return func() *exec.Cmd { return exec.Command("java", append(javaFlags(), "-cp", classes, "Report")...) }
 }
 
-func (r *readme) python(t *testing.T) {
+func (r *readme) python(t *testing.T) func() *exec.Cmd {
 	kazoo, err := tools.Kazoo()
 	Need(t, err)
-	r.run(t, "Python has the lock", exec.Command(kazoo.command(nil).Path, r.write(t, "report.py", r.blocks["python"])))
+	script := r.write(t, "report.py", r.blocks["python"])
+	return func() *exec.Cmd {
+		cmd := exec.Command(kazoo.command(nil).Path, script)
+		cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1") // print writes before the lock is released
+		return cmd
+	}
 }
 
 // golang builds the Go program in a module of its own, as the README says. Its
 // go mod tidy may ask the network, so this takes over what this module's
 // go.mod and go.sum know.
-func (r *readme) golang(t *testing.T) {
+func (r *readme) golang(t *testing.T) func() *exec.Cmd {
 	dir := filepath.Dir(r.write(t, "report/main.go", r.blocks["go"]))
 	sums, err := os.ReadFile(filepath.Join(r.module, "go.sum"))
 	if err != nil {
@@ -308,25 +335,19 @@ func (r *readme) golang(t *testing.T) {
 			t.Fatalf("go %s: %v\n%s", args[0], err, out)
 		}
 	}
-	r.run(t, "Go has the lock: true true", exec.Command(filepath.Join(r.dir, "report.bin")))
+	return func() *exec.Cmd { return exec.Command(filepath.Join(r.dir, "report.bin")) }
 }
 
 // checkLockIsFree fails the test for everything that the programs left behind.
 func (r *readme) checkLockIsFree() {
 	r.t.Helper()
-	conn, _, err := zk.Connect([]string{"127.0.0.1:" + r.prefix + "1"}, 10*time.Second, zk.WithLogger(nopLogger{}))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := r.connect(r.t)
 	defer conn.Close()
-	if _, err := conn.Sync("/locks/report"); err != nil {
-		r.t.Fatal(err)
-	}
-	children, _, err := conn.Children("/locks/report")
+	children, err := contendersOf(conn)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if len(children) != 0 {
-		r.t.Errorf("/locks/report has %q after all programs have ended", children)
+		r.t.Errorf("%s has %q after all programs have ended", readmeLock, children)
 	}
 }

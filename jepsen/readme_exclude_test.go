@@ -1,0 +1,169 @@
+package jepsen
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// readmeLock is the path that all programs of the README lock.
+const readmeLock = "/locks/report"
+
+// intrusion is how long a program that waits for another is watched: one that
+// does not wait is in a few milliseconds after it has made its node.
+const intrusion = 300 * time.Millisecond
+
+// exclude lets first hold the lock of the README, starts second, and checks that
+// second gets the lock, and not before first has let go of it.
+//
+// The programs are the README's own, so nothing can tell them to hold the lock
+// for long. What keeps first inside is its standard output, a pipe without room:
+// it prints its line while it has the lock, and that takes until somebody reads.
+func (r *readme) exclude(t *testing.T, first, second *readmeProgram) {
+	if first.command == nil || second.command == nil {
+		t.Skipf("%s or %s cannot be run here", first.name, second.name)
+	}
+	conn := r.connect(t)
+	defer conn.Close()
+	holder := r.start(t, first, true)
+	r.awaitContenders(t, conn, 1, nil) // it has the lock, or is about to; nobody else may
+	other := r.start(t, second, false)
+	r.awaitContenders(t, conn, 2, other.inside)
+	select {
+	case <-other.inside:
+		t.Errorf("%s said %q while %s had the lock", second.name, second.line, first.name)
+	case <-time.After(intrusion):
+	}
+	holder.read()
+	for _, p := range []*running{holder, other} {
+		select {
+		case <-p.process.Done():
+		case <-r.ctx.Done():
+			t.Fatalf("%s does not end; it printed:\n%s", p.name, p.stderr())
+		}
+		if err := p.process.Err(); err != nil {
+			t.Errorf("%s: %v; it printed:\n%s", p.name, err, p.stderr())
+		}
+		select {
+		case <-p.inside:
+		case <-r.ctx.Done():
+			t.Errorf("%s has ended without the lock; it printed:\n%s", p.name, p.stderr())
+		}
+	}
+}
+
+// awaitContenders waits until so many contend for the lock, or until enough is
+// closed.
+func (r *readme) awaitContenders(t *testing.T, conn *zk.Conn, want int, enough <-chan struct{}) {
+	t.Helper()
+	err := poll(r.ctx, 5*time.Millisecond, func() error {
+		select {
+		case <-enough:
+			return nil
+		default:
+		}
+		names, err := contendersOf(conn)
+		if err == nil && len(names) < want {
+			err = fmt.Errorf("%d contenders for %s, want %d: %q", len(names), readmeLock, want, names)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *readme) connect(t *testing.T) *zk.Conn {
+	t.Helper()
+	conn, _, err := zk.Connect([]string{"127.0.0.1:" + r.prefix + "1"}, 10*time.Second, zk.WithLogger(nopLogger{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// contendersOf lists the nodes of the README's lock as of now.
+func contendersOf(conn *zk.Conn) ([]string, error) {
+	if _, err := conn.Sync(readmeLock); err != nil {
+		return nil, err
+	}
+	names, _, err := conn.Children(readmeLock)
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// running is a program of the README that runs.
+type running struct {
+	name    string
+	process *Process
+	stdout  *os.File
+	line    string        // that it prints while it has the lock
+	inside  chan struct{} // closed when the line has been read
+}
+
+// start starts a program. If it is to be blocked, it gets no further than to its
+// first line before read is called.
+func (r *readme) start(t *testing.T, program *readmeProgram, blocked bool) *running {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	t.Cleanup(func() { _ = out.Close() })
+	if blocked {
+		fillPipe(t, in)
+	}
+	cmd := program.command()
+	cmd.Dir, cmd.Stdout = r.dir, in
+	p := &running{name: program.name, stdout: out, line: program.line, inside: make(chan struct{})}
+	log := filepath.Join(r.dir, strings.ReplaceAll(t.Name(), "/", " ")+" "+program.name+".log")
+	if p.process, err = StartProcess(program.name, cmd, log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.process.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	if !blocked {
+		p.read()
+	}
+	return p
+}
+
+// fillPipe takes all room from a pipe.
+func fillPipe(t *testing.T, in *os.File) {
+	t.Helper()
+	if err := in.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := in.Write(bytes.Repeat([]byte{'\n'}, 1<<20))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("filling a pipe: %v", err)
+	}
+}
+
+// read reads what the program prints, to the end.
+func (p *running) read() {
+	go func() {
+		for out := bufio.NewScanner(p.stdout); out.Scan(); {
+			if out.Text() == p.line {
+				close(p.inside)
+			}
+		}
+	}()
+}
+
+// stderr is what the program printed elsewhere.
+func (p *running) stderr() string { return p.process.LogTail(4 << 10) }
