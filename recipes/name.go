@@ -59,20 +59,10 @@ func (k *Kind) UnmarshalText(text []byte) error {
 
 // kindOf tells from a node's name what its owner wants.
 func kindOf(name string) Kind {
-	if _, ok := sequence(name); !ok {
-		return KindUnknown
-	}
-	base := name[:len(name)-sequenceDigits]
-	for _, known := range []struct {
-		name string
-		kind Kind
-	}{
-		{readName, KindRead}, {kazooReadName, KindRead},
-		{writeName, KindWrite}, {kazooLockName, KindWrite}, {lockName, KindWrite},
-		{leaseName, KindLease},
-	} {
-		if strings.HasSuffix(base, known.name) {
-			return known.kind
+	layout := layoutOf(name)
+	for _, l := range layouts {
+		if l.name == layout {
+			return l.kind
 		}
 	}
 	return KindUnknown
@@ -94,8 +84,10 @@ func libraryOf(name string, info *Info) string {
 		return "go-zookeeper"
 	case protected && hex == 8:
 		return "curator"
-	case !protected && hex == uuidDigits && (len(name) == hex || strings.HasPrefix(name[hex:], "__")):
+	case !protected && hex == uuidDigits && (len(name) == hex || layoutOf(name) != ""):
 		return "kazoo"
+	case layoutOf(name) == layoutSession:
+		return "zookeeper"
 	}
 	return ""
 }

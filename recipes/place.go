@@ -51,8 +51,8 @@ type place struct {
 	first chan look       // the first look at the queue; nil once it was taken
 	wants bool            // counted in lease.waiting
 
-	// passed are the writers' nodes in front of a reader whose owners only read
-	// by now.
+	// passed are nodes that need not be waited for: writers in front of a reader
+	// whose owners only read by now, and leases that came later.
 	passed map[string]bool
 
 	// what the place is waiting for, for error messages; read by the caller of
@@ -430,8 +430,9 @@ func (p *place) want(on bool) {
 
 // look is a look at the queue: the node that we wait for, "" if it is our turn.
 type look struct {
-	front string
-	err   error
+	front  string
+	leases []string // those of semaphores on the same path, see lookLeases
+	err    error
 }
 
 func (p *place) look() look {
@@ -447,7 +448,8 @@ func (p *place) look() look {
 	if !found {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}
-	return look{front: front}
+	leases, err := p.s.lookLeases(p.dir, names)
+	return look{front: front, leases: leases, err: err}
 }
 
 // front looks at the queue. The first look has been under way since enter.
@@ -459,7 +461,10 @@ func (p *place) front() (string, error) {
 	} else {
 		l = p.look()
 	}
-	return l.front, l.err
+	if l.err != nil || l.front != "" {
+		return l.front, l.err
+	}
+	return p.earlier(p.dir, l.leases)
 }
 
 // ownEvent deals with an event of the watch on our node, which it sets again if

@@ -19,6 +19,9 @@ import (
 // leases are children of the path itself, without numbers, its queue is beside
 // the path, and the path's data are the number, in decimal.
 //
+// It waits for whoever has locked the path with a lock of this package, Curator, kazoo
+// or go-zookeeper before the lease was made; Curator's semaphore does not.
+//
 // A lease's token is larger than that of every lease that was given before. But as
 // several are held at a time, it is good for telling holders apart and for
 // [Grant.Guard], not for fencing.
@@ -152,6 +155,7 @@ func (m *Semaphore) awaitLease(ctx context.Context, p *place, wait bool) error {
 type leaseLook struct {
 	free          bool            // ours is one of those that there may be
 	leases, count <-chan struct{} // closed when that has changed
+	beside        <-chan struct{} // closed when there are other locks on the path, or no longer
 }
 
 // awaitEither waits for a change, and for the end of what we stand on.
@@ -159,6 +163,7 @@ func (p *place) awaitEither(ctx context.Context, look leaseLook, changed <-chan 
 	select {
 	case <-look.leases:
 	case <-look.count:
+	case <-look.beside:
 	case <-changed: // the watches may not have been set again
 	case ev := <-p.own:
 		return p.ownEvent(ctx, ev)
@@ -195,6 +200,11 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 	if _, found := predecessor(v.names, p.name(), nil); !found {
 		return l, p.gone(zk.ErrNoNode)
 	}
-	l.leases, l.free = v.watch.fired, len(v.names) <= limit
+	locked, beside, err := m.s.lookBeside(m.path, p)
+	if err != nil {
+		return l, err
+	}
+	l.leases, l.beside = v.watch.fired, beside
+	l.free = len(v.names) <= limit && !locked
 	return l, nil
 }
