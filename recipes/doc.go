@@ -102,24 +102,29 @@
 //	_c_<uuid>-lock-NNNNNNNNNN
 //
 // and a Mutex waits for every node of the path with a smaller number, whatever it
-// is called. Programs exclude each other, in the order of the numbers, if each
-// takes the others' nodes for contenders:
+// is called, and for the leases of semaphores that are older than its node. Whether
+// others wait for it is their affair:
 //
-//	Curator InterProcessMutex    as it is
-//	go-zookeeper Lock            as it is
-//	kazoo Lock                   Lock(client, path, extra_lock_patterns=["lock-"])
+//	Curator InterProcessMutex    waits
+//	go-zookeeper Lock            waits
+//	kazoo Lock                   does not, unless it is SharedLock
 //
-// kazoo and Curator do not exclude each other with that yet: kazoo's nodes are
-// called <hex>__lock__NNNNNNNNNN, and Curator, which finds no "lock-" in the name,
-// compares the whole of it with the other's number. All of them work together
-// with a kazoo lock that names its nodes as Curator does:
+// SharedLock is a class of four lines, in the README and in clients/shared_lock.py,
+// that has kazoo call its nodes what Curator calls them, and wait for all. Without it
+// kazoo may also be told
 //
-//	class CuratorLock(kazoo.recipe.lock.Lock):
-//	    _NODE_NAME = "-lock-"
-//	    _EXCLUDE_NAMES = ["lock-", "__lock__"]
+//	Lock(client, path, extra_lock_patterns=["-", "__"])
 //
-// Curator takes every child of the path for a contender, go-zookeeper's Lock fails
-// if it finds one that it cannot parse. So keep other nodes off the path.
+// and then waits for all, but Curator does not wait for it: kazoo's nodes are called
+// <hex>__lock__NNNNNNNNNN, and Curator, which finds no "lock-" in the name, compares
+// the whole of it with the other's number. (clients/SharedMutex.java is a Curator mutex
+// that does wait.) The whole table, proved by TestLivePairs, is in docs/guarantees.md.
+//
+// Where a Lock meets a contender that may not wait for it, it logs a warning
+// ([Config].Logger), and [Session.Contenders] says MayHold and MayIgnore.
+//
+// go-zookeeper's Lock fails if it finds a child that it cannot parse, Curator's
+// takes every child for a contender. So keep other nodes off the path.
 //
 // # What it costs
 //

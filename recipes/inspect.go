@@ -28,8 +28,20 @@ type Contender struct {
 	Token int64 `json:"token"`
 	// Kind is what the contender wants: to read, to write, a lease.
 	Kind Kind `json:"kind"`
-	// Held: the lock is its. Otherwise it waits.
+	// Held: the lock is its. Otherwise it waits, unless MayHold.
 	Held bool `json:"held"`
+	// MayHold: it is not the first in the queue, but its library does not wait for
+	// those in front, unless the program has told it to, which cannot be seen from
+	// outside. It may hold the lock beside another.
+	MayHold bool `json:"mayHold,omitempty"`
+	// Layout is what the node is called in front of its sequence number: lock-,
+	// __WRIT__ and __READ__ (Curator's and ours), __lock__ and __rlock__ (kazoo's), x-
+	// (ZooKeeper's recipes), lease-, "kazoo lease" (which has no number), or "".
+	Layout string `json:"layout,omitempty"`
+	// MayIgnore are layouts of other contenders of this path, of other libraries,
+	// that this one's library does not wait for unless it is told to. Where there are
+	// any, the lock may have two holders: see docs/guarantees.md, who excludes whom.
+	MayIgnore []string `json:"mayIgnore,omitempty"`
 	// Orphan: its session has another node in the same queue. Either several
 	// contenders share a session, as goroutines do, or one of the nodes was left
 	// behind by a client that never got the reply to its creation. Such a node
@@ -37,7 +49,7 @@ type Contender struct {
 	// marked, for which one is unknown to its owner cannot be seen from outside.
 	Orphan bool `json:"orphan,omitempty"`
 	// Library is who made the node, as far as its name tells: lockkeeper,
-	// curator, kazoo, go-zookeeper, or "".
+	// curator, kazoo, go-zookeeper, zookeeper (its own recipes), or "".
 	Library string `json:"library,omitempty"`
 	// Info is what the contender says of itself; nil if Data are no metadata of
 	// this package.
@@ -71,10 +83,11 @@ func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, err
 	return cs, nil
 }
 
-// Holders lists those of the [Session.Contenders] of a path who hold the lock.
+// Holders lists those of the [Session.Contenders] of a path who hold the lock, or may
+// hold it.
 func (s *Session) Holders(ctx context.Context, path string) ([]Contender, error) {
 	cs, err := s.Contenders(ctx, path)
-	return slices.DeleteFunc(cs, func(c Contender) bool { return !c.Held }), err
+	return slices.DeleteFunc(cs, func(c Contender) bool { return !c.Held && !c.MayHold }), err
 }
 
 // ask makes calls that change nothing, or nothing more when they are made again,
@@ -107,21 +120,61 @@ func (i inspector) path(path string) ([]Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case slices.Contains(names, curatorLeases):
-		return i.semaphore(path+"/"+curatorLeases, path+"/"+curatorLocks)
-	case slices.ContainsFunc(names, isKazooLease):
-		return i.semaphore(path, path+kazooLockSuffix)
-	case len(names) == 0:
+	if len(names) == 0 {
 		return i.simple(path)
 	}
-	q, err := i.queue(path, names)
-	// Invariant: a queue is in order, and who holds stands at its front.
-	for n := range q {
-		reads := q[n].Kind == KindRead || q[n].Info != nil && q[n].Info.Downgraded
-		q[n].Held = n == 0 || q[n-1].Held && reads && !exclusive(q[n-1])
+	var leases []Contender
+	numbered := slices.DeleteFunc(slices.Clone(names), isKazooLease)
+	switch {
+	case slices.Contains(names, curatorLeases):
+		leases, err = i.semaphore(path+"/"+curatorLeases, nil, path+"/"+curatorLocks)
+	case len(numbered) < len(names):
+		names = slices.DeleteFunc(names, func(n string) bool { return !isKazooLease(n) })
+		leases, err = i.semaphore(path, names, path+kazooLockSuffix)
 	}
-	return q, err
+	if err != nil {
+		return nil, err
+	}
+	q, err := i.queue(path, numbered)
+	if err != nil {
+		return nil, err
+	}
+	return judge(leases, q), nil
+}
+
+// judge finds out who of a path holds: of the leases of its semaphore, of which it is
+// known, and of the queue of its lock. It returns holders first.
+func judge(leases, q []Contender) []Contender {
+	all := append(leases, q...)
+	for n := len(leases); n < len(all); n++ {
+		c := &all[n]
+		c.Held, c.MayHold = true, true
+		reads := c.Kind == KindRead || c.Info != nil && c.Info.Downgraded
+		for m := range all[:n] {
+			other := &all[m]
+			inFront := m >= len(leases) || other.Held && other.Token < c.Token
+			if !inFront || reads && !exclusive(*other) {
+				continue
+			}
+			c.Held = false
+			c.MayHold = c.MayHold && mayIgnore(c, other)
+		}
+		c.MayHold = c.MayHold && !c.Held
+	}
+	strangers(all)
+	slices.SortStableFunc(all, func(a, b Contender) int { return b.rank() - a.rank() })
+	return all
+}
+
+// rank is larger for those who hold.
+func (c *Contender) rank() int {
+	switch {
+	case c.Held:
+		return 2
+	case c.MayHold:
+		return 1
+	}
+	return 0
 }
 
 func exclusive(c Contender) bool {
@@ -133,8 +186,13 @@ func exclusive(c Contender) bool {
 // The first in the queue has made its lease before it knows whether it may have
 // it. It keeps its place in the queue until it does. So a lease is held unless its
 // session is the first of the queue and got there before it made the lease.
-func (i inspector) semaphore(leases, locks string) ([]Contender, error) {
-	held, err := i.children(leases)
+//
+// names are the leases, nil for all children of the node leases.
+func (i inspector) semaphore(leases string, names []string, locks string) ([]Contender, error) {
+	held, err := i.queue(leases, names)
+	if names == nil {
+		held, err = i.children(leases)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -150,15 +208,6 @@ func (i inspector) semaphore(leases, locks string) ([]Contender, error) {
 		c.Kind = KindLease
 		c.Held = len(waiting) == 0 || waiting[0].Session != c.Session || waiting[0].Token > c.Token
 	}
-	slices.SortStableFunc(held, func(a, b Contender) int {
-		switch {
-		case a.Held == b.Held:
-			return 0
-		case a.Held:
-			return -1
-		}
-		return 1
-	})
 	return append(held, waiting...), nil
 }
 
@@ -253,6 +302,7 @@ func (i inspector) node(dir, name string) (Contender, error) {
 		Created: time.UnixMilli(stat.Ctime),
 		Token:   stat.Czxid,
 		Kind:    kindOf(name),
+		Layout:  layoutOf(name),
 		Library: libraryOf(name, info),
 		Info:    info,
 		Data:    data,

@@ -14,13 +14,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// sketch draws contenders, for comparison: held ones with a star, orphans with a
-// question mark.
+// sketch draws contenders, for comparison: held ones with a star, those that may hold
+// with a tilde, orphans with a question mark, and what they may ignore in brackets.
 func sketch(cs []Contender) (lines []string) {
 	for _, c := range cs {
 		line := fmt.Sprintf("%s %s %d", c.Kind, c.Library, c.Session)
 		if c.Held {
 			line = "*" + line
+		}
+		if c.MayHold {
+			line = "~" + line
+		}
+		if len(c.MayIgnore) > 0 {
+			line += fmt.Sprint(c.MayIgnore)
 		}
 		if c.Orphan {
 			line += "?"
@@ -56,11 +62,36 @@ func TestContendersForeign(t *testing.T) {
 		{"nobody", nil, nil},
 		{"a mutex", []string{
 			"9 /q/" + curator + "lock-0000000009", "3 /q/" + hex + "0__lock__0000000002", "4 /q/_c_" + hex + "1-lock-0000000004",
-		}, []string{"*write kazoo 3", "write go-zookeeper 4", "write curator 9"}},
+		}, []string{"*write kazoo 3[lock-]", "write go-zookeeper 4", "write curator 9[__lock__]"}},
+		{"kazoo behind Curator", []string{
+			"1 /q/" + curator + "lock-0000000001", "2 /q/" + hex + "2__lock__0000000002", "3 /q/" + hex + "3__lock__0000000003",
+			"4 /q/" + curator + "lock-0000000004",
+		}, []string{"*write curator 1[__lock__]", "~write kazoo 2[lock-]", "write kazoo 3[lock-]", "write curator 4[__lock__]"}},
+		{"Curator behind kazoo", []string{
+			"1 /q/" + hex + "1__lock__0000000001", "2 /q/" + curator + "lock-0000000002",
+		}, []string{"*write kazoo 1[lock-]", "~write curator 2[__lock__]"}},
+		{"kazoo with Curator's names waits for all, and Curator for it", []string{
+			"1 /q/" + hex + "1__lock__0000000001", "2 /q/" + hex + "2-lock-0000000002", "3 /q/" + curator + "lock-0000000003",
+		}, []string{"*write kazoo 1[lock-]", "write kazoo 2", "write curator 3[__lock__]"}},
+		{"Curator's mutex and its read-write lock", []string{
+			"1 /q/" + curator + "lock-0000000001", "2 /q/" + curator + "__READ__0000000002", "3 /q/" + curator + "__WRIT__0000000003",
+		}, []string{"*write curator 1[__READ__ __WRIT__]", "~read curator 2[lock-]", "write curator 3[lock-]"}},
+		{"kazoo's Lock may ignore kazoo's readers", []string{
+			"1 /q/" + hex + "1__rlock__0000000001", "2 /q/" + hex + "2__lock__0000000002",
+		}, []string{"*read kazoo 1", "~write kazoo 2"}},
+		{"ZooKeeper's recipe", []string{
+			"1 /q/x-72057594037927937-0000000001", "2 /q/" + hex + "1__lock__0000000002", "3 /q/x-100c0ffee-0000000003",
+		}, []string{"*write zookeeper 1[__lock__]", "~write kazoo 2[x-]", "write zookeeper 3[__lock__]"}},
+		{"a lock on a semaphore's path", []string{
+			"1 /q/leases/" + curator + "lease-0000000001", "2 /q/" + curator + "lock-0000000001", "4 /q/_c_" + hex + "1-lock-0000000004",
+		}, []string{"*lease curator 1[lock-]", "~write curator 2[lease-]", "write go-zookeeper 4"}},
+		{"a lock on the path of kazoo's semaphore", []string{
+			"1 /q/" + hex + "1", "2 /q/" + curator + "lock-0000000001", "4 /q/_c_" + hex + "1-lock-0000000004",
+		}, []string{"*lease kazoo 1", "~write curator 2[kazoo lease]", "write go-zookeeper 4"}},
 		{"readers in front", []string{
 			"1 /q/" + curator + "__READ__0000000001", "2 /q/" + hex + "0__rlock__0000000002",
 			"3 /q/" + curator + "__WRIT__0000000003", "4 /q/" + curator + "__READ__0000000004",
-		}, []string{"*read curator 1", "*read kazoo 2", "write curator 3", "read curator 4"}},
+		}, []string{"*read curator 1", "*read kazoo 2[__WRIT__]", "write curator 3[__rlock__]", "read curator 4"}},
 		{"a writer in front", []string{
 			"1 /q/" + curator + "__WRIT__0000000001", "2 /q/" + curator + "__READ__0000000002",
 		}, []string{"*write curator 1", "read curator 2"}},
@@ -109,7 +140,7 @@ func TestContendersForeign(t *testing.T) {
 			holders, err := s.Holders(t.Context(), "/q")
 			n := 0
 			for _, line := range tt.want {
-				if strings.HasPrefix(line, "*") {
+				if strings.HasPrefix(line, "*") || strings.HasPrefix(line, "~") {
 					n++
 				}
 			}

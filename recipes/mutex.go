@@ -11,8 +11,9 @@ import (
 
 // Mutex is a fair lock on a path: contenders get it in the order in which the
 // cluster has put their nodes, whatever program, language or machine they are
-// in. It excludes Curator's InterProcessMutex, go-zookeeper's Lock and kazoo's
-// Lock (see the package comment for what kazoo has to be told) on the same path.
+// in. It waits for every known lock on the same path, and for semaphores. Curator's
+// InterProcessMutex and go-zookeeper's Lock wait for it in turn; kazoo's Lock does not
+// unless it is made to (see the package comment).
 //
 // A Mutex is a name for the path and has no state: every Lock is a contender of
 // its own, so two goroutines that use one Mutex, or two of the same path,

@@ -68,6 +68,13 @@ func kindOf(name string) Kind {
 	return KindUnknown
 }
 
+// Names of libraries, see [Contender.Library].
+const (
+	libraryOwn   = "lockkeeper"
+	libraryGo    = "go-zookeeper"
+	libraryKazoo = "kazoo"
+)
+
 // libraryOf guesses who made a node, from its name; "" if it has none of the
 // names that are known. This package's names are Curator's, so it is its
 // metadata that tell the two apart.
@@ -79,13 +86,13 @@ func libraryOf(name string, info *Info) string {
 	}
 	switch {
 	case info != nil:
-		return "lockkeeper"
+		return libraryOwn
 	case protected && hex == uuidDigits:
-		return "go-zookeeper"
+		return libraryGo
 	case protected && hex == 8:
 		return "curator"
 	case !protected && hex == uuidDigits && (len(name) == hex || layoutOf(name) != ""):
-		return "kazoo"
+		return libraryKazoo
 	case layoutOf(name) == layoutSession:
 		return "zookeeper"
 	}

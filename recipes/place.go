@@ -448,6 +448,7 @@ func (p *place) look() look {
 	if !found {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}
+	p.s.warnOfStrangers(p.dir, names)
 	leases, err := p.s.lookLeases(p.dir, names)
 	return look{front: front, leases: leases, err: err}
 }

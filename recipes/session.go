@@ -32,6 +32,7 @@ type Session struct {
 	changed   chan struct{} // closed and replaced when one of the above changes
 	watches   map[watchKey]*watch
 	claims    map[string]bool // names that somebody of this Session has or may get
+	warned    map[string]bool // paths of which it has been logged that others may not wait for us
 }
 
 // NewSession takes over conn and events, the channel that came with it, for

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
@@ -32,7 +33,8 @@ type clientFlags struct {
 	session time.Duration
 	auth    string
 	json    bool
-	verbose bool // of those that run a command: say also what goes well
+	verbose bool         // of those that run a command: say also what goes well
+	logger  *slog.Logger // nil: what package recipes logs is not said
 }
 
 // clientFlagsUsage is their part of the help texts.
@@ -111,7 +113,7 @@ func (f *clientFlags) connect() (*client, error) {
 		return nil, err
 	}
 	d := &dials{}
-	s, err := recipes.Connect(recipes.Config{Servers: servers, SessionTimeout: f.session, Dial: d.dial})
+	s, err := recipes.Connect(recipes.Config{Servers: servers, SessionTimeout: f.session, Dial: d.dial, Logger: f.logger})
 	if err != nil {
 		return nil, err
 	}

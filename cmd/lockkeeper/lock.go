@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strconv"
@@ -23,9 +24,11 @@ its environment
 	                   holder; send it along with what you write, and have the resource refuse
 	                   smaller ones (see GET /fence of the server)
 
-The lock is the one that Curator's InterProcessMutex and kazoo's Lock take on the same path,
-so that programs in Java, Python, Go and shells exclude each other (see go doc
-lockkeeper/recipes for what kazoo has to be told).
+It waits for everybody who has the path before it, whatever library has locked it: Curator's
+mutex, read-write lock and semaphore, those of kazoo, go-zookeeper's lock, ZooKeeper's own
+recipes. Curator's InterProcessMutex and go-zookeeper's Lock wait for it in turn. kazoo's Lock
+does not unless its program is written for that; then this command warns. The page
+docs/guarantees.md has the table of who excludes whom.
 
 If the cluster cannot confirm the session for two thirds of its timeout, the lock is lost,
 before anybody else can have it; then CMD gets SIGTERM, and SIGKILL after a while. If this
@@ -143,6 +146,7 @@ func lock(args []string, e env) int {
 		return status
 	}
 	signals := catch()
+	f.logger = slog.New(&clientLog{f: f.clientFlags, e: e, command: "lock"})
 	c, err := f.connect()
 	if err != nil {
 		f.say(e, "lock", err.Error(), map[string]any{"event": "failed"})

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"lockkeeper/recipes"
 	"lockkeeper/server"
 )
@@ -353,6 +355,43 @@ func TestLocks(t *testing.T) {
 	}
 	if status := watcher.signal(syscall.SIGINT); status != exitOK {
 		t.Errorf("-watch: status %d", status)
+	}
+}
+
+// TestStrangers: kazoo's node, behind one that kazoo's library does not wait for, may be that of a holder; and who runs
+// 'lock' beside it hears of it.
+func TestStrangers(t *testing.T) {
+	cluster(t, nil)
+	holder := holding(t, "lock", "/mixed")
+	s, err := recipes.Connect(recipes.Config{Servers: []string{usualServers()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	kazoo := s.Conn()
+	node, err := kazoo.Create("/mixed/b7bfcd3227404d3880a0eccd4e5100cf__lock__", []byte("py"), zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, _ := invoke("locks", "/mixed")
+	for _, want := range []string{"\n  holds    write", "\n  may hold write", "\n  warning: __lock__ of kazoo may not wait for lock-: there may be two holders\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	if strings.Contains(stdout, "waits") || strings.Contains(stdout, "lock- of lockkeeper") {
+		t.Errorf("a holder may be called a waiter, or we are said not to wait:\n%s", stdout)
+	}
+	_ = holder.signal(syscall.SIGTERM)
+	status, _, stderr := invoke("lock", "-timeout", "0", "/mixed", "true")
+	if status != exitTimedOut || !strings.Contains(stderr, "may not wait for this one") || !strings.Contains(stderr, "/mixed") {
+		t.Errorf("lock behind kazoo: %d %s", status, stderr)
+	}
+	if err := kazoo.Delete(node, -1); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := invoke("lock", "-timeout", "0", "/mixed", "true"); status != 0 || stderr != "" {
+		t.Errorf("lock without kazoo: %d %s", status, stderr)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +18,16 @@ const locksUsage = `Usage: lockkeeper locks [flags] [PATH]
 
 Shows who holds which lock since when, and who waits for it in which order: of the lock PATH
 and of all locks below it; without PATH, of all. It knows the locks of this project, of
-Curator, kazoo and go-zookeeper.
+Curator, kazoo, go-zookeeper and ZooKeeper's recipes.
 
 It marks
 	orphan?    two nodes of one session in one queue: a client that never heard that its
 	           node was made has left one behind, which blocks the queue for as long as the
 	           session lives (or one program uses one session for several contenders)
 	deadlock   sessions that wait for each other, over any number of locks
+	may hold   it is not the first, but its library does not wait for those in front unless
+	           its program has told it to: the lock may have two holders; a line below the
+	           lock says which kinds of nodes may not be waited for (docs/guarantees.md)
 
 The addresses of clients are known if the servers answer the four-letter word cons
 (4lw.commands.whitelist).
@@ -154,7 +158,7 @@ func (l lockList) markDeadlocks() {
 	waitsFor := map[int64][]int64{} // by session
 	for _, lock := range l {
 		for i, waiter := range lock.Contenders {
-			if waiter.Held {
+			if waiter.Held || waiter.MayHold {
 				continue
 			}
 			for _, other := range lock.Contenders[:i] {
@@ -167,7 +171,7 @@ func (l lockList) markDeadlocks() {
 	for _, lock := range l {
 		for i := range lock.Contenders {
 			c := &lock.Contenders[i]
-			if c.Held {
+			if c.Held || c.MayHold {
 				continue
 			}
 			// Only a wait that is part of the cycle counts: of those in front, one has to lead back.
@@ -230,7 +234,10 @@ func (l lockList) text(now time.Time) string {
 		position := 0
 		for _, c := range lock.Contenders {
 			state := "holds"
-			if !c.Held {
+			switch {
+			case c.MayHold:
+				state = "may hold"
+			case !c.Held:
 				position++
 				state = fmt.Sprintf("waits %d", position)
 			}
@@ -249,8 +256,26 @@ func (l lockList) text(now time.Time) string {
 			}
 			b.WriteByte('\n')
 		}
+		for _, warning := range lock.strangers() {
+			fmt.Fprintf(&b, "  warning: %s\n", warning)
+		}
 	}
 	return b.String()
+}
+
+// strangers says, once for each kind of node, which others its owners may not wait for.
+func (l lockState) strangers() (warnings []string) {
+	for _, c := range l.Contenders {
+		if len(c.MayIgnore) == 0 {
+			continue
+		}
+		words := fmt.Sprintf("%s of %s may not wait for %s: there may be two holders", cmp.Or(c.Layout, "unknown"),
+			cmp.Or(c.Library, "an unknown library"), strings.Join(c.MayIgnore, ", "))
+		if !slices.Contains(warnings, words) {
+			warnings = append(warnings, words)
+		}
+	}
+	return warnings
 }
 
 // who is what a contender says of itself.

@@ -1,0 +1,40 @@
+package recipes
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAwaitedLayouts: what the inspection takes for certain, that a lock waits for
+// another, is so in the table that TestLivePairs compares with the libraries.
+func TestAwaitedLayouts(t *testing.T) {
+	table := readPairTable(t)
+	columns := map[string]string{
+		lockName: "lock-", writeName: "WRIT", readName: "READ", kazooLockName: "lock", kazooReadName: "rlock",
+		layoutSession: "x-", leaseName: "Curator lease", layoutKazooLease: "kazoo lease",
+	}
+	seen := 0
+	for _, f := range pairForms {
+		if f.in == "go" || f.name == "SharedLock" || f.name == "SharedMutex" || f.name == "patterns" {
+			continue // no library's own
+		}
+		layout := ""
+		for l, column := range columns {
+			if column == f.column {
+				layout = l
+			}
+		}
+		for other, column := range columns {
+			cell := table[[2]string{f.title, column}]
+			waits := cell == pairWaits || cell == pairNever
+			if slices.Contains(awaited[layout], other) && !waits {
+				t.Errorf("%s is taken to wait for %s; the table has %q", f.title, other, cell)
+			}
+			seen += strings.Count(cell, pairWaits)
+		}
+	}
+	if seen == 0 {
+		t.Error("no lock waits for any other")
+	}
+}
