@@ -37,7 +37,7 @@ func call[T any](ctx context.Context, s *Session, f func(context.Context) (T, er
 		}
 	})
 	if !ok {
-		return none, ErrClosed
+		return none, s.closed()
 	}
 	select {
 	case r := <-done:
@@ -100,7 +100,7 @@ func (s *Session) over(l *lease) error {
 	s.observeLocked()
 	switch {
 	case s.ended:
-		return ErrClosed
+		return s.closed()
 	case l != nil:
 		return l.endErr
 	}

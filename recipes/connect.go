@@ -2,11 +2,12 @@ package recipes
 
 import (
 	"cmp"
-	"encoding/binary"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,8 @@ const DefaultSessionTimeout = 10 * time.Second
 // Config says how to connect. Only Servers is needed.
 type Config struct {
 	// Servers are the members of the cluster, as host:port; the port is 2181 if
-	// it is left out. Any one that answers will do.
+	// it is left out. Any one that answers will do. Name all of them: while one
+	// hangs, the session goes on at another.
 	Servers []string
 
 	// SessionTimeout is how long the cluster keeps the locks of a program that
@@ -28,12 +30,22 @@ type Config struct {
 	// Grants are given up after two thirds of it.
 	SessionTimeout time.Duration
 
-	// Dial opens connections; nil stands for net.DialTimeout. It is the place
-	// for TLS.
+	// Auth are the identities that every connection shows to its server before
+	// its first request. If a server refuses one of them, the Session ends, and
+	// what is asked of it fails with an error that wraps zk.ErrAuthFailed.
+	Auth []Auth
+
+	// TLS, if it is not nil, has every connection encrypted, by a server port that
+	// is for TLS (secureClientPort in ZooKeeper). Where ServerName is empty the
+	// certificate has to be for the name that stands in Servers.
+	TLS *tls.Config
+
+	// Dial opens connections, below TLS; nil stands for net.DialTimeout.
 	Dial zk.Dialer
 
 	// HostProvider picks the servers; nil stands for go-zookeeper's, which
-	// resolves the names once.
+	// resolves the names once. Servers that hung are passed over once in any
+	// case.
 	HostProvider zk.HostProvider
 
 	// Logger gets what goes wrong and is not returned to anybody; at level
@@ -41,8 +53,23 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Auth is an identity, for the ACLs of the nodes.
+type Auth struct {
+	// Scheme is the authentication scheme, for example "digest".
+	Scheme string
+	// Secret is what the scheme wants, for digest "user:password".
+	Secret []byte
+}
+
+// LogValue keeps the secret out of logs.
+func (a Auth) LogValue() slog.Value { return slog.StringValue(a.Scheme) }
+
 // Connect starts a session. It does not wait for it: recipes do, as long as
-// their ctx lets them. Close ends it.
+// their ctx lets them, and [Session.Reach] does. Close ends it.
+//
+// A server that hangs does not hold the session. A handshake may take at most a
+// third of the session timeout, or less if there are many servers, so that
+// another one can still save the session, and so may the answer to a request.
 func Connect(c Config) (*Session, error) {
 	if len(c.Servers) == 0 {
 		return nil, errors.New("recipes: connect: no servers given")
@@ -50,34 +77,43 @@ func Connect(c Config) (*Session, error) {
 	if c.SessionTimeout < 0 {
 		return nil, fmt.Errorf("recipes: connect: session timeout %v is negative", c.SessionTimeout)
 	}
+	if slices.ContainsFunc(c.Auth, func(a Auth) bool { return a.Scheme == "" }) {
+		return nil, errors.New("recipes: connect: an identity has no scheme")
+	}
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	granted := newGranted(cmp.Or(c.SessionTimeout, DefaultSessionTimeout))
-	dial := c.Dial
-	if dial == nil {
-		dial = net.DialTimeout
+	d := &dialer{
+		granted: newGranted(cmp.Or(c.SessionTimeout, DefaultSessionTimeout)),
+		hosts:   newHosts(c.HostProvider),
+		auth:    c.Auth,
+		tls:     c.TLS,
+		open:    c.Dial,
+		refused: make(chan error, 1),
 	}
-	options := sliceOf(
-		zk.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-			conn, err := dial(network, address, timeout)
-			if err != nil {
-				return nil, err
-			}
-			return &handshakeConn{Conn: conn, granted: granted}, nil
-		}),
-		zk.WithLogger(zkLogger{log}),
-	)
-	if c.HostProvider != nil {
-		options = append(options, zk.WithHostProvider(c.HostProvider))
+	if d.open == nil {
+		d.open = net.DialTimeout
 	}
-	conn, events, err := zk.Connect(c.Servers, granted.timeout(), options...)
+	conn, events, err := zk.Connect(c.Servers, d.granted.timeout(),
+		zk.WithDialer(d.dial), zk.WithHostProvider(d.hosts), zk.WithLogger(zkLogger{log}))
 	if err != nil {
 		return nil, fmt.Errorf("recipes: connect: %w", err)
 	}
-	return newSession(conn, events, granted.timeout, log), nil
+	s := newSession(conn, events, d.granted.timeout, log)
+	s.hosts = d.hosts
+	s.spawn(func() { s.endIfRefused(d.refused) })
+	return s, nil
 }
 
-// sliceOf makes a slice of a type that has no name outside of its package.
-func sliceOf[T any](v ...T) []T { return v }
+// endIfRefused ends the Session when a server has refused its identity: the
+// others, and the next attempt, would do the same.
+func (s *Session) endIfRefused(refused <-chan error) {
+	select {
+	case err := <-refused:
+		s.log.Error("recipes: the session ends", "error", err)
+		s.endWith(fmt.Errorf("%w: %w", ErrClosed, err))
+		s.conn.Close()
+	case <-s.quit:
+	}
+}
 
 // granted is the session timeout in force: what was asked for, until a server
 // has answered.
@@ -92,37 +128,52 @@ func newGranted(asked time.Duration) *granted {
 
 func (g *granted) timeout() time.Duration { return time.Duration(g.ms.Load()) * time.Millisecond }
 
-// handshakeConn reads along with the start of a server's answer to the
-// handshake, for the one thing in it that go-zookeeper does not hand on:
-//
-//	length(4) protocolVersion(4) timeOut(4, ms) sessionId(8) passwd(4+16) ...
-//
-// It passes everything on unchanged. One goroutine reads from a connection.
-type handshakeConn struct {
-	net.Conn
+// dialer opens the connections of one Session.
+type dialer struct {
 	granted *granted
-	head    []byte // what has been read of the first 20 bytes
+	hosts   *hosts
+	auth    []Auth
+	tls     *tls.Config // nil: none
+	open    zk.Dialer
+	refused chan error // gets the first refusal of an identity
 }
 
-const handshakeHead = 20
-
-func (c *handshakeConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if missing := handshakeHead - len(c.head); missing > 0 && n > 0 {
-		c.head = append(c.head, b[:min(n, missing)]...)
-		if len(c.head) == handshakeHead {
-			c.learn()
-		}
+// dial opens a connection whose handshake has to be over within the patience of
+// the hosts, counted from now.
+func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	patience := d.hosts.patience(d.granted.timeout())
+	deadline := time.Now().Add(patience)
+	conn, err := d.open(network, address, min(timeout, patience))
+	if err == nil {
+		conn, err = d.secure(conn, address, deadline)
 	}
-	return n, err
+	d.hosts.dialed(address, err)
+	if err != nil {
+		return nil, err
+	}
+	return newServerConn(conn, d, address, deadline)
 }
 
-func (c *handshakeConn) learn() {
-	timeoutMs := int32(binary.BigEndian.Uint32(c.head[8:]))
-	sessionID := binary.BigEndian.Uint64(c.head[12:])
-	if timeoutMs > 0 && sessionID != 0 { // else the session has expired
-		c.granted.ms.Store(timeoutMs)
+// secure has a connection encrypted, if TLS is wanted.
+func (d *dialer) secure(conn net.Conn, address string, deadline time.Time) (net.Conn, error) {
+	if d.tls == nil {
+		return conn, nil
 	}
+	config := d.tls
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName = d.hosts.name(address)
+	}
+	secured := tls.Client(conn, config)
+	err := conn.SetDeadline(deadline)
+	if err == nil {
+		err = secured.Handshake()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("recipes: TLS with %s: %w", address, err)
+	}
+	return secured, nil
 }
 
 // zkLogger is go-zookeeper's log. It is at level debug: what matters of it the

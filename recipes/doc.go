@@ -78,6 +78,14 @@
 // returns ErrExpired. Its place in the queue is gone; whether to queue up again,
 // behind everybody, is for the caller to decide. The [Session] goes on.
 //
+// A server that hangs (a stopped process, a frozen machine) goes on accepting
+// connections and answers nothing. [Connect] waits for a handshake, and for the
+// answer to a request, no longer than a third of the session timeout, and then
+// tries another server: the session survives, and so does a grant, whose newest
+// proof is at most half a timeout old by then. A server that hung is passed over
+// once. When every server has hung, they get twice as long, in case that they are
+// slow.
+//
 // Every request may be lost on its way, or its reply may. The recipes find out
 // which before they go on, and do not leave that to the caller: when Lock or
 // Unlock returns early because its ctx ended, a goroutine of the Session goes on

@@ -53,7 +53,7 @@ func hold(ctx context.Context, h holding) (*Grant, error) {
 			close(p.named.free)
 		})
 		if !ok && err == nil {
-			err = ErrClosed
+			err = h.s.closed()
 		}
 		return g, err
 	}, (*Grant).giveUp)

@@ -32,8 +32,12 @@ var (
 	// ErrReleased: Unlock was called.
 	ErrReleased = errors.New("recipes: released")
 
-	// ErrClosed: the Session was closed, or the connection under it.
+	// ErrClosed: the Session was closed, or the connection under it; or a server
+	// has refused its identity, which the error then wraps as zk.ErrAuthFailed.
 	ErrClosed = errors.New("recipes: session closed")
+
+	// ErrUnreachable: no address of the cluster can be connected to.
+	ErrUnreachable = errors.New("recipes: no server can be connected to")
 
 	// ErrOvertaken: the lock's node is there, but another one stands in front of
 	// it, which the cluster would not have put there by itself.

@@ -18,7 +18,8 @@ type Grant struct {
 	path    string
 	node    string
 	token   int64
-	lost    chan struct{} // closed with err
+	life    context.Context // ends with err as its cause
+	end     context.CancelCauseFunc
 	release chan struct{} // closed by Unlock
 	work    chan func()   // for keep to do
 	gone    chan struct{} // closed when the node is gone for certain, or given up
@@ -32,12 +33,14 @@ type Grant struct {
 }
 
 func newGrant(p *place, path string) *Grant {
+	life, end := context.WithCancelCause(context.Background())
 	return &Grant{
 		p:       p,
 		path:    path,
 		node:    p.node,
 		token:   p.token,
-		lost:    make(chan struct{}),
+		life:    life,
+		end:     end,
 		release: make(chan struct{}),
 		work:    make(chan func()),
 		kind:    p.kind,
@@ -76,7 +79,30 @@ func (g *Grant) Node() string { return g.node }
 // fetched before the stop is not.
 func (g *Grant) Lost() <-chan struct{} {
 	g.Err()
-	return g.lost
+	return g.life.Done()
+}
+
+// Context returns a context for the work that the lock protects. It ends when
+// parent does, or when the grant does; then context.Cause gives what Err does:
+// why the lock was lost, or ErrReleased. Nothing has to be cancelled.
+//
+// Like a channel that was fetched from Lost it says nothing before the process
+// has run for a moment; Held does.
+func (g *Grant) Context(parent context.Context) context.Context {
+	g.Err()
+	return during(parent, g.life)
+}
+
+// during returns a context that ends with parent or, with its cause, with life.
+func during(parent, life context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	if life.Err() != nil {
+		cancel(context.Cause(life))
+		return ctx
+	}
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	context.AfterFunc(ctx, func() { stop() }) // a long life may see many of them
+	return ctx
 }
 
 // Held reports whether the lock may be relied on right now. It costs a clock
@@ -151,7 +177,7 @@ func (g *Grant) loseLocked(err error) {
 	}
 	g.err = err
 	delete(g.p.lease.grants, g)
-	close(g.lost)
+	g.end(err)
 	for _, f := range g.onLost {
 		f(err)
 	}

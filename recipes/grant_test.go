@@ -21,7 +21,7 @@ func heldBy(t *testing.T) (*fakeCluster, *Session, *fakeConn, *Grant) {
 func wantLost(t *testing.T, g *Grant, want error) {
 	t.Helper()
 	select {
-	case <-g.lost:
+	case <-g.life.Done():
 	default:
 		t.Error("not lost")
 	}
@@ -36,7 +36,7 @@ func wantLost(t *testing.T, g *Grant, want error) {
 func wantHeld(t *testing.T, g *Grant) {
 	t.Helper()
 	select {
-	case <-g.lost:
+	case <-g.life.Done():
 		t.Error("lost")
 	default:
 	}
@@ -112,7 +112,7 @@ func TestHeldLooksAtTheClock(t *testing.T) {
 			time.Sleep(testTimeout * 5 / 6)
 			wantOpen := false
 			select {
-			case <-g.lost:
+			case <-g.life.Done():
 			default:
 				wantOpen = true
 			}
@@ -171,7 +171,7 @@ func TestLateAnswer(t *testing.T) {
 				}
 			}
 		})
-		<-g.lost
+		<-g.life.Done()
 		if d := time.Since(start); d != testTimeout*2/3 {
 			t.Errorf("lost after %v, want %v", d, testTimeout*2/3)
 		}
@@ -320,7 +320,7 @@ func slowLink(t *testing.T, rnd *rand.Rand, worst time.Duration) (held, silent i
 		c.with(func() { grant = g })
 		if grant != nil {
 			select {
-			case <-grant.lost:
+			case <-grant.life.Done():
 			default:
 				t.Error("the session ended, and the holder does not know")
 			}
@@ -361,4 +361,69 @@ func slowLink(t *testing.T, rnd *rand.Rand, worst time.Duration) (held, silent i
 		grant.Unlock(t.Context())
 	}
 	return held, silent
+}
+
+// TestGrantContext: the context ends with the grant, for its reason, or with the
+// parent, for that one's, and a grant that goes on keeps nothing of it.
+func TestGrantContext(t *testing.T) {
+	type key struct{}
+	for _, tt := range []struct {
+		about string
+		end   func(c *fakeCluster, g *Grant)
+		want  error
+	}{
+		{"unlocked", func(c *fakeCluster, g *Grant) { g.Unlock(context.Background()) }, ErrReleased},
+		{"deleted", func(c *fakeCluster, g *Grant) { c.delete(g.Node()) }, ErrDeleted},
+		{"closed", func(c *fakeCluster, g *Grant) { g.p.s.Close() }, ErrClosed},
+	} {
+		t.Run(tt.about, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, s, _, g := heldBy(t)
+				defer s.Close()
+				parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "v"))
+				one, two := g.Context(parent), g.Context(t.Context())
+				if one.Value(key{}) != "v" || one.Err() != nil || two.Err() != nil {
+					t.Errorf("while it stands: %v, %v, %v", one.Value(key{}), one.Err(), two.Err())
+				}
+				why := errors.New("why")
+				cancel(why)
+				synctest.Wait()
+				if context.Cause(one) != why || two.Err() != nil {
+					t.Errorf("after the parent's end: %v, %v", context.Cause(one), two.Err())
+				}
+				tt.end(c, g)
+				<-two.Done()
+				if context.Cause(one) != why || context.Cause(two) != tt.want {
+					t.Errorf("after the grant's end: %v, %v, want %v", context.Cause(one), context.Cause(two), tt.want)
+				}
+				if late := g.Context(t.Context()); context.Cause(late) != tt.want {
+					t.Errorf("of a grant that had ended: %v", context.Cause(late))
+				}
+			})
+		})
+	}
+}
+
+func TestMultiGrantContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		m := NewMultiMutex(NewMutex(s, "/a", MutexOptions{}), NewMutex(s, "/b", MutexOptions{}))
+		g, err := m.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := g.Context(t.Context())
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error(ctx.Err())
+		}
+		c.delete(g.Grants()[1].Node())
+		<-ctx.Done()
+		if context.Cause(ctx) != ErrDeleted {
+			t.Errorf("the cause is %v", context.Cause(ctx))
+		}
+		g.Unlock(t.Context())
+	})
 }

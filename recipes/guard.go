@@ -51,7 +51,7 @@ func guard(ctx context.Context, grants []*Grant, ops []any) ([]zk.MultiResponse,
 		results, err := s.conn.Multi(append(all, ops...)...)
 		done <- answer{results, err}
 	}) {
-		return nil, fmt.Errorf("recipes: guard %s: %w", grants[0].path, ErrClosed)
+		return nil, fmt.Errorf("recipes: guard %s: %w", grants[0].path, s.closed())
 	}
 	select {
 	case a := <-done:

@@ -83,11 +83,11 @@ func (p *place) quit() error {
 	return err
 }
 
-// closed is ErrClosed if the Session has ended, else nil.
+// closed is the error of a Session that has ended, else nil.
 func (p *place) closed() error {
 	select {
 	case <-p.s.quit:
-		return ErrClosed
+		return p.s.closed()
 	default:
 		return nil
 	}

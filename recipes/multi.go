@@ -79,8 +79,9 @@ func (m *MultiMutex) acquire(ctx context.Context, lock func(Locker, context.Cont
 // when any of them is, or of a [MajorityMutex], which is lost when no majority
 // is left. Its methods may be called from any goroutine.
 type MultiGrant struct {
-	need int // how many have to stand
-	lost chan struct{}
+	need int             // how many have to stand
+	life context.Context // ends with err as its cause
+	end  context.CancelCauseFunc
 
 	stop func() // ends the acquiring of further ones
 	wg   sync.WaitGroup
@@ -94,7 +95,8 @@ type MultiGrant struct {
 }
 
 func newMultiGrant(n, need int) *MultiGrant {
-	return &MultiGrant{need: need, grants: make([]*Grant, n), lost: make(chan struct{}), stop: func() {}}
+	life, end := context.WithCancelCause(context.Background())
+	return &MultiGrant{need: need, grants: make([]*Grant, n), life: life, end: end, stop: func() {}}
 }
 
 // add adds the i'th grant.
@@ -115,7 +117,7 @@ func (m *MultiGrant) add(i int, g *Grant) {
 func (m *MultiGrant) endLocked(err error) {
 	if m.err == nil {
 		m.err = err
-		close(m.lost)
+		m.end(err)
 	}
 }
 
@@ -174,7 +176,14 @@ func (m *MultiGrant) Tokens() []int64 {
 // by Unlock; see [Grant.Lost].
 func (m *MultiGrant) Lost() <-chan struct{} {
 	m.look()
-	return m.lost
+	return m.life.Done()
+}
+
+// Context returns a context that ends when parent does, or when too many of the
+// parts are lost, and by Unlock; see [Grant.Context].
+func (m *MultiGrant) Context(parent context.Context) context.Context {
+	m.look()
+	return during(parent, m.life)
 }
 
 // Held reports whether enough of the parts stand right now; see [Grant.Held].

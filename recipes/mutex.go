@@ -121,7 +121,7 @@ func acquire(ctx context.Context, p *place, path string, wait bool) (*Grant, err
 	// that nobody will.
 	granted, failed := make(chan *Grant), make(chan error)
 	if !p.s.spawn(func() { p.run(ctx, path, wait, granted, failed) }) {
-		return nil, ErrClosed
+		return nil, p.s.closed()
 	}
 	select {
 	case g := <-granted:

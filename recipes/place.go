@@ -119,7 +119,7 @@ func (p *place) enter(ctx context.Context, wait bool) error {
 	if p.turn == nil {
 		p.first = make(chan look, 1)
 		if !p.s.spawn(func() { p.first <- p.look() }) {
-			return ErrClosed
+			return p.s.closed()
 		}
 	}
 	return p.watchOwn(ctx)

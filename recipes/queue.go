@@ -387,7 +387,7 @@ func (it *Item) end(ctx context.Context, remove func() error) error {
 		it.grant.giveUp()
 	})
 	if !ok {
-		return ErrClosed
+		return it.q.s.closed()
 	}
 	select {
 	case err := <-done:

@@ -109,7 +109,7 @@ func (g *Grant) downgrade(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
 	case g.work <- func() { done <- g.doDowngrade(ctx) }:
-	case <-g.lost:
+	case <-g.life.Done():
 		return g.Err()
 	case <-ctx.Done():
 		return ctx.Err()

@@ -23,6 +23,9 @@ type server struct {
 	name    string
 	missing func() error                          // says what is not installed
 	command func(config string) ([]string, error) // that runs it in the foreground
+	// settings are more lines for its configuration, and may be nil; they may have
+	// files in the directory.
+	settings func(dir string) (string, error)
 
 	once  sync.Once
 	addr  string
@@ -128,6 +131,13 @@ func (s *server) run() (string, error) {
 	// Sessions may be short, so that tests that wait for one to end are too.
 	text := fmt.Sprintf("tickTime=200\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n"+
 		"maxClientCnxns=0\nminSessionTimeout=400\nmaxSessionTimeout=60000\n", filepath.Join(dir, "data"), port)
+	if s.settings != nil {
+		more, err := s.settings(dir)
+		if err != nil {
+			return "", err
+		}
+		text += more
+	}
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return "", err
 	}
@@ -233,15 +243,28 @@ func (h *impatientHosts) Connected() {
 	h.fails = 0
 }
 
+// usedPorts are those that freePort has returned: servers that are started at the
+// same time have not bound theirs yet.
+var (
+	usedPorts   = make(map[int]bool)
+	usedPortsMu sync.Mutex
+)
+
 // freePort looks for a port that nobody listens on, below those that the kernel
-// gives to outgoing connections.
+// gives to outgoing connections. It returns none twice.
 func freePort() (int, error) {
 	const first, last = 24000, 25000
 	start := os.Getpid() * 31 % (last - first)
+	usedPortsMu.Lock()
+	defer usedPortsMu.Unlock()
 	for i := range last - first {
 		port := first + (start+i)%(last-first)
+		if usedPorts[port] {
+			continue
+		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
+			usedPorts[port] = true
 			return port, l.Close()
 		}
 	}

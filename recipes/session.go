@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,7 +21,9 @@ type Session struct {
 	conn    Conn
 	timeout func() time.Duration // of the session in force, as negotiated
 	log     *slog.Logger
-	quit    chan struct{} // closed when the Session ends
+	quit    chan struct{}         // closed when the Session ends
+	hosts   *hosts                // nil after NewSession
+	endErr  atomic.Pointer[error] // why it has ended; nil while it lives
 	wg      sync.WaitGroup
 
 	// mu guards what follows, and the fields of lease and Grant that say so.
@@ -74,15 +77,22 @@ func (s *Session) Close() {
 }
 
 // end marks the Session as over.
-func (s *Session) end() {
+func (s *Session) end() { s.endWith(ErrClosed) }
+
+// closed is why the Session has ended, an ErrClosed.
+func (s *Session) closed() error { return *s.endErr.Load() }
+
+// endWith marks the Session as over because of err, which is an ErrClosed.
+func (s *Session) endWith(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return
 	}
 	s.ended = true
+	s.endErr.Store(&err)
 	if s.lease != nil {
-		s.lease.endLocked(ErrClosed)
+		s.lease.endLocked(err)
 		s.lease = nil
 	}
 	close(s.quit)
@@ -165,7 +175,7 @@ func (s *Session) ready(ctx context.Context) (*lease, error) {
 		s.mu.Unlock()
 		switch {
 		case ended:
-			return nil, ErrClosed
+			return nil, s.closed()
 		case connected:
 			return l, nil
 		}
@@ -206,7 +216,7 @@ func (s *Session) pause(ctx context.Context, attempt int) error {
 	select {
 	case <-t.C:
 	case <-s.quit:
-		return ErrClosed
+		return s.closed()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

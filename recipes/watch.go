@@ -120,7 +120,7 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	s.watches[key] = w
 	s.mu.Unlock()
 	if !s.spawn(func() { s.awaitEvent(key, w, events) }) {
-		return view{}, ErrClosed
+		return view{}, s.closed()
 	}
 	return v, nil
 }

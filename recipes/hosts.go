@@ -1,0 +1,222 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// hosts picks the servers of a Session. The order is that of another
+// zk.HostProvider, in which a server that hung loses its next turn: it is tried
+// again when the others have been. hosts also knows for how long a server may
+// be waited for, and which addresses cannot be connected to.
+type hosts struct {
+	inner   zk.HostProvider
+	resolve bool // names are for hosts to resolve
+
+	mu     sync.Mutex
+	names  map[string]string // host names by address, as far as resolve found them
+	hung   map[string]bool   // addresses that lose their next turn
+	hangs  int               // connections that hung since a handshake succeeded
+	failed map[string]error  // addresses to which the last attempt to connect failed
+	news   chan struct{}     // closed and replaced when failed changes
+}
+
+func newHosts(inner zk.HostProvider) *hosts {
+	h := &hosts{
+		inner:  inner,
+		names:  make(map[string]string),
+		hung:   make(map[string]bool),
+		failed: make(map[string]error),
+		news:   make(chan struct{}),
+	}
+	if inner == nil {
+		h.inner, h.resolve = zk.NewDNSHostProvider(), true
+	}
+	return h
+}
+
+// lookupTimeout is how long all lookups of names together may take; it is
+// go-zookeeper's.
+const lookupTimeout = 3 * time.Second
+
+// Init resolves the names, as zk.DNSHostProvider does, but remembers them: they
+// are what a server's certificate is for.
+func (h *hosts) Init(servers []string) error {
+	if !h.resolve {
+		return h.inner.Init(servers)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	var addresses []string
+	for _, server := range servers {
+		host, port, err := net.SplitHostPort(server)
+		if err != nil {
+			return err
+		}
+		found, err := net.DefaultResolver.LookupHost(ctx, host)
+		if err != nil {
+			return err
+		}
+		for _, ip := range found {
+			address := net.JoinHostPort(ip, port)
+			h.names[address] = host
+			addresses = append(addresses, address)
+		}
+	}
+	return h.inner.Init(addresses)
+}
+
+// Len is the number of addresses.
+func (h *hosts) Len() int { return h.inner.Len() }
+
+// Next is the next address to connect to.
+func (h *hosts) Next() (address string, retryStart bool) {
+	for range h.inner.Len() {
+		address, again := h.inner.Next()
+		retryStart = retryStart || again
+		if !h.passOver(address) {
+			return address, retryStart
+		}
+	}
+	address, again := h.inner.Next() // all of them hung
+	return address, retryStart || again
+}
+
+func (h *hosts) passOver(address string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hung := h.hung[address]
+	delete(h.hung, address)
+	return hung
+}
+
+// Connected is called by go-zookeeper after a handshake.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	h.hangs = 0
+	h.mu.Unlock()
+	h.inner.Connected()
+}
+
+// isHung takes note that a server did not answer in time.
+func (h *hosts) isHung(address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hung[address] = true
+	h.hangs++
+}
+
+// dialed takes note of how an attempt to connect ended.
+func (h *hosts) dialed(address string, err error) {
+	if isTimeout(err) {
+		h.isHung(address)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.failed[address] = err
+	} else {
+		delete(h.failed, address)
+	}
+	close(h.news)
+	h.news = make(chan struct{})
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &n) && n.Timeout()
+}
+
+// name is the host name of an address, as it was given to Connect.
+func (h *hosts) name(address string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if name, ok := h.names[address]; ok {
+		return name
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}
+
+// maxPatience is how long a server is waited for at first, however long the
+// session timeout: a server that is well answers within milliseconds.
+const maxPatience = 2 * time.Second
+
+// patience is for how long a server may be waited for: from the start of
+// connecting to the end of the handshake.
+//
+// A connection that falls silent is given up when a third of the session timeout
+// is left, or earlier (see serverConn). Of n servers fewer than half may hang if
+// the cluster is to serve at all, so that with timeout/n for each there is time
+// to find one of the others: 2/3 + 1/n * (n-1)/2 is more than 1 only if the one
+// that the session comes from, which is tried last, is counted twice.
+//
+// Each time that every server has hung, which leaves no session to be saved, they
+// get twice as long: a cluster may be slow.
+func (h *hosts) patience(timeout time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := max(1, h.inner.Len())
+	return min(timeout/3, timeout/time.Duration(n), maxPatience) << min(h.hangs/n, 4)
+}
+
+// unreachable says why no address can be connected to, or nil if one can be or
+// has not been tried yet. news is closed at the next attempt.
+func (h *hosts) unreachable() (err error, news <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.failed) < h.inner.Len() {
+		return nil, h.news
+	}
+	var errs []error
+	for _, err := range h.failed {
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(errs...)), h.news
+}
+
+// Reach waits until a server answers for the session. If no connection can be
+// opened to any of the addresses, it does not wait for ctx to end: it returns an
+// ErrUnreachable that wraps what went wrong with each. The Session goes on trying
+// nevertheless, and so does a second call of Reach, up to the next attempt.
+//
+// A Session that was made by NewSession knows nothing of addresses; there Reach
+// waits for ctx.
+func (s *Session) Reach(ctx context.Context) error {
+	for {
+		var failed error
+		var attempt <-chan struct{}
+		if s.hosts != nil {
+			failed, attempt = s.hosts.unreachable()
+		}
+		s.mu.Lock()
+		s.observeLocked()
+		connected, ended, changed := s.connected, s.ended, s.changed
+		s.mu.Unlock()
+		switch {
+		case ended:
+			return s.closed()
+		case connected:
+			return nil
+		case failed != nil:
+			return failed
+		}
+		select {
+		case <-attempt:
+		case <-changed:
+		case <-s.quit:
+		case <-ctx.Done():
+			return fmt.Errorf("recipes: reach the cluster: %w", ctx.Err())
+		}
+	}
+}

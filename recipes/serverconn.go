@@ -1,0 +1,245 @@
+package recipes
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// serverConn is a connection to one server. It stands between go-zookeeper and
+// the network for what go-zookeeper does not do:
+//
+//   - The handshake has a deadline. go-zookeeper would wait for ten times its
+//     receive timeout, and the session would be over long before.
+//   - The session timeout that was granted is read from the server's answer.
+//   - The identities of the program are shown right behind the handshake, before
+//     any request, on every connection. go-zookeeper's AddAuth is a request like
+//     others, and is not repeated if the connection breaks before its reply.
+//   - A server that does not answer anything for a third of the session timeout
+//     after a request was written is given up, while there is time to have a grant
+//     confirmed by another one. go-zookeeper waits for two thirds.
+//   - When reading fails, writing does, so that go-zookeeper gets on.
+//
+// go-zookeeper reads from a connection in one goroutine at a time, and writes in
+// one at a time. The goroutine that does the handshake is the only one until it
+// is done.
+type serverConn struct {
+	net.Conn
+	d       *dialer
+	address string
+
+	begun   bool   // the handshake's answer has been awaited; reader only
+	pending []byte // what is left of it for go-zookeeper; reader only
+
+	mu          sync.Mutex
+	established bool      // the handshake is over
+	readBy      time.Time // go-zookeeper's deadline for reading; zero: none
+	replyBy     time.Time // when something has to have arrived; zero: nothing is awaited
+	arrived     uint64    // number of reads that brought something
+}
+
+func newServerConn(conn net.Conn, d *dialer, address string, deadline time.Time) (net.Conn, error) {
+	if err := conn.SetDeadline(deadline); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &serverConn{Conn: conn, d: d, address: address}, nil
+}
+
+// Read hands on the answer to the handshake when all that belongs to the
+// handshake is done, and from then on what arrives.
+func (c *serverConn) Read(b []byte) (int, error) {
+	if !c.begun {
+		c.begun = true
+		answer, err := c.handshake()
+		if err != nil {
+			return 0, c.fail(err)
+		}
+		c.pending = answer
+	}
+	if len(c.pending) > 0 {
+		n := copy(b, c.pending)
+		c.pending = c.pending[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.signOfLife()
+	}
+	if err != nil {
+		err = c.fail(err)
+	}
+	return n, err
+}
+
+// Write writes, and from then on waits for something to arrive.
+func (c *serverConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	arrived := c.arrived
+	c.mu.Unlock()
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		return n, c.fail(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// What arrived meanwhile may be the reply. The next request, which is a ping
+	// after at most a third of the timeout, tells.
+	if c.replyBy.IsZero() && c.arrived == arrived {
+		c.replyBy = time.Now().Add(c.d.granted.timeout() / 3)
+		c.limitLocked()
+	}
+	return n, nil
+}
+
+func (c *serverConn) signOfLife() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrived++
+	if !c.replyBy.IsZero() {
+		c.replyBy = time.Time{}
+		c.limitLocked()
+	}
+}
+
+// SetReadDeadline is called by go-zookeeper. During the handshake the deadline is
+// ours.
+func (c *serverConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readBy = t
+	return c.limitLocked()
+}
+
+// SetWriteDeadline is like SetReadDeadline.
+func (c *serverConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.established {
+		return nil
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// limitLocked sets the deadline for reading to the earlier one of the two.
+func (c *serverConn) limitLocked() error {
+	if !c.established {
+		return nil
+	}
+	t := c.readBy
+	if t.IsZero() || !c.replyBy.IsZero() && c.replyBy.Before(t) {
+		t = c.replyBy
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// fail ends the connection, of which one direction has failed.
+func (c *serverConn) fail(err error) error {
+	if isTimeout(err) {
+		c.d.hosts.isHung(c.address)
+	}
+	c.Conn.Close()
+	return err
+}
+
+// handshake reads the server's answer to the handshake, shows the identities, and
+// returns the answer.
+//
+//	length(4) protocolVersion(4) timeOut(4, ms) sessionId(8) passwd(4+16) ...
+func (c *serverConn) handshake() ([]byte, error) {
+	answer, err := readFrame(c.Conn)
+	if err != nil {
+		return nil, err
+	}
+	const head = 20
+	if len(answer) >= head {
+		timeoutMs := int32(binary.BigEndian.Uint32(answer[8:]))
+		sessionID := binary.BigEndian.Uint64(answer[12:])
+		if timeoutMs > 0 && sessionID != 0 { // else the session has expired
+			c.d.granted.ms.Store(timeoutMs)
+			if err := c.authenticate(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.established, c.replyBy = true, time.Time{}
+	return answer, c.Conn.SetDeadline(time.Time{})
+}
+
+// Numbers of the protocol: the xid and the operation of a request that shows an
+// identity, and the error of its refusal.
+const (
+	authXid      = -4
+	authOp       = 100
+	authFailed   = -115
+	maxHandshake = 64 << 10 // bytes of a frame during the handshake; ZooKeeper's have 41
+)
+
+// authenticate shows the identities, and waits for the server to accept them:
+// no other frame comes before that, as nothing has been asked for.
+func (c *serverConn) authenticate() error {
+	for _, a := range c.d.auth {
+		if _, err := c.Conn.Write(authRequest(a)); err != nil {
+			return err
+		}
+		reply, err := readFrame(c.Conn)
+		if err != nil {
+			return err
+		}
+		if len(reply) < 20 || int32(binary.BigEndian.Uint32(reply[4:])) != authXid {
+			return fmt.Errorf("recipes: %s answers an authentication with a frame of %d bytes that is no reply to it", c.address, len(reply))
+		}
+		switch code := int32(binary.BigEndian.Uint32(reply[16:])); code {
+		case 0:
+		case authFailed:
+			err := fmt.Errorf("recipes: %s refuses the identity of scheme %q: %w", c.address, a.Scheme, zk.ErrAuthFailed)
+			select {
+			case c.d.refused <- err:
+			default: // one is enough
+			}
+			return err
+		default:
+			return fmt.Errorf("recipes: %s answers an authentication with error %d", c.address, code)
+		}
+	}
+	return nil
+}
+
+// authRequest is the frame
+//
+//	length(4) xid(4) op(4) type(4) scheme(4+n) secret(4+n)
+func authRequest(a Auth) []byte {
+	xid := int32(authXid)
+	b := make([]byte, 4, 24+len(a.Scheme)+len(a.Secret))
+	b = binary.BigEndian.AppendUint32(b, uint32(xid))
+	b = binary.BigEndian.AppendUint32(b, authOp)
+	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(a.Scheme)))
+	b = append(b, a.Scheme...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(a.Secret)))
+	b = append(b, a.Secret...)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-4))
+	return b
+}
+
+// readFrame reads a frame of the handshake, with its length.
+func readFrame(r io.Reader) ([]byte, error) {
+	frame := make([]byte, 4)
+	if _, err := io.ReadFull(r, frame); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(frame)
+	if n > maxHandshake {
+		return nil, fmt.Errorf("recipes: the server answers the handshake with %d bytes", n)
+	}
+	frame = append(frame, make([]byte, n)...)
+	_, err := io.ReadFull(r, frame[4:])
+	return frame, err
+}
