@@ -60,7 +60,7 @@ const imports = `
 // testImports is what the tests of a package import beyond the package itself
 // and what it imports anyway.
 const testImports = `
-	jepsen:                github.com/go-zookeeper/zk
+	jepsen:                recipes github.com/go-zookeeper/zk
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
 	znode:                 internal/freeport
