@@ -43,7 +43,7 @@ func outcome(r *Result) Result {
 	o.Multi = append([]OpResult(nil), r.Multi...)
 	o.Events = append([]Event(nil), r.Events...)
 	for i := range o.Events {
-		o.Events[i].ACL = slices.Clone(o.Events[i].ACL)
+		o.Events[i].ACL, o.Events[i].list = slices.Clone(o.Events[i].ACL), nil
 	}
 	return o
 }

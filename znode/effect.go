@@ -33,7 +33,7 @@ func (s *Store) note(kind undoKind, old node) {
 
 // event adds an event about n.
 func (s *Store) event(typ wire.EventType, n *node) {
-	s.tx.events = append(s.tx.events, Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid})
+	s.tx.events = append(s.tx.events, Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid, list: n.acl})
 }
 
 // createNode adds n, which holds a reference to its ACL, as a child of the node at parent.

@@ -12,16 +12,6 @@ func validIPExpr(id string) bool {
 	return ok
 }
 
-// matchIP reports whether the address addr, in the form that Java prints, is or lies in expr.
-func matchIP(addr, expr string) bool {
-	want, bits, ok := parseIPExpr(expr)
-	if !ok {
-		return false
-	}
-	have, ok := parseIP(addr)
-	return ok && netip.PrefixFrom(want, bits).Contains(have) // never across IPv4 and IPv6
-}
-
 func parseIPExpr(expr string) (addr netip.Addr, bits int, ok bool) {
 	text, suffix, network := strings.Cut(expr, "/")
 	addr, ok = parseIP(text)

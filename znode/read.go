@@ -52,11 +52,11 @@ func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire
 	if code != wire.CodeOK {
 		return nil, wire.Stat{}, code
 	}
-	acl := s.nodes.row(i).acl.entries
-	if !Allowed(acl, ids, wire.PermAdmin) {
-		acl = maskACL(acl)
+	list := s.nodes.row(i).acl
+	if !list.allows(ids, wire.PermAdmin) {
+		return maskACL(list.entries), s.stat(i), wire.CodeOK
 	}
-	return acl, s.stat(i), wire.CodeOK
+	return list.entries, s.stat(i), wire.CodeOK
 }
 
 // AllChildrenNumber returns the number of all nodes below a node; it looks at each of them, except for the root. Under
@@ -96,7 +96,7 @@ func (s *Store) readable(path string, ids []Identity, want wire.Perm) (slot, wir
 	if !ok {
 		return noSlot, wire.CodeNoNode
 	}
-	if !Allowed(s.nodes.row(i).acl.entries, ids, want) {
+	if !s.nodes.row(i).acl.allows(ids, want) {
 		return noSlot, wire.CodeNoAuth
 	}
 	return i, wire.CodeOK

@@ -242,9 +242,20 @@ func (s *Store) check(req *wire.CheckVersionRequest) wire.Code {
 	return wire.CodeOK
 }
 
-// allowed reports whether the command's connection has the permission on n.
+// allowed reports whether the command's connection has the permission on n. What an ACL grants it is worked out once for each
+// command: a multi may ask many times.
 func (s *Store) allowed(n *node, want wire.Perm) bool {
-	return s.tx.flags&SkipACL != 0 || Allowed(n.acl.entries, s.tx.ids, want)
+	if s.tx.flags&SkipACL != 0 || n.acl.anyone&want != 0 {
+		return true
+	}
+	perms, known := s.tx.granted[n.acl]
+	if !known {
+		if perms = n.acl.granted(s.tx.ids); s.tx.granted == nil {
+			s.tx.granted = map[*aclList]wire.Perm{}
+		}
+		s.tx.granted[n.acl] = perms
+	}
+	return perms&want != 0
 }
 
 // keep returns a copy of data that came with a command, whose memory belongs to somebody else.

@@ -42,6 +42,16 @@ type Event struct {
 	Path string
 	ACL  []wire.ACL // of Path's node at that moment; for NodeDeleted the last it had. Never modified
 	Zxid wire.Zxid
+
+	list *aclList // of which ACL is the entries
+}
+
+// ReadableByAll reports whether everybody may read Path's node, and so be told of the event.
+func (e *Event) ReadableByAll() bool { return e.list == nil || e.list.anyone&wire.PermRead != 0 }
+
+// ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read Path's node.
+func (e *Event) ReadableBy(ids []Identity) bool {
+	return e.list == nil || e.list.allows(ids, wire.PermRead)
 }
 
 // OpResult is the result of one op of a multi.

@@ -47,7 +47,8 @@ type tx struct {
 	changed bool      // whether it had one
 	flags   Flags
 	session wire.SessionID
-	ids     []Identity // of the command's connection
+	ids     []Identity             // of the command's connection
+	granted map[*aclList]wire.Perm // to ids, by the ACLs that have been asked for it
 	events  []Event
 	undo    []undo // how to take the effects back, the newest last
 	undoing bool   // whether effects are noted in undo: only a multi may have to
@@ -133,6 +134,10 @@ func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	t.flags = flags
 	t.session = c.Session
 	t.ids = t.ids[:0]
+	if len(t.granted) > 1024 {
+		t.granted = nil
+	}
+	clear(t.granted)
 	t.events = recycle(t.events)
 	t.undo, t.undoing = recycle(t.undo), false
 	s.multi = recycle(s.multi)

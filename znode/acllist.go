@@ -1,0 +1,138 @@
+package znode
+
+import (
+	"net/netip"
+	"slices"
+
+	"lockkeeper/wire"
+)
+
+// aclList is an ACL that one or more nodes have. A program uses few different ones, so nodes share them. It is looked into often
+// and made rarely, so what a check needs is worked out when it is made: a check takes about as long with thousands of entries as
+// with one.
+type aclList struct {
+	entries []wire.ACL // never modified
+	key     string     // the encoding of entries
+	refs    int        // nodes that have it
+
+	// What the entries grant, by whom. Never modified.
+	anyone     wire.Perm                  // everybody
+	identities map[Identity]wire.Perm     // who has an identity, but for those of scheme ip
+	networks   map[netip.Prefix]wire.Perm // who connects from there; an address is a network of one
+	bits       []int                      // the lengths of the prefixes in networks, each once
+}
+
+// newACLList works out what acl, which it keeps, grants. It leaves the key out.
+func newACLList(acl []wire.ACL) *aclList {
+	l := &aclList{entries: acl}
+	for i := range acl {
+		a := &acl[i]
+		switch {
+		case a.Scheme == schemeWorld && a.ID.ID == idAnyone:
+			l.anyone |= a.Perms
+		case a.Scheme == schemeIP:
+			if addr, bits, ok := parseIPExpr(a.ID.ID); ok {
+				l.grantNetwork(addr, bits, a.Perms)
+			}
+		default:
+			if l.identities == nil {
+				l.identities = map[Identity]wire.Perm{}
+			}
+			l.identities[Identity{a.Scheme, a.ID.ID}] |= a.Perms
+		}
+	}
+	if len(acl) == 0 {
+		l.anyone = wire.PermAll
+	}
+	return l
+}
+
+func (l *aclList) grantNetwork(addr netip.Addr, bits int, perms wire.Perm) {
+	network, err := addr.Prefix(bits)
+	if err != nil {
+		return // parseIPExpr lets no such length pass
+	}
+	if l.networks == nil {
+		l.networks = map[netip.Prefix]wire.Perm{}
+	}
+	l.networks[network] |= perms
+	if !slices.Contains(l.bits, bits) { // there are 129 at the most
+		l.bits = append(l.bits, bits)
+	}
+}
+
+// granted returns the permissions of a connection with the identities ids, its "ip" among them.
+func (l *aclList) granted(ids []Identity) wire.Perm {
+	perms := l.anyone
+	for i := range ids {
+		switch id := &ids[i]; id.Scheme {
+		case schemeSuper:
+			return ^wire.Perm(0)
+		case schemeIP:
+			perms |= l.grantedAt(id.ID)
+		default:
+			perms |= l.identities[*id]
+		}
+	}
+	return perms
+}
+
+// grantedAt returns the permissions that the networks give to an address, in the form that Java prints.
+func (l *aclList) grantedAt(text string) (perms wire.Perm) {
+	if len(l.networks) == 0 {
+		return 0
+	}
+	addr, ok := parseIP(text)
+	if !ok {
+		return 0
+	}
+	for _, bits := range l.bits {
+		if network, err := addr.Prefix(bits); err == nil { // an IPv4 address is in no network of 33 bits or more
+			perms |= l.networks[network]
+		}
+	}
+	return perms
+}
+
+// allows reports whether a connection with these identities has at least one of the permissions want.
+func (l *aclList) allows(ids []Identity, want wire.Perm) bool {
+	return l.anyone&want != 0 || l.granted(ids)&want != 0
+}
+
+// aclTable holds every ACL that a node has, once.
+//
+// Invariant: refs of each list is the number of nodes that point to it, and is above 0.
+type aclTable struct {
+	byKey   map[string]*aclList
+	scratch []byte
+}
+
+// intern returns the list with these entries, with one more reference. It may keep acl, which must not be modified
+// any more.
+func (t *aclTable) intern(acl []wire.ACL) *aclList {
+	t.scratch = t.scratch[:0]
+	for _, a := range acl {
+		t.scratch = a.Append(t.scratch)
+	}
+	list := t.byKey[string(t.scratch)]
+	if list == nil {
+		list = newACLList(acl)
+		list.key = string(t.scratch)
+		t.byKey[list.key] = list
+	}
+	list.refs++
+	return list
+}
+
+// retain adds a reference to a list that a node had when a multi began. The table may have dropped it since.
+func (t *aclTable) retain(list *aclList) {
+	list.refs++
+	t.byKey[list.key] = list
+}
+
+func (t *aclTable) release(list *aclList) {
+	list.refs--
+	if list.refs == 0 {
+		delete(t.byKey, list.key)
+	}
+}
