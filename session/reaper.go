@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"lockkeeper/znode"
@@ -26,12 +27,22 @@ func (m *Manager) reapLoop(ctx context.Context) {
 	}
 }
 
+// reapRows is how many nodes are looked at under one lock.
+const reapRows = 20_000
+
 // reap proposes the deletion of what is perishable now, at the pace that the configuration allows. What is
 // lost with the leadership the next leader finds again.
 func (m *Manager) reap(ctx context.Context) {
 	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
 	var paths []string
-	m.replica.View(func(s *znode.Store) { paths = s.Perishable(m.cfg.Now().UnixMilli(), neverUsedMs) })
+	for row := uint32(0); ; {
+		var found []string
+		m.replica.View(func(s *znode.Store) { found, row = s.Perishable(m.cfg.Now().UnixMilli(), neverUsedMs, row, reapRows) })
+		if paths = append(paths, found...); row == 0 {
+			break
+		}
+	}
+	slices.Sort(paths)
 	if len(paths) == 0 {
 		return
 	}

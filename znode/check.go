@@ -35,11 +35,8 @@ func (s *Store) checkNodes() error {
 			continue
 		}
 		used++
-		if n.kind == kindContainer || n.kind == kindTTL {
+		if n.mayPerish() {
 			perishable++
-			if _, ok := s.perishable[i]; !ok {
-				return fmt.Errorf("node %q is unknown to the reaper", n.path)
-			}
 		}
 		if at, ok := s.paths[n.path]; !ok || at != i {
 			return fmt.Errorf("node %q is at %d, its path leads to %d", n.path, i, at)
@@ -48,8 +45,8 @@ func (s *Store) checkNodes() error {
 			return fmt.Errorf("node %q: %w", n.path, err)
 		}
 	}
-	if perishable != len(s.perishable) {
-		return fmt.Errorf("the reaper knows %d nodes, there are %d", len(s.perishable), perishable)
+	if perishable != s.perishable {
+		return fmt.Errorf("the reaper knows of %d nodes, there are %d", s.perishable, perishable)
 	}
 	if used != len(s.paths) || used != s.nodes.len() {
 		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, len(s.paths), s.nodes.len())
@@ -217,9 +214,40 @@ func (s *Store) checkQuotas() error {
 	if limits != len(s.quotas.byPath) || len(s.quotas.dirty) != 0 {
 		return fmt.Errorf("%d limits, %d quotas, %d of them dirty", limits, len(s.quotas.byPath), len(s.quotas.dirty))
 	}
-	for path, q := range s.quotas.byPath {
-		if want := s.count(path); *q != want {
-			return fmt.Errorf("quota on %q is %+v, count gives %+v", path, *q, want)
+	return s.checkSums()
+}
+
+// checkSums verifies what each node knows of those below it, by adding each node to all above it.
+func (s *Store) checkSums() error {
+	type sums struct {
+		below, count int32
+		bytes        int64
+	}
+	want := make([]sums, s.nodes.used)
+	for i := range s.nodes.used {
+		n := s.nodes.row(i)
+		if n.kind == kindFree {
+			continue
+		}
+		if quota := s.quotas.byPath[n.path] != nil; s.link(i).quota != quota {
+			return fmt.Errorf("node %q has a quota: %v, its links say otherwise", n.path, quota)
+		}
+		counts := !underQuota(n.path)
+		for at := i; at != noSlot; at = s.link(at).parent {
+			if at != i {
+				want[at].below++
+			}
+			if counts {
+				want[at].count++
+				want[at].bytes += int64(len(n.data))
+				counts = !s.link(at).quota
+			}
+		}
+	}
+	for i := range s.nodes.used {
+		l := s.link(i)
+		if got := (sums{l.below, l.count, l.bytes}); s.nodes.row(i).kind != kindFree && got != want[i] {
+			return fmt.Errorf("node %q sums up %+v, counting gives %+v", s.nodes.row(i).path, got, want[i])
 		}
 	}
 	return nil

@@ -52,8 +52,9 @@ func TestCheckFinds(t *testing.T) {
 		"an ACL with too many nodes":    {func(s *Store) { row(s, "/c").acl.refs++ }, "ACL"},
 		"an ACL without nodes":          {func(s *Store) { s.acls.byKey["x"] = &aclList{key: "x"} }, "ACLs"},
 		"a quota that is not active":    {func(s *Store) { delete(s.quotas.byPath, "/a") }, "not active"},
-		"a quota without limits":        {func(s *Store) { s.quotas.byPath["/c"] = &quota{path: "/c", count: 1} }, "quotas"},
-		"a quota that does not add up":  {func(s *Store) { s.quotas.byPath["/a"].bytes++ }, "count gives"},
+		"a quota without limits":        {func(s *Store) { s.quotas.byPath["/c"] = &quota{path: "/c"} }, "quotas"},
+		"a quota that does not add up":  {func(s *Store) { s.link(s.paths["/a"]).bytes++ }, "counting gives"},
+		"a quota nobody knows of":       {func(s *Store) { s.link(s.paths["/a"]).quota = false }, "its links say otherwise"},
 		"stats that are not up to date": {func(s *Store) { s.quotas.touch(s.quotas.byPath["/a"]) }, "dirty"},
 	} {
 		s := smallState(t)

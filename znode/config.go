@@ -18,7 +18,7 @@ func (s *Store) setConfig(text []byte) {
 	n := s.edit(i)
 	n.version = -1
 	n.mzxid, n.mtimeMs = s.configZxid(text), s.timeMs
-	s.replaceData(n, append([]byte{}, text...))
+	s.replaceData(i, n, append([]byte{}, text...))
 	if len(old) > 0 {
 		s.event(wire.EventNodeDataChanged, n)
 	}

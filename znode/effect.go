@@ -44,7 +44,7 @@ func (s *Store) createNode(n node, parent slot) slot {
 	}
 	p.pzxid = s.tx.zxid
 	if name, ok := quotaNode(n.path); ok && name.stats {
-		n.data = s.usage(name.of).text()
+		n.data = s.usageText(name.of)
 	}
 	i := s.insert(n, parent)
 	s.note(undoCreate, node{path: n.path})
@@ -71,19 +71,30 @@ func (s *Store) edit(i slot) *node {
 	return n
 }
 
-// replaceData gives n, from edit, other data. It leaves the Stat alone.
-func (s *Store) replaceData(n *node, data []byte) {
+// replaceData gives n, from edit, which is at i, other data. It leaves the Stat alone.
+func (s *Store) replaceData(i slot, n *node, data []byte) {
 	diff := int64(len(data) - len(n.data))
 	n.data = data
 	s.sizeBytes += diff
-	s.charge(n.path, 0, diff)
+	if diff != 0 && !underQuota(n.path) {
+		l := s.link(i)
+		if l.bytes += diff; l.quota {
+			s.quotas.touch(s.quotas.byPath[n.path])
+		}
+		s.sumUp(i, 0, 0, diff)
+	}
+	if name, ok := quotaNode(n.path); ok && !name.stats {
+		s.quotas.byPath[name.of].read = false
+	}
 }
 
 // insert adds n to the tree and to all that is derived from it.
 func (s *Store) insert(n node, parent slot) slot {
 	i := s.place(n)
 	s.attach(i, parent)
-	s.charge(n.path, 1, int64(len(n.data)))
+	if s.link(i).quota {
+		s.quotas.touch(s.quotas.byPath[n.path])
+	}
 	if name, ok := quotaNode(n.path); ok && !name.stats {
 		s.startQuota(name.of)
 	}
@@ -96,7 +107,9 @@ func (s *Store) withdraw(i slot) {
 	if name, ok := quotaNode(n.path); ok && !name.stats {
 		s.stopQuota(name.of)
 	}
-	s.charge(n.path, -1, -int64(len(n.data)))
+	if s.link(i).quota {
+		s.quotas.touch(s.quotas.byPath[n.path])
+	}
 	s.detach(i)
 	s.acls.release(n.acl)
 }
@@ -113,8 +126,9 @@ func (s *Store) rollback() {
 			s.acls.retain(u.old.acl)
 			s.insert(u.old, s.paths[parentOf(u.old.path)])
 		case undoEdit:
-			n := s.nodes.mut(s.paths[u.old.path])
-			s.replaceData(n, u.old.data)
+			i := s.paths[u.old.path]
+			n := s.nodes.mut(i)
+			s.replaceData(i, n, u.old.data)
 			*n = u.old // with the same ACL: setACL is never part of a multi
 		}
 	}

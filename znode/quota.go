@@ -14,15 +14,16 @@ const (
 	statsName  = "/zookeeper_stats"
 )
 
-// quota is what we know of a quota besides its nodes.
-//
-// Invariant: count and bytes are those of the nodes at and below path whose deepest quota this is. So a quota inside
-// of another takes its part out of the outer one; nodes of quotas count nowhere. This follows from the tree
-// alone, unlike ZooKeeper's figures for nested quotas, which depend on what happened since the start.
+// quota is what we know of a quota besides its nodes. What it counts are the nodes at and below path whose deepest quota this
+// is (links.count and links.bytes of the node there). So a quota inside of another takes its part out of the outer one; nodes of
+// quotas count nowhere. This follows from the tree alone, unlike ZooKeeper's figures for nested quotas, which depend on what
+// happened since the start.
 type quota struct {
-	path         string
-	count, bytes int64
-	dirty        bool // the stats node does not show count and bytes yet
+	path   string
+	dirty  bool   // the stats node does not show the usage yet
+	read   bool   // limits and valid are those of the limits node
+	valid  bool   // the limits can be read
+	limits limits // hard ones
 }
 
 // quotaSet holds the quotas that are active: those whose limits node exists.
@@ -36,12 +37,6 @@ func (s *quotaSet) touch(q *quota) {
 		q.dirty = true
 		s.dirty = append(s.dirty, q)
 	}
-}
-
-// text is how the usage stands in the stats node.
-func (q quota) text() []byte {
-	b := strconv.AppendInt([]byte("count="), q.count, 10)
-	return strconv.AppendInt(append(b, ",bytes="...), q.bytes, 10)
 }
 
 // quotaName is what the path of a limits or stats node says.
@@ -70,71 +65,67 @@ func underQuota(path string) bool {
 	return strings.HasPrefix(path, quotaPath) && (len(path) == len(quotaPath) || path[len(quotaPath)] == '/')
 }
 
-// quotaOf returns the quota that the node at path counts for: the deepest at or above it, nil if there is none.
-func (s *Store) quotaOf(path string) *quota {
-	if len(s.quotas.byPath) == 0 || underQuota(path) {
+// quotaAt returns the quota that the node at i counts for: the deepest at or above it, nil if there is none.
+func (s *Store) quotaAt(i slot) *quota {
+	if len(s.quotas.byPath) == 0 || underQuota(s.nodes.row(i).path) {
 		return nil
 	}
-	for ; path != rootPath; path = parentOf(path) {
-		if q := s.quotas.byPath[path]; q != nil {
-			return q
+	for ; i != noSlot; i = s.link(i).parent {
+		if s.link(i).quota {
+			return s.quotas.byPath[s.nodes.row(i).path]
 		}
 	}
 	return nil
 }
 
-// charge adds to the usage of the quota that the node at path counts for.
-func (s *Store) charge(path string, count, bytes int64) {
-	if count == 0 && bytes == 0 {
-		return
+// quotaFor is quotaAt for a node that is to be made at path, below the one at parent. A quota on its path may be there before it.
+func (s *Store) quotaFor(path string, parent slot) *quota {
+	if underQuota(path) {
+		return nil
 	}
-	if q := s.quotaOf(path); q != nil {
-		q.count += count
-		q.bytes += bytes
-		s.quotas.touch(q)
-	}
-}
-
-// usage returns what counts for a quota on path, whether or not that is active.
-func (s *Store) usage(path string) quota {
 	if q := s.quotas.byPath[path]; q != nil {
-		return *q
-	}
-	return s.count(path)
-}
-
-// count is usage without the help of the figures that are kept.
-func (s *Store) count(path string) quota {
-	q := quota{path: path}
-	top, ok := s.paths[path]
-	if !ok {
 		return q
 	}
-	s.descend(top, func(i slot) (skip, stop bool) {
-		n := s.nodes.row(i)
-		if underQuota(n.path) || i != top && s.quotas.byPath[n.path] != nil {
-			return true, false
-		}
-		q.count++
-		q.bytes += int64(len(n.data))
-		return false, false
-	})
-	return q
+	return s.quotaAt(parent)
 }
 
-// startQuota makes the quota on path active.
+// usage returns the nodes and bytes that count for a quota on path, whether or not that is active.
+func (s *Store) usage(path string) (count, bytes int64) {
+	i, ok := s.paths[path]
+	if !ok {
+		return 0, 0
+	}
+	l := s.link(i)
+	return int64(l.count), l.bytes
+}
+
+// usageText is how the usage of path stands in the stats node.
+func (s *Store) usageText(path string) []byte {
+	count, bytes := s.usage(path)
+	b := strconv.AppendInt([]byte("count="), count, 10)
+	return strconv.AppendInt(append(b, ",bytes="...), bytes, 10)
+}
+
+// startQuota makes the quota on path active: what it counts does not count for the one around it any more.
 func (s *Store) startQuota(path string) {
-	q := s.count(path)
-	s.charge(path, -q.count, -q.bytes)
-	s.quotas.byPath[path] = &q
-	s.quotas.touch(&q)
+	q := &quota{path: path}
+	if i, ok := s.paths[path]; ok {
+		l := s.link(i)
+		s.sumUp(i, 0, -l.count, -l.bytes)
+		l.quota = true
+	}
+	s.quotas.byPath[path] = q
+	s.quotas.touch(q)
 }
 
 // stopQuota makes the quota on path inactive.
 func (s *Store) stopQuota(path string) {
-	q := s.quotas.byPath[path]
 	delete(s.quotas.byPath, path)
-	s.charge(path, q.count, q.bytes)
+	if i, ok := s.paths[path]; ok {
+		l := s.link(i)
+		l.quota = false
+		s.sumUp(i, 0, l.count, l.bytes)
+	}
 }
 
 // forget drops the note that stats nodes are not up to date: the changes have been taken back, or the
@@ -155,33 +146,32 @@ func (s *Store) flushQuotas() {
 		if !ok || s.quotas.byPath[q.path] != q {
 			continue
 		}
-		n := s.nodes.mut(i)
-		s.replaceData(n, q.text())
+		s.replaceData(i, s.nodes.mut(i), s.usageText(q.path))
 	}
 	s.quotas.forget()
 }
 
-// checkQuota reports whether the quota of path has room for so many more nodes and bytes. Only hard limits count, and
+// checkQuota reports whether q, which may be nil, has room for so many more nodes and bytes. Only hard limits count, and
 // only if the leader enforces them. ZooKeeper looks at what has been applied and lets a burst through; this is exact.
-func (s *Store) checkQuota(path string, count, bytes int64) wire.Code {
-	if s.tx.flags&EnforceQuota == 0 {
+func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
+	if s.tx.flags&EnforceQuota == 0 || q == nil {
 		return wire.CodeOK
 	}
-	q := s.quotaOf(path)
-	if q == nil {
-		return wire.CodeOK
+	if !q.read {
+		q.limits, q.valid = parseLimits(s.nodes.row(s.paths[quotaPath+q.path+limitsName]).data)
+		q.read = true
 	}
-	limits, ok := parseLimits(s.nodes.row(s.paths[quotaPath+q.path+limitsName]).data)
-	if !ok {
+	if !q.valid {
 		return wire.CodeMarshallingError
 	}
-	_, whole := s.paths[quotaPath+q.path+statsName]
-	switch {
-	case !whole:
+	if _, whole := s.paths[quotaPath+q.path+statsName]; !whole {
 		return wire.CodeOK // as in ZooKeeper: half a quota limits nothing
-	case count != 0 && limits.count >= 0 && q.count+count > limits.count:
+	}
+	usedCount, usedBytes := s.usage(q.path)
+	switch {
+	case count != 0 && q.limits.count >= 0 && usedCount+count > q.limits.count:
 		return wire.CodeQuotaExceeded
-	case bytes != 0 && limits.bytes >= 0 && q.bytes+bytes > limits.bytes:
+	case bytes != 0 && q.limits.bytes >= 0 && usedBytes+bytes > q.limits.bytes:
 		return wire.CodeQuotaExceeded
 	}
 	return wire.CodeOK

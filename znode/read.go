@@ -59,25 +59,17 @@ func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire
 	return list.entries, s.stat(i), wire.CodeOK
 }
 
-// AllChildrenNumber returns the number of all nodes below a node; it looks at each of them, except for the root. Under
-// its other name, the empty path, the root counts itself too: ZooKeeper counts the paths that begin with path + "/".
-// Codes: NoNode, NoAuth (READ on the node itself).
+// AllChildrenNumber returns the number of all nodes below a node. Under its other name, the empty path, the root counts itself
+// too: ZooKeeper counts the paths that begin with path + "/". Codes: NoNode, NoAuth (READ on the node itself).
 func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code) {
 	top, code := s.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
 		return 0, code
 	}
-	if s.link(top).parent == noSlot {
-		if path == "" {
-			return int32(s.nodes.len()), wire.CodeOK
-		}
-		return int32(s.nodes.len() - 1), wire.CodeOK
-	}
-	n := int32(-1) // descend begins with the node itself
-	s.descend(top, func(slot) (skip, stop bool) {
+	n := s.link(top).below
+	if path == "" {
 		n++
-		return false, false
-	})
+	}
 	return n, wire.CodeOK
 }
 

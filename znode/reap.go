@@ -1,22 +1,24 @@
 package znode
 
-import (
-	"slices"
+import "lockkeeper/wire"
 
-	"lockkeeper/wire"
-)
-
-// Perishable returns the paths of the containers and TTL nodes that a KindReap at nowMs, in milliseconds since 1970,
-// would delete (spec/semantics.md section 5.2), sorted. neverUsedMs is as in Command.TimeoutMs of KindReap.
-func (s *Store) Perishable(nowMs int64, neverUsedMs int32) []string {
-	var paths []string
-	for i := range s.perishable {
+// Perishable looks at the rows number from to from+rows-1 and returns the paths of the containers and TTL nodes among them that a
+// KindReap at nowMs, in milliseconds since 1970, would delete (spec/semantics.md section 5.2), and the row to go on from: 0 when
+// all have been looked at. neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all rows of a
+// large state at once; what changes meanwhile, KindReap looks at again.
+func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
+	if s.perishable == 0 {
+		return nil, 0
+	}
+	for i := slot(from); i < s.nodes.used; i++ {
+		if uint32(i)-from == rows {
+			return paths, uint32(i)
+		}
 		if s.perished(i, nowMs, neverUsedMs) {
 			paths = append(paths, s.nodes.row(i).path)
 		}
 	}
-	slices.Sort(paths)
-	return paths
+	return paths, 0
 }
 
 // perished reports whether the node at i has outlived its purpose: a container whose last child is gone (or, when

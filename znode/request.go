@@ -121,7 +121,7 @@ func (s *Store) create(kind nodeKind, req *wire.CreateTTLRequest, path *string, 
 	if p.kind == kindEphemeral {
 		return wire.CodeNoChildrenForEphemerals
 	}
-	if code := s.checkQuota(full, 1, int64(len(req.Data))); code != wire.CodeOK {
+	if code := s.checkQuota(s.quotaFor(full, parent), 1, int64(len(req.Data))); code != wire.CodeOK {
 		return code
 	}
 	n := node{
@@ -179,7 +179,7 @@ func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 	if !s.allowed(n, wire.PermWrite) {
 		return wire.CodeNoAuth
 	}
-	if code := s.checkQuota(n.path, 0, int64(len(req.Data)-len(n.data))); code != wire.CodeOK {
+	if code := s.checkQuota(s.quotaAt(i), 0, int64(len(req.Data)-len(n.data))); code != wire.CodeOK {
 		return code
 	}
 	if req.Version != anyVersion && req.Version != n.version {
@@ -188,7 +188,7 @@ func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 	n = s.edit(i)
 	n.version++ // wraps, as in ZooKeeper
 	n.mzxid, n.mtimeMs = s.tx.zxid, s.timeMs
-	s.replaceData(n, keep(req.Data))
+	s.replaceData(i, n, keep(req.Data))
 	s.event(wire.EventNodeDataChanged, n)
 	*stat = s.stat(i)
 	return wire.CodeOK

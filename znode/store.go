@@ -25,8 +25,7 @@ type Store struct {
 	quotas    quotaSet
 	sizeBytes int64 // sum of nodeSizeBytes
 
-	// perishable are the containers and TTL nodes, which the reaper looks at.
-	perishable map[slot]struct{}
+	perishable int // containers and TTL nodes, which the reaper looks at
 
 	sessions     table[session]
 	belongings   []belongings // by slot of sessions
@@ -85,7 +84,6 @@ func empty() *Store {
 	return &Store{
 		nodes:        table[node]{epoch: 1},
 		paths:        map[string]slot{},
-		perishable:   map[slot]struct{}{},
 		acls:         aclTable{byKey: map[string]*aclList{}},
 		quotas:       quotaSet{byPath: map[string]*quota{}},
 		sessions:     table[session]{epoch: 1},

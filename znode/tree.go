@@ -32,16 +32,21 @@ type node struct {
 	kind             nodeKind
 }
 
-// links tie a node into the tree and into its session. They are no part of a snapshot.
+// links tie a node into the tree and into its session, and sum up what is below it. They are no part of a snapshot.
 //
 // Invariant: the children of a node form a ring through next and prev, as do the ephemerals of a session through
-// ephNext and ephPrev. A ring of one points to itself.
+// ephNext and ephPrev. A ring of one points to itself. below is the number of all nodes below this one. count and bytes are those
+// of the node and of all below it, but for what counts for a quota below it, and for no quota (underQuota).
 type links struct {
 	parent           slot // noSlot for the root
 	first            slot // child; noSlot without children
 	next, prev       slot // siblings
 	ephNext, ephPrev slot // nodes of the same session; noSlot for others
 	children         int32
+	below            int32
+	count            int32
+	quota            bool // there is one on this path, and it is active
+	bytes            int64
 }
 
 // link returns the links of the node at i.
@@ -81,10 +86,15 @@ func (s *Store) place(n node) slot {
 	if len(s.links) < len(s.nodes.pages) {
 		s.links = append(s.links, new([pageRows]links))
 	}
-	*s.link(i) = links{parent: noSlot, first: noSlot, next: i, prev: i, ephNext: noSlot, ephPrev: noSlot}
+	l := s.link(i)
+	*l = links{parent: noSlot, first: noSlot, next: i, prev: i, ephNext: noSlot, ephPrev: noSlot}
+	if !underQuota(n.path) {
+		l.count, l.bytes = 1, int64(len(n.data))
+	}
+	l.quota = s.quotas.byPath[n.path] != nil
 	s.paths[n.path] = i
-	if n.kind == kindContainer || n.kind == kindTTL {
-		s.perishable[i] = struct{}{}
+	if n.mayPerish() {
+		s.perishable++
 	}
 	s.sizeBytes += nodeSizeBytes(n.path, n.data)
 	return i
@@ -103,6 +113,7 @@ func (s *Store) attach(i, parent slot) {
 		first.prev = i
 	}
 	p.children++
+	s.sumUp(i, 1+l.below, l.count, l.bytes)
 	if n := s.nodes.row(i); n.kind == kindEphemeral {
 		s.own(i, wire.SessionID(n.owner))
 	}
@@ -124,44 +135,39 @@ func (s *Store) detach(i slot) {
 	s.link(l.prev).next = l.next
 	s.link(l.next).prev = l.prev
 	p.children--
+	s.sumUp(i, -1-l.below, -l.count, -l.bytes)
 	delete(s.paths, n.path)
-	delete(s.perishable, i)
+	if n.mayPerish() {
+		s.perishable--
+	}
 	s.sizeBytes -= nodeSizeBytes(n.path, n.data)
 	s.nodes.remove(i)
 }
 
+// sumUp adds to the sums of the nodes above the one at i: below to all of them, count and bytes up to the nearest that has a
+// quota, unless the node at i has one itself. It takes one step for each component of the path.
+func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
+	counts := !s.link(i).quota && (count != 0 || bytes != 0)
+	for at := s.link(i).parent; at != noSlot; {
+		l := s.link(at)
+		l.below += below
+		if counts {
+			l.count += count
+			l.bytes += bytes
+			if counts = !l.quota; !counts {
+				s.quotas.touch(s.quotas.byPath[s.nodes.row(at).path])
+			}
+		}
+		at = l.parent
+	}
+}
+
+// mayPerish reports whether the reaper looks at n.
+func (n *node) mayPerish() bool { return n.kind == kindContainer || n.kind == kindTTL }
+
 // nodeSizeBytes is what a node counts for in the approximate size of the data (spec/semantics.md section 12).
 func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
-}
-
-// descend calls visit for the node at top and for all below it, parents first, until visit says stop. When visit
-// says skip, the nodes below that one are left out. It needs no stack: a client can make a tree of any depth.
-func (s *Store) descend(top slot, visit func(slot) (skip, stop bool)) {
-	i := top
-	for {
-		skip, stop := visit(i)
-		if stop {
-			return
-		}
-		l := s.link(i)
-		if !skip && l.first != noSlot {
-			i = l.first
-			continue
-		}
-		// Go up until there is a sibling that has not been visited.
-		for {
-			if i == top {
-				return
-			}
-			l := s.link(i)
-			if next := l.next; next != s.link(l.parent).first {
-				i = next
-				break
-			}
-			i = l.parent
-		}
-	}
 }
 
 // children returns an iterator over the slots of the children of the node at i, the oldest first (until the state
