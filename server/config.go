@@ -324,6 +324,10 @@ func (c Config) withDefaults() Config {
 	orInt(&c.Limits.LargeBytes, DefaultLargeBytes)
 	orInt(&c.Limits.Identities, session.DefaultIdentities)
 	orInt(&c.Limits.IdentityBytes, session.DefaultIdentityBytes)
+	orInt(&c.Limits.ACLEntries, session.DefaultACLEntries)
+	orInt(&c.Limits.ACLBytes, session.DefaultACLBytes)
+	orDuration(&c.Limits.Cost, session.DefaultCost)
+	orInt(&c.Limits.Ephemerals, session.DefaultEphemerals)
 	orInt(&c.ConnectFillCount, 1)
 	orDuration(&c.ConnectFillTime, time.Millisecond)
 	if c.DigestAlgorithm == "" {

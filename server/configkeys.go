@@ -156,6 +156,15 @@ var usedKeys = map[string]keyDef{
 	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes", def: "16384",
 		effect: "How many bytes the schemes and ids of these identities may have together. More is answered in the same way. " +
 			"A request of jute.maxbuffer bytes with all of them must fit into a frame between members."},
+	"maxACLEntries": {own: true, value: integer(1, 1<<16, func(l *loader) *int { return &l.cfg.Limits.ACLEntries }), unit: "entries", def: "1000",
+		effect: "How many entries a request may give to the ACL of a node; one of scheme auth counts once for each identity of the connection. More is refused with InvalidACL, and does not enter the log."},
+	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes", def: "65536",
+		effect: "How many bytes the schemes and ids of these entries may have together. More is refused in the same way."},
+	"maxRequestCost": {own: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms", def: "30",
+		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 9000 creates or deletes, or 24000 setData. " +
+			"More is refused with BadArguments, and does not enter the log."},
+	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes", def: "20000",
+		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with QuotaExceeded."},
 	"enforceQuota": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota }), def: "false",
 		effect: "Makes hard quotas a limit: what exceeds one is refused with QuotaExceeded. Otherwise quotas are counted, and limit nothing."},
 	"extendedTypesEnabled": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes }), def: "false",

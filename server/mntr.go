@@ -43,6 +43,9 @@ func (s *Server) metrics(o overview) []metric {
 		{"throttled_ops", "requests that waited longer than throttled_op_wait_time", o.work.Throttled},
 		{"identities_refused", "logins beyond maxIdentities or maxIdentityBytes", o.work.IdentitiesRefused},
 		{"undeliverable_requests", "requests that could not be handed over to the leader; their connections were closed", o.work.Undeliverable},
+		{"acls_refused", "requests beyond maxACLEntries or maxACLBytes", o.work.ACLsRefused},
+		{"costly_requests_refused", "requests beyond maxRequestCost", o.work.CostlyRefused},
+		{"ephemerals_refused", "requests beyond maxSessionEphemerals", o.work.EphemeralsRefused},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
 	if open >= 0 {

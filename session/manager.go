@@ -139,10 +139,10 @@ func NewManager(cfg Config) *Manager {
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
 	}
-	m.cfg.Limits.setDefaults()
 	if m.cfg.DigestHash == nil {
 		m.cfg.DigestHash = sha1.New
 	}
+	m.cfg.Limits.setDefaults()
 	m.watches.init()
 	m.throttle.init(m.cfg.Limits)
 	m.syncs.init()

@@ -37,6 +37,8 @@ type Session struct {
 	queue []pending
 	seq   uint64 // of the last write
 	ended bool
+	// creating is how many ephemeral nodes the writes in the queue may create.
+	creating int
 	// changing says that a reconfig is in the queue. It takes effect some time after it has been applied, so no write may
 	// follow it before it is answered.
 	changing bool
@@ -65,6 +67,8 @@ type pending struct {
 	large    int  // bytes that count as those of a large request
 	last     bool // the connection ends after the answer
 	own      bool // answered within Submit, whose caller sends the answer
+
+	ephemerals int // that it may create
 }
 
 // errNullToken says that a client began SASL with no token at all. ZooKeeper closes the connection.
@@ -187,6 +191,7 @@ func (s *Session) admit(p *pending) error {
 // enqueueLocked gives the queue p and what is counted for it.
 func (s *Session) enqueueLocked(p *pending) {
 	s.queue = append(s.queue, *p)
+	s.creating += p.ephemerals
 	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.large = 0
 	s.m.throttle.enter()
@@ -197,6 +202,7 @@ func (s *Session) dequeueLocked(n int) {
 	large := 0
 	for i := range s.queue[:n] {
 		large += s.queue[i].large
+		s.creating -= s.queue[i].ephemerals
 	}
 	clear(s.queue[:n])
 	if n == len(s.queue) {
@@ -238,6 +244,9 @@ func (s *Session) classify(p *pending) error {
 			p.code = wire.CodeMarshallingError
 			return nil
 		}
+		if p.code = s.refusal(p, record); p.code != wire.CodeOK {
+			return nil
+		}
 		s.mu.Lock()
 		s.seq++
 		p.seq = s.seq
@@ -246,6 +255,8 @@ func (s *Session) classify(p *pending) error {
 		p.record = record
 		if err != nil {
 			p.code = wire.CodeMarshallingError
+		} else if op == wire.OpMultiRead {
+			p.code = s.refusal(p, record)
 		}
 	default:
 		p.code, p.last = wire.CodeUnimplemented, true

@@ -16,6 +16,9 @@ type stats struct {
 	latency           latencies
 	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
 	undeliverable     atomic.Int64 // requests that could not be handed over to the leader
+	aclsRefused       atomic.Int64
+	costlyRefused     atomic.Int64
+	ephemeralsRefused atomic.Int64
 }
 
 func (s *stats) replied(l time.Duration) {
@@ -78,6 +81,9 @@ type Stats struct {
 	TooLarge                     int64 // requests beyond Limits.LargeBytes
 	IdentitiesRefused            int64 // beyond Limits.Identities or IdentityBytes
 	Undeliverable                int64 // requests that could not be handed over to the leader; their connections were ended
+	ACLsRefused                  int64 // requests beyond Limits.ACLEntries or ACLBytes
+	CostlyRefused                int64 // requests beyond Limits.Cost
+	EphemeralsRefused            int64 // requests beyond Limits.Ephemerals
 }
 
 // Stats reports how things stand.
@@ -92,6 +98,9 @@ func (m *Manager) Stats() Stats {
 
 		IdentitiesRefused: m.stats.identitiesRefused.Load(),
 		Undeliverable:     m.stats.undeliverable.Load(),
+		ACLsRefused:       m.stats.aclsRefused.Load(),
+		CostlyRefused:     m.stats.costlyRefused.Load(),
+		EphemeralsRefused: m.stats.ephemeralsRefused.Load(),
 	}
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
@@ -113,6 +122,9 @@ func (m *Manager) ResetStats() {
 	m.throttle.tooLarge.Store(0)
 	m.stats.identitiesRefused.Store(0)
 	m.stats.undeliverable.Store(0)
+	m.stats.aclsRefused.Store(0)
+	m.stats.costlyRefused.Store(0)
+	m.stats.ephemeralsRefused.Store(0)
 }
 
 // ResetStats forgets what was counted on the connection (the four-letter word crst).

@@ -29,17 +29,36 @@ type Limits struct {
 	// bytes of such requests may be unanswered (largeRequestThreshold, largeRequestMaxBytes). A connection
 	// that exceeds it is closed.
 	LargeRequest, LargeBytes int
+
+	// What follows bounds what one request may cost the members. Zero means the default of the same name.
+
+	// ACLEntries and ACLBytes bound the ACL that a request may give a node, in entries and in bytes of their schemes and
+	// ids (maxACLEntries, maxACLBytes).
+	ACLEntries, ACLBytes int
+	// Cost is how long applying a request may take by znode.CostOf (maxRequestCost).
+	Cost time.Duration
+	// Ephemerals is how many ephemeral nodes a session may have: they vanish together (maxSessionEphemerals).
+	Ephemerals int
 }
 
 // Defaults of the limits that are never off.
 const (
 	DefaultIdentities    = 100
 	DefaultIdentityBytes = 16 << 10
+
+	DefaultACLEntries = 1000
+	DefaultACLBytes   = 64 << 10
+	DefaultCost       = 30 * time.Millisecond
+	DefaultEphemerals = 20_000
 )
 
 func (l *Limits) setDefaults() {
 	l.Identities = cmp.Or(l.Identities, DefaultIdentities)
 	l.IdentityBytes = cmp.Or(l.IdentityBytes, DefaultIdentityBytes)
+	l.ACLEntries = cmp.Or(l.ACLEntries, DefaultACLEntries)
+	l.ACLBytes = cmp.Or(l.ACLBytes, DefaultACLBytes)
+	l.Cost = cmp.Or(l.Cost, DefaultCost)
+	l.Ephemerals = cmp.Or(l.Ephemerals, DefaultEphemerals)
 }
 
 // errLarge says that a request was too much for LargeBytes.

@@ -47,6 +47,15 @@ func (s *Store) Session(id wire.SessionID) (SessionInfo, bool) {
 	return s.sessionInfo(i), true
 }
 
+// EphemeralCount returns the number of a session's ephemeral nodes; 0 if there is no such session.
+func (s *Store) EphemeralCount(id wire.SessionID) int {
+	i, ok := s.sessionSlots[id]
+	if !ok {
+		return 0
+	}
+	return int(s.belongings[i].count)
+}
+
 // Sessions returns all sessions, in no particular order.
 func (s *Store) Sessions() iter.Seq[SessionInfo] {
 	return func(yield func(SessionInfo) bool) {

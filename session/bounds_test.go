@@ -1,0 +1,139 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// addresses is an ACL of n addresses.
+func addresses(n int) []wire.ACL {
+	acl := make([]wire.ACL, n)
+	for i := range acl {
+		acl[i] = wire.ACL{Perms: wire.PermAll, ID: wire.ID{Scheme: "ip", ID: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)}}
+	}
+	return acl
+}
+
+// multiOf is a multi, or multiRead, of n times the same op.
+func multiOf(n int, op wire.Op, r wire.Record) wire.MultiRequest {
+	m := wire.MultiRequest{Ops: make([]wire.MultiOp, n)}
+	for i := range m.Ops {
+		m.Ops[i] = wire.MultiOp{Op: op, Record: r}
+	}
+	return m
+}
+
+// What would cost the members more than the limits allow is answered at its place in the session's order and never proposed, and so
+// is what is certain to be refused.
+func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
+	set := &wire.SetDataRequest{Path: "/a", Version: -1}
+	long := strings.Repeat("x", 70_000)
+	cases := map[string]struct {
+		op   wire.Op
+		body wire.Record
+		want wire.Code
+	}{
+		"ACL entries":      {wire.OpCreate, wire.CreateRequest{Path: "/n", ACL: addresses(1001)}, wire.CodeInvalidACL},
+		"ACL of 960 kB":    {wire.OpCreate2, wire.CreateRequest{Path: "/n", ACL: addresses(40_000)}, wire.CodeInvalidACL},
+		"ACL bytes":        {wire.OpSetACL, wire.SetACLRequest{Path: "/a", ACL: []wire.ACL{{Perms: 31, ID: wire.ID{Scheme: "digest", ID: "u:" + long}}}}, wire.CodeInvalidACL},
+		"ACL in a multi":   {wire.OpMulti, multiOf(1, wire.OpCreate, &wire.CreateRequest{Path: "/n", ACL: addresses(1001)}), wire.CodeInvalidACL},
+		"ACL, TTL":         {wire.OpCreateTTL, wire.CreateTTLRequest{Path: "/n", ACL: addresses(1001), Mode: wire.ModePersistentTTL, TTL: 1}, wire.CodeInvalidACL},
+		"cost":             {wire.OpMulti, multiOf(40_000, wire.OpSetData, set), wire.CodeBadArguments},
+		"cost of creates":  {wire.OpMulti, multiOf(10_000, wire.OpCreate, &wire.CreateRequest{Path: "/n", ACL: wire.OpenACL}), wire.CodeBadArguments},
+		"cost of reads":    {wire.OpMultiRead, multiOf(50_000, wire.OpGetData, &wire.PathWatchRequest{Path: "/a"}), wire.CodeBadArguments},
+		"cost of a path":   {wire.OpDelete, wire.DeleteRequest{Path: strings.Repeat("/", 1_000_001), Version: -1}, wire.CodeBadArguments},
+		"limits":           {wire.OpSetData, wire.SetDataRequest{Path: "/zookeeper/quota/a/zookeeper_limits", Data: []byte(long)}, wire.CodeBadArguments},
+		"members":          {wire.OpReconfig, wire.ReconfigRequest{Joining: strings.Repeat("server.1=h:1:2;3,", 1000), NullNewMembers: true, CurConfigID: -1}, wire.CodeBadArguments},
+		"empty ACL":        {wire.OpCreate, wire.CreateRequest{Path: "/n"}, wire.CodeInvalidACL},
+		"unknown scheme":   {wire.OpSetACL, wire.SetACLRequest{Path: "/a", ACL: []wire.ACL{{Perms: 31, ID: wire.ID{Scheme: "x"}}}}, wire.CodeInvalidACL},
+		"mode":             {wire.OpCreate, wire.CreateRequest{Path: "/n", ACL: wire.OpenACL, Mode: 99}, wire.CodeBadArguments},
+		"no path":          {wire.OpSetData, wire.SetDataRequest{Path: "a"}, wire.CodeBadArguments},
+		"what must remain": {wire.OpDelete, wire.DeleteRequest{Path: "/zookeeper"}, wire.CodeBadArguments},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, r := newMember(t, Config{})
+				c := mustConnect(t, m, 10*time.Second)
+				r.setHold(true)
+				c.send(wire.OpCreate, create("/a", wire.ModePersistent))
+				c.send(test.op, test.body)
+				c.send(wire.OpSetData, set)
+				if n := len(r.held); n != 2 {
+					t.Errorf("%d commands were proposed", n)
+				}
+				r.setHold(false)
+				c.expect("1 Ok", fmt.Sprintf("2 %v", test.want), "3 Ok")
+			})
+		})
+	}
+}
+
+// What is just within the bounds is applied, and what is refused is counted.
+func TestRefusalsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 2, Cost: 10 * time.Microsecond}})
+		c := mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(3)})
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(2)})
+		c.send(wire.OpMulti, multiOf(3, wire.OpDelete, &wire.DeleteRequest{Path: "/a", Version: -1}))
+		c.send(wire.OpMulti, multiOf(4, wire.OpDelete, &wire.DeleteRequest{Path: "/a", Version: -1}))
+		c.expect("1 InvalidACL", "2 Ok", "3 Ok", "4 BadArguments")
+		if s := m.Stats(); s.ACLsRefused != 1 || s.CostlyRefused != 1 {
+			t.Errorf("counted: %+v", s)
+		}
+		m.ResetStats()
+		if s := m.Stats(); s.ACLsRefused != 0 || s.CostlyRefused != 0 {
+			t.Errorf("counted after the reset: %+v", s)
+		}
+	})
+}
+
+// One entry of scheme auth stands for all identities of the connection, so they are what is counted.
+func TestIdentitiesCountAsACLEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 3}})
+		c := mustConnect(t, m, 10*time.Second)
+		auth := func(perms wire.Perm) wire.ACL { return wire.ACL{Perms: perms, ID: wire.ID{Scheme: "auth"}} }
+		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("a:x")})
+		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("b:x")})
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: []wire.ACL{auth(31)}})
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/b", ACL: []wire.ACL{auth(31), auth(1)}})
+		c.expect("1 Ok", "2 Ok", "3 Ok", "4 InvalidACL")
+	})
+}
+
+// A session has a bounded number of ephemeral nodes, those included that are on their way into the log.
+func TestEphemeralsOfASessionAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{Limits: Limits{Ephemerals: 3}})
+		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpCreate, create("/a", wire.ModeEphemeral))
+		c.expect("1 Ok")
+		r.setHold(true)
+		c.send(wire.OpCreate, create("/b", wire.ModeEphemeral))
+		c.send(wire.OpMulti, multiOf(2, wire.OpCreate, &wire.CreateRequest{Path: "/c", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))
+		c.send(wire.OpCreate, create("/d", wire.ModePersistent))
+		other.send(wire.OpCreate, create("/e", wire.ModeEphemeral))
+		r.setHold(false)
+		c.expect("2 Ok", "3 QuotaExceeded", "4 Ok")
+		other.expect("1 Ok")
+		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
+		c.send(wire.OpMulti, multiOf(2, wire.OpCreate, &wire.CreateRequest{Path: "/c", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))
+		c.expect("5 Ok", "6 Ok")
+		if n := m.Stats().EphemeralsRefused; n != 1 {
+			t.Errorf("%d refusals are counted", n)
+		}
+		r.View(func(s *znode.Store) {
+			if n := s.EphemeralCount(c.s.ID()); n != 3 || c.s.creating != 0 {
+				t.Errorf("%d ephemerals, %d on their way", n, c.s.creating)
+			}
+		})
+	})
+}

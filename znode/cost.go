@@ -1,0 +1,171 @@
+package znode
+
+import (
+	"strings"
+
+	"lockkeeper/wire"
+)
+
+// Cost is what applying a request takes at the most, whatever the state is: Apply takes time in proportion to the request, and this
+// is the proportion. A member adds it up before it proposes the request, because every member then has to apply it, with its state
+// locked, and again at each start.
+type Cost struct {
+	// Nanoseconds is how long applying it takes, estimated from the prices below.
+	Nanoseconds int64
+	// ACLEntries and ACLBytes are those of the largest ACL that a node would get.
+	ACLEntries, ACLBytes int
+	// Ephemerals is the number of ephemeral nodes that it creates.
+	Ephemerals int
+	// LimitsBytes is the size of the largest data for the limits node of a quota, which each write below the quota has read.
+	LimitsBytes int
+}
+
+// Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. Those of ops include taking them back, when a later op of the
+// multi fails, and the reply.
+const (
+	createPrice    = 3000
+	deletePrice    = 3000
+	setPrice       = 1200 // setData, setACL
+	checkPrice     = 700
+	readPrice      = 700    // a part of a multiRead
+	componentPrice = 30     // of a path: sums and quotas are kept along it, and recursive watches looked for
+	aclEntryPrice  = 1200   // that is not the open ACL: it is checked, hashed and indexed
+	byteRate       = 1      // of data
+	memberPrice    = 60_000 // a member in a reconfig: it is held against 255 others
+)
+
+// CostOf returns the cost of a request, as DecodeBody has it, of a connection with the identities ids.
+func CostOf(r wire.Record, ids []Identity) Cost {
+	var c Cost
+	switch r := r.(type) {
+	case *wire.MultiRequest:
+		proved := provenOf(ids)
+		for i := range r.Ops {
+			c.add(r.Ops[i].Record, proved)
+		}
+	default:
+		c.add(r, provenOf(ids))
+	}
+	return c
+}
+
+// proven is what an entry of scheme auth stands for: so many identities, of so many bytes.
+type proven struct{ n, bytes int }
+
+func provenOf(ids []Identity) (p proven) {
+	for i := range ids {
+		if authenticated(ids[i].Scheme) {
+			p.n++
+			p.bytes += len(ids[i].Scheme) + len(ids[i].ID)
+		}
+	}
+	return p
+}
+
+// add adds one op; proved is what its entries of scheme auth stand for.
+func (c *Cost) add(r wire.Record, proved proven) {
+	switch r := r.(type) {
+	case *wire.CreateRequest:
+		c.addCreate(r.Path, r.Data, r.ACL, r.Mode.Ephemeral(), proved)
+	case *wire.CreateTTLRequest:
+		c.addCreate(r.Path, r.Data, r.ACL, false, proved)
+	case *wire.DeleteRequest:
+		c.addPath(deletePrice, r.Path)
+	case *wire.SetDataRequest:
+		c.addPath(setPrice, r.Path)
+		c.addData(r.Path, r.Data)
+	case *wire.SetACLRequest:
+		c.addPath(setPrice, r.Path)
+		c.addACL(r.ACL, proved)
+	case *wire.CheckVersionRequest:
+		c.addPath(checkPrice, r.Path)
+	case *wire.PathWatchRequest:
+		c.Nanoseconds += readPrice
+	case *wire.ReconfigRequest:
+		for _, text := range []string{r.Joining, r.Leaving, r.NewMembers} {
+			c.Nanoseconds += memberPrice * int64(strings.Count(text, ",")+strings.Count(text, "\n"))
+		}
+	}
+}
+
+func (c *Cost) addCreate(path string, data []byte, acl []wire.ACL, ephemeral bool, proved proven) {
+	c.addPath(createPrice, path)
+	c.addData(path, data)
+	c.addACL(acl, proved)
+	if ephemeral {
+		c.Ephemerals++
+	}
+}
+
+func (c *Cost) addPath(price int64, path string) {
+	c.Nanoseconds += price + componentPrice*int64(strings.Count(path, "/"))
+}
+
+func (c *Cost) addData(path string, data []byte) {
+	c.Nanoseconds += byteRate * int64(len(data))
+	if name, ok := quotaNode(path); ok && !name.stats {
+		c.LimitsBytes = max(c.LimitsBytes, len(data))
+	}
+}
+
+func (c *Cost) addACL(acl []wire.ACL, proved proven) {
+	if len(acl) == 1 && acl[0] == wire.OpenACL[0] {
+		return
+	}
+	entries, bytes := 0, 0
+	for i := range acl {
+		if acl[i].Scheme == schemeAuth {
+			entries += max(1, proved.n)
+			bytes += proved.bytes
+			continue
+		}
+		entries++
+		bytes += len(acl[i].Scheme) + len(acl[i].ID.ID)
+	}
+	c.Nanoseconds += aclEntryPrice * int64(entries)
+	c.ACLEntries, c.ACLBytes = max(c.ACLEntries, entries), max(c.ACLBytes, bytes)
+}
+
+// Refusal returns the code with which Apply is certain to refuse a request of a connection with the identities ids, whatever the state
+// is and whatever flags the entry has; CodeOK if that depends on them. Such a request need not be proposed. It knows of requests
+// whose first test fails, in the order of the tests.
+func Refusal(r wire.Record, ids []Identity) wire.Code {
+	switch r := r.(type) {
+	case *wire.CreateRequest:
+		switch _, _, ok := split(r.Path); {
+		case !r.Mode.Valid():
+			return wire.CodeBadArguments
+		case r.Mode.TTL():
+			return wire.CodeOK // whether there are such nodes is a flag
+		case !ok:
+			return wire.CodeBadArguments
+		}
+		return aclRefusal(r.ACL, ids)
+	case *wire.DeleteRequest:
+		if _, _, ok := split(r.Path); !ok || builtIn(r.Path) {
+			return wire.CodeBadArguments
+		}
+	case *wire.SetDataRequest:
+		if !validPath(r.Path) {
+			return wire.CodeBadArguments
+		}
+	case *wire.SetACLRequest:
+		if !validPath(r.Path) {
+			return wire.CodeBadArguments
+		}
+		return aclRefusal(r.ACL, ids)
+	}
+	return wire.CodeOK
+}
+
+// aclRefusal is Refusal for an ACL. What is refused although every scheme there is may be stored, is refused by any flags, and with
+// the same code: an entry whose scheme may not be stored is InvalidACL, too.
+func aclRefusal(acl []wire.ACL, ids []Identity) wire.Code {
+	if _, code := distinct(acl); code != wire.CodeOK {
+		return code
+	}
+	if _, code := fixACL(acl, ids, X509|SASL); code == wire.CodeInvalidACL {
+		return code
+	}
+	return wire.CodeOK
+}
