@@ -283,6 +283,7 @@ var ownMetrics = []string{
 	"zk_disk_full_stops", "zk_disk_free_bytes",
 	"zk_http_connections_refused", "zk_http_connections_displaced", "zk_http_requests_late",
 	"zk_identities_refused", "zk_undeliverable_requests",
+	"zk_acls_refused", "zk_costly_requests_refused", "zk_ephemerals_refused",
 }
 
 func compareWord(t *testing.T, word, theirs, ours string) {
