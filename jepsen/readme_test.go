@@ -323,9 +323,16 @@ func (r *readme) golang(t *testing.T) func() *exec.Cmd {
 		t.Fatal(err)
 	}
 	r.write(t, "report/go.sum", string(sums))
+	list := exec.CommandContext(r.ctx, "go", "list", "-m")
+	list.Dir = r.module
+	path, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := strings.TrimSpace(string(path))
 	for _, args := range [][]string{
 		{"mod", "init", "report"},
-		{"mod", "edit", "-require=lockkeeper@v0.0.0", "-replace=lockkeeper=" + r.module},
+		{"mod", "edit", "-require=" + module + "@v0.0.0", "-replace=" + module + "=" + r.module},
 		{"build", "-mod=mod", "-o", filepath.Join(r.dir, "report.bin"), "."},
 	} {
 		cmd := exec.CommandContext(r.ctx, "go", args...)

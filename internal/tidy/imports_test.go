@@ -111,7 +111,7 @@ func short(name string) string { return strings.TrimPrefix(name, module+"/") }
 // isStandard says whether an import path is of the standard library.
 func isStandard(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
-	return first != module && !strings.Contains(first, ".")
+	return !strings.HasPrefix(name, module+"/") && !strings.Contains(first, ".")
 }
 
 func TestImports(t *testing.T) {

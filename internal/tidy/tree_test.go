@@ -14,11 +14,20 @@ import (
 	"testing"
 )
 
-// module is the name in go.mod.
-const module = "lockkeeper"
-
 // root is the module's directory, seen from this one.
 const root = "../.."
+
+// module is the name in go.mod, which rename-module changes.
+var module = readModule()
+
+func readModule() string {
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		panic(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimPrefix(line, "module ")
+}
 
 // A pkg is one directory with Go files.
 type pkg struct {
