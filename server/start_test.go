@@ -528,15 +528,30 @@ func startMembers(t *testing.T, ids []uint8, more string) (members []*Server, po
 }
 
 func TestBuildInfo(t *testing.T) {
-	info := &debug.BuildInfo{GoVersion: "go1.26", Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-02-11T00:00:59+01:00"}, {Key: "vcs.modified", Value: "true"}}}
-	if got, want := buildFrom(info).zooKeeperLine(), "3.9.5-lockkeeper-"+Version+"-0123456789ab-dirty, built on 02/10/2026 23:00 GMT"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	got := buildFrom(&debug.BuildInfo{}).zooKeeperLine()
-	match(t, "without repository", got, `3\.9\.5-lockkeeper-\d+\.\d+\.\d+, built on \d\d/\d\d/\d{4} 00:00 GMT`)
-	// ZooKeeper's own tests demand this of the line in srvr.
-	if !regexp.MustCompile(`^.*\s\d+\.\d+\.\d+-.*$`).MatchString("Zookeeper version: " + got) {
-		t.Errorf("ZooKeeper would not know %q for a version", got)
+	from := time.Date(2026, time.February, 10, 23, 0, 0, 0, time.UTC)
+	repository := &debug.BuildInfo{GoVersion: "go1.26", Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.time", Value: "2026-02-11T00:00:00+01:00"}, {Key: "vcs.modified", Value: "true"}}}
+	for name, c := range map[string]struct {
+		info                  *debug.BuildInfo
+		version, commit, date string
+		want                  Build
+		line                  string
+	}{
+		"repository": {repository, "", "", "", Build{Version, "0123456789ab", true, from, "go1.26"},
+			"3.9.5-lockkeeper-" + Version + "-0123456789ab-dirty, built on 02/10/2026 23:00 GMT"},
+		"nothing": {&debug.BuildInfo{}, "", "", "", Build{Version: Version}, "3.9.5-lockkeeper-" + Version + ", built on 01/01/1970 00:00 GMT"},
+		"packager": {repository, "1.2~rc+1", "fedcba9876543210", "2026-03-01T12:00:00Z", Build{"1.2~rc+1", "fedcba9876543210", false, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), "go1.26"},
+			"3.9.5-lockkeeper-1.2-rc-1-fedcba987654, built on 03/01/2026 12:00 GMT"},
+		"packager's commit, date unknown": {repository, "", "fedcba", "yesterday", Build{Version, "fedcba", false, time.Time{}, "go1.26"},
+			"3.9.5-lockkeeper-" + Version + "-fedcba, built on 01/01/1970 00:00 GMT"},
+	} {
+		b := buildFrom(c.info, c.version, c.commit, c.date)
+		if b != c.want || b.zooKeeperLine() != c.line {
+			t.Errorf("%s: %+v, %q; want %+v, %q", name, b, b.zooKeeperLine(), c.want, c.line)
+		}
+		// ZooKeeper's own tests demand this of the line in srvr.
+		if !regexp.MustCompile(`^.*\s\d+\.\d+\.\d+-.*$`).MatchString("Zookeeper version: " + b.zooKeeperLine()) {
+			t.Errorf("%s: ZooKeeper would not know %q for a version", name, b.zooKeeperLine())
+		}
 	}
 }

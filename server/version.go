@@ -1,67 +1,92 @@
 package server
 
 import (
+	"cmp"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
 const (
-	// Version is lockkeeper's own version.
+	// Version is the version of the source. A build of it may have a name of its own; see BuildInfo.
 	Version = "0.1.0"
 	// ZooKeeperVersion is the version whose behaviour a client finds here. Clients switch features on by it.
 	ZooKeeperVersion = "3.9.5"
 )
 
-// releaseDate stands in for the date of a build that was not made from a repository.
-var releaseDate = time.Date(2026, time.November, 21, 0, 0, 0, 0, time.UTC)
+// What packagers say of their builds, each as they like:
+//
+//	go build -ldflags "-X lockkeeper/server.buildVersion=1.2.3-4 \
+//	    -X lockkeeper/server.buildCommit=$(git rev-parse HEAD) \
+//	    -X lockkeeper/server.buildDate=$(git log -1 --format=%cI)" ./cmd/lockkeeper
+//
+// buildDate is that of the commit, in the form of RFC 3339.
+var buildVersion, buildCommit, buildDate string
 
-// Build says what was built.
+// Build says what was built. What is not known is empty.
 type Build struct {
-	Revision string    // of the repository, 12 digits, with "-dirty" behind it if it was changed; "" if unknown
-	Time     time.Time // of the revision
-	Go       string    // version of the compiler
+	Version string    // of the package, else of the source
+	Commit  string    // whatever was given to the linker; else 12 digits
+	Changed bool      // files were changed since that commit
+	Time    time.Time // of the commit, in UTC
+	Go      string    // version of the compiler
 }
 
-// BuildInfo reads what the Go tool has put into the binary.
+// BuildInfo returns what packagers have given to the linker, and for the rest what the Go tool has put into the binary. It
+// does that when it builds in a repository, and not with -buildvcs=false.
 func BuildInfo() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return Build{Time: releaseDate}
+		info = &debug.BuildInfo{}
 	}
-	return buildFrom(info)
+	return buildFrom(info, buildVersion, buildCommit, buildDate)
 }
 
-func buildFrom(info *debug.BuildInfo) Build {
-	b := Build{Time: releaseDate, Go: info.GoVersion}
-	dirty := false
+func buildFrom(info *debug.BuildInfo, version, commit, date string) Build {
+	b := Build{Version: cmp.Or(version, Version), Commit: commit, Go: info.GoVersion}
+	settings := map[string]string{}
 	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Revision = s.Value[:min(len(s.Value), 12)]
-		case "vcs.time":
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				b.Time = t.UTC()
-			}
-		case "vcs.modified":
-			dirty = s.Value == "true"
-		}
+		settings[s.Key] = s.Value
 	}
-	if dirty && b.Revision != "" {
-		b.Revision += "-dirty"
+	if b.Commit == "" {
+		revision := settings["vcs.revision"]
+		b.Commit = revision[:min(len(revision), 12)]
+		b.Changed = b.Commit != "" && settings["vcs.modified"] == "true"
+		date = cmp.Or(date, settings["vcs.time"])
+	}
+	if t, err := time.Parse(time.RFC3339, date); err == nil {
+		b.Time = t.UTC()
 	}
 	return b
 }
+
+// lineLetters may stand in the version in zooKeeperLine, as far as go-zookeeper can read it.
+const lineLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
 
 // zooKeeperLine is the build as srvr, stat, mntr and envi show it:
 //
 //	3.9.5-lockkeeper-0.1.0-0123456789ab, built on 11/21/2026 10:15 GMT
 //
 // ZooKeeper has written the date as 2026-11-21 10:15 UTC since 3.6, which go-zookeeper cannot read; all
-// parsers that are known can read this older form (spec/clients.md section 5).
+// parsers that are known can read this older form (spec/clients.md section 5). They need a date, so one that is not known is
+// that of a clock that has not been set: 01/01/1970 00:00.
 func (b Build) zooKeeperLine() string {
-	v := ZooKeeperVersion + "-lockkeeper-" + Version
-	if b.Revision != "" {
-		v += "-" + b.Revision
+	v := ZooKeeperVersion + "-lockkeeper-" + b.Version
+	if b.Commit != "" {
+		v += "-" + b.Commit[:min(len(b.Commit), 12)]
 	}
-	return v + ", built on " + b.Time.Format("01/02/2006 15:04") + " GMT"
+	if b.Changed {
+		v += "-dirty"
+	}
+	v = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(lineLetters, r) {
+			return r
+		}
+		return '-'
+	}, v)
+	t := b.Time
+	if t.IsZero() {
+		t = time.Unix(0, 0).UTC()
+	}
+	return v + ", built on " + t.Format("01/02/2006 15:04") + " GMT"
 }

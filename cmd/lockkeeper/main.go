@@ -193,8 +193,12 @@ func help(args []string, e env) int {
 
 const versionUsage = `Usage: lockkeeper version
 
-Prints lockkeeper's version, what it was built from, and the ZooKeeper version whose
-behaviour clients find.
+Prints lockkeeper's version, the commit that it was built from and the date of that commit,
+as far as they are known, and the ZooKeeper version whose behaviour clients find.
+
+The Go tool records the commit when it builds in a repository. A packager gives all three
+to the linker: -ldflags "-X lockkeeper/server.buildVersion=1.2.3
+-X lockkeeper/server.buildCommit=0123abcd -X lockkeeper/server.buildDate=2026-01-31T12:00:00Z".
 `
 
 func version(args []string, e env) int {
@@ -206,11 +210,17 @@ func version(args []string, e env) int {
 		return usageError("version", e, "unexpected argument %q", fs.Arg(0))
 	}
 	b := server.BuildInfo()
-	fmt.Fprintf(e.stdout, "lockkeeper %s\n", server.Version)
-	if b.Revision != "" {
-		fmt.Fprintf(e.stdout, "revision   %s of %s\n", b.Revision, b.Time.Format("2006-01-02 15:04 MST"))
+	commit, date := "unknown", "unknown"
+	if b.Commit != "" {
+		commit = b.Commit
 	}
-	fmt.Fprintf(e.stdout, "compiler   %s\n", b.Go)
-	fmt.Fprintf(e.stdout, "protocol   ZooKeeper %s\n", server.ZooKeeperVersion)
+	if b.Changed {
+		commit += ", and changes that are not committed"
+	}
+	if !b.Time.IsZero() {
+		date = b.Time.Format("2006-01-02 15:04 MST")
+	}
+	fmt.Fprintf(e.stdout, "lockkeeper %s\ncommit     %s\ndate       %s\n", b.Version, commit, date)
+	fmt.Fprintf(e.stdout, "compiler   %s\nprotocol   ZooKeeper %s\n", b.Go, server.ZooKeeperVersion)
 	return exitOK
 }

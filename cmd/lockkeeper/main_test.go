@@ -73,7 +73,7 @@ func TestUsageNamesEveryFlag(t *testing.T) {
 func TestVersion(t *testing.T) {
 	for _, args := range [][]string{{"version"}, {"--version"}, {"-version"}} {
 		status, stdout, stderr := invoke(args...)
-		if status != exitOK || stderr != "" || !regexp.MustCompile(`\Alockkeeper \d+\.\d+\.\d+\n(revision .*\n)?compiler   go\S+\nprotocol   ZooKeeper 3\.9\.5\n\z`).MatchString(stdout) {
+		if status != exitOK || stderr != "" || !regexp.MustCompile(`\Alockkeeper \d+\.\d+\.\d+\ncommit     (unknown|[0-9a-f]{12}.*)\ndate       (unknown|\d{4}-.* UTC)\ncompiler   go\S+\nprotocol   ZooKeeper 3\.9\.5\n\z`).MatchString(stdout) {
 			t.Errorf("%q: status %d, stdout %q, stderr %q", args, status, stdout, stderr)
 		}
 	}
@@ -164,7 +164,13 @@ type process struct {
 // start starts the command in a directory of its own, unless dir names one.
 func start(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0], args...), t: t, lines: make(chan string, 100)}
+	return startBinary(t, os.Args[0], dir, args...)
+}
+
+// startBinary starts that program as the command.
+func startBinary(t *testing.T, binary, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{Cmd: exec.Command(binary, args...), t: t, lines: make(chan string, 100)}
 	p.Env = append(os.Environ(), asCommand+"=1")
 	p.Dir = dir
 	p.Stderr = &p.stderr
