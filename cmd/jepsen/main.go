@@ -40,18 +40,39 @@ func main() {
 
 // dispatch runs one command.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
-		usage(stdout)
-		return exitOK
+	if len(args) == 0 || isHelp(args[0]) {
+		if len(args) < 2 {
+			usage(stdout)
+			return exitOK
+		}
+		return help(ctx, args[1], stdout, stderr)
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
 			return c.run(ctx, args[1:], stdout, stderr)
 		}
 	}
-	fmt.Fprintf(stderr, "jepsen: unknown command %q\n", args[0])
+	return unknown(args[0], stderr)
+}
+
+// help prints what one command takes.
+func help(ctx context.Context, name string, stdout, stderr io.Writer) int {
+	for _, c := range commands {
+		if c.name == name && c.does != "" {
+			return c.run(ctx, []string{"--help"}, stdout, stderr)
+		}
+	}
+	return unknown(name, stderr)
+}
+
+func unknown(name string, stderr io.Writer) int {
+	fmt.Fprintf(stderr, "jepsen: unknown command %q\n", name)
 	usage(stderr)
 	return exitUsage
+}
+
+func isHelp(arg string) bool {
+	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
 }
 
 func usage(w io.Writer) {
@@ -62,5 +83,5 @@ func usage(w io.Writer) {
 			fmt.Fprintf(w, "  go run ./cmd/jepsen %-12s %s\n", c.name, c.does)
 		}
 	}
-	fmt.Fprintln(w, "\nEach says with --help what it takes.")
+	fmt.Fprintln(w, "\n'go run ./cmd/jepsen help COMMAND' says what it takes.")
 }

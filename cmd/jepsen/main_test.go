@@ -61,6 +61,11 @@ func TestUsage(t *testing.T) {
 	}{
 		{[]string{"help"}, exitOK, []string{"run "}},
 		{nil, exitOK, []string{"./cmd/jepsen run"}},
+		{[]string{"help", "run"}, exitOK, []string{"partition-bridge", "-seed", "register"}},
+		{[]string{"--help", "sim"}, exitOK, []string{"jepsen sim [flags]", "-seeds"}},
+		{[]string{"help", "split-brain"}, exitOK, []string{"-members n-m", "-out file"}},
+		{[]string{"help", "dance"}, exitUsage, []string{`"dance"`, "run "}},
+		{[]string{"help", "client"}, exitUsage, []string{`"client"`}}, // not for people
 		{[]string{"dance"}, exitUsage, []string{`"dance"`, "run "}},
 		{[]string{"run", "-help"}, exitOK, []string{"partition-bridge", "-seed", "register"}},
 		{[]string{"run", "-nonsense"}, exitUsage, []string{"-nonsense", "-help"}},

@@ -36,6 +36,7 @@ Flags:
   -race                 build lockkeeper with the race detector
   -patience duration    how long to wait for anything that should happen (default 1m)
   -report directory     where the page and the JSON go (default jepsen-runs/split-brain-<when>)
+  -out file             also put the table into its place in this page, as docs/split-brain.md
 
 Exit status: 0 every case came as predicted; 1 one did not; 2 it could not be done, or was
 called off.
@@ -46,6 +47,7 @@ type splitBrainFlags struct {
 	target runFlags // target, binary, race
 	cfg    splitbrain.Config
 	report string
+	out    string // a page that has a place for the table; empty for none
 	again  string
 }
 
@@ -61,6 +63,7 @@ func parseSplitBrain(args []string, stdout, stderr io.Writer) (f splitBrainFlags
 	fs.StringVar(&f.target.binary, "binary", "", "")
 	fs.BoolVar(&f.target.race, "race", false, "")
 	fs.StringVar(&f.report, "report", filepath.Join("jepsen-runs", "split-brain-"+time.Now().Format("20060102-150405")), "")
+	fs.StringVar(&f.out, "out", "", "")
 	fs.SetOutput(io.Discard)
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -169,6 +172,9 @@ func (f splitBrainFlags) play(ctx context.Context, stdout io.Writer) (document *
 		return nil, err
 	}
 	document = splitbrain.NewDocument(cfg.Target.Name, began, cfg, f.again, results)
+	if f.out != "" && err == nil {
+		err = document.WriteInto(f.out)
+	}
 	return document, errors.Join(err, os.MkdirAll(f.report, 0o755),
 		report.WriteFile(filepath.Join(f.report, "index.html"), document.WriteHTML),
 		report.WriteFile(filepath.Join(f.report, "report.json"), document.WriteJSON))
