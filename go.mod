@@ -9,6 +9,7 @@ require (
 	github.com/hashicorp/raft v1.7.3
 	go.etcd.io/bbolt v1.5.0
 	golang.org/x/sys v0.48.0
+	golang.org/x/term v0.46.0
 )
 
 require (

@@ -187,7 +187,7 @@ var usedKeys = map[string]keyDef{
 		if p.val == "" {
 			l.fault(p, "is empty")
 		}
-	}}, def: "(none)", effect: "The digest identity that no ACL stops."},
+	}}, def: "(none)", effect: "The digest identity that no ACL stops. 'lockkeeper digest USER' makes one from a password."},
 	"DigestAuthenticationProvider.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoDigest }), def: "true",
 		effect: "With false there is no scheme digest: logins with it fail, and ACLs cannot name it."},
 	"DigestAuthenticationProvider.digestAlg": {property: true, value: value{"one of " + digestNames(), func(l *loader, p property) {

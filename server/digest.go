@@ -1,16 +1,22 @@
 package server
 
 import (
+	"cmp"
 	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha3"
 	"crypto/sha512"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"hash"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"lockkeeper/session"
 )
 
 // validDigest reports whether s has the form user:BASE64(size bytes).
@@ -31,5 +37,24 @@ var digestHashes = map[string]func() hash.Hash{
 
 // digestHash is the hash of that name, nil if there is none.
 func digestHash(name string) func() hash.Hash { return digestHashes[strings.ToUpper(name)] }
+
+// Digest returns the digest identity of a user with a password, as user:BASE64(hash(user:password)): what
+// DigestAuthenticationProvider.superDigest needs, and what an ACL of scheme digest names. The algorithm is one of
+// DigestAuthenticationProvider.digestAlg; empty means SHA1. A user without a name or with a colon in it, and a password that is
+// empty or no UTF-8, cannot log in, and are errors.
+func Digest(algorithm, user, password string) (string, error) {
+	newHash := digestHash(cmp.Or(algorithm, "SHA1"))
+	switch {
+	case newHash == nil:
+		return "", fmt.Errorf("server: algorithm %q is none of %s", algorithm, digestNames())
+	case user == "" || strings.Contains(user, ":"):
+		return "", fmt.Errorf("server: user %q must have a name without a colon", user)
+	case password == "":
+		return "", errors.New("server: the password is empty")
+	case !utf8.ValidString(user) || !utf8.ValidString(password):
+		return "", errors.New("server: user and password must be UTF-8")
+	}
+	return session.DigestID(newHash, user+":"+password), nil
+}
 
 func digestNames() string { return strings.Join(slices.Sorted(maps.Keys(digestHashes)), ", ") }

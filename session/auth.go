@@ -62,7 +62,7 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 	if m.cfg.NoDigest {
 		return nil
 	}
-	ids := []znode.Identity{{Scheme: "digest", ID: digestID(m.cfg.DigestHash, auth)}}
+	ids := []znode.Identity{{Scheme: "digest", ID: DigestID(m.cfg.DigestHash, auth)}}
 	if ids[0].ID == m.cfg.SuperDigest {
 		ids = append(ids, superIdentity)
 	}
@@ -72,9 +72,9 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 // AddrIdentity is the identity of whoever connects from an address.
 func AddrIdentity(a netip.Addr) znode.Identity { return znode.Identity{Scheme: "ip", ID: addrText(a)} }
 
-// digestID is the id of scheme digest for "user:password" (spec/semantics.md 7.4). SHA-1 is the
+// DigestID is the id of scheme digest for "user:password" (spec/semantics.md 7.4). SHA-1 is the
 // protocol's choice unless the operator has made another; ACLs with such ids exist and must go on matching.
-func digestID(newHash func() hash.Hash, auth string) string {
+func DigestID(newHash func() hash.Hash, auth string) string {
 	user, _, _ := strings.Cut(auth, ":")
 	h := newHash()
 	_, _ = io.WriteString(h, auth) // a hash takes everything

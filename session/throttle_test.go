@@ -261,7 +261,7 @@ func TestDigestSettings(t *testing.T) {
 		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("a:b")})
 		c.expect("1 AuthFailed")
 
-		super := digestID(sha512.New, "super:test")
+		super := DigestID(sha512.New, "super:test")
 		m, _ := newMember(t, Config{DigestHash: sha512.New, SuperDigest: super})
 		c = mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("super:test")})
@@ -271,7 +271,7 @@ func TestDigestSettings(t *testing.T) {
 		}
 	})
 	// As org.apache.zookeeper.server.auth.DigestAuthenticationProvider of 3.8.0 prints it.
-	if got, want := digestID(sha256.New, "super:test"), "super:wjySwxg860UATFtciuZ1lpzrCHrPeov6SPu/ZD56uig="; got != want {
+	if got, want := DigestID(sha256.New, "super:test"), "super:wjySwxg860UATFtciuZ1lpzrCHrPeov6SPu/ZD56uig="; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -7,6 +7,7 @@
 //	lockkeeper locks [PATH]     who holds which lock, and who waits for it
 //	lockkeeper cluster          show, add and remove members, hand on the leadership
 //	lockkeeper bench            load, and what it costs
+//	lockkeeper digest USER      a superDigest from a password
 //	lockkeeper version
 //	lockkeeper help [command]
 //

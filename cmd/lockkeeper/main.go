@@ -55,6 +55,7 @@ func commands() []command {
 		{"locks", locksUsage, locks},
 		{"cluster", clusterUsage, runCluster},
 		{"bench", benchUsage(), runBench},
+		{"digest", digestUsage, digest},
 		{"version", versionUsage, version},
 		{"help", helpUsage, help},
 	}
@@ -156,6 +157,7 @@ Usage:
 	lockkeeper locks [PATH]       show who holds which lock and who waits for it
 	lockkeeper cluster            show, add and remove members, hand on the leadership
 	lockkeeper bench              put load on servers and measure them
+	lockkeeper digest USER        make a superDigest from a password
 	lockkeeper version            print the version
 	lockkeeper help [command]     print this, or how to use a command
 	lockkeeper help config [KEY]  list the keys of zoo.cfg, or describe one

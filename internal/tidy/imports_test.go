@@ -25,7 +25,7 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/rawsock
 	bench/compare:         bench wire jepsen internal/freeport internal/rawsock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix
+	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
