@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -92,6 +93,18 @@ type Config struct {
 	Listen     func(network, addr string) (net.Listener, error)
 	Dial       func(ctx context.Context, network, addr string) (net.Conn, error)
 	ListenAddr string
+	// Lookup finds the addresses of a host name, to compare with where peers connect from; nil means the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// AnyPeerAddr takes connections in the name of a member from wherever they come.
+	AnyPeerAddr bool
+	// PeerConns is how many connections the peer port takes. 0 means DefaultPeerConns. One address may have half of them, one member
+	// an eighth, and a quarter may be those that have not said who they are.
+	PeerConns int
+	// PeerFrameBytes bounds what frames above 64 KiB hold that peers have begun to send. 0 means DefaultPeerFrameBytes.
+	PeerFrameBytes int64
+	// MayTransfer says whether whoever has shown proof may have the leadership moved; nil: everybody may. It is called on the leader,
+	// with what was given to TransferLeadership on another member.
+	MayTransfer func(proof string) error
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.
 	Now func() time.Time
@@ -160,6 +173,20 @@ func (c *Config) setDefaults() {
 	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Lookup == nil {
+		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	if c.PeerConns == 0 {
+		c.PeerConns = DefaultPeerConns
+	}
+	if c.PeerFrameBytes == 0 {
+		c.PeerFrameBytes = DefaultPeerFrameBytes
+	}
+	if c.MayTransfer == nil {
+		c.MayTransfer = func(string) error { return nil }
 	}
 	if c.ListenAddr == "" {
 		c.ListenAddr = c.member(c.ID).Addr

@@ -43,16 +43,20 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 	if _, err := c.Write([]byte{forwardAccepted}); err != nil {
 		return
 	}
-	br := bufio.NewReaderSize(c, 64<<10)
+	in := &frameReader{Reader: bufio.NewReaderSize(c, 64<<10), limit: c.SetReadDeadline, room: r.port.room}
+	defer in.release()
 	for taken := uint64(0); ; {
 		// A fresh buffer for each frame: the commands are kept until they are in an entry.
-		frame, err := readPeerFrame(br, nil)
-		if err != nil {
+		frame, err := in.readPeerFrame(maxPeerFrame, nil)
+		if err != nil && !errors.Is(err, errPeerFrame) && !errors.Is(err, errFrameRoom) {
 			return
 		}
-		cmds, err := splitCommands(frame)
+		var cmds [][]byte
+		if err == nil {
+			cmds, err = splitCommands(frame)
+		}
 		if err != nil {
-			r.cfg.Logger.Warn("forward stream closed", "remote", c.RemoteAddr(), "err", err)
+			r.port.refuse(c, err)
 			return
 		}
 		good, refused := checkForwarded(cmds)
@@ -62,7 +66,8 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 		}
 		taken += uint64(good)
 		if refused != nil {
-			r.cfg.Logger.Warn("command of another member refused", "remote", c.RemoteAddr(), "err", refused)
+			r.port.refused.Add(1)
+			r.port.log.Warn("command", "command of another member refused", "remote", c.RemoteAddr(), "err", refused)
 			_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
 			_, _ = c.Write(binary.BigEndian.AppendUint64([]byte{forwardRefused}, taken)) // the stream ends in any case
 			return
@@ -74,11 +79,21 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 // would stop every member that applies it, or fit no frame.
 func checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
-		if err := checkCommand(b); err != nil {
+		if err := checkCommandSafely(b); err != nil {
 			return i, fmt.Errorf("quorum: forwarded command: %w", err)
 		}
 	}
 	return len(cmds), nil
+}
+
+// checkCommandSafely is checkCommand, of which a panic is an error.
+func checkCommandSafely(b []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("decoding it: %v", p)
+		}
+	}()
+	return checkCommand(b)
 }
 
 func checkCommand(b []byte) error {
@@ -243,11 +258,16 @@ const (
 
 // serveLease is the leader's end of a lease stream.
 func (r *Replica) serveLease(_ MemberID, c net.Conn) {
-	br := bufio.NewReaderSize(c, 16<<10)
+	frames := &frameReader{Reader: bufio.NewReaderSize(c, 16<<10), limit: c.SetReadDeadline, room: r.port.room}
+	defer frames.release()
 	var in, out []byte
 	for {
 		var err error
-		if in, err = readPeerFrame(br, in); err != nil || len(in)%8 != 0 {
+		if in, err = frames.readPeerFrame(maxLeaseFrame, keep(in)); errors.Is(err, errPeerFrame) || err == nil && len(in)%8 != 0 {
+			r.port.refuse(c, errPeerFrame)
+			return
+		}
+		if err != nil {
 			return
 		}
 		received := time.Now()
@@ -255,7 +275,7 @@ func (r *Replica) serveLease(_ MemberID, c net.Conn) {
 		for i := range heard {
 			heard[i] = wire.SessionID(binary.BigEndian.Uint64(in[8*i:]))
 		}
-		out = appendFrameHeader(out[:0])
+		out = appendFrameHeader(keep(out)[:0])
 		if extended, proven, err := r.touchAsLeader(heard); err != nil {
 			out = append(out, leaseNotLeader)
 		} else {
@@ -269,6 +289,14 @@ func (r *Replica) serveLease(_ MemberID, c net.Conn) {
 			return
 		}
 	}
+}
+
+// keep is a buffer to be used again, or nil if it is too large to be kept.
+func keep(buf []byte) []byte {
+	if cap(buf) > keptBytes {
+		return nil
+	}
+	return buf
 }
 
 // touchAsLeader extends leases on the leader.
@@ -351,7 +379,7 @@ func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionI
 	if _, err := l.conn.Write(sealFrame(l.buf, 0)); err != nil {
 		return nil, 0, err
 	}
-	if l.buf, err = readPeerFrame(l.br, l.buf); err != nil {
+	if l.buf, err = (&frameReader{Reader: l.br}).readPeerFrame(maxLeaseFrame, keep(l.buf)); err != nil {
 		return nil, 0, err
 	}
 	b := l.buf

@@ -23,6 +23,8 @@ type network struct {
 	hand rpcHandler
 	// beat takes heartbeats, which must not wait for the disk.
 	beat atomic.Pointer[func(raft.RPC)]
+	// checker looks at what peers ask before hand or beat see it; nil: nobody does.
+	checker *requestChecker
 	// quiet says whether nobody waits here for what is committed (quiet.go); nil: somebody may.
 	quiet func() bool
 
@@ -237,18 +239,23 @@ func (n *network) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAd
 func (n *network) SetHeartbeatHandler(beat func(raft.RPC)) { n.beat.Store(&beat) }
 
 // serve answers what a peer asks on a stream, until that or the peer port ends.
-func (n *network) serve(_ MemberID, c net.Conn) {
-	r := bufio.NewReaderSize(c, requestReadBytes)
+func (n *network) serve(from MemberID, c net.Conn) {
+	r := &frameReader{Reader: bufio.NewReaderSize(c, requestReadBytes), limit: c.SetReadDeadline, room: n.port.room}
+	defer r.release()
 	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: c, r: r}
 	var buf []byte
 	for {
-		kind, body, err := readRaftFrame(r, maxRequestBytes)
+		kind, body, err := r.readRaftFrame(maxRequestBytes)
 		var req any
 		if err == nil {
-			req, err = decodeRequest(kind, body)
+			req, err = n.decode(from, kind, body)
 		}
-		if errors.Is(err, errRaftFrame) {
-			n.port.reject(c, err.Error())
+		var answer raft.RPCResponse
+		if err == nil && kind != rpcNotice {
+			answer, err = n.ask(raft.RPC{Command: req, RespChan: answers}, answers, source)
+		}
+		if errors.Is(err, errRaftFrame) || errors.Is(err, errRequest) || errors.Is(err, errFrameRoom) {
+			n.port.refuse(c, err)
 			return
 		}
 		if err != nil {
@@ -257,10 +264,6 @@ func (n *network) serve(_ MemberID, c net.Conn) {
 		if kind == rpcNotice {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
 			continue
-		}
-		answer, ok := n.ask(raft.RPC{Command: req, RespChan: answers}, answers, source)
-		if !ok {
-			return
 		}
 		if kind == rpcAppend && n.quiet != nil && n.quiet() {
 			kind |= rpcQuiet
@@ -272,12 +275,31 @@ func (n *network) serve(_ MemberID, c net.Conn) {
 	}
 }
 
-// ask has the library answer a request; false if the stream is to end.
-func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource) (raft.RPCResponse, bool) {
+// decode decodes a request and looks at it. A panic of either is an error. Errors: errRaftFrame, errRequest.
+func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = requestErrorf("decoding it: %v", p)
+		}
+	}()
+	if req, err = decodeRequest(kind, body); err != nil || n.checker == nil {
+		return req, err
+	}
+	return req, n.checker.check(from, req)
+}
+
+// ask has the library answer a request. Errors end the stream: errRequest, net.ErrClosed, those of the stream.
+func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource) (raft.RPCResponse, error) {
+	var snapshot *snapshotChecker
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
-		source.left = q.Size
+		source.begin(q.Size)
 		rpc.Reader = source
+		if n.checker != nil {
+			snapshot = checkSnapshot(source)
+			defer snapshot.close()
+			rpc.Reader = snapshot
+		}
 		n.hand(rpc, n.port.done)
 	case *raft.AppendEntriesRequest:
 		if beat := n.beat.Load(); beat != nil && isHeartbeat(q) {
@@ -297,11 +319,14 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {
 			n.voted.Store(vote.Term)
 		}
+		if snapshot != nil && snapshot.refused() != nil {
+			return answer, snapshot.refused()
+		}
 		// What is left of a snapshot that was not wanted stands before the answer as the peer sees it, and before the next request.
 		_, err := io.Copy(io.Discard, source)
-		return answer, err == nil
+		return answer, err
 	case <-n.port.done:
-		return raft.RPCResponse{}, false
+		return raft.RPCResponse{}, net.ErrClosed
 	}
 }
 
@@ -311,15 +336,22 @@ func isHeartbeat(q *raft.AppendEntriesRequest) bool {
 		len(q.Entries) == 0 && q.LeaderCommitIndex == 0
 }
 
-// snapshotSource is the snapshot behind a request. The library reads it in its main loop, so it must end when its sender falls silent.
+// snapshotSource is the snapshot behind a request. The library reads it in its main loop, so it must end when its sender falls silent,
+// or is slower than a leader would wait for.
 type snapshotSource struct {
 	c    net.Conn
 	r    io.Reader
 	left int64
+	read int64
+	from time.Time
 	err  error
 }
 
-// Read implements io.Reader. Errors: os.ErrDeadlineExceeded, when nothing has come for rpcTimeout; those of the connection. They stay.
+// begin begins a snapshot of so many bytes.
+func (s *snapshotSource) begin(size int64) { s.left, s.read, s.from = size, 0, time.Now() }
+
+// Read implements io.Reader. Errors: os.ErrDeadlineExceeded, when nothing has come for rpcTimeout, or less than a snapshotStep for each
+// rpcTimeout; those of the connection. They stay.
 func (s *snapshotSource) Read(b []byte) (int, error) {
 	switch {
 	case s.err != nil:
@@ -327,8 +359,10 @@ func (s *snapshotSource) Read(b []byte) (int, error) {
 	case s.left == 0:
 		return 0, io.EOF
 	}
-	_ = s.c.SetReadDeadline(time.Now().Add(rpcTimeout))
+	silent, slow := time.Now().Add(rpcTimeout), s.from.Add(rpcTimeout*time.Duration(1+s.read/snapshotStep))
+	_ = s.c.SetReadDeadline(minTime(silent, slow))
 	n, err := s.r.Read(b[:min(int64(len(b)), s.left)])
+	s.read += int64(n)
 	if s.left -= int64(n); s.left == 0 {
 		_ = s.c.SetReadDeadline(time.Time{})
 		return n, nil

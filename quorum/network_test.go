@@ -43,14 +43,21 @@ func (l *logged) lines(with string) (n int) {
 	return n
 }
 
-// stranger opens a raft stream to member i in the name of another member, from a host of its own.
+// stranger opens a raft stream to member i in the name, and from the host, of another member.
 func (c *cluster) stranger(i int) net.Conn {
 	c.t.Helper()
-	conn, err := c.net.Host("10.0.0.99").Dial(c.t.Context(), "tcp", c.members[i].Addr)
+	other := (i + 1) % 3
+	return c.strangerFrom(hostName(other), streamRaft, MemberID(other+1), i)
+}
+
+// strangerFrom opens a stream to member i from a host in the name of a member.
+func (c *cluster) strangerFrom(host string, kind streamKind, from MemberID, i int) net.Conn {
+	c.t.Helper()
+	conn, err := c.net.Host(host).Dial(c.t.Context(), "tcp", c.members[i].Addr)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	preface := append([]byte(prefaceMagic), prefaceVersion, byte(streamRaft), byte((i+1)%3+1), byte(i+1))
+	preface := append([]byte(prefaceMagic), prefaceVersion, byte(kind), byte(from), byte(i+1))
 	if _, err := conn.Write(binary.BigEndian.AppendUint32(preface, c.reps[i].roster.cluster())); err != nil {
 		c.t.Fatal(err)
 	}
@@ -90,8 +97,9 @@ func TestGarbageEndsItsStreamOnly(t *testing.T) {
 				t.Errorf("garbage %d: %d connections before, %d after", i, before, after)
 			}
 		}
-		if n := out.lines(errRaftFrame.Error()); n != 1 || out.lines("remote=10.0.0.99") != 1 {
-			t.Errorf("logged %d times, %d times with the address:\n%s", n, out.lines("remote=10.0.0.99"), out.b.String())
+		remote := "remote=" + hostName((f+1)%3)
+		if n := out.lines(errRaftFrame.Error()); n != 1 || out.lines(remote) != 1 {
+			t.Errorf("logged %d times, %d times with the address:\n%s", n, out.lines(remote), out.b.String())
 		}
 		c.recs[f].result(t, c.propose(f, sequential(9, 1, "/n-")))
 		if c.leader() != l || c.reps[l].raft.CurrentTerm() != term {
@@ -187,7 +195,7 @@ func TestClosedStreamSendsNothingMore(t *testing.T) {
 	defer l.Close()
 	cfg := Config{ID: 1, Members: []Member{{ID: 1}, {ID: 2, Addr: l.Addr().String()}}}
 	cfg.setDefaults()
-	port := &peerPort{cfg: &cfg, roster: newRoster(&cfg, func() []raft.Server { return nil }), conns: map[net.Conn]struct{}{}, serve: map[streamKind]func(MemberID, net.Conn){}}
+	port := newPeerPort(&cfg, newRoster(&cfg, func() []raft.Server { return nil }), nil)
 	near, err := newNetwork(port, nil).dial("2")
 	if err != nil {
 		t.Fatal(err)
@@ -205,8 +213,9 @@ func TestClosedStreamSendsNothingMore(t *testing.T) {
 
 // served serves a stream with what the library would say, in a bubble.
 func served(t *testing.T, hand func(rpc raft.RPC)) (c *raftConn, done func()) {
-	port := &peerPort{done: make(chan struct{}), conns: map[net.Conn]struct{}{}, serve: map[streamKind]func(MemberID, net.Conn){},
-		rejected: map[string]struct{}{}, log: testLogger()}
+	cfg := Config{Logger: testLogger()}
+	cfg.setDefaults()
+	port := newPeerPort(&cfg, nil, nil)
 	n := newNetwork(port, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) })
 	near, far := net.Pipe()
 	var wg sync.WaitGroup

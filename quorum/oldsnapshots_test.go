@@ -87,7 +87,7 @@ func TestLateSnapshotTakesNothingBack(t *testing.T) {
 		req := &raft.InstallSnapshotRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id},
 			SnapshotVersion: meta.Version, Term: c.reps[l].raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term,
 			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: int64(len(data))}
-		conn := newRaftConn(c.stranger(f), nil)
+		conn := newRaftConn(c.strangerFrom(hostName(l), streamRaft, MemberID(l+1), f), nil)
 		if err := conn.send(rpcSnapshot, req); err != nil {
 			t.Fatal(err)
 		}

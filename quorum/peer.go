@@ -3,14 +3,16 @@ package quorum
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
+	"net/netip"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/rawsock"
 )
 
@@ -44,12 +46,22 @@ const (
 // peerPort owns this member's listener and every peer connection, accepted or dialled. Closing it
 // closes them all, which is what ends the goroutines that read from them.
 type peerPort struct {
-	cfg    *Config
-	roster *roster
-	log    *slog.Logger
+	cfg     *Config
+	roster  *roster
+	log     *loglimit.Limiter
+	guests  *guests
+	origins *origins
+	room    *frameRoom
 
 	serve map[streamKind]func(from MemberID, c net.Conn)
 	join  func(cluster uint32) error // makes a cluster this member's, on its disk
+	// mayLead says whether a member that this one does not know may be the leader: it knows no other one.
+	mayLead func(MemberID) bool
+
+	accepted atomic.Int64 // connections, those counted in crowded not
+	crowded  atomic.Int64 // connections closed because there were too many
+	rejected atomic.Int64 // connections closed for what they said, or where they came from
+	refused  atomic.Int64 // of these, for a frame or a record that no member sends
 
 	wg   sync.WaitGroup
 	done chan struct{}
@@ -58,7 +70,6 @@ type peerPort struct {
 	closed   bool
 	listener net.Listener
 	conns    map[net.Conn]struct{}
-	rejected map[string]struct{} // what has been logged already
 }
 
 func listenPeers(cfg *Config, roster *roster) (*peerPort, error) {
@@ -66,16 +77,22 @@ func listenPeers(cfg *Config, roster *roster) (*peerPort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quorum: listen for peers: %w", err)
 	}
+	return newPeerPort(cfg, roster, l), nil
+}
+
+func newPeerPort(cfg *Config, roster *roster, l net.Listener) *peerPort {
 	return &peerPort{
 		cfg:      cfg,
 		roster:   roster,
 		listener: l,
-		log:      cfg.Logger,
+		log:      loglimit.New(cfg.Logger),
+		guests:   newGuests(cfg.PeerConns),
+		origins:  newOrigins(cfg.Lookup),
+		room:     &frameRoom{max: cfg.PeerFrameBytes},
 		serve:    map[streamKind]func(MemberID, net.Conn){},
 		done:     make(chan struct{}),
 		conns:    map[net.Conn]struct{}{},
-		rejected: map[string]struct{}{},
-	}, nil
+	}
 }
 
 // start begins to accept. The handlers in serve must be in place.
@@ -126,24 +143,37 @@ func (p *peerPort) acceptLoop(l net.Listener) {
 			case <-p.done:
 				return
 			case <-time.After(50 * time.Millisecond): // out of file descriptors, for example
-				p.log.Warn("peer port: accept failed", "err", err)
+				p.log.Warn("accept", "peer port: accept failed", "err", err)
 				continue
 			}
 		}
-		c = rawsock.Wrap(c)
-		if !p.track(c) {
+		g := newGuest(rawsock.Wrap(c))
+		if err := p.guests.admit(g); err != nil {
+			p.crowd(g, err)
+			continue
+		}
+		p.accepted.Add(1)
+		if !p.track(g) {
 			return
 		}
 		p.wg.Add(1)
 		go func() {
 			defer p.wg.Done()
-			p.welcome(c)
+			defer p.guests.forget(g)
+			p.welcome(g)
 		}()
 	}
 }
 
+// crowd closes a connection for which there is no room.
+func (p *peerPort) crowd(g *guest, err error) {
+	p.crowded.Add(1)
+	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.guests.max)
+	p.forget(g)
+}
+
 // welcome reads the preface and hands the connection to whom it is for.
-func (p *peerPort) welcome(c net.Conn) {
+func (p *peerPort) welcome(c *guest) {
 	_ = c.SetReadDeadline(time.Now().Add(prefaceDeadline))
 	var b [prefaceLen]byte
 	if _, err := io.ReadFull(c, b[:]); err != nil {
@@ -155,21 +185,31 @@ func (p *peerPort) welcome(c net.Conn) {
 	switch {
 	case string(b[:4]) != prefaceMagic:
 		p.reject(c, "it does not speak lockkeeper's peer protocol")
+		return
 	case b[4] != prefaceVersion:
 		p.reject(c, fmt.Sprintf("it speaks version %d of the peer protocol, this member version %d", b[4], prefaceVersion))
+		return
 	case to != p.cfg.ID:
 		p.reject(c, fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", from, to))
+		return
 	case from == p.cfg.ID:
 		p.reject(c, fmt.Sprintf("it says it is member %d, which is this one", from))
-	case kind == streamHello:
-		p.serve[kind](from, c) // whoever asks may be about to become a member
+		return
+	}
+	if err := p.guests.name(c, from); err != nil {
+		p.crowd(c, err)
+		return
+	}
+	if kind == streamHello { // whoever asks may be about to become a member
+		p.serve[kind](from, c)
 		p.forget(c)
-	case binary.BigEndian.Uint32(b[8:]) != p.expects():
-		p.reject(c, fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from))
-	case kind != streamRaft && !p.roster.isPeer(from):
-		// As for raft, this member may have been down while others were made members, the leader among them. The library itself knows whose
-		// vote counts.
-		p.reject(c, fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from))
+		return
+	}
+	if why := p.stranger(kind, from, binary.BigEndian.Uint32(b[8:]), c.addr); why != "" {
+		p.reject(c, why)
+		return
+	}
+	switch {
 	case kind == streamRaft && p.join(p.expects()) != nil:
 		// What comes in here makes it a member of that cluster, and it has to say so itself from now on.
 		p.forget(c)
@@ -181,6 +221,28 @@ func (p *peerPort) welcome(c net.Conn) {
 	}
 }
 
+// stranger says why a connection cannot be of the member that it says it is of; empty if it can.
+func (p *peerPort) stranger(kind streamKind, from MemberID, cluster uint32, ip netip.Addr) string {
+	if cluster != p.expects() {
+		return fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from)
+	}
+	if !p.roster.isPeer(from) && (kind != streamRaft || !p.mayLead(from)) {
+		// This member may have been down while others were made members, the leader among them. The library itself knows whose vote counts.
+		// But as long as it follows a leader, it hears of new members from that.
+		return fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from)
+	}
+	if p.cfg.AnyPeerAddr {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
+	defer cancel()
+	if addrs := p.roster.addrs(from); !p.origins.fits(ctx, ip, addrs) {
+		return fmt.Sprintf("it says it is member %d, and does not come from its address (%s); peerAddressCheck=false does not look at that",
+			from, strings.Join(addrs, ", "))
+	}
+	return ""
+}
+
 // expects is the cluster that connections must come from: a new member takes those whose list of members is its own.
 func (p *peerPort) expects() uint32 {
 	if c := p.roster.cluster(); c != 0 {
@@ -189,19 +251,17 @@ func (p *peerPort) expects() uint32 {
 	return p.cfg.membersSum()
 }
 
-// reject closes a connection and says why, once for each remote host and reason.
+// reject closes a connection and says why, now and then for each remote host.
 func (p *peerPort) reject(c net.Conn, why string) {
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-	p.mu.Lock()
-	_, known := p.rejected[host+why]
-	if len(p.rejected) < 1000 {
-		p.rejected[host+why] = struct{}{}
-	}
-	p.mu.Unlock()
-	if !known {
-		p.log.Warn("peer port: connection refused", "remote", c.RemoteAddr(), "reason", why)
-	}
+	p.rejected.Add(1)
+	p.log.Warn(remoteIP(c).String(), "peer port: connection refused", "remote", c.RemoteAddr(), "reason", why)
 	p.forget(c)
+}
+
+// refuse ends a stream that carries what no member sends.
+func (p *peerPort) refuse(c net.Conn, err error) {
+	p.refused.Add(1)
+	p.reject(c, err.Error())
 }
 
 // dial opens a stream of that kind to a member.
@@ -276,34 +336,4 @@ func (p *peerPort) cut() {
 func (p *peerPort) close() {
 	p.cut()
 	p.wg.Wait()
-}
-
-// Frames of the forward and lease streams: a 4-byte big-endian length, then that many bytes.
-const maxPeerFrame = 64 << 20
-
-var errPeerFrame = errors.New("quorum: peer frame too long")
-
-func appendFrameHeader(b []byte) []byte { return append(b, 0, 0, 0, 0) }
-
-// sealFrame fills in the length of the frame that starts at b[start].
-func sealFrame(b []byte, start int) []byte {
-	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
-	return b
-}
-
-func readPeerFrame(r io.Reader, buf []byte) ([]byte, error) {
-	var h [4]byte
-	if _, err := io.ReadFull(r, h[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(h[:])
-	if n > maxPeerFrame {
-		return nil, errPeerFrame
-	}
-	if cap(buf) < int(n) {
-		buf = make([]byte, n)
-	}
-	buf = buf[:n]
-	_, err := io.ReadFull(r, buf)
-	return buf, err
 }

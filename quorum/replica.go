@@ -187,9 +187,38 @@ func (r *Replica) openTransport() error {
 	r.port = port
 	net := newNetwork(port, func(rpc raft.RPC, stop <-chan struct{}) { r.transport.hand(rpc, stop) })
 	net.quiet = r.quiet
+	net.checker = r.newRequestChecker()
+	port.mayLead = func(id MemberID) bool {
+		leader := r.leaderID()
+		return leader == NoMember || leader == id
+	}
 	r.transport = newTransport(net, r.cfg.ID, r.servers)
 	r.transport.net = net
 	return nil
+}
+
+// newRequestChecker makes what looks at the requests of peers. They are served when raft and the backlog are there.
+func (r *Replica) newRequestChecker() *requestChecker {
+	return &requestChecker{
+		term: func() uint64 { return r.raft.CurrentTerm() },
+		leader: func() MemberID {
+			_, id := r.raft.LeaderWithID()
+			return memberID(id)
+		},
+		history: configurationHistory{
+			latest: func() (raft.Configuration, uint64) {
+				f := r.raft.GetConfiguration()
+				_ = f.Error() // it never fails
+				return f.Configuration(), f.Index()
+			},
+			last: func() uint64 { return r.raft.LastIndex() },
+			entry: func(index uint64) (term uint64, ok bool) {
+				var l raft.Log
+				err := r.backlog.GetLog(index, &l)
+				return l.Term, err == nil
+			},
+		},
+	}
 }
 
 // aloneAddr stands for the address of a member alone in the configuration that it writes.

@@ -1,11 +1,9 @@
 package quorum
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/hashicorp/raft"
 )
@@ -68,9 +66,7 @@ const (
 	// maxAnswerBytes is far more than any answer has.
 	maxAnswerBytes = 64 << 10
 	maxRefusal     = 1 << 10
-	// frameStep is what a frame gets room for before more of it has arrived.
-	frameStep   = 64 << 10
-	entryMinLen = 8 + 8 + 1 + 8 + 4 + 4
+	entryMinLen    = 8 + 8 + 1 + 8 + 4 + 4
 )
 
 // errRaftFrame says that what came is not what a member of this version sends.
@@ -81,35 +77,6 @@ type rpcRefusal string
 
 // Error implements error.
 func (r rpcRefusal) Error() string { return string(r) }
-
-// readRaftFrame reads one frame. The body is the caller's. Room is made for at most twice what has arrived, and frameStep.
-func readRaftFrame(r *bufio.Reader, limit int) (rpcKind, []byte, error) {
-	h, err := r.Peek(rpcHeadLen)
-	if err != nil {
-		if len(h) > 0 && err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, nil, err
-	}
-	n, kind := int64(binary.BigEndian.Uint32(h)), rpcKind(h[4])
-	if n < 1 || n > int64(limit) {
-		return 0, nil, errRaftFrame
-	}
-	_, _ = r.Discard(rpcHeadLen)
-	size := int(n) - 1
-	b := make([]byte, min(size, frameStep))
-	_, err = io.ReadFull(r, b)
-	for err == nil && len(b) < size {
-		have := len(b)
-		b = append(make([]byte, 0, min(2*have, size)), b...)
-		b = b[:cap(b)]
-		_, err = io.ReadFull(r, b[have:])
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return kind, b, err
-}
 
 // kindOf is the kind of a request.
 func kindOf(req any) rpcKind {

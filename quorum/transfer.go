@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +12,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Transfer stream, any member to the leader: two bytes, the member that is to lead and 1, or 0 and 0 for any voter. The
-// answer is one byte 0 when the leadership has been transferred, else a text that says why not.
+// Transfer stream, any member to the leader:
+//
+//	| to u8 | named u8 | proof length u16 | proof |
+//
+// To is the member that is to lead, if named is 1; with 0 any voter may. Proof is what Config.MayTransfer of the leader wants to
+// see. The answer is one zero byte when the leadership has been transferred, else a text that says why not.
+
+// maxProof bounds the proof of the right to move the leadership.
+const maxProof = 4 << 10
 
 // TransferLeadership makes another voter the leader: the one named, or with NoMember the one that has most of the log. It may be called on any
-// member, and returns when this member knows the new leader. Nothing is lost by it, and no client disconnected.
-func (r *Replica) TransferLeadership(ctx context.Context, to MemberID) error {
+// member, and returns when this member knows the new leader. Nothing is lost by it, and no client disconnected. The caller has seen to it
+// that this may be done; proof is for the leader, if that is another member (Config.MayTransfer).
+func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, proof string) error {
 	from, epoch := r.leaderEpoch()
 	switch {
 	case from == NoMember:
@@ -24,7 +33,7 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID) error {
 	case to == from:
 		return nil
 	}
-	if err := r.handOn(ctx, from, to); err != nil {
+	if err := r.handOn(ctx, from, to, proof); err != nil {
 		return fmt.Errorf("quorum: hand on leadership: %w", err)
 	}
 	for {
@@ -43,9 +52,12 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID) error {
 }
 
 // handOn asks the leader, which may be this member.
-func (r *Replica) handOn(ctx context.Context, leader, to MemberID) error {
+func (r *Replica) handOn(ctx context.Context, leader, to MemberID, proof string) error {
 	if leader == r.cfg.ID {
 		return r.handOnTo(to)
+	}
+	if len(proof) > maxProof {
+		return fmt.Errorf("a proof of %d bytes; %d are the most", len(proof), maxProof)
 	}
 	c, err := r.port.dial(ctx, leader, streamTransfer)
 	if err != nil {
@@ -53,7 +65,7 @@ func (r *Replica) handOn(ctx context.Context, leader, to MemberID) error {
 	}
 	defer r.port.forget(c)
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if _, err := c.Write(transferRequest(to)); err != nil {
+	if _, err := c.Write(transferRequest(to, proof)); err != nil {
 		return err
 	}
 	answer, err := io.ReadAll(io.LimitReader(c, 1<<10))
@@ -68,28 +80,45 @@ func (r *Replica) handOn(ctx context.Context, leader, to MemberID) error {
 	return nil
 }
 
-func transferRequest(to MemberID) []byte {
-	if to == NoMember {
-		return []byte{0, 0}
+func transferRequest(to MemberID, proof string) []byte {
+	b := []byte{0, 0}
+	if to != NoMember {
+		b = []byte{byte(to), 1}
 	}
-	return []byte{byte(to), 1}
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(proof))), proof...)
 }
 
 func (r *Replica) serveTransfer(_ MemberID, c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(prefaceDeadline))
-	var b [2]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
+	to, proof, err := readTransfer(c)
+	if err != nil {
 		return
 	}
-	to := NoMember
-	if b[1] != 0 {
-		to = MemberID(b[0])
-	}
 	answer := []byte{0}
-	if err := r.handOnTo(to); err != nil {
+	if err = r.cfg.MayTransfer(proof); err == nil {
+		err = r.handOnTo(to)
+	}
+	if err != nil {
 		answer = []byte(err.Error())
 	}
 	_, _ = c.Write(answer)
+}
+
+// readTransfer reads what is asked on a transfer stream.
+func readTransfer(r io.Reader) (to MemberID, proof string, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return NoMember, "", err
+	}
+	n := binary.BigEndian.Uint16(head[2:])
+	if n > maxProof || head[1] > 1 {
+		return NoMember, "", errPeerFrame
+	}
+	b := make([]byte, n)
+	if _, err = io.ReadFull(r, b); err != nil || head[1] == 0 {
+		return NoMember, string(b), err
+	}
+	return MemberID(head[0]), string(b), nil
 }
 
 // handOnTo hands the leadership of this member on, to a voter or with NoMember to the one that has most of the log, and returns when this

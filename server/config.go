@@ -163,6 +163,14 @@ type Config struct {
 	// PeerListenAll makes the member listen for its peers on every address instead of the one in its
 	// server line (quorumListenOnAllIPs).
 	PeerListenAll bool
+	// AnyPeerAddr takes peers in the name of a member from wherever they connect (peerAddressCheck=false).
+	AnyPeerAddr bool
+	// MaxPeerCnxns is how many connections the peer port takes (maxPeerCnxns); one address may have half of them, one member an
+	// eighth. 0 means quorum.DefaultPeerConns.
+	MaxPeerCnxns int
+	// PeerFrameBytes bounds what frames hold in memory that peers have begun to send (peerFrameMaxBytes). 0 means
+	// quorum.DefaultPeerFrameBytes.
+	PeerFrameBytes int
 	// InitLimit and SyncLimit are only shown by conf: the time it takes to notice that a leader has gone
 	// follows TickTime. 0 means DefaultInitLimit and DefaultSyncLimit.
 	InitLimit, SyncLimit int

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -32,12 +33,8 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	var acl []wire.ACL
-	s.replica.View(func(store *znode.Store) {
-		acl, _, _ = store.GetACL("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
-	})
-	if !s.cfg.SkipACL && !znode.Allowed(acl, s.httpIdentities(r), wire.PermWrite) {
-		fail(http.StatusForbidden, "WRITE on /zookeeper/config is needed, which the super user has: Authorization: digest user:password")
+	if err := s.mayLead(s.httpIdentities(r)); err != nil {
+		fail(http.StatusForbidden, err.Error())
 		return
 	}
 	if !s.Serving() {
@@ -46,7 +43,7 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
 	defer cancel()
-	if err := s.replica.TransferLeadership(ctx, to); err != nil {
+	if err := s.replica.TransferLeadership(ctx, to, r.Header.Get("Authorization")); err != nil {
 		fail(http.StatusConflict, err.Error())
 		return
 	}
@@ -54,3 +51,21 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	s.log.Info("leadership handed on, as asked over HTTP", "remote", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }
+
+var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: Authorization: digest user:password")
+
+// mayLead says why somebody must not have the leadership moved.
+func (s *Server) mayLead(ids []znode.Identity) error {
+	var acl []wire.ACL
+	s.replica.View(func(store *znode.Store) {
+		acl, _, _ = store.GetACL("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
+	})
+	if !s.cfg.SkipACL && !znode.Allowed(acl, ids, wire.PermWrite) {
+		return errMayNotLead
+	}
+	return nil
+}
+
+// mayTransfer is mayLead of somebody whom another member has heard, as that says. Proof is what stood behind Authorization. The
+// address of whoever asked does not count here: the other member could say anything.
+func (s *Server) mayTransfer(proof string) error { return s.mayLead(s.authorization(proof)) }

@@ -112,8 +112,13 @@ func (s *Server) httpIdentities(r *http.Request) []znode.Identity {
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		ids = append(ids, session.AddrIdentity(at.Addr()))
 	}
-	if scheme, auth, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && scheme == "digest" {
-		ids = append(ids, s.sessions.DigestIdentities(auth)...)
+	return append(ids, s.authorization(r.Header.Get("Authorization"))...)
+}
+
+// authorization are the identities that an Authorization header shows.
+func (s *Server) authorization(header string) []znode.Identity {
+	if scheme, auth, ok := strings.Cut(header, " "); ok && scheme == "digest" {
+		return s.sessions.DigestIdentities(auth)
 	}
-	return ids
+	return nil
 }

@@ -281,6 +281,10 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Dial:             s.cfg.Dial,
 		Now:              s.cfg.Now,
 		Fatal:            s.fail,
+		MayTransfer:      s.mayTransfer,
+		AnyPeerAddr:      s.cfg.AnyPeerAddr,
+		PeerConns:        s.cfg.MaxPeerCnxns,
+		PeerFrameBytes:   int64(s.cfg.PeerFrameBytes),
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,

@@ -79,37 +79,65 @@ func entrySum(b []byte) uint32 {
 // len(b). An error means that the log cannot be applied: it is damaged (ErrDamaged) or newer than this program
 // (ErrNewer).
 func DecodeEntry(b []byte) (*Entry, error) {
+	e := &Entry{}
+	var err error
+	e.Flags, e.TimeMs, err = eachCommand(b, func(i int, n uint32, left int, c *Command) {
+		if i == 0 {
+			e.Commands = make([]Command, 0, min(int(n), 1+left/minCommandSize))
+		}
+		e.Commands = append(e.Commands, *c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e.Commands == nil {
+		e.Commands = []Command{}
+	}
+	return e, nil
+}
+
+// CheckEntry says whether DecodeEntry can decode b, with its error. It keeps nothing.
+func CheckEntry(b []byte) error {
+	_, _, err := eachCommand(b, func(int, uint32, int, *Command) {})
+	return err
+}
+
+// eachCommand decodes an entry that takes up all of b and calls f with each command, its position, the number of commands, and the
+// bytes of those that follow and of its own.
+func eachCommand(b []byte, f func(i int, n uint32, left int, c *Command)) (Flags, int64, error) {
 	if len(b) < entryHeaderSize {
-		return nil, fmt.Errorf("znode: decode entry: %w: %d bytes", ErrDamaged, len(b))
+		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d bytes", ErrDamaged, len(b))
 	}
 	// The version comes first: a newer one may have its checksum elsewhere.
 	if b[0] > entryVersion {
-		return nil, fmt.Errorf("znode: decode entry: version %d, know %d: %w", b[0], entryVersion, ErrNewer)
+		return 0, 0, fmt.Errorf("znode: decode entry: version %d, know %d: %w", b[0], entryVersion, ErrNewer)
 	}
 	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] < entryVersionMin || sum != want {
-		return nil, fmt.Errorf("znode: decode entry: %w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
+		return 0, 0, fmt.Errorf("znode: decode entry: %w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
 	}
 	d := decoder{b: b[5:]}
-	e := &Entry{Flags: Flags(d.u32()), TimeMs: int64(d.u64())}
+	flags, timeMs := Flags(d.u32()), int64(d.u64())
 	n := d.u32()
 	if uint64(n) > uint64(len(d.b)) {
-		return nil, fmt.Errorf("znode: decode entry: %w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
+		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
 	}
-	e.Commands = make([]Command, 0, min(int(n), 1+len(d.b)/minCommandSize))
+	var c Command // one for all: f makes it escape
 	for i := range n {
-		c, rest, err := DecodeCommand(d.bytes())
-		if err != nil {
-			return nil, fmt.Errorf("znode: decode entry: command %d of %d: %w", i, n, err)
+		left := len(d.b)
+		var rest []byte
+		var err error
+		if c, rest, err = DecodeCommand(d.bytes()); err != nil {
+			return 0, 0, fmt.Errorf("znode: decode entry: command %d of %d: %w", i, n, err)
 		}
 		if len(rest) != 0 {
-			return nil, fmt.Errorf("znode: decode entry: %w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(rest))
+			return 0, 0, fmt.Errorf("znode: decode entry: %w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(rest))
 		}
-		e.Commands = append(e.Commands, c)
+		f(int(i), n, left, &c)
 	}
 	if len(d.b) != 0 {
-		return nil, fmt.Errorf("znode: decode entry: %w: %d bytes too many", ErrDamaged, len(d.b))
+		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d bytes too many", ErrDamaged, len(d.b))
 	}
-	return e, nil
+	return flags, timeMs, nil
 }
 
 // minCommandSize is the size in bytes of the shortest command, its length byte included.

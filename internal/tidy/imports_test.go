@@ -14,13 +14,13 @@ const imports = `
 	wire:
 	znode:                 wire internal/mutant
 
-	quorum:                wire znode internal/mutant internal/rawsock
+	quorum:                wire znode internal/mutant internal/rawsock internal/loglimit
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant
 
-	server:                wire znode quorum session internal/rawsock
+	server:                wire znode quorum session internal/rawsock internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/rawsock
@@ -53,6 +53,7 @@ const imports = `
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
 	internal/freeport:
+	internal/loglimit:
 	internal/simdisk:      github.com/hashicorp/raft
 	internal/tidy:
 `

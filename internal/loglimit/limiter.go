@@ -1,0 +1,81 @@
+package loglimit
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// Period is how long a cause is silent after a line.
+	Period = time.Minute
+	// maxCauses bounds how many causes are told apart. All others are one.
+	maxCauses = 256
+	others    = "others"
+)
+
+// A Limiter logs at most one line for each cause in a Period. It may be used by several goroutines.
+type Limiter struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	causes map[string]*cause
+}
+
+type cause struct {
+	logged     time.Time
+	suppressed int64
+}
+
+// New makes a Limiter that logs to log.
+func New(log *slog.Logger) *Limiter {
+	return &Limiter{log: log, causes: map[string]*cause{}}
+}
+
+// Warn logs a warning, unless its cause has had a line within the last Period. A line that follows others that were left out has
+// their number as suppressed.
+func (l *Limiter) Warn(cause, msg string, args ...any) {
+	suppressed, ok := l.pass(cause, time.Now())
+	if !ok {
+		return
+	}
+	if suppressed > 0 {
+		args = append(args[:len(args):len(args)], "suppressed", suppressed)
+	}
+	l.log.Log(context.Background(), slog.LevelWarn, msg, args...)
+}
+
+// pass says whether a line may be logged now, and how many were not since the last one.
+func (l *Limiter) pass(name string, now time.Time) (suppressed int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.causes[name]
+	if c == nil {
+		if len(l.causes) >= maxCauses {
+			l.forget(now)
+		}
+		if len(l.causes) >= maxCauses {
+			name = others
+		}
+		if c = l.causes[name]; c == nil {
+			c = &cause{}
+			l.causes[name] = c
+		}
+	}
+	if !c.logged.IsZero() && now.Sub(c.logged) < Period {
+		c.suppressed++
+		return 0, false
+	}
+	suppressed, c.suppressed, c.logged = c.suppressed, 0, now
+	return suppressed, true
+}
+
+// forget drops the causes whose silence is over and that have nothing to tell.
+func (l *Limiter) forget(now time.Time) {
+	for name, c := range l.causes {
+		if c.suppressed == 0 && now.Sub(c.logged) >= Period {
+			delete(l.causes, name)
+		}
+	}
+}

@@ -1,0 +1,388 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+// requestChecker looks at what other members ask of raft before raft or the disk see it. The library (v1.7.3) believes its peers: it
+// panics on a configuration that it cannot decode, after it has stored it, and takes every term. What is refused here a member of this
+// version never sends, so its stream is closed.
+//
+// It knows nothing of who really sends: whoever can pass for a member (peerPort.admit) can still send what a member could.
+type requestChecker struct {
+	term    func() uint64 // the current term
+	leader  func() MemberID
+	history configurationHistory
+	terms   termBudget
+}
+
+// configurationHistory is what the checker needs of the member's log.
+type configurationHistory struct {
+	latest func() (raft.Configuration, uint64) // the newest configuration in the log, and its index
+	last   func() uint64                       // the last index of the log or the snapshot
+	entry  func(index uint64) (term uint64, ok bool)
+}
+
+// errRequest says that a request is none that a member sends. It ends the stream.
+var errRequest = errors.New("quorum: a request that no member sends")
+
+func requestErrorf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errRequest, fmt.Sprintf(format, args...))
+}
+
+// check looks at a request that member from has sent. Errors: errRequest.
+func (c *requestChecker) check(from MemberID, req any) error {
+	if err := checkRequest(from, req); err != nil {
+		return err
+	}
+	switch q := req.(type) {
+	case *raft.AppendEntriesRequest:
+		if err := c.checkTerm(q.Term); err != nil {
+			return err
+		}
+		return c.history.check(q)
+	case *raft.RequestVoteRequest:
+		return c.checkTerm(q.Term)
+	case *raft.RequestPreVoteRequest:
+		return c.checkTerm(q.Term)
+	case *raft.InstallSnapshotRequest:
+		return c.checkTerm(q.Term)
+	case *raft.TimeoutNowRequest:
+		if leader := c.leader(); leader != from {
+			return requestErrorf("member %d asks for an election, and member %d leads", from, leader)
+		}
+	}
+	return nil
+}
+
+// checkTerm refuses a term that elections cannot have reached.
+func (c *requestChecker) checkTerm(term uint64) error {
+	now := c.term()
+	if limit := c.terms.limit(now, time.Now()); term > limit {
+		return requestErrorf("term %d: this member is at %d, and takes at most %d now", term, now, limit)
+	}
+	return nil
+}
+
+// A term is the upper half of zxids, which are signed.
+const maxTerm = 1<<31 - 1
+
+const (
+	// termBurst is by how much a term may be ahead of the member's own. It bounds how many elections a member may have missed, all of
+	// which count one: with pre-vote a member that is cut off does not raise its term, and the end of a leader's process, or a transfer,
+	// raises it once. A million are six days of an election each half a second, the shortest that an election timeout can be.
+	termBurst = 1 << 20
+	// termsPerSecond is how fast terms may rise in the long run. It is several times as fast as elections can follow each other, so who has
+	// missed more than termBurst of them is behind for a while, and not for ever. At this speed maxTerm is reached after seven years.
+	termsPerSecond = 10
+)
+
+// termBudget is how far the term may still rise. What this member's own elections raise it counts, too.
+type termBudget struct {
+	mu   sync.Mutex
+	seen uint64 // the term up to which it is accounted for
+	left float64
+	at   time.Time // when left was true; zero at the beginning
+}
+
+// limit is the highest term to be taken from others by a member that is at term.
+func (b *termBudget) limit(term uint64, now time.Time) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at.IsZero() {
+		b.seen, b.left, b.at = term, termBurst, now
+	}
+	b.left = min(termBurst, b.left+termsPerSecond*now.Sub(b.at).Seconds())
+	b.at = now
+	if term > b.seen {
+		b.left = max(0, b.left-float64(term-b.seen))
+		b.seen = term
+	}
+	return min(term+uint64(b.left), maxTerm)
+}
+
+// checkRequest looks at what can be told of a request by itself.
+func checkRequest(from MemberID, req any) error {
+	header := req.(raft.WithRPCHeader).GetRPCHeader()
+	_, bare := req.(*raft.TimeoutNowRequest) // timeoutNow names nobody
+	switch id := string(serverID(from)); {
+	case header.ProtocolVersion != raft.ProtocolVersionMax:
+		return requestErrorf("version %d of raft's protocol", header.ProtocolVersion)
+	case bare && len(header.ID) == 0 && len(header.Addr) == 0:
+	case string(header.ID) != id || string(header.Addr) != id:
+		return requestErrorf("on the stream of member %d it is of %.40q at %.40q", from, header.ID, header.Addr)
+	}
+	switch q := req.(type) {
+	case *raft.AppendEntriesRequest:
+		return checkAppend(q)
+	case *raft.RequestVoteRequest:
+		return checkCandidate(q.Term, q.LastLogIndex, q.LastLogTerm)
+	case *raft.RequestPreVoteRequest:
+		return checkCandidate(q.Term, q.LastLogIndex, q.LastLogTerm)
+	case *raft.InstallSnapshotRequest:
+		return checkSnapshotRequest(q)
+	case *raft.TimeoutNowRequest:
+		return nil
+	}
+	return requestErrorf("%T", req)
+}
+
+func checkCandidate(term, lastIndex, lastTerm uint64) error {
+	if term == 0 || lastTerm >= term || (lastIndex == 0) != (lastTerm == 0) {
+		return requestErrorf("a candidate of term %d whose log ends with entry %d of term %d", term, lastIndex, lastTerm)
+	}
+	return nil
+}
+
+// checkAppend looks at the indexes and terms of a leader's entries, and at what is in them.
+func checkAppend(q *raft.AppendEntriesRequest) error {
+	switch {
+	case q.Term == 0 || q.PrevLogTerm > q.Term || (q.PrevLogEntry == 0) != (q.PrevLogTerm == 0):
+		return requestErrorf("a leader of term %d whose entries stand behind entry %d of term %d", q.Term, q.PrevLogEntry, q.PrevLogTerm)
+	case len(q.Entries) > appendEntriesMax:
+		return requestErrorf("%d entries at once", len(q.Entries))
+	case q.PrevLogEntry == 0 && len(q.Entries) == 0 && q.LeaderCommitIndex > 0:
+		// The library would commit all that is in the log here, whether it is the leader's or not.
+		return requestErrorf("a commit of entry %d of a log that is not compared", q.LeaderCommitIndex)
+	}
+	index, term := q.PrevLogEntry, q.PrevLogTerm
+	for _, e := range q.Entries {
+		if e.Index != index+1 || e.Term < max(term, 1) || e.Term > q.Term {
+			return requestErrorf("entry %d of term %d behind entry %d of term %d, from a leader of term %d", e.Index, e.Term, index, term, q.Term)
+		}
+		index, term = e.Index, e.Term
+		if err := checkEntry(e); err != nil {
+			return requestErrorf("entry %d of term %d: %v", e.Index, e.Term, err)
+		}
+	}
+	return nil
+}
+
+// checkEntry looks at what is in an entry.
+func checkEntry(e *raft.Log) error {
+	if len(e.Extensions) > 0 {
+		return errors.New("it has extensions")
+	}
+	switch e.Type {
+	case raft.LogCommand:
+		return znode.CheckEntry(e.Data)
+	case raft.LogNoop, raft.LogBarrier:
+		if len(e.Data) > 0 {
+			return fmt.Errorf("type %v with %d bytes of data", e.Type, len(e.Data))
+		}
+		return nil
+	case raft.LogConfiguration:
+		_, err := decodeConfiguration(e.Data)
+		return err
+	}
+	return fmt.Errorf("unknown type %d", e.Type)
+}
+
+func checkSnapshotRequest(q *raft.InstallSnapshotRequest) error {
+	switch {
+	case q.SnapshotVersion != raft.SnapshotVersionMax:
+		return requestErrorf("version %d of snapshots", q.SnapshotVersion)
+	case q.Term == 0 || q.LastLogTerm == 0 || q.LastLogTerm > q.Term || q.LastLogIndex == 0:
+		return requestErrorf("a leader of term %d with a snapshot up to entry %d of term %d", q.Term, q.LastLogIndex, q.LastLogTerm)
+	case q.ConfigurationIndex == 0 || q.ConfigurationIndex > q.LastLogIndex:
+		return requestErrorf("a snapshot up to entry %d with the configuration of entry %d", q.LastLogIndex, q.ConfigurationIndex)
+	case q.Size <= 0:
+		return requestErrorf("a snapshot of %d bytes", q.Size)
+	}
+	if _, err := decodeConfiguration(q.Configuration); err != nil {
+		return requestErrorf("snapshot up to entry %d: %v", q.LastLogIndex, err)
+	}
+	return nil
+}
+
+const (
+	// maxConfigurationBytes is far more than a configuration of all numbers has.
+	maxConfigurationBytes = 128 << 10
+	maxServerAddrBytes    = 300
+)
+
+// decodeConfiguration decodes who raft is to count, and refuses what no configuration of a cluster is. The library's decoder panics.
+func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
+	if len(b) == 0 || len(b) > maxConfigurationBytes {
+		return conf, fmt.Errorf("a configuration of %d bytes", len(b))
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("a configuration that cannot be decoded: %v", p)
+		}
+	}()
+	conf = raft.DecodeConfiguration(b)
+	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, 0
+	for _, s := range conf.Servers {
+		switch {
+		case memberID(s.ID) == NoMember || serverID(memberID(s.ID)) != s.ID:
+			return conf, fmt.Errorf("a configuration with the member %.40q", s.ID)
+		case s.Suffrage != raft.Voter && s.Suffrage != raft.Nonvoter:
+			return conf, fmt.Errorf("a configuration with the suffrage %d", s.Suffrage)
+		case s.Address == "" || s.Address == aloneAddr || len(s.Address) > maxServerAddrBytes:
+			return conf, fmt.Errorf("a configuration with the address %.40q", s.Address)
+		case ids[s.ID] || addrs[s.Address]:
+			return conf, fmt.Errorf("a configuration with member %s, or its address, twice", s.ID)
+		}
+		ids[s.ID], addrs[s.Address] = true, true
+		if s.Suffrage == raft.Voter {
+			voters++
+		}
+	}
+	if voters == 0 {
+		return conf, errors.New("a configuration without a voter")
+	}
+	return conf, nil
+}
+
+// check refuses configurations that do not follow the one before: raft changes one member at a time. Only entries that are new here are
+// compared. If the entries before them do not match this member's log, raft refuses them all, and is to tell the leader so.
+func (h *configurationHistory) check(q *raft.AppendEntriesRequest) error {
+	var before raft.Configuration
+	steps := 0
+	for _, e := range q.Entries {
+		if e.Type != raft.LogConfiguration {
+			continue
+		}
+		next, err := decodeConfiguration(e.Data)
+		if err != nil {
+			return requestErrorf("entry %d of term %d: %v", e.Index, e.Term, err)
+		}
+		if steps == 0 {
+			if !h.matches(q.PrevLogEntry, q.PrevLogTerm) {
+				return nil
+			}
+			if term, ok := h.entry(e.Index); ok && term == e.Term {
+				continue // it is here
+			}
+			var at uint64
+			before, at = h.latest()
+			if steps = 1; at >= e.Index || h.replaces(q, at) {
+				steps = 2 // the newest, which was never committed, is replaced; the one before it counts
+			}
+		}
+		if n := configurationSteps(before, next); len(before.Servers) > 0 && n > steps {
+			return requestErrorf("entry %d of term %d: a configuration that changes %d members at once: from %v to %v",
+				e.Index, e.Term, n, before.Servers, next.Servers)
+		}
+		before, steps = next, 1
+	}
+	return nil
+}
+
+// matches says whether this member's log has that entry.
+func (h *configurationHistory) matches(index, term uint64) bool {
+	if index == 0 {
+		return true
+	}
+	if have, ok := h.entry(index); ok {
+		return have == term
+	}
+	return index == h.last() // a snapshot's, all of which is committed; raft compares the terms
+}
+
+// replaces says whether the entries of a request put others in the place of what stands at an index here.
+func (h *configurationHistory) replaces(q *raft.AppendEntriesRequest, at uint64) bool {
+	for _, e := range q.Entries {
+		if e.Index > at {
+			return false
+		}
+		if term, ok := h.entry(e.Index); ok && term != e.Term {
+			return true
+		}
+	}
+	return false
+}
+
+// configurationSteps is how many members differ: are in one only, or have another role or address.
+func configurationSteps(a, b raft.Configuration) (n int) {
+	servers := map[raft.ServerID]raft.Server{}
+	for _, s := range a.Servers {
+		servers[s.ID] = s
+	}
+	for _, s := range b.Servers {
+		if old, ok := servers[s.ID]; !ok || old != s {
+			n++
+		}
+		delete(servers, s.ID)
+	}
+	return n + len(servers)
+}
+
+// snapshotChecker passes a snapshot on while it is decoded on the side. The last byte is followed by io.EOF only if all of it was a
+// state; if not, the library drops what it has written.
+type snapshotChecker struct {
+	r    io.Reader
+	pipe *io.PipeWriter
+	done chan error // capacity 1: what came of the decoding
+	err  error      // what Read returns from now on; nil while there is more
+}
+
+func checkSnapshot(r io.Reader) *snapshotChecker {
+	out, in := io.Pipe()
+	s := &snapshotChecker{r: r, pipe: in, done: make(chan error, 1)}
+	go func() { // until close
+		_, err := restoreSafely(out)
+		if err == nil {
+			_, err = io.Copy(io.Discard, out)
+		}
+		_ = out.CloseWithError(err)
+		s.done <- err
+	}()
+	return s
+}
+
+// restoreSafely is znode.Restore, of which a panic is an error.
+func restoreSafely(r io.Reader) (store *znode.Store, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("quorum: decode snapshot: %v", p)
+		}
+	}()
+	return znode.Restore(r)
+}
+
+// Read implements io.Reader. Errors: errRequest, if it is no snapshot; those of the stream.
+func (s *snapshotChecker) Read(b []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.r.Read(b)
+	if n > 0 {
+		if _, werr := s.pipe.Write(b[:n]); werr != nil {
+			s.err = requestErrorf("a snapshot that is none: %v", werr)
+			return 0, s.err
+		}
+	}
+	if err == io.EOF {
+		_ = s.pipe.Close()
+		if derr := <-s.done; derr != nil {
+			err = requestErrorf("a snapshot that is none: %v", derr)
+		}
+		s.done <- nil // for close
+	}
+	s.err = err
+	return n, err
+}
+
+// close waits for the decoding to end.
+func (s *snapshotChecker) close() {
+	_ = s.pipe.CloseWithError(io.ErrUnexpectedEOF)
+	<-s.done
+}
+
+// refused is why the snapshot was none; nil if it was one, or has not been read to its end.
+func (s *snapshotChecker) refused() error {
+	if errors.Is(s.err, errRequest) {
+		return s.err
+	}
+	return nil
+}

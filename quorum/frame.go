@@ -1,0 +1,204 @@
+package quorum
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// All streams of the peer port but those of a few bytes carry frames: a 4-byte big-endian length, then that many bytes. On a raft stream
+// the first of them is the kind.
+const (
+	// maxPeerFrame bounds a frame of the forward stream.
+	maxPeerFrame = 64 << 20
+	// maxLeaseFrame bounds a frame of the lease stream: two million sessions of one member.
+	maxLeaseFrame = 16 << 20
+	// DefaultPeerFrameBytes has room for the largest request of raft, and for some of the forward stream beside it.
+	DefaultPeerFrameBytes = maxRequestBytes + maxPeerFrame
+	// frameStep is what a frame gets room for before more of it has arrived.
+	frameStep = 64 << 10
+	// frameTime is how long a frame that has begun may take. A member gives up on a frame after rpcTimeout at most.
+	frameTime = 2 * rpcTimeout
+)
+
+var (
+	errPeerFrame = errors.New("quorum: peer frame too long")
+	// errFrameRoom says that too many large frames are on their way here at once.
+	errFrameRoom = errors.New("quorum: no room for a large frame: others are on their way")
+)
+
+func appendFrameHeader(b []byte) []byte { return append(b, 0, 0, 0, 0) }
+
+// sealFrame fills in the length of the frame that starts at b[start].
+func sealFrame(b []byte, start int) []byte {
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+	return b
+}
+
+// frameReader reads the frames of one stream. Room for one is made as it arrives, and a frame that has begun must end within frameTime.
+type frameReader struct {
+	*bufio.Reader
+	// limit sets the deadline of reads; nil: frames may take as long as they like.
+	limit func(time.Time) error
+	// room is what all streams share for frames larger than frameStep; nil: there is no bound.
+	room  *frameRoom
+	held  int64 // of room, by the newest frame
+	timed bool  // the stream has a deadline for the frame
+}
+
+// readRaftFrame reads one frame of a raft stream whose deadlines are the caller's. The body is the caller's, too.
+func readRaftFrame(r *bufio.Reader, limit int) (rpcKind, []byte, error) {
+	return (&frameReader{Reader: r}).readRaftFrame(limit)
+}
+
+// readRaftFrame reads one frame of a raft stream. The body is the caller's.
+func (r *frameReader) readRaftFrame(limit int) (rpcKind, []byte, error) {
+	r.release()
+	defer r.endFrame()
+	if err := r.beginFrame(rpcHeadLen); err != nil {
+		return 0, nil, err
+	}
+	h, err := r.Peek(rpcHeadLen)
+	if err != nil {
+		return 0, nil, unexpected(err)
+	}
+	n, kind := int64(binary.BigEndian.Uint32(h)), rpcKind(h[4])
+	if n < 1 || n > int64(limit) {
+		return 0, nil, errRaftFrame
+	}
+	_, _ = r.Discard(rpcHeadLen)
+	b, err := r.body(int(n)-1, nil)
+	return kind, b, err
+}
+
+// readPeerFrame reads one frame of another stream, into buf if there is room in it. Errors: errPeerFrame, errFrameRoom, those of the
+// stream.
+func (r *frameReader) readPeerFrame(limit int, buf []byte) ([]byte, error) {
+	r.release()
+	defer r.endFrame()
+	if err := r.beginFrame(4); err != nil {
+		return nil, err
+	}
+	h, err := r.Peek(4)
+	if err != nil {
+		return nil, unexpected(err)
+	}
+	n := int64(binary.BigEndian.Uint32(h))
+	if n > int64(limit) {
+		return nil, errPeerFrame
+	}
+	_, _ = r.Discard(4)
+	return r.body(int(n), buf)
+}
+
+// beginFrame waits, for as long as it takes, for the first byte of a frame. What is not there yet of its head has a deadline.
+func (r *frameReader) beginFrame(head int) error {
+	if _, err := r.Peek(1); err != nil {
+		return err
+	}
+	if r.Buffered() < head {
+		r.begun()
+	}
+	return nil
+}
+
+// begun gives the frame its time.
+func (r *frameReader) begun() {
+	if r.limit != nil && !r.timed {
+		r.timed = true
+		_ = r.limit(time.Now().Add(frameTime))
+	}
+}
+
+// endFrame takes the deadline away, if there can be one.
+func (r *frameReader) endFrame() {
+	if r.timed {
+		r.timed = false
+		_ = r.limit(time.Time{})
+	}
+}
+
+// body reads the rest of a frame. Room is made for at most twice what has arrived, and frameStep.
+func (r *frameReader) body(size int, buf []byte) ([]byte, error) {
+	if size > r.Buffered() {
+		r.begun()
+	}
+	if size <= cap(buf) {
+		_, err := io.ReadFull(r, buf[:size])
+		return buf[:size], unexpected(err)
+	}
+	b := make([]byte, min(size, frameStep))
+	_, err := io.ReadFull(r, b)
+	for err == nil && len(b) < size {
+		have, next := len(b), min(2*len(b), size)
+		if err := r.hold(int64(next)); err != nil {
+			return nil, err
+		}
+		b = append(make([]byte, 0, next), b...)
+		b = b[:next]
+		_, err = io.ReadFull(r, b[have:])
+	}
+	return b, unexpected(err)
+}
+
+// hold has the frame take n bytes of the common room.
+func (r *frameReader) hold(n int64) error {
+	if r.room == nil {
+		return nil
+	}
+	if !r.room.take(n - r.held) {
+		return errFrameRoom
+	}
+	r.held = n
+	return nil
+}
+
+// release gives back the room of the newest frame. Whoever reads a stream calls it in the end.
+func (r *frameReader) release() {
+	if r.held > 0 {
+		r.room.give(r.held)
+		r.held = 0
+	}
+}
+
+// unexpected is the error of a frame that was cut off.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// frameRoom bounds the bytes of large frames that arrive at the same time.
+type frameRoom struct {
+	max int64
+
+	mu   sync.Mutex
+	used int64
+}
+
+func (r *frameRoom) take(n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used+n > r.max {
+		return false
+	}
+	r.used += n
+	return true
+}
+
+func (r *frameRoom) give(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used -= n
+}
+
+// inUse is how many bytes of it are taken.
+func (r *frameRoom) inUse() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used
+}

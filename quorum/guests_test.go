@@ -1,0 +1,215 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/internal/simnet"
+)
+
+// Connections that say nothing are few, whoever opens them, and members go on reaching each other.
+func TestSilentConnectionsAreBounded(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		term := c.reps[l].raft.CurrentTerm()
+		port := c.reps[l].port
+		for i := range 1500 {
+			conn, err := c.net.Host("10.0.0.99").Dial(t.Context(), "tcp", c.members[l].Addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if i%100 == 0 {
+				c.recs[l].result(t, c.propose((l+1)%3, sequential(9, uint64(i/100)+1, "/n-")))
+			}
+		}
+		synctest.Wait()
+		if n := port.guests.count(); n > DefaultPeerConns/8+40 {
+			t.Errorf("%d connections are open", n)
+		}
+		time.Sleep(2 * prefaceDeadline)
+		if n := port.guests.count(); n > 40 {
+			t.Errorf("%d connections are open after the deadline of the preface", n)
+		}
+		if c.leader() != l || c.reps[l].raft.CurrentTerm() != term {
+			t.Error("another leader has been elected")
+		}
+	})
+}
+
+// guestsOf opens connections of hosts in a network, and takes them in.
+type guestsOf struct {
+	t   *testing.T
+	net *simnet.Network
+	l   net.Listener
+	*guests
+}
+
+func (g *guestsOf) open(host string) (*guest, error) {
+	g.t.Helper()
+	far, err := g.net.Host(host).Dial(g.t.Context(), "tcp", "10.0.0.1:2888")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { far.Close() })
+	near, err := g.l.Accept()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	guest := newGuest(near)
+	return guest, g.admit(guest)
+}
+
+// A full port closes what has been silent for the longest, and refuses a new connection if nobody is silent.
+func TestTheLongestSilentGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := simnet.New(simnet.Config{Seed: 1})
+		l, err := n.Host("10.0.0.1").Listen("tcp", "10.0.0.1:2888")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		g := guestsOf{t: t, net: n, l: l, guests: newGuests(64)}
+		var members []*guest
+		for range g.perMember() {
+			m, err := g.open("10.0.0.2")
+			if err == nil {
+				err = g.name(m, 2)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			members = append(members, m)
+		}
+		late, err := g.open("10.0.0.2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.name(late, 2); !errors.Is(err, errTooManyPeers) {
+			t.Errorf("one more connection of a member that is heard on all: %v", err)
+		}
+		time.Sleep(2 * quietGuest)
+		for _, m := range members[1:] {
+			m.hear()
+		}
+		if err := g.name(late, 2); err != nil {
+			t.Errorf("one more connection, while one is silent: %v", err)
+		}
+		if _, err := members[0].Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("the silent one: %v", err)
+		}
+		for range 100 {
+			if _, err := g.open("10.0.0.3"); err != nil {
+				t.Errorf("a connection that has not said who it is: %v", err)
+			}
+		}
+		if n := g.count(); n > g.perMember()+g.unnamed()/2 {
+			t.Errorf("%d connections are open", n)
+		}
+		for _, m := range members[1:] {
+			_ = m.SetReadDeadline(time.Now())
+			if _, err := m.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("a connection of a member: %v", err)
+			}
+		}
+	})
+}
+
+// Who speaks for a member comes from where the member is.
+func TestMembersComeFromTheirAddresses(t *testing.T) {
+	for _, any := range []bool{false, true} {
+		inCluster(t, 3, func(cfg *Config) { cfg.AnyPeerAddr = any }, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			f := (l + 1) % 3
+			for _, kind := range []streamKind{streamRaft, streamForward, streamLease, streamTransfer} {
+				before := c.reps[l].port.rejected.Load()
+				conn := c.strangerFrom("10.0.0.99", kind, MemberID(f+1), l)
+				_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+				_, _ = conn.Read(make([]byte, 1))
+				if n := c.reps[l].port.rejected.Load() - before; (n == 0) != any {
+					t.Errorf("stream %q from another host, with AnyPeerAddr %v: %d rejected", kind, any, n)
+				}
+				conn.Close()
+			}
+		})
+	}
+}
+
+// An unknown number is only listened to by a member that follows nobody.
+func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f := (l + 1) % 3
+		p := c.reps[f].port
+		cluster := c.reps[f].roster.cluster()
+		ip := netip.MustParseAddr("10.0.0.99")
+		if why := p.stranger(streamRaft, 77, cluster, ip); why == "" {
+			t.Error("an unknown member is heard beside the leader")
+		}
+		c.isolate(f)
+		for c.reps[f].leaderID() != NoMember {
+			time.Sleep(time.Millisecond)
+		}
+		if why := p.stranger(streamRaft, 77, cluster, ip); why != "" {
+			t.Errorf("without a leader: %s", why)
+		}
+		if why := p.stranger(streamForward, 77, cluster, ip); why == "" {
+			t.Error("an unknown member forwards commands")
+		}
+		c.heal()
+	})
+}
+
+// Addresses of members may be names, several for a host, or say nothing.
+func TestOrigins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		names := map[string][]netip.Addr{"two": {netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")}, "debian": {netip.MustParseAddr("127.0.1.1")}}
+		o := newOrigins(func(_ context.Context, host string) ([]netip.Addr, error) {
+			asked++
+			if names[host] == nil {
+				return nil, &net.DNSError{Name: host, IsNotFound: true}
+			}
+			return names[host], nil
+		})
+		for _, tt := range []struct {
+			ip    string
+			addrs []string
+			want  bool
+		}{
+			{"10.0.0.1", []string{"10.0.0.1:2888"}, true},
+			{"10.0.0.2", []string{"10.0.0.1:2888"}, false},
+			{"10.0.0.2", []string{"10.0.0.1:2888", "10.0.0.2:2888"}, true},
+			{"::ffff:10.0.0.1", []string{"10.0.0.1:2888"}, true},
+			{"fd00::1", []string{"two:2888"}, true},
+			{"10.0.0.1", []string{"two:2888"}, true},
+			{"10.0.0.9", []string{"two:2888"}, false},
+			{"127.0.0.1", []string{"debian:2888"}, true},
+			{"127.0.0.1", []string{"10.0.0.1:2888"}, false},
+			{"10.0.0.9", []string{"0.0.0.0:2888"}, true},
+			{"10.0.0.9", []string{":2888"}, true},
+			{"10.0.0.9", []string{"[::]:2888", "10.0.0.1:2888"}, false},
+			{"10.0.0.9", nil, true},
+			{"10.0.0.1", []string{"nowhere:2888"}, false},
+		} {
+			if got := o.fits(t.Context(), netip.MustParseAddr(tt.ip).Unmap(), tt.addrs); got != tt.want {
+				t.Errorf("%s for a member at %v: %v", tt.ip, tt.addrs, got)
+			}
+		}
+		if asked != 3 {
+			t.Errorf("the resolver was asked %d times for three names", asked)
+		}
+		names["two"] = []netip.Addr{netip.MustParseAddr("10.0.0.9")} // it has moved
+		time.Sleep(lookupPause)
+		if !o.fits(t.Context(), netip.MustParseAddr("10.0.0.9"), []string{"two:2888"}) {
+			t.Error("a member that has moved does not fit")
+		}
+	})
+}
