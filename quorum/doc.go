@@ -47,8 +47,15 @@
 //	                         own disk, to hand them on
 //	flushLoop     backlog    a leader's entries to write        Close
 //
+// A snapshot that arrives is decoded on the side by a goroutine that ends with its request (snapshotChecker).
+//
 // The raft library has its own: one main loop, one that applies, one that takes snapshots, and two per
 // follower while leading.
+//
+// # What others may send
+//
+// The library believes its peers. So a connection to the peer port passes three gates: how many there are (guests), where it
+// comes from (origins), and for each request, whether a member could have sent it (requestChecker).
 //
 // # Locks
 //

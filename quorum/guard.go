@@ -20,12 +20,12 @@ var ErrDiskFull = errors.New("disk full")
 // opPreallocate is what an error calls the making of a file that has its room from the beginning.
 const opPreallocate = "preallocate"
 
-// isFull says whether err is of a write that found no room. bbolt has then not begun to make the transaction valid, and
+// isFull says whether err is of a write that found no room, or no file descriptor for a file that was to be begun. bbolt has then not begun to make the transaction valid, and
 // the file is as it was; a segment has at most the beginning of a batch that was never synced, as after a crash. A sync
 // that fails is another matter, whatever its reason: what is on the disk then is unknown.
 func isFull(err error) bool {
 	var at *fs.PathError
-	return errors.As(err, &at) && (at.Op == "write" || at.Op == opPreallocate) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota))
+	return errors.As(err, &at) && (at.Op == "write" || at.Op == opPreallocate) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) || IsStarved(err))
 }
 
 // guardedStore stops the member at the first write that fails. What a failed write left behind is

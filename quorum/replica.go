@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/loglimit"
 	"lockkeeper/znode"
 )
 
@@ -123,6 +124,12 @@ func Open(cfg Config) (_ *Replica, err error) {
 		tail:    newTail(cfg.TrailingEntries),
 		growth:  newGrowth(&cfg),
 		joining: make(chan struct{}, 1),
+	}
+	if w, ok := cfg.Stores.Log.(descriptorWaiter); ok {
+		lines := loglimit.New(cfg.Logger)
+		w.NotifyStarved(func(err error) {
+			lines.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", descriptorWait)
+		})
 	}
 	r.roster = newRoster(&r.cfg, r.servers)
 	r.asks.init()
@@ -523,6 +530,30 @@ type Status struct {
 	// Synced counts the followers and observers that have, as far as this leader knows, all that is
 	// committed.
 	SyncedFollowers, SyncedObservers int
+}
+
+// PeerStats counts what happens at the peer port, and waits of the log.
+type PeerStats struct {
+	Connections int   // open ones that others have opened
+	Crowded     int64 // connections closed because there were too many
+	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
+	Refused     int64 // requests that no member sends
+	FrameBytes  int64 // that large frames hold which have begun
+	// DescriptorWaits is how often the log had to wait for a file descriptor.
+	DescriptorWaits int64
+}
+
+// PeerStats reports the counts. Those of the port are 0 for a member alone.
+func (r *Replica) PeerStats() PeerStats {
+	var s PeerStats
+	if w, ok := r.cfg.Stores.Log.(descriptorWaiter); ok {
+		s.DescriptorWaits = w.DescriptorWaits()
+	}
+	if p := r.port; p != nil {
+		s.Connections, s.FrameBytes = p.guests.count(), p.room.inUse()
+		s.Crowded, s.Rejected, s.Refused = p.crowded.Load(), p.rejected.Load(), p.refused.Load()
+	}
+	return s
 }
 
 // Status reports how things stand.

@@ -35,6 +35,7 @@ type segmentLog struct {
 	disk         *asyncWriter             // what writes the tails, one after the other
 	applied      uint64                   // as of when it was opened
 	known        atomic.Uint64            // see SetApplied
+	files        descriptorWaits
 
 	// Lock: writing is for one write at a time; mu is taken under it, to publish what has been written.
 	writing sync.Mutex
@@ -289,7 +290,11 @@ func (l *segmentLog) rotate(need int64) error {
 	old := l.tail()
 	h := segmentHead{log: old.log, number: old.number + 1, first: l.first, last: l.last, applied: l.appliedNow(),
 		prevEnd: l.end, prevSum: l.sum, size: max(l.segmentBytes, (segmentStart+need+blockBytes-1)&^(blockBytes-1))}
-	next, err := createSegment(l.dir, h)
+	var next *segment
+	err := l.files.retry(func() (err error) {
+		next, err = createSegment(l.dir, h)
+		return err
+	})
 	if err != nil {
 		// Whatever it was that failed, nothing that matters can be in it.
 		return &fs.PathError{Op: opPreallocate, Path: segmentPath(l.dir, h.number), Err: err}
@@ -299,10 +304,14 @@ func (l *segmentLog) rotate(need int64) error {
 		_ = next.f.Close()
 		return err
 	}
-	newest, err := openTail(next, nil, l.disk)
+	var newest *tailFile
+	err = l.files.retry(func() (err error) {
+		newest, err = openTail(next, nil, l.disk)
+		return err
+	})
 	if err != nil {
 		_ = next.f.Close()
-		return err
+		return &fs.PathError{Op: opPreallocate, Path: next.path, Err: err} // nothing is in it yet
 	}
 	before := l.newest
 	l.mu.Lock()

@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"lockkeeper/internal/loglimit"
 )
 
 // clientPort accepts client connections, keeps to the limits on their number, and owns them until they
 // are closed.
 type clientPort struct {
 	log        *slog.Logger
+	refusals   *loglimit.Limiter
 	maxPerAddr int // no limit when <= 0
 	maxTotal   int // no limit when <= 0
 	maxFiles   int // what file descriptors allow; no limit when <= 0
@@ -43,28 +45,15 @@ func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *con
 	return &clientPort{
 		listener:   l,
 		log:        cfg.Logger,
+		refusals:   loglimit.New(cfg.Logger),
 		maxPerAddr: cfg.MaxClientCnxns,
 		maxTotal:   cfg.MaxCnxns,
-		maxFiles:   clientDescriptors(),
+		maxFiles:   planDescriptors(cfg).clients,
 		serve:      serve,
 		ping:       ping,
 		conns:      map[*conn]struct{}{},
 		perAddr:    map[netip.Addr]int{},
 	}
-}
-
-// reservedDescriptors is how many file descriptors are kept from clients: a member that cannot reach its
-// peers any more serves nobody.
-const reservedDescriptors = 64
-
-// clientDescriptors is how many connections clients may have because of the limit of file descriptors: all
-// but a reserve, or half of them where there are few. 0 means no limit.
-func clientDescriptors() int {
-	_, limit := fileDescriptors()
-	if limit <= 0 || limit > math.MaxInt32 {
-		return 0
-	}
-	return int(max(limit-reservedDescriptors, limit/2))
 }
 
 // start begins to accept. The end of ctx ends handshakes that wait for a commit.
@@ -126,7 +115,7 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		p.log.Warn("client port: accept failed", "err", err, "retryIn", pause)
+		p.refusals.Warn("accept", "client port: accept failed", "err", err, "retryIn", pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -147,13 +136,13 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	case p.closed:
 	case p.maxPerAddr > 0 && p.perAddr[ip] >= p.maxPerAddr:
 		p.rejected.Add(1)
-		p.log.Warn("client refused: too many connections from its address (maxClientCnxns)", "client", c.remote, "limit", p.maxPerAddr)
+		p.refusals.Warn("maxClientCnxns "+ip.String(), "client refused: too many connections from its address (maxClientCnxns)", "client", c.remote, "limit", p.maxPerAddr)
 	case p.maxTotal > 0 && len(p.conns) >= p.maxTotal:
 		p.rejected.Add(1)
-		p.log.Warn("client refused: too many connections (maxCnxns)", "client", c.remote, "limit", p.maxTotal)
+		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)", "client", c.remote, "limit", p.maxTotal)
 	case p.maxFiles > 0 && len(p.conns) >= p.maxFiles:
 		p.rejected.Add(1)
-		p.log.Warn("client refused: the file descriptors that are left are for the peers and the log (ulimit -n)", "client", c.remote, "limit", p.maxFiles)
+		p.refusals.Warn("files", "client refused: the file descriptors that are left are for the peers and the log (ulimit -n)", "client", c.remote, "limit", p.maxFiles)
 	default:
 		c.number = p.accepted.Add(1)
 		p.conns[c] = struct{}{}

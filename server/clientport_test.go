@@ -357,13 +357,33 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Clients must not take the descriptors that the member needs to reach its peers.
-func TestDescriptorsAreKeptFromClients(t *testing.T) {
-	_, limit := fileDescriptors()
-	if limit < 0 {
-		t.Skip("the system does not say how many files a process may have")
-	}
-	if n := clientDescriptors(); n <= 0 || int64(n) >= limit || int64(n) < limit/2 {
-		t.Fatalf("%d of %d file descriptors for clients", n, limit)
+// No port takes the descriptors that the log needs, whatever is configured; and a limit that is too low for that is told at the start.
+func TestDescriptorsAreKeptForTheLog(t *testing.T) {
+	three := []Member{{ID: 1}, {ID: 2}, {ID: 3}}
+	for _, tt := range []struct {
+		limit int64
+		cfg   Config
+		fault string // part of the warning or error
+	}{
+		{-1, Config{}, ""},
+		{1024, Config{}, ""},
+		{1024, Config{Members: three, HTTPAddr: "x", HTTPConns: MaxHTTPConns, MaxClientCnxns: 60}, ""},
+		{256, Config{Members: three, HTTPAddr: "x", HTTPConns: MaxHTTPConns, MaxClientCnxns: 10}, ""},
+		{100, Config{}, "needs at least 144"},
+		{1024, Config{Members: three, MaxPeerCnxns: 1000}, "needs at least"},
+		{1024, Config{MaxCnxns: 5000}, "maxCnxns=5000 cannot be reached"},
+		{1024, Config{MaxClientCnxns: 5000}, "maxClientCnxns=5000 cannot be reached"},
+	} {
+		p := shareDescriptors(tt.limit, &tt.cfg)
+		warning, err := p.check(&tt.cfg)
+		if err != nil {
+			warning = err.Error()
+		}
+		if tt.fault == "" && warning != "" || !strings.Contains(warning, tt.fault) {
+			t.Errorf("%d descriptors, %+v: %q", tt.limit, p, warning)
+		}
+		if err == nil && tt.limit > 0 && int64(p.clients+p.peers+p.opened+p.http+fileDescriptorsForFiles) > tt.limit {
+			t.Errorf("%d descriptors are shared as %+v", tt.limit, p)
+		}
 	}
 }

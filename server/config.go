@@ -308,6 +308,7 @@ func (c Config) withDefaults() Config {
 			*p = d
 		}
 	}
+	orInt(&c.PeerFrameBytes, quorum.DefaultPeerFrameBytes)
 	if c.ClientAddr == "" {
 		c.ClientAddr = net.JoinHostPort("", strconv.Itoa(DefaultClientPort))
 	}

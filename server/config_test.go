@@ -173,6 +173,7 @@ func TestDefaults(t *testing.T) {
 		DigestAlgorithm:  "SHA1",
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: DefaultHTTPConnsPerAddr, HTTPRequestTimeout: DefaultHTTPRequestTimeout,
 		HandshakeTimeout: 10 * time.Second,
+		PeerFrameBytes:   quorum.DefaultPeerFrameBytes,
 		Backlog:          -1,
 		InitLimit:        10,
 		SyncLimit:        5,

@@ -249,7 +249,7 @@ var usedKeys = map[string]keyDef{
 		effect: "The peer port listens at every address, and not only at the one of this member's server line."},
 	"peerAddressCheck": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.AnyPeerAddr }), def: "true",
 		effect: "A connection in the name of a member must come from an address at which this member would look for it. false is for networks that change source addresses."},
-	"maxPeerCnxns": {own: true, value: integer(32, math.MaxInt32, func(l *loader) *int { return &l.cfg.MaxPeerCnxns }), unit: "connections", def: "256",
+	"maxPeerCnxns": {own: true, value: integer(32, math.MaxInt32, func(l *loader) *int { return &l.cfg.MaxPeerCnxns }), unit: "connections", def: "(256, but at most an eighth of ulimit -n, and at least 32)",
 		effect: "How many connections the peer port takes: half of them from one address, an eighth in the name of one member, a quarter before they have said who they are."},
 	"peerFrameMaxBytes": {own: true, value: integer(8<<20, math.MaxInt32, func(l *loader) *int { return &l.cfg.PeerFrameBytes }), unit: "bytes", def: "402653184",
 		effect: "How many bytes frames above 64 KiB may hold together while they arrive at the peer port. A stream whose frame does not fit is closed."},

@@ -24,7 +24,7 @@ func (s *Server) withAdvice(err error) error {
 		advice = "the file must belong to the user that runs lockkeeper, and be readable and writable for that user"
 	case errors.Is(err, syscall.EROFS):
 		advice = "the file system is mounted read-only; a kernel does that to one that it found damaged"
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), quorum.IsStarved(err):
 		return fmt.Errorf("server: %w: %w", ErrDiskFull, err)
 	default:
 		return err

@@ -280,7 +280,7 @@ func TestWordsAgainstZooKeeper(t *testing.T) {
 
 // ownMetrics are the lines of mntr that ZooKeeper does not have: it ends when its disk is full, and these bounds are ours.
 var ownMetrics = []string{
-	"zk_disk_full_stops", "zk_disk_free_bytes",
+	"zk_disk_full_stops", "zk_disk_free_bytes", "zk_log_descriptor_waits",
 	"zk_http_connections_refused", "zk_http_connections_displaced", "zk_http_requests_late",
 	"zk_identities_refused", "zk_undeliverable_requests",
 	"zk_acls_refused", "zk_costly_requests_refused", "zk_ephemerals_refused",

@@ -19,9 +19,8 @@ import (
 const (
 	// httpTimeout bounds a question on the HTTP port, and how long one that is under way may take when the member stops.
 	httpTimeout = 5 * time.Second
-	// MaxHTTPConns is how many connections the HTTP port may have. They come out of the reserve of file descriptors that
-	// clients cannot have, and must leave some of it to the peers.
-	MaxHTTPConns = reservedDescriptors / 2
+	// MaxHTTPConns is how many connections the HTTP port may have.
+	MaxHTTPConns = 32
 	// DefaultHTTPConnsPerAddr and DefaultHTTPRequestTimeout are for the keys of zoo.cfg with these meanings.
 	DefaultHTTPConnsPerAddr   = 8
 	DefaultHTTPRequestTimeout = 2 * time.Second

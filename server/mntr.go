@@ -67,6 +67,16 @@ func (s *Server) metrics(o overview) []metric {
 			ms = append(ms, metric{"disk_free_bytes", "that are free where the log is", free})
 		}
 	}
+	peers := s.replica.PeerStats()
+	ms = append(ms, metric{"log_descriptor_waits", "writes of the log that had to wait for a file descriptor", peers.DescriptorWaits})
+	if !s.cfg.Standalone() {
+		ms = append(ms,
+			metric{"peer_connections", "connections that are open at the peer port", peers.Connections},
+			metric{"peer_connections_closed", "connections at the peer port closed because there were too many (maxPeerCnxns)", peers.Crowded},
+			metric{"peer_strangers_rejected", "connections at the peer port that were no member's, or carried what no member sends", peers.Rejected},
+			metric{"peer_requests_refused", "frames and records from the peer port that no member sends", peers.Refused},
+			metric{"peer_frame_bytes", "bytes of large frames that are arriving at the peer port (peerFrameMaxBytes)", peers.FrameBytes})
+	}
 	if s.cfg.Standalone() || s.mode(o) == readOnlyMode {
 		return ms
 	}

@@ -52,6 +52,10 @@ func AwaitRoom(ctx context.Context, cfg Config) error {
 }
 
 func logRoom(log *slog.Logger, dir string, err error) {
+	if quorum.IsStarved(err) {
+		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves nobody until there is one, and then starts by itself", "err", err)
+		return
+	}
 	free, ok := freeBytes(dir)
 	args := []any{"dir", dir, "neededBytes", roomBytes, "err", err}
 	if ok {

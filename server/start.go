@@ -80,6 +80,15 @@ func Start(cfg Config) (_ *Server, err error) {
 	for _, n := range cfg.Notices() {
 		n.log(cfg.Logger)
 	}
+	files := planDescriptors(&cfg)
+	warning, err := files.check(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		cfg.Logger.Warn(warning)
+	}
+	cfg.MaxPeerCnxns = files.peers
 	s := &Server{
 		cfg:     cfg,
 		log:     cfg.Logger,
@@ -337,7 +346,9 @@ func (s *Server) Err() error {
 // it must not wait for anything.
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
-		if errors.Is(err, ErrDiskFull) {
+		if quorum.IsStarved(err) {
+			s.log.Error("no file descriptor left for the log: this member lets its clients go and stops until there is one", "err", err)
+		} else if errors.Is(err, ErrDiskFull) {
 			s.log.Error("disk full: this member lets its clients go and stops until there is room", "err", err)
 		} else {
 			s.log.Error("this member cannot go on", "err", err)
