@@ -48,6 +48,9 @@ type Config struct {
 	// case.
 	HostProvider zk.HostProvider
 
+	// Tree, if it is not nil, is a watch that stands as long as the Session.
+	Tree *TreeWatch
+
 	// Logger gets what goes wrong and is not returned to anybody; at level
 	// debug, what go-zookeeper has to say. Nil discards.
 	Logger *slog.Logger
@@ -87,12 +90,17 @@ func Connect(c Config) (*Session, error) {
 		auth:    c.Auth,
 		tls:     c.TLS,
 		open:    c.Dial,
+		tree:    c.Tree,
 		refused: make(chan error, 1),
 	}
 	if d.open == nil {
 		d.open = net.DialTimeout
 	}
-	conn, events, err := zk.Connect(c.Servers, d.granted.timeout(),
+	notify := func(zk.Event) {}
+	if c.Tree != nil {
+		notify = c.Tree.Notify
+	}
+	conn, events, err := zk.Connect(c.Servers, d.granted.timeout(), zk.WithEventCallback(notify),
 		zk.WithDialer(d.dial), zk.WithHostProvider(d.hosts), zk.WithLogger(zkLogger{log}))
 	if err != nil {
 		return nil, fmt.Errorf("recipes: connect: %w", err)
@@ -135,6 +143,7 @@ type dialer struct {
 	auth    []Auth
 	tls     *tls.Config // nil: none
 	open    zk.Dialer
+	tree    *TreeWatch // nil: none
 	refused chan error // gets the first refusal of an identity
 }
 

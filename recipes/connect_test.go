@@ -129,7 +129,9 @@ const (
 // nodes: they answer handshakes, pings, syncs and authentications.
 type fakeMembers struct {
 	timeoutMs int32
-	authCode  int32 // the answer to an authentication
+	authCode  int32                     // the answer to an authentication
+	watchCode int32                     // the answer to addWatch
+	around    func(reply []byte) []byte // what is sent for the reply to addWatch; nil: the reply
 
 	mu      sync.Mutex
 	states  map[string]memberState
@@ -214,11 +216,14 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	}
 	xid, op := frame[4:8], int32(binary.BigEndian.Uint32(frame[8:]))
 	code, body := int32(0), []byte(nil)
-	name := map[int32]string{11: "ping", 9: "sync", 100: "auth", -11: "close"}[op]
+	name := map[int32]string{11: "ping", 9: "sync", 100: "auth", 106: "addWatch", -11: "close"}[op]
 	switch op {
 	case 100:
 		name += " " + string(frame[16:])
 		code = m.authCode
+	case 106:
+		name += " " + string(frame[12:])
+		code = m.watchCode
 	case 9:
 		body = frame[12:] // the path
 	}
@@ -227,7 +232,11 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	b = append(b, xid...)
 	b = binary.BigEndian.AppendUint64(b, 1)
 	b = binary.BigEndian.AppendUint32(b, uint32(code))
-	return append(b, body...)
+	b = append(b, body...)
+	if op == 106 && m.around != nil {
+		b = m.around(b)
+	}
+	return b
 }
 
 // connect begins a session with all members, which are tried in the order of
@@ -420,7 +429,7 @@ func TestReach(t *testing.T) {
 		s := m.connect(t, Config{})
 		began := time.Now()
 		err := s.Reach(t.Context())
-		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "a:1 refuses") || !strings.Contains(err.Error(), "c:1 refuses") {
+		if !errors.Is(err, ErrUnreachable) || !strings.HasSuffix(err.Error(), ": a:1 refuses; b:1 refuses; c:1 refuses") {
 			t.Errorf("Reach = %v", err)
 		}
 		if took := time.Since(began); took > time.Millisecond {
@@ -485,6 +494,51 @@ func TestAuthRefused(t *testing.T) {
 			t.Errorf("Reach = %v", err)
 		}
 		time.Sleep(time.Minute) // two calls of zk.Conn.Close wait for each other with a mutex, which stops a bubble
+		s.Close()
+	})
+}
+
+// TestTreeWatch: each connection sets the watch; events that come before the reply
+// to it, and after, arrive in order, and a server that has no such watches is told of.
+func TestTreeWatch(t *testing.T) {
+	event := func(path string) []byte {
+		b := binary.BigEndian.AppendUint32(nil, uint32(16+12+len(path)))
+		b = append(b, 0xff, 0xff, 0xff, 0xff) // xid
+		b = binary.BigEndian.AppendUint64(b, ^uint64(0))
+		b = append(b, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3) // no error; created; connected
+		b = binary.BigEndian.AppendUint32(b, uint32(len(path)))
+		return append(b, path...)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeMembers(6*time.Second, "a", "b")
+		m.around = func(reply []byte) []byte { return slices.Concat(event("/l/1"), event("/l/2"), reply, event("/l/3")) }
+		var seen []string
+		s := m.connect(t, Config{Tree: &TreeWatch{Path: "/l", Notify: func(e zk.Event) {
+			if e.Type != zk.EventSession {
+				seen = append(seen, fmt.Sprint(int(e.Type), e.Path))
+			}
+		}}})
+		sync := func() {
+			t.Helper()
+			if _, err := s.Conn().Sync("/"); err != nil {
+				t.Error(err)
+			}
+		}
+		sync()
+		if want := []string{"1/l/1", "1/l/2", "1/l/3"}; !slices.Equal(seen, want) {
+			t.Errorf("seen %q, want %q", seen, want)
+		}
+		seen, m.watchCode, m.around = nil, -6, nil
+		m.set("a", hangs)
+		s.Conn().Sync("/")
+		sync()
+		if want := []string{fmt.Sprint(int(zk.EventNotWatching), "/l")}; !slices.Equal(seen, want) {
+			t.Errorf("seen %q, want %q", seen, want)
+		}
+		if got := m.frames["b:1"]; len(got) < 3 || got[1] != "addWatch \x00\x00\x00\x02/l\x00\x00\x00\x01" || got[2] != "sync" {
+			t.Errorf("b got %q", got)
+		}
+		m.set("a", serves)
 		s.Close()
 	})
 }

@@ -64,6 +64,9 @@ func (g *Grant) Kind() Kind {
 	return g.kind
 }
 
+// Session returns the session that owns the lock's node.
+func (g *Grant) Session() int64 { return g.p.lease.id }
+
 // Path returns the path that is locked.
 func (g *Grant) Path() string { return g.path }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,11 +180,14 @@ func (h *hosts) unreachable() (err error, news <-chan struct{}) {
 	if len(h.failed) < h.inner.Len() {
 		return nil, h.news
 	}
-	var errs []error
-	for _, err := range h.failed {
-		errs = append(errs, err)
+	format, args := "%w: %w", []any{ErrUnreachable}
+	for n, address := range slices.Sorted(maps.Keys(h.failed)) {
+		if n > 0 {
+			format += "; %w"
+		}
+		args = append(args, h.failed[address])
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(errs...)), h.news
+	return fmt.Errorf(format, args...), h.news
 }
 
 // Reach waits until a server answers for the session. If no connection can be

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -24,6 +26,13 @@ type Info struct {
 
 	// Note is [MutexOptions].Note: why the lock is wanted.
 	Note string `json:"note,omitempty"`
+
+	// Within are the sessions that hold locks for as long as this process runs,
+	// outermost first: those of the commands lockkeeper lock and lockkeeper elect that
+	// have started it, as ZooKeeper's tools write them (0x1234). Together with them
+	// the contender is one owner: what it waits for, they wait for. They come from
+	// the environment, see [WithinVariable].
+	Within []string `json:"within,omitempty"`
 
 	// Since is when the contender asked for the lock, by its own clock.
 	Since time.Time `json:"since"`
@@ -46,8 +55,29 @@ const infoBy = "lockkeeper/recipes"
 // process is what Info says of this process.
 var process = sync.OnceValue(func() Info {
 	host, _ := os.Hostname() // unknown is not worth a failure
-	return Info{By: infoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0])}
+	return Info{By: infoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Within: within(os.Getenv(WithinVariable))}
 })
+
+// WithinVariable names the environment variable by which a program that holds a
+// lock while another program runs tells it so: a comma-separated list, see
+// [Info].Within.
+const WithinVariable = "LOCKKEEPER_WITHIN"
+
+// maxWithin is how many levels of programs within programs are told of: the
+// innermost.
+const maxWithin = 32
+
+// within reads the variable. What is not a session is left out.
+func within(text string) []string {
+	var sessions []string
+	for s := range strings.SplitSeq(text, ",") {
+		digits, ok := strings.CutPrefix(s, "0x")
+		if _, err := strconv.ParseUint(digits, 16, 64); ok && err == nil {
+			sessions = append(sessions, s)
+		}
+	}
+	return sessions[max(0, len(sessions)-maxWithin):]
+}
 
 // newInfo describes this process as of now.
 func newInfo(note string) Info {

@@ -209,3 +209,46 @@ func TestContenders(t *testing.T) {
 		}
 	})
 }
+
+// TestWithin: the sessions that a program is told of by its environment.
+func TestWithin(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                                  nil,
+		"0x1":                               {"0x1"},
+		"0x1,0xffffffffffffffff":            {"0x1", "0xffffffffffffffff"},
+		"1,x,0x,0xg,,0x2":                   {"0x2"},
+		strings.Repeat("0x1,", 100) + "0x2": append(slices.Repeat([]string{"0x1"}, maxWithin-1), "0x2"),
+	} {
+		if got := within(text); !slices.Equal(got, want) {
+			t.Errorf("within(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestCandidatesLead: what the candidates of an election want has a name.
+func TestCandidatesLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		a, _ := newTestSession(c)
+		b, _ := newTestSession(c)
+		defer a.Close()
+		defer b.Close()
+		leader, err := NewElection(a, testPath, ElectionOptions{}).Campaign(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go NewElection(b, testPath, ElectionOptions{}).Campaign(ctx, nil)
+		synctest.Wait()
+		all, err := a.Contenders(t.Context(), testPath)
+		if err != nil || len(all) != 2 || !all[0].Held || all[1].Held || all[1].MayHold || all[0].Kind != KindLead || all[1].Kind != KindLead {
+			t.Errorf("the candidates are %+v, %v", all, err)
+		}
+		if leader.Session() != all[0].Session {
+			t.Errorf("the leader's session is %x, its node's %x", leader.Session(), all[0].Session)
+		}
+		cancel()
+		synctest.Wait()
+		leader.Resign(t.Context())
+	})
+}

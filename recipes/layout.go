@@ -14,7 +14,7 @@ var layouts = []struct {
 }{
 	{readName, KindRead}, {kazooReadName, KindRead},
 	{writeName, KindWrite}, {kazooLockName, KindWrite}, {lockName, KindWrite},
-	{leaseName, KindLease}, {layoutSession, KindWrite},
+	{leaseName, KindLease}, {latchName, KindLead}, {layoutSession, KindWrite},
 }
 
 // layoutOf returns the layout of a node, or "".
@@ -78,6 +78,7 @@ var awaited = map[string][]string{
 	kazooReadName:    {kazooLockName},
 	layoutSession:    {layoutSession, lockName},
 	leaseName:        {leaseName},
+	latchName:        {latchName},
 	layoutKazooLease: {lockName, writeName, readName, kazooLockName, kazooReadName, layoutKazooLease},
 }
 

@@ -38,9 +38,11 @@ const (
 	KindRead
 	// KindLease: one of the leases of a semaphore.
 	KindLease
+	// KindLead: the leadership of an election, which nobody shares.
+	KindLead
 )
 
-var kindNames = [...]string{"unknown", "write", "read", "lease"}
+var kindNames = [...]string{"unknown", "write", "read", "lease", "lead"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -74,6 +76,16 @@ const (
 	libraryGo    = "go-zookeeper"
 	libraryKazoo = "kazoo"
 )
+
+// NodeKind tells from the name of a node below a lock's path whether it is a
+// contender's, and what its owner wants.
+func NodeKind(name string) (kind Kind, contends bool) {
+	if isKazooLease(name) {
+		return KindLease, true
+	}
+	_, contends = sequence(name)
+	return kindOf(name), contends
+}
 
 // libraryOf guesses who made a node, from its name; "" if it has none of the
 // names that are known. This package's names are Curator's, so it is its

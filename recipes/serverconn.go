@@ -20,6 +20,7 @@ import (
 //   - The identities of the program are shown right behind the handshake, before
 //     any request, on every connection. go-zookeeper's AddAuth is a request like
 //     others, and is not repeated if the connection breaks before its reply.
+//   - The TreeWatch, which go-zookeeper does not know, is set on every connection.
 //   - A server that does not answer anything for a third of the session timeout
 //     after a request was written is given up, while there is time to have a grant
 //     confirmed by another one. go-zookeeper waits for two thirds.
@@ -147,8 +148,8 @@ func (c *serverConn) fail(err error) error {
 	return err
 }
 
-// handshake reads the server's answer to the handshake, shows the identities, and
-// returns the answer.
+// handshake reads the server's answer to the handshake, shows the identities, sets
+// the TreeWatch, and returns the answer, with the events behind it.
 //
 //	length(4) protocolVersion(4) timeOut(4, ms) sessionId(8) passwd(4+16) ...
 func (c *serverConn) handshake() ([]byte, error) {
@@ -156,6 +157,7 @@ func (c *serverConn) handshake() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	var events []byte
 	const head = 20
 	if len(answer) >= head {
 		timeoutMs := int32(binary.BigEndian.Uint32(answer[8:]))
@@ -165,12 +167,15 @@ func (c *serverConn) handshake() ([]byte, error) {
 			if err := c.authenticate(); err != nil {
 				return nil, err
 			}
+			if events, err = c.watchTree(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.established, c.replyBy = true, time.Time{}
-	return answer, c.Conn.SetDeadline(time.Time{})
+	return append(answer, events...), c.Conn.SetDeadline(time.Time{})
 }
 
 // Numbers of the protocol: the xid and the operation of a request that shows an
