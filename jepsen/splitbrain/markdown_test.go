@@ -3,6 +3,7 @@ package splitbrain
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -43,5 +44,27 @@ func TestWriteInto(t *testing.T) {
 	}
 	if err := good.WriteInto(file); err == nil || !strings.Contains(err.Error(), "has no place for the table") {
 		t.Errorf("a page without a place: %v", err)
+	}
+}
+
+// TestSplitBrainPage: docs/split-brain.md has the tables of both systems as WriteInto writes them, each with its command, and
+// no other figures of time.
+func TestSplitBrainPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/split-brain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, target := range []string{"lockkeeper", "zookeeper"} {
+		before, rest, _ := strings.Cut(page, "<!-- split-brain "+target+": begin -->\n")
+		table, after, found := strings.Cut(rest, "<!-- split-brain "+target+": end -->")
+		head := regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d UTC: ` + "`go run ./cmd/jepsen split-brain [^`]*`, on ")
+		if !found || !head.MatchString(table) || strings.Count(table, "\n| ") < 5 {
+			t.Errorf("there is no table of %s: write it with 'go run ./cmd/jepsen split-brain -target %s -out docs/split-brain.md'", target, target)
+		}
+		page = before + after
+	}
+	if figures := regexp.MustCompile(`\d\.\d+ ?(s|ms)\b`).FindAllString(page, -1); len(figures) > 0 {
+		t.Errorf("these figures are in no table that a command has written: %q", figures)
 	}
 }
