@@ -6,7 +6,7 @@ import (
 )
 
 // growth is by how much the log has grown since the newest snapshot was taken, and when the next one is due: behind more than a
-// half, and at most all, of what Config says, drawn anew for each (spec/admin.md: snapCount/2 + random(snapCount/2)). All members
+// half, and at most all, of what Config says, drawn anew for each (docs/protocol/admin.md: snapCount/2 + random(snapCount/2)). All members
 // apply the same entries, so without that all of them would write their snapshots at the same moment, and nobody would answer
 // clients as fast as ever.
 //

@@ -47,7 +47,7 @@ const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
 // answerWord answers a four-letter word and ends the connection. The answer goes out in one piece, because
 // kazoo reads only once, and before the end whatever the client still sends is read, because otherwise
-// TCP might take the answer back (spec/admin.md section 1).
+// TCP might take the answer back (docs/protocol/admin.md section 1).
 func (s *Server) answerWord(c *conn, word string) {
 	c.parting.Store(true)
 	s.counters.wordsReceived.Add(1)

@@ -68,7 +68,7 @@ const lineLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 //	3.9.5-lockkeeper-0.1.0-0123456789ab, built on 11/21/2026 10:15 GMT
 //
 // ZooKeeper has written the date as 2026-11-21 10:15 UTC since 3.6, which go-zookeeper cannot read; all
-// parsers that are known can read this older form (spec/clients.md section 5). They need a date, so one that is not known is
+// parsers that are known can read this older form (docs/protocol/clients.md section 5). They need a date, so one that is not known is
 // that of a clock that has not been set: 01/01/1970 00:00.
 func (b Build) zooKeeperLine() string {
 	v := ZooKeeperVersion + "-lockkeeper-" + b.Version

@@ -72,7 +72,7 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 // AddrIdentity is the identity of whoever connects from an address.
 func AddrIdentity(a netip.Addr) znode.Identity { return znode.Identity{Scheme: "ip", ID: addrText(a)} }
 
-// DigestID is the id of scheme digest for "user:password" (spec/semantics.md 7.4). SHA-1 is the
+// DigestID is the id of scheme digest for "user:password" (docs/protocol/semantics.md 7.4). SHA-1 is the
 // protocol's choice unless the operator has made another; ACLs with such ids exist and must go on matching.
 func DigestID(newHash func() hash.Hash, auth string) string {
 	user, _, _ := strings.Cut(auth, ":")

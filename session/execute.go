@@ -106,7 +106,7 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or tells it at once of what it
-// has missed (spec/watches.md 4).
+// has missed (docs/protocol/watches.md 4).
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()

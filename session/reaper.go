@@ -10,7 +10,7 @@ import (
 )
 
 // reapLoop deletes containers and TTL nodes that have outlived their purpose, while this member leads
-// (spec/semantics.md 5.2). It only proposes: each node is looked at again when the command is applied.
+// (docs/protocol/semantics.md 5.2). It only proposes: each node is looked at again when the command is applied.
 func (m *Manager) reapLoop(ctx context.Context) {
 	defer m.wg.Done()
 	ticker := time.NewTicker(m.cfg.ReapInterval)

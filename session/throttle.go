@@ -10,7 +10,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// Limits bound the work that this member takes on (spec/sessions.md section 14), and the memory that clients can make it use. Zero
+// Limits bound the work that this member takes on (docs/protocol/sessions.md section 14), and the memory that clients can make it use. Zero
 // switches a limit off, unless its comment says otherwise.
 type Limits struct {
 	// Identities is how many identities a connection may show besides its address, and IdentityBytes how many bytes of schemes and

@@ -18,7 +18,7 @@ const (
 	recursive                        // stays, and fires for what is below the path
 )
 
-// watchTable holds the watches of all connections of this member (spec/watches.md 1). It knows nothing
+// watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). It knows nothing
 // of sessions that live elsewhere, and nothing of it survives the connection.
 type watchTable struct {
 	mu        sync.Mutex
@@ -110,7 +110,7 @@ func (t *watchTable) removeAll(s *Session) {
 	}
 }
 
-// watchKind translates the type of checkWatches and removeWatches (spec/watches.md 8).
+// watchKind translates the type of checkWatches and removeWatches (docs/protocol/watches.md 8).
 func watchKind(watchType int32) (data, child watchMode, ok bool) {
 	switch watchType {
 	case wire.WatchTypeChildren:
@@ -141,7 +141,7 @@ func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool
 	return inData || inChild
 }
 
-// fire sends the notifications that one event causes, in the order of spec/watches.md 3.1. A watch that
+// fire sends the notifications that one event causes, in the order of docs/protocol/watches.md 3.1. A watch that
 // fires once is used up even if its client may not see the event.
 func (t *watchTable) fire(e *znode.Event) {
 	t.mu.Lock()

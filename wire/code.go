@@ -7,7 +7,7 @@ import "fmt"
 // client libraries fail in odd ways on others.
 type Code int32
 
-// All codes of the protocol (spec/wire.md section 8.1).
+// All codes of the protocol (docs/protocol/wire.md section 8.1).
 const (
 	CodeOK                           Code = 0
 	CodeSystemError                  Code = -1 // a category; never sent

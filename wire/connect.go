@@ -1,6 +1,6 @@
 package wire
 
-// ConnectRequest is the first frame of a client; it has no header (spec/wire.md section 4).
+// ConnectRequest is the first frame of a client; it has no header (docs/protocol/wire.md section 4).
 type ConnectRequest struct {
 	ProtocolVersion int32     // ignored
 	LastZxidSeen    Zxid      // a member that has applied less must refuse

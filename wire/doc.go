@@ -36,7 +36,7 @@
 // # Errors
 //
 // A decode error is a plain error that says what was wrong and where. The caller knows what the client gets for
-// it: spec/wire.md section 11. Only two are for comparing: ErrFrameLength and ErrUnknownOp. Encoding cannot
+// it: docs/protocol/wire.md section 11. Only two are for comparing: ErrFrameLength and ErrUnknownOp. Encoding cannot
 // fail; it panics on a record that cannot exist.
 //
 // The package has no state, starts no goroutine and owns no socket. Functions may be called from any

@@ -3,7 +3,7 @@ package wire
 import "strconv"
 
 // Xid numbers a request within its connection. The client chooses it and the reply echoes it; zero and
-// negative values are legal (spec/wire.md section 5).
+// negative values are legal (docs/protocol/wire.md section 5).
 type Xid int32
 
 // Xids with a meaning of their own.

@@ -21,7 +21,7 @@ type rawPart []byte
 
 func (r rawPart) Append(b []byte) []byte { return append(b, r...) }
 
-// What makes a multi undecodable as a whole: spec/wire.md section 9.
+// What makes a multi undecodable as a whole: docs/protocol/wire.md section 9.
 func TestMultiRefused(t *testing.T) {
 	check := MultiOp{OpCheck, &CheckVersionRequest{"/a", 1}}
 	get := MultiOp{OpGetData, &PathWatchRequest{"/a", false}}

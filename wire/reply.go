@@ -8,7 +8,7 @@ const replyHeaderLen = 16
 // ReplyHeader begins every frame of a server after the handshake.
 type ReplyHeader struct {
 	Xid  Xid
-	Zxid Zxid // last update this member has applied; see spec/wire.md section 5 for the exceptions
+	Zxid Zxid // last update this member has applied; see docs/protocol/wire.md section 5 for the exceptions
 	Err  Code // when not CodeOK the reply has no body
 }
 

@@ -7,7 +7,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// Schemes of authentication that have a meaning here (spec/semantics.md section 7).
+// Schemes of authentication that have a meaning here (docs/protocol/semantics.md section 7).
 const (
 	schemeWorld  = "world"  // in ACLs only, with the id "anyone"
 	schemeAuth   = "auth"   // in requests only: stands for whoever sends it
@@ -31,7 +31,7 @@ func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool {
 	return newACLList(acl).allows(ids, want)
 }
 
-// fixACL turns the ACL of a request into what is stored (spec/semantics.md section 7.3). It may change acl.
+// fixACL turns the ACL of a request into what is stored (docs/protocol/semantics.md section 7.3). It may change acl.
 func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code) {
 	if len(acl) == 1 && acl[0] == wire.OpenACL[0] {
 		return wire.OpenACL, wire.CodeOK // nearly all of them

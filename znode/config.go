@@ -8,7 +8,7 @@ import (
 )
 
 // setConfig makes text the data of /zookeeper/config, if it is not already. The Stat is that of ZooKeeper
-// (spec/admin.md section 6.2): version -1, and as mzxid the version that the last line of the text states.
+// (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version that the last line of the text states.
 func (s *Store) setConfig(text []byte) {
 	i := s.paths[configPath]
 	old := s.nodes.row(i).data

@@ -35,8 +35,8 @@
 //	attach gen 1               2, 0                            Done: the client has a new connection
 //	request gen 1 seq 3        2, 0                            Moved: left over from the old one
 //
-// What a request is answered, and which error wins when there are several, is ZooKeeper's (spec/semantics.md,
-// spec/wire.md sections 8 and 9), with these differences:
+// What a request is answered, and which error wins when there are several, is ZooKeeper's (docs/protocol/semantics.md,
+// docs/protocol/wire.md sections 8 and 9), with these differences:
 //
 //   - Quotas are exact. ZooKeeper checks a quota against what has been applied, so that a burst or a multi
 //     overshoots; its usage of a quota within a quota depends on what happened since the start, and it loses count

@@ -241,7 +241,7 @@ func mayWith(acl []wire.ACL, ids []Identity, perm wire.Perm) bool {
 	return false
 }
 
-// pathOK is spec/semantics.md 2.1 for the characters that the test uses.
+// pathOK is docs/protocol/semantics.md 2.1 for the characters that the test uses.
 func pathOK(path string) bool {
 	if path == "/" {
 		return true

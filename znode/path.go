@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// Paths of the nodes that are always there (spec/semantics.md sections 3.3 and 9).
+// Paths of the nodes that are always there (docs/protocol/semantics.md sections 3.3 and 9).
 const (
 	rootPath      = "/"
 	zookeeperPath = "/zookeeper"
@@ -22,7 +22,7 @@ func builtIn(path string) bool {
 	return false
 }
 
-// validPath reports whether a node may have this path (spec/semantics.md section 2.1).
+// validPath reports whether a node may have this path (docs/protocol/semantics.md section 2.1).
 func validPath(path string) bool {
 	if path == rootPath {
 		return true
@@ -69,7 +69,7 @@ func validRune(r rune) bool {
 }
 
 // split returns the path of the parent ("/" for children of the root) and the name. ok is false for the
-// paths that the create and delete families refuse before they look at the tree (spec/semantics.md section 2.2).
+// paths that the create and delete families refuse before they look at the tree (docs/protocol/semantics.md section 2.2).
 func split(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // A quota on /a/b is a pair of nodes: /zookeeper/quota/a/b/zookeeper_limits makes it and says how much is allowed,
-// and the data of /zookeeper/quota/a/b/zookeeper_stats shows how much is used (spec/semantics.md section 8).
+// and the data of /zookeeper/quota/a/b/zookeeper_stats shows how much is used (docs/protocol/semantics.md section 8).
 const (
 	limitsName = "/zookeeper_limits"
 	statsName  = "/zookeeper_stats"

@@ -22,7 +22,7 @@ var realitySeed = flag.Uint64("reality-seed", 0, "what TestReality starts its ra
 
 // TestReality sends random requests to a ZooKeeper and to a Store and compares the answers: codes, paths, data, and
 // of the Stats all that does not depend on the clock or on how zxids are counted. It keeps away from what Debian's 3.8.0 does
-// differently from 3.9 (spec/wire.md section 13) and from what the Store does better on purpose (quotas within quotas
+// differently from 3.9 (docs/protocol/wire.md section 13) and from what the Store does better on purpose (quotas within quotas
 // and within a multi).
 func TestReality(t *testing.T) {
 	if testing.Short() {

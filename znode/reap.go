@@ -3,7 +3,7 @@ package znode
 import "lockkeeper/wire"
 
 // Perishable looks at the rows number from to from+rows-1 and returns the paths of the containers and TTL nodes among them that a
-// KindReap at nowMs, in milliseconds since 1970, would delete (spec/semantics.md section 5.2), and the row to go on from: 0 when
+// KindReap at nowMs, in milliseconds since 1970, would delete (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when
 // all have been looked at. neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all rows of a
 // large state at once; what changes meanwhile, KindReap looks at again.
 func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {

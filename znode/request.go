@@ -10,7 +10,7 @@ import (
 const anyVersion = -1
 
 // request applies a client's request that is not closeSession. The order of the tests in everything below it is the
-// precedence of the errors (spec/wire.md section 8.2): the first that fails is the answer.
+// precedence of the errors (docs/protocol/wire.md section 8.2): the first that fails is the answer.
 func (s *Store) request(c *Command, r *Result) wire.Code {
 	d := wire.NewDecoder(c.Body)
 	switch c.Op {

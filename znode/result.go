@@ -35,7 +35,7 @@ func (s Status) String() string {
 }
 
 // Event is a trigger: a change that watches may be set on. The events of a command stand in the order of
-// spec/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent); NodeDeleted(P),
+// docs/protocol/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent); NodeDeleted(P),
 // NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is for both watch tables.
 type Event struct {
 	Type wire.EventType

@@ -62,7 +62,7 @@ func recycle[T any](buf []T) []T {
 	return buf[:0]
 }
 
-// New returns the state that every history starts from: the built-in nodes (spec/semantics.md section 3.3) and
+// New returns the state that every history starts from: the built-in nodes (docs/protocol/semantics.md section 3.3) and
 // no session, at zxid 0.
 func New() *Store {
 	s := empty()
@@ -211,7 +211,7 @@ func (s *Store) Zxid() wire.Zxid { return s.zxid }
 // clocks of the leaders did.
 func (s *Store) TimeMs() int64 { return s.timeMs }
 
-// Counts are the totals that operators look at (spec/semantics.md section 12).
+// Counts are the totals that operators look at (docs/protocol/semantics.md section 12).
 type Counts struct {
 	Nodes         int   // as ZooKeeper counts them: the root twice, as "" and "/"
 	Ephemerals    int   // ephemeral nodes

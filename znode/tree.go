@@ -165,7 +165,7 @@ func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
 // mayPerish reports whether the reaper looks at n.
 func (n *node) mayPerish() bool { return n.kind == kindContainer || n.kind == kindTTL }
 
-// nodeSizeBytes is what a node counts for in the approximate size of the data (spec/semantics.md section 12).
+// nodeSizeBytes is what a node counts for in the approximate size of the data (docs/protocol/semantics.md section 12).
 func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
 }

@@ -347,7 +347,7 @@ func (g *generator) born(path string) {
 }
 
 // watchClass says in which way a slot watches a path: ZooKeeper 3.8 remembers one way only, the last one
-// (spec/watches.md 7), and the newer ones keep them apart.
+// (docs/protocol/watches.md 7), and the newer ones keep them apart.
 func (g *generator) watchClass(slot int, path string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(path))
