@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,7 +44,13 @@ func (r *readme) exclude(t *testing.T, first, second *readmeProgram) {
 	case <-time.After(intrusion):
 	}
 	holder.read()
-	for _, p := range []*running{holder, other} {
+	r.finish(t, holder, other)
+}
+
+// finish waits until programs have had the lock and have ended well.
+func (r *readme) finish(t *testing.T, all ...*running) {
+	t.Helper()
+	for _, p := range all {
 		select {
 		case <-p.process.Done():
 		case <-r.ctx.Done():
@@ -58,6 +65,51 @@ func (r *readme) exclude(t *testing.T, first, second *readmeProgram) {
 			t.Errorf("%s has ended without the lock; it printed:\n%s", p.name, p.stderr())
 		}
 	}
+}
+
+// kazooLock is what the README warns of.
+const kazooLock = `
+import sys
+from kazoo.client import KazooClient
+client = KazooClient(sys.argv[1])
+client.start()
+with client.Lock(sys.argv[2], "stranger"):
+    print("Stranger in", flush=True)
+client.stop()
+`
+
+// strangers has kazoo's own lock take the path while the shell holds it, and checks
+// that it is told what is going on: by lockkeeper locks, and in a member's log.
+func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
+	kazoo, err := tools.Kazoo()
+	Need(t, err)
+	conn := r.connect(t)
+	defer conn.Close()
+	server := "127.0.0.1:" + r.prefix + "1"
+	holder := r.start(t, shell, true)
+	r.awaitContenders(t, conn, 1, nil)
+	other := r.start(t, &readmeProgram{name: "kazoo", line: "Stranger in", command: func() *exec.Cmd {
+		return exec.Command(kazoo.command(nil).Path, "-c", kazooLock, server, readmeLock)
+	}}, true)
+	r.awaitContenders(t, conn, 2, nil)
+	locks := exec.CommandContext(r.ctx, filepath.Join(r.dir, "lockkeeper"), "locks", "-servers", server, readmeLock)
+	out, err := locks.CombinedOutput()
+	if err != nil {
+		t.Errorf("lockkeeper locks: %v", err)
+	}
+	for _, want := range []string{"  holds ", "  may hold ", "__lock__ of kazoo may not wait for lock-: there may be two holders"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("lockkeeper locks does not say %q:\n%s", want, out)
+		}
+	}
+	const warning = "two libraries lock one path"
+	if n := strings.Count(r.cluster.LogTail(1<<20), warning); n == 0 {
+		t.Errorf("no member's log has %q", warning)
+	}
+	other.read() // it is in, though the shell has not left
+	r.finish(t, other)
+	holder.read()
+	r.finish(t, holder)
 }
 
 // awaitContenders waits until so many contend for the lock, or until enough is

@@ -41,6 +41,7 @@ func TestReadme(t *testing.T) {
 			t.Run(second.name+" while "+first.name+" holds", func(t *testing.T) { r.exclude(t, first, second) })
 		}
 	}
+	t.Run("strangers", func(t *testing.T) { r.strangers(t, programs[0]) })
 	r.checkLockIsFree()
 	r.stopCluster()
 }

@@ -284,6 +284,7 @@ var ownMetrics = []string{
 	"zk_http_connections_refused", "zk_http_connections_displaced", "zk_http_requests_late",
 	"zk_identities_refused", "zk_undeliverable_requests",
 	"zk_acls_refused", "zk_costly_requests_refused", "zk_ephemerals_refused",
+	"zk_lock_strangers",
 }
 
 func compareWord(t *testing.T, word, theirs, ours string) {

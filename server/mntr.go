@@ -46,6 +46,7 @@ func (s *Server) metrics(o overview) []metric {
 		{"acls_refused", "requests beyond maxACLEntries or maxACLBytes", o.work.ACLsRefused},
 		{"costly_requests_refused", "requests beyond maxRequestCost", o.work.CostlyRefused},
 		{"ephemerals_refused", "requests beyond maxSessionEphemerals", o.work.EphemeralsRefused},
+		{"lock_strangers", "nodes of locks made on a path that a lock of another library is on, one of which may not wait for the other", o.work.StrangersMet},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
 	if open >= 0 {

@@ -85,9 +85,10 @@ type Manager struct {
 	tracker *tracker
 	stats   stats
 
-	throttle throttle
-	readOnly readOnly
-	syncs    syncs
+	throttle  throttle
+	readOnly  readOnly
+	syncs     syncs
+	strangers strangers
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64

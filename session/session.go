@@ -382,6 +382,9 @@ func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result)
 	var body wire.Record
 	if res.Code == wire.CodeOK {
 		body = writeReply(store, p, res)
+		if isCreate(p.req.Op) {
+			s.metStrangers(store, res)
+		}
 	}
 	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body)
 	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {

@@ -80,6 +80,7 @@ type Stats struct {
 	Throttled                    int64 // requests that got ThrottledOp
 	TooLarge                     int64 // requests beyond Limits.LargeBytes
 	IdentitiesRefused            int64 // beyond Limits.Identities or IdentityBytes
+	StrangersMet                 int64 // nodes of locks made beside those of another library
 	Undeliverable                int64 // requests that could not be handed over to the leader; their connections were ended
 	ACLsRefused                  int64 // requests beyond Limits.ACLEntries or ACLBytes
 	CostlyRefused                int64 // requests beyond Limits.Cost
@@ -101,6 +102,7 @@ func (m *Manager) Stats() Stats {
 		ACLsRefused:       m.stats.aclsRefused.Load(),
 		CostlyRefused:     m.stats.costlyRefused.Load(),
 		EphemeralsRefused: m.stats.ephemeralsRefused.Load(),
+		StrangersMet:      m.strangers.met.Load(),
 	}
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
@@ -125,6 +127,7 @@ func (m *Manager) ResetStats() {
 	m.stats.aclsRefused.Store(0)
 	m.stats.costlyRefused.Store(0)
 	m.stats.ephemeralsRefused.Store(0)
+	m.strangers.met.Store(0)
 }
 
 // ResetStats forgets what was counted on the connection (the four-letter word crst).

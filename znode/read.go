@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"iter"
 	"strings"
 
 	"lockkeeper/wire"
@@ -43,6 +44,24 @@ func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire
 		names = append(names, nameIn(parent, s.nodes.row(c).path))
 	}
 	return names, s.stat(i), wire.CodeOK
+}
+
+// ChildrenInOrder yields the names and data of a node's children without a permission check, in the order in which they
+// were made as far as this replica knows: those that it had from a snapshot come first, in any order.
+func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
+	return func(yield func(name string, data []byte) bool) {
+		i, ok := s.find(path)
+		if !ok {
+			return
+		}
+		parent := s.nodes.row(i).path
+		for c := range s.children(i) {
+			n := s.nodes.row(c)
+			if !yield(nameIn(parent, n.path), n.data) {
+				return
+			}
+		}
+	}
 }
 
 // GetACL returns the ACL of a node and its Stat. Who does not have ADMIN sees no hashes of passwords. Codes: NoNode,

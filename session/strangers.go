@@ -1,0 +1,149 @@
+package session
+
+import (
+	"bytes"
+	"cmp"
+	"hash/maphash"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Locks are made by clients, out of sequential ephemeral nodes. Each library looks for nodes with its own names only, so
+// that two libraries on one path may both take the lock. No member can prevent that; but the member that makes such a
+// node for its client sees it, and says so in its log. docs/guarantees.md says which locks exclude each other.
+//
+// It costs a look at the end of the name of each sequential ephemeral node that clients of this member make, and, if that
+// is a lock's name, at strangersLooked of its siblings, those that were made first.
+
+const (
+	// strangersLooked is how many siblings are looked at.
+	strangersLooked = 16
+	// strangersAgain is after how long the log tells of the same path again.
+	strangersAgain = time.Hour
+	// strangersPaths is of how many paths the log tells within that time.
+	strangersPaths = 100
+	// strangersPathBytes is how much of a path the log has.
+	strangersPathBytes = 256
+)
+
+// lockFamilies are the endings, in front of the sequence number, of the names of locks' nodes, and the family whose
+// members know each other. Package recipes has a table of its own, for clients.
+var lockFamilies = []struct{ ending, family string }{
+	{"lock-", "lock-"},                                 // Curator's mutex, go-zookeeper, recipes
+	{"__WRIT__", "__WRIT__"}, {"__READ__", "__WRIT__"}, // Curator's read-write lock, recipes
+	{"__lock__", "__lock__"}, {"__rlock__", "__lock__"}, // kazoo
+}
+
+// sequenceDigits is the width of the number at the end of a sequential node's name.
+const sequenceDigits = 10
+
+// lockFamily returns the family of a lock's node, "" for others.
+func lockFamily(name string) string {
+	if len(name) < sequenceDigits || strings.Trim(name[len(name)-sequenceDigits:], "0123456789") != "" {
+		return ""
+	}
+	base := name[:len(name)-sequenceDigits]
+	for _, f := range lockFamilies {
+		if strings.HasSuffix(base, f.ending) {
+			return f.family
+		}
+	}
+	if strings.HasPrefix(base, "x-") && strings.HasSuffix(base, "-") {
+		return "x-" // ZooKeeper's own recipes
+	}
+	return ""
+}
+
+var recipesInfo = []byte(`{"by":"lockkeeper/recipes"`)
+
+// waitsForAll says whether the owner of a lock's node is known to wait for all families: it is package recipes, which
+// says so in the node's data, or go-zookeeper, which writes its UUID without dashes.
+func waitsForAll(name string, data []byte) bool {
+	const digits = 32
+	id, protected := strings.CutPrefix(name, "_c_")
+	return bytes.HasPrefix(data, recipesInfo) || protected && len(id) > digits && !strings.Contains(id[:digits], "-")
+}
+
+// strangers tells of paths on which locks of several families meet.
+type strangers struct {
+	met atomic.Int64 // how often
+
+	mu    sync.Mutex
+	seed  maphash.Seed
+	told  map[uint64]bool // by the hash of the path, since since
+	since time.Time
+}
+
+// find returns the name of a sibling of the node at path that is a lock's of another family, "" if there is none.
+func (*strangers) find(store *znode.Store, path string) string {
+	slash := strings.LastIndexByte(path, '/')
+	name := path[slash+1:]
+	family := lockFamily(name)
+	if family == "" {
+		return ""
+	}
+	looked := 0
+	for sibling, data := range store.ChildrenInOrder(path[:slash]) {
+		if looked++; looked > strangersLooked {
+			break
+		}
+		if other := lockFamily(sibling); other == "" || other == family {
+			continue
+		}
+		own, _, _ := store.Get(path, []znode.Identity{superIdentity})
+		if !waitsForAll(name, own) || !waitsForAll(sibling, data) {
+			return sibling
+		}
+	}
+	return ""
+}
+
+// due says whether the log is to tell of a path now.
+func (s *strangers) due(path string, now time.Time) bool {
+	s.met.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told == nil || now.Sub(s.since) >= strangersAgain {
+		s.told, s.since, s.seed = make(map[uint64]bool), now, maphash.MakeSeed()
+	}
+	h := maphash.String(s.seed, path)
+	if s.told[h] || len(s.told) >= strangersPaths {
+		return false
+	}
+	s.told[h] = true
+	return true
+}
+
+// metStrangers is called when a client of this member has made a node.
+func (s *Session) metStrangers(store *znode.Store, res *znode.Result) {
+	if res.Stat.EphemeralOwner == 0 {
+		return
+	}
+	m := s.m
+	other := m.strangers.find(store, res.Path)
+	if other == "" {
+		return
+	}
+	slash := strings.LastIndexByte(res.Path, '/')
+	dir, name := res.Path[:slash], res.Path[slash+1:]
+	if m.strangers.due(dir, m.cfg.Now()) {
+		m.log.Warn("two libraries lock one path, and one may not wait for the other: there may be two holders. docs/guarantees.md, who excludes whom",
+			"path", shorten(cmp.Or(dir, "/")), "node", shorten(name), "beside", shorten(other), "session", s.id, "client", s.addr)
+	}
+}
+
+// shorten bounds what a client's names make of a line of the log.
+func shorten(s string) string {
+	if len(s) > strangersPathBytes {
+		return s[:strangersPathBytes] + "..."
+	}
+	return s
+}
+
+// isCreate says whether op is one of those that make one node.
+func isCreate(op wire.Op) bool { return op == wire.OpCreate || op == wire.OpCreate2 }
