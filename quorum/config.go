@@ -78,6 +78,8 @@ type Config struct {
 	// MembersChanged is called, from one goroutine, when this member learns who the members are, and when they have
 	// changed. nil: nobody wants to know.
 	MembersChanged func(members []znode.Member, version wire.Zxid)
+	// ClientAddr is where clients connect to this member, which members tell each other. nil: it is not told.
+	ClientAddr func() string
 	// Attended says whether anybody is there who may look at what this member has applied, or wants to. If not, it learns of commits up
 	// to 10 ms later (quiet.go). It is called for each entry, and must not wait. nil: there always may be somebody.
 	Attended func() bool
@@ -190,6 +192,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.ListenAddr == "" {
 		c.ListenAddr = c.member(c.ID).Addr
+	}
+	if c.ClientAddr == nil {
+		c.ClientAddr = func() string { return "" }
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -13,14 +15,18 @@ import (
 
 // Hello stream: a member that knows no leader asks the others how things stand. The preface is all of the question; the answer:
 //
-//	 0       1        2    4         8         12        20
-//	+-------+--------+----+---------+---------+---------+
-//	| state | member | 0  | cluster | listed  | version |
-//	+-------+--------+----+---------+---------+---------+
+//	 0       1        2    4         8         12        20                   21+n
+//	+-------+--------+----+---------+---------+---------+-----+--------------+-----+-------------------+
+//	| state | member | 0  | cluster | listed  | version | n   | role (n)     | m   | clientAddr (m)    |
+//	+-------+--------+----+---------+---------+---------+-----+--------------+-----+-------------------+
 //
 // Member is 1 if the one that asks is a member, as far as the other knows. Cluster is the other's cluster (0: none), listed the
-// checksum of the members in its configuration, version that of the members it knows.
-const helloLen = 20
+// checksum of the members in its configuration, version that of the members it knows. Role and clientAddr are texts, those of
+// Report; older members send the first 20 bytes only.
+const (
+	helloLen    = 20
+	helloMaxLen = helloLen + 2*(1+math.MaxUint8)
+)
 
 // helloState is how far a member has come.
 type helloState byte
@@ -37,6 +43,13 @@ type hello struct {
 	cluster uint32
 	listed  uint32
 	version uint64
+	Report
+}
+
+// Report is what a member says of itself. Its texts are at most 255 bytes long.
+type Report struct {
+	Role       string // as in Status
+	ClientAddr string // host:port where clients connect; the host may be a wildcard
 }
 
 // state is how far this member has come.
@@ -61,6 +74,10 @@ func (r *Replica) serveHello(from MemberID, c net.Conn) {
 	b = binary.BigEndian.AppendUint32(b, r.roster.cluster())
 	b = binary.BigEndian.AppendUint32(b, r.cfg.membersSum())
 	b = binary.BigEndian.AppendUint64(b, uint64(version))
+	for _, text := range []string{r.Status().Role, r.cfg.ClientAddr()} {
+		b = append(b, byte(min(len(text), math.MaxUint8)))
+		b = append(b, text[:min(len(text), math.MaxUint8)]...)
+	}
 	_ = c.SetWriteDeadline(time.Now().Add(prefaceDeadline))
 	_, _ = c.Write(b)
 }
@@ -75,11 +92,18 @@ func (r *Replica) hello(ctx context.Context, id MemberID) (h hello, err error) {
 	}
 	defer r.port.forget(c)
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	var b [helloLen]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
-		return h, err
+	b, err := io.ReadAll(io.LimitReader(c, helloMaxLen))
+	if len(b) < helloLen {
+		return h, cmp.Or(err, io.ErrUnexpectedEOF)
 	}
-	return hello{state: helloState(b[0]), member: b[1] == 1, cluster: binary.BigEndian.Uint32(b[4:]),
+	report := b[helloLen:]
+	next := func() (text string) {
+		if len(report) > 0 && len(report) > int(report[0]) {
+			text, report = string(report[1:1+report[0]]), report[1+report[0]:]
+		}
+		return text
+	}
+	return hello{Report: Report{Role: next(), ClientAddr: next()}, state: helloState(b[0]), member: b[1] == 1, cluster: binary.BigEndian.Uint32(b[4:]),
 		listed: binary.BigEndian.Uint32(b[8:]), version: binary.BigEndian.Uint64(b[12:])}, nil
 }
 
@@ -99,6 +123,15 @@ func (r *Replica) helloAll(ctx context.Context, ids []MemberID) map[MemberID]hel
 	}
 	wg.Wait()
 	return answers
+}
+
+// Reports asks other members how they are. Those that do not answer are not in the result.
+func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]Report {
+	reports := map[MemberID]Report{}
+	for id, h := range r.helloAll(ctx, others) {
+		reports[id] = h.Report
+	}
+	return reports
 }
 
 const (

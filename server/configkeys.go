@@ -208,11 +208,11 @@ var usedKeys = map[string]keyDef{
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
-	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr is always one of them, and isro is with readonlymode.enabled=true."},
+	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr and mbrs are always among them, and isro is with readonlymode.enabled=true."},
 	"admin.enableServer": {property: true, value: value{kindBoolean, func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence and POST /leader. In ZooKeeper it is open by default, and has other commands."},
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence, GET /members and POST /leader. In ZooKeeper it is open by default, and has other commands."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, func(l *loader) *int { return &l.httpPort }), def: "8080",
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: value{"host name or IP address", func(l *loader, p property) {

@@ -18,12 +18,12 @@ const (
 	wordServing                 // answered while this member serves clients
 )
 
-// fourLetterWords are the words that ZooKeeper knows and that may stand in 4lw.commands.whitelist.
+// fourLetterWords are the words that may stand in 4lw.commands.whitelist: those that ZooKeeper knows, and mbrs.
 var fourLetterWords = map[string]wordKind{
 	"conf": wordServing, "cons": wordServing, "crst": wordServing, "dirs": wordServing, "dump": wordServing,
 	"hash": wordServing, "mntr": wordServing, "srst": wordServing, "srvr": wordServing, "stat": wordServing,
 	"wchc": wordServing, "wchp": wordServing, "wchs": wordServing,
-	"envi": wordAlways, "gtmk": wordAlways, "isro": wordAlways, "ruok": wordAlways, "stmk": wordAlways,
+	"envi": wordAlways, "mbrs": wordAlways, "gtmk": wordAlways, "isro": wordAlways, "ruok": wordAlways, "stmk": wordAlways,
 }
 
 func isFourLetterWord(w string) bool {
@@ -63,9 +63,10 @@ func (s *Server) answerWord(c *conn, word string) {
 }
 
 // allows says whether a word may be answered. As in ZooKeeper two words are answered whatever the list says: zkServer.sh
-// status needs srvr, and a client that was served read-only looks with isro for a server that serves it fully.
+// status needs srvr, and a client that was served read-only looks with isro for a server that serves it fully. 'lockkeeper cluster
+// list' needs mbrs.
 func (c *Config) allows(word string) bool {
-	if word == "srvr" || word == "isro" && c.ReadOnlyMode {
+	if word == "srvr" || word == "mbrs" || word == "isro" && c.ReadOnlyMode {
 		return true
 	}
 	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
@@ -100,6 +101,8 @@ func (s *Server) wordText(c *conn, word string) string {
 		return s.confText()
 	case "mntr":
 		return s.mntrText(s.overview())
+	case "mbrs":
+		return s.membersText()
 	case "dirs":
 		dirs, logs := s.dirSizes()
 		return fmt.Sprintf("datadir_size: %d\nlogdir_size: %d\n", dirs, logs)

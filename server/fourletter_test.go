@@ -123,13 +123,13 @@ func mntrValues(t *testing.T, text string) map[string]string {
 	return values
 }
 
-// TestWhitelist: srvr is answered whatever the list says, and isro in a member that has the read-only mode.
+// TestWhitelist: srvr and mbrs are answered whatever the list says, and isro in a member that has the read-only mode.
 func TestWhitelist(t *testing.T) {
 	s := startReal(t, nil)
 	for word := range fourLetterWords {
 		got := dialReal(t, s).word(word)
 		refusal := word[:4] + " is not executed because it is not in the whitelist.\n"
-		if (got == refusal) != (word != "srvr") {
+		if (got == refusal) != (word != "srvr" && word != "mbrs") {
 			t.Errorf("%s: %q", word, got)
 		}
 	}
@@ -200,6 +200,8 @@ func TestWordsWithoutLeader(t *testing.T) {
 				word, want = "stmk\x00\x00\x00\x00\x00\x00\x01\x32", "306" // the words come in any order
 			case word == "isro":
 				want = "null"
+			case word == "mbrs":
+				want = "1\tparticipant\tlooking\t"
 			case word == "envi":
 				want = "Environment:\n"
 			}
@@ -384,7 +386,7 @@ func TestFourLetterWordsTable(t *testing.T) {
 		words = append(words, w)
 	}
 	slices.Sort(words)
-	if got, want := strings.Join(words, " "), "conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk wchc wchp wchs"; got != want {
+	if got, want := strings.Join(words, " "), "conf cons crst dirs dump envi gtmk hash isro mbrs mntr ruok srst srvr stat stmk wchc wchp wchs"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -40,6 +40,7 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
 	mux.HandleFunc("POST /leader", s.serveLeader)
+	mux.HandleFunc("GET /members", s.serveMembers)
 	s.http = &httpPort{slots: &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}, srv: &http.Server{
 		Handler:     wholeRequests(mux),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,

@@ -2,8 +2,12 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +134,66 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Each member says of all of them how they are and where their clients connect, though no server line says that.
+func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
+	members, ports := startCluster(t, "")
+	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })
+	check := func(list []ListedMember, down int) {
+		t.Helper()
+		leaders := 0
+		for i, l := range list {
+			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String()}
+			if l != want || (l.State == noAnswer) != (i == down) {
+				t.Errorf("got %+v, want %+v", l, want)
+			}
+			if l.State == "leader" {
+				leaders++
+			}
+		}
+		if len(list) != 3 || leaders != 1 {
+			t.Errorf("%d members, %d leaders: %v", len(list), leaders, list)
+		}
+	}
+	for _, s := range members {
+		list, ok := ParseMembersText(dialReal(t, s).word("mbrs"))
+		if !ok {
+			t.Fatal("the answer to mbrs cannot be read")
+		}
+		check(list, -1)
+	}
+	var list []ListedMember
+	w := httptest.NewRecorder()
+	members[0].serveMembers(w, nil)
+	if err := json.NewDecoder(w.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	check(list, -1)
+	// Of one that is down it is known where its clients connected.
+	if err := members[2].Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the list without member 3", func() bool {
+		list = members[0].MemberList()
+		return list[2].State == noAnswer && (list[0].State == "leader" || list[1].State == "leader")
+	})
+	check(list, 2)
+}
+
+// A member that stands alone has no list of members.
+func TestNoMembersOfAStandaloneMember(t *testing.T) {
+	s := startReal(t, func(c *Config) { c.HTTPAddr = "127.0.0.1:0" })
+	resp, err := http.Get("http://" + s.HTTPAddr().String() + "/members")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); string(b) != "[]\n" || err != nil {
+		t.Errorf("GET /members: %q, %v", b, err)
+	}
+	if _, ok := ParseMembersText(dialReal(t, s).word("mbrs")); ok {
+		t.Error("mbrs has members")
 	}
 }

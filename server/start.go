@@ -38,6 +38,7 @@ type Server struct {
 	agreed atomic.Pointer[membership] // nil until this member has heard who the members are
 
 	traceMask atomic.Int64 // of gtmk and stmk
+	reports   memberReports
 
 	cancel context.CancelFunc // ends handshakes that wait
 	stop   func() error       // stopOnce, once
@@ -95,6 +96,7 @@ func Start(cfg Config) (_ *Server, err error) {
 		build:   BuildInfo().zooKeeperLine(),
 		started: time.Now(),
 		failed:  make(chan struct{}),
+		reports: newMemberReports(),
 	}
 	s.traceMask.Store(defaultTraceMask)
 	// What has been opened is closed again, the last first, when something later fails.
@@ -286,6 +288,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Logger:           s.log,
 		MembersChanged:   s.membersChanged,
 		Attended:         s.sessions.Attended,
+		ClientAddr:       func() string { return s.ClientAddr().String() },
 		Listen:           s.listenPeers(peers),
 		Dial:             s.cfg.Dial,
 		Now:              s.cfg.Now,

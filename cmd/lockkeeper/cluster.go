@@ -28,7 +28,8 @@ const clusterUsage = `Usage: lockkeeper cluster list            [flags]
 
 Shows and changes who the members of a cluster are, while it runs.
 
-	list              the members, their role and state, and the version of the list
+	list              the members, their role and state, where clients connect, and the version
+	                  of the list. Each member is asked by the one that answers
 	add LINE          makes a member, or gives a member another role or other addresses.
 	                  LINE is its server line: server.4=host:2888:3888[:observer];2181
 	                  Start the new member first, with an empty data directory, its myid, and a
@@ -208,18 +209,14 @@ func within(ctx context.Context, f func() error) error {
 
 // listed is one line of list.
 type listed struct {
-	ID      uint8  `json:"id"`
-	Role    string `json:"role"`  // as agreed: participant or observer
-	State   string `json:"state"` // as the member says: leader, follower, observer, or what is wrong
-	Peers   string `json:"peers"`
-	Clients string `json:"clients"`
+	server.ListedMember
 	Version string `json:"version"` // of the list
 }
 
 func (c *clusterCommand) list() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(c.timeout, tryPatience))
 	defer cancel()
-	cl, _, ms, version, err := c.open(ctx)
+	cl, conn, ms, version, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,16 +225,14 @@ func (c *clusterCommand) list() error {
 		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
 		return nil
 	}
-	list := make([]listed, len(ms))
-	var wg sync.WaitGroup
-	for i, m := range ms {
-		list[i] = listed{ID: m.ID, Role: "participant", Peers: m.PeerAddr(), Clients: m.ClientAddr, Version: version}
-		if m.Observer {
-			list[i].Role = "observer"
-		}
-		wg.Go(func() { list[i].State = stateOf(ctx, m) })
+	list := make([]listed, 0, len(ms))
+	reports, ok := server.ParseMembersText(fourLetters(ctx, conn.Server(), "mbrs"))
+	if !ok {
+		reports = askEach(ctx, ms)
 	}
-	wg.Wait()
+	for _, r := range reports {
+		list = append(list, listed{r, version})
+	}
 	if c.json {
 		for _, l := range list {
 			line, err := json.Marshal(l)
@@ -254,6 +249,21 @@ func (c *clusterCommand) list() error {
 	}
 	fmt.Fprintf(c.e.stdout, "version %s\n", version)
 	return nil
+}
+
+// askEach asks all members how they are, for servers that do not tell it of each other.
+func askEach(ctx context.Context, ms []server.Member) []server.ListedMember {
+	list := make([]server.ListedMember, len(ms))
+	var wg sync.WaitGroup
+	for i, m := range ms {
+		list[i] = server.ListedMember{ID: m.ID, Role: "participant", Peers: m.PeerAddr(), Clients: m.ClientAddr}
+		if m.Observer {
+			list[i].Role = "observer"
+		}
+		wg.Go(func() { list[i].State = stateOf(ctx, m) })
+	}
+	wg.Wait()
+	return list
 }
 
 // stateOf asks a member how it is.
