@@ -227,8 +227,8 @@ func (c *clusterCommand) list() error {
 	}
 	list := make([]listed, 0, len(ms))
 	reports, ok := server.ParseMembersText(fourLetters(ctx, conn.Server(), "mbrs"))
-	if !ok {
-		reports = askEach(ctx, ms)
+	if !ok || !slices.EqualFunc(reports, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
+		reports = askEach(ctx, ms) // it does not know that word, or not yet of a change
 	}
 	for _, r := range reports {
 		list = append(list, listed{r, version})
