@@ -330,7 +330,9 @@ func TestSlowSnapshotEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
+		ended := make(chan struct{})
 		go func() {
+			defer close(ended)
 			for {
 				if _, err := near.Write([]byte("x")); err != nil {
 					return
@@ -345,6 +347,7 @@ func TestSlowSnapshotEnds(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		far.Close()
+		<-ended
 	})
 }
 
