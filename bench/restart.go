@@ -171,7 +171,7 @@ func killProcess(pid int) error {
 func failover(ctx context.Context, r *run) error {
 	leader := slices.IndexFunc(r.Servers, func(addr string) bool { return mode(addr) == "leader" })
 	if leader < 0 {
-		return errors.New("no server says that it leads (srvr must be in 4lw.commands.whitelist)")
+		return errors.New("no server says that it leads")
 	}
 	if r.PIDs[leader] == 0 {
 		return fmt.Errorf("the process of the leader, %s, is not known", r.Servers[leader])
