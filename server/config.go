@@ -30,15 +30,20 @@ const (
 	DefaultSyncLimit        = 5  // ticks
 	DefaultOutstanding      = 1000
 	DefaultLargeBytes       = 100 << 20
+	DefaultMultiReadOps     = 1000
 	DefaultReapInterval     = time.Minute
 	DefaultReapPerMinute    = 10_000
 
-	// Unlimited turns MaxClientCnxns off.
+	// Unlimited turns MaxClientCnxns, Limits.MultiReadOps and Limits.MultiReadBytes off.
 	Unlimited = -1
 
 	// MaxMaxBuffer is the largest MaxBuffer. A request travels in one log entry, and 64 of
 	// them in one request between members, for which there is a time limit and a largest size.
 	MaxMaxBuffer = 4 << 20
+
+	// The ranges of Limits.Response, Limits.Memory and Limits.WatchBytes.
+	minResponse, maxResponse  = 1 << 10, 1 << 30
+	minMemory, minWatchMemory = 16 << 20, 8 << 20
 
 	// handshakeBytes is the length of the first request of a client that sends a password of 16 bytes and says whether
 	// it accepts a read-only server, as ZooKeeper's own do.
@@ -236,6 +241,10 @@ func (c *Config) Validate() error {
 	check(d.HTTPConns > 0 && d.HTTPConns <= MaxHTTPConns, "admin.maxCnxns", "must be between 1 and %d", MaxHTTPConns)
 	check(d.HTTPConnsPerAddr > 0 && d.HTTPConnsPerAddr <= MaxHTTPConns, "admin.maxCnxnsPerAddress", "must be between 1 and %d", MaxHTTPConns)
 	check(d.HTTPRequestTimeout > 0, "admin.requestTimeout", "must not be negative")
+	check(d.Limits.Response >= minResponse && d.Limits.Response <= maxResponse, "maxResponseBytes", "must be between %d and %d bytes", minResponse, maxResponse)
+	check(d.Limits.Memory >= minMemory, "maxClientMemory", "must be at least %d bytes", minMemory)
+	check(d.Limits.Memory >= 2*d.Limits.Response, "maxClientMemory", "%d bytes are less than two answers of maxResponseBytes, %d, take", d.Limits.Memory, d.Limits.Response)
+	check(d.Limits.WatchBytes >= minWatchMemory, "maxWatchMemory", "must be at least %d bytes", minWatchMemory)
 	check(d.Limits.Identities > 0 && d.Limits.Identities <= MaxMaxBuffer, "maxIdentities", "must be between 1 and %d", MaxMaxBuffer)
 	check(d.Limits.IdentityBytes > 0 && d.Limits.IdentityBytes <= MaxMaxBuffer, "maxIdentityBytes", "must be between 1 and %d", MaxMaxBuffer)
 	largest := d.largestCommand()
@@ -331,6 +340,11 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.HTTPRequestTimeout, DefaultHTTPRequestTimeout)
 	orInt(&c.Limits.Outstanding, DefaultOutstanding)
 	orInt(&c.Limits.LargeBytes, DefaultLargeBytes)
+	orInt(&c.Limits.Response, session.DefaultResponse)
+	orInt(&c.Limits.MultiReadOps, DefaultMultiReadOps)
+	orInt(&c.Limits.MultiReadBytes, session.DefaultResponse)
+	orInt(&c.Limits.Memory, session.DefaultMemory)
+	orInt(&c.Limits.WatchBytes, session.DefaultWatchBytes)
 	orInt(&c.Limits.Identities, session.DefaultIdentities)
 	orInt(&c.Limits.IdentityBytes, session.DefaultIdentityBytes)
 	orInt(&c.Limits.ACLEntries, session.DefaultACLEntries)

@@ -167,6 +167,7 @@ func TestDefaults(t *testing.T) {
 		MaxClientCnxns:    60,
 		MaxBuffer:         1048575,
 		Limits: session.Limits{Outstanding: 1000, LargeBytes: 100 << 20, Identities: 100, IdentityBytes: 16 << 10,
+			Response: 64 << 20, MultiReadOps: 1000, MultiReadBytes: 64 << 20, Memory: 256 << 20, WatchBytes: 512 << 20,
 			ACLEntries: 1000, ACLBytes: 64 << 10, Cost: 30 * time.Millisecond, Ephemerals: 20_000},
 		ConnectFillCount: 1,
 		ConnectFillTime:  time.Millisecond,
@@ -237,6 +238,9 @@ func TestConfigFaults(t *testing.T) {
 		"buffer":            {base + "jute.maxbuffer=1M", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "1M"`}},
 		"buffer range":      {base + "zookeeper.jute.maxbuffer=0x100000000", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "0x100000000"`}},
 		"identities":        {base + "maxIdentities=0\nmaxIdentityBytes=x", "", []string{"3: maxIdentities: must be between 1 and 4194304, not 0", `4: maxIdentityBytes: must be a number, not "x"`}},
+		"memory": {base + "maxResponseBytes=100000000\nmaxClientMemory=150000000\nmaxWatchMemory=1", "", []string{
+			"4: maxClientMemory: 150000000 bytes are less than two answers of maxResponseBytes, 100000000, take", "5: maxWatchMemory: must be at least 8388608, not 1"}},
+		"two answers": {base + "maxResponseBytes=100000000\nmaxClientMemory=150000000", "", []string{"4: maxClientMemory: 150000000 bytes are less than two answers of maxResponseBytes, 100000000, take"}},
 		"no frame is so long": {base + "jute.maxbuffer=4194304\nmaxIdentityBytes=1000000", "", []string{
 			"4: maxIdentityBytes: a request of 4194304 bytes (jute.maxbuffer) with 100 identities of 1000000 bytes (maxIdentities, maxIdentityBytes) is a command of up to 5195560 bytes, and members exchange commands of at most 5177344"}},
 		"handshake timeout":  {base + "nio.sessionlessCnxnTimeout=0", "", []string{"3: nio.sessionlessCnxnTimeout: must be at least 1, not 0"}},
@@ -451,7 +455,7 @@ func TestConfigNotices(t *testing.T) {
 		"auth providers": {base + "authProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{unneeded + "authProvider.2"}},
 		"skipACL":        {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
 		"whitelist":      {base + "4lw.commands.whitelist=ruok,rouk,*", "", []string{`WARN zoo.cfg:3 4lw.commands.whitelist: there is no four-letter word "rouk"`}},
-		"buffer":         {base + "jute.maxbuffer=0x3200000", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: a request of more than 4194304 bytes is refused, whatever this says; replies have no limit"}},
+		"buffer":         {base + "jute.maxbuffer=0x3200000", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: a request of more than 4194304 bytes is refused, whatever this says; replies have another limit, maxResponseBytes"}},
 		"small buffer":   {base + "jute.maxbuffer=0x3ff", "", nil},
 		"no buffer":      {base + "jute.maxbuffer=-1", "", []string{"WARN zoo.cfg:3 jute.maxbuffer: no client can connect: the first request alone has 45 bytes"}},
 		"three":          {base + three, "1", nil},

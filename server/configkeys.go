@@ -136,7 +136,7 @@ var usedKeys = map[string]keyDef{
 
 	// Requests.
 	"jute.maxbuffer": {property: true, zooKeeper: "jute.maxbuffer", value: value{"integer; 0x and a leading 0 as in Java", useMaxBuffer}, unit: "bytes", def: "1048575",
-		effect: "The largest request. A connection that sends more is closed. More than 4 MiB is taken as 4 MiB. A number that leaves no room for a client's first request is taken, too, as in ZooKeeper: nobody can connect then. Replies are not limited by it."},
+		effect: "The largest request. A connection that sends more is closed. More than 4 MiB is taken as 4 MiB. A number that leaves no room for a client's first request is taken, too, as in ZooKeeper: nobody can connect then. Replies have another limit, maxResponseBytes."},
 	"globalOutstandingLimit": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Outstanding }), unit: "requests", def: "1000",
 		effect: "How many requests the clients of all members may have outstanding, shared among the members. Beyond that a member reads nothing more from the clients that wait for an answer."},
 	"request_throttle_max_requests": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests", def: "0",
@@ -151,6 +151,18 @@ var usedKeys = map[string]keyDef{
 		effect: "Requests that are larger count for largeRequestMaxBytes. Below 1 none does."},
 	"largeRequestMaxBytes": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.LargeBytes }), unit: "bytes", def: "104857600",
 		effect: "How many bytes large requests may have together while they are not answered. A connection whose request does not fit is closed."},
+	"maxResponseBytes": {own: true, value: integer(minResponse, maxResponse, func(l *loader) *int { return &l.cfg.Limits.Response }), unit: "bytes", def: "67108864",
+		effect: "The longest answer to one request. A longer one is not made: the answer is BadArguments. A connection with more than twice as much that its client has not taken is closed."},
+	"multiRead.maxOps": {property: true, value: orUnlimited(func(l *loader) *int { return &l.cfg.Limits.MultiReadOps }), unit: "reads", def: "1000",
+		effect: "How many reads a multiRead may have. One with more is answered with BadArguments. Below 1 there is no limit."},
+	"multiRead.maxResponseBytes": {property: true, value: orUnlimited(func(l *loader) *int { return &l.cfg.Limits.MultiReadBytes }), unit: "bytes", def: "67108864",
+		effect: "The longest answer to a multiRead, if maxResponseBytes does not say less. Below 1 only that counts."},
+	"maxClientMemory": {own: true, value: integer(minMemory, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Memory }), unit: "bytes", def: "268435456",
+		effect: "How much a member holds of answers and events that clients have not taken and of requests that wait. Beyond a half, connections that hold anything are not read until it is less; " +
+			"beyond three quarters, those whose clients do not read are closed, the ones that hold the most first."},
+	"maxWatchMemory": {own: true, value: integer(minWatchMemory, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.WatchBytes }), unit: "bytes", def: "536870912",
+		effect: "How much memory the watches of a member's clients may take: the path and 400 bytes for each path that a connection watches. One connection may have an eighth of it. " +
+			"A read that would set one more is answered with BadArguments. 1 MiB is left to each connection in any case."},
 	"maxIdentities": {own: true, value: integer(1, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.Identities }), unit: "identities", def: "100",
 		effect: "How many identities a connection may show (auth) besides its address. One more is answered with AuthFailed, and the connection is closed."},
 	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes", def: "16384",

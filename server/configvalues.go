@@ -99,6 +99,17 @@ func limit(field func(*loader) *int) value {
 	}}
 }
 
+// orUnlimited is a number of which everything below 1 means that there is no limit, and of which nothing means the default.
+func orUnlimited(field func(*loader) *int) value {
+	return value{"integer", func(l *loader, p property) {
+		if n, ok := l.intValue(p, math.MinInt32, math.MaxInt32); ok {
+			if *field(l) = n; n <= 0 {
+				*field(l) = Unlimited
+			}
+		}
+	}}
+}
+
 // sessionTimeout accepts -1 for the default, as ZooKeeper does.
 func sessionTimeout(field func(*loader) *time.Duration) value {
 	timeout := millis(1, field)
@@ -143,8 +154,8 @@ func useMaxBuffer(l *loader, p property) {
 		l.warn(p, "no client can connect: the first request alone has %d bytes", handshakeBytes)
 		l.cfg.MaxBuffer = max(int(n), 1)
 	case n > MaxMaxBuffer:
-		// Usually meant for long replies, which no server limits.
-		l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have no limit", MaxMaxBuffer)
+		// Usually meant for long replies.
+		l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have another limit, maxResponseBytes", MaxMaxBuffer)
 		l.cfg.MaxBuffer = MaxMaxBuffer
 	default:
 		l.cfg.MaxBuffer = int(n)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"lockkeeper/session"
@@ -20,7 +19,7 @@ func idText(id wire.SessionID) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
 // wchcText lists the paths of the data table that each session watches.
 func (s *Server) wchcText() string {
-	return grouped(s.sessions.DataWatches(),
+	return grouped(s.newListing(), s.sessions.DataWatches(),
 		func(w session.Watch) (string, string) { return idText(w.Session), w.Path })
 }
 
@@ -28,30 +27,29 @@ func (s *Server) wchcText() string {
 func (s *Server) wchpText() string {
 	watches := s.sessions.DataWatches()
 	slices.SortStableFunc(watches, func(a, b session.Watch) int { return cmp.Compare(a.Path, b.Path) })
-	return grouped(watches, func(w session.Watch) (string, string) { return w.Path, idText(w.Session) })
+	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return w.Path, idText(w.Session) })
 }
 
 // grouped writes each head once, its items under it, and an empty line at the end.
-func grouped(watches []session.Watch, text func(session.Watch) (head, item string)) string {
-	var b strings.Builder
+func grouped(b *listing, watches []session.Watch, text func(session.Watch) (head, item string)) string {
 	last := ""
 	for _, w := range watches {
 		head, item := text(w)
 		if head != last {
-			b.WriteString(head + "\n")
+			_, _ = b.WriteString(head + "\n")
 			last = head
 		}
-		b.WriteString("\t" + item + "\n")
+		_, _ = b.WriteString("\t" + item + "\n")
 	}
-	b.WriteString("\n")
+	_, _ = b.WriteString("\n")
 	return b.String()
 }
 
 // dumpText lists sessions, their ephemeral nodes, and connections. When a session expires only the leader knows;
 // the others list the timeouts.
 func (s *Server) dumpText() string {
-	var b strings.Builder
-	b.WriteString("SessionTracker dump:\n")
+	b := s.newListing()
+	_, _ = b.WriteString("SessionTracker dump:\n")
 	owners := map[wire.SessionID][]string{}
 	timeouts := map[wire.SessionID]int32{}
 	s.replica.View(func(store *znode.Store) {
@@ -67,22 +65,22 @@ func (s *Server) dumpText() string {
 		for _, d := range deadlines {
 			sets.add(d.At, idText(d.Session))
 		}
-		sets.write(&b, "Session Sets")
+		sets.write(b, "Session Sets")
 	} else {
-		fmt.Fprintf(&b, "Global Sessions(%d):\n", len(timeouts))
+		fmt.Fprintf(b, "Global Sessions(%d):\n", len(timeouts))
 		for _, id := range slices.Sorted(maps.Keys(timeouts)) {
-			fmt.Fprintf(&b, "%s\t%dms\n", idText(id), timeouts[id])
+			fmt.Fprintf(b, "%s\t%dms\n", idText(id), timeouts[id])
 		}
 	}
-	fmt.Fprintf(&b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(owners))
+	fmt.Fprintf(b, "ephemeral nodes dump:\nSessions with Ephemerals (%d):\n", len(owners))
 	for _, id := range slices.Sorted(maps.Keys(owners)) {
-		fmt.Fprintf(&b, "%s:\n", idText(id))
+		fmt.Fprintf(b, "%s:\n", idText(id))
 		for _, path := range slices.Sorted(slices.Values(owners[id])) {
-			fmt.Fprintf(&b, "\t%s\n", path)
+			fmt.Fprintf(b, "\t%s\n", path)
 		}
 	}
-	b.WriteString("Connections dump:\n")
-	s.connectionSets().write(&b, "Connections Sets")
+	_, _ = b.WriteString("Connections dump:\n")
+	s.connectionSets().write(b, "Connections Sets")
 	return b.String()
 }
 
@@ -113,7 +111,7 @@ func (e *expirySets) add(at time.Time, member string) {
 }
 
 // write writes the sets in ZooKeeper's form, which has the time as Java prints it.
-func (e *expirySets) write(b *strings.Builder, title string) {
+func (e *expirySets) write(b *listing, title string) {
 	members := 0
 	for _, set := range *e {
 		members += len(set)

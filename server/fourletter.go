@@ -53,6 +53,14 @@ func (s *Server) answerWord(c *conn, word string) {
 	s.counters.wordsReceived.Add(1)
 	s.counters.bytesReceived.Add(4)
 	s.log.Debug("four-letter word", "client", c.remote, "word", word)
+	if lists(word) {
+		select {
+		case s.listings <- struct{}{}:
+			defer func() { <-s.listings }()
+		case <-time.After(farewellTimeout):
+			return // others do not read theirs
+		}
+	}
 	answer := s.wordText(c, word)
 	s.counters.wordsSent.Add(1)
 	_ = c.SetWriteDeadline(time.Now().Add(farewellTimeout))

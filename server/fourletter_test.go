@@ -284,9 +284,10 @@ func TestWordsAgainstZooKeeper(t *testing.T) {
 var ownMetrics = []string{
 	"zk_disk_full_stops", "zk_disk_free_bytes", "zk_log_descriptor_waits",
 	"zk_http_connections_refused", "zk_http_connections_displaced", "zk_http_requests_late",
-	"zk_identities_refused", "zk_undeliverable_requests",
 	"zk_acls_refused", "zk_costly_requests_refused", "zk_ephemerals_refused",
 	"zk_lock_strangers",
+	"zk_client_memory_bytes", "zk_connections_ended_for_memory", "zk_watch_memory_bytes", "zk_watches_refused",
+	"zk_long_answers_refused", "zk_identities_refused", "zk_undeliverable_requests",
 }
 
 func compareWord(t *testing.T, word, theirs, ours string) {

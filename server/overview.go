@@ -87,26 +87,26 @@ func javaDouble(f float64) string {
 
 // clientsText is what stat has more than srvr.
 func (s *Server) clientsText(asking *conn) string {
-	var b strings.Builder
-	b.WriteString("Clients:\n")
+	b := s.newListing()
+	_, _ = b.WriteString("Clients:\n")
 	for _, c := range s.sortedConns() {
-		fmt.Fprintf(&b, " %s\n", c.line(c == asking))
+		fmt.Fprintf(b, " %s\n", c.line(c == asking))
 	}
-	b.WriteString("\n")
+	_, _ = b.WriteString("\n")
 	return b.String()
 }
 
 // consText is stat's list with what is known of each session.
 func (s *Server) consText(asking *conn) string {
-	var b strings.Builder
+	b := s.newListing()
 	for _, c := range s.sortedConns() {
 		line := c.line(c == asking)
 		if sess := c.session.Load(); sess != nil {
 			line = strings.TrimSuffix(line, ")") + sessionDetails(sess.Stats()) + ")"
 		}
-		fmt.Fprintf(&b, " %s\n", line)
+		fmt.Fprintf(b, " %s\n", line)
 	}
-	b.WriteString("\n")
+	_, _ = b.WriteString("\n")
 	return b.String()
 }
 

@@ -39,6 +39,8 @@ type Server struct {
 
 	traceMask atomic.Int64 // of gtmk and stmk
 	reports   memberReports
+	// listings holds one element for each listing that is being made or sent.
+	listings chan struct{}
 
 	cancel context.CancelFunc // ends handshakes that wait
 	stop   func() error       // stopOnce, once
@@ -91,12 +93,13 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	cfg.MaxPeerCnxns = files.peers
 	s := &Server{
-		cfg:     cfg,
-		log:     cfg.Logger,
-		build:   BuildInfo().zooKeeperLine(),
-		started: time.Now(),
-		failed:  make(chan struct{}),
-		reports: newMemberReports(),
+		cfg:      cfg,
+		log:      cfg.Logger,
+		build:    BuildInfo().zooKeeperLine(),
+		started:  time.Now(),
+		failed:   make(chan struct{}),
+		reports:  newMemberReports(),
+		listings: make(chan struct{}, listingsAtOnce),
 	}
 	s.traceMask.Store(defaultTraceMask)
 	// What has been opened is closed again, the last first, when something later fails.

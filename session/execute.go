@@ -27,8 +27,11 @@ func isLocal(op wire.Op) bool {
 func (s *Session) execute(store *znode.Store, p *pending) {
 	h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: p.code}
 	var body wire.Record
+	bytes := 0
 	if p.code == wire.CodeOK && p.record != nil {
-		body, h.Err = s.answer(store, p)
+		if bytes, h.Err = s.measure(store, p); h.Err == wire.CodeOK {
+			body, h.Err = s.answer(store, p)
+		}
 	}
 	switch {
 	case p.req.Op == wire.OpAuth || p.req.Op == wire.OpSASL || p.code == wire.CodeSessionClosedRequireSASLAuth:
@@ -36,7 +39,51 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 	case p.code == wire.CodeUnimplemented:
 		h.Zxid = wire.ZxidNone
 	}
-	s.reply(p, h, body)
+	s.reply(p, h, body, bytes)
+}
+
+// measure returns how many bytes the answer to a request has at most, without making it; BadArguments if that is too much.
+func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
+	limits := &s.m.cfg.Limits
+	max := limits.Response
+	switch r := p.record.(type) {
+	case *wire.PathWatchRequest:
+		bytes = answerBytes(p.req.Op, store.Sizes(r.Path))
+	case *wire.PathRequest:
+		bytes = answerBytes(p.req.Op, store.Sizes(r.Path))
+	case *wire.GetEphemeralsRequest:
+		bytes = store.EphemeralsBytes(s.id)
+	case *wire.MultiRequest:
+		if limits.MultiReadBytes > 0 {
+			max = min(max, limits.MultiReadBytes)
+		}
+		if limits.MultiReadOps > 0 && len(r.Ops) > limits.MultiReadOps {
+			bytes = max + 1
+		}
+		for i := 0; i < len(r.Ops) && bytes <= max; i++ {
+			bytes += answerBytes(r.Ops[i].Op, store.Sizes(r.Ops[i].Record.(*wire.PathWatchRequest).Path))
+		}
+	}
+	if bytes > max {
+		s.m.stats.tooLong.Add(1)
+		s.m.log.Warn("request refused: its answer would be too long", "session", s.id, "client", s.addr, "op", p.req.Op)
+		return 0, wire.CodeBadArguments
+	}
+	return bytes, wire.CodeOK
+}
+
+// answerBytes is how many bytes a read of a node with these sizes answers at most, with what stands around it.
+func answerBytes(op wire.Op, n znode.Sizes) int {
+	const around = 128 // header, Stat, lengths
+	switch op {
+	case wire.OpGetData:
+		return around + n.Data
+	case wire.OpGetChildren, wire.OpGetChildren2:
+		return around + n.Children
+	case wire.OpGetACL:
+		return around + n.ACL
+	}
+	return around
 }
 
 // answer makes the body, or the error, of a reply.
@@ -50,7 +97,10 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 	case *wire.PathRequest:
 		return readPath(store, p, r)
 	case *wire.SetWatchesRequest:
-		s.setWatches(store, r)
+		if !s.setWatches(store, r) {
+			p.last = true
+			return nil, wire.CodeBadArguments
+		}
 		return nil, wire.CodeOK
 	case *wire.AddWatchRequest:
 		return s.addWatch(r)
@@ -69,25 +119,26 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 	return nil, wire.CodeOK // ping
 }
 
-// read answers exists, getData and getChildren, and sets the watch that goes with it.
+// read answers exists, getData and getChildren, and sets the watch that goes with it. If there is no room for that, the answer is
+// BadArguments.
 func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
 	switch p.req.Op {
 	case wire.OpExists:
 		stat, code := store.Exists(r.Path, p.ids)
-		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) {
-			s.m.watches.addData(s, r.Path, standard)
+		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !s.m.watches.addData(s, r.Path, standard) {
+			code = wire.CodeBadArguments
 		}
 		return wire.StatResponse{Stat: stat}, code
 	case wire.OpGetData:
 		data, stat, code := store.Get(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK {
-			s.m.watches.addData(s, r.Path, standard)
+		if r.Watch && code == wire.CodeOK && !s.m.watches.addData(s, r.Path, standard) {
+			code = wire.CodeBadArguments
 		}
 		return wire.GetDataResponse{Data: data, Stat: stat}, code
 	default:
 		children, stat, code := store.Children(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK {
-			s.m.watches.addChild(s, r.Path, standard)
+		if r.Watch && code == wire.CodeOK && !s.m.watches.addChild(s, r.Path, standard) {
+			code = wire.CodeBadArguments
 		}
 		if p.req.Op == wire.OpGetChildren {
 			return wire.GetChildrenResponse{Children: children}, code
@@ -106,57 +157,62 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or tells it at once of what it
-// has missed (docs/protocol/watches.md 4).
-func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) {
+// has missed (docs/protocol/watches.md 4). It returns false if there is no room for all of them: then the connection has to end, for a client
+// would not look at an error here.
+func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()
 	}
 	const immediate = wire.ZxidNone
+	ok := true
 	for _, path := range r.Data {
-		switch stat, ok := store.Node(path); {
-		case !ok:
+		switch stat, exists := store.Node(path); {
+		case !exists:
 			s.notify(immediate, wire.EventNodeDeleted, path)
 		case stat.Mzxid > r.RelativeZxid:
 			s.notify(immediate, wire.EventNodeDataChanged, path)
 		default:
-			s.m.watches.addData(s, path, standard)
+			ok = s.m.watches.addData(s, path, standard) && ok
 		}
 	}
 	for _, path := range r.Exist {
-		if _, ok := store.Node(path); ok {
+		if _, exists := store.Node(path); exists {
 			s.notify(immediate, wire.EventNodeCreated, path)
 		} else {
-			s.m.watches.addData(s, path, standard)
+			ok = s.m.watches.addData(s, path, standard) && ok
 		}
 	}
 	for _, path := range r.Child {
-		switch stat, ok := store.Node(path); {
-		case !ok:
+		switch stat, exists := store.Node(path); {
+		case !exists:
 			s.notify(immediate, wire.EventNodeDeleted, path)
 		case stat.Pzxid > r.RelativeZxid:
 			s.notify(immediate, wire.EventNodeChildrenChanged, path)
 		default:
-			s.m.watches.addChild(s, path, standard)
+			ok = s.m.watches.addChild(s, path, standard) && ok
 		}
 	}
 	for _, path := range r.Persistent {
-		s.m.watches.addData(s, path, persistent)
-		s.m.watches.addChild(s, path, persistent)
+		ok = s.m.watches.addData(s, path, persistent) && s.m.watches.addChild(s, path, persistent) && ok
 	}
 	for _, path := range r.PersistentRecursive {
-		s.m.watches.addData(s, path, recursive)
+		ok = s.m.watches.addData(s, path, recursive) && ok
 	}
+	return ok
 }
 
 func (s *Session) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
+	ok := false
 	switch r.Mode {
 	case wire.AddWatchPersistent:
-		s.m.watches.addData(s, r.Path, persistent)
-		s.m.watches.addChild(s, r.Path, persistent)
+		ok = s.m.watches.addData(s, r.Path, persistent) && s.m.watches.addChild(s, r.Path, persistent)
 	case wire.AddWatchPersistentRecursive:
-		s.m.watches.addData(s, r.Path, recursive)
+		ok = s.m.watches.addData(s, r.Path, recursive)
 	default:
 		return nil, wire.CodeMarshallingError
+	}
+	if !ok {
+		return nil, wire.CodeBadArguments
 	}
 	return wire.ErrorResponse{}, wire.CodeOK // the Java client insists on this body
 }

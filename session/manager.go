@@ -68,9 +68,8 @@ const (
 	// outputCollectBytes is how much output the goroutine that submits requests may collect before a writer is
 	// started for it.
 	outputCollectBytes = 64 << 10
-	// outputMaxBytes is how much unsent output, for which only notifications can be the reason,
-	// ends a connection.
-	outputMaxBytes = 64 << 20
+	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its connection from being read.
+	queuePauseBytes = 4 << 20
 )
 
 // Manager owns the sessions whose connections are on this member, and, while this member leads, the
@@ -85,6 +84,7 @@ type Manager struct {
 	tracker *tracker
 	stats   stats
 
+	memory    memory
 	throttle  throttle
 	readOnly  readOnly
 	syncs     syncs
@@ -144,7 +144,8 @@ func NewManager(cfg Config) *Manager {
 		m.cfg.DigestHash = sha1.New
 	}
 	m.cfg.Limits.setDefaults()
-	m.watches.init()
+	m.watches.init(m.cfg.Limits.WatchBytes)
+	m.memory.init(int64(m.cfg.Limits.Memory))
 	m.throttle.init(m.cfg.Limits)
 	m.syncs.init()
 	m.tracker = newTracker(cfg.Tick)
@@ -162,7 +163,8 @@ func (m *Manager) Start(r Replica) {
 		m.wg.Add(1)
 		go m.readOnlyLoop(m.ctx)
 	}
-	m.wg.Add(4)
+	m.wg.Add(5)
+	go m.memoryLoop(m.ctx)
 	go m.leaseLoop(m.ctx)
 	go m.expiryLoop(m.ctx)
 	go m.reapLoop(m.ctx)

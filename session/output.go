@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"lockkeeper/wire"
 )
@@ -17,21 +18,44 @@ var errEnded = errors.New("session: connection ended")
 // possible to send what is there, starts a writer when nobody is sending, and the writer ends when nothing is left. The
 // exception are replies that Submit makes: its caller sends them itself, when it has handed over all that it has received.
 type output struct {
-	lease *lease
+	lease  *lease
+	memory *memory
+	max    int // bytes that it may hold
 
 	mu       sync.Mutex
 	changed  sync.Cond
-	start    func() // starts a writer; nil until the connection is ready for one
-	buf      *Buffer
-	busy     bool // somebody sends, and will look again
-	finished bool // nothing more will come; close when all is sent
-	farewell bool // what is left is a consented good-bye, for which no lease is needed
-	aborted  bool // what is unsent stays unsent
-	over     bool // somebody has learned of the end: no writer is needed any more
+	start    func()    // starts a writer; nil until the connection is ready for one
+	before   []piece   // what is to be sent before buf
+	buf      *Buffer   // collects short frames; nil if there are none
+	unsent   int       // bytes of before and buf
+	sending  int       // bytes that somebody has taken, and may not have sent yet
+	since    time.Time // when the client last took something, or there was first something to take
+	busy     bool      // somebody sends, and will look again
+	finished bool      // nothing more will come; close when all is sent
+	farewell bool      // what is left is a consented good-bye, for which no lease is needed
+	aborted  bool      // what is unsent stays unsent
+	over     bool      // somebody has learned of the end: no writer is needed any more
 }
 
 // Buffer holds bytes to be sent, whole frames.
 type Buffer struct{ Bytes []byte }
+
+// piece is what is taken at once: a buffer of short frames, or one long frame. That is encoded when it is taken: not while the state is
+// locked, and not for a client that does not read. What its body refers to is never modified.
+type piece struct {
+	buf    *Buffer // nil of a long frame
+	header wire.ReplyHeader
+	body   wire.Record
+	bytes  int // that it is counted for
+}
+
+// encoded returns the bytes of a piece.
+func (p *piece) encoded() *Buffer {
+	if p.buf == nil {
+		p.buf = &Buffer{wire.AppendReply(make([]byte, 0, p.bytes), p.header, p.body)}
+	}
+	return p.buf
+}
 
 // keptBufferBytes is up to which size a buffer is used again.
 const keptBufferBytes = 64 << 10
@@ -47,38 +71,100 @@ func (b *Buffer) Free() {
 	}
 }
 
-func (o *output) init(l *lease) {
-	o.lease = l
+func (o *output) init(l *lease, m *memory, max int) {
+	o.lease, o.memory, o.max = l, m, max
 	o.changed.L = &o.mu
 }
 
-func (o *output) unsentLocked() int {
-	if o.buf == nil {
-		return 0
+// addLocked adds a frame that has about so many bytes; 0 for one that is short.
+func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
+	if bytes > outputCollectBytes {
+		o.sealLocked()
+		o.before = append(o.before, piece{header: h, body: body, bytes: bytes})
+		o.unsent += bytes
+		o.memory.add(bytes)
+		return
 	}
-	return len(o.buf.Bytes)
-}
-
-func (o *output) roomLocked() *Buffer {
 	if o.buf == nil {
 		o.buf = buffers.Get().(*Buffer)
 	}
-	return o.buf
+	before := len(o.buf.Bytes)
+	o.buf.Bytes = wire.AppendReply(o.buf.Bytes, h, body)
+	n := len(o.buf.Bytes) - before
+	o.unsent += n
+	o.memory.add(n)
+	if len(o.buf.Bytes) > outputCollectBytes {
+		o.sealLocked()
+	}
 }
 
-// reply adds a reply. An own one is made by Submit, whose caller sends it.
-func (o *output) reply(h wire.ReplyHeader, body wire.Record, own bool) {
+// sealLocked begins a new piece.
+func (o *output) sealLocked() {
+	if o.buf != nil {
+		o.before = append(o.before, piece{buf: o.buf, bytes: len(o.buf.Bytes)})
+		o.buf = nil
+	}
+}
+
+// takeLocked takes the next piece. There must be one.
+func (o *output) takeLocked() piece {
+	if len(o.before) == 0 {
+		p := piece{buf: o.buf, bytes: len(o.buf.Bytes)}
+		o.buf = nil
+		return p
+	}
+	p := o.before[0]
+	o.before[0] = piece{}
+	if o.before = o.before[1:]; len(o.before) == 0 {
+		o.before = nil
+	}
+	return p
+}
+
+// heldLocked is how many bytes there are that the client has not taken, as far as is known.
+func (o *output) heldLocked() int { return o.unsent + o.sending }
+
+// holds is heldLocked, and since when the client has taken nothing of it.
+func (o *output) holds() (bytes int, since time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.heldLocked(), o.since
+}
+
+// admitLocked says whether n more bytes may be added. If not, the output is aborted.
+func (o *output) admitLocked(n int) bool {
+	held := o.heldLocked()
+	if held == 0 {
+		o.since = time.Now()
+	}
+	if held+n > o.max || !o.memory.allows(held+n, n) {
+		o.memory.ended.Add(1)
+		o.abortLocked()
+		return false
+	}
+	return true
+}
+
+// reply adds a reply, of about so many bytes. An own one is made by Submit, whose caller sends it. It returns false when the client has
+// left too much unread; the output is then aborted.
+func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.finished || o.aborted {
-		return
+		return true
 	}
-	b := o.roomLocked()
-	b.Bytes = wire.AppendReply(b.Bytes, h, body)
-	if !own || len(b.Bytes) > outputCollectBytes {
+	if !o.admitLocked(bytes) {
+		return false
+	}
+	o.addLocked(h, body, bytes)
+	if !own || o.unsent > outputCollectBytes {
 		o.startLocked()
 	}
+	return true
 }
+
+// notificationBytes is at least what a notification has besides its path.
+const notificationBytes = 64
 
 // notification returns false when the client has left too much unread; the output is then aborted.
 func (o *output) notification(zxid wire.Zxid, e wire.WatcherEvent) bool {
@@ -87,14 +173,21 @@ func (o *output) notification(zxid wire.Zxid, e wire.WatcherEvent) bool {
 	if o.finished || o.aborted {
 		return true
 	}
-	if o.unsentLocked() > outputMaxBytes {
-		o.abortLocked()
+	bytes := notificationBytes + len(e.Path)
+	if !o.admitLocked(bytes) {
 		return false
 	}
-	b := o.roomLocked()
-	b.Bytes = wire.AppendNotification(b.Bytes, zxid, e)
+	o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid}, e, bytes)
 	o.startLocked()
 	return true
+}
+
+// sentLocked takes note that the one who sends has sent what it took.
+func (o *output) sentLocked() {
+	if o.sending > 0 {
+		o.memory.add(-o.sending)
+		o.sending, o.since = 0, time.Now()
+	}
 }
 
 // dueLocked says whether there is something to do for one who sends. Nothing may be sent while the lease of the session
@@ -105,7 +198,7 @@ func (o *output) dueLocked() bool {
 		return false
 	case o.aborted:
 		return true
-	case o.unsentLocked() > 0:
+	case o.unsent > 0:
 		return o.farewell || o.lease.mayAnswer()
 	}
 	return o.finished
@@ -140,26 +233,38 @@ func (o *output) begin() bool {
 
 // take gives the one who sends what may be sent now. When that is nothing it is not the one any more.
 func (o *output) take() (*Buffer, error) {
+	p, err := o.next()
+	if err != nil || p.bytes == 0 {
+		return nil, err
+	}
+	return p.encoded(), nil // without the lock, which the firing of watches waits for
+}
+
+// next takes the next piece; an empty one says that there is nothing to be sent now.
+func (o *output) next() (p piece, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.sentLocked()
 	switch {
 	case o.settleLocked():
-		return nil, nil
+		return p, nil
 	case o.aborted:
-		return nil, errEnded
-	case o.unsentLocked() == 0:
-		return nil, io.EOF
+		return p, errEnded
+	case o.unsent == 0:
+		return p, io.EOF
 	}
-	b := o.buf
-	o.buf = nil
+	p = o.takeLocked()
+	o.unsent -= p.bytes
+	o.sending = p.bytes
 	o.changed.Broadcast()
-	return b, nil
+	return p, nil
 }
 
 // settle is for the one who sends, when it has sent what it took: it is not the one any more, and settle returns true, if that is all for now.
 func (o *output) settle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.sentLocked()
 	return o.settleLocked()
 }
 
@@ -176,6 +281,7 @@ func (o *output) settleLocked() bool {
 func (o *output) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.sentLocked()
 	o.busy, o.over = false, true
 	o.changed.Broadcast()
 }
@@ -184,7 +290,7 @@ func (o *output) leave() {
 func (o *output) empty() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.unsentLocked() == 0
+	return o.unsent == 0
 }
 
 // handOver lets a writer send what Submit has left, because Submit is about to wait.
@@ -194,11 +300,11 @@ func (o *output) handOver() {
 	o.startLocked()
 }
 
-// waitBelow waits until at most n bytes are unsent.
+// waitBelow waits until at most n bytes are held.
 func (o *output) waitBelow(n int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.unsentLocked() > n && !o.aborted && !o.finished {
+	for o.heldLocked() > n && !o.aborted && !o.finished {
 		o.startLocked()
 		o.changed.Wait()
 	}
@@ -231,7 +337,8 @@ func (o *output) abort(evenFinished bool) bool {
 
 func (o *output) abortLocked() {
 	o.aborted = true
-	o.buf = nil
+	o.memory.add(-o.unsent)
+	o.before, o.buf, o.unsent = nil, nil, 0
 	o.startLocked() // which closes the connection
 	o.changed.Broadcast()
 }

@@ -35,6 +35,7 @@ type Session struct {
 	mu    sync.Mutex
 	room  sync.Cond // the queue has become shorter, or the end has come
 	queue []pending
+	bytes int    // that are counted for the queue
 	seq   uint64 // of the last write
 	ended bool
 	// creating is how many ephemeral nodes the writes in the queue may create.
@@ -52,8 +53,9 @@ type Session struct {
 	deaf  bool // nothing that follows takes effect any more
 	shown int  // how many of ids the newest write has shown to the state
 	// These are guarded by the watch table's lock.
-	watched   map[string]struct{} // the paths that the connection watches, in either table; nil if none
-	unwatched bool                // no watch is set any more
+	watched    map[string]struct{} // the paths that the connection watches, in either table; nil if none
+	watchBytes int                 // what these count for
+	unwatched  bool                // no watch is set any more
 }
 
 // pending is a request that is not answered yet.
@@ -64,6 +66,7 @@ type pending struct {
 	ids      []znode.Identity // when it was received
 	seq      uint64           // != 0: a write
 	received time.Time
+	size     int  // of the frame, in bytes
 	large    int  // bytes that count as those of a large request
 	last     bool // the connection ends after the answer
 	own      bool // answered within Submit, whose caller sends the answer
@@ -77,7 +80,7 @@ var errNullToken = errors.New("session: null SASL token")
 func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
 	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
 	s.room.L = &s.mu
-	s.out.init(&s.lease)
+	s.out.init(&s.lease, &m.memory, 2*m.cfg.Limits.Response)
 	s.lease.init(m, h.timeout, h.since)
 	s.stats.init(m.cfg.Now())
 	ids := []znode.Identity{AddrIdentity(h.addr)}
@@ -122,7 +125,7 @@ func (s *Session) submit(frame []byte, wait bool) error {
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)
 	}
-	p := pending{req: req, received: now, ids: *s.ids.Load()}
+	p := pending{req: req, received: now, ids: *s.ids.Load(), size: len(frame)}
 	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {
 		return err
 	}
@@ -188,22 +191,37 @@ func (s *Session) admit(p *pending) error {
 	return nil
 }
 
+// bytes is what a request in a queue counts for: its frame, what surrounds that, and, of a read, the decoded record, whose many small
+// parts take up to four times as much as they do in the frame.
+func (p *pending) bytes() int {
+	const around = 256
+	if p.record != nil {
+		return around + 5*p.size
+	}
+	return around + p.size
+}
+
 // enqueueLocked gives the queue p and what is counted for it.
 func (s *Session) enqueueLocked(p *pending) {
 	s.queue = append(s.queue, *p)
 	s.creating += p.ephemerals
 	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.large = 0
+	s.bytes += p.bytes()
+	s.m.memory.add(p.bytes())
 	s.m.throttle.enter()
 }
 
 // dequeueLocked takes the first n requests off the queue, which are answered, or never will be.
 func (s *Session) dequeueLocked(n int) {
-	large := 0
+	large, bytes := 0, 0
 	for i := range s.queue[:n] {
 		large += s.queue[i].large
 		s.creating -= s.queue[i].ephemerals
+		bytes += s.queue[i].bytes()
 	}
+	s.bytes -= bytes
+	s.m.memory.add(-bytes)
 	clear(s.queue[:n])
 	if n == len(s.queue) {
 		s.queue = s.queue[:0]
@@ -301,7 +319,7 @@ func (s *Session) submitWrite(p *pending) error {
 
 func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
-	for (s.changing && isWrite(op) || len(s.queue) >= sessionQueueMax || len(s.queue) > 0 && s.m.throttle.crowded()) && !s.ended {
+	for (s.changing && isWrite(op) || s.fullLocked()) && !s.ended {
 		s.out.handOver()
 		s.room.Wait()
 	}
@@ -310,7 +328,16 @@ func (s *Session) waitForRoom(op wire.Op) error {
 	if ended {
 		return errEnded
 	}
+	if s.m.memory.crowded() {
+		return s.out.waitBelow(0)
+	}
 	return s.out.waitBelow(outputPauseBytes)
+}
+
+// fullLocked says that no request is to be taken until some of the session's own have been answered.
+func (s *Session) fullLocked() bool {
+	return len(s.queue) >= sessionQueueMax || s.bytes >= queuePauseBytes ||
+		len(s.queue) > 0 && (s.m.throttle.crowded() || s.m.memory.crowded())
 }
 
 // applied is called inside the critical section in which a write of this session was applied.
@@ -372,6 +399,8 @@ func (s *Session) answerPingsLocked(store *znode.Store) {
 		}
 		s.execute(store, &p)
 		pings, large = pings+1, large+p.large
+		s.bytes -= p.bytes()
+		s.m.memory.add(-p.bytes())
 		return true
 	})...)
 	s.m.throttle.leave(pings, large)
@@ -386,18 +415,22 @@ func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result)
 			s.metStrangers(store, res)
 		}
 	}
-	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body)
+	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body, 0)
 	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
 		s.m.log.Debug("session closed by its client", "session", s.id, "zxid", res.Zxid)
 		s.out.finish(true)
 	}
 }
 
-func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record) {
+// reply queues a reply, whose body has about so many bytes if it may be large.
+func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes int) {
 	if p.req.Op == wire.OpPing {
 		h.Xid = wire.XidPing
 	}
-	s.out.reply(h, body, p.own)
+	if !s.out.reply(h, body, bytes, p.own) {
+		s.m.log.Warn("client does not read its answers, connection closed", "session", s.id, "client", s.addr)
+		return
+	}
 	latency := time.Since(p.received)
 	s.stats.sent(h, latency)
 	s.m.stats.replied(latency)

@@ -14,6 +14,7 @@ type stats struct {
 	received          atomic.Int64
 	sent              atomic.Int64
 	latency           latencies
+	tooLong           atomic.Int64 // answers beyond Limits.Response, MultiReadOps or MultiReadBytes, which were not made
 	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
 	undeliverable     atomic.Int64 // requests that could not be handed over to the leader
 	aclsRefused       atomic.Int64
@@ -79,6 +80,11 @@ type Stats struct {
 	Watches                      WatchCounts
 	Throttled                    int64 // requests that got ThrottledOp
 	TooLarge                     int64 // requests beyond Limits.LargeBytes
+	TooLong                      int64 // answers that were not made: beyond Limits.Response, MultiReadOps or MultiReadBytes
+	Held                         int64 // bytes of unsent output and unanswered requests
+	EndedForMemory               int64 // connections that were ended because they, or all of them, held too much
+	WatchBytes                   int64 // memory of the watches, as it is counted
+	WatchesRefused               int64 // beyond Limits.WatchBytes
 	IdentitiesRefused            int64 // beyond Limits.Identities or IdentityBytes
 	StrangersMet                 int64 // nodes of locks made beside those of another library
 	Undeliverable                int64 // requests that could not be handed over to the leader; their connections were ended
@@ -97,6 +103,11 @@ func (m *Manager) Stats() Stats {
 		Throttled:       m.throttle.throttled.Load(),
 		TooLarge:        m.throttle.tooLarge.Load(),
 
+		TooLong:           m.stats.tooLong.Load(),
+		Held:              m.memory.held.Load(),
+		EndedForMemory:    m.memory.ended.Load(),
+		WatchBytes:        m.watches.held(),
+		WatchesRefused:    m.watches.refused.Load(),
 		IdentitiesRefused: m.stats.identitiesRefused.Load(),
 		Undeliverable:     m.stats.undeliverable.Load(),
 		ACLsRefused:       m.stats.aclsRefused.Load(),
@@ -122,6 +133,9 @@ func (m *Manager) ResetStats() {
 	m.stats.latency.reset()
 	m.throttle.throttled.Store(0)
 	m.throttle.tooLarge.Store(0)
+	m.stats.tooLong.Store(0)
+	m.memory.ended.Store(0)
+	m.watches.refused.Store(0)
 	m.stats.identitiesRefused.Store(0)
 	m.stats.undeliverable.Store(0)
 	m.stats.aclsRefused.Store(0)

@@ -16,6 +16,18 @@ type Limits struct {
 	// Identities is how many identities a connection may show besides its address, and IdentityBytes how many bytes of schemes and
 	// ids these may have. More is answered with AuthFailed, and the connection ends. 0 means the default.
 	Identities, IdentityBytes int
+	// Response is how many bytes the answer to a request may have. More is not made: the answer is BadArguments. A connection that
+	// holds more than twice as much unsent ends. 0 means the default.
+	Response int
+	// MultiReadOps is how many reads a multiRead may have, and MultiReadBytes how many bytes its answer (multiRead.maxOps,
+	// multiRead.maxResponseBytes). More is answered with BadArguments.
+	MultiReadOps, MultiReadBytes int
+	// Memory is how many bytes all connections of this member may hold together of unsent output and unanswered requests (type
+	// memory). 0 means the default.
+	Memory int
+	// WatchBytes is how much memory the watches of all connections of this member may take, and an eighth of it those of one. More is
+	// answered with BadArguments; setWatches ends the connection. 0 means the default.
+	WatchBytes int
 	// Outstanding is how many requests may be unanswered before connections that have one among them are
 	// not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
 	Outstanding int
@@ -50,6 +62,9 @@ const (
 	DefaultACLBytes   = 64 << 10
 	DefaultCost       = 30 * time.Millisecond
 	DefaultEphemerals = 20_000
+	DefaultResponse   = 64 << 20 // as of ZooKeeper's multiRead.maxResponseBytes
+	DefaultMemory     = 256 << 20
+	DefaultWatchBytes = 512 << 20
 )
 
 func (l *Limits) setDefaults() {
@@ -59,6 +74,9 @@ func (l *Limits) setDefaults() {
 	l.ACLBytes = cmp.Or(l.ACLBytes, DefaultACLBytes)
 	l.Cost = cmp.Or(l.Cost, DefaultCost)
 	l.Ephemerals = cmp.Or(l.Ephemerals, DefaultEphemerals)
+	l.Response = cmp.Or(l.Response, DefaultResponse)
+	l.Memory = cmp.Or(l.Memory, DefaultMemory)
+	l.WatchBytes = cmp.Or(l.WatchBytes, DefaultWatchBytes)
 }
 
 // errLarge says that a request was too much for LargeBytes.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -26,28 +27,63 @@ type watchTable struct {
 	child     map[string]map[*Session]watchMode
 	watching  int // connections that watch anything
 	recursive int // entries of data with recursive among their modes
+	bytes     int // what the watches of all connections count for, see watchBytes
+	maxBytes  int // how much that may be
+
+	refused atomic.Int64 // watches
 }
 
-func (t *watchTable) init() {
+// watchBytes is what a connection's watches of one path count for: the path, and about what the tables take for them.
+func watchBytes(path string) int { return len(path) + 400 }
+
+// maxShare is the part of maxBytes that the watches of one connection may have.
+const maxShare = 8
+
+func (t *watchTable) init(maxBytes int) {
+	t.maxBytes = maxBytes
 	t.data = map[string]map[*Session]watchMode{}
 	t.child = map[string]map[*Session]watchMode{}
 }
 
-func (t *watchTable) addData(s *Session, path string, mode watchMode) {
+// addData adds a watch to the data table; false if there are too many.
+func (t *watchTable) addData(s *Session, path string, mode watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.addLocked(t.data, s, path, mode)
+	return t.addLocked(t.data, s, path, mode)
 }
 
-func (t *watchTable) addChild(s *Session, path string, mode watchMode) {
+// addChild is addData for the child table.
+func (t *watchTable) addChild(s *Session, path string, mode watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.addLocked(t.child, s, path, mode)
+	return t.addLocked(t.child, s, path, mode)
 }
 
-func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Session, path string, mode watchMode) {
+// admitLocked says whether s may watch one more path. Each connection has fairBytes in any case.
+func (t *watchTable) admitLocked(s *Session, path string) bool {
+	n := watchBytes(path)
+	own := s.watchBytes + n
+	if own <= fairBytes || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
+		return true
+	}
+	t.refused.Add(1)
+	return false
+}
+
+// held is what all watches count for.
+func (t *watchTable) held() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(t.bytes)
+}
+
+func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Session, path string, mode watchMode) bool {
 	if s.unwatched {
-		return // its connection ended while it read
+		return true // its connection ended while it read
+	}
+	_, watched := s.watched[path]
+	if !watched && !t.admitLocked(s, path) {
+		return false
 	}
 	at := table[path]
 	if at == nil {
@@ -62,7 +98,12 @@ func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Sessi
 		s.watched = map[string]struct{}{}
 		t.watching++
 	}
-	s.watched[path] = struct{}{}
+	if !watched {
+		s.watched[path] = struct{}{}
+		s.watchBytes += watchBytes(path)
+		t.bytes += watchBytes(path)
+	}
+	return true
 }
 
 // dropLocked takes modes away from one entry and reports whether there were any of them.
@@ -91,6 +132,10 @@ func (t *watchTable) dropLocked(table map[string]map[*Session]watchMode, s *Sess
 
 // unwatchLocked takes note that s watches path no more, in neither table.
 func (t *watchTable) unwatchLocked(s *Session, path string) {
+	if _, ok := s.watched[path]; ok {
+		s.watchBytes -= watchBytes(path)
+		t.bytes -= watchBytes(path)
+	}
 	if delete(s.watched, path); len(s.watched) == 0 {
 		s.watched = nil
 		t.watching--

@@ -96,9 +96,10 @@ func (s *Store) checkChildren() error {
 		if n.kind == kindFree {
 			continue
 		}
-		count := int32(0)
+		count, nameBytes := int32(0), int64(0)
 		for c := range s.children(i) {
 			cn, cl := s.nodes.row(c), s.link(c)
+			nameBytes += int64(len(nameIn(n.path, cn.path)))
 			if count++; count > l.children {
 				break
 			}
@@ -106,8 +107,8 @@ func (s *Store) checkChildren() error {
 				return fmt.Errorf("node %q has the child %q, whose parent is at %d, not %d", n.path, cn.path, cl.parent, i)
 			}
 		}
-		if count != l.children {
-			return fmt.Errorf("node %q has not %d children", n.path, l.children)
+		if count != l.children || nameBytes != l.nameBytes {
+			return fmt.Errorf("node %q has not %d children with names of %d bytes", n.path, l.children, l.nameBytes)
 		}
 		linked += int(count)
 		if err := s.checkParent(i); err != nil {
@@ -148,11 +149,12 @@ func (s *Store) checkSessions() error {
 		if row.lastSeq == 0 && len(row.identities) > 0 {
 			return fmt.Errorf("session %v has %d identities, and no request has shown any", row.id, len(row.identities))
 		}
-		count := int32(0)
+		count, bytes := int32(0), int64(0)
 		b := s.belongings[i]
 		for n := b.first; n != noSlot && count <= b.count; {
 			count++
 			row2, l := s.nodes.row(n), s.link(n)
+			bytes += int64(len(row2.path))
 			if row2.kind != kindEphemeral || wire.SessionID(row2.owner) != row.id || s.link(l.ephNext).ephPrev != n {
 				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, row2.path, row2.kind, row2.owner)
 			}
@@ -160,8 +162,8 @@ func (s *Store) checkSessions() error {
 				break
 			}
 		}
-		if count != b.count {
-			return fmt.Errorf("session %v has not %d ephemerals", row.id, b.count)
+		if count != b.count || bytes != b.bytes {
+			return fmt.Errorf("session %v has not %d ephemerals with paths of %d bytes", row.id, b.count, b.bytes)
 		}
 		owned += int(count)
 	}

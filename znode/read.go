@@ -92,6 +92,23 @@ func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code
 	return n, wire.CodeOK
 }
 
+// Sizes are how many bytes what can be read of a node takes up in an answer.
+type Sizes struct {
+	Data     int
+	Children int // their names, with a length before each
+	ACL      int
+}
+
+// Sizes returns the sizes of a node, zero if there is none, without a permission check. It takes the same short time for every node.
+func (s *Store) Sizes(path string) Sizes {
+	i, ok := s.find(path)
+	if !ok {
+		return Sizes{}
+	}
+	n, l := s.nodes.row(i), s.link(i)
+	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), ACL: len(n.acl.key)}
+}
+
 // Node returns the Stat of a node without a permission check, as setWatches needs it.
 func (s *Store) Node(path string) (wire.Stat, bool) {
 	i, ok := s.find(path)

@@ -24,6 +24,7 @@ type session struct {
 type belongings struct {
 	first slot // noSlot if it has none
 	count int32
+	bytes int64 // of their paths
 }
 
 // SessionInfo is what the state knows about a session.
@@ -94,6 +95,15 @@ func (s *Store) Ephemerals(id wire.SessionID) []string {
 	return paths
 }
 
+// EphemeralsBytes returns how many bytes the paths of a session's ephemeral nodes take up in an answer, without looking at them.
+func (s *Store) EphemeralsBytes(id wire.SessionID) int {
+	i, ok := s.sessionSlots[id]
+	if !ok {
+		return 0
+	}
+	return int(s.belongings[i].bytes) + 4*int(s.belongings[i].count)
+}
+
 // addSession puts a session into the registry.
 func (s *Store) addSession(row session) {
 	i, r := s.sessions.add()
@@ -119,6 +129,7 @@ func (s *Store) own(i slot, id wire.SessionID) {
 		first.ephPrev = i
 	}
 	b.count++
+	b.bytes += int64(len(s.nodes.row(i).path))
 	s.ephemerals++
 }
 
@@ -135,6 +146,7 @@ func (s *Store) disown(i slot, id wire.SessionID) {
 	s.link(l.ephPrev).ephNext = l.ephNext
 	s.link(l.ephNext).ephPrev = l.ephPrev
 	b.count--
+	b.bytes -= int64(len(s.nodes.row(i).path))
 	s.ephemerals--
 }
 

@@ -47,6 +47,7 @@ type links struct {
 	count            int32
 	quota            bool // there is one on this path, and it is active
 	bytes            int64
+	nameBytes        int64 // of the names of the children
 }
 
 // link returns the links of the node at i.
@@ -112,9 +113,11 @@ func (s *Store) attach(i, parent slot) {
 		s.link(first.prev).next = i
 		first.prev = i
 	}
+	n := s.nodes.row(i)
 	p.children++
 	s.sumUp(i, 1+l.below, l.count, l.bytes)
-	if n := s.nodes.row(i); n.kind == kindEphemeral {
+	p.nameBytes += int64(len(nameIn(s.nodes.row(parent).path, n.path)))
+	if n.kind == kindEphemeral {
 		s.own(i, wire.SessionID(n.owner))
 	}
 }
@@ -136,6 +139,7 @@ func (s *Store) detach(i slot) {
 	s.link(l.next).prev = l.prev
 	p.children--
 	s.sumUp(i, -1-l.below, -l.count, -l.bytes)
+	p.nameBytes -= int64(len(nameIn(s.nodes.row(l.parent).path, n.path)))
 	delete(s.paths, n.path)
 	if n.mayPerish() {
 		s.perishable--

@@ -1,0 +1,125 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// memory accounts for what the connections of a member hold for their clients: output that has not been sent, and requests that have
+// not been answered. What is done about it depends on how much that is together:
+//
+//   - From a half of the limit on, a connection that holds anything is not read any more until it has been sent and answered.
+//   - From three quarters on, connections are ended, the worst ones first (shed): those whose clients have taken nothing for
+//     stalledAfter, and among them those that hold the most. A goroutine does that (memoryLoop), because who adds to an output holds
+//     locks.
+//   - At the limit, a connection that would hold more than fairBytes ends at once.
+//
+// So all connections together never hold more than the limit and fairBytes for each, however fast they are filled.
+type memory struct {
+	limit int64
+	held  atomic.Int64
+	ended atomic.Int64  // connections, by any of these rules
+	high  chan struct{} // capacity 1: three quarters of the limit have been passed
+}
+
+const (
+	// fairBytes is what a connection may hold in any case.
+	fairBytes = 1 << 20
+	// stalledAfter is after which time a client that takes nothing of what there is for it counts as one that does not read.
+	stalledAfter = time.Second
+	// shedPause is the time between two rounds of shed: the first has its effect when the writers of the ended connections have
+	// given up.
+	shedPause = 500 * time.Millisecond
+)
+
+func (m *memory) init(limit int64) {
+	m.limit = limit
+	m.high = make(chan struct{}, 1)
+}
+
+// add takes note that a connection holds n bytes more, or less.
+func (m *memory) add(n int) {
+	if after := m.held.Add(int64(n)); n > 0 && after > m.mark() {
+		select {
+		case m.high <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// mark is from which amount on connections are ended.
+func (m *memory) mark() int64 { return m.limit / 4 * 3 }
+
+// crowded says that connections which hold something are not to be read.
+func (m *memory) crowded() bool { return m.held.Load() > m.limit/2 }
+
+// allows says whether a connection that would have own bytes, n of them new, may take them.
+func (m *memory) allows(own, n int) bool {
+	return own <= fairBytes || m.held.Load()+int64(n) <= m.limit
+}
+
+// memoryLoop ends connections when all together hold too much.
+func (m *Manager) memoryLoop(ctx context.Context) {
+	defer m.wg.Done()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	<-pause.C
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.memory.high:
+		}
+		m.shed()
+		pause.Reset(shedPause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// holding is what the output of a connection holds.
+type holding struct {
+	s       *Session
+	bytes   int
+	stalled bool
+}
+
+// shed ends connections until the others hold less than the mark. Connections that have been ended before, and whose writers have not
+// given up yet, are not among those it looks at.
+func (m *Manager) shed() {
+	now := time.Now()
+	var list []holding
+	excess := -m.memory.mark()
+	for _, s := range m.all() {
+		bytes, since := s.out.holds()
+		excess += int64(bytes)
+		if bytes > 0 {
+			list = append(list, holding{s, bytes, now.Sub(since) >= stalledAfter})
+		}
+	}
+	slices.SortFunc(list, func(a, b holding) int {
+		if a.stalled != b.stalled {
+			if a.stalled {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.bytes, a.bytes)
+	})
+	for _, h := range list {
+		if excess <= 0 {
+			return
+		}
+		excess -= int64(h.bytes)
+		m.memory.ended.Add(1)
+		m.log.Warn("connection ended: the connections of this member hold too much that is not sent (maxClientMemory)",
+			"session", h.s.id, "client", h.s.addr, "bytes", h.bytes, "reads", !h.stalled)
+		h.s.end("the connections of this member hold too much that is not sent")
+	}
+}

@@ -1,0 +1,245 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// silent is a connection whose client takes nothing: what is sent to it is taken by a writer, and stays there.
+type silent struct {
+	s    *Session
+	done chan struct{} // closed when Submit has refused a request
+}
+
+func connectSilent(t *testing.T, m *Manager) *silent {
+	t.Helper()
+	s, _, err := m.Connect(context.Background(), &wire.ConnectRequest{TimeoutMs: 10_000}, netip.MustParseAddr("127.0.0.2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &silent{s: s, done: make(chan struct{})}
+	s.Open(func() {
+		go func() {
+			if b, err := s.Output(); b != nil && err == nil {
+				<-c.done // the socket takes it only when the connection ends
+			}
+			s.Leave()
+		}()
+	})
+	t.Cleanup(func() { s.Detach(); s.Wait() })
+	return c
+}
+
+// ask sends a request again and again, until the connection has ended.
+func (c *silent) ask(op wire.Op, body wire.Record) {
+	frame := wire.AppendRequest(nil, 1, op, body)[4:]
+	go func() {
+		defer close(c.done)
+		for c.s.Submit(frame) == nil {
+			c.s.out.handOver()
+		}
+	}()
+}
+
+// An answer that would be too long is not made: the client gets BadArguments, no watch is set, and the connection goes on.
+func TestAnswersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{Limits: Limits{Response: 10_000, MultiReadOps: 50, MultiReadBytes: 8000}})
+		c := mustConnect(t, m, 10*time.Second)
+		ask := func(want wire.Code, op wire.Op, body wire.Record) {
+			t.Helper()
+			c.send(op, body)
+			if h, _, err := c.next(); err != nil || h.Err != want {
+				t.Fatalf("%v: %v, %v, want %v", op, h.Err, err, want)
+			}
+		}
+		name := strings.Repeat("n", 95)
+		ask(wire.CodeOK, wire.OpCreate, wire.CreateRequest{Path: "/d", Data: make([]byte, 1000), ACL: wire.OpenACL})
+		for i := range 90 {
+			ask(wire.CodeOK, wire.OpCreate, create(fmt.Sprintf("/d/%s%02d", name, i), wire.ModeEphemeral))
+		}
+		reads := func(n int, op wire.Op, path string) wire.MultiRequest {
+			var r wire.MultiRequest
+			for range n {
+				r.Ops = append(r.Ops, wire.MultiOp{Op: op, Record: &wire.PathWatchRequest{Path: path}})
+			}
+			return r
+		}
+		ask(wire.CodeOK, wire.OpMultiRead, reads(6, wire.OpGetData, "/d"))
+		ask(wire.CodeBadArguments, wire.OpMultiRead, reads(8, wire.OpGetData, "/d"))
+		ask(wire.CodeOK, wire.OpMultiRead, reads(50, wire.OpGetData, "/missing"))
+		ask(wire.CodeBadArguments, wire.OpMultiRead, reads(51, wire.OpGetData, "/missing"))
+		ask(wire.CodeBadArguments, wire.OpMultiRead, reads(1, wire.OpGetChildren, "/d"))
+		for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetChildren2} {
+			ask(wire.CodeOK, op, wire.PathWatchRequest{Path: "/d"})
+		}
+		ask(wire.CodeOK, wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: "/"})
+		for i := range 20 {
+			ask(wire.CodeOK, wire.OpCreate, create(fmt.Sprintf("/d/%sx%02d", name, i), wire.ModeEphemeral))
+		}
+		for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetChildren2} {
+			ask(wire.CodeBadArguments, op, wire.PathWatchRequest{Path: "/d", Watch: true})
+		}
+		ask(wire.CodeBadArguments, wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: "/"})
+		ask(wire.CodeOK, wire.OpGetData, wire.PathWatchRequest{Path: "/d"})
+		if s := m.Stats(); s.TooLong != 6 || s.Watches.Watches != 0 {
+			t.Errorf("%d are counted, %d watches", s.TooLong, s.Watches.Watches)
+		}
+	})
+}
+
+// Clients that do not read can make the member hold no more than the limit. They are ended before anybody else is.
+func TestUnsentOutputIsBounded(t *testing.T) {
+	for _, op := range []wire.Op{wire.OpGetData, wire.OpMultiRead} {
+		synctest.Test(t, func(t *testing.T) {
+			const limit = 16 << 20
+			m, _ := newMember(t, Config{Limits: Limits{Memory: limit, Response: 4 << 20}})
+			good := mustConnect(t, m, 10*time.Second)
+			good.send(wire.OpCreate, wire.CreateRequest{Path: "/big", Data: make([]byte, 900<<10), ACL: wire.OpenACL})
+			good.expect("1 Ok")
+			var body wire.Record = wire.PathWatchRequest{Path: "/big"}
+			if op == wire.OpMultiRead {
+				part := wire.MultiOp{Op: wire.OpGetData, Record: &wire.PathWatchRequest{Path: "/big"}}
+				body = wire.MultiRequest{Ops: []wire.MultiOp{part, part, part, part}}
+			}
+			var clients []*silent
+			most := int64(0)
+			for range 60 {
+				c := connectSilent(t, m)
+				c.ask(op, body)
+				clients = append(clients, c)
+				synctest.Wait()
+				most = max(most, m.Stats().Held)
+				good.send(wire.OpGetData, wire.PathWatchRequest{Path: "/big"})
+				if h, _, err := good.next(); err != nil || h.Err != wire.CodeOK {
+					t.Fatalf("who reads got %v, %v", h, err)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if most > limit+int64(len(clients))*fairBytes || most < limit/4 {
+				t.Errorf("%d bytes were held", most)
+			}
+			ended := 0
+			for _, c := range clients {
+				if c.s.Ended() {
+					ended++
+				}
+			}
+			if n := m.Stats().EndedForMemory; int(n) != ended || ended == 0 || ended == len(clients) {
+				t.Errorf("%d connections were ended, %d are counted", ended, n)
+			}
+			for _, c := range clients {
+				c.s.Detach()
+				<-c.done
+				c.s.Wait()
+			}
+			time.Sleep(time.Second)
+			if n := m.Stats().Held; n != 0 {
+				t.Errorf("%d bytes are held in the end", n)
+			}
+		})
+	}
+}
+
+// One connection that does not read its notifications holds twice the largest answer at most.
+func TestUnreadNotificationsEndTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{Limits: Limits{Response: 10_000}})
+		c, writer := connectSilent(t, m), mustConnect(t, m, 10*time.Second)
+		close(c.done)
+		c.s.out.mu.Lock()
+		c.s.out.busy = true // somebody sends, and gets nowhere
+		c.s.out.mu.Unlock()
+		path := "/" + strings.Repeat("p", 500)
+		frame := wire.AppendRequest(nil, 1, wire.OpAddWatch, wire.AddWatchRequest{Path: path, Mode: wire.AddWatchPersistent})[4:]
+		if err := c.s.Submit(frame); err != nil {
+			t.Fatal(err)
+		}
+		writer.send(wire.OpCreate, create(path, 0))
+		for range 40 {
+			writer.send(wire.OpSetData, wire.SetDataRequest{Path: path, Version: -1})
+		}
+		if n := m.Stats(); !c.s.Ended() || n.EndedForMemory != 1 || n.Held > 20_000 {
+			t.Errorf("ended: %v, %+v", c.s.Ended(), n)
+		}
+		c.s.out.leave()
+	})
+}
+
+// Requests that wait are counted by their bytes, and a connection with too many is not read.
+func TestQueuedBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		r.setHold(true)
+		c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
+		taken := make(chan int)
+		go func() {
+			for i := range 100 {
+				c.xid++
+				_ = c.submit(wire.AppendRequest(nil, c.xid, wire.OpExists, wire.PathWatchRequest{Path: "/" + strings.Repeat("x", 200<<10)})[4:])
+				_ = i
+			}
+			close(taken)
+		}()
+		synctest.Wait()
+		if n, held := c.s.queued(), m.Stats().Held; n > 7 || held < queuePauseBytes || held > queuePauseBytes+2<<20 {
+			t.Errorf("%d requests are in the queue, %d bytes are counted", n, held)
+		}
+		r.setHold(false)
+		<-taken
+		for range 101 {
+			if _, _, err := c.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := m.Stats().Held; n != 0 {
+			t.Errorf("%d bytes are counted in the end", n)
+		}
+	})
+}
+
+// Watches are counted by the memory that they take. A read with one too many is refused, setWatches ends the connection, and
+// others have room all the same.
+func TestWatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{Limits: Limits{WatchBytes: 16 << 20}})
+		c := mustConnect(t, m, 10*time.Second)
+		path := func(i int) string { return fmt.Sprintf("/%06d%s", i, strings.Repeat("x", 100<<10)) }
+		watches := 0
+		for ; ; watches++ {
+			c.send(wire.OpExists, wire.PathWatchRequest{Path: path(watches), Watch: true})
+			h, _, err := c.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Err == wire.CodeBadArguments {
+				break
+			}
+		}
+		if n := m.Stats(); watches != 20 || n.WatchBytes > 2<<20 || n.WatchesRefused != 1 || n.Watches.Watches != watches {
+			t.Errorf("%d watches of 100 KB: %+v", watches, n)
+		}
+		c.send(wire.OpExists, wire.PathWatchRequest{Path: path(0), Watch: true}) // it is there already
+		c.expect(fmt.Sprintf("%d NoNode", watches+2))
+		all := wire.SetWatchesRequest{Data: []string{}, Child: []string{}}
+		for i := range watches + 1 {
+			all.Exist = append(all.Exist, path(i))
+		}
+		other := mustConnect(t, m, 10*time.Second)
+		other.send(wire.OpSetWatches, all)
+		other.expect("1 BadArguments", "EOF")
+		c.detach()
+		other.detach()
+		if n := m.Stats().WatchBytes; n != 0 {
+			t.Errorf("%d bytes are counted when all have gone", n)
+		}
+	})
+}
