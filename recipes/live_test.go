@@ -466,3 +466,50 @@ func TestLiveMajority(t *testing.T) {
 		awaitChildren(t, ctx, live(t, addr, liveTimeout), path, 0)
 	}
 }
+
+// TestLiveTreeWatch: every node that is made and deleted below the path is reported, before and
+// after the connection was lost.
+func TestLiveTreeWatch(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, time.Minute), livePath(t)
+		p := newProxy(t, addr)
+		events := make(chan zk.Event, 1000)
+		s, err := Connect(Config{
+			Servers: []string{p.addr()}, SessionTimeout: liveTimeout, HostProvider: &impatientHosts{},
+			Tree: &TreeWatch{Path: path, Notify: func(e zk.Event) { events <- e }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		await := func(typ zk.EventType, node string) {
+			t.Helper()
+			for {
+				select {
+				case e := <-events:
+					if e.Type == zk.EventNotWatching {
+						t.Fatal(e.Err)
+					}
+					if e.Type == typ && (e.Path == node || typ == zk.EventSession && e.State == zk.StateHasSession) {
+						return
+					}
+				case <-ctx.Done():
+					t.Fatalf("no event %v of %s", typ, node)
+				}
+			}
+		}
+		other := live(t, addr, liveTimeout)
+		for range 2 {
+			await(zk.EventSession, "")
+			for range 20 {
+				g := liveLock(t, ctx, other, path)
+				if err := g.Unlock(ctx); err != nil {
+					t.Fatal(err)
+				}
+				await(zk.EventNodeCreated, g.Node())
+				await(zk.EventNodeDeleted, g.Node())
+			}
+			p.cut()
+		}
+	})
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,7 +12,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -29,12 +29,14 @@ func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultSe
 
 // clientFlags are the flags of every command that is a client.
 type clientFlags struct {
-	servers string
-	session time.Duration
-	auth    string
-	json    bool
-	verbose bool         // of those that run a command: say also what goes well
-	logger  *slog.Logger // nil: what package recipes logs is not said
+	servers  string
+	session  time.Duration
+	auth     string
+	authFile string
+	json     bool
+	tree     *recipes.TreeWatch // for connect; nil: none
+	verbose  bool               // of those that run a command: say also what goes well
+	logger   *slog.Logger       // nil: what package recipes logs is not said
 }
 
 // clientFlagsUsage is their part of the help texts.
@@ -42,7 +44,9 @@ const clientFlagsUsage = `	-servers host:port,...   members of the cluster; any 
 	                         (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)
 	-session d               session timeout: for how long after it was last heard of
 	                         the cluster keeps what this command holds (default 10s)
-	-auth user:password      identity for ACLs (scheme digest)
+	-auth user:password      identity for ACLs of the scheme digest; of others: scheme:secret
+	-auth-file file          the same, in the first line of a file: a command line can be
+	                         seen by others (default: $LOCKKEEPER_AUTH)
 	-json                    what the command says is JSON, one object a line
 `
 
@@ -51,6 +55,7 @@ func addClientFlags(fs *flag.FlagSet) *clientFlags {
 	fs.StringVar(&f.servers, "servers", usualServers(), "")
 	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout, "")
 	fs.StringVar(&f.auth, "auth", "", "")
+	fs.StringVar(&f.authFile, "auth-file", "", "")
 	fs.BoolVar(&f.json, "json", false, "")
 	return f
 }
@@ -92,8 +97,8 @@ func (f *clientFlags) check() error {
 	if f.session < time.Second {
 		return fmt.Errorf("-session: %v is less than a second", f.session)
 	}
-	if f.auth != "" && !strings.Contains(f.auth, ":") {
-		return errors.New("-auth: must be user:password")
+	if _, _, err := f.identity(); err != nil {
+		return err
 	}
 	_, err := f.serverList()
 	return err
@@ -103,7 +108,6 @@ func (f *clientFlags) check() error {
 type client struct {
 	*recipes.Session
 	servers []string
-	dials   *dials
 }
 
 // connect begins to connect. It does not wait.
@@ -112,49 +116,52 @@ func (f *clientFlags) connect() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &dials{}
-	s, err := recipes.Connect(recipes.Config{Servers: servers, SessionTimeout: f.session, Dial: d.dial, Logger: f.logger})
+	config := recipes.Config{Servers: servers, SessionTimeout: f.session, Tree: f.tree, Logger: f.logger}
+	if id, ok, err := f.identity(); err != nil {
+		return nil, err
+	} else if ok {
+		config.Auth = []recipes.Auth{id}
+	}
+	s, err := recipes.Connect(config)
 	if err != nil {
 		return nil, err
 	}
-	if f.auth != "" {
-		// go-zookeeper sends it again on each new connection; an error here is that of the first try.
-		go func() { _ = s.Conn().(*zk.Conn).AddAuth("digest", []byte(f.auth)) }()
-	}
-	return &client{Session: s, servers: servers, dials: d}, nil
+	return &client{Session: s, servers: servers}, nil
 }
 
 func (c *client) connected() bool {
 	return c.Conn().State() == zk.StateHasSession
 }
 
+// reach waits for the cluster, and returns at once if nothing listens at any address. With patience it says so, and has the
+// caller go on: its requests wait.
+func (f *clientFlags) reach(ctx context.Context, e env, command string, c *client, patience bool) error {
+	err := c.Reach(ctx)
+	switch {
+	case patience && errors.Is(err, recipes.ErrUnreachable):
+		f.say(e, command, c.unreachable()+"; still trying", map[string]any{"event": "unreachable"})
+		return nil
+	case errors.Is(err, recipes.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+		return errors.New(c.unreachable())
+	}
+	return err
+}
+
 // unreachable says in words that no member serves us, and why as far as that is known.
 func (c *client) unreachable() string {
 	text := "cannot reach the cluster at " + strings.Join(c.servers, ", ")
-	if err := c.dials.last(); err != nil {
-		return fmt.Sprintf("%s: %v", text, err)
+	over, cancel := context.WithCancel(context.Background())
+	cancel() // what is known now
+	if err := c.Reach(over); errors.Is(err, recipes.ErrUnreachable) {
+		return text + strings.TrimPrefix(err.Error(), recipes.ErrUnreachable.Error())
 	}
 	return text + ": a member was reached, but it serves nobody: it may have no leader"
 }
 
-// dials remembers how the last attempt to open a connection ended.
-type dials struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (d *dials) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout(network, addr, timeout)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.err = err
-	return conn, err
-}
-
-func (d *dials) last() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.err
+// given says whether a flag stands on the command line.
+func given(fs *flag.FlagSet, name string) (found bool) {
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // say writes a message of the command itself: in words for people, or with -json the event and its fields. Both go to

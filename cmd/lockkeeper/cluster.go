@@ -48,7 +48,8 @@ transfer-leader asks the HTTP port of a member (admin.enableServer=true), with t
 Flags (they may also stand behind the arguments):
 	-http host:port          the HTTP port of any member, for transfer-leader
 	                         (default: the host of the first of -servers, port 8080)
-	-timeout d               how long to try (default 2m30s)
+	-timeout d               how long to try (default 2m30s, but not at all if nobody
+	                         listens at any address)
 ` + clientFlagsUsage + `
 Exit status: 0; 1 refused, or the cluster cannot be reached; 2 wrong command line.
 `
@@ -64,6 +65,7 @@ type clusterCommand struct {
 	args    []string
 	http    string
 	timeout time.Duration
+	patient bool // -timeout stands on the command line
 }
 
 func runCluster(args []string, e env) int {
@@ -83,6 +85,7 @@ func runCluster(args []string, e env) int {
 		words = append(words, fs.Arg(0))
 		args = fs.Args()[1:]
 	}
+	c.patient = given(fs, "timeout")
 	if err := c.check(words); err != nil {
 		return usageError("cluster", e, "%v", err)
 	}
@@ -159,20 +162,17 @@ func (c *clusterCommand) check(words []string) error {
 
 // open connects, shows who we are, and reads the present members.
 func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.Member, string, error) {
-	auth := c.auth
-	c.auth = "" // it is sent here, where its end can be waited for
 	cl, err := c.connect()
 	if err != nil {
+		return nil, nil, nil, "", err
+	}
+	if err := c.reach(ctx, c.e, "cluster "+c.what, cl, c.patient); err != nil {
+		cl.Close()
 		return nil, nil, nil, "", err
 	}
 	conn := cl.Conn().(*zk.Conn)
 	var data []byte
 	err = within(ctx, func() (err error) {
-		if auth != "" {
-			if err := conn.AddAuth("digest", []byte(auth)); err != nil {
-				return err
-			}
-		}
 		// The member that answers may be behind, and an operator empties a disk because of what this says.
 		if _, err := conn.Sync("/zookeeper/config"); err != nil {
 			return err
@@ -402,8 +402,10 @@ func (c *clusterCommand) transfer() error {
 	if err != nil {
 		return err
 	}
-	if c.auth != "" {
-		req.Header.Set("Authorization", "digest "+c.auth)
+	if id, ok, err := c.identity(); err != nil {
+		return err
+	} else if ok {
+		req.Header.Set("Authorization", id.Scheme+" "+string(id.Secret))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	var dial *net.OpError

@@ -23,6 +23,8 @@ its environment
 	LOCKKEEPER_TOKEN   the fencing token, a number that is larger than that of every earlier
 	                   holder; send it along with what you write, and have the resource refuse
 	                   smaller ones (see GET /fence of the server)
+	LOCKKEEPER_WITHIN  the sessions that hold this lock and those around it, so that
+	                   'lockkeeper locks' sees a deadlock of commands in commands
 
 It waits for everybody who has the path before it, whatever library has locked it: Curator's
 mutex, read-write lock and semaphore, those of kazoo, go-zookeeper's lock, ZooKeeper's own
@@ -38,7 +40,8 @@ is for.
 
 Flags:
 	-timeout d               give up if the lock is not acquired in time; 0: do not wait
-	                         for others (default: wait for ever)
+	                         for others, nor for a cluster that nobody listens for
+	                         (default: wait for ever, and say so if there is no cluster)
 	-shared                  hold the lock together with others that are -shared
 	-n leases                up to so many may hold it at a time; all have to say the same
 	-on-lost what            when the lock is lost: kill CMD, warn, or continue in silence
@@ -220,6 +223,8 @@ func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout 
 			return
 		}
 	}()
+	reached := make(chan error, 1)
+	go func() { reached <- c.Reach(ctx) }()
 	unreached := time.NewTimer(reachPatience)
 	defer unreached.Stop()
 	for {
@@ -239,6 +244,18 @@ func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout 
 				}
 				return nil, s
 			}
+		case err := <-reached:
+			if !errors.Is(err, recipes.ErrUnreachable) {
+				continue // the outcome says more
+			}
+			unreached.Stop()
+			if timeout == 0 { // one attempt, and it has failed
+				cancel()
+				<-got
+				f.say(e, f.command, c.unreachable(), map[string]any{"event": "unreachable", "lock": f.path})
+				return nil, exitTrouble
+			}
+			f.say(e, f.command, c.unreachable()+"; still trying", map[string]any{"event": "unreachable", "lock": f.path})
 		case <-unreached.C:
 			if !c.connected() {
 				f.say(e, f.command, c.unreachable()+"; still trying", map[string]any{"event": "unreachable", "lock": f.path})
@@ -269,7 +286,7 @@ func (f *holdFlags) notAcquired(e env, c *client, err error) int {
 func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (status int, lost bool) {
 	defer f.release(e, g)
 	c, err := startChild(f.args, []string{
-		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10),
+		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), withinVariable(g),
 	}, f.onLost == onLostKill)
 	if err != nil {
 		f.say(e, f.command, err.Error(), map[string]any{"event": "failed", "lock": f.path})
@@ -295,6 +312,15 @@ func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (stat
 			}
 		}
 	}
+}
+
+// withinVariable tells a command in whose locks it runs: in g, and in those in which we run.
+func withinVariable(g *recipes.Grant) string {
+	sessions := sessionText(g.Session())
+	if outer := os.Getenv(recipes.WithinVariable); outer != "" {
+		sessions = outer + "," + sessions
+	}
+	return recipes.WithinVariable + "=" + sessions
 }
 
 // releaseTimeout is how long giving the lock back may take; after it, the cluster takes it back with the session.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/freeport"
 	"lockkeeper/recipes"
 	"lockkeeper/server"
 )
@@ -276,14 +277,46 @@ func TestLockKilled(t *testing.T) {
 	})
 }
 
+// TestUnreachable: that nobody listens is told at once, by those that have nothing else to wait for with their end.
 func TestUnreachable(t *testing.T) {
-	t.Setenv(serversVariable, "127.0.0.1:1")
-	for _, args := range [][]string{{"lock", "-timeout", "100ms", "/l", "true"}, {"locks", "-timeout", "100ms"}} {
-		status, _, stderr := invoke(args...)
-		want := map[string]int{"lock": exitTrouble, "locks": exitFailed}[args[0]]
-		if status != want || !strings.Contains(stderr, "cannot reach the cluster at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused") {
-			t.Errorf("%q: %d %s", args, status, stderr)
+	t.Setenv(serversVariable, "127.0.0.1:1,localhost:2")
+	const want = ": cannot reach the cluster at 127.0.0.1:1, localhost:2: dial tcp 127.0.0.1:1: connect: connection refused; dial tcp "
+	for _, c := range []struct {
+		args   []string
+		status int
+		atOnce bool
+		still  int // how often it says that it goes on
+	}{
+		{[]string{"locks"}, exitFailed, true, 0},
+		{[]string{"locks", "-watch"}, exitFailed, true, 0},
+		{[]string{"locks", "-timeout", "200ms"}, exitFailed, false, 1},
+		{[]string{"cluster", "list"}, exitFailed, true, 0},
+		{[]string{"cluster", "remove", "1"}, exitFailed, true, 0},
+		{[]string{"cluster", "list", "-timeout", "200ms"}, exitFailed, false, 1},
+		{[]string{"lock", "-timeout", "0", "/l", "true"}, exitTrouble, true, 0},
+		{[]string{"lock", "-timeout", "200ms", "/l", "true"}, exitTrouble, false, 1},
+	} {
+		began := time.Now()
+		status, _, stderr := invoke(c.args...)
+		took := time.Since(began)
+		if status != c.status || !strings.Contains(stderr, want) || strings.Count(stderr, "; still trying\n") != c.still {
+			t.Errorf("%q: %d %s", c.args, status, stderr)
 		}
+		if c.atOnce && took > 5*time.Second || !c.atOnce && took < 200*time.Millisecond {
+			t.Errorf("%q took %v", c.args, took)
+		}
+	}
+	// lock goes on, and is there when the cluster is.
+	ports, err := freeport.Take(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	p := start(t, "", "lock", "-servers", addr, "/l", "echo", "ran")
+	await(t, "the message", func() bool { return strings.Contains(p.stderr.String(), "connection refused; still trying\n") })
+	cluster(t, func(cfg *server.Config) { cfg.ClientAddr = addr })
+	if status, lines := p.wait(); status != 0 || len(lines) != 1 || lines[0] != "ran" {
+		t.Errorf("after the cluster's start: %d %q %s", status, lines, p.stderr.String())
 	}
 }
 
@@ -403,6 +436,14 @@ func TestMarks(t *testing.T) {
 	one := func(session int64, held bool, kind recipes.Kind) contender {
 		return contender{Contender: recipes.Contender{Session: session, Held: held, Kind: kind}}
 	}
+	inside := func(session int64, outer ...int64) contender {
+		c := one(session, false, recipes.KindWrite)
+		c.Info = &recipes.Info{}
+		for _, o := range outer {
+			c.Info.Within = append(c.Info.Within, sessionText(o))
+		}
+		return c
+	}
 	const r, w = recipes.KindRead, recipes.KindWrite
 	for _, c := range []struct {
 		what string
@@ -415,6 +456,10 @@ func TestMarks(t *testing.T) {
 		{"three in a circle", lockList{lock("/a", one(1, true, w), one(2, false, w)), lock("/b", one(2, true, w), one(3, false, w)),
 			lock("/c", one(3, true, w), one(1, false, w))}, "/a 2, /b 3, /c 1"},
 		{"readers share", lockList{lock("/a", one(1, true, r), one(2, true, r)), lock("/b", one(2, true, w), one(1, false, w))}, ""},
+		{"a command waits for the one that runs it", lockList{lock("/a", one(1, true, w), inside(2, 1))}, "/a 2"},
+		{"a command waits for its sibling", lockList{lock("/a", one(1, true, w)), lock("/b", one(2, true, w), inside(3, 1))}, ""},
+		{"commands in commands", lockList{lock("/a", one(1, true, w), inside(4, 3)), lock("/b", one(3, true, w), inside(2, 1))}, "/a 4, /b 2"},
+		{"commands in commands in commands", lockList{lock("/a", one(1, true, w), inside(4, 3)), lock("/b", one(3, true, w), inside(5, 1, 2))}, "/a 4, /b 5"},
 		{"a session in its own way", lockList{lock("/a", one(1, true, w), one(1, false, w))}, ""},
 	} {
 		c.list.markDeadlocks()
@@ -429,5 +474,178 @@ func TestMarks(t *testing.T) {
 		if strings.Join(got, ", ") != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
+	}
+}
+
+// TestIdentity: where the identity comes from, and that nothing says the secret.
+func TestIdentity(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(file, []byte("digest:file:secret\r\nmore"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ auth, file, env, want string }{
+		{"", "", "", ""},
+		{"me:pw", "", "env:secret", "digest me:pw"},
+		{"me:p:w", "", "", "digest me:p:w"},
+		{"digest:me:pw", "", "", "digest me:pw"},
+		{"key:abc", "", "", "key abc"},
+		{"", file, "env:secret", "digest file:secret"},
+		{"", "", "env:secret", "digest env:secret"},
+		{"a:b", file, "", "-auth and -auth-file: one of them, please"},
+		{"me", "", "", "-auth: must be user:password, or scheme:secret"},
+		{"digest:me", "", "", "-auth: must be user:password, or scheme:secret"},
+		{"", file + "x", "", "-auth-file: open " + file + "x: no such file or directory"},
+		{"", "", "secret", "$LOCKKEEPER_AUTH: must be user:password, or scheme:secret"},
+	} {
+		t.Setenv(authVariable, c.env)
+		f := &clientFlags{auth: c.auth, authFile: c.file}
+		id, ok, err := f.identity()
+		got := ""
+		switch {
+		case err != nil:
+			got = err.Error()
+		case ok:
+			got = id.Scheme + " " + string(id.Secret)
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+// TestIdentityIsShown: lock, elect and locks work where only one identity may do anything.
+func TestIdentityIsShown(t *testing.T) {
+	s := cluster(t, nil)
+	owner, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}, Auth: []recipes.Auth{{Scheme: "digest", Secret: []byte("me:pw")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	for _, path := range []string{"/mine", "/mine/lock", "/mine/election"} {
+		if _, err := owner.Conn().Create(path, nil, 0, zk.DigestACL(zk.PermAll, "me", "pw")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commands := [][]string{{"lock", "/mine/lock", "true"}, {"elect", "/mine/election", "true"}, {"locks", "/mine"}}
+	for _, args := range commands {
+		if status, _ := start(t, "", args...).wait(); status == 0 {
+			t.Errorf("%q works without an identity", args)
+		}
+	}
+	t.Setenv(authVariable, "me:pw")
+	for _, args := range commands {
+		p := start(t, "", args...)
+		if status, lines := p.wait(); status != 0 {
+			t.Errorf("%q: %d %q %s", args, status, lines, p.stderr.String())
+		}
+	}
+	p := start(t, "", "lock", "-auth", "key:nothing", "/mine/lock", "true")
+	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), `refuses the identity of scheme "key"`) {
+		t.Errorf("a scheme that the server does not have: %d %s", status, p.stderr.String())
+	}
+}
+
+// TestNestedDeadlock: commands in commands that wait for each other, and one that waits for itself.
+func TestNestedDeadlock(t *testing.T) {
+	cluster(t, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "go")
+	nested := func(outer, inner string) *process {
+		return start(t, "", "lock", outer, "sh", "-c",
+			fmt.Sprintf("echo has; while ! test -e %s; do sleep 0.02; done; exec %s lock %s true", file, self, inner))
+	}
+	one, two, alone := nested("/a", "/b"), nested("/b", "/a"), nested("/own", "/own")
+	for _, p := range []*process{one, two, alone} {
+		if l := p.line(); l != "has" {
+			t.Fatalf("it says %q", l)
+		}
+	}
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/a", "/b", "/own"} {
+		await(t, "the inner commands", func() bool { return len(contenders(t, path)) == 2 })
+	}
+	third := start(t, "", "lock", "/a", "true") // waits for the circle, and is not in it
+	await(t, "the third", func() bool { return len(contenders(t, "/a")) == 3 })
+	_, stdout, _ := invoke("locks")
+	var marked []string
+	for l := range strings.Lines(stdout) {
+		if strings.Contains(l, "deadlock") {
+			marked = append(marked, l)
+			if !strings.Contains(l, "  waits ") || !strings.Contains(l, " within 0x") {
+				t.Errorf("in a deadlock: %s", l)
+			}
+		}
+	}
+	if len(marked) != 3 {
+		t.Errorf("%d in a deadlock, want the three inner commands:\n%s", len(marked), stdout)
+	}
+	for _, p := range []*process{one, two, alone, third} {
+		_ = p.signal(syscall.SIGTERM)
+	}
+}
+
+// TestWatchSeesEveryHolder: those who hold a lock for some milliseconds, too.
+func TestWatchSeesEveryHolder(t *testing.T) {
+	s := cluster(t, nil)
+	session, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	watcher := start(t, "", "locks", "-watch", "-json", "/w")
+	// It has begun when it shows somebody.
+	first, err := recipes.NewMutex(session, "/w/first", recipes.MutexOptions{}).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := watcher.line(); !strings.Contains(l, first.Node()[len("/w/first/"):]) {
+		t.Fatalf("it says %s", l)
+	}
+	const rounds = 200
+	want := map[string]bool{}
+	for i := range rounds {
+		g, err := recipes.NewMutex(session, fmt.Sprintf("/w/%d", i%3), recipes.MutexOptions{}).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[g.Node()[strings.LastIndex(g.Node(), "/")+1:]] = true
+		if err := g.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passed := 0
+	for len(want) > 0 {
+		l := watcher.line()
+		var shown struct {
+			Contenders []struct {
+				Node string
+				Held bool
+			}
+			Passed *passedBy
+		}
+		if err := json.Unmarshal([]byte(l), &shown); err != nil {
+			t.Fatalf("%q: %v; %d of %d were not shown", l, err, len(want), rounds)
+		}
+		for _, c := range shown.Contenders {
+			if c.Held {
+				delete(want, c.Node)
+			}
+		}
+		if shown.Passed != nil {
+			passed++
+			if shown.Passed.Kind != recipes.KindWrite || !strings.HasPrefix(shown.Passed.Path, "/w/") {
+				t.Errorf("passed by: %+v", shown.Passed)
+			}
+			delete(want, shown.Passed.Node)
+		}
+	}
+	t.Logf("figures: of %d holders %d were shown as such, %d as passed by", rounds, rounds-passed, passed)
+	if status := watcher.signal(syscall.SIGINT); status != exitOK {
+		t.Errorf("status %d", status)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +25,8 @@ It marks
 	orphan?    two nodes of one session in one queue: a client that never heard that its
 	           node was made has left one behind, which blocks the queue for as long as the
 	           session lives (or one program uses one session for several contenders)
-	deadlock   sessions that wait for each other, over any number of locks
+	deadlock   sessions that wait for each other, over any number of locks, and over the
+	           commands that 'lockkeeper lock' runs: "within" are the sessions around one
 	may hold   it is not the first, but its library does not wait for those in front unless
 	           its program has told it to: the lock may have two holders; a line below the
 	           lock says which kinds of nodes may not be waited for (docs/guarantees.md)
@@ -33,14 +35,23 @@ The addresses of clients are known if the servers answer the four-letter word co
 (4lw.commands.whitelist).
 
 Flags:
-	-watch                   go on, and show the locks again whenever something has changed
-	-timeout d               how long to try to reach the cluster (default 10s)
+	-watch                   go on, and show the locks again whenever something has changed.
+	                         "passed by" are contenders that have come and gone, or stopped
+	                         waiting, between two looks: they may have held the lock. No one
+	                         is missed while the connection stands (with a server older than
+	                         ZooKeeper 3.6 it looks once a second, and misses some)
+	-timeout d               how long to try to reach the cluster (default 10s, but not at
+	                         all if nobody listens at any address)
 ` + clientFlagsUsage + `
 Exit status: 0; 1 the cluster cannot be reached, or PATH may not be read; 2 wrong command line.
 `
 
-// watchPause is how often -watch looks.
-const watchPause = time.Second
+const (
+	// watchPause is how often -watch looks if the server has no persistent watches.
+	watchPause = time.Second
+	// lookPause is the least time between two looks of -watch.
+	lookPause = 20 * time.Millisecond
+)
 
 func locks(args []string, e env) int {
 	fs := flag.NewFlagSet("locks", flag.ContinueOnError)
@@ -63,44 +74,107 @@ func locks(args []string, e env) int {
 	if err != nil {
 		return usageError("locks", e, "%v", err)
 	}
-	c, err := f.connect()
-	if err != nil {
+	l := &lockLister{clientFlags: f, e: e, root: root, timeout: *timeout}
+	if *watch {
+		l.changes = newTreeChanges()
+		f.tree = &recipes.TreeWatch{Path: root, Notify: l.changes.notify}
+	}
+	if err := l.run(given(fs, "timeout")); err != nil {
 		f.say(e, "locks", err.Error(), map[string]any{"event": "failed"})
 		return exitFailed
 	}
+	return exitOK
+}
+
+// lockLister is one call of locks.
+type lockLister struct {
+	*clientFlags
+	e       env
+	root    string
+	timeout time.Duration // of a look
+	changes *treeChanges  // nil without -watch
+	shown   bool          // something was shown, and it was
+	last    string        // this list
+}
+
+// run shows the locks, once or until a signal comes. Without patience a cluster that cannot be connected to ends it at once.
+func (l *lockLister) run(patience bool) error {
+	c, err := l.connect()
+	if err != nil {
+		return err
+	}
 	defer c.Close()
-	last := ""
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	defer cancel()
+	if err := l.reach(ctx, l.e, "locks", c, patience); err != nil {
+		return err
+	}
 	for {
-		list, err := c.locks(root, *timeout)
-		if err != nil {
-			words := err.Error()
-			if errors.Is(err, context.DeadlineExceeded) {
-				words = c.unreachable()
-			}
-			f.say(e, "locks", words, map[string]any{"event": "failed"})
-			return exitFailed
+		list, err := c.locks(l.root, l.timeout)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return errors.New(c.unreachable())
+		case err != nil:
+			return err
+		case l.changes == nil:
+			l.print(list)
+			return nil
 		}
-		text := list.text(time.Now())
-		if f.json {
-			text = list.json()
-		}
-		if key := list.json(); key != last || !*watch {
-			if last != "" && !f.json {
-				fmt.Fprintf(e.stdout, "\n-- %s\n", time.Now().Format(time.TimeOnly))
-			}
-			last = key
-			fmt.Fprint(e.stdout, text)
-		}
-		if !*watch {
-			return exitOK
+		l.update(list)
+		var tick <-chan time.Time
+		if l.changes.isPolling() {
+			tick = time.After(watchPause)
 		}
 		select {
-		case <-time.After(watchPause):
-		case <-e.signals:
-			return exitOK
+		case <-l.changes.changed:
+			time.Sleep(lookPause) // what happens meanwhile is in changes
+		case <-tick:
+		case <-l.e.signals:
+			return nil
 		}
 	}
 }
+
+// update shows what is different from what was shown before, and who has passed by.
+func (l *lockLister) update(list lockList) {
+	passed, missed := l.changes.shown(list)
+	key := list.json()
+	if l.shown && key == l.last && len(passed) == 0 {
+		return
+	}
+	if l.shown && !l.json {
+		fmt.Fprintf(l.e.stdout, "\n-- %s\n", time.Now().Format(time.TimeOnly))
+	}
+	for _, p := range passed {
+		if !l.json {
+			fmt.Fprintf(l.e.stdout, "passed by: %s  %s  %s\n", p.Path, p.Kind, p.Node)
+			continue
+		}
+		line, err := json.Marshal(map[string]passedBy{"passed": p})
+		if err != nil { // strings only
+			panic(err)
+		}
+		fmt.Fprintf(l.e.stdout, "%s\n", line)
+	}
+	if missed > 0 {
+		l.say(l.e, "locks", fmt.Sprintf("%d more have passed by", missed), map[string]any{"event": "missed", "count": missed})
+	}
+	if !l.shown || key != l.last {
+		l.shown, l.last = true, key
+		l.print(list)
+	}
+}
+
+func (l *lockLister) print(list lockList) {
+	text := list.text(time.Now())
+	if l.json {
+		text = list.json()
+	}
+	fmt.Fprint(l.e.stdout, text)
+}
+
+// sessionText is a session as ZooKeeper's tools write it.
+func sessionText(session int64) string { return fmt.Sprintf("0x%x", uint64(session)) }
 
 // lockState is one lock and all that stand in its queue.
 type lockState struct {
@@ -144,7 +218,7 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 				one.Data = nil // they say the same
 			}
 			l.Contenders = append(l.Contenders, contender{
-				Contender: one, SessionText: fmt.Sprintf("0x%x", uint64(one.Session)), Address: addresses[one.Session],
+				Contender: one, SessionText: sessionText(one.Session), Address: addresses[one.Session],
 			})
 		}
 		list = append(list, l)
@@ -160,6 +234,10 @@ func (l lockList) markDeadlocks() {
 		for i, waiter := range lock.Contenders {
 			if waiter.Held || waiter.MayHold {
 				continue
+			}
+			// Those who hold the locks around it do not give them back before it has ended.
+			for _, session := range waiter.within() {
+				waitsFor[session] = append(waitsFor[session], waiter.Session)
 			}
 			for _, other := range lock.Contenders[:i] {
 				if waiter.waitsFor(&other) {
@@ -182,6 +260,19 @@ func (l lockList) markDeadlocks() {
 			}
 		}
 	}
+}
+
+// within are the sessions that hold locks around a contender.
+func (c *contender) within() (sessions []int64) {
+	if c.Info == nil {
+		return nil
+	}
+	for _, s := range c.Info.Within {
+		if id, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 64); err == nil {
+			sessions = append(sessions, int64(id))
+		}
+	}
+	return sessions
 }
 
 // waitsFor says whether c, which waits, waits for one in front of it. Readers do not wait for readers. That a session waits for
@@ -289,6 +380,9 @@ func (c *contender) who() string {
 	}
 	if c.Info.Note != "" {
 		parts = append(parts, fmt.Sprintf("%q", c.Info.Note))
+	}
+	if len(c.Info.Within) > 0 {
+		parts = append(parts, "within "+strings.Join(c.Info.Within, ","))
 	}
 	return strings.Join(parts, " ")
 }

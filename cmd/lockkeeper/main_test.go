@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -158,8 +159,28 @@ type process struct {
 	*exec.Cmd
 	t      *testing.T
 	lines  chan string // of standard output, closed at its end
-	stderr bytes.Buffer
+	stderr lockedBuffer
 }
+
+// lockedBuffer may be read while the process writes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func (b *lockedBuffer) Len() int { return len(b.String()) }
 
 // start starts the command in a directory of its own, unless dir names one.
 func start(t *testing.T, dir string, args ...string) *process {
