@@ -25,8 +25,8 @@ func (f fsm) Apply(l *raft.Log) any {
 
 // ApplyBatch implements raft.BatchingFSM.
 //
-// Invariant: applying an entry, telling the listener and publishing the new state are one critical
-// section; a reader is wholly before an entry or wholly after it.
+// Invariant: applying a command, telling the listener and publishing the new state are one critical section; a reader is
+// wholly before a command or wholly after it. An entry is one too, unless it takes long.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	if last := logs[len(logs)-1]; f.backlog.lacks(last.Index) {
 		f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk yet", f.cfg.Stores.LogName, last.Index, last.Term))
@@ -54,6 +54,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		f.mu.Lock()
+		f.lockedAt = time.Now()
 		f.store.Apply(l.Term, entry, f.commandApplied)
 		f.appliedIndex = l.Index
 		f.grownLocked(len(entry.Commands), len(l.Data))
@@ -139,7 +140,16 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	} else if r.outbox.gap(c.Key()) {
 		r.cfg.Listener.Undeliverable(c.Key())
 	}
+	if time.Since(r.lockedAt) > lockedMax {
+		r.mu.Unlock() // who waits to read does so now
+		r.mu.Lock()
+		r.lockedAt = time.Now()
+	}
 }
+
+// lockedMax is after how long readers get their turn between two commands of an entry: many may be in one, and a session that ends
+// deletes thousands of nodes.
+const lockedMax = 10 * time.Millisecond
 
 // grownLocked takes note that the log behind the newest snapshot has grown.
 func (r *Replica) grownLocked(commands, size int) {

@@ -74,6 +74,7 @@ type Replica struct {
 	mu           sync.RWMutex
 	store        *znode.Store
 	appliedIndex uint64
+	lockedAt     time.Time     // when ApplyBatch took mu
 	early        atomic.Uint64 // up to which entry the state was brought before raft was started
 	reached      uint64        // what raft has handed over to be applied
 	tail         tail          // the newest entries

@@ -21,6 +21,17 @@ func isLocal(op wire.Op) bool {
 	return false
 }
 
+// isLong says which reads may take long, whatever they are about. Each waits until all before it is answered: what stands behind a
+// write is executed in the critical section of that write, and a thousand of them would hold it up. They do not wait for a change of
+// the members, which may take minutes.
+func isLong(op wire.Op) bool {
+	switch op {
+	case wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals, wire.OpSetWatches, wire.OpSetWatches2:
+		return true
+	}
+	return false
+}
+
 // execute answers a request at its place in the session's order. It runs inside View or, behind a write,
 // inside the critical section of that write; so no change can come between what is read and the watch
 // that is set.

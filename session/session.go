@@ -319,7 +319,7 @@ func (s *Session) submitWrite(p *pending) error {
 
 func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
-	for (s.changing && isWrite(op) || s.fullLocked()) && !s.ended {
+	for (s.changing && isWrite(op) || !s.changing && isLong(op) && len(s.queue) > 0 || s.fullLocked()) && !s.ended {
 		s.out.handOver()
 		s.room.Wait()
 	}

@@ -93,7 +93,8 @@ func empty() *Store {
 
 // Apply applies the commands of e in order; term is that of e's position in the log. After each command, before the next is
 // applied, it calls each (unless that is nil) with the command and its result. Both are valid only during the call, but for
-// strings and for the ACLs and Paths of events, which are never modified. each may read the Store.
+// strings and for the ACLs and Paths of events, which are never modified. each may read the Store,
+// and let others read it.
 //
 // Apply cannot fail: what a command may not do is told by its result, and changes nothing. The state after it
 // depends on nothing but the state before, term and e.
