@@ -33,12 +33,16 @@ type replica struct {
 	leader  bool
 	changed time.Time
 	flags   znode.Flags // of the entries
+	viewed  func()      // called after each View, if it is not nil
 }
 
 func (r *replica) View(f func(*znode.Store)) {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
 	f(r.store)
+	r.mu.RUnlock()
+	if r.viewed != nil {
+		r.viewed()
+	}
 }
 
 func (r *replica) Propose(_ context.Context, c *znode.Command) error {

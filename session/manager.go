@@ -98,7 +98,10 @@ type Manager struct {
 	wg       sync.WaitGroup
 	leaseNow chan struct{} // capacity 1: a session waits for a confirmation
 
+	sweepNow chan struct{} // capacity 1: connections with many watches have ended
+
 	mu         sync.Mutex
+	abandoned  []*Session // ended, with watches that are not forgotten yet
 	sessions   map[wire.SessionID]*Session
 	handshakes map[znode.Key]*handshake
 	heard      []*Session // heard from since their last confirmation
@@ -136,6 +139,7 @@ func NewManager(cfg Config) *Manager {
 		log:        cfg.Logger,
 		base:       time.Now(),
 		leaseNow:   make(chan struct{}, 1),
+		sweepNow:   make(chan struct{}, 1),
 		sessions:   map[wire.SessionID]*Session{},
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
@@ -163,12 +167,13 @@ func (m *Manager) Start(r Replica) {
 		m.wg.Add(1)
 		go m.readOnlyLoop(m.ctx)
 	}
-	m.wg.Add(5)
+	m.wg.Add(6)
 	go m.memoryLoop(m.ctx)
 	go m.leaseLoop(m.ctx)
 	go m.expiryLoop(m.ctx)
 	go m.reapLoop(m.ctx)
 	go m.syncLoop(m.ctx)
+	go m.sweepLoop(m.ctx)
 }
 
 // Close ends all connections, though no session, and the Manager's goroutines. The replica must not be
@@ -209,7 +214,38 @@ func (m *Manager) forget(s *Session) {
 		delete(m.sessions, s.id)
 	}
 	m.mu.Unlock()
-	m.watches.removeAll(s)
+	if !m.watches.removeSome(s, removeStep) {
+		m.mu.Lock()
+		m.abandoned = append(m.abandoned, s)
+		m.mu.Unlock()
+		select {
+		case m.sweepNow <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// removeStep is how many watched paths of a connection that has ended are forgotten at once: events wait for it.
+const removeStep = 1000
+
+// sweepLoop forgets the watches of connections that had many.
+func (m *Manager) sweepLoop(ctx context.Context) {
+	defer m.wg.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.sweepNow:
+		}
+		m.mu.Lock()
+		list := m.abandoned
+		m.abandoned = nil
+		m.mu.Unlock()
+		for _, s := range list {
+			for !m.watches.removeSome(s, removeStep) {
+			}
+		}
+	}
 }
 
 // Attended says whether a client is connected to this member, or about to be.

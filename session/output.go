@@ -24,10 +24,13 @@ type output struct {
 
 	mu       sync.Mutex
 	changed  sync.Cond
-	start    func()    // starts a writer; nil until the connection is ready for one
-	before   []piece   // what is to be sent before buf
-	buf      *Buffer   // collects short frames; nil if there are none
-	unsent   int       // bytes of before and buf
+	start    func()  // starts a writer; nil until the connection is ready for one
+	before   []piece // what is to be sent before buf
+	buf      *Buffer // collects short frames; nil if there are none
+	unsent   int     // bytes of before and buf
+	holding  bool    // events wait in later
+	later    []heldEvent
+	lateSize int       // bytes that later counts for
 	sending  int       // bytes that somebody has taken, and may not have sent yet
 	since    time.Time // when the client last took something, or there was first something to take
 	busy     bool      // somebody sends, and will look again
@@ -55,6 +58,12 @@ func (p *piece) encoded() *Buffer {
 		p.buf = &Buffer{wire.AppendReply(make([]byte, 0, p.bytes), p.header, p.body)}
 	}
 	return p.buf
+}
+
+// heldEvent is an event that waits until its client has been told of what came before it.
+type heldEvent struct {
+	zxid  wire.Zxid
+	event wire.WatcherEvent
 }
 
 // keptBufferBytes is up to which size a buffer is used again.
@@ -122,7 +131,7 @@ func (o *output) takeLocked() piece {
 }
 
 // heldLocked is how many bytes there are that the client has not taken, as far as is known.
-func (o *output) heldLocked() int { return o.unsent + o.sending }
+func (o *output) heldLocked() int { return o.unsent + o.lateSize + o.sending }
 
 // holds is heldLocked, and since when the client has taken nothing of it.
 func (o *output) holds() (bytes int, since time.Time) {
@@ -177,9 +186,35 @@ func (o *output) notification(zxid wire.Zxid, e wire.WatcherEvent) bool {
 	if !o.admitLocked(bytes) {
 		return false
 	}
+	if o.holding && zxid != wire.ZxidNone {
+		o.later = append(o.later, heldEvent{zxid, e})
+		o.lateSize += bytes
+		o.memory.add(bytes)
+		return true
+	}
 	o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid}, e, bytes)
 	o.startLocked()
 	return true
+}
+
+// holdEvents has events wait, but for those with wire.ZxidNone, until releaseEvents.
+func (o *output) holdEvents() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.holding = true
+}
+
+// releaseEvents adds the events that have waited, in the order in which they came.
+func (o *output) releaseEvents() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.memory.add(-o.lateSize)
+	later := o.later
+	o.holding, o.later, o.lateSize = false, nil, 0
+	for _, l := range later {
+		o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: l.zxid}, l.event, notificationBytes+len(l.event.Path))
+	}
+	o.startLocked()
 }
 
 // sentLocked takes note that the one who sends has sent what it took.
@@ -337,8 +372,9 @@ func (o *output) abort(evenFinished bool) bool {
 
 func (o *output) abortLocked() {
 	o.aborted = true
-	o.memory.add(-o.unsent)
+	o.memory.add(-o.unsent - o.lateSize)
 	o.before, o.buf, o.unsent = nil, nil, 0
+	o.later, o.lateSize = nil, 0
 	o.startLocked() // which closes the connection
 	o.changed.Broadcast()
 }

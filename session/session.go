@@ -184,7 +184,11 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// Nothing is outstanding (or it is a ping), and only this goroutine adds to the queue.
 	p.own = true
-	s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	if r, ok := p.record.(*wire.SetWatchesRequest); ok && p.code == wire.CodeOK {
+		s.setWatchesInSteps(p, r)
+	} else {
+		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	}
 	if p.large > 0 {
 		s.m.throttle.leave(0, p.large)
 	}

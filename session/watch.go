@@ -144,15 +144,21 @@ func (t *watchTable) unwatchLocked(s *Session, path string) {
 
 const anyMode = standard | persistent | recursive
 
-// removeAll removes the watches of a connection that has ended, and sees to it that it gets no more.
-func (t *watchTable) removeAll(s *Session) {
+// removeSome removes up to n of the watched paths of a connection that has ended, and sees to it that it gets no more. It reports
+// whether there are none left.
+func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.unwatched = true
 	for path := range s.watched {
+		if n == 0 {
+			return false
+		}
+		n--
 		t.dropLocked(t.data, s, path, anyMode)
 		t.dropLocked(t.child, s, path, anyMode)
 	}
+	return true
 }
 
 // watchKind translates the type of checkWatches and removeWatches (docs/protocol/watches.md 8).

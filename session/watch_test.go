@@ -111,7 +111,7 @@ func TestWatchTable(t *testing.T) {
 			}
 		}
 		for _, s := range sessions {
-			m.watches.removeAll(s)
+			m.watches.removeSome(s, 100)
 		}
 		if got := m.watches.counts(); got != (WatchCounts{}) || m.watches.recursive != 0 {
 			t.Fatalf("left in the end: %+v, %d recursive", got, m.watches.recursive)
