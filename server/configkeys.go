@@ -152,7 +152,7 @@ var usedKeys = map[string]keyDef{
 	"largeRequestMaxBytes": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.LargeBytes }), unit: "bytes", def: "104857600",
 		effect: "How many bytes large requests may have together while they are not answered. A connection whose request does not fit is closed."},
 	"maxResponseBytes": {own: true, value: integer(minResponse, maxResponse, func(l *loader) *int { return &l.cfg.Limits.Response }), unit: "bytes", def: "67108864",
-		effect: "The longest answer to one request. A longer one is not made: the answer is BadArguments. A connection with more than twice as much that its client has not taken is closed."},
+		effect: "The longest answer to one request; a name of a child counts 48 bytes more than it has, so a million names of 15 bytes are the most by default. A longer one is not made: the answer is BadArguments. A connection with more than twice as much that its client has not taken is closed."},
 	"multiRead.maxOps": {property: true, value: orUnlimited(func(l *loader) *int { return &l.cfg.Limits.MultiReadOps }), unit: "reads", def: "1000",
 		effect: "How many reads a multiRead may have. One with more is answered with BadArguments. Below 1 there is no limit."},
 	"multiRead.maxResponseBytes": {property: true, value: orUnlimited(func(l *loader) *int { return &l.cfg.Limits.MultiReadBytes }), unit: "bytes", def: "67108864",

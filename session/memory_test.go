@@ -51,7 +51,7 @@ func (c *silent) ask(op wire.Op, body wire.Record) {
 // An answer that would be too long is not made: the client gets BadArguments, no watch is set, and the connection goes on.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{Limits: Limits{Response: 10_000, MultiReadOps: 50, MultiReadBytes: 8000}})
+		m, _ := newMember(t, Config{Limits: Limits{Response: 10_000 + 90*nameCost, MultiReadOps: 50, MultiReadBytes: 8000}})
 		c := mustConnect(t, m, 10*time.Second)
 		ask := func(want wire.Code, op wire.Op, body wire.Record) {
 			t.Helper()
@@ -81,7 +81,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			ask(wire.CodeOK, op, wire.PathWatchRequest{Path: "/d"})
 		}
 		ask(wire.CodeOK, wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: "/"})
-		for i := range 20 {
+		for i := range 60 {
 			ask(wire.CodeOK, wire.OpCreate, create(fmt.Sprintf("/d/%sx%02d", name, i), wire.ModeEphemeral))
 		}
 		for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetChildren2} {
@@ -89,6 +89,11 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		ask(wire.CodeBadArguments, wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: "/"})
 		ask(wire.CodeOK, wire.OpGetData, wire.PathWatchRequest{Path: "/d"})
+		// Who must not read a node learns nothing of how large it is.
+		hidden := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "digest", ID: "u:h"}}}
+		ask(wire.CodeOK, wire.OpSetACL, wire.SetACLRequest{Path: "/d", ACL: hidden, Version: -1})
+		ask(wire.CodeNoAuth, wire.OpGetChildren, wire.PathWatchRequest{Path: "/d"})
+		ask(wire.CodeOK, wire.OpMultiRead, reads(50, wire.OpGetData, "/d"))
 		if s := m.Stats(); s.TooLong != 6 || s.Watches.Watches != 0 {
 			t.Errorf("%d are counted, %d watches", s.TooLong, s.Watches.Watches)
 		}

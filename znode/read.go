@@ -96,17 +96,19 @@ func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code
 type Sizes struct {
 	Data     int
 	Children int // their names, with a length before each
+	Names    int // how many children there are
 	ACL      int
 }
 
-// Sizes returns the sizes of a node, zero if there is none, without a permission check. It takes the same short time for every node.
-func (s *Store) Sizes(path string) Sizes {
-	i, ok := s.find(path)
-	if !ok {
+// Sizes returns the sizes of a node; zero if there is none, or if it must not be read (READ or ADMIN). It takes the same short time
+// for every node.
+func (s *Store) Sizes(path string, ids []Identity) Sizes {
+	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)
+	if code != wire.CodeOK {
 		return Sizes{}
 	}
 	n, l := s.nodes.row(i), s.link(i)
-	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), ACL: len(n.acl.key)}
+	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), Names: int(l.children), ACL: len(n.acl.key)}
 }
 
 // Node returns the Stat of a node without a permission check, as setWatches needs it.
