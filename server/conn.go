@@ -177,6 +177,10 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 	if sess == nil {
 		c.parting.Store(true)
 	}
+	if sess != nil && !sess.MaySend() { // this process was stopped for so long that the client may not take itself for connected
+		sess.Detach()
+		return nil
+	}
 	_ = c.SetWriteDeadline(time.Now().Add(farewellTimeout))
 	if _, err := c.Write(wire.AppendFrame(nil, resp)); err != nil {
 		if sess != nil {
@@ -310,19 +314,28 @@ func (c *conn) giveUp(sess *session.Session) {
 	sess.Leave()
 }
 
-// writeAll sends b. It gives up when the client takes nothing at all for as long as its session may be
-// silent, and soon after the session has ended.
+// writeAll sends b, while the lease of the session allows it. It gives up when the client takes nothing at all for as long as its
+// session may be silent, and soon after the session has ended.
 func (c *conn) writeAll(b []byte, sess *session.Session) error {
-	n, err := c.sock.TryWrite(b)
-	if b = b[n:]; err != nil || len(b) == 0 {
-		return err
+	if sess.MaySend() {
+		n, err := c.sock.TryWrite(b)
+		if b = b[n:]; err != nil || len(b) == 0 {
+			return err
+		}
 	}
 	c.writing.Store(true)
 	defer c.writing.Store(false)
 	defer c.SetWriteDeadline(time.Time{}) // a TryWrite may heed it
 	progress := time.Now()
 	for len(b) > 0 {
-		_ = c.SetWriteDeadline(time.Now().Add(stallCheck))
+		until, err := sess.AwaitLease()
+		if err != nil {
+			return err
+		}
+		if check := time.Now().Add(stallCheck); check.Before(until) {
+			until = check
+		}
+		_ = c.SetWriteDeadline(until)
 		n, err := c.Write(b[:min(len(b), writeChunkBytes)])
 		b = b[n:]
 		if n > 0 {

@@ -87,7 +87,10 @@ func (c *conn) send(sess *session.Session) (more bool, err error) {
 	if out == nil {
 		return false, err
 	}
-	n, err := c.sock.TryWrite(out.Bytes)
+	n := 0
+	if sess.MaySend() {
+		n, err = c.sock.TryWrite(out.Bytes)
+	}
 	switch {
 	case err != nil:
 		c.giveUp(sess)

@@ -249,3 +249,36 @@ func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 		other.call(wire.OpPing, wire.Empty{})
 	})
 }
+
+// What a client has not taken when its lease is no longer confirmed stays with the member until it is again: also the rest of an
+// answer that is being written.
+func TestAnswerStopsWithTheLease(t *testing.T) {
+	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
+		const timeout = 30 * time.Second
+		c := dialSim(t, h)
+		c.connect(timeout)
+		c.call(wire.OpCreate, create("/big", bytes.Repeat([]byte("x"), 100<<10), wire.ModePersistent))
+		c.put(c.request(wire.OpGetData, &wire.PathWatchRequest{Path: "/big"})...)
+		time.Sleep(timeout/3 + time.Second) // it says nothing, so nothing is confirmed
+		got := 0
+		b := make([]byte, 1<<10)
+		for {
+			_ = c.SetReadDeadline(time.Now().Add(time.Second))
+			n, err := c.Read(b)
+			if got += n; err != nil {
+				break
+			}
+		}
+		if got < 1<<10 || got > 20<<10 {
+			t.Errorf("%d bytes came after a third of the timeout without a confirmation", got)
+		}
+		c.put(c.request(wire.OpPing, wire.Empty{})...)
+		_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+		for got < 100<<10 {
+			n, err := c.Read(b)
+			if got += n; err != nil {
+				t.Fatalf("after %d bytes: %v", got, err)
+			}
+		}
+	})
+}

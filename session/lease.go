@@ -53,6 +53,15 @@ func (l *lease) mayAnswer() bool {
 	return l.age(l.m.since()) < l.timeout/3 || mutant.On(mutant.AnswersWithoutLease)
 }
 
+// sendUntil is the instant until which bytes may be sent to the client, as far as is known.
+func (l *lease) sendUntil() time.Time {
+	now := time.Now() // before the age is taken: this process may be stopped in between
+	if l.local || mutant.On(mutant.AnswersWithoutLease) {
+		return now.Add(time.Duration(l.timeout))
+	}
+	return now.Add(time.Duration(l.timeout/3 - l.age(l.m.since())))
+}
+
 // spent says that the connection must be let go.
 func (l *lease) spent(now int64) bool {
 	age, open := l.age(now), l.openSince.Load()

@@ -295,6 +295,29 @@ func (o *output) next() (p piece, err error) {
 	return p, nil
 }
 
+// maySend says whether what was taken may be sent at this instant.
+func (o *output) maySend() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.farewell || o.lease.mayAnswer()
+}
+
+// awaitLease waits until what was taken may be sent, and says until when.
+func (o *output) awaitLease() (until time.Time, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for !o.aborted && !o.farewell && !o.lease.mayAnswer() {
+		o.changed.Wait()
+	}
+	switch {
+	case o.aborted:
+		return until, errEnded
+	case o.farewell:
+		return time.Now().Add(time.Duration(o.lease.timeout)), nil
+	}
+	return o.lease.sendUntil(), nil
+}
+
 // settle is for the one who sends, when it has sent what it took: it is not the one any more, and settle returns true, if that is all for now.
 func (o *output) settle() bool {
 	o.mu.Lock()
@@ -404,9 +427,10 @@ func (o *output) ended() bool {
 	return o.aborted
 }
 
-// wake has a writer started when the lease, confirmed again, allows what it did not.
+// wake has a writer started, or go on, when the lease, confirmed again, allows what it did not.
 func (o *output) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.startLocked()
+	o.changed.Broadcast()
 }

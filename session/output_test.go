@@ -285,3 +285,47 @@ func TestEndStartsAWriter(t *testing.T) {
 		}
 	})
 }
+
+// A process that is stopped between taking its output and writing it may not write it any more when it goes on: the lease has to be
+// confirmed first, or the connection has ended.
+func TestTakenOutputIsNotSentWithoutALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c := mustConnect(t, m, 9*time.Second)
+		r.setCut(true)
+		if !c.s.MaySend() {
+			t.Error("a confirmed lease does not do")
+		}
+		time.Sleep(3*time.Second + time.Millisecond)
+		if c.s.MaySend() {
+			t.Error("output is sent a third of the timeout after the confirmation")
+		}
+		sent := make(chan error)
+		wait := func() {
+			until, err := c.s.AwaitLease()
+			if left := time.Until(until); err == nil && (left <= 0 || left > 3*time.Second) {
+				t.Errorf("output may be sent for %v", left)
+			}
+			sent <- err
+		}
+		go wait()
+		synctest.Wait()
+		select {
+		case err := <-sent:
+			t.Fatalf("it did not wait for the lease: %v", err)
+		default:
+		}
+		r.setCut(false)
+		c.send(wire.OpPing, nil)
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+		r.setCut(true)
+		time.Sleep(4 * time.Second)
+		go wait()
+		c.send(wire.OpPing, nil) // which is not confirmed, so that the connection ends
+		if err := <-sent; !errors.Is(err, errEnded) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

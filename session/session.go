@@ -467,6 +467,13 @@ func (s *Session) Begin() bool { return s.out.begin() }
 // another error: close it at once; then call Leave.
 func (s *Session) Output() (*Buffer, error) { return s.out.take() }
 
+// MaySend says whether what Output gave may be sent at this instant. It is to be asked before each write: this process may have been
+// stopped since Output, and the lease of the session may have run out meanwhile.
+func (s *Session) MaySend() bool { return s.out.maySend() }
+
+// AwaitLease waits until what Output gave may be sent, and says until when. An error says that it is not to be sent at all.
+func (s *Session) AwaitLease() (until time.Time, err error) { return s.out.awaitLease() }
+
 // Settle says whether that is all there is to be done for now, and if so, the one who sends, who calls it, is not the one any more. It
 // need not be called: Output says the same.
 func (s *Session) Settle() bool { return s.out.settle() }
