@@ -482,7 +482,8 @@ func TestLiveTreeWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(s.Close)
-		await := func(typ zk.EventType, node string) {
+		// next is the next event of a node, or the beginning of a connection.
+		next := func() zk.Event {
 			t.Helper()
 			for {
 				select {
@@ -490,24 +491,37 @@ func TestLiveTreeWatch(t *testing.T) {
 					if e.Type == zk.EventNotWatching {
 						t.Fatal(e.Err)
 					}
-					if e.Type == typ && (e.Path == node || typ == zk.EventSession && e.State == zk.StateHasSession) {
-						return
+					if e.Type != zk.EventSession && e.Path != path || e.State == zk.StateHasSession {
+						return e
 					}
 				case <-ctx.Done():
-					t.Fatalf("no event %v of %s", typ, node)
+					t.Fatal("no event")
 				}
 			}
 		}
 		other := live(t, addr, liveTimeout)
+		hold := func() (node string) {
+			g := liveLock(t, ctx, other, path)
+			if err := g.Unlock(ctx); err != nil {
+				t.Fatal(err)
+			}
+			return g.Node()
+		}
 		for range 2 {
-			await(zk.EventSession, "")
+			for next().Type != zk.EventSession { // of the connection that was cut
+			}
+			// While ZooKeeper 3.8 still has the connection that was cut it may lose the
+			// creation of a node, but not its deletion.
 			for range 20 {
-				g := liveLock(t, ctx, other, path)
-				if err := g.Unlock(ctx); err != nil {
-					t.Fatal(err)
+				node := hold()
+				if e := next(); e.Type == zk.EventNodeDeleted && e.Path == node && strings.HasSuffix(t.Name(), "/zookeeper") {
+					continue
+				} else if e.Type != zk.EventNodeCreated || e.Path != node {
+					t.Fatalf("event %v, want the creation of %s", e, node)
 				}
-				await(zk.EventNodeCreated, g.Node())
-				await(zk.EventNodeDeleted, g.Node())
+				if e := next(); e.Type != zk.EventNodeDeleted || e.Path != node {
+					t.Fatalf("event %v, want the deletion of %s", e, node)
+				}
 			}
 			p.cut()
 		}
