@@ -88,7 +88,7 @@ func TestLeasesInFront(t *testing.T) {
 			for name, l := range locks {
 				makeLease()
 				if _, err := l.TryLock(t.Context()); err == nil {
-					t.Errorf("%s: TryLock beside %s", name, lease)
+					t.Fatalf("%s: TryLock beside %s", name, lease)
 				}
 				next := later(t, l.Lock)
 				if len(next) > 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"log/slog"
 
 	"lockkeeper/recipes"
 )
@@ -46,6 +47,7 @@ func elect(args []string, e env) int {
 		return status
 	}
 	signals := catch()
+	f.logger = slog.New(&clientLog{f: f.clientFlags, e: e, command: "elect"})
 	c, err := f.connect()
 	if err != nil {
 		f.say(e, "elect", err.Error(), map[string]any{"event": "failed"})
