@@ -56,10 +56,13 @@ func (s *Server) dumpText() string {
 		for info := range store.Sessions() {
 			timeouts[info.ID] = info.TimeoutMs
 			if info.Ephemerals > 0 {
-				owners[info.ID] = store.Ephemerals(info.ID)
+				owners[info.ID] = nil
 			}
 		}
 	})
+	for id := range owners { // one at a time: the state is locked for each
+		s.replica.View(func(store *znode.Store) { owners[id] = store.Ephemerals(id) })
+	}
 	if deadlines, leads := s.sessions.Deadlines(); leads {
 		var sets expirySets
 		for _, d := range deadlines {

@@ -53,9 +53,11 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 	s.reply(p, h, body, bytes)
 }
 
-// nameCost is what the name of a child counts for Limits.Response beside its bytes. Gathering names takes some 70 ns each, in which the
-// state is locked, and memory until the answer is encoded.
+// nameCost is what the name of a child counts for Limits.Response beside its bytes: names take memory until the answer is encoded.
 const nameCost = 48
+
+// multiReadNames is how many names a multiRead may be answered with: all its reads see the same state, so they take place under one lock.
+const multiReadNames = 100_000
 
 // measure returns how many bytes the answer to a request has at most, without making it; BadArguments if that is too much.
 func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
@@ -78,6 +80,9 @@ func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.
 		for i := 0; i < len(r.Ops) && bytes+names*nameCost <= max; i++ {
 			b, n := answerBytes(r.Ops[i].Op, store.Sizes(r.Ops[i].Record.(*wire.PathWatchRequest).Path, p.ids))
 			bytes, names = bytes+b, names+n
+			if names > multiReadNames {
+				bytes = max + 1
+			}
 		}
 	}
 	if bytes+names*nameCost > max {

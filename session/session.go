@@ -184,9 +184,7 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// Nothing is outstanding (or it is a ping), and only this goroutine adds to the queue.
 	p.own = true
-	if r, ok := p.record.(*wire.SetWatchesRequest); ok && p.code == wire.CodeOK {
-		s.setWatchesInSteps(p, r)
-	} else {
+	if p.code != wire.CodeOK || !s.executeInSteps(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	}
 	if p.large > 0 {

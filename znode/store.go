@@ -32,7 +32,8 @@ type Store struct {
 	sessionSlots map[wire.SessionID]slot
 	ephemerals   int
 
-	snapshots atomic.Int32 // not released yet
+	snapshots atomic.Int32               // not released yet
+	listings  atomic.Pointer[[]*Listing] // that are not closed; nil if there are none
 
 	// Buffers that live for one command, kept to be used again.
 	tx     tx

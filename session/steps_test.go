@@ -1,0 +1,129 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// fillDir makes a node at path with n children.
+func fillDir(t *testing.T, c *client, path string, n int) {
+	t.Helper()
+	c.send(wire.OpCreate, create(path, wire.ModePersistent))
+	if h, _, err := c.next(); err != nil || h.Err != wire.CodeOK {
+		t.Fatal(h, err)
+	}
+	for i := 0; i < n; {
+		var m wire.MultiRequest
+		for ; i < n && len(m.Ops) < 1000; i++ {
+			m.Ops = append(m.Ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: fmt.Sprintf("%s/%d", path, i), ACL: wire.OpenACL}})
+		}
+		c.send(wire.OpMulti, m)
+		if h, _, err := c.next(); err != nil || h.Err != wire.CodeOK {
+			t.Fatal(h, err)
+		}
+	}
+}
+
+// The children of a large directory are listed in steps. The answer has what came and went meanwhile, and the watch fires for
+// what comes after, behind the reply.
+func TestChildrenAreListedInSteps(t *testing.T) {
+	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetChildren2} {
+		synctest.Test(t, func(t *testing.T) {
+			m, r := newMember(t, Config{})
+			c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+			const n = 3*listStep - 10
+			fillDir(t, other, "/d", n)
+			steps := 0
+			r.viewed = func() {
+				steps++
+				viewed := r.viewed
+				r.viewed = nil
+				switch steps {
+				case 2: // one has been listed, one not, and one is new
+					other.send(wire.OpDelete, wire.DeleteRequest{Path: "/d/1", Version: -1})
+					other.send(wire.OpDelete, wire.DeleteRequest{Path: fmt.Sprintf("/d/%d", n-1), Version: -1})
+					other.send(wire.OpCreate, create("/d/new", wire.ModePersistent))
+				case 4: // the last step, which sets the watch
+					other.send(wire.OpCreate, create("/d/late", wire.ModePersistent))
+				}
+				r.viewed = viewed
+			}
+			c.send(op, wire.PathWatchRequest{Path: "/d", Watch: true})
+			if r.viewed = nil; steps != 4 {
+				t.Errorf("the state was locked %d times", steps)
+			}
+			h, body, err := c.next()
+			if err != nil || h.Err != wire.CodeOK || h.Xid != 1 {
+				t.Fatal(h, err)
+			}
+			var got wire.GetChildren2Response
+			if op == wire.OpGetChildren2 {
+				err = wire.Decode(body, &got)
+			} else {
+				var plain wire.GetChildrenResponse
+				err = wire.Decode(body, &plain)
+				got.Children, got.Stat.NumChildren = plain.Children, n-1
+			}
+			if err != nil || len(got.Children) != n-1 || got.Stat.NumChildren != n-1 ||
+				slices.Contains(got.Children, "1") || !slices.Contains(got.Children, "new") || slices.Contains(got.Children, "late") {
+				t.Errorf("%d children, Stat %+v, %v", len(got.Children), got.Stat, err)
+			}
+			c.expect("NodeChildrenChanged /d")
+		})
+	}
+}
+
+// A directory that goes away while it is listed is not there; a connection that ends has no answer.
+func TestListingIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		fillDir(t, other, "/d", 2*listStep)
+		steps := 0
+		r.viewed = func() {
+			if steps++; steps == 2 {
+				r.viewed = nil
+				for i := 0; i < 2*listStep; {
+					var m wire.MultiRequest
+					for ; len(m.Ops) < 1000; i++ {
+						m.Ops = append(m.Ops, wire.MultiOp{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: fmt.Sprintf("/d/%d", i), Version: -1}})
+					}
+					other.send(wire.OpMulti, m)
+				}
+				other.send(wire.OpDelete, wire.DeleteRequest{Path: "/d", Version: -1})
+			}
+		}
+		c.send(wire.OpGetChildren, wire.PathWatchRequest{Path: "/d", Watch: true})
+		c.expect("1 NoNode")
+		fillDir(t, mustConnect(t, m, 10*time.Second), "/e", 2*listStep)
+		steps = 0
+		r.viewed = func() {
+			if steps++; steps == 2 {
+				c.s.Detach()
+			}
+		}
+		c.send(wire.OpGetChildren, wire.PathWatchRequest{Path: "/e", Watch: true})
+		if r.viewed = nil; steps != 3 || m.watches.counts().Watches != 0 {
+			t.Errorf("%d steps, %+v", steps, m.watches.counts())
+		}
+	})
+}
+
+// A multiRead reads under one lock, so the names that it lists are bounded, whatever the bytes are.
+func TestNamesOfAMultiReadAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		fillDir(t, c, "/d", 1000)
+		xid := c.xid
+		for _, n := range []int{multiReadNames / 1000, multiReadNames/1000 + 1} {
+			c.send(wire.OpMultiRead, multiOf(n, wire.OpGetChildren, &wire.PathWatchRequest{Path: "/d"}))
+		}
+		c.expect(fmt.Sprintf("%d Ok", xid+1), fmt.Sprintf("%d BadArguments", xid+2))
+	})
+}

@@ -1,0 +1,119 @@
+package znode
+
+import "slices"
+
+// Listing is the names of a node's children, gathered a part at a time, because a directory of a million takes longer than the state
+// may be locked at once. In the end it has exactly the children that there are then: a child that is created meanwhile stands behind
+// those that have not been listed yet, and one that is deleted after it has been listed is noted.
+//
+// List, Step and Close are reads, but not at the same time as those of the same Listing; after Close, Names needs no lock.
+type Listing struct {
+	store  *Store
+	parent slot
+	next   slot // the child to go on with; noSlot when all have been listed
+	names  []string
+	gone   map[string]int // children that were deleted: how many names there were then
+	lost   bool           // the node itself was deleted
+}
+
+// List begins to list the children of the node at path; nil if there is none. The Listing has to be closed.
+func (s *Store) List(path string) *Listing {
+	i, ok := s.find(path)
+	if !ok {
+		return nil
+	}
+	l := &Listing{store: s, parent: i, next: s.link(i).first, names: []string{}, gone: map[string]int{}}
+	s.changeListings(func(all []*Listing) []*Listing { return append(slices.Clone(all), l) })
+	return l
+}
+
+// Step lists up to n more children of a node of s and reports whether all that there are have been listed. lost says that there is no
+// such node any more, and nothing to go on with.
+func (l *Listing) Step(s *Store, n int) (done, lost bool) {
+	if l.lost || s != l.store {
+		return false, true
+	}
+	parent, first := s.nodes.row(l.parent).path, s.link(l.parent).first
+	for ; n > 0 && l.next != noSlot; n-- {
+		l.names = append(l.names, nameIn(parent, s.nodes.row(l.next).path))
+		if l.next = s.link(l.next).next; l.next == first {
+			l.next = noSlot
+		}
+	}
+	return l.next == noSlot, false
+}
+
+// Close ends the listing: what changes from now on, it does not hear of.
+func (l *Listing) Close() {
+	l.store.changeListings(func(all []*Listing) []*Listing {
+		return slices.DeleteFunc(slices.Clone(all), func(other *Listing) bool { return other == l })
+	})
+}
+
+// Names returns the names that have been listed, without those of children that were deleted since.
+func (l *Listing) Names() []string {
+	if len(l.gone) == 0 {
+		return l.names
+	}
+	names := make([]string, 0, len(l.names))
+	for k, name := range l.names {
+		if k >= l.gone[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// changeListings replaces the list of listings. Several readers may do so at once.
+func (s *Store) changeListings(change func([]*Listing) []*Listing) {
+	for {
+		old := s.listings.Load()
+		var all []*Listing
+		if old != nil {
+			all = *old
+		}
+		all = change(all)
+		next := &all
+		if len(all) == 0 {
+			next = nil
+		}
+		if s.listings.CompareAndSwap(old, next) {
+			return
+		}
+	}
+}
+
+// attached tells the listings of the node at parent of a new child, which is the last.
+func (s *Store) attached(i, parent slot) {
+	if all := s.listings.Load(); all != nil {
+		for _, l := range *all {
+			if l.parent == parent && !l.lost && l.next == noSlot {
+				l.next = i
+			}
+		}
+	}
+}
+
+// detaching tells the listings of a node that is about to be deleted.
+func (s *Store) detaching(i slot) {
+	all := s.listings.Load()
+	if all == nil {
+		return
+	}
+	link := s.link(i)
+	for _, l := range *all {
+		switch {
+		case l.lost:
+		case l.parent == i:
+			l.lost = true
+		case l.parent != link.parent:
+		case l.next != i:
+			parent := s.nodes.row(l.parent).path
+			l.gone[nameIn(parent, s.nodes.row(i).path)] = len(l.names)
+		case link.next == s.link(l.parent).first:
+			l.next = noSlot
+		default:
+			l.next = link.next
+		}
+	}
+}
