@@ -130,7 +130,8 @@ func TestLiveTLSAndAuth(t *testing.T) {
 }
 
 func lockOverTLS(t *testing.T, plain string, port int, roots *x509.CertPool) {
-	ctx, path := limit(t, time.Minute), livePath(t)
+	// The directories that are made on the way have the ACL, too, so that no other test may use them.
+	ctx, path := limit(t, time.Minute), "/secured"+livePath(t)
 	secure := Config{
 		// By its name: what it resolves to is not what the certificate is for.
 		Servers:        []string{fmt.Sprintf("localhost:%d", port)},
