@@ -16,7 +16,9 @@
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
 // over again, in order. What had been applied already is recognised by the state machine (Duplicate);
-// what arrives while something before it is missing is refused (Gap) and handed over again.
+// what arrives while something before it is missing is refused (Gap) and handed over again. When that would be
+// in vain, because what is missing was given up or the leader does not take the command, it is given up,
+// and the Listener is told (Undeliverable).
 //
 // # Leadership and leases
 //
