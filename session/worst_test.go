@@ -1,0 +1,155 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// holds is a replica that measures for how long the state is locked.
+type holds struct {
+	*replica
+	longest time.Duration
+}
+
+func (h *holds) View(f func(*znode.Store)) {
+	h.replica.View(func(s *znode.Store) {
+		start := time.Now()
+		f(s)
+		h.longest = max(h.longest, time.Since(start))
+	})
+}
+
+func (h *holds) Propose(_ context.Context, c *znode.Command) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	start := time.Now()
+	h.store.Apply(1, &znode.Entry{TimeMs: 1, Commands: []znode.Command{*c}}, func(c *znode.Command, res *znode.Result) { h.m.Applied(h.store, c, res) })
+	h.longest = max(h.longest, time.Since(start))
+	return nil
+}
+
+// worstMember is a member with a connection that takes whatever is sent.
+type worstMember struct {
+	b *testing.B
+	m *Manager
+	h *holds
+	s *Session
+}
+
+func newWorstMember(b *testing.B) *worstMember {
+	m := NewManager(Config{Member: 1, Logger: testLogger()})
+	h := &holds{replica: &replica{m: m, store: znode.New(), leader: true, changed: time.Now()}}
+	m.Lead(h.store)
+	m.Start(h)
+	b.Cleanup(m.Close)
+	w := &worstMember{b: b, m: m, h: h}
+	w.s = w.connect()
+	return w
+}
+
+func (w *worstMember) connect() *Session {
+	s, _, err := w.m.Connect(context.Background(), &wire.ConnectRequest{TimeoutMs: 60_000}, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	s.Open(func() { go drain(s) })
+	w.b.Cleanup(s.Detach)
+	return s
+}
+
+func drain(s *Session) {
+	for {
+		b, err := s.Output()
+		if err != nil {
+			s.Leave()
+			return
+		}
+		if b == nil {
+			return
+		}
+		b.Free()
+	}
+}
+
+func (w *worstMember) send(op wire.Op, body wire.Record) {
+	if err := w.s.Submit(wire.AppendRequest(nil, 1, op, body)[4:]); err != nil {
+		w.b.Fatal(err)
+	}
+	if w.s.Begin() {
+		drain(w.s)
+	}
+}
+
+// fill makes a node at path with n children.
+func (w *worstMember) fill(path string, n int) {
+	w.send(wire.OpCreate, create(path, wire.ModePersistent))
+	for i := 0; i < n; {
+		var m wire.MultiRequest
+		for ; i < n && len(m.Ops) < 1000; i++ {
+			m.Ops = append(m.Ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: fmt.Sprintf("%s/%d", path, i), ACL: wire.OpenACL}})
+		}
+		w.send(wire.OpMulti, m)
+	}
+}
+
+// BenchmarkWorst is for how long the requests that take the longest of those of at most 1 MB keep the state locked.
+func BenchmarkWorst(b *testing.B) {
+	run := func(name string, prepare func(w *worstMember), measured func(w *worstMember)) {
+		b.Run(name, func(b *testing.B) {
+			w := newWorstMember(b)
+			prepare(w)
+			best := time.Hour // of all runs: the machine may be busy with something else
+			for b.Loop() {
+				w.h.longest = 0
+				measured(w)
+				best = min(best, w.h.longest)
+			}
+			b.ReportMetric(float64(best.Microseconds())/1000, "ms-locked")
+		})
+	}
+	run("setWatches", func(w *worstMember) {}, func(w *worstMember) {
+		w.send(wire.OpSetWatches, wire.SetWatchesRequest{Data: []string{}, Exist: missing(70_000), Child: []string{}})
+	})
+	run("end_of_a_connection_with_70000_watches", func(w *worstMember) {}, func(w *worstMember) {
+		first := w.s
+		w.s = w.connect()
+		w.send(wire.OpSetWatches, wire.SetWatchesRequest{Data: []string{}, Exist: missing(70_000), Child: []string{}})
+		w.send(wire.OpCloseSession, nil)
+		w.s = first
+	})
+	run("getChildren_of_500000", func(w *worstMember) { w.fill("/d", 500_000) }, func(w *worstMember) {
+		w.send(wire.OpGetChildren, wire.PathWatchRequest{Path: "/d"})
+	})
+	run("multiRead", func(w *worstMember) { w.fill("/d", 50_000) }, func(w *worstMember) {
+		w.send(wire.OpMultiRead, multiOf(2, wire.OpGetChildren, &wire.PathWatchRequest{Path: "/d"}))
+	})
+	run("multi_of_setData", func(w *worstMember) { w.fill("/d", 1) }, func(w *worstMember) {
+		w.send(wire.OpMulti, multiOf(24_000, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
+	})
+	run("multi_of_setData_60_watch", func(w *worstMember) {
+		w.fill("/d", 1)
+		first := w.s
+		for range 60 {
+			w.s = w.connect()
+			w.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive})
+		}
+		w.s = first
+	}, func(w *worstMember) {
+		w.send(wire.OpMulti, multiOf(24_000, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
+	})
+	run("closeSession_20000_ephemerals", func(w *worstMember) {}, func(w *worstMember) {
+		first := w.s
+		w.s = w.connect()
+		for range 20 {
+			w.send(wire.OpMulti, multiOf(1000, wire.OpCreate, &wire.CreateRequest{Path: "/e", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))
+		}
+		w.send(wire.OpCloseSession, nil)
+		w.s = first
+	})
+}
