@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,8 +31,11 @@ type ClusterConfig struct {
 	// TickTime is tickTime of the configuration; 1 s if zero. A session's
 	// timeout is between 2 and 20 ticks.
 	TickTime time.Duration
-	// Extra are more lines for every member's zoo.cfg.
+	// Extra are more lines for every member's zoo.cfg. A key that is set here replaces the cluster's
+	// own line for it.
 	Extra []string
+	// Descriptors is the limit of file descriptors of every member's process; 0 leaves it as it is.
+	Descriptors int
 	// Admin gives every member its HTTP port, and the right to change the members
 	// to AdminAuth.
 	Admin bool
@@ -90,6 +94,10 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 			target:     cfg.Target.at(place),
 			dir:        filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
 		}
+		if cfg.Descriptors > 0 {
+			m.target = m.target.at(Place{enter: withDescriptors(cfg.Descriptors)})
+		}
+		m.PeerAddr = fmt.Sprintf("%s:%d", place.PeerHost, found[portsEach*i+1])
 		m.line = serverLine(m.ID, found[portsEach*i:], false)
 		if cfg.TestClocks {
 			m.clock = filepath.Join(m.dir, "clock")
@@ -169,7 +177,12 @@ func superDigest() string {
 // zooConfig is the text of one member's zoo.cfg.
 func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if key, _, _ := strings.Cut(text, "="); !cfg.setsKey(key) {
+			b.WriteString(text + "\n")
+		}
+	}
 	line("tickTime=%d", cfg.TickTime.Milliseconds())
 	line("initLimit=20")
 	line("syncLimit=10")
@@ -190,7 +203,7 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		line("DigestAuthenticationProvider.superDigest=%s", superDigest())
 	}
 	for _, extra := range cfg.Extra {
-		line("%s", extra)
+		b.WriteString(extra + "\n")
 	}
 	if cfg.Members == 1 {
 		return b.String(), nil
@@ -223,6 +236,16 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		line("peerType=observer")
 	}
 	return b.String(), nil
+}
+
+// setsKey says whether Extra has a line for that key.
+func (cfg ClusterConfig) setsKey(key string) bool {
+	return slices.ContainsFunc(cfg.Extra, func(line string) bool { return strings.HasPrefix(line, key+"=") })
+}
+
+// withDescriptors is the command line that runs another one with a limit of file descriptors, hard and soft.
+func withDescriptors(n int) []string {
+	return []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, n), "sh"}
 }
 
 // role is what the server line of member number id says about it.

@@ -22,6 +22,8 @@ type Member struct {
 	ID int
 	// ClientAddr is where it serves clients, as 127.0.0.1:port.
 	ClientAddr string
+	// PeerAddr is where it serves its peers: raft's port for lockkeeper, the leader's for ZooKeeper.
+	PeerAddr string
 	// HTTPAddr is where it answers over HTTP, with ClusterConfig.Admin.
 	HTTPAddr string
 
