@@ -39,10 +39,11 @@ const imports = `
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
+	jepsen/attack:         wire jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
 	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report quorum github.com/go-zookeeper/zk
-	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain internal/mutant
+	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.

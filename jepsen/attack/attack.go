@@ -1,0 +1,68 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Port is what an attack comes in by.
+type Port string
+
+const (
+	ClientPort Port = "client"
+	PeerPort   Port = "peer"
+	HTTPPort   Port = "HTTP"
+	// Process is no port: something happens to the member's process itself.
+	Process Port = "process"
+)
+
+// An Attack is one thing that somebody without any right can send, and what is expected of the
+// member that gets it.
+type Attack struct {
+	// Name is a noun, in small letters and dashes.
+	Name string
+	Port Port
+	// Sends says in one line what the attacker sends.
+	Sends string
+	// Leader says that the member that leads is attacked; else it is one that follows.
+	Leader bool
+	// Disk says that the attack aims at what stays: afterwards all members are killed and started
+	// again from their disks.
+	Disk bool
+	// Stops says that the attacked member serves nobody meanwhile, and rightly.
+	Stops bool
+	// May are the outcomes that the attacker may see. Any other one fails the attack.
+	May []string
+	// Least is how many outcomes the attacker has to see, and LeastBytes how many bytes it has to
+	// send, for the attack to count as played.
+	Least      int
+	LeastBytes int64
+
+	// play plays the attack, in rounds, until ctx ends, and at least one round. An error says why
+	// the attack was not what it was meant to be.
+	play func(ctx context.Context, p *Play) error
+}
+
+// All are all attacks, in the order in which they are played.
+func All() []Attack {
+	return slices.Concat(requests(), buffers(), floods(), peers(), others())
+}
+
+// Choose returns the attacks of those names, or all without any, but those that are excepted.
+func Choose(only, except []string) ([]Attack, error) {
+	all := All()
+	var names []string
+	for _, a := range all {
+		names = append(names, a.Name)
+	}
+	for _, name := range slices.Concat(only, except) {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("attack: there is no %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(a Attack) bool {
+		return len(only) > 0 && !slices.Contains(only, a.Name) || slices.Contains(except, a.Name)
+	}), nil
+}

@@ -1,0 +1,228 @@
+package attack
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// allowed is how many connections one address may have: maxClientCnxns, as it is by default.
+const allowed = 60
+
+// buffers are attacks that have the member keep what it cannot hand on.
+func buffers() []Attack {
+	return []Attack{
+		{
+			Name: "readers", Port: ClientPort,
+			Sends: "60 connections that ask for a node of 1 MB 100 times each and read nothing",
+			May:   []string{held, closed}, Least: allowed, LeastBytes: allowed * 100 * 20,
+			play: readers,
+		},
+		{
+			Name: "watchers", Port: ClientPort,
+			Sends: "60 watchers that read nothing of events with paths of 500 kB",
+			May:   []string{held, closed, ok, "BadArguments"}, Least: allowed, LeastBytes: 2_000_000,
+			play: watchers,
+		},
+		{
+			Name: "writers", Port: ClientPort,
+			Sends: "writes of 1 kB, as fast as they are taken, over ten connections that read nothing",
+			May:   []string{held, closed}, Least: 10, LeastBytes: 1_000_000,
+			play: writers,
+		},
+		{
+			Name: "announced-frames", Port: ClientPort,
+			Sends: "frames of 1 MB that are announced and never sent, over 600 connections",
+			May:   []string{held, closed, refused}, Least: 600, LeastBytes: 600,
+			play: announcedFrames,
+		},
+		{
+			Name: "directories", Port: ClientPort, Disk: true,
+			Sends: "a directory of 100,000 nodes, listed again and again over ten connections",
+			May:   []string{ok, closed, "BadArguments"}, Least: 10, LeastBytes: 5_000_000,
+			play: directories,
+		},
+		{
+			Name: "ephemerals", Port: ClientPort,
+			Sends: "sessions with 5,000 ephemeral nodes each, closed at once",
+			May:   []string{ok, closed, "BadArguments"}, Least: 1, LeastBytes: 200_000,
+			play: ephemerals,
+		},
+	}
+}
+
+// crowd opens n sessions from one address.
+func (p *Play) crowd(n int) ([]*client, []net.Conn, error) {
+	var clients []*client
+	var conns []net.Conn
+	for range n {
+		c, err := p.connect()
+		if err != nil {
+			return nil, nil, fmt.Errorf("connection %d: %w", len(conns)+1, err)
+		}
+		clients, conns = append(clients, c), append(conns, c)
+	}
+	return clients, conns, nil
+}
+
+func readers(ctx context.Context, p *Play) error {
+	path, err := p.bigNode()
+	if err != nil {
+		return err
+	}
+	time.Sleep(50 * time.Millisecond) // bigNode's connection counts until the member has seen its end
+	clients, conns, err := p.crowd(allowed)
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		for range 100 {
+			if c.post(wire.OpGetData, wire.PathWatchRequest{Path: path}) != nil {
+				break // the member reads no more of it, or has closed it
+			}
+		}
+	}
+	p.hold(ctx, conns)
+	return nil
+}
+
+func watchers(ctx context.Context, p *Play) error {
+	clients, conns, err := p.crowd(allowed - 1)
+	if err != nil {
+		return err
+	}
+	for _, c := range clients {
+		if err := c.do(wire.OpAddWatch, wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive}); err != nil {
+			return fmt.Errorf("recursive watch: %w", err)
+		}
+	}
+	c, err := p.connect()
+	if err != nil {
+		return err
+	}
+	path := p.path(strings.Repeat("w", 500_000))
+	err = rounds(ctx, func() error {
+		for _, r := range []struct {
+			op   wire.Op
+			body wire.Record
+		}{
+			{wire.OpCreate, wire.CreateRequest{Path: path, ACL: wire.OpenACL}},
+			{wire.OpSetData, wire.SetDataRequest{Path: path, Version: -1}},
+			{wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1}},
+		} {
+			err := c.do(r.op, r.body)
+			p.saw(outcome(err))
+			if endOnly(err) != nil {
+				return nil
+			}
+		}
+		return nil
+	})
+	_ = c.Close()
+	p.hold(ctx, conns)
+	return err
+}
+
+func writers(ctx context.Context, p *Play) error {
+	data := make([]byte, 1000)
+	return each(10, func(i int) error {
+		c, err := p.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		path := p.path(fmt.Sprint("writer", i))
+		if err := c.make(path, nil); err != nil {
+			return err
+		}
+		for ctx.Err() == nil {
+			c.xid++
+			// A member that reads no more keeps the writer waiting, which is what it should do.
+			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+			if _, err := c.Write(wire.AppendRequest(nil, c.xid, wire.OpSetData, wire.SetDataRequest{Path: path, Data: data, Version: -1})); err != nil {
+				break
+			}
+		}
+		p.hold(ctx, []net.Conn{c})
+		return nil
+	})
+}
+
+func announcedFrames(ctx context.Context, p *Play) error {
+	var conns []net.Conn
+	for i := range 600 {
+		c, err := p.connectFrom(p.host(i / (allowed - 5)))
+		if err != nil {
+			p.saw(refused)
+			continue
+		}
+		_, _ = c.Write(binary.BigEndian.AppendUint32(nil, wire.DefaultMaxBuffer))
+		_, _ = c.Write(make([]byte, 16))
+		conns = append(conns, c)
+	}
+	p.hold(ctx, conns)
+	return nil
+}
+
+func directories(ctx context.Context, p *Play) error {
+	c, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	directory := p.path("directory")
+	if err := c.make(directory, nil); err != nil {
+		return err
+	}
+	const batch = 2000
+	for from := 0; from < 100_000; from += batch {
+		var ops []wire.MultiOp
+		for i := range batch {
+			ops = append(ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: fmt.Sprintf("%s/%d", directory, from+i), ACL: wire.OpenACL}})
+		}
+		if err := c.multi(ops); err != nil {
+			return fmt.Errorf("a directory with %d nodes: %w", from+batch, err)
+		}
+	}
+	return each(10, func(int) error {
+		c, err := p.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return rounds(ctx, func() error {
+			err := c.do(wire.OpGetChildren, wire.PathWatchRequest{Path: directory})
+			p.saw(outcome(err))
+			return endOnly(err)
+		})
+	})
+}
+
+func ephemerals(ctx context.Context, p *Play) error {
+	round := 0
+	return rounds(ctx, func() error {
+		round++
+		c, err := p.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for from := 0; from < 5000; from += 1000 {
+			var ops []wire.MultiOp
+			for i := range 1000 {
+				ops = append(ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{
+					Path: p.path(fmt.Sprint("ephemeral", round, "-", from+i)), ACL: wire.OpenACL, Mode: 1}})
+			}
+			if err := c.multi(ops); err != nil {
+				return fmt.Errorf("ephemeral nodes: %w", err)
+			}
+		}
+		p.saw(outcome(c.do(wire.OpCloseSession, nil)))
+		return nil
+	})
+}

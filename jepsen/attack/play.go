@@ -1,0 +1,187 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/wire"
+)
+
+// The outcomes that an attacker sees, beside the names of the protocol's codes.
+const (
+	ok      = "Ok"
+	closed  = "closed"  // the connection was ended, after it had been taken
+	refused = "refused" // the connection was not taken
+	silence = "silence" // no answer came for patience
+	held    = "held"    // the connection was kept to the end, as a client's is that is slow
+)
+
+const (
+	// patience is how long an attacker waits for an answer.
+	patience = 10 * time.Second
+)
+
+// A Play is one attack under way. Its methods may be called from several goroutines.
+type Play struct {
+	cluster  *jepsen.Cluster
+	attacked *jepsen.Member
+	leader   *jepsen.Member
+	number   int // of the play, in the order of all
+	seed     uint64
+	// tool is lockkeeper's command line program.
+	tool func(args ...string) *exec.Cmd
+
+	// version and clusterSum are what a preface on the peer port has to say; see spy.
+	version    byte
+	clusterSum uint32
+
+	mu        sync.Mutex
+	seen      map[string]int
+	sentBytes int64
+}
+
+// saw notes an outcome.
+func (p *Play) saw(outcome string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen[outcome]++
+}
+
+// sent notes bytes that the member's host has taken.
+func (p *Play) sent(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sentBytes += int64(n)
+}
+
+// rng is the randomness of one goroutine of the attack.
+func (p *Play) rng(goroutine int) *rand.Rand {
+	return rand.New(rand.NewPCG(p.seed, uint64(goroutine)))
+}
+
+// noise is n random bytes.
+func noise(rng *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
+
+// host is an address of the attackers', the n-th of this play. No two plays share one, since what one
+// has opened may count for a moment longer. The members and the lock users are at 127.0.0.1.
+func (p *Play) host(n int) string { return fmt.Sprintf("127.%d.%d.%d", 1+p.number, n/250, 1+n%250) }
+
+// path is the path of a node for this play.
+func (p *Play) path(name string) string { return fmt.Sprintf("/attack%d-%s", p.number, name) }
+
+// dial connects to a port of the attacked member from an address. What is sent is counted.
+func (p *Play) dial(addr, from string) (net.Conn, error) {
+	d := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("attack: %w", err)
+	}
+	return &countedConn{Conn: c, play: p}, nil
+}
+
+// countedConn counts what is sent.
+type countedConn struct {
+	net.Conn
+	play *Play
+}
+
+// Write implements net.Conn.
+func (c *countedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.play.sent(n)
+	return n, err
+}
+
+// outcome is what the answer to a request, or its absence, is called.
+func outcome(err error) string {
+	var code wire.Code
+	switch {
+	case err == nil:
+		return ok
+	case errors.As(err, &code):
+		return code.Error()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return silence
+	}
+	return closed
+}
+
+// isEnd says whether an error is the end of a connection.
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// hold keeps connections until ctx ends, and notes which of them the member has kept: it has sent
+// nothing that ends them.
+func (p *Play) hold(ctx context.Context, conns []net.Conn) {
+	<-ctx.Done()
+	for _, c := range conns {
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+		_, err := io.Copy(io.Discard, c)
+		if err == nil || isEnd(err) {
+			p.saw(closed)
+		} else {
+			p.saw(held)
+		}
+		_ = c.Close()
+	}
+}
+
+// each runs f side by side, n times, as attackers, and returns the errors.
+func each(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() {
+			// An attacker has a machine of its own. On this one it gets what processor time the members
+			// and the lock users leave (Linux: a thread has a priority of its own). The thread ends
+			// with the goroutine, because it stays locked.
+			runtime.LockOSThread()
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, syscall.Gettid(), 19)
+			errs[i] = f(i)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// rounds calls round until ctx ends, and at least once.
+func rounds(ctx context.Context, round func() error) error {
+	for {
+		if err := round(); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// outcomes is what the attackers have seen, as text.
+func outcomes(seen map[string]int) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d %s", seen[name], name)
+	}
+	return b.String()
+}

@@ -1,0 +1,130 @@
+package attack
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
+)
+
+// What bystanders may feel of an attack.
+const (
+	// userP99Ms is what the 99th percentile of the lock users' operations may be in any case.
+	userP99Ms = 100
+	// memoryBytes is what a member may take at the most while it is attacked (docs/operations.md).
+	memoryBytes = 1 << 30
+)
+
+// A Result is what one attack has done.
+type Result struct {
+	Attack string `json:"attack"`
+	Port   Port   `json:"port"`
+	Sends  string `json:"sends"`
+	// Member is who was attacked.
+	Member string `json:"member"`
+	// SentBytes is what the attacker has sent, Seen how often it saw each outcome.
+	SentBytes int64          `json:"sentBytes"`
+	Seen      map[string]int `json:"seen"`
+	// BeforeMs and P99Ms are the 99th percentile of the lock users' operations just before and
+	// during the attack.
+	BeforeMs float64 `json:"beforeMs"`
+	P99Ms    float64 `json:"p99Ms"`
+	// PeakBytes is the most memory that a member took, AfterBytes what the largest one took when
+	// the attack was over.
+	PeakBytes  int64 `json:"peakBytes"`
+	AfterBytes int64 `json:"afterBytes"`
+	// TookMs is how long the attack lasted, RestartMs how long all members took to serve again from
+	// their disks, 0 if they were not restarted.
+	TookMs    int64 `json:"tookMs"`
+	RestartMs int64 `json:"restartMs,omitempty"`
+	// Failures is what was not as it should be.
+	Failures []string `json:"failures,omitempty"`
+	slow     bool     // one of them is about BeforeMs and P99Ms
+}
+
+// OK says whether the attack did no harm, and was one.
+func (r *Result) OK() bool { return len(r.Failures) == 0 }
+
+func (r *Result) fail(format string, args ...any) {
+	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+}
+
+// onlySlow says whether nothing was wrong but the time that the lock users' operations took.
+func (r *Result) onlySlow() bool { return r.slow && len(r.Failures) == 1 }
+
+// percentile is the 99th percentile, in milliseconds.
+func percentile(all []time.Duration) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return float64(all[len(all)*99/100].Microseconds()) / 1000
+}
+
+// A Document is the results of all attacks on one target.
+type Document struct {
+	Target  string    `json:"target"`
+	Began   time.Time `json:"began"`
+	Seed    uint64    `json:"seed"`
+	EachMs  int64     `json:"eachMs"`
+	Results []*Result `json:"results"`
+
+	history *jepsen.History
+	faults  []report.Fault
+}
+
+// OK says whether no attack did harm.
+func (d *Document) OK() bool { return d.Stood() == len(d.Results) }
+
+// Stood is how many attacks did no harm.
+func (d *Document) Stood() (n int) {
+	for _, r := range d.Results {
+		if r.OK() {
+			n++
+		}
+	}
+	return n
+}
+
+// WriteJSON writes the results.
+func (d *Document) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	if err := e.Encode(d); err != nil {
+		return fmt.Errorf("attack: write JSON: %w", err)
+	}
+	return nil
+}
+
+// Report is the run as jepsen/report shows it: the lock users' operations, with the attacks as
+// faults.
+func (d *Document) Report(again string) *report.Run {
+	run := &report.Run{
+		Title: fmt.Sprintf("%d attacks on %s", len(d.Results), d.Target), Target: d.Target, Began: d.Began, Took: time.Since(d.Began),
+		Seed: d.Seed, Again: again, Ops: d.history.Ops(), Faults: d.faults,
+	}
+	for _, r := range d.Results {
+		v := workload.Verdict{Checker: r.Attack, Promise: "C9", Valid: workload.Yes, Text: r.Text()}
+		for _, f := range r.Failures {
+			v.Valid = workload.No
+			v.Violations = append(v.Violations, workload.Violation{Text: f})
+		}
+		run.Verdicts = append(run.Verdicts, v)
+	}
+	return run
+}
+
+// Text is the result as one sentence.
+func (r *Result) Text() string {
+	text := fmt.Sprintf("%s: %.1f MB sent, the attacker saw %s; p99 of the lock users %.0f ms (before: %.0f), a member took %d MB",
+		r.Sends, float64(r.SentBytes)/1e6, outcomes(r.Seen), r.P99Ms, r.BeforeMs, r.PeakBytes>>20)
+	if r.RestartMs > 0 {
+		text += fmt.Sprintf(", restart in %d ms", r.RestartMs)
+	}
+	return text
+}

@@ -1,0 +1,348 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/report"
+	"lockkeeper/wire"
+)
+
+// Settings of every cluster that is attacked.
+const (
+	members = 3
+	// descriptors is the limit of file descriptors: what a process has by default.
+	descriptors = 1024
+	tick        = 2 * time.Second
+	// tries is how often an attack is played if the users were only slow: the machine may have been busy
+	// with something else, and what is slow because of the attack is so each time.
+	tries = 3
+)
+
+const (
+	startPatience = 90 * time.Second
+	// afterwards is how long a cluster may take to be as before when an attack is over.
+	afterwards = 15 * time.Second
+	// freshBytes is what the members may take after an attack for the next one to find the same
+	// cluster: most of the memory that an attack has cost is free, but not given back to the system yet.
+	freshBytes = 128 << 20
+)
+
+// Config says what to play.
+type Config struct {
+	Target  jepsen.Target
+	Attacks []Attack
+	// Calm is for how long the lock users are measured without an attack, before each; Each is how
+	// long an attack is played, if its first round does not take longer.
+	Calm, Each time.Duration
+	// Seed makes the noise that is sent.
+	Seed uint64
+	// Tool is lockkeeper's command line program.
+	Tool func(args ...string) *exec.Cmd
+	// Dir is where the clusters have their files.
+	Dir string
+	// Progress is told each result.
+	Progress func(*Result)
+}
+
+// Run plays the attacks, one after the other, on one cluster, which is replaced by a fresh one
+// when an attack has done harm to it or has left its members large. The error is for what could not be done.
+func Run(ctx context.Context, cfg Config) (*Document, error) {
+	s := &stage{cfg: cfg, history: jepsen.NewHistory()}
+	d := &Document{Target: cfg.Target.Name, Began: time.Now(), Seed: cfg.Seed, EachMs: cfg.Each.Milliseconds(), history: s.history}
+	var err error
+	for _, a := range cfg.Attacks {
+		if cfg.Target.Name == "zookeeper" && (a.Port == PeerPort || a.Port == HTTPPort) {
+			continue // they speak lockkeeper's own protocol
+		}
+		if err = s.setUp(ctx); err != nil {
+			break
+		}
+		from := s.history.Now()
+		r := s.playOne(ctx, a)
+		for again := 1; again < tries && r.onlySlow(); again++ {
+			r = s.playOne(ctx, a)
+		}
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		d.Results = append(d.Results, r)
+		d.faults = append(d.faults, report.Fault{Kind: a.Name, On: r.Member, From: from, To: s.history.Now()})
+		if cfg.Progress != nil {
+			cfg.Progress(r)
+		}
+		if !r.OK() || r.AfterBytes > freshBytes {
+			err = s.takeDown()
+		}
+	}
+	return d, errors.Join(err, s.takeDown())
+}
+
+// A stage is a cluster and its lock users.
+type stage struct {
+	cfg     Config
+	history *jepsen.History
+	started int // clusters
+	plays   int
+	cluster *jepsen.Cluster // nil: there is none
+	users   []*user
+	end     context.CancelFunc // ends the users
+}
+
+// setUp starts a cluster with its users, if there is none.
+func (s *stage) setUp(ctx context.Context) error {
+	if s.cluster != nil {
+		return nil
+	}
+	patient, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	s.started++
+	cfg := jepsen.ClusterConfig{
+		Target: s.cfg.Target, Members: members, Dir: filepath.Join(s.cfg.Dir, fmt.Sprintf("cluster%d", s.started)), TickTime: tick,
+		Descriptors: descriptors, Admin: s.cfg.Target.Name == "lockkeeper",
+		Extra: []string{fmt.Sprintf("maxClientCnxns=%d", allowed)},
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return fmt.Errorf("attack: %w", err)
+	}
+	cluster, err := jepsen.StartCluster(patient, cfg)
+	if err != nil {
+		return err
+	}
+	s.cluster = cluster
+	var life context.Context
+	life, s.end = context.WithCancel(ctx)
+	for i := range members {
+		u, err := startUser(life, cluster, i, s.history)
+		if err != nil {
+			return errors.Join(err, s.takeDown())
+		}
+		s.users = append(s.users, u)
+	}
+	return nil
+}
+
+// takeDown ends the users and the cluster.
+func (s *stage) takeDown() error {
+	if s.cluster == nil {
+		return nil
+	}
+	s.end()
+	for _, u := range s.users {
+		<-u.stopped
+	}
+	err := s.cluster.Close()
+	s.cluster, s.users = nil, nil
+	return err
+}
+
+// playOne plays one attack and judges what it has done.
+func (s *stage) playOne(ctx context.Context, a Attack) *Result {
+	r := &Result{Attack: a.Name, Port: a.Port, Sends: a.Sends}
+	p, err := s.prepare(ctx, a)
+	if err != nil {
+		r.fail("saw too little: not ready for the attack: %v", err)
+		return r
+	}
+	r.Member = p.attacked.String()
+	calm := time.Now()
+	pause(ctx, s.cfg.Calm)
+	began := time.Now()
+	for _, m := range s.cluster.Members() {
+		if err := m.ResetPeakMemory(); err != nil {
+			r.fail("%v", err)
+		}
+	}
+	playing, cancel := context.WithTimeout(ctx, s.cfg.Each)
+	err = each(1, func(int) error { return a.play(playing, p) })
+	cancel()
+	ended := time.Now()
+	r.TookMs = ended.Sub(began).Milliseconds()
+	s.judgePlay(r, a, p, err)
+
+	patient, cancel := context.WithTimeout(ctx, afterwards)
+	defer cancel()
+	s.judgeUsers(patient, r, p, a, calm, began, ended)
+	s.judgeMembers(patient, r)
+	if a.Disk && r.OK() {
+		s.restart(ctx, r)
+	}
+	return r
+}
+
+// prepare chooses the member that is attacked.
+func (s *stage) prepare(ctx context.Context, a Attack) (*Play, error) {
+	patient, cancel := context.WithTimeout(ctx, afterwards)
+	defer cancel()
+	leader, err := s.cluster.AwaitLeader(patient)
+	if err != nil {
+		return nil, err
+	}
+	s.plays++
+	p := &Play{number: s.plays, cluster: s.cluster, leader: leader, attacked: leader, seed: s.cfg.Seed, tool: s.cfg.Tool, seen: map[string]int{}}
+	if !a.Leader {
+		p.attacked = p.cluster.Members()[leader.ID%members]
+	}
+	if a.Port == PeerPort {
+		return p, p.spy()
+	}
+	return p, nil
+}
+
+// judgePlay says whether the attack was what it was meant to be, and whether the attacker was told
+// what it should be told.
+func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.SentBytes, r.Seen = p.sentBytes, p.seen
+	var harmed *harm
+	switch {
+	case errors.As(err, &harmed):
+		r.fail("%v", err)
+	case err != nil:
+		r.fail("saw too little: %v", err)
+	}
+	total := 0
+	for outcome, n := range p.seen {
+		total += n
+		// What ZooKeeper answers is its own affair: the attack is judged by what it does to others.
+		if !slices.Contains(a.May, outcome) && s.cfg.Target.Name == "lockkeeper" {
+			r.fail("the attacker saw %d times: %s", n, outcome)
+		}
+	}
+	if total < a.Least || p.sentBytes < a.LeastBytes {
+		r.fail("saw too little: %d outcomes (%s) and %d bytes sent, of at least %d and %d",
+			total, outcomes(p.seen), p.sentBytes, a.Least, a.LeastBytes)
+	}
+}
+
+// judgeUsers compares what the lock users saw during the attack with what they saw just before.
+func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, calm, began, ended time.Time) {
+	for _, u := range s.users {
+		if err := u.awaitCaughtUp(ctx, ended); err != nil {
+			r.fail("%v", err)
+		}
+	}
+	var before, during []time.Duration
+	for _, u := range s.users {
+		before = append(before, u.took(calm, began)...)
+		if !a.Stops || u.member != p.attacked {
+			during = append(during, u.took(began, ended)...)
+		}
+	}
+	r.BeforeMs, r.P99Ms = percentile(before), percentile(during)
+	if limit := max(2*r.BeforeMs, userP99Ms); r.P99Ms > limit {
+		r.slow = true
+		r.fail("p99 of the lock users %.0f ms, more than %.0f", r.P99Ms, limit)
+	}
+	s.judgeLocks(ctx, r)
+}
+
+// judgeLocks says whose lock or session is gone.
+func (s *stage) judgeLocks(ctx context.Context, r *Result) {
+	lost := make(chan error, len(s.users))
+	for _, u := range s.users {
+		go func() { lost <- u.lost() }() // it ends with the user's connection
+	}
+	for range s.users {
+		select {
+		case err := <-lost:
+			if err != nil {
+				r.fail("%v", err)
+			}
+		case <-ctx.Done():
+			r.fail("a lock user cannot see whether it has its lock")
+		}
+	}
+}
+
+// judgeMembers says whether all members live, are no larger than they may be, take writes, and hold
+// the same.
+func (s *stage) judgeMembers(ctx context.Context, r *Result) {
+	complaints, err := s.cluster.Complaints()
+	if err != nil {
+		r.fail("%v", err)
+	}
+	for _, c := range complaints {
+		r.fail("%s", c)
+	}
+	for _, m := range s.cluster.Members() {
+		now, err := m.Memory()
+		if err != nil {
+			r.fail("%v", err)
+			continue
+		}
+		r.PeakBytes, r.AfterBytes = max(r.PeakBytes, now.PeakBytes), max(r.AfterBytes, now.ResidentBytes)
+		if now.PeakBytes > memoryBytes && s.cfg.Target.Name == "lockkeeper" {
+			r.fail("%s took %d MB, more than %d", m, now.PeakBytes>>20, int64(memoryBytes)>>20)
+		}
+		if err := awaitWrite(ctx, m); err != nil {
+			r.fail("%s takes no writes: %v", m, err)
+		}
+	}
+	if !r.OK() {
+		return // the cluster goes
+	}
+	for _, u := range s.users {
+		u.setResting(true)
+		defer u.setResting(false)
+	}
+	if _, err := s.cluster.AwaitAgreement(ctx); err != nil {
+		r.fail("%v", err)
+	}
+}
+
+// awaitWrite waits until a member takes a write of a new session.
+func awaitWrite(ctx context.Context, m *jepsen.Member) error {
+	p := &Play{attacked: m, seen: map[string]int{}}
+	for {
+		c, err := p.connectFrom(member)
+		if err == nil {
+			if err = c.make("/attack-after", nil); err == nil {
+				err = c.do(wire.OpSetData, wire.SetDataRequest{Path: "/attack-after", Version: -1})
+			}
+			c.leave()
+		}
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// restart kills all members and starts them again from their disks. The locks must outlast it.
+func (s *stage) restart(ctx context.Context, r *Result) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	began := time.Now()
+	for _, m := range s.cluster.Members() {
+		if err := m.Kill(); err != nil {
+			r.fail("%v", err)
+		}
+	}
+	for _, m := range s.cluster.Members() {
+		if err := m.Start(); err != nil {
+			r.fail("%v", err)
+		}
+	}
+	if err := s.cluster.AwaitServing(ctx); err != nil {
+		r.fail("after a restart from the disks: %v", err)
+		return
+	}
+	r.RestartMs = time.Since(began).Milliseconds()
+	for _, u := range s.users {
+		if err := u.awaitCaughtUp(ctx, time.Now()); err != nil {
+			r.fail("after a restart from the disks: %v", err)
+		}
+	}
+	s.judgeLocks(ctx, r)
+}
