@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -329,17 +330,17 @@ func (c readerConn) Read(b []byte) (int, error) { return c.r.Read(b) }
 func TestSlowSnapshotEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
+		var sender sync.WaitGroup
+		defer sender.Wait()
 		defer near.Close()
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
+		sender.Go(func() {
 			for {
 				if _, err := near.Write([]byte("x")); err != nil {
 					return
 				}
 				time.Sleep(rpcTimeout / 2)
 			}
-		}()
+		})
 		s := &snapshotSource{c: far, r: far}
 		s.begin(1 << 30)
 		start := time.Now()
@@ -347,7 +348,6 @@ func TestSlowSnapshotEnds(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		far.Close()
-		<-ended
 	})
 }
 
@@ -447,5 +447,31 @@ func FuzzPeerFrames(f *testing.F) {
 		if room.inUse() != 0 {
 			t.Errorf("%d bytes are in use in the end", room.inUse())
 		}
+	})
+}
+
+// A snapshot of which little comes does not reach the main loop, and so holds up nobody's writes.
+func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f := (l + 1) % 3
+		c.recs[f].result(t, c.propose(l, createSession(9)))
+		conn := newRaftConn(c.strangerFrom(hostName(l), streamRaft, MemberID(l+1), f), nil)
+		req := &raft.InstallSnapshotRequest{RPCHeader: headerOf(MemberID(l + 1)), SnapshotVersion: raft.SnapshotVersionMax,
+			Term: c.reps[l].raft.CurrentTerm(), LastLogIndex: 1 << 30, LastLogTerm: c.reps[l].raft.CurrentTerm(),
+			Configuration: confOf(voter(1), voter(2), voter(3)), ConfigurationIndex: 1, Size: 1 << 20}
+		if err := conn.send(rpcSnapshot, req); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("lk")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		start := time.Now()
+		c.recs[f].result(t, c.propose(f, sequential(9, 1, "/n-")))
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("a write took %v", took)
+		}
+		conn.Close()
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 const (
 	// descriptorWait is how long a write of the log waits for a file descriptor. Then the member gives up all that it has, as when its disk
-	// is full, and starts anew when there is one.
-	descriptorWait  = 10 * time.Second
+	// is full, and starts anew when there is one: nobody's writes are done while a leader waits.
+	descriptorWait  = 2 * time.Second
 	descriptorPause = 20 * time.Millisecond
 )
 

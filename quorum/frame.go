@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -20,6 +21,8 @@ const (
 	DefaultPeerFrameBytes = maxRequestBytes + maxPeerFrame
 	// frameStep is what a frame gets room for before more of it has arrived.
 	frameStep = 64 << 10
+	// framePiece is the largest piece that room is made for at once.
+	framePiece = 1 << 20
 	// frameTime is how long a frame that has begun may take. A member gives up on a frame after rpcTimeout at most.
 	frameTime = 2 * rpcTimeout
 )
@@ -121,7 +124,8 @@ func (r *frameReader) endFrame() {
 	}
 }
 
-// body reads the rest of a frame. Room is made for at most twice what has arrived, and frameStep.
+// body reads the rest of a frame. Until all of it has arrived it is kept in pieces, which take frameStep, and at most as much again as
+// has arrived: a frame that is never finished leaves no copies behind.
 func (r *frameReader) body(size int, buf []byte) ([]byte, error) {
 	if size > r.Buffered() {
 		r.begun()
@@ -130,18 +134,22 @@ func (r *frameReader) body(size int, buf []byte) ([]byte, error) {
 		_, err := io.ReadFull(r, buf[:size])
 		return buf[:size], unexpected(err)
 	}
-	b := make([]byte, min(size, frameStep))
-	_, err := io.ReadFull(r, b)
-	for err == nil && len(b) < size {
-		have, next := len(b), min(2*len(b), size)
-		if err := r.hold(int64(next)); err != nil {
+	piece := make([]byte, min(size, frameStep))
+	if _, err := io.ReadFull(r, piece); err != nil || len(piece) == size {
+		return piece, unexpected(err)
+	}
+	pieces := [][]byte{piece}
+	for have := len(piece); have < size; have += len(piece) {
+		piece = make([]byte, min(have, size-have, framePiece))
+		if err := r.hold(int64(have + len(piece))); err != nil {
 			return nil, err
 		}
-		b = append(make([]byte, 0, next), b...)
-		b = b[:next]
-		_, err = io.ReadFull(r, b[have:])
+		if _, err := io.ReadFull(r, piece); err != nil {
+			return nil, unexpected(err)
+		}
+		pieces = append(pieces, piece)
 	}
-	return b, unexpected(err)
+	return bytes.Join(pieces, nil), nil
 }
 
 // hold has the frame take n bytes of the common room.

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -298,7 +299,12 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 		if n.checker != nil {
 			snapshot = checkSnapshot(source)
 			defer snapshot.close()
-			rpc.Reader = snapshot
+			// The library reads in its main loop. It does not have to wait for the beginning, nor see that there is none.
+			head, err := io.ReadAll(io.LimitReader(snapshot, snapshotStep))
+			if err != nil {
+				return raft.RPCResponse{}, err
+			}
+			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
 		}
 		n.hand(rpc, n.port.done)
 	case *raft.AppendEntriesRequest:

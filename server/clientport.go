@@ -48,7 +48,7 @@ func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *con
 		refusals:   loglimit.New(cfg.Logger),
 		maxPerAddr: cfg.MaxClientCnxns,
 		maxTotal:   cfg.MaxCnxns,
-		maxFiles:   planDescriptors(cfg).clients,
+		maxFiles:   planDescriptors(cfg).forClients(),
 		serve:      serve,
 		ping:       ping,
 		conns:      map[*conn]struct{}{},

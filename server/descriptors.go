@@ -55,6 +55,14 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 	return p
 }
 
+// forClients is how many clients there may be because of the limit; 0 means that there is none.
+func (p descriptorPlan) forClients() int {
+	if p.limit == 0 {
+		return 0
+	}
+	return max(p.clients, clientsMin)
+}
+
 // check says what the limit of file descriptors is too low for: an error if the member cannot run with it, else a warning, or nothing.
 func (p descriptorPlan) check(cfg *Config) (warning string, err error) {
 	if p.limit == 0 {

@@ -85,8 +85,10 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	files := planDescriptors(&cfg)
 	warning, err := files.check(&cfg)
-	if err != nil {
+	if err != nil && cfg.DiskFullStops == 0 {
 		return nil, err
+	} else if err != nil {
+		warning = err.Error() // the limit was lowered while this member ran: it does what it can
 	}
 	if warning != "" {
 		cfg.Logger.Warn(warning)
