@@ -32,7 +32,6 @@ type segmentLog struct {
 	dir          string
 	segmentBytes int64                    // of a segment, unless one batch needs more
 	note         func(segmentsNote) error // has it on the disk that this much is there
-	disk         *asyncWriter             // what writes the tails, one after the other
 	applied      uint64                   // as of when it was opened
 	known        atomic.Uint64            // see SetApplied
 	files        descriptorWaits
@@ -74,11 +73,10 @@ func newSegmentLog(dir string, h segmentHead, note func(segmentsNote) error) (*s
 	if err != nil {
 		return nil, err
 	}
-	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, disk: newAsyncWriter(dir), applied: h.applied,
+	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, applied: h.applied,
 		segments: []*segment{s}, first: h.first, last: h.last}
 	l.continueIn(segmentStart, s.sum(), firstMark)
-	if l.newest, err = openTail(s, nil, l.disk); err != nil {
-		l.disk.close()
+	if l.newest, err = openTail(s, nil); err != nil {
 		_ = s.f.Close()
 		return nil, err
 	}
@@ -306,7 +304,7 @@ func (l *segmentLog) rotate(need int64) error {
 	}
 	var newest *tailFile
 	err = l.files.retry(func() (err error) {
-		newest, err = openTail(next, nil, l.disk)
+		newest, err = openTail(next, nil)
 		return err
 	})
 	if err != nil {
@@ -411,7 +409,6 @@ func (l *segmentLog) Close() error {
 	l.segments, l.places = nil, nil
 	l.mu.Unlock()
 	err = errors.Join(err, l.newest.close())
-	l.disk.close()
 	for _, s := range closing {
 		err = errors.Join(err, s.f.Close())
 	}

@@ -66,9 +66,7 @@ func openSegmentLog(file *logFile, dir string, segmentBytes int64) (_ *segmentLo
 	if err := l.removeUnneeded(); err != nil {
 		return nil, nil, err
 	}
-	l.disk = newAsyncWriter(dir)
-	if l.newest, err = openTail(l.tail(), r.content, l.disk); err != nil {
-		l.disk.close()
+	if l.newest, err = openTail(l.tail(), r.content); err != nil {
 		return nil, nil, err
 	}
 	if l.mark.end != l.end {

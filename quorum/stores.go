@@ -21,8 +21,6 @@ type Stores struct {
 	LogName string
 	// StableName is what messages call the place of term and vote; empty: LogName.
 	StableName string
-	// Async says that entries are written without holding up a thread of the process.
-	Async bool
 	// Repaired says what was put in order when the stores were opened, a sentence each.
 	Repaired []string
 	// Moved says from where to where the log was moved when the stores were opened; empty if it was not.
@@ -75,9 +73,8 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 		return Stores{}, fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s begins; the newest one ends with %d",
 			filepath.Join(dataDir, snapshotsDir), ErrDamaged, first, log.name, covered)
 	}
-	wal, inSegments := log.entries.(*segmentLog)
 	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
-		Async: inSegments && wal.disk != nil, Repaired: slices.Concat(log.repaired, swept, repaired), Moved: log.moved}, nil
+		Repaired: slices.Concat(log.repaired, swept, repaired), Moved: log.moved}, nil
 }
 
 func (s *Stores) stableName() string {

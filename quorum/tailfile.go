@@ -24,15 +24,14 @@ const aheadBytes = 256 << 10
 // older than the disk.
 type tailFile struct {
 	*segment
-	content []byte       // of the whole file
-	direct  *os.File     // nil where there is no such thing
-	disk    *asyncWriter // of the log; it writes to direct
-	written int64        // up to here there are zeros, or batches, that were written past the page cache; 0 before the first one is
+	content []byte   // of the whole file
+	direct  *os.File // nil where there is no such thing
+	written int64    // up to here there are zeros, or batches, that were written past the page cache; 0 before the first one is
 }
 
-// openTail opens a segment to be written to, by disk. Content is all of it; it must be aligned (alignedBytes) and belongs to the tail from now on.
-func openTail(s *segment, content []byte, disk *asyncWriter) (*tailFile, error) {
-	t := &tailFile{segment: s, content: content, disk: disk}
+// openTail opens a segment to be written to. Content is all of it; it must be aligned (alignedBytes) and belongs to the tail from now on.
+func openTail(s *segment, content []byte) (*tailFile, error) {
+	t := &tailFile{segment: s, content: content}
 	if s.size%blockBytes != 0 {
 		return t, nil
 	}
@@ -66,7 +65,8 @@ func (t *tailFile) write(b []byte, at int64) error {
 		to = min(to+aheadBytes, t.size)
 		t.written = to
 	}
-	return t.disk.writeAt(t.direct, t.content[from:to], from)
+	_, err := t.direct.WriteAt(t.content[from:to], from)
+	return err
 }
 
 // ReadAt implements io.ReaderAt. It reads what has been written, or is being.

@@ -25,7 +25,6 @@ type Server struct {
 	started time.Time
 
 	dirs     *dataDirs // nil with injected stores
-	asyncLog bool
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
@@ -166,7 +165,6 @@ func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) 
 	if stores.Moved != "" {
 		s.log.Info("log moved to where logStore says", "what", stores.Moved)
 	}
-	s.asyncLog = stores.Async
 	if stores.Close != nil {
 		*opened = append(*opened, func() { _ = stores.Close() })
 	}
@@ -320,9 +318,6 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 	}
 	return c
 }
-
-// AsyncLog says whether the log is written without holding up a thread of this process.
-func (s *Server) AsyncLog() bool { return s.asyncLog }
 
 // ClientAddr is where clients connect, with the port that the system chose if the Config left it open.
 func (s *Server) ClientAddr() net.Addr { return s.port.addr() }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 
@@ -40,9 +39,7 @@ that has become idle collects, and gives the memory back.
 On Linux it lets the system wake its threads up to a millisecond late, which saves up
 to a tenth of the CPU; to that end it starts its own program anew. With a timer slack that
 somebody has set (TimerSlackNSec in a systemd unit), or LOCKKEEPER_TIMER_SLACK in the
-environment, it does not. And while one processor is enough it uses no more (GOMAXPROCS),
-if the log is of the default kind, on ext4 or XFS. With GOMAXPROCS in the environment it
-uses as many as that says.
+environment, it does not.
 
 Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
@@ -77,16 +74,12 @@ func serve(args []string, e env) int {
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
 	}
-	var fit sync.Once
 	for {
 		s, err := server.Start(cfg)
 		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {
 			return startError(err, e)
 		}
 		if err == nil {
-			if s.AsyncLog() {
-				fit.Do(func() { go fitProcessors(resting) })
-			}
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
 			select {
 			case <-s.Failed():

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-import "context"
-
-// fitProcessors is for Linux.
-func fitProcessors(context.Context) {}
