@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -153,11 +152,7 @@ func each(n int, f func(i int) error) error {
 	var running sync.WaitGroup
 	for i := range n {
 		running.Go(func() {
-			// An attacker has a machine of its own. On this one it gets what processor time the members
-			// and the lock users leave (Linux: a thread has a priority of its own). The thread ends
-			// with the goroutine, because it stays locked.
-			runtime.LockOSThread()
-			_ = syscall.Setpriority(syscall.PRIO_PROCESS, syscall.Gettid(), 19)
+			lowerPriority()
 			errs[i] = f(i)
 		})
 	}

@@ -86,6 +86,7 @@ func startUser(ctx context.Context, cluster *jepsen.Cluster, i int, history *jep
 	var err error
 	u.conn, events, err = zk.Connect(hosts.servers, userTimeout, zk.WithHostProvider(hosts), zk.WithLogger(silentLogger{}))
 	if err == nil {
+		context.AfterFunc(ctx, u.conn.Close) // which ends the operation that is under way
 		err = u.takeLock(ctx, events)
 	}
 	if err != nil {
@@ -138,7 +139,6 @@ func (u *user) node() string { return "/" + u.name }
 // run does the operations.
 func (u *user) run(ctx context.Context) {
 	defer close(u.stopped)
-	defer context.AfterFunc(ctx, u.conn.Close)() // which ends the operation that is under way
 	due := time.Now()
 	for u.rest(ctx, &due) {
 		u.op(ctx, "set", due, func() error {
