@@ -143,7 +143,8 @@ func TestWriteTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	ours := &Document{Target: "lockkeeper", Results: []*Result{{Attack: "acl-entries", P99Ms: 7, BeforeMs: 3, PeakBytes: 30 << 20},
-		{Attack: "peer-term", Failures: []string{"m1 is gone\nand its log", "more"}}}}
+		{Attack: "peer-term", Failures: []string{tooLittle + "nothing", "m1 is gone\nand its log"}},
+		{Attack: "peer-snapshot", Failures: []string{tooLittle + "nothing"}}}}
 	theirs := &Document{Target: "zookeeper", Results: []*Result{{Attack: "acl-entries", Failures: []string{"p99"}}}}
 	if err := WriteTable(page, []*Document{ours, theirs}); err != nil {
 		t.Fatal(err)
@@ -152,7 +153,8 @@ func TestWriteTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"before\n", "\nafter\n", "stands | 7 (3) | 30 | harmed: p99 |", "harmed: m1 is gone; and 1 more | 0 (0) | 0 | not played |"} {
+	for _, want := range []string{"before\n", "\nafter\n", "stands | 7 (3) | 30 | harmed: p99 |", "harmed: m1 is gone; and 1 more | 0 (0) | 0 | not played |",
+		"unplayed: saw too little: nothing | 0 (0)"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in:\n%s", want, text)
 		}

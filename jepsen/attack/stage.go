@@ -148,7 +148,7 @@ func (s *stage) playOne(ctx context.Context, a Attack) *Result {
 	r := &Result{Attack: a.Name, Port: a.Port, Sends: a.Sends}
 	p, err := s.prepare(ctx, a)
 	if err != nil {
-		r.fail("saw too little: not ready for the attack: %v", err)
+		r.fail(tooLittle+"not ready for the attack: %v", err)
 		return r
 	}
 	r.Member = p.attacked.String()
@@ -207,7 +207,7 @@ func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
 	case errors.As(err, &harmed):
 		r.fail("%v", err)
 	case err != nil:
-		r.fail("saw too little: %v", err)
+		r.fail(tooLittle+"%v", err)
 	}
 	total := 0
 	for outcome, n := range p.seen {
@@ -218,7 +218,7 @@ func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
 		}
 	}
 	if total < a.Least || p.sentBytes < a.LeastBytes {
-		r.fail("saw too little: %d outcomes (%s) and %d bytes sent, of at least %d and %d",
+		r.fail(tooLittle+"%d outcomes (%s) and %d bytes sent, of at least %d and %d",
 			total, outcomes(p.seen), p.sentBytes, a.Least, a.LeastBytes)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -30,11 +31,20 @@ func (r *Result) Row(w io.Writer) {
 
 // verdict is the result in one word.
 func (r *Result) verdict() string {
-	if r.OK() {
+	switch {
+	case r.OK():
 		return "stands"
+	case !slices.ContainsFunc(r.Failures, isHarm):
+		return "unplayed" // so nobody knows
 	}
 	return "harmed"
 }
+
+// tooLittle begins a failure of the attack itself.
+const tooLittle = "saw too little: "
+
+// isHarm says whether a failure is one of the member.
+func isHarm(failure string) bool { return !strings.HasPrefix(failure, tooLittle) }
 
 // The comments between which WriteTable puts its table.
 const (
@@ -91,7 +101,9 @@ func (r *Result) short() string {
 	if r.OK() {
 		return r.verdict()
 	}
-	text, _, _ := strings.Cut(r.Failures[0], "\n")
+	// What was done to others comes before what was not done.
+	first := max(0, slices.IndexFunc(r.Failures, isHarm))
+	text, _, _ := strings.Cut(r.Failures[first], "\n")
 	if more := len(r.Failures) - 1; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
