@@ -14,10 +14,10 @@ import (
 	"lockkeeper/internal/freeport"
 )
 
-// TestReadme does what README.md tells a new user to do: it makes n1.cfg,
-// starts three members with the shell commands of the README, and runs its
-// Java, Python and Go programs, each alone and then each two of them against
-// each other. Only ports and directories differ.
+// TestReadme does what README.md and docs/locks.md tell a new user to do: it
+// makes n1.cfg, starts three members with the shell commands of the README, and
+// runs the programs of docs/locks.md in shell, Java, Python and Go, each alone
+// and then each pair against each other. Only ports and directories differ.
 func TestReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
@@ -55,7 +55,7 @@ type readmeProgram struct {
 	command func() *exec.Cmd // nil if build has skipped the program, or failed
 }
 
-// readme is the README with a cluster that it describes.
+// readme is the blocks of readmePages, with a cluster that the README describes.
 type readme struct {
 	t      *testing.T
 	ctx    context.Context
@@ -68,7 +68,12 @@ type readme struct {
 	stop    *os.File // its standard input
 }
 
-// Languages of the README's fenced blocks. The configuration has none.
+// readmePages are the pages whose fenced blocks the test runs. A block may stand
+// on both of them.
+var readmePages = []string{"README.md", "docs/locks.md"}
+
+// readmeLanguages are the languages of the fenced blocks. The configuration has
+// none.
 var readmeLanguages = []string{"", "bash", "go", "java", "python", "sh"}
 
 func newReadme(t *testing.T) *readme {
@@ -76,10 +81,6 @@ func newReadme(t *testing.T) *readme {
 	r := &readme{t: t, ctx: testTimeout(t, 3*time.Minute), dir: KeptDir(t, *keepFlag), blocks: make(map[string]string)}
 	var err error
 	if r.module, err = filepath.Abs(".."); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(r.module, "README.md"))
-	if err != nil {
 		t.Fatal(err)
 	}
 	if r.prefix, err = portPrefix(); err != nil {
@@ -94,18 +95,22 @@ func newReadme(t *testing.T) *readme {
 		"127.0.0.1:288", "127.0.0.1:"+peerPrefix,
 		"/tmp/lk", filepath.Join(r.dir, "lk"),
 	)
-	for _, b := range fencedBlocks(string(text)) {
-		if strings.HasPrefix(b.text, "func Test") {
-			continue // part of a test, not a program: locktest's own examples are compiled
+	for _, page := range readmePages {
+		text, err := os.ReadFile(filepath.Join(r.module, page))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if _, double := r.blocks[b.language]; double || !slices.Contains(readmeLanguages, b.language) {
-			t.Errorf("README.md has a block (language %q) that this test does not run:\n%s", b.language, b.text)
+		for _, b := range fencedBlocks(string(text)) {
+			commands := elsewhere.Replace(b.text)
+			if known, double := r.blocks[b.language]; double && known != commands || !slices.Contains(readmeLanguages, b.language) {
+				t.Errorf("%s has a block (language %q) that this test does not run:\n%s", page, b.language, b.text)
+			}
+			r.blocks[b.language] = commands
 		}
-		r.blocks[b.language] = elsewhere.Replace(b.text)
 	}
 	for _, language := range readmeLanguages {
 		if r.blocks[language] == "" {
-			t.Errorf("README.md has no block in the language %q", language)
+			t.Errorf("%q have no block in the language %q", readmePages, language)
 		}
 	}
 	if t.Failed() {

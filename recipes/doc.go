@@ -117,7 +117,7 @@
 //	go-zookeeper Lock            waits
 //	kazoo Lock                   does not, unless it is SharedLock
 //
-// SharedLock is a class of four lines, in the README and in clients/shared_lock.py,
+// SharedLock is a class of four lines, in docs/locks.md and in clients/shared_lock.py,
 // that has kazoo call its nodes what Curator calls them, and wait for all. Without it
 // kazoo may also be told
 //

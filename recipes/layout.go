@@ -90,7 +90,7 @@ func mayIgnore(c, other *Contender) bool {
 		return false
 	}
 	if c.Library == libraryKazoo && c.Layout == lockName {
-		return other.Kind == KindLease // a lock like that of the README
+		return other.Kind == KindLease // a lock like that of docs/locks.md
 	}
 	if c.Layout == "" && other.Layout == "" {
 		return false // there is no reason to think that they are not of one program

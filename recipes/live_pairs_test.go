@@ -37,7 +37,7 @@ var pairForms = []pairForm{
 	{"Curator `InterProcessReadWriteLock` to read", "READ", "java", "readLock"},
 	{"Curator `InterProcessSemaphoreV2` of 1", "Curator lease", "java", "InterProcessSemaphoreV2"},
 	{"ZooKeeper's recipe `WriteLock` (Java)", "x-", "java", "WriteLock"},
-	{"`SharedLock` (README, recipes/clients) over kazoo", "lock-", "python", "SharedLock"},
+	{"`SharedLock` (docs/locks.md, recipes/clients) over kazoo", "lock-", "python", "SharedLock"},
 	{"kazoo `Lock(…, extra_lock_patterns=[\"-\", \"__\"])`", "lock", "python", "patterns"},
 	{"kazoo `Lock`", "lock", "python", "Lock"},
 	{"kazoo `WriteLock`", "lock", "python", "WriteLock"},
