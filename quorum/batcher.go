@@ -196,7 +196,7 @@ func (b *batcher) resume() {
 	b.sendLocked()
 }
 
-// answering takes note that the entries under way are about to be applied, here or by a follower (pair.go). Who submits from now on may
+// answering takes note that the entries under way are about to be applied, here or by a follower (early commit). Who submits from now on may
 // have been answered by them.
 func (b *batcher) answering() {
 	b.mu.Lock()

@@ -85,7 +85,7 @@ func TestCommandsGatherWhileAnEntryIsUnderWay(t *testing.T) {
 }
 
 // Of those whose commands wait when an entry is through, it may have answered none who had asked before a follower could apply it, early as
-// that may be (pair.go), and all who asked after that. Then more than those that were in it are not waited for.
+// that may be (early commit), and all who asked after that. Then more than those that were in it are not waited for.
 func TestWhoIsAnsweredEarlyIsNotExpectedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatcher(nil, nil)

@@ -80,9 +80,6 @@ type Config struct {
 	MembersChanged func(members []znode.Member, version wire.Zxid)
 	// ClientAddr is where clients connect to this member, which members tell each other. nil: it is not told.
 	ClientAddr func() string
-	// Attended says whether anybody is there who may look at what this member has applied, or wants to. If not, it learns of commits up
-	// to 10 ms later (quiet.go). It is called for each entry, and must not wait. nil: there always may be somebody.
-	Attended func() bool
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 

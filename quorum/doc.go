@@ -10,8 +10,8 @@
 //     commands of many clients share frames (pacing).
 //  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
-//     it; transport tells the followers at once, over the same stream that has brought the entry (pipeline). With two or
-//     three voters it need not wait for the commit (pair). Where nobody waits, a follower is told a little later (quiet).
+//     it; transport sends followers the commit index at once, over the same stream that has brought the entry (pipeline).
+//     With two or three voters it need not wait for the commit (early commit, transport).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
@@ -43,8 +43,8 @@
 //	acceptLoop    peerPort   peer connections                   Close
 //	welcome       peerPort   the frames of one peer stream; on  with the stream, Close
 //	                         a raft stream what raft answers
-//	hintLoop      transport  commits, and what is written, to   with the term, Close
-//	                         tell, per follower
+//	commitLoop    transport  a commit index to send, per        with the term, Close
+//	                         follower
 //	readLoop      pipeline   answers to appended entries; its   with the pipeline
 //	                         own disk, to hand them on
 //	flushLoop     backlog    a leader's entries to write        Close

@@ -60,7 +60,6 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 			return
 		}
 		good, refused := checkForwarded(cmds)
-		r.transport.attended(serverID(from))
 		if good > 0 && r.batcher.submit(ctx, cmds[:good]) != nil {
 			return
 		}

@@ -26,8 +26,6 @@ type network struct {
 	beat atomic.Pointer[func(raft.RPC)]
 	// checker looks at what peers ask before hand or beat see it; nil: nobody does.
 	checker *requestChecker
-	// quiet says whether nobody waits here for what is committed (quiet.go); nil: somebody may.
-	quiet func() bool
 
 	asked atomic.Int32  // votes that this member has been asked for and has not answered
 	voted atomic.Uint64 // the newest term in which it has given one to a peer
@@ -265,9 +263,6 @@ func (n *network) serve(from MemberID, c net.Conn) {
 		if kind == rpcNotice {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
 			continue
-		}
-		if kind == rpcAppend && n.quiet != nil && n.quiet() {
-			kind |= rpcQuiet
 		}
 		buf = appendAnswer(buf[:0], kind, answer)
 		if _, err := c.Write(buf); err != nil {

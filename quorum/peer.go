@@ -28,7 +28,7 @@ import (
 // single entry. Who the members are now, raft settles.
 const (
 	prefaceMagic    = "LKPR"
-	prefaceVersion  = 5
+	prefaceVersion  = 6
 	prefaceLen      = 12
 	prefaceDeadline = 5 * time.Second
 )

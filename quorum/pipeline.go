@@ -49,7 +49,6 @@ type appendFuture struct {
 	args  *raft.AppendEntriesRequest
 	resp  *raft.AppendEntriesResponse
 	size  int
-	quiet bool // so says the answer
 	err   error
 	done  chan struct{} // closed when resp, or err, is there
 }
@@ -185,7 +184,7 @@ func (p *pipeline) readLoop() {
 			return
 		}
 		if err == nil {
-			p.t.answered(p.id, p.addr, f.start, f.args, f.resp, f.quiet)
+			p.t.answered(p.id, p.addr, f.start, f.args, f.resp)
 			over = over || p.t.hold(f.args, f.resp, p.stop) != nil
 		}
 		if over {
@@ -226,7 +225,6 @@ func (p *pipeline) next() (*appendFuture, error) {
 			p.fail(err)
 		}
 	}
-	f.quiet = kind == quietAppend
 	if f.err = err; err != nil {
 		*f.resp = raft.AppendEntriesResponse{}
 	}

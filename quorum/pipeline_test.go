@@ -275,7 +275,7 @@ func TestAnswersOfAnEarlierTerm(t *testing.T) {
 		mustAppend(t, p, carrying(10))
 		far.answer(ok)
 		<-p.Consumer()
-		tr.answered("3", "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true}, false)
+		tr.answered("3", "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true})
 		far.answer(ok)
 		if f := <-p.Consumer(); f.Error() != nil {
 			t.Error(f.Error())

@@ -41,7 +41,7 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 		})
 		const term = 7
 		for id, seconds := range tt.contacts {
-			tr.answered(id, "", ago(seconds), &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true}, false)
+			tr.answered(id, "", ago(seconds), &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
 		}
 		if got := tr.provenAt(term, now); !got.Equal(tt.want) {
 			t.Errorf("%s: proven %v ago, want %v ago", tt.about, now.Sub(got), now.Sub(tt.want))

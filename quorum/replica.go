@@ -194,7 +194,6 @@ func (r *Replica) openTransport() error {
 	}
 	r.port = port
 	net := newNetwork(port, func(rpc raft.RPC, stop <-chan struct{}) { r.transport.hand(rpc, stop) })
-	net.quiet = r.quiet
 	net.checker = r.newRequestChecker()
 	port.mayLead = func(id MemberID) bool {
 		leader := r.leaderID()

@@ -16,8 +16,7 @@ import (
 //	+--------+------+------+
 //
 // Length is that of kind and body. The member that has opened the stream asks, the other answers, in the order in which it was asked;
-// to all but a notice, which has no answer. The kind of an answer is that of its request and rpcAnswer, or rpcRefused with a text; an
-// answer to rpcAppend may have rpcQuiet as well.
+// to all but a notice, which has no answer. The kind of an answer is that of its request and rpcAnswer, or rpcRefused with a text.
 // Behind the frame of rpcSnapshot stands the snapshot itself, as many bytes as it says.
 //
 // Bodies are the fields of the library's structs, one after the other; (n) is the width in bytes, "bytes" stands for a
@@ -51,10 +50,6 @@ const (
 
 	rpcAnswer  rpcKind = 0x80
 	rpcRefused rpcKind = 0xff
-	// rpcQuiet says that nobody waits at that member for what is committed (quiet.go).
-	rpcQuiet rpcKind = 0x40
-
-	quietAppend = rpcAppend | rpcAnswer | rpcQuiet
 )
 
 const (
@@ -209,8 +204,7 @@ func decodeAnswer(asked, kind rpcKind, body []byte, answer any) error {
 	switch {
 	case kind == rpcRefused:
 		return rpcRefusal(body)
-	case kind == asked|rpcAnswer, kind == quietAppend && asked == rpcAppend:
-	default:
+	case kind != asked|rpcAnswer:
 		return errRaftFrame
 	}
 	d := rpcDecoder{b: body}

@@ -145,9 +145,6 @@ func TestRPCsOfAnotherLengthAreRefused(t *testing.T) {
 		if err := decodeAnswer(kind, kind, body, tt.answer); !errors.Is(err, errRaftFrame) {
 			t.Errorf("%T: a request for an answer: %v", tt.answer, err)
 		}
-		if err, quiet := decodeAnswer(kind, kind|rpcAnswer|rpcQuiet, body, tt.answer), kind == rpcAppend; (err == nil) != quiet {
-			t.Errorf("%T: with the word that nobody waits: %v", tt.answer, err)
-		}
 	}
 }
 

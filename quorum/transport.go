@@ -9,17 +9,19 @@ import (
 	"lockkeeper/internal/mutant"
 )
 
-// transport wraps the network, through which a leader talks to its followers, for three
-// things that the library asks of no transport:
+// transport is raft's transport as a leader and a candidate use it. It wraps the network for three
+// things that the library's interface does not have:
 //
-//   - when was this leader last known to a quorum as the leader (provenAt), which is what leases may
-//     rely on,
-//   - holding back what followers answer until this leader's own log is durable (hold), and
-//   - telling followers of a commit at once. The library does so with the next entries or after
-//     CommitTimeout; a client of a follower would wait that long for its reply. An AppendEntries
-//     without entries, sent when a follower has the committed entry and does not yet know, does it;
-//     over a pipeline it is a notice, which nobody answers. Where a leader and one follower are a
-//     majority, it goes before the leader knows of the commit (pair.go).
+//   - the proof of leadership: when a quorum of voters last answered this leader in its term
+//     (provenAt), which leases rely on;
+//   - holding back followers' answers until this leader's own log is durable (hold), because the
+//     leader's disk is written in parallel with the followers' (backlog);
+//   - sending followers the commit index at once (commitLoop). The library sends it with the next
+//     entries or after CommitTimeout, and a client of a follower would wait that long for its
+//     reply. A follower that has the entry and does not know that it is committed is sent a notice
+//     over the pipeline, an AppendEntries without entries that has no answer. Where a leader and
+//     one follower are a majority, that is done as soon as the entry is on the leader's disk: the
+//     early commit, docs/decisions/001-early-commit.md.
 type transport struct {
 	raft.Transport
 	self    raft.ServerID
@@ -30,19 +32,20 @@ type transport struct {
 	wg   sync.WaitGroup
 	stop chan struct{}
 	rpcs chan raft.RPC // to the library
-	// hand takes what peers ask, and what this member asks of its own library, as a peer would. What stands between them and the library
-	// wraps it.
+	// hand takes peers' requests, and this member's own to its library. Filters between the two
+	// wrap it.
 	hand rpcHandler
 	// mayStand says why this member must not be voted for; nil: it always may.
 	mayStand func() error
-	// durable waits until this member's log is durable up to index, or stop is closed; nil: it always is.
+	// durable waits until this member's log is durable up to index, or stop is closed; nil: it
+	// always is.
 	durable func(index uint64, stop <-chan struct{}) error
 
 	mu         sync.Mutex
 	term       uint64 // of the leadership that the fields below belong to
 	commit     uint64 // the newest entry that this leader has applied, and its term
 	commitTerm uint64
-	written    uint64 // the newest entry of this leadership that is on this member's disk
+	durableTo  uint64 // the newest entry of this leadership that is on this member's disk
 	followers  map[raft.ServerID]*follower
 	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
@@ -53,15 +56,15 @@ type follower struct {
 	addr      raft.ServerAddress
 	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
 	contactAt time.Time                 // when the newest request that it answered in this term was sent
-	acked     uint64                    // it has the log up to here
-	told      uint64                    // and knows that it is committed up to here: it has said so
-	noticed   uint64                    // it has been sent word that it is committed up to here
-	ask       bool                      // it is to say so, and not only to be sent word
-	sent      uint64                    // its pipeline has carried the entries up to here; 0: there is none
-	pairs     bool                      // it and this leader are a majority
-	quiet     bool                      // nobody waits there for what is committed (quiet.go), as of its newest answer
-	paused    bool                      // it is looked at again when a quietPause ends
-	hint      chan struct{}             // capacity 1
+
+	matched      uint64 // it has the log up to here
+	commitAcked  uint64 // the commit index that it has confirmed to know
+	commitSent   uint64 // the commit index that it was sent, confirmed or not
+	confirm      bool   // it is to confirm the commit index, so a notice is not enough
+	entriesSent  uint64 // its pipeline has carried the entries up to here; 0: there is none
+	commitsEarly bool   // it and this leader are a majority
+
+	wake chan struct{} // capacity 1: a commit index may be due
 }
 
 func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Server) *transport {
@@ -78,7 +81,7 @@ func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Ser
 	return t
 }
 
-// toLibrary has the library answer what a peer asks.
+// toLibrary gives the library a peer's request, which it answers.
 func (t *transport) toLibrary(rpc raft.RPC, stop <-chan struct{}) {
 	select {
 	case t.rpcs <- rpc:
@@ -95,20 +98,22 @@ func (t *transport) close() {
 func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
 // AppendEntries implements raft.Transport.
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	start := time.Now()
 	err := t.Transport.AppendEntries(id, target, args, resp)
 	if err == nil {
-		t.answered(id, target, start, args, resp, false)
+		t.answered(id, target, start, args, resp)
 		err = t.hold(args, resp, nil)
 	}
 	return err
 }
 
-// hold waits, with the answer of a follower that has stored entries, until they are durable here, too: see backlog. Answers
-// to requests without entries, and refusals, commit nothing and are not held back; and what an answer proves (answered)
-// counts from when its request was sent, however long it is held. Errors: the entries will not be durable, or it makes no
-// difference any more; then the library must not see the answer.
+// hold delays the answer of a follower that has stored entries until they are durable here, too:
+// see backlog. Answers to requests without entries, and refusals, commit nothing and are not
+// delayed; and the contact that an answer proves (answered) counts from when its request was sent,
+// however long it is delayed. Errors: the entries will not be durable, or stop is closed; then the
+// library must not see the answer.
 func (t *transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
 	if t.durable == nil || len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
 		return nil
@@ -129,14 +134,15 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return newPipeline(t, id, target, c), nil
 }
 
-// opened takes note of a pipeline.
+// opened records the newest pipeline of its follower.
 func (t *transport) opened(p *pipeline) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pipelines[p.id] = p
 }
 
-// ended takes note that a pipeline has failed or was closed, and with it what may not have reached the follower.
+// ended records that a pipeline has failed or was closed: what it carried may not have reached the
+// follower.
 func (t *transport) ended(p *pipeline) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,11 +151,11 @@ func (t *transport) ended(p *pipeline) {
 	}
 	delete(t.pipelines, p.id)
 	if f := t.followers[p.id]; f != nil {
-		f.noticed, f.sent = f.told, 0
+		f.commitSent, f.entriesSent = f.commitAcked, 0
 	}
 }
 
-// carried takes note that a request has been sent over a pipeline. It brings its commit index, and word of its entries can follow.
+// carried records that a request was sent over a pipeline, with its entries and its commit index.
 func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,19 +163,20 @@ func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	if f == nil || t.pipelines[p.id] != p || t.term != args.Term {
 		return
 	}
-	f.noticed = max(f.noticed, min(args.LeaderCommitIndex, f.acked))
+	f.commitSent = max(f.commitSent, min(args.LeaderCommitIndex, f.matched))
 	if len(args.Entries) == 0 {
 		return
 	}
-	f.sent = args.Entries[len(args.Entries)-1].Index
-	if mutant.On(mutant.WordBeforeDisk) {
-		t.written, f.pairs = f.sent, true
+	f.entriesSent = args.Entries[len(args.Entries)-1].Index
+	if mutant.On(mutant.CommitBeforeDisk) {
+		t.durableTo, f.commitsEarly = f.entriesSent, true
 	}
-	t.hintLocked(f)
+	t.wakeLocked(f)
 }
 
-// answered takes note of a follower's answer to a request that was sent at start. Quiet: it says that nobody waits there.
-func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, quiet bool) {
+// answered records a follower's answer to a request that was sent at start.
+func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time,
+	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if resp.Term != args.Term {
 		return // it follows somebody else
 	}
@@ -181,28 +188,27 @@ func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	t.enterTermLocked(args.Term)
 	f := t.followers[id]
 	if f == nil {
-		f = &follower{id: id, hint: make(chan struct{}, 1)}
+		f = &follower{id: id, wake: make(chan struct{}, 1)}
 		f.header = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
 		t.followers[id] = f
 		t.wg.Add(1)
-		go t.hintLoop(f)
+		go t.commitLoop(f)
 	}
 	f.addr = addr
 	if start.After(f.contactAt) {
 		f.contactAt = start
 	}
 	if !resp.Success {
-		f.acked = min(f.acked, resp.LastLog) // it has lost its log, if it had more
+		f.matched = min(f.matched, resp.LastLog) // it has lost its log, if it had more
 		return
 	}
 	if args.PrevLogEntry == 0 && len(args.Entries) == 0 {
 		return // a heartbeat, which says nothing of the log
 	}
-	f.acked = max(f.acked, args.PrevLogEntry+uint64(len(args.Entries)))
-	f.told = max(f.told, min(args.LeaderCommitIndex, f.acked))
-	f.noticed = max(f.noticed, f.told)
-	f.quiet = quiet
-	t.hintLocked(f)
+	f.matched = max(f.matched, args.PrevLogEntry+uint64(len(args.Entries)))
+	f.commitAcked = max(f.commitAcked, min(args.LeaderCommitIndex, f.matched))
+	f.commitSent = max(f.commitSent, f.commitAcked)
+	t.wakeLocked(f)
 }
 
 // enterTermLocked forgets what belongs to an earlier term.
@@ -210,89 +216,107 @@ func (t *transport) enterTermLocked(term uint64) {
 	if term <= t.term {
 		return
 	}
-	t.term, t.commit, t.written = term, 0, 0
+	t.term, t.commit, t.durableTo = term, 0, 0
 	for id, f := range t.followers {
-		close(f.hint)
+		close(f.wake)
 		delete(t.followers, id)
 	}
 }
 
-// applied takes note that this member has applied its log up to that entry.
+// applied records that this leader has applied its log up to that entry, and sends followers the
+// commit index.
 func (t *transport) applied(index, term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.commit, t.commitTerm = index, term
 	for _, f := range t.followers {
-		t.hintLocked(f)
+		t.wakeLocked(f)
 	}
 }
 
-// wordLocked is up to where a follower is to be told now that the log is committed, and the term of the entry there; 0: nothing. That
-// is the newest commit, if the follower has the entry and has had no word, or what the two of them make committed (pair.go).
-func (t *transport) wordLocked(f *follower) (index, term uint64) {
+// wrote is called when an entry of that term of this leader, and with it all entries before, are on
+// its disk. It reports whether any follower can apply it before this leader knows that it is
+// committed (early commit).
+func (t *transport) wrote(index, term uint64) (early bool) {
+	voters, others := t.quorum()
+	pairs := voters[t.self] && others == 1
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term != term {
+		return false
+	}
+	t.durableTo = index
+	for id, f := range t.followers {
+		f.commitsEarly = pairs && voters[id]
+		early = early || f.commitsEarly
+		t.wakeLocked(f)
+	}
+	return early
+}
+
+// pendingCommitLocked returns the commit index to send to a follower now, and the term of the entry
+// there; 0: none. It is the newest commit if the follower has that entry and was not sent the
+// index, or an early commit: what is on this leader's disk and was sent to a follower with which it
+// is a majority. The follower applies no entry that is not on its own disk.
+func (t *transport) pendingCommitLocked(f *follower) (index, term uint64) {
 	switch {
-	case f.acked >= t.commit && (f.noticed < t.commit || f.ask && f.told < t.commit):
+	case f.matched >= t.commit && (f.commitSent < t.commit || f.confirm && f.commitAcked < t.commit):
 		return t.commit, t.commitTerm
-	case t.pairDueLocked(f):
-		return t.written, t.term
+	case f.commitsEarly && !f.confirm && f.entriesSent >= t.durableTo &&
+		f.commitSent < t.durableTo && t.commit < t.durableTo:
+		return t.durableTo, t.term
 	}
 	return 0, 0
 }
 
-// hintLocked has a follower told what there is to tell, or, if nobody waits there, has it told later.
-func (t *transport) hintLocked(f *follower) {
-	index, _ := t.wordLocked(f)
-	switch {
-	case index == 0:
-	case f.quiet && !f.ask:
-		t.pauseLocked(f)
-	default:
-		f.wake()
+// wakeLocked wakes a follower's commitLoop if there is a commit index to send.
+func (t *transport) wakeLocked(f *follower) {
+	if index, _ := t.pendingCommitLocked(f); index == 0 {
+		return
 	}
-}
-
-// wake has hintLoop look.
-func (f *follower) wake() {
 	select {
-	case f.hint <- struct{}{}:
+	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// hintLoop sends one follower word of commits that no entry tells it of, or not early enough: with a notice, as long as there is a
-// pipeline that it can go over, for a follower that hears of them one after the other need not say so each time. It ends with the term.
-func (t *transport) hintLoop(f *follower) {
+// commitLoop sends one follower the commit indexes that no entry carries, or not early enough: in a
+// notice, which has no answer, while there is a pipeline, else in a request. It ends with the term.
+func (t *transport) commitLoop(f *follower) {
 	defer t.wg.Done()
 	for {
 		select {
 		case <-t.stop:
 			return
-		case _, ok := <-f.hint:
+		case _, ok := <-f.wake:
 			if !ok {
 				return
 			}
 		}
 		t.mu.Lock()
-		index, term := t.wordLocked(f)
+		index, term := t.pendingCommitLocked(f)
 		args := f.header
-		// The entry stands as the previous one, so that a follower whose log differs there refuses. With 0 it would not look.
+		// The entry stands as the previous one, so that a follower whose log differs there refuses.
+		// With 0 it would not compare.
 		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = index, term, index
 		due := index > 0 && t.term == args.Term
-		addr, p, ask := f.addr, t.pipelines[f.id], f.ask
+		addr, p, confirm := f.addr, t.pipelines[f.id], f.confirm
 		if due {
-			f.noticed, f.ask = index, false
+			f.commitSent, f.confirm = index, false
 		}
 		t.mu.Unlock()
-		if !due || p != nil && !ask && p.notice(&args) == nil {
+		if !due || p != nil && !confirm && p.notice(&args) == nil {
 			continue
 		}
 		var resp raft.AppendEntriesResponse
-		// A failure needs no second try: the library's own next request carries the commit index too.
+		// A failure needs no second try: the library's own next request carries the commit index
+		// too.
 		_ = t.AppendEntries(f.id, addr, &args, &resp)
 	}
 }
 
-// quorum is who votes, by the newest configuration in the log, and how many of them make a majority together with this member.
+// quorum returns the voters of the newest configuration in the log, and how many of them make a
+// majority together with this member.
 func (t *transport) quorum() (voters map[raft.ServerID]bool, others int) {
 	voters = map[raft.ServerID]bool{}
 	for _, s := range t.servers() {
@@ -306,14 +330,15 @@ func (t *transport) quorum() (voters map[raft.ServerID]bool, others int) {
 	return voters, others
 }
 
-// provenAt is a moment at which a quorum of voters still took this member for the leader of term: no
-// other leader had been elected by then. For a single voter that is now. The zero time means that
-// there is no such moment yet.
+// provenAt returns a moment at which a quorum of voters still took this member for the leader of
+// term: no other leader had been elected by then. For a single voter that is now. The zero time
+// means that there is no such moment yet.
 //
-// The voters are those of the newest configuration in the log, committed or not. Whoever else was elected before that moment had this
-// configuration, the one before it, or one that this leader has seen replaced by a committed one. A majority of the newest has a member in
-// common with every majority of the first two, which differ by one voter at most; and by the last nobody can be elected who
-// lacks the committed one, whose majority knew it (Raft, section 5.4).
+// The voters are those of the newest configuration in the log, committed or not. Any other leader
+// elected before that moment had this configuration, the one before it, or one that this leader has
+// seen replaced by a committed one. A majority of the newest has a member in common with every
+// majority of the first two, which differ by one voter at most; and by the last nobody can be
+// elected who lacks the committed one, whose majority knew it (Raft, section 5.4).
 func (t *transport) provenAt(term uint64, now time.Time) time.Time {
 	voters, need := t.quorum()
 	if need == 0 || mutant.On(mutant.LeaseUnproven) {
@@ -352,7 +377,7 @@ func (t *transport) synced() (followers, observers int) {
 	for _, s := range servers {
 		f := t.followers[s.ID]
 		switch {
-		case f == nil || f.acked < t.commit:
+		case f == nil || f.matched < t.commit:
 		case s.Suffrage == raft.Voter:
 			followers++
 		default:
@@ -362,38 +387,40 @@ func (t *transport) synced() (followers, observers int) {
 	return followers, observers
 }
 
-// caughtUp says whether a follower has the log up to commit, as of its newest answer.
+// caughtUp reports whether a follower has the log up to commit, as of its newest answer.
 func (t *transport) caughtUp(id MemberID, commit uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.followers[serverID(id)]
-	return f != nil && f.acked >= commit
+	return f != nil && f.matched >= commit
 }
 
-// knowsAll says whether it also knows that all of it is committed. If not, it is asked.
+// knowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is
+// sent a request that makes it confirm.
 func (t *transport) knowsAll(id MemberID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.followers[serverID(id)]
-	if f == nil || f.told >= t.commit {
+	if f == nil || f.commitAcked >= t.commit {
 		return f != nil
 	}
-	f.ask = true
-	t.hintLocked(f)
+	f.confirm = true
+	t.wakeLocked(f)
 	return false
 }
 
-// progress is up to where a follower has the log, and when the newest request that it has answered was sent.
-func (t *transport) progress(id MemberID) (acked uint64, heard time.Time) {
+// progress returns up to where a follower has the log, and when the newest request that it has
+// answered was sent.
+func (t *transport) progress(id MemberID) (matched uint64, heard time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.followers[serverID(id)]; f != nil {
-		return f.acked, f.contactAt
+		return f.matched, f.contactAt
 	}
 	return 0, time.Time{}
 }
 
-// heardWithin says whether a follower has answered a request that was sent no longer than d ago.
+// heardWithin reports whether a follower has answered a request that was sent no longer than d ago.
 func (t *transport) heardWithin(id MemberID, d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -401,19 +428,20 @@ func (t *transport) heardWithin(id MemberID, d time.Duration) bool {
 	return f != nil && time.Since(f.contactAt) < d
 }
 
-// forget drops what is known of a follower, who may come back with another log.
+// forget drops what is known of a follower, which may come back with another log.
 func (t *transport) forget(id raft.ServerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.followers[id]; f != nil {
-		close(f.hint)
+		close(f.wake)
 		delete(t.followers, id)
 	}
 }
 
-// RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition would
-// depose the leader with the high term that it reached alone.
-func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+// RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition
+// would depose the leader with the high term that it reached alone.
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
+	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	if t.mayStand != nil {
 		if err := t.mayStand(); err != nil {
 			return err
@@ -423,7 +451,8 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 }
 
 // RequestVote implements raft.Transport.
-func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
+	args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if t.mayStand != nil {
 		if err := t.mayStand(); err != nil {
 			return err

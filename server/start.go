@@ -290,7 +290,6 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Listener:         s.sessions,
 		Logger:           s.log,
 		MembersChanged:   s.membersChanged,
-		Attended:         s.sessions.Attended,
 		ClientAddr:       func() string { return s.ClientAddr().String() },
 		Listen:           s.listenPeers(peers),
 		Dial:             s.cfg.Dial,

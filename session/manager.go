@@ -248,13 +248,6 @@ func (m *Manager) sweepLoop(ctx context.Context) {
 	}
 }
 
-// Attended says whether a client is connected to this member, or about to be.
-func (m *Manager) Attended() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.sessions)+len(m.handshakes)+len(m.behind) > 0
-}
-
 func (m *Manager) all() []*Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -359,33 +359,6 @@ func TestClientThatIsAheadWaitsForTheMember(t *testing.T) {
 	})
 }
 
-// Where nobody is connected, nor about to be, nobody waits for what the leader commits.
-func TestAttended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{})
-		expect := func(when string, want bool) {
-			t.Helper()
-			if got := m.Attended(); got != want {
-				t.Errorf("%s: attended %v", when, got)
-			}
-		}
-		expect("before anybody comes", false)
-		c := mustConnect(t, m, 10*time.Second)
-		expect("with a client", true)
-		c.detach()
-		c.s.Wait()
-		expect("when it has left", false)
-
-		r.View(func(s *znode.Store) {
-			go func() { _, _ = connect(t, m, &wire.ConnectRequest{LastZxidSeen: s.Zxid() + 1, TimeoutMs: 10_000}) }()
-		})
-		synctest.Wait()
-		expect("with one that has seen more than this member", true)
-		time.Sleep(time.Minute)
-		expect("when it has given up", false)
-	})
-}
-
 // A read that is under way while its connection ends must not leave a watch that nobody would remove.
 func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 	StaleWatches
 	OldSnapshotInstalled
 	GateOpen
-	WordBeforeDisk
+	CommitBeforeDisk
 	end
 )
 
@@ -69,7 +69,7 @@ var Table = []Entry{
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not told what it has missed", true, "TestWatchOverLostConnection"},
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/oldsnapshots.go", "a snapshot that comes late takes the state back", false, ""},
 	{GateOpen, "gate-open", "C1", "quorum/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
-	{WordBeforeDisk, "word-before-disk", "C1", "quorum/transport.go", "a leader tells a follower of a commit for which its own disk is needed, before that has the entry", true, "TestWordWaitsForTheLeadersDisk"},
+	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
 }
 
 // active is the mutation that is switched on.
