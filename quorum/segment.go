@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A segment is one file of a log in segments (segmentlog.go). It is as long from the beginning as it will ever be, all
@@ -290,8 +291,32 @@ func (h *segmentHead) tornEnd(content []byte, end, synced int64) (used int64, er
 // segment is the file of a segment.
 type segment struct {
 	segmentHead
-	f    *os.File
-	path string
+	f      *os.File
+	path   string
+	zeroed int64 // up to here this process has written the file, with batches or zeros
+}
+
+// zerosAhead is how many bytes of zeros are written ahead of the batches. The file's room is reserved
+// when it is created, but a write to a part that was only reserved has the file system note in its
+// journal, with each sync, that the part is written now.
+const zerosAhead = 256 << 10
+
+// append writes b, batches, at an offset of the file and syncs it. The bytes behind b are zeros
+// before and after, so a write that a crash cuts short leaves of each sector the old or the new one.
+func (s *segment) append(b []byte, at int64) error {
+	if end := at + int64(len(b)); end > s.zeroed {
+		s.zeroed = min(end+zerosAhead, s.size)
+		b = slices.Concat(b, make([]byte, s.zeroed-end))
+	}
+	return s.write(b, at)
+}
+
+// write writes b at an offset of the file and syncs it.
+func (s *segment) write(b []byte, at int64) error {
+	if _, err := s.f.WriteAt(b, at); err != nil {
+		return err
+	}
+	return syncData(s.f)
 }
 
 func segmentPath(dir string, number uint64) string {
@@ -347,7 +372,7 @@ func openSegment(dir string, log, number uint64) (s *segment, content []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
-	content = alignedBytes(int(st.Size()))
+	content = make([]byte, st.Size())
 	if _, err := io.ReadFull(s.f, content); err != nil {
 		return nil, nil, err
 	}
@@ -370,10 +395,7 @@ func (s *segment) check(content []byte, log, number uint64) (err error) {
 
 // zeros writes zeros over what stands in the file from one offset up to another.
 func (s *segment) zeros(from, to int64) error {
-	if _, err := s.f.WriteAt(make([]byte, to-from), from); err != nil {
-		return err
-	}
-	return s.f.Sync()
+	return s.write(make([]byte, to-from), from)
 }
 
 // writeZeros makes the file so long by writing it.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,31 +36,4 @@ func syncData(f *os.File) error {
 		}
 		return nil
 	}
-}
-
-// alignedBytes makes a slice of zeros from and to which a file can be read and written past the page cache.
-func alignedBytes(n int) []byte {
-	b := make([]byte, n+blockBytes-1)
-	from := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (blockBytes - 1))
-	return b[from : from+n : from+n]
-}
-
-// openDirect opens a file past the page cache, whose writes are on the disk when they return. It returns nil where the file system
-// cannot do that, or not in blocks.
-func openDirect(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT|unix.O_DSYNC, 0)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err = f.ReadAt(alignedBytes(blockBytes), 0); err == nil {
-		return f, nil
-	}
-	_ = f.Close()
-	if errors.Is(err, unix.EINVAL) {
-		return nil, nil
-	}
-	return nil, err
 }

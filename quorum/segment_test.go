@@ -439,19 +439,17 @@ func TestNothingIsWrittenBehindAFailedWrite(t *testing.T) {
 	p.store(t, s, 10, 20)
 	p.vote(t, s)
 	l := s.entries.(*segmentLog)
-	working, direct := l.newest.f, l.newest.direct
-	readOnly, err := os.Open(l.newest.path) // cannot be written to
+	working := l.tail().f
+	readOnly, err := os.Open(l.tail().path) // cannot be written to
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.newest.f = readOnly; l.newest.direct != nil {
-		l.newest.direct = readOnly
-	}
+	l.tail().f = readOnly
 	entry := &raft.Log{Index: 3, Term: 1, Data: []byte("x")}
 	if err := l.StoreLog(entry); err == nil {
 		t.Fatal("written to a file that cannot be written to")
 	}
-	l.newest.f, l.newest.direct = working, direct
+	l.tail().f = working
 	for range 2 {
 		if err := l.StoreLog(entry); err == nil {
 			t.Error("written behind a failed write")

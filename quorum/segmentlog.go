@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -49,7 +48,6 @@ type segmentLog struct {
 
 	mu          sync.RWMutex
 	segments    []*segment // the last one is the tail; none when closed
-	newest      *tailFile  // the tail, to be written to; nil until the log is open
 	places      []place    // of the entries, in the order of their indexes
 	first, last uint64     // the entries that are there; none when first > last
 }
@@ -76,11 +74,6 @@ func newSegmentLog(dir string, h segmentHead, note func(segmentsNote) error) (*s
 	l := &segmentLog{dir: dir, segmentBytes: h.size, note: note, applied: h.applied,
 		segments: []*segment{s}, first: h.first, last: h.last}
 	l.continueIn(segmentStart, s.sum(), firstMark)
-	if l.newest, err = openTail(s, nil); err != nil {
-		_ = s.f.Close()
-		return nil, err
-	}
-	l.newest.reuse(nil)
 	return l, nil
 }
 
@@ -128,12 +121,8 @@ func (l *segmentLog) GetLog(index uint64, entry *raft.Log) error {
 		return raft.ErrLogNotFound
 	}
 	p := l.places[index-l.first]
-	var from io.ReaderAt = p.seg.f
-	if p.seg == l.newest.segment {
-		from = l.newest
-	}
 	record := make([]byte, p.length)
-	if _, err := from.ReadAt(record, int64(p.at)); err != nil {
+	if _, err := p.seg.f.ReadAt(record, int64(p.at)); err != nil {
 		return fmt.Errorf("quorum: read entry %d: %w", index, err)
 	}
 	if err := takeEntryRecord(index, record, entry); err != nil {
@@ -274,7 +263,7 @@ func (l *segmentLog) appendBatch(b []byte, kind batchKind, index uint64) (at int
 			return 0, err
 		}
 	}
-	if err := l.newest.write(b, l.end); err != nil {
+	if err := tail.append(b, l.end); err != nil {
 		return 0, err
 	}
 	at = l.end
@@ -287,7 +276,7 @@ func (l *segmentLog) appendBatch(b []byte, kind batchKind, index uint64) (at int
 func (l *segmentLog) rotate(need int64) error {
 	old := l.tail()
 	h := segmentHead{log: old.log, number: old.number + 1, first: l.first, last: l.last, applied: l.appliedNow(),
-		prevEnd: l.end, prevSum: l.sum, size: max(l.segmentBytes, (segmentStart+need+blockBytes-1)&^(blockBytes-1))}
+		prevEnd: l.end, prevSum: l.sum, size: max(l.segmentBytes, segmentStart+need)}
 	var next *segment
 	err := l.files.retry(func() (err error) {
 		next, err = createSegment(l.dir, h)
@@ -302,22 +291,11 @@ func (l *segmentLog) rotate(need int64) error {
 		_ = next.f.Close()
 		return err
 	}
-	var newest *tailFile
-	err = l.files.retry(func() (err error) {
-		newest, err = openTail(next, nil)
-		return err
-	})
-	if err != nil {
-		_ = next.f.Close()
-		return &fs.PathError{Op: opPreallocate, Path: next.path, Err: err} // nothing is in it yet
-	}
-	before := l.newest
 	l.mu.Lock()
-	newest.reuse(before.content)
-	l.newest, l.segments = newest, append(l.segments, next)
+	l.segments = append(l.segments, next)
 	l.mu.Unlock()
 	l.continueIn(segmentStart, next.sum(), firstMark)
-	return before.close()
+	return nil
 }
 
 // noted is what is to be noted of the segments as they are. Lock: writing.
@@ -336,7 +314,7 @@ func (l *segmentLog) writeMark() error {
 		return nil
 	}
 	m := mark{number: l.mark.number + 1, end: l.end}
-	if err := l.newest.write(l.newest.encodeMark(m), m.place()); err != nil {
+	if err := l.tail().write(l.tail().encodeMark(m), m.place()); err != nil {
 		return err
 	}
 	l.mark, l.marked = m, time.Now()
@@ -408,7 +386,6 @@ func (l *segmentLog) Close() error {
 	closing := l.segments
 	l.segments, l.places = nil, nil
 	l.mu.Unlock()
-	err = errors.Join(err, l.newest.close())
 	for _, s := range closing {
 		err = errors.Join(err, s.f.Close())
 	}

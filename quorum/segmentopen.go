@@ -54,7 +54,6 @@ func openSegmentLog(file *logFile, dir string, segmentBytes int64) (_ *segmentLo
 		if err := tail.zeros(l.end, torn); err != nil {
 			return nil, nil, err
 		}
-		clear(r.content[l.end:torn])
 		repaired = append(repaired, fmt.Sprintf("removed a write that a crash had cut short from the end of %s (%d bytes behind entry %d): it had not been answered", tail.path, torn-l.end, l.last))
 	}
 	l.applied = max(file.state.Load().applied, r.applied)
@@ -64,9 +63,6 @@ func openSegmentLog(file *logFile, dir string, segmentBytes int64) (_ *segmentLo
 		}
 	}
 	if err := l.removeUnneeded(); err != nil {
-		return nil, nil, err
-	}
-	if l.newest, err = openTail(l.tail(), r.content); err != nil {
 		return nil, nil, err
 	}
 	if l.mark.end != l.end {
