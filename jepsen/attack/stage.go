@@ -152,6 +152,9 @@ func (s *stage) playOne(ctx context.Context, a Attack) *Result {
 		return r
 	}
 	r.Member = p.attacked.String()
+	for _, u := range s.users {
+		u.server = u.conn.Server()
+	}
 	calm := time.Now()
 	pause(ctx, s.cfg.Calm)
 	began := time.Now()
@@ -233,7 +236,7 @@ func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, ca
 	var before, during []time.Duration
 	for _, u := range s.users {
 		before = append(before, u.took(calm, began)...)
-		if !a.Stops || u.member != p.attacked {
+		if !a.Stops || u.server != p.attacked.ClientAddr {
 			during = append(during, u.took(began, ended)...)
 		}
 	}

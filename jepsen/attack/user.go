@@ -29,6 +29,7 @@ type user struct {
 	member  *jepsen.Member
 	history *jepsen.History
 	conn    *zk.Conn
+	server  string // to which it was connected when the attack began: a restart may have moved it
 	session int64
 	lock    string // the node that is its place at the front of the queue
 	czxid   int64
