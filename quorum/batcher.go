@@ -119,7 +119,7 @@ func (b *batcher) sendLocked() {
 	}
 }
 
-// endWith has a future end when raft is down. The library (v1.7.3) leaves those unanswered that stand in its queues when it
+// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered that stand in its queues when it
 // shuts down: in that of Apply, and in that of the state machine. Its futures have a field for just this, ShutdownCh, which it
 // sets in some of them and in others not; there is no other way to it from outside.
 func endWith(f raft.Future, down chan struct{}) {

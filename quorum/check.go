@@ -12,7 +12,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// requestChecker looks at what other members ask of raft before raft or the disk see it. The library (v1.7.3) believes its peers: it
+// requestChecker looks at what other members ask of raft before raft or the disk see it. The library (UPSTREAM.md, 5) believes its peers: it
 // panics on a configuration that it cannot decode, after it has stored it, and takes every term. What is refused here a member of this
 // version never sends, so its stream is closed.
 //

@@ -75,7 +75,7 @@ func (g *guardedStore) Set(key, val []byte) error {
 
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
 	if g.check("write term", g.StableStore.SetUint64(key, val)) != nil {
-		// The library panics when it cannot save its term. The member is being stopped; nothing that raft
+		// The library panics when it cannot save its term (UPSTREAM.md, 6). The member is being stopped; nothing that raft
 		// does after this can reach anybody.
 		<-g.released
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // repeatAfter is how long a message of the raft library, once logged, is only logged as debug: it
-// reports an unreachable peer with each of ten heartbeats a second.
+// reports an unreachable peer with each of ten heartbeats a second (UPSTREAM.md, 14).
 const repeatAfter = 30 * time.Second
 
 // hlog makes the raft library log through slog, one level lower: what it calls information is detail

@@ -337,7 +337,7 @@ func isHeartbeat(q *raft.AppendEntriesRequest) bool {
 		len(q.Entries) == 0 && q.LeaderCommitIndex == 0
 }
 
-// snapshotSource is the snapshot behind a request. The library reads it in its main loop, so it must end when its sender falls silent,
+// snapshotSource is the snapshot behind a request. The library reads it in its main loop (UPSTREAM.md, 8), so it must end when its sender falls silent,
 // or is slower than a leader would wait for.
 type snapshotSource struct {
 	c    net.Conn

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// newcomer keeps a member without a log from voting, and from being voted for. The library would let it vote for anybody; but
+// newcomer keeps a member without a log from voting, and from being voted for. The library would let it vote for anybody (UPSTREAM.md, 7); but
 // it may be a voter that has lost its disk, and with it entries that are committed because it once had them. It may vote when
 // it has everything again that a leader knew to be committed in its own term, or when the cluster itself begins. That is
 // remembered on the disk.

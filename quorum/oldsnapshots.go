@@ -9,7 +9,7 @@ import (
 	"lockkeeper/internal/mutant"
 )
 
-// oldSnapshots keeps snapshots from the library that are older than what this member has applied. The library (v1.7.3) installs
+// oldSnapshots keeps snapshots from the library that are older than what this member has applied. The library (UPSTREAM.md, 4) installs
 // whatever a leader of its term sends, and a snapshot may come late: its leader has given up on the connection and sent a newer one
 // over the next, and what the network had held back of the first arrives after all. Installed, it would take this
 // member's state, which clients have seen, back to where it was.

@@ -173,7 +173,7 @@ func (p *pipeline) failure() error {
 	return p.err
 }
 
-// readLoop hands answers on. After one that ends the pipeline the library takes no more (v1.7.3), and may at the same time wait for
+// readLoop hands answers on. After one that ends the pipeline the library takes no more (UPSTREAM.md, 3), and may at the same time wait for
 // room to send: it would do so for ever, replicate no longer to that follower, and never shut down. So the others are taken here. So
 // are those that it must not see (transport.hold), and all behind them: this member then ends, or no longer leads.
 func (p *pipeline) readLoop() {

@@ -240,7 +240,7 @@ func (r *Replica) openRaft() error {
 	rc.CommitTimeout = rc.HeartbeatTimeout / 2 // the transport tells followers of commits at once; this is for what it could not deliver
 	rc.MaxAppendEntries = appendEntriesMax
 	rc.BatchApplyCh = true
-	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are
+	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12)
 	rc.TrailingLogs = r.cfg.TrailingEntries
 	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names what is damaged
 	rc.ShutdownOnRemove = false

@@ -26,7 +26,7 @@ const (
 )
 
 // snapshotFiles keeps snapshots in folders, as raft's file store does, which it uses. That store has a checksum of the
-// state, and none of what it says about it, the members of the cluster among it. So the state file begins with that, a
+// state, and none of what it says about it, the members of the cluster among it (UPSTREAM.md, 11). So the state file begins with that, a
 // second time and checked:
 //
 //	 0      4       8       12      20     28              36                 n

@@ -118,7 +118,7 @@ func (s *Stores) claim(id MemberID) error {
 	}
 	owner, err := s.Stable.GetUint64(memberKey)
 	switch {
-	case err != nil && err.Error() != "not found": // what raft itself compares with: the stores share no error
+	case err != nil && err.Error() != "not found": // what raft itself compares with (UPSTREAM.md, 13): the stores share no error
 		return fmt.Errorf("quorum: read owner of %s: %w", s.stableName(), err)
 	case err != nil || owner == 0:
 		if err := s.Stable.SetUint64(memberKey, mark); err != nil {

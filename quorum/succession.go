@@ -11,7 +11,7 @@ import (
 )
 
 // When the process of a leader ends, its connections end with it, and nobody listens at its address any more. The library
-// (v1.7.3) looks at neither: its followers wait for a heartbeat timeout. Here a voter whose forward stream to the leader has ended
+// (UPSTREAM.md, 9) looks at neither: its followers wait for a heartbeat timeout. Here a voter whose forward stream to the leader has ended
 // tries to connect until that is refused, for a process that dies closes its sockets one by one; and then stands for election, as a
 // member does that the leader itself has asked to take over (Raft's thesis, 3.10).
 //

@@ -124,7 +124,7 @@ func readTransfer(r io.Reader) (to MemberID, proof string, err error) {
 // handOnTo hands the leadership of this member on, to a voter or with NoMember to the one that has most of the log, and returns when this
 // member leads no longer. What is proposed meanwhile waits.
 //
-// The library has a function for it, which is not used (v1.7.3): if it is tried again while the goroutine that replicates to the voter
+// The library has a function for it, which is not used (UPSTREAM.md, 2): if it is tried again while the goroutine that replicates to the voter
 // is held by the network, and the leadership ends then, it waits for ever, and from then on the library refuses all entries whenever
 // this member leads.
 func (r *Replica) handOnTo(to MemberID) error {

@@ -16,9 +16,9 @@ import (
 //     (provenAt), which leases rely on;
 //   - holding back followers' answers until this leader's own log is durable (hold), because the
 //     leader's disk is written in parallel with the followers' (backlog);
-//   - sending followers the commit index at once (commitLoop). The library sends it with the next
-//     entries or after CommitTimeout, and a client of a follower would wait that long for its
-//     reply. A follower that has the entry and does not know that it is committed is sent a notice
+//   - sending followers the commit index at once (commitLoop; UPSTREAM.md, 10). The library sends
+//     it with the next entries or after CommitTimeout, and a client of a follower would wait that
+//     long for its reply. A follower that has the entry and does not know that it is committed is sent a notice
 //     over the pipeline, an AppendEntries without entries that has no answer. Where a leader and
 //     one follower are a majority, that is done as soon as the entry is on the leader's disk: the
 //     early commit, docs/decisions/001-early-commit.md.
