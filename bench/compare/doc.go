@@ -5,12 +5,12 @@
 // compare.sh installs what is missing (Debian) and runs it; docs/performance.md says what is measured and how to read the
 // table.
 //
-//	figures.go   the rows of the table: unit, target, what the machine would allow
+//	figures.go   the rows of the table: unit and target
 //	steps.go     what is run to get them; a step gives one or more figures
 //	round.go     one system after the other: start three members, warm them up, take the steps, kill them
 //	keeper.go    servers that speak ZooKeeper's protocol, under package bench
 //	etcd.go      etcd, under its own client
-//	machine.go   what the machine could do: disk, loopback, servers that do nothing (echo.go)
+//	machine.go   the machine that was measured on, and how fast its disk was
 //	table.go     medians, spread, ratios
 //
 // Only one cluster runs at a time. It is a module of its own, so that nobody else depends on etcd's client.

@@ -37,9 +37,6 @@ type config struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == echoArg {
-		fail(serveEcho(os.Args[2:]))
-	}
 	var c config
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
 	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd", "what is compared, in turn")
@@ -168,10 +165,9 @@ func (rep *report) measure(ctx context.Context, c config, list []step, dir strin
 		if c.delay > 0 {
 			return nil // it is the network that counts
 		}
-		fmt.Fprintln(progress, "the machine,", when)
-		m, err := measureMachine(ctx, dir, min(c.duration, time.Second))
+		m, err := measureMachine(dir, min(c.duration, time.Second))
 		if err != nil {
-			fmt.Fprintln(progress, "the machine: failed:", err)
+			fmt.Fprintf(progress, "the disk, %s: failed: %v\n", when, err)
 			return nil
 		}
 		return m
@@ -245,7 +241,7 @@ func (rep *report) write(w io.Writer) {
 	}
 	fmt.Fprintf(w, "- taken by the host's others while it was measured, of the CPU time wanted: %s\n", stolenText(rep.Samples))
 	fmt.Fprintln(w)
-	writeTable(w, rep.Rows, mean(rep.Before, rep.After))
+	writeTable(w, rep.Rows)
 	if rep.Before != nil || rep.After != nil {
 		fmt.Fprintln(w)
 		writeMachine(w, rep.Before, rep.After)

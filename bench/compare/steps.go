@@ -54,42 +54,40 @@ func steps() []step {
 		{stage: cold, memory: true, load: load{workload: idle, etcd: true}, figures: []figure{
 			{name: "memory of a fresh member", unit: "MB", limit: 30, limited: true, value: resident},
 		}},
-		single("at the leader", leader, 2),
-		single("through a follower", follower, 2),
+		single("at the leader", leader),
+		single("through a follower", follower),
 		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
-			throughput("write, 16 clients", 3, threeBare(16).rate(1)),
-			cpu("write, 16 clients", 1.0/3, threeBare(16).cpu),
+			throughput("write, 16 clients", 3),
+			cpu("write, 16 clients", 1.0/3),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
-			throughput("write, 128 clients", 3, threeBare(128).rate(1)),
-			cpu("write, 128 clients", 1.0/3, threeBare(128).cpu),
+			throughput("write, 128 clients", 3),
+			cpu("write, 128 clients", 1.0/3),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, inFlight: 8}, figures: []figure{
-			throughput("write, 128 clients with 8 in flight", 4, oneBare(128, 8).rate(1)),
-			cpu("write, 128 clients with 8 in flight", 0, oneBare(128, 8).cpu),
+			throughput("write, 128 clients with 8 in flight", 4),
+			cpu("write, 128 clients with 8 in flight", 0),
 			{name: "memory of a member after the write load", unit: "MB", ratio: 1.0 / 3, value: resident},
 		}},
 		reads("read, 16 clients", 16, 1),
 		reads("read, 128 clients", 128, 1),
 		reads("read, 128 clients with 8 in flight", 128, 8),
 		{stage: warm, load: load{workload: "lock-cycle", clients: 1, first: leader, etcd: true}, figures: []figure{
-			latency("lock-cycle, 1 client, p50", 0.6, p50, trips(2, 5)),
+			latency("lock-cycle, 1 client, p50", 0.6, p50),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 16, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 16 clients", 3, threeBare(16).rate(3)),
+			throughput("lock-cycle, 16 clients", 3),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 128, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 128 clients", 3, threeBare(128).rate(3)),
+			throughput("lock-cycle, 128 clients", 3),
 		}},
 		handoff("lock handoff, 2 clients, p50", 2),
 		handoff("lock handoff, 64 clients, p50", 64),
 		{stage: warm, load: load{workload: "herd", clients: herdClients}, figures: []figure{
-			latency("herd of 1,000, until the last has its event", 0.7, lastOfAll, func(m *machine) float64 {
-				return trips(1, 0)(m) + m.HerdMs
-			}),
+			latency("herd of 1,000, until the last has its event", 0.7, lastOfAll),
 		}},
 		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{
-			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms"), nil),
+			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms")),
 			{name: "failover, connections lost on survivors", unit: "", limited: true, value: special("connections lost on survivors")},
 		}},
 		{stage: fresh, memory: true, load: load{workload: "sessions", clients: 5000}, figures: []figure{
@@ -97,32 +95,32 @@ func steps() []step {
 		}},
 		{stage: fresh, load: load{workload: "znodes", clients: 8, first: follower, nodes: 200_000}, figures: []figure{
 			{name: "memory of a 100-byte znode, on each member", unit: "B", ratio: 0.5, value: special("resident bytes per node and server")},
-			latency("restart of a member with 200,000 znodes", 0.5, special("restart ms"), nil),
+			latency("restart of a member with 200,000 znodes", 0.5, special("restart ms")),
 		}},
 		{stage: alone, load: load{workload: "boot"}, times: 3, figures: []figure{
-			latency("boot to the first create, standalone", 0.1, p50, func(m *machine) float64 { return m.StartMs }),
+			latency("boot to the first create, standalone", 0.1, p50),
 		}},
 	}
 }
 
-func single(where string, first role, roundTrips float64) step {
+func single(where string, first role) step {
 	name := "write, 1 client " + where
 	return step{stage: warm, load: load{workload: "write", clients: 1, first: first, etcd: true}, figures: []figure{
-		latency(name+", p50", 0.6, p50, trips(1, roundTrips)),
-		latency(name+", p99", 0.6, p99, nil),
+		latency(name+", p50", 0.6, p50),
+		latency(name+", p99", 0.6, p99),
 	}}
 }
 
 func reads(name string, clients, inFlight int) step {
 	return step{stage: warm, load: load{workload: "read", clients: clients, inFlight: inFlight}, figures: []figure{
-		{name: name + ", per CPU second of the servers", unit: "1/s", more: true, ratio: 2, value: perCPUSecond, floor: oneBare(clients, inFlight).perCPUSecond},
-		throughput(name, 0, oneBare(clients, inFlight).rate(1)),
+		{name: name + ", per CPU second of the servers", unit: "1/s", more: true, ratio: 2, value: perCPUSecond},
+		throughput(name, 0),
 	}}
 }
 
 func handoff(name string, clients int) step {
 	return step{stage: warm, load: load{workload: "lock-contended", clients: clients, etcd: true}, figures: []figure{
-		latency(name, 0.6, p50, trips(1, 3)),
+		latency(name, 0.6, p50),
 	}}
 }
 

@@ -148,33 +148,16 @@ func yes(b bool) string {
 	return "**no**"
 }
 
-// machineCells are what the machine would allow, and how far from it we are.
-func (r *row) machineCells(m *machine) (floor, away string) {
-	ours := r.Systems["lockkeeper"]
-	if r.figure.floor == nil || m == nil {
-		return "–", "–"
-	}
-	v := r.figure.floor(m)
-	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
-		return "–", "–"
-	}
-	if !ours.known() || ours.Median == 0 {
-		return number(v), "–"
-	}
-	return number(v), fmt.Sprintf("%.1fx", r.figure.away(ours.Median, v))
-}
-
 // writeTable writes it in Markdown.
-func writeTable(w io.Writer, rows []*row, m *machine) {
-	fmt.Fprintln(w, "| figure | | lockkeeper | ZooKeeper | ratio | target | met | etcd | ratio | met | machine | away |")
-	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
+func writeTable(w io.Writer, rows []*row) {
+	fmt.Fprintln(w, "| figure | | lockkeeper | ZooKeeper | ratio | target | met | etcd | ratio | met |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
 	for _, r := range rows {
 		zkRatio, zkMet := r.against("zookeeper")
 		etcdRatio, etcdMet := r.against("etcd")
-		floor, away := r.machineCells(m)
 		cells := []string{
 			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(), zkMet,
-			r.Systems["etcd"].text(), etcdRatio, etcdMet, floor, away,
+			r.Systems["etcd"].text(), etcdRatio, etcdMet,
 		}
 		for i, c := range cells {
 			cells[i] = strings.NewReplacer("|", "/", "\n", " ").Replace(c)
@@ -183,9 +166,9 @@ func writeTable(w io.Writer, rows []*row, m *machine) {
 	}
 }
 
-// writeMachine writes what the machine could do, before and after.
+// writeMachine writes how fast the disk was, before and after.
 func writeMachine(w io.Writer, before, after *machine) {
-	fmt.Fprintln(w, "| what the machine can do | | before | after |")
+	fmt.Fprintln(w, "| the disk under the data | | before | after |")
 	fmt.Fprintln(w, "|---|---|---|---|")
 	line := func(name, unit string, value func(*machine) float64) {
 		cell := func(m *machine) string {
@@ -198,18 +181,4 @@ func writeMachine(w io.Writer, before, after *machine) {
 	}
 	line("write of 512 bytes into a file that has its length, and fdatasync, p50", "us", func(m *machine) float64 { return m.FdatasyncUs })
 	line("the same, p99", "us", func(m *machine) float64 { return m.FdatasyncP99Us })
-	line("round trip over loopback to a bare Go server, p50", "us", func(m *machine) float64 { return m.RoundTripUs })
-	line("start of a bare Go server until its first answer", "ms", func(m *machine) float64 { return m.StartMs })
-	lines := func(name string, load bare) {
-		line(name, "1/s", load.rate(1))
-		line(name+", CPU of the servers per request", "us", load.cpu)
-		line(name+", of the load generator", "us", func(m *machine) float64 { return load(m).ClientCPU })
-	}
-	for _, shape := range echoShapes {
-		lines(fmt.Sprintf("bare Go server, %d clients with %d in flight", shape[0], shape[1]), oneBare(shape[0], shape[1]))
-	}
-	for _, clients := range clusterClients {
-		lines(fmt.Sprintf("three bare servers, writes of %d clients", clients), threeBare(clients))
-	}
-	line("three bare servers, herd of 1,000", "ms", func(m *machine) float64 { return m.HerdMs })
 }

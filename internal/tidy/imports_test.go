@@ -24,7 +24,7 @@ const imports = `
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/rawsock
-	bench/compare:         bench wire jepsen internal/freeport internal/rawsock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	bench/compare:         bench jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
