@@ -1,6 +1,7 @@
 package wire
 
-// Perm is a set of permissions on a node. A request may carry any bits; those beyond PermAll mean nothing.
+// Perm is a set of permissions on a node. A request may carry any bits; those beyond PermAll mean
+// nothing.
 type Perm int32
 
 // The permissions.
@@ -13,8 +14,8 @@ const (
 	PermAll    Perm = 31
 )
 
-// ID names whom an ACL entry is about. Null and empty are different on the wire: kazoo sends a null id for
-// scheme "auth". A null field has its flag set and an empty string.
+// ID names whom an ACL entry is about. Null and empty are different on the wire: kazoo sends a null
+// id for scheme "auth". A null field has its flag set and an empty string.
 type ID struct {
 	Scheme, ID         string
 	NullScheme, NullID bool
@@ -29,7 +30,8 @@ type ACL struct {
 // OpenACL is the list that allows everything to everybody. Not to be modified.
 var OpenACL = []ACL{{Perms: PermAll, ID: ID{Scheme: "world", ID: "anyone"}}}
 
-// aclMinLen is the number of bytes of the shortest encoded ACL entry: permissions and two string lengths.
+// aclMinLen is the number of bytes of the shortest encoded ACL entry: permissions and two string
+// lengths.
 const aclMinLen = 12
 
 // Append encodes a.

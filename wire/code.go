@@ -2,9 +2,9 @@ package wire
 
 import "fmt"
 
-// Code is the outcome of a request as the reply tells it. It implements error; CodeOK is the zero value and
-// is no error, so convert with Err where an error is wanted. A server sends only the codes listed here:
-// client libraries fail in odd ways on others.
+// Code is the outcome of a request as the reply tells it. It implements error; CodeOK is the zero
+// value and is no error, so convert with Err where an error is wanted. A server sends only the
+// codes listed here: client libraries fail in odd ways on others.
 type Code int32
 
 // All codes of the protocol (docs/protocol/wire.md section 8.1).
@@ -43,7 +43,8 @@ const (
 	CodeThrottledOp                  Code = -127
 )
 
-// Error returns the name of c as in ZooKeeper's KeeperException.Code, or "code" and the number when it has none.
+// Error returns the name of c as in ZooKeeper's KeeperException.Code, or "code" and the number when
+// it has none.
 func (c Code) Error() string {
 	if text, ok := codeTexts[c]; ok {
 		return text

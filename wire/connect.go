@@ -1,14 +1,16 @@
 package wire
 
-// ConnectRequest is the first frame of a client; it has no header (docs/protocol/wire.md section 4).
+// ConnectRequest is the first frame of a client; it has no header (docs/protocol/wire.md section
+// 4).
 type ConnectRequest struct {
 	ProtocolVersion int32     // ignored
 	LastZxidSeen    Zxid      // a member that has applied less must refuse
-	TimeoutMs       int32     // wish for the session timeout; any value, also negative
+	TimeoutMs       int32     // requested session timeout; any value, also negative
 	SessionID       SessionID // 0 = a new session
 	Password        []byte    // any length, also null
 	ReadOnly        bool      // the client may be served by a member that only reads
-	HasReadOnly     bool      // the ReadOnly byte is on the wire; the response must then have it too
+	// the ReadOnly byte is on the wire; the response must then have it too
+	HasReadOnly bool
 }
 
 // Append encodes r.
@@ -35,15 +37,16 @@ func (r *ConnectRequest) Decode(d *Decoder) error {
 	return d.Err()
 }
 
-// ConnectResponse is the first frame of a server; it has no header. All zero but for a Password of 16 zero
-// bytes it says that the session has expired or that the password was wrong.
+// ConnectResponse is the first frame of a server; it has no header. All zero but for a Password of
+// 16 zero bytes it says that the session has expired or that the password was wrong.
 type ConnectResponse struct {
 	ProtocolVersion int32 // always 0
 	TimeoutMs       int32 // negotiated session timeout; 0 = refused
 	SessionID       SessionID
 	Password        []byte
 	ReadOnly        bool // this member only reads
-	HasReadOnly     bool // as in the request: the C client hangs, go-zookeeper miscounts, when it differs
+	// as in the request: the C client hangs, go-zookeeper miscounts, when it differs
+	HasReadOnly bool
 }
 
 // Append encodes r.

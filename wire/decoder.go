@@ -5,12 +5,13 @@ import (
 	"fmt"
 )
 
-// Decoder reads jute values from a byte slice, in order. After the first failure every read returns a zero
-// value and Err the failure, so a record is read without a check after each field. The zero Decoder is an
-// empty input.
+// Decoder reads jute values from a byte slice, in order. After the first failure every read returns
+// a zero value and Err the failure, so a record is read without a check after each field. The zero
+// Decoder is an empty input.
 //
-// Buffers alias the input; strings are copies. What a Decoder allocates is at most proportional to the bytes it has
-// been given: a length or count is compared with what is left before anything is made.
+// Buffers alias the input; strings are copies. What a Decoder allocates is at most proportional to
+// the bytes it has been given: a length or count is compared with what is left before anything is
+// made.
 type Decoder struct {
 	b   []byte
 	off int
@@ -41,8 +42,8 @@ func (d *Decoder) fail(format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, nil after a failure. The result has no spare capacity, so that appending to it
-// cannot overwrite the rest of the frame.
+// take returns the next n bytes, nil after a failure. The result has no spare capacity, so that
+// appending to it cannot overwrite the rest of the frame.
 func (d *Decoder) take(n int, what string) []byte {
 	if d.err != nil {
 		return nil
@@ -93,7 +94,8 @@ func (d *Decoder) Buffer() []byte {
 	return d.take(int(n), "buffer")
 }
 
-// NullString reads a string and tells null from empty. Invalid UTF-8 is replaced as Java replaces it.
+// NullString reads a string and tells null from empty. Invalid UTF-8 is replaced as Java replaces
+// it.
 func (d *Decoder) NullString() (s string, null bool) {
 	v := d.Buffer()
 	if v == nil {

@@ -86,7 +86,8 @@ func TestDecoderKeepsFirstFailure(t *testing.T) {
 
 // A few bytes that announce a lot must not make the decoder allocate it.
 func TestDecodeAllocation(t *testing.T) {
-	huge := "7fffffff" // also 1<<28 elements, which times the least length of an element overflows 32 bits
+	// also 1<<28 elements, which times the least length of an element overflows 32 bits
+	huge := "7fffffff"
 	for _, count := range []string{huge, "10000000", "15555556", "20000000", "00100000"} {
 		bodies := map[Op]string{
 			OpCreate:      "00000000 ffffffff" + count,
@@ -112,7 +113,8 @@ func TestDecodeAllocation(t *testing.T) {
 	}
 }
 
-// allocatedBytes returns how many bytes were allocated while f ran, a few of other goroutines included.
+// allocatedBytes returns how many bytes were allocated while f ran, a few of other goroutines
+// included.
 func allocatedBytes(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

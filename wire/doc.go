@@ -1,8 +1,11 @@
-// Package wire is the ZooKeeper client protocol as bytes: frames, records, op codes, error codes, flags and
-// limits. It is the only place that knows the encoding. What the values mean is for others to say.
+// Package wire is the ZooKeeper client protocol as bytes: frames, records, op codes, error codes,
+// flags and limits. It is the only package that knows the encoding. It never decides whether a
+// request is allowed or what it does, and it has no state, no goroutine and no socket. Begin
+// reading with Op and Code, which are the only lists of these numbers, then DecodeRequest and
+// AppendReply.
 //
-// A frame is 4 length bytes and a payload. The first payload on a connection is a ConnectRequest, answered by
-// a ConnectResponse; every later one has a header:
+// A frame is 4 length bytes and a payload. The first payload on a connection is a ConnectRequest,
+// answered by a ConnectResponse; every later one has a header:
 //
 //	client to server                      server to client
 //	+--------+-----+----+---------+       +--------+-----+------+-----+----------+
@@ -21,24 +24,24 @@
 //
 // # Records
 //
-// Every record of the protocol is a struct with Append (encode, on the value) and Decode (on the pointer). What is
-// decoded can be encoded again, and gives the same bytes unless the input used a freedom of the format (a boolean of
-// 2, a vector count of -5, bytes behind the record, invalid UTF-8, a null where it means the same as empty).
-// Null and empty differ on the wire: in a buffer or vector nil is null and an empty slice is empty; a string
-// that can be null and where it matters has a flag beside it.
+// Every record of the protocol is a struct with Append (encode, on the value) and Decode (on the
+// pointer). What is decoded can be encoded again, and gives the same bytes unless the input used a
+// freedom of the format (a boolean of 2, a vector count of -5, bytes behind the record, invalid
+// UTF-8, a null where it means the same as empty). Null and empty differ on the wire: in a buffer
+// or vector nil is null and an empty slice is empty; a string has a flag beside it where the
+// difference matters.
 //
 // # Memory
 //
-// A decoded []byte aliases the frame it came from, so the frame must not be reused while the record is
-// in use; strings are copies. Decoding allocates in proportion to the bytes at hand: no length or count is
-// believed before it has been compared with what is left.
+// A decoded []byte aliases the frame it came from, so the frame must not be reused while the record
+// is in use; strings are copies. Decoding allocates in proportion to the bytes at hand: no length
+// or count is believed before it has been compared with what is left.
 //
 // # Errors
 //
-// A decode error is a plain error that says what was wrong and where. The caller knows what the client gets for
-// it: docs/protocol/wire.md section 11. Only two are for comparing: ErrFrameLength and ErrUnknownOp. Encoding cannot
-// fail; it panics on a record that cannot exist.
+// A decode error is a plain error that says what was wrong and where. The caller knows what the
+// client gets for it: docs/protocol/wire.md section 11. Only two are for comparing: ErrFrameLength
+// and ErrUnknownOp. Encoding cannot fail; it panics on a record that cannot exist.
 //
-// The package has no state, starts no goroutine and owns no socket. Functions may be called from any
-// goroutine; a Decoder or a record belongs to one at a time.
+// Functions may be called from any goroutine; a Decoder or a record belongs to one at a time.
 package wire

@@ -2,8 +2,9 @@ package wire
 
 import "encoding/binary"
 
-// Record is an encodable unit of the protocol. Append appends the record's jute encoding to b and returns
-// the extended slice. Every record type of this package also has Decode(*Decoder) error on its pointer.
+// Record is an encodable unit of the protocol. Append appends the record's jute encoding to b and
+// returns the extended slice. Every record type of this package also has Decode(*Decoder) error on
+// its pointer.
 type Record interface {
 	Append(b []byte) []byte
 }

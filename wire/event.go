@@ -53,8 +53,8 @@ func (e *WatcherEvent) Decode(d *Decoder) error {
 	return d.Err()
 }
 
-// AppendNotification appends a notification with its length. zxid is that of the update which fired the watch,
-// ZxidNone when setWatches did.
+// AppendNotification appends a notification with its length. zxid is that of the update which fired
+// the watch, ZxidNone when setWatches did.
 func AppendNotification(b []byte, zxid Zxid, e WatcherEvent) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)

@@ -8,22 +8,23 @@ import (
 	"io"
 )
 
-// ErrFrameLength says that a frame's length is negative or more than the reader allows. The caller closes
-// the connection without an answer.
+// ErrFrameLength says that a frame's length is negative or more than the reader allows. The caller
+// closes the connection without an answer.
 var ErrFrameLength = errors.New("wire: frame length out of range")
 
 // frameLenBytes is the number of length bytes in front of every frame.
 const frameLenBytes = 4
 
-// readStep is how much ReadFrame allocates ahead of the bytes it has received: a peer that announces a
-// megabyte and sends nothing costs this much.
+// readStep is how much ReadFrame allocates ahead of the bytes it has received: a peer that
+// announces a megabyte and sends nothing costs this much.
 const readStep = 16 << 10
 
-// ReadFrame reads one frame from r and returns its payload without the length. The payload is in buf's
-// memory when that is large enough, otherwise in a new slice of its own. max is the largest payload allowed.
+// ReadFrame reads one frame from r and returns its payload without the length. The payload is in
+// buf's memory when that is large enough, otherwise in a new slice of its own. max is the largest
+// payload allowed.
 //
-// The error is io.EOF when r ended before the frame, io.ErrUnexpectedEOF when it ended inside, and wraps
-// ErrFrameLength when the length is not in 0..max. No error of r is wrapped.
+// The error is io.EOF when r ended before the frame, io.ErrUnexpectedEOF when it ended inside, and
+// wraps ErrFrameLength when the length is not in 0..max. No error of r is wrapped.
 func ReadFrame(r io.Reader, buf []byte, max int) ([]byte, error) {
 	n, err := readFrameLen(r, buf)
 	if err != nil {
@@ -65,7 +66,8 @@ func readPayload(r io.Reader, b []byte, n int) ([]byte, error) {
 	}
 	for len(b) < n {
 		if len(b) == cap(b) {
-			// Doubling keeps what is allocated within twice of what was received, plus the first step.
+			// Doubling keeps what is allocated within twice of what was received, plus the first
+			// step.
 			grown := make([]byte, len(b), min(n, max(2*len(b), readStep)))
 			copy(grown, b)
 			b = grown
@@ -82,7 +84,8 @@ func readPayload(r io.Reader, b []byte, n int) ([]byte, error) {
 	return b, nil
 }
 
-// AppendFrame appends one frame that holds the records one after the other; nil records are left out.
+// AppendFrame appends one frame that holds the records one after the other; nil records are left
+// out.
 func AppendFrame(b []byte, records ...Record) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// limited runs f and fails when f allocates more than n input bytes justify. The slack is for the fuzzing
-// engine, which allocates beside us.
+// limited runs f and fails when f allocates more than n input bytes justify. The slack is for the
+// fuzzing engine, which allocates beside us.
 func limited(t *testing.T, n int, f func()) {
 	t.Helper()
 	if got := allocatedBytes(f); got > uint64(1<<20+64*n) {
@@ -19,7 +19,8 @@ func limited(t *testing.T, n int, f func()) {
 	}
 }
 
-// goldenSeeds calls add with the payload of every recorded frame of a kind, without those of the handshake.
+// goldenSeeds calls add with the payload of every recorded frame of a kind, without those of the
+// handshake.
 func goldenSeeds(f *testing.F, kinds string, add func(payload []byte)) {
 	for _, file := range goldenFiles(f) {
 		begun := map[string]bool{}

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// The files in testdata/frames are conversations between a client library and a ZooKeeper. A line is one of
+// The files in testdata/frames are conversations between a client library and a ZooKeeper. A line
+// is one of
 //
 //	# ...           what follows
 //	connection N    the frames that follow belong to this connection
@@ -179,8 +180,8 @@ func (c *goldenConn) server(t *testing.T, f goldenFrame, payload []byte) {
 		return
 	}
 	if h.Err != CodeOK {
-		// ZooKeeper puts an empty multi response behind the error of a multi; nobody reads it and we
-		// do not send it.
+		// ZooKeeper puts an empty multi response behind the error of a multi; nobody reads it and
+		// we do not send it.
 		want := AppendReply(nil, h, nil)
 		if (op != OpMulti && op != OpMultiRead) || len(body) != multiHeaderLen {
 			sameBytes(t, f, want)

@@ -2,8 +2,8 @@ package wire
 
 import "strconv"
 
-// Xid numbers a request within its connection. The client chooses it and the reply echoes it; zero and
-// negative values are legal (docs/protocol/wire.md section 5).
+// Xid numbers a request within its connection. The client chooses it and the reply echoes it; zero
+// and negative values are legal (docs/protocol/wire.md section 5).
 type Xid int32
 
 // Xids with a meaning of their own.
@@ -17,15 +17,15 @@ const (
 // Zxid numbers the updates of the whole tree in their total order.
 type Zxid int64
 
-// ZxidNone is the header zxid of a notification that no update fired (it came from setWatches), and of the
-// reply to an unknown op.
+// ZxidNone is the header zxid of a notification that no update fired (it came from setWatches), and
+// of the reply to an unknown op.
 const ZxidNone Zxid = -1
 
 // String returns z as ZooKeeper prints it: 0x and unsigned hex digits.
 func (z Zxid) String() string { return hexString(uint64(z)) }
 
-// SessionID names a session. Zero in a ConnectRequest asks for a new one; zero in a Stat's EphemeralOwner
-// means that the node is not ephemeral.
+// SessionID names a session. Zero in a ConnectRequest asks for a new one; zero in a Stat's
+// EphemeralOwner means that the node is not ephemeral.
 type SessionID int64
 
 // String returns s as ZooKeeper prints it: 0x and unsigned hex digits.

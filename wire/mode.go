@@ -1,7 +1,7 @@
 package wire
 
-// CreateMode is the flags field of a create request: what kind of node to make. A request may carry any
-// number; Valid says whether it is one of the seven.
+// CreateMode is the flags field of a create request: what kind of node to make. A request may carry
+// any number; Valid says whether it is one of the seven.
 type CreateMode int32
 
 // All modes of create.

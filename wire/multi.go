@@ -9,8 +9,8 @@ import "fmt"
 //	| type | done | err  |
 //	+------+------+------+
 //
-// One stands before every part of a multi, in requests (err -1) and in responses. The one after the last part
-// has type -1, done 1, err -1.
+// One stands before every part of a multi, in requests (err -1) and in responses. The one after the
+// last part has type -1, done 1, err -1.
 const multiHeaderLen = 9
 
 func appendMultiHeader(b []byte, op Op, done bool, err Code) []byte {
@@ -25,8 +25,8 @@ func (d *Decoder) multiHeader() (op Op, done bool, err Code) {
 	return Op(d.Int32()), d.Bool(), Code(d.Int32())
 }
 
-// MultiRequest is the body of multi and multiRead. A multi holds writes and checks, a multiRead holds reads; none
-// holds both. An empty one is legal.
+// MultiRequest is the body of multi and multiRead. A multi holds writes and checks, a multiRead
+// holds reads; none holds both. An empty one is legal.
 type MultiRequest struct{ Ops []MultiOp }
 
 // MultiOp is one part of a MultiRequest.
@@ -52,17 +52,19 @@ func (r MultiRequest) Append(b []byte) []byte {
 	return appendMultiEnd(b)
 }
 
-// Decode reads r, a multi or a multiRead, from d. The Op of a create comes from its mode first, as ZooKeeper has it: a
-// container mode makes it createContainer whatever the header says. What makes ZooKeeper 3.9 fail the multi as a
-// whole is an error: an op that may not be inside, reads mixed with writes, an invalid mode, a TTL
-// mode without a TTL or the reverse, a TTL out of range, a null ACL, a null path (also where a request
-// of its own would be told CodeBadArguments). Data aliases the input.
+// Decode reads r, a multi or a multiRead, from d. The Op of a create comes from its mode first, as
+// ZooKeeper has it: a container mode makes it createContainer whatever the header says. What makes
+// ZooKeeper 3.9 fail the multi as a whole is an error: an op that may not be inside, reads mixed
+// with writes, an invalid mode, a TTL mode without a TTL or the reverse, a TTL out of range, a null
+// ACL, a null path (also where a request of its own would be told CodeBadArguments). Data aliases
+// the input.
 func (r *MultiRequest) Decode(d *Decoder) error {
 	r.decode(d, 0)
 	return d.Err()
 }
 
-// decode is Decode; kind is OpMulti or OpMultiRead when it is known which of them r has to be, otherwise 0.
+// decode is Decode; kind is OpMulti or OpMultiRead when it is known which of them r has to be,
+// otherwise 0.
 func (r *MultiRequest) decode(d *Decoder, kind Op) {
 	r.Ops = nil
 	for d.err == nil {
@@ -132,7 +134,8 @@ func decodeMultiWrite(op Op, d *Decoder) MultiOp {
 	return MultiOp{}
 }
 
-// multiCreate settles the op of a create without a TTL mode. ttl is -1 where the request has no such field.
+// multiCreate settles the op of a create without a TTL mode. ttl is -1 where the request has no
+// such field.
 func multiCreate(op Op, r *CreateRequest, ttl int64, d *Decoder) MultiOp {
 	switch {
 	case d.err != nil:
@@ -157,7 +160,8 @@ func (d *Decoder) nullAhead() bool {
 	return ahead.Int32() == -1
 }
 
-// MultiResponse answers multi and multiRead; the reply's header has CodeOK even when the multi failed.
+// MultiResponse answers multi and multiRead; the reply's header has CodeOK even when the multi
+// failed.
 type MultiResponse struct{ Results []MultiResult }
 
 // MultiResult is the outcome of one part. Which fields are used depends on Op:
@@ -170,8 +174,8 @@ type MultiResponse struct{ Results []MultiResult }
 //	getChildren (multiRead)                  Children
 //	error                                    Err
 //
-// A result with an Err is encoded as OpError whatever Op says. When a multi fails, every part is an OpError: with
-// CodeOK before the part that failed and CodeRuntimeInconsistency after it.
+// A result with an Err is encoded as OpError whatever Op says. When a multi fails, every part is an
+// OpError: with CodeOK before the part that failed and CodeRuntimeInconsistency after it.
 type MultiResult struct {
 	Op       Op
 	Err      Code

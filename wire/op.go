@@ -5,7 +5,8 @@ import "fmt"
 // Op says what a request asks for (docs/protocol/wire.md section 6).
 type Op int32
 
-// All ops of the protocol. Those marked internal never come from a well-behaved client as a request of its own.
+// All ops of the protocol. Those marked internal never come from a well-behaved client as a request
+// of its own.
 const (
 	OpNotification         Op = 0 // internal
 	OpCreate               Op = 1
@@ -37,9 +38,10 @@ const (
 	OpSetWatches2          Op = 105
 	OpAddWatch             Op = 106
 	OpWhoAmI               Op = 107
-	OpError                Op = -1  // internal: a failed result inside a multi response, and the end mark of a multi
-	OpCreateSession        Op = -10 // internal
-	OpCloseSession         Op = -11
+	// internal: a failed result inside a multi response, and the end mark of a multi
+	OpError         Op = -1
+	OpCreateSession Op = -10 // internal
+	OpCloseSession  Op = -11
 )
 
 // String returns the name ZooKeeper gives to op, or "op" and the number when it has none.

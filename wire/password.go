@@ -2,8 +2,9 @@ package wire
 
 import "encoding/binary"
 
-// LegacyPassword returns the password that ZooKeeper gives to session id. It is a pure function of the id, so it
-// protects nothing: only for sessions taken over from a ZooKeeper (docs/protocol/wire.md section 4.4).
+// LegacyPassword returns the password that ZooKeeper gives to session id. It is a pure function of
+// the id, so it protects nothing: only for sessions taken over from a ZooKeeper
+// (docs/protocol/wire.md section 4.4).
 func LegacyPassword(id SessionID) [PasswordLen]byte {
 	// java.util.Random, seeded with the id and a constant, and its nextBytes.
 	const (

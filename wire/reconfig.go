@@ -1,11 +1,13 @@
 package wire
 
-// ReconfigRequest is the body of reconfig. A null NewMembers asks for an incremental change by Joining and
-// Leaving, an empty one for an empty membership; in the other two null and empty mean the same.
+// ReconfigRequest is the body of reconfig. A null NewMembers asks for an incremental change by
+// Joining and Leaving, an empty one for an empty membership; in the other two null and empty mean
+// the same.
 type ReconfigRequest struct {
 	Joining, Leaving, NewMembers             string
 	NullJoining, NullLeaving, NullNewMembers bool
-	CurConfigID                              int64 // expected version of the configuration; -1 = any
+	// expected version of the configuration; -1 = any
+	CurConfigID int64
 }
 
 // Append encodes r.

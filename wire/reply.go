@@ -7,8 +7,9 @@ const replyHeaderLen = 16
 
 // ReplyHeader begins every frame of a server after the handshake.
 type ReplyHeader struct {
-	Xid  Xid
-	Zxid Zxid // last update this member has applied; see docs/protocol/wire.md section 5 for the exceptions
+	Xid Xid
+	// last update this member has applied; see docs/protocol/wire.md section 5 for the exceptions
+	Zxid Zxid
 	Err  Code // when not CodeOK the reply has no body
 }
 
@@ -27,8 +28,8 @@ func (h *ReplyHeader) Decode(d *Decoder) error {
 	return d.Err()
 }
 
-// AppendReply appends a reply with its length. body is nil for an op whose reply has none; it is left out
-// when h.Err is not CodeOK.
+// AppendReply appends a reply with its length. body is nil for an op whose reply has none; it is
+// left out when h.Err is not CodeOK.
 func AppendReply(b []byte, h ReplyHeader, body Record) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -39,8 +40,8 @@ func AppendReply(b []byte, h ReplyHeader, body Record) []byte {
 	return setFrameLen(b, start)
 }
 
-// DecodeReply splits a frame's payload, as a client receives it, into header and body. The body aliases the
-// frame and is empty when the op has none or when the header has an error.
+// DecodeReply splits a frame's payload, as a client receives it, into header and body. The body
+// aliases the frame and is empty when the op has none or when the header has an error.
 func DecodeReply(frame []byte) (h ReplyHeader, body []byte, err error) {
 	d := Decoder{b: frame}
 	if err := h.Decode(&d); err != nil {
@@ -49,8 +50,9 @@ func DecodeReply(frame []byte) (h ReplyHeader, body []byte, err error) {
 	return h, frame[replyHeaderLen:], nil
 }
 
-// DecodeResponse decodes the body of a successful reply to op; the record is a pointer to the response type of that
-// op, *Empty where it has none. A notification's body is that of OpNotification.
+// DecodeResponse decodes the body of a successful reply to op; the record is a pointer to the
+// response type of that op, *Empty where it has none. A notification's body is that of
+// OpNotification.
 func DecodeResponse(op Op, body []byte) (Record, error) {
 	r := newResponse(op)
 	if r == nil {
@@ -104,7 +106,8 @@ func newResponse(op Op) interface {
 	return nil
 }
 
-// ErrorResponse is a body that holds a code: the answer to addWatch, always CodeOK, and a failed part of a multi.
+// ErrorResponse is a body that holds a code: the answer to addWatch, always CodeOK, and a failed
+// part of a multi.
 type ErrorResponse struct{ Err Code }
 
 // Append encodes r.

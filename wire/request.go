@@ -16,8 +16,8 @@ type Request struct {
 	Body []byte // aliases the frame
 }
 
-// DecodeRequest splits a frame's payload into header and body. A payload of less than 8 bytes is an error;
-// the connection is then closed without an answer.
+// DecodeRequest splits a frame's payload into header and body. A payload of less than 8 bytes is an
+// error; the connection is then closed without an answer.
 func DecodeRequest(frame []byte) (Request, error) {
 	d := Decoder{b: frame}
 	r := Request{Xid: Xid(d.Int32()), Op: Op(d.Int32())}
@@ -28,7 +28,8 @@ func DecodeRequest(frame []byte) (Request, error) {
 	return r, nil
 }
 
-// AppendRequest appends a request as a client sends it, with its length. body is nil for an op without one.
+// AppendRequest appends a request as a client sends it, with its length. body is nil for an op
+// without one.
 func AppendRequest(b []byte, xid Xid, op Op, body Record) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
@@ -62,10 +63,11 @@ func AppendRequest(b []byte, xid Xid, op Op, body Record) []byte {
 //	sasl                                         SASLRequest
 //	ping, whoAmI, closeSession                   Empty, whatever the body is
 //
-// Other ops give an error that wraps ErrUnknownOp. Any other error means that the body cannot be decoded, which a
-// client is told with CodeMarshallingError (auth: the connection is closed). A null path counts as that, except
-// that it becomes "" in setData, setACL, check, addWatch, checkWatches, removeWatches and getEphemerals, and has
-// a flag in sync. Whether a client may send the op, and whether the values make sense, is for others to say.
+// Other ops give an error that wraps ErrUnknownOp. Any other error means that the body cannot be
+// decoded, which a client is told with CodeMarshallingError (auth: the connection is closed). A
+// null path counts as that, except that it becomes "" in setData, setACL, check, addWatch,
+// checkWatches, removeWatches and getEphemerals, and has a flag in sync. Whether a client may send
+// the op, and whether the values make sense, is for others to say.
 //
 // Buffers in the record alias body; strings do not.
 func DecodeBody(op Op, body []byte) (Record, error) {
@@ -129,7 +131,8 @@ func decodeBody(op Op, d *Decoder) Record {
 	}
 }
 
-// decodeSessionBody is decodeBody for the ops about watches, identities, the session and the cluster.
+// decodeSessionBody is decodeBody for the ops about watches, identities, the session and the
+// cluster.
 func decodeSessionBody(op Op, d *Decoder) Record {
 	switch op {
 	case OpReconfig:

@@ -1,16 +1,18 @@
 package wire
 
-// Stat is what the server tells about a node besides its data and ACL. The fields are in wire order.
+// Stat is what the server tells about a node besides its data and ACL. The fields are in wire
+// order.
 type Stat struct {
-	Czxid          Zxid      // update that created the node
-	Mzxid          Zxid      // update that last set its data
-	Ctime          int64     // creation, milliseconds since 1970
-	Mtime          int64     // last change of the data, milliseconds since 1970
-	Version        int32     // number of changes of the data
-	Cversion       int32     // number of changes of the set of children
-	Aversion       int32     // number of changes of the ACL
-	EphemeralOwner SessionID // session the node goes away with; 0 = none; containers and TTL nodes mark themselves here
-	DataLength     int32     // bytes
+	Czxid    Zxid  // update that created the node
+	Mzxid    Zxid  // update that last set its data
+	Ctime    int64 // creation, milliseconds since 1970
+	Mtime    int64 // last change of the data, milliseconds since 1970
+	Version  int32 // number of changes of the data
+	Cversion int32 // number of changes of the set of children
+	Aversion int32 // number of changes of the ACL
+	// session the node goes away with; 0 = none; containers and TTL nodes mark themselves here
+	EphemeralOwner SessionID
+	DataLength     int32 // bytes
 	NumChildren    int32
 	Pzxid          Zxid // update that last created or deleted a child
 }

@@ -1,6 +1,7 @@
 package wire
 
-// SyncRequest is the body of sync. The path has no meaning but comes back in the answer as it was sent.
+// SyncRequest is the body of sync. The path has no meaning but comes back in the answer as it was
+// sent.
 type SyncRequest struct {
 	Path     string
 	NullPath bool

@@ -47,7 +47,8 @@ func (r *AddWatchRequest) Decode(d *Decoder) error {
 	return d.Err()
 }
 
-// SetWatchesRequest is the body of setWatches and setWatches2: the watches a client had before it reconnected.
+// SetWatchesRequest is the body of setWatches and setWatches2: the watches a client had before it
+// reconnected.
 type SetWatchesRequest struct {
 	V2           bool // not on the wire: the record is that of setWatches2
 	RelativeZxid Zxid // last update the client has seen
@@ -70,7 +71,8 @@ func (r SetWatchesRequest) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads r from d, as setWatches2 has it when r.V2 is set. A null vector is an error, an empty one is not.
+// Decode reads r from d, as setWatches2 has it when r.V2 is set. A null vector is an error, an
+// empty one is not.
 func (r *SetWatchesRequest) Decode(d *Decoder) error {
 	paths := func() []string {
 		v := d.Strings()

@@ -20,18 +20,19 @@ const (
 	idAnyone = "anyone"
 )
 
-// maxACLEntries is how many entries a node's ACL may have at the most, whatever the settings of the member that took the request
-// are: one entry of scheme auth stands for all identities of a connection. It is part of what applying a command means, so it
-// never changes.
+// maxACLEntries is how many entries a node's ACL may have at the most, whatever the settings of the
+// member that took the request are: one entry of scheme auth stands for all identities of a
+// connection. It is part of what applying a command means, so it never changes.
 const maxACLEntries = 1 << 16
 
-// Allowed reports whether a connection with the identities ids, its "ip" among them, has at least one of the
-// permissions want on a node with this ACL. An empty ACL allows everything.
+// Allowed reports whether a connection with the identities ids, its "ip" among them, has at least
+// one of the permissions want on a node with this ACL. An empty ACL allows everything.
 func Allowed(acl []wire.ACL, ids []Identity, want wire.Perm) bool {
 	return newACLList(acl).allows(ids, want)
 }
 
-// fixACL turns the ACL of a request into what is stored (docs/protocol/semantics.md section 7.3). It may change acl.
+// fixACL turns the ACL of a request into what is stored (docs/protocol/semantics.md section 7.3).
+// It may change acl.
 func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code) {
 	if len(acl) == 1 && acl[0] == wire.OpenACL[0] {
 		return wire.OpenACL, wire.CodeOK // nearly all of them
@@ -76,8 +77,9 @@ func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code)
 	return fixed, wire.CodeOK
 }
 
-// distinct returns acl, which it does not change, without what is in it already. ZooKeeper fails at an entry with a null
-// when there is one before it to compare it with: of the same permissions and, for a null id, of the same scheme.
+// distinct returns acl, which it does not change, without what is in it already. ZooKeeper fails at
+// an entry with a null when there is one before it to compare it with: of the same permissions and,
+// for a null id, of the same scheme.
 //
 // It takes time in proportion to the entries: a request can have 80 000.
 func distinct(acl []wire.ACL) ([]wire.ACL, wire.Code) {
@@ -106,8 +108,8 @@ func distinct(acl []wire.ACL) ([]wire.ACL, wire.Code) {
 	return kept, wire.CodeOK
 }
 
-// samePerms and sameScheme are what distinct remembers an entry by where one with a null follows: no entry that it would have
-// to tell from them gets past the comparison with them.
+// samePerms and sameScheme are what distinct remembers an entry by where one with a null follows:
+// no entry that it would have to tell from them gets past the comparison with them.
 func samePerms(a wire.ACL) wire.ACL {
 	return wire.ACL{Perms: a.Perms, ID: wire.ID{NullScheme: true, NullID: true}}
 }
@@ -121,13 +123,14 @@ func has(set map[wire.ACL]struct{}, a wire.ACL) bool {
 	return ok
 }
 
-// authenticated reports whether an identity of this scheme is one that somebody has proved to have: what "auth" stands for.
+// authenticated reports whether an identity of this scheme is one that somebody has proved to have:
+// what "auth" stands for.
 func authenticated(scheme string) bool {
 	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL
 }
 
-// loaded reports whether there is a provider for the scheme, so that an ACL may have it. Those of sasl and x509 must be
-// configured, as with ZooKeeper.
+// loaded reports whether there is a provider for the scheme, so that an ACL may have it. Those of
+// sasl and x509 must be configured, as with ZooKeeper.
 func loaded(scheme string, flags Flags) bool {
 	switch scheme {
 	case schemeDigest:

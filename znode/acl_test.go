@@ -9,7 +9,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// distinctByComparison is distinct in the plain way, as ZooKeeper does it: each entry is compared with all before it.
+// distinctByComparison is distinct in the plain way, as ZooKeeper does it: each entry is compared
+// with all before it.
 func distinctByComparison(acl []wire.ACL) ([]wire.ACL, wire.Code) {
 	kept := make([]wire.ACL, 0, len(acl))
 next:
@@ -128,8 +129,8 @@ func manyAddresses(n int) []wire.ACL {
 	return acl
 }
 
-// A check against an ACL of thousands of entries looks at one of them for each length of a prefix, and a multi asks an ACL
-// once, however many of its ops need a permission.
+// A check against an ACL of thousands of entries looks at one of them for each length of a prefix,
+// and a multi asks an ACL once, however many of its ops need a permission.
 func TestLargeACLIsAskedOnce(t *testing.T) {
 	list := newACLList(manyAddresses(5000))
 	if len(list.bits) != 1 {

@@ -7,9 +7,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// aclList is an ACL that one or more nodes have. A program uses few different ones, so nodes share them. It is looked into often
-// and made rarely, so what a check needs is worked out when it is made: a check takes about as long with thousands of entries as
-// with one.
+// aclList is an ACL that one or more nodes have. A program uses few different ones, so nodes share
+// them. It is looked into often and made rarely, so what a check needs is worked out when it is
+// made: a check takes about as long with thousands of entries as with one.
 type aclList struct {
 	entries []wire.ACL // never modified
 	key     string     // the encoding of entries
@@ -77,7 +77,8 @@ func (l *aclList) granted(ids []Identity) wire.Perm {
 	return perms
 }
 
-// grantedAt returns the permissions that the networks give to an address, in the form that Java prints.
+// grantedAt returns the permissions that the networks give to an address, in the form that Java
+// prints.
 func (l *aclList) grantedAt(text string) (perms wire.Perm) {
 	if len(l.networks) == 0 {
 		return 0
@@ -87,14 +88,16 @@ func (l *aclList) grantedAt(text string) (perms wire.Perm) {
 		return 0
 	}
 	for _, bits := range l.bits {
-		if network, err := addr.Prefix(bits); err == nil { // an IPv4 address is in no network of 33 bits or more
+		// an IPv4 address is in no network of 33 bits or more
+		if network, err := addr.Prefix(bits); err == nil {
 			perms |= l.networks[network]
 		}
 	}
 	return perms
 }
 
-// allows reports whether a connection with these identities has at least one of the permissions want.
+// allows reports whether a connection with these identities has at least one of the permissions
+// want.
 func (l *aclList) allows(ids []Identity, want wire.Perm) bool {
 	return l.anyone&want != 0 || l.granted(ids)&want != 0
 }
@@ -107,8 +110,8 @@ type aclTable struct {
 	scratch []byte
 }
 
-// intern returns the list with these entries, with one more reference. It may keep acl, which must not be modified
-// any more.
+// intern returns the list with these entries, with one more reference. It may keep acl, which must
+// not be modified any more.
 func (t *aclTable) intern(acl []wire.ACL) *aclList {
 	t.scratch = t.scratch[:0]
 	for _, a := range acl {
@@ -124,7 +127,8 @@ func (t *aclTable) intern(acl []wire.ACL) *aclList {
 	return list
 }
 
-// retain adds a reference to a list that a node had when a multi began. The table may have dropped it since.
+// retain adds a reference to a list that a node had when a multi began. The table may have dropped
+// it since.
 func (t *aclTable) retain(list *aclList) {
 	list.refs++
 	t.byKey[list.key] = list

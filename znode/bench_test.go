@@ -72,7 +72,8 @@ func lastSeq(s *Store) int {
 	return int(info.LastSeq)
 }
 
-// BenchmarkCreate decodes and applies creates, 16 to an entry, in a tree that grows from 100,000 nodes.
+// BenchmarkCreate decodes and applies creates, 16 to an entry, in a tree that grows from 100,000
+// nodes.
 func BenchmarkCreate(b *testing.B) {
 	s := benchStore(b, 100_000)
 	entries := batches(lastSeq(s)+1, b.N, wire.OpCreate, func(i int) wire.Record {
@@ -114,7 +115,8 @@ func BenchmarkSetData(b *testing.B) {
 	applyAll(b, s, entries)
 }
 
-// BenchmarkSetDataDuringSnapshot is the same while there is always a snapshot that is less than 10,000 updates old.
+// BenchmarkSetDataDuringSnapshot is the same while there is always a snapshot that is less than
+// 10,000 updates old.
 func BenchmarkSetDataDuringSnapshot(b *testing.B) {
 	s := shared()
 	data := bytes.Repeat([]byte("x"), 16)
@@ -163,7 +165,8 @@ func BenchmarkChildren(b *testing.B) {
 	}
 }
 
-// BenchmarkSnapshot takes (and releases) snapshots of a million nodes: the time for which Apply is held up.
+// BenchmarkSnapshot takes (and releases) snapshots of a million nodes: the time for which Apply is
+// held up.
 func BenchmarkSnapshot(b *testing.B) {
 	s := shared()
 	b.ReportAllocs()
@@ -212,8 +215,8 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// TestSize holds the promises of design.md section 6, scaled from a million nodes to a quarter of one: a few hundred
-// MB, and a snapshot that holds up Apply for a few milliseconds at most.
+// TestSize holds the promises of design.md section 6, scaled from a million nodes to a quarter of
+// one: a few hundred MB, and a snapshot that holds up Apply for a few milliseconds at most.
 func TestSize(t *testing.T) {
 	const nodes = million / 4
 	heapBytes := func() uint64 {

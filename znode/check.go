@@ -8,8 +8,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// Check verifies the invariants of the whole state and returns the first that does not hold. It looks at every
-// node; it is for tests and for operators. It changes nothing.
+// Check verifies the invariants of the whole state and returns the first that does not hold. It
+// looks at every node; it is for tests and for operators. It changes nothing.
 func (s *Store) Check() error {
 	for _, check := range []func() error{
 		s.checkNodes, s.checkChildren, s.checkSessions, s.checkACLs, s.checkQuotas, s.checkTotals,

@@ -8,11 +8,12 @@ import (
 	"math"
 )
 
-// ErrDamaged is in the chain of every error about bytes that are not what was once written: a checksum that
-// does not fit, an end that is missing, contents that contradict each other.
+// ErrDamaged is in the chain of every error about bytes that are not what was once written: a
+// checksum that does not fit, an end that is missing, contents that contradict each other.
 var ErrDamaged = errors.New("damaged")
 
-// ErrNewer is in the chain of every error about a format version that this program does not know yet.
+// ErrNewer is in the chain of every error about a format version that this program does not know
+// yet.
 var ErrNewer = errors.New("written by a newer version")
 
 // castagnoli is the polynomial that processors compute in hardware.
@@ -26,7 +27,8 @@ func appendString(b []byte, v string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(v))), v...)
 }
 
-// decoder reads our own encodings. After the first failure every read returns zero and err says what was wrong.
+// decoder reads our own encodings. After the first failure every read returns zero and err says
+// what was wrong.
 type decoder struct {
 	b   []byte // what has not been read
 	err error

@@ -129,7 +129,8 @@ func TestEntryFormat(t *testing.T) {
 	if hex.EncodeToString(got) != want {
 		t.Errorf("got\n%x\nwant\n%s", got, want)
 	}
-	first, _ := hex.DecodeString("01" + "02242e7e" + want[10:]) // version 1 differs in what commands without identities mean
+	// version 1 differs in what commands without identities mean
+	first, _ := hex.DecodeString("01" + "02242e7e" + want[10:])
 	if e, err := DecodeEntry(first); err != nil || !reflect.DeepEqual(e.Commands, cmds) {
 		t.Errorf("version 1: %+v, %v", e, err)
 	}
@@ -151,8 +152,8 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
-// FuzzDecodeEntry also applies what it could decode: whatever a log holds, Apply must neither panic nor break an
-// invariant. The checksum is set right, so that the fuzzer gets past it.
+// FuzzDecodeEntry also applies what it could decode: whatever a log holds, Apply must neither panic
+// nor break an invariant. The checksum is set right, so that the fuzzer gets past it.
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(AppendEntry(nil, 12345, ExtendedTypes, encodedCommands(testCommands())))
 	open := Command{Kind: KindCreateSession, Session: 1}

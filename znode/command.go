@@ -12,34 +12,39 @@ type Kind uint8
 
 // All kinds of commands. The numbers are part of the log's format.
 const (
-	// KindRequest is a client's request: Op and Body as the client sent them, under the session's current
-	// generation, with Seq 1, 2, 3, ... in the order in which the requests arrived.
+	// KindRequest is a client's request: Op and Body as the client sent them, under the session's
+	// current generation, with Seq 1, 2, 3, ... in the order in which the requests arrived.
 	KindRequest Kind = 1
-	// KindCreateSession opens the session whose id the proposing member has chosen. Seq is a random number with
-	// the top bit set; it only serves to recognise the command.
+	// KindCreateSession opens the session whose id the proposing member has chosen. Seq is a random
+	// number with the top bit set; it only serves to recognise the command.
 	KindCreateSession Kind = 2
-	// KindAttach moves a session to a new connection. Generation is the one that the member believes current.
+	// KindAttach moves a session to a new connection. Generation is the one that the member
+	// believes current.
 	KindAttach Kind = 3
-	// KindExpire closes a session that was silent for too long, if Generation is still the current one.
+	// KindExpire closes a session that was silent for too long, if Generation is still the current
+	// one.
 	KindExpire Kind = 4
 	// KindSetConfig makes Body the data of /zookeeper/config.
 	KindSetConfig Kind = 5
-	// KindReap deletes the container or TTL node whose path is Body, if at the entry's time it is to be reaped:
-	// the leader has found it so, but something may have come in between. TimeoutMs is after how long a container
-	// that never had a child is reaped too; 0 means never.
+	// KindReap deletes the container or TTL node whose path is Body, if at the entry's time it is
+	// to be reaped: the leader has found it so, but something may have come in between. TimeoutMs
+	// is after how long a container that never had a child is reaped too; 0 means never.
 	KindReap Kind = 6
-	// KindSync changes nothing: the member that proposed it learns, when it applies it, that it has everything that
-	// was committed before. Seq is a random number with the top bit set, as in KindCreateSession.
+	// KindSync changes nothing: the member that proposed it learns, when it applies it, that it has
+	// everything that was committed before. Seq is a random number with the top bit set, as in
+	// KindCreateSession.
 	KindSync Kind = 7
-	// KindMembers makes the members in Body, a config text, those of the cluster if none are known yet. Later it may only
-	// change their addresses, and nothing once reconfig is enabled: see Store.Members.
+	// KindMembers makes the members in Body, a config text, those of the cluster if none are known
+	// yet. Later it may only change their addresses, and nothing once reconfig is enabled: see
+	// Store.Members.
 	KindMembers Kind = 8
-	// KindReconfig begins a change of the members that a member of the cluster itself asks for: Body is a reconfig request. Seq is a random
-	// number with the top bit set, as in KindCreateSession.
+	// KindReconfig begins a change of the members that a member of the cluster itself asks for:
+	// Body is a reconfig request. Seq is a random number with the top bit set, as in
+	// KindCreateSession.
 	KindReconfig Kind = 9
-	// KindReconfigured ends a change of the members. Session, Generation and Seq are those of the command that asked for
-	// it. TimeoutMs is the code of its result: CodeOK when raft counts the new members, else the change had no effect, and Body
-	// says why, in words.
+	// KindReconfigured ends a change of the members. Session, Generation and Seq are those of the
+	// command that asked for it. TimeoutMs is the code of its result: CodeOK when raft counts the
+	// new members, else the change had no effect, and Body says why, in words.
 	KindReconfigured Kind = 10
 )
 
@@ -70,24 +75,31 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind%d", uint8(k))
 }
 
-// Identity is who a connection has shown to be: a scheme of authentication and a name within it. The scheme
-// "super" with any id passes every check.
+// Identity is who a connection has shown to be: a scheme of authentication and a name within it.
+// The scheme "super" with any id passes every check.
 type Identity struct{ Scheme, ID string }
 
-// Command is the unit of the replicated log. Which fields count depends on Kind; the others are zero.
+// Command is the unit of the replicated log. Which fields count depends on Kind; the others are
+// zero.
 type Command struct {
 	Kind       Kind
 	Session    wire.SessionID
 	Generation uint64  // of the session's connection: 1 at its creation, +1 with each attach
 	Seq        uint64  // of the request within its generation
 	Op         wire.Op // KindRequest only
-	Body       []byte  // KindRequest: the request after its header. KindSetConfig, KindMembers: the config text. KindReap: the path. KindReconfig: the request
-	// Identities are what the session's connection has shown, its address aside. They replace those that the state keeps for the
-	// session's generation; none leave these as they are. KindRequest only.
+	// KindRequest: the request after its header. KindSetConfig, KindMembers: the config text.
+	// KindReap: the path. KindReconfig: the request
+	Body []byte
+	// Identities are what the session's connection has shown, its address aside. They replace those
+	// that the state keeps for the session's generation; none leave these as they are. KindRequest
+	// only.
 	Identities []Identity
-	TimeoutMs  int32  // KindCreateSession, KindAttach: the negotiated session timeout. KindReap, KindReconfigured: see there
-	Password   []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
-	Addr       string // KindCreateSession, KindAttach: the client's address as identity of scheme "ip"
+	// KindCreateSession, KindAttach: the negotiated session timeout. KindReap, KindReconfigured:
+	// see there
+	TimeoutMs int32
+	Password  []byte // KindCreateSession, KindAttach: wire.PasswordLen bytes
+	// KindCreateSession, KindAttach: the client's address as identity of scheme "ip"
+	Addr string
 }
 
 // Key tells commands apart: two commands with the same key are the same command, sent again.
@@ -144,8 +156,9 @@ func (d *decoder) identities() []Identity {
 	return ids
 }
 
-// DecodeCommand reads one command from the start of b and returns what follows it. Body and Password alias b.
-// It allocates at most in proportion to len(b), and fails on a kind that it does not know.
+// DecodeCommand reads one command from the start of b and returns what follows it. Body and
+// Password alias b. It allocates at most in proportion to len(b), and fails on a kind that it does
+// not know.
 func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	d := decoder{b: b}
 	c.Kind = Kind(d.u8())

@@ -7,8 +7,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// setConfig makes text the data of /zookeeper/config, if it is not already. The Stat is that of ZooKeeper
-// (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version that the last line of the text states.
+// setConfig makes text the data of /zookeeper/config, if it is not already. The Stat is that of
+// ZooKeeper (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version that the
+// last line of the text states.
 func (s *Store) setConfig(text []byte) {
 	i := s.paths[configPath]
 	old := s.nodes.row(i).data
@@ -24,7 +25,8 @@ func (s *Store) setConfig(text []byte) {
 	}
 }
 
-// configZxid returns the version in the last line of a config text, or the command's zxid if there is none.
+// configZxid returns the version in the last line of a config text, or the command's zxid if there
+// is none.
 func (s *Store) configZxid(text []byte) wire.Zxid {
 	last := text[bytes.LastIndexByte(text, '\n')+1:]
 	if digits, ok := bytes.CutPrefix(last, []byte("version=")); ok {

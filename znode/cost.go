@@ -6,9 +6,10 @@ import (
 	"lockkeeper/wire"
 )
 
-// Cost is what applying a request takes at the most, whatever the state is: Apply takes time in proportion to the request, and this
-// is the proportion. A member adds it up before it proposes the request, because every member then has to apply it, with its state
-// locked, and again at each start.
+// Cost is what applying a request takes at the most, whatever the state is: Apply takes time in
+// proportion to the request, and this is the proportion. A member adds it up before it proposes the
+// request, because every member then has to apply it, with its state locked, and again at each
+// start.
 type Cost struct {
 	// Nanoseconds is how long applying it takes, estimated from the prices below.
 	Nanoseconds int64
@@ -16,25 +17,28 @@ type Cost struct {
 	ACLEntries, ACLBytes int
 	// Ephemerals is the number of ephemeral nodes that it creates.
 	Ephemerals int
-	// LimitsBytes is the size of the largest data for the limits node of a quota, which each write below the quota has read.
+	// LimitsBytes is the size of the largest data for the limits node of a quota, which each write
+	// below the quota has read.
 	LimitsBytes int
 }
 
-// Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. Those of ops include taking them back, when a later op of the
-// multi fails, and the reply.
+// Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. Those of ops include taking
+// them back, when a later op of the multi fails, and the reply.
 const (
-	createPrice    = 3000
-	deletePrice    = 3000
-	setPrice       = 1200 // setData, setACL
-	checkPrice     = 700
-	readPrice      = 700    // a part of a multiRead
-	componentPrice = 30     // of a path: sums and quotas are kept along it, and recursive watches looked for
+	createPrice = 3000
+	deletePrice = 3000
+	setPrice    = 1200 // setData, setACL
+	checkPrice  = 700
+	readPrice   = 700 // a part of a multiRead
+	// of a path: sums and quotas are kept along it, and recursive watches looked for
+	componentPrice = 30
 	aclEntryPrice  = 1200   // that is not the open ACL: it is checked, hashed and indexed
 	byteRate       = 1      // of data
 	memberPrice    = 60_000 // a member in a reconfig: it is held against 255 others
 )
 
-// CostOf returns the cost of a request, as DecodeBody has it, of a connection with the identities ids.
+// CostOf returns the cost of a request, as DecodeBody has it, of a connection with the identities
+// ids.
 func CostOf(r wire.Record, ids []Identity) Cost {
 	var c Cost
 	switch r := r.(type) {
@@ -126,9 +130,10 @@ func (c *Cost) addACL(acl []wire.ACL, proved proven) {
 	c.ACLEntries, c.ACLBytes = max(c.ACLEntries, entries), max(c.ACLBytes, bytes)
 }
 
-// Refusal returns the code with which Apply is certain to refuse a request of a connection with the identities ids, whatever the state
-// is and whatever flags the entry has; CodeOK if that depends on them. Such a request need not be proposed. It knows of requests
-// whose first test fails, in the order of the tests.
+// Refusal returns the code with which Apply is certain to refuse a request of a connection with the
+// identities ids, whatever the state is and whatever flags the entry has; CodeOK if that depends on
+// them. Such a request need not be proposed. It knows of requests whose first test fails, in the
+// order of the tests.
 func Refusal(r wire.Record, ids []Identity) wire.Code {
 	switch r := r.(type) {
 	case *wire.CreateRequest:
@@ -158,8 +163,9 @@ func Refusal(r wire.Record, ids []Identity) wire.Code {
 	return wire.CodeOK
 }
 
-// aclRefusal is Refusal for an ACL. What is refused although every scheme there is may be stored, is refused by any flags, and with
-// the same code: an entry whose scheme may not be stored is InvalidACL, too.
+// aclRefusal is Refusal for an ACL. What is refused although every scheme there is may be stored,
+// is refused by any flags, and with the same code: an entry whose scheme may not be stored is
+// InvalidACL, too.
 func aclRefusal(acl []wire.ACL, ids []Identity) wire.Code {
 	if _, code := distinct(acl); code != wire.CodeOK {
 		return code

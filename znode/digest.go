@@ -1,8 +1,9 @@
 package znode
 
-// Digest returns a hash of the whole state: nodes, sessions, members, zxid and time. It is the same on replicas that applied the same
-// entries, whether or not they were restored from a snapshot in between, and on every machine. It looks at every
-// node, so it is for tests and for operators. It is no protection against somebody who wants a collision.
+// Digest returns a hash of the whole state: nodes, sessions, members, zxid and time. It is the same
+// on replicas that applied the same entries, whether or not they were restored from a snapshot in
+// between, and on every machine. It looks at every node, so it is for tests and for operators. It
+// is no protection against somebody who wants a collision.
 func (s *Store) Digest() uint64 {
 	// A sum does not depend on the order of its parts, which differs between replicas.
 	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).sum()
@@ -21,8 +22,9 @@ func (s *Store) Digest() uint64 {
 	return sum + s.TreeDigest()
 }
 
-// TreeDigest is the part of Digest that is about the nodes. It is the same on replicas that have applied the same
-// updates, for every change of a node has a zxid of its own (the four-letter word hash).
+// TreeDigest is the part of Digest that is about the nodes. It is the same on replicas that have
+// applied the same updates, for every change of a node has a zxid of its own (the four-letter word
+// hash).
 func (s *Store) TreeDigest() uint64 {
 	var sum uint64
 	for i := range s.nodes.used {

@@ -1,5 +1,9 @@
-// Package znode is the replicated state machine: the tree of nodes with their ACLs and quotas, the sessions, and
-// the formats of the commands, log entries and snapshots that carry them.
+// Package znode is the replicated state machine: the tree of nodes with their ACLs and quotas, the
+// sessions, and the formats of the commands, log entries and snapshots that carry them. It has no
+// goroutine, clock, random number, logging or I/O, and no lock: its caller keeps Apply and the
+// reads apart. Nothing that can be seen depends on the order of a map. Begin reading with
+// Store.Apply in store.go, then request.go (what each request does) and effect.go (the only
+// functions that change a node).
 //
 // # Who calls what
 //
@@ -10,21 +14,20 @@
 //	          Command.Append, Command.Key    to propose a command and to find it again
 //	tests     Check, Digest
 //
-// The package has no goroutine, clock, random number, log or I/O, and no lock: its caller keeps Apply and the reads
-// apart. Nothing that can be seen depends on the order of a map.
-//
 // # What it promises
 //
-// Apply is a function of the state, the term and the entry. Members that applied the same entries have the same
-// state, and Digest is the same, whether or not they were restored from a snapshot on the way.
+// Apply is a function of the state, the term and the entry. Members that applied the same entries
+// have the same state, and Digest is the same, whether or not they were restored from a snapshot on
+// the way.
 //
-// A request that fails changes nothing but the session's lastSeq. A multi takes effect as a whole or not at all. All
-// effects of a command carry one zxid and one time. Commands without an effect on the tree or on the set of sessions
-// (attach, sync, checks, whatever failed or was refused) take no zxid.
+// A request that fails changes nothing but the session's lastSeq. A multi takes effect as a whole
+// or not at all. All effects of a command carry one zxid and one time. Commands without an effect
+// on the tree or on the set of sessions (attach, sync, checks, whatever failed or was refused) take
+// no zxid.
 //
-// Each request of a connection takes effect at most once and in order: the state knows each session's generation
-// (its connections, counted) and the last seq of that generation. What was applied is a Duplicate, what
-// skips one is a Gap, what comes from an older connection is Moved.
+// Each request of a connection takes effect at most once and in order: the state knows each
+// session's generation (its connections, counted) and the last seq of that generation. What was
+// applied is a Duplicate, what skips one is a Gap, what comes from an older connection is Moved.
 //
 //	command                    generation, lastSeq after it    status
 //	createSession              1, 0                            Done
@@ -35,12 +38,12 @@
 //	attach gen 1               2, 0                            Done: the client has a new connection
 //	request gen 1 seq 3        2, 0                            Moved: left over from the old one
 //
-// What a request is answered, and which error wins when there are several, is ZooKeeper's (docs/protocol/semantics.md,
-// docs/protocol/wire.md sections 8 and 9), with these differences:
+// What a request is answered, and which error wins when there are several, is ZooKeeper's
+// (docs/protocol/semantics.md, docs/protocol/wire.md sections 8 and 9), with these differences:
 //
-//   - Quotas are exact. ZooKeeper checks a quota against what has been applied, so that a burst or a multi
-//     overshoots; its usage of a quota within a quota depends on what happened since the start, and it loses count
-//     while a stats node exists without limits.
+//   - Quotas are exact. ZooKeeper checks a quota against what has been applied, so that a burst or
+//     a multi overshoots; its usage of a quota within a quota depends on what happened since the
+//     start, and it loses count while a stats node exists without limits.
 //   - createTTL with a mode that is no TTL mode is BadArguments; parts of ZooKeeper crash.
 //   - The pzxid of a parent whose sequence numbers have run out goes on moving.
 //
@@ -51,9 +54,9 @@
 //	links   rows by slot, in pages of 16:  parent, first child, siblings, the session's other ephemerals
 //	acls    each different ACL once, with a count of its nodes
 //
-// A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of pages; afterwards the first
-// write to a page copies that page (1.8 KB).
+// A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of
+// pages; afterwards the first write to a page copies that page (1.8 KB).
 //
-// Every change of a node goes through the few functions of effect.go, which keep totals, quotas and rings right
-// and can take the change back; the functions in request.go only decide.
+// Every change of a node goes through the few functions of effect.go, which keep totals, quotas and
+// rings right and can take the change back; the functions in request.go only decide.
 package znode

@@ -10,9 +10,10 @@ import (
 	"lockkeeper/wire"
 )
 
-// driver feeds commands to two replicas the way a cluster does: encoded, and applied by each of them. After every
-// entry it checks all that holds in every state: the invariants, that the replicas agree, and that a snapshot
-// carries the whole state. The second replica goes on from such a snapshot every few entries.
+// driver feeds commands to two replicas the way a cluster does: encoded, and applied by each of
+// them. After every entry it checks all that holds in every state: the invariants, that the
+// replicas agree, and that a snapshot carries the whole state. The second replica goes on from such
+// a snapshot every few entries.
 type driver struct {
 	t       testing.TB
 	s, twin *Store
@@ -67,7 +68,8 @@ func (d *driver) apply(cmds ...Command) []Result {
 	return results
 }
 
-// applyTo applies an encoded entry and then overwrites it: the Store must have copied what it keeps.
+// applyTo applies an encoded entry and then overwrites it: the Store must have copied what it
+// keeps.
 func applyTo(t testing.TB, s *Store, term uint64, encoded []byte) []Result {
 	t.Helper()
 	mine := bytes.Clone(encoded)

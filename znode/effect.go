@@ -6,8 +6,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// This file holds the effects that commands are made of: all that ever changes a node, but for the upkeep of quota usage.
-// Each keeps the totals and the quotas right, marks the transaction as changed, and can be taken back.
+// This file holds the effects that commands are made of: all that ever changes a node, but for the
+// upkeep of quota usage. Each keeps the totals and the quotas right, marks the transaction as
+// changed, and can be taken back.
 
 // undo says how to take one effect back.
 type undo struct {

@@ -6,23 +6,27 @@ import (
 	"hash/crc32"
 )
 
-// Flags are settings that change what applying a command does. The leader settles them for all members by
-// putting its own into every entry.
+// Flags are settings that change what applying a command does. The leader settles them for all
+// members by putting its own into every entry.
 type Flags uint32
 
 const (
-	// EnforceQuota makes creates and setData fail with QuotaExceeded above a hard limit (enforceQuota).
+	// EnforceQuota makes creates and setData fail with QuotaExceeded above a hard limit
+	// (enforceQuota).
 	EnforceQuota Flags = 1 << 0
 	// ExtendedTypes allows TTL nodes (extendedTypesEnabled).
 	ExtendedTypes Flags = 1 << 1
-	// SkipACL switches every permission check off (skipACL). What ACL may be stored is checked all the same.
+	// SkipACL switches every permission check off (skipACL). What ACL may be stored is checked all
+	// the same.
 	SkipACL Flags = 1 << 2
 	// NoDigest is that there is no scheme digest: no ACL with it may be stored
 	// (DigestAuthenticationProvider.enabled=false).
 	NoDigest Flags = 1 << 3
-	// X509 allows ACLs that name the holder of a certificate (authProvider.N with X509AuthenticationProvider).
+	// X509 allows ACLs that name the holder of a certificate (authProvider.N with
+	// X509AuthenticationProvider).
 	X509 Flags = 1 << 4
-	// SASL allows ACLs that name a Kerberos principal (authProvider.N with SASLAuthenticationProvider).
+	// SASL allows ACLs that name a Kerberos principal (authProvider.N with
+	// SASLAuthenticationProvider).
 	SASL Flags = 1 << 5
 	// Reconfig allows to change the members (reconfigEnabled).
 	Reconfig Flags = 1 << 6
@@ -37,16 +41,17 @@ type Entry struct {
 	Commands []Command
 }
 
-// In entries of version 1 each command carries all identities of its connection. A connection never loses one, so those that carry
-// none come before all that do, and such an entry means the same when it is read as one of version 2.
+// In entries of version 1 each command carries all identities of its connection. A connection never
+// loses one, so those that carry none come before all that do, and such an entry means the same
+// when it is read as one of version 2.
 const (
 	entryVersion    = 2
 	entryVersionMin = 1
 	entryHeaderSize = 1 + 4 + 4 + 8 + 4
 )
 
-// AppendEntry encodes an entry of commands that are already encoded (by Command.Append) behind b and returns
-// the extended slice. Integers are big-endian.
+// AppendEntry encodes an entry of commands that are already encoded (by Command.Append) behind b
+// and returns the extended slice. Integers are big-endian.
 //
 //	 0        1             5            9            17            21
 //	+---------+-------------+------------+------------+-------------+-----------------------------------+
@@ -75,9 +80,9 @@ func entrySum(b []byte) uint32 {
 	return crc32.Update(sum, castagnoli, b[5:])
 }
 
-// DecodeEntry reads an entry that takes up all of b. The commands alias b. It allocates at most in proportion to
-// len(b). An error means that the log cannot be applied: it is damaged (ErrDamaged) or newer than this program
-// (ErrNewer).
+// DecodeEntry reads an entry that takes up all of b. The commands alias b. It allocates at most in
+// proportion to len(b). An error means that the log cannot be applied: it is damaged (ErrDamaged)
+// or newer than this program (ErrNewer).
 func DecodeEntry(b []byte) (*Entry, error) {
 	e := &Entry{}
 	var err error
@@ -102,8 +107,8 @@ func CheckEntry(b []byte) error {
 	return err
 }
 
-// eachCommand decodes an entry that takes up all of b and calls f with each command, its position, the number of commands, and the
-// bytes of those that follow and of its own.
+// eachCommand decodes an entry that takes up all of b and calls f with each command, its position,
+// the number of commands, and the bytes of those that follow and of its own.
 func eachCommand(b []byte, f func(i int, n uint32, left int, c *Command)) (Flags, int64, error) {
 	if len(b) < entryHeaderSize {
 		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d bytes", ErrDamaged, len(b))

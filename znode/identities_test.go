@@ -7,8 +7,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestIdentitiesStay: a command that carries no identities is judged by those of the newest one of its generation that did. They go
-// with the generation, and a snapshot has them.
+// TestIdentitiesStay: a command that carries no identities is judged by those of the newest one of
+// its generation that did. They go with the generation, and a snapshot has them.
 func TestIdentitiesStay(t *testing.T) {
 	d := newDriver(t)
 	d.apply(d.open(1))

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// validIPExpr reports whether id may stand in an ACL of scheme "ip": an address, or a network as address/bits.
+// validIPExpr reports whether id may stand in an ACL of scheme "ip": an address, or a network as
+// address/bits.
 func validIPExpr(id string) bool {
 	_, _, ok := parseIPExpr(id)
 	return ok
@@ -29,8 +30,8 @@ func parseIPExpr(expr string) (addr netip.Addr, bits int, ok bool) {
 	return addr, bits, true
 }
 
-// parseIP reads an address as ZooKeeper does: zeros in front of the numbers of an IPv4 address are fine; IPv6 has
-// neither a zone (such an address matches nothing) nor an IPv4 address at its end.
+// parseIP reads an address as ZooKeeper does: zeros in front of the numbers of an IPv4 address are
+// fine; IPv6 has neither a zone (such an address matches nothing) nor an IPv4 address at its end.
 func parseIP(text string) (addr netip.Addr, ok bool) {
 	if strings.IndexByte(text, ':') >= 0 {
 		if strings.ContainsAny(text, "%.") {

@@ -2,11 +2,13 @@ package znode
 
 import "slices"
 
-// Listing is the names of a node's children, gathered a part at a time, because a directory of a million takes longer than the state
-// may be locked at once. In the end it has exactly the children that there are then: a child that is created meanwhile stands behind
-// those that have not been listed yet, and one that is deleted after it has been listed is noted.
+// Listing is the names of a node's children, gathered a part at a time, because a directory of a
+// million takes longer than the state may be locked at once. In the end it has exactly the children
+// that there are then: a child that is created meanwhile stands behind those that have not been
+// listed yet, and one that is deleted after it has been listed is noted.
 //
-// List, Step and Close are reads, but not at the same time as those of the same Listing; after Close, Names needs no lock.
+// List, Step and Close are reads, but not at the same time as those of the same Listing; after
+// Close, Names needs no lock.
 type Listing struct {
 	store  *Store
 	parent slot
@@ -16,7 +18,8 @@ type Listing struct {
 	lost   bool           // the node itself was deleted
 }
 
-// List begins to list the children of the node at path; nil if there is none. The Listing has to be closed.
+// List begins to list the children of the node at path; nil if there is none. The Listing has to be
+// closed.
 func (s *Store) List(path string) *Listing {
 	i, ok := s.find(path)
 	if !ok {
@@ -27,8 +30,8 @@ func (s *Store) List(path string) *Listing {
 	return l
 }
 
-// Step lists up to n more children of a node of s and reports whether all that there are have been listed. lost says that there is no
-// such node any more, and nothing to go on with.
+// Step lists up to n more children of a node of s and reports whether all that there are have been
+// listed. lost says that there is no such node any more, and nothing to go on with.
 func (l *Listing) Step(s *Store, n int) (done, lost bool) {
 	if l.lost || s != l.store {
 		return false, true

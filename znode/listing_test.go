@@ -9,7 +9,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// A listing that is made a part at a time, while children come and go, ends with those that there are.
+// A listing that is made a part at a time, while children come and go, ends with those that there
+// are.
 func TestListingAgreesWithChildren(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -34,8 +34,8 @@ func (m Member) Key() string { return memberPrefix + strconv.Itoa(int(m.ID)) }
 
 const memberPrefix = "server."
 
-// Spec is the line without its key, as /zookeeper/config shows it: the role always, the client part only if the line
-// had one, and then always with a host.
+// Spec is the line without its key, as /zookeeper/config shows it: the role always, the client part
+// only if the line had one, and then always with a host.
 func (m Member) Spec() string {
 	role := "participant"
 	if m.Observer {
@@ -48,7 +48,8 @@ func (m Member) Spec() string {
 	return s
 }
 
-// asJava is host:port as Java prints it: an IPv6 address has all of its eight numbers, without leading zeros.
+// asJava is host:port as Java prints it: an IPv6 address has all of its eight numbers, without
+// leading zeros.
 func asJava(addr string) string {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil || !at.Addr().Is6() {
@@ -92,8 +93,8 @@ func Voters(ms []Member) (n int) {
 	return n
 }
 
-// ConfigText is the content of /zookeeper/config: every member in ascending order, then the version. Curator, kazoo and
-// the Java client parse this. It is empty when there are no members.
+// ConfigText is the content of /zookeeper/config: every member in ascending order, then the
+// version. Curator, kazoo and the Java client parse this. It is empty when there are no members.
 func ConfigText(ms []Member, version wire.Zxid) string {
 	if len(ms) == 0 {
 		return ""
@@ -245,8 +246,9 @@ func memberNumber(key string) (uint8, error) {
 	return uint8(n), nil
 }
 
-// shareAddress says whether two members have an address in common that only one can have. As in ZooKeeper that is not
-// asked of wildcards and of loopback, except that two peer ports, of which raft knows members, must differ always.
+// shareAddress says whether two members have an address in common that only one can have. As in
+// ZooKeeper that is not asked of wildcards and of loopback, except that two peer ports, of which
+// raft knows members, must differ always.
 func shareAddress(a, b Member) bool {
 	if a.PeerAddr() == b.PeerAddr() {
 		return true

@@ -11,8 +11,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// model is the state machine as one would write it from the specification without a thought for speed or memory:
-// one map of nodes, which a multi copies. It shares no code with the Store but for the types.
+// model is the state machine as one would write it from the specification without a thought for
+// speed or memory: one map of nodes, which a multi copies. It shares no code with the Store but for
+// the types.
 type model struct {
 	nodes    map[string]mnode
 	sessions map[wire.SessionID]msession

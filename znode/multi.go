@@ -6,8 +6,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// applyMulti applies the ops of a multi one after the other, each seeing what those before it did. If one fails, all
-// are taken back and nothing remains of them: not an event, not a number in a parent's sequence.
+// applyMulti applies the ops of a multi one after the other, each seeing what those before it did.
+// If one fails, all are taken back and nothing remains of them: not an event, not a number in a
+// parent's sequence.
 func (s *Store) applyMulti(body []byte, r *Result) wire.Code {
 	rec, err := wire.DecodeBody(wire.OpMulti, body)
 	if err != nil {
@@ -77,6 +78,7 @@ func (s *Store) multiOp(op *wire.MultiOp, res *OpResult) wire.Code {
 	case *wire.CheckVersionRequest:
 		return s.check(req)
 	}
-	// The decoder lets no other op into a multi, so this is a program error, and members might differ in it.
+	// The decoder lets no other op into a multi, so this is a program error, and members might
+	// differ in it.
 	panic(fmt.Sprintf("znode: %v inside a multi", op.Op))
 }

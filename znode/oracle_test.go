@@ -16,8 +16,8 @@ import (
 
 var oracleSeeds = flag.Int("seeds", 12, "how many random histories TestOracle runs")
 
-// TestOracle runs random commands against the Store and the model and compares everything that can be seen. The
-// seed is in the name of the subtest: go test -run 'TestOracle/seed=5$'.
+// TestOracle runs random commands against the Store and the model and compares everything that can
+// be seen. The seed is in the name of the subtest: go test -run 'TestOracle/seed=5$'.
 func TestOracle(t *testing.T) {
 	seen := map[string]int{}
 	for i := range *oracleSeeds {
@@ -170,7 +170,8 @@ func (o *oracle) command() Command {
 
 func (o *oracle) randomRequest(id wire.SessionID) Command {
 	var cmd Command
-	// A command of an entry that comes before may have opened, moved or closed the session: such is life.
+	// A command of an entry that comes before may have opened, moved or closed the session: such is
+	// life.
 	switch n := o.rng.IntN(40); {
 	case n == 0:
 		cmd = o.request(id, wire.OpCloseSession, nil)

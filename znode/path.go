@@ -62,14 +62,16 @@ func validComponent(name string) bool { return name != "" && name != "." && name
 func validRune(r rune) bool {
 	switch {
 	case r <= 0x9F, r >= 0xD800 && r <= 0xF8FF, r >= 0xFFF0:
-		// The last range takes in everything outside of the basic plane, which Java sees as surrogates.
+		// The last range takes in everything outside of the basic plane, which Java sees as
+		// surrogates.
 		return false
 	}
 	return true
 }
 
-// split returns the path of the parent ("/" for children of the root) and the name. ok is false for the
-// paths that the create and delete families refuse before they look at the tree (docs/protocol/semantics.md section 2.2).
+// split returns the path of the parent ("/" for children of the root) and the name. ok is false for
+// the paths that the create and delete families refuse before they look at the tree
+// (docs/protocol/semantics.md section 2.2).
 func split(path string) (parent, name string, ok bool) {
 	i := strings.LastIndexByte(path, '/')
 	if i < 0 || strings.IndexByte(path, 0) >= 0 {

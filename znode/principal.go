@@ -5,23 +5,24 @@ import (
 	"strings"
 )
 
-// validPrincipal reports whether a name can be that of a Kerberos principal, by ZooKeeper's rule: anything without a
-// realm, or user@REALM, or user/host@REALM.
+// validPrincipal reports whether a name can be that of a Kerberos principal, by ZooKeeper's rule:
+// anything without a realm, or user@REALM, or user/host@REALM.
 func validPrincipal(name string) bool {
 	user, realm, ok := strings.Cut(name, "@")
 	return !ok || !strings.ContainsAny(realm, "/@") && strings.Count(user, "/") <= 1
 }
 
-// x500Keywords are the attribute types that Java knows by name (javax.security.auth.x500.X500Principal). Others have to be
-// given by number.
+// x500Keywords are the attribute types that Java knows by name
+// (javax.security.auth.x500.X500Principal). Others have to be given by number.
 var x500Keywords = map[string]bool{
 	"CN": true, "C": true, "L": true, "S": true, "ST": true, "O": true, "OU": true, "T": true, "IP": true, "STREET": true,
 	"DC": true, "DNQUALIFIER": true, "DNQ": true, "SURNAME": true, "GIVENNAME": true, "INITIALS": true, "GENERATION": true,
 	"EMAIL": true, "EMAILADDRESS": true, "UID": true, "SERIALNUMBER": true,
 }
 
-// validX500Name reports whether a text is a distinguished name (RFC 2253, and RFC 1779 with quotes and semicolons, as
-// Java reads it): attribute=value pairs, joined by '+' to parts, which are separated by ',' or ';'. The empty name is one.
+// validX500Name reports whether a text is a distinguished name (RFC 2253, and RFC 1779 with quotes
+// and semicolons, as Java reads it): attribute=value pairs, joined by '+' to parts, which are
+// separated by ',' or ';'. The empty name is one.
 func validX500Name(name string) bool {
 	if strings.TrimSpace(name) == "" {
 		return name == ""
@@ -121,8 +122,8 @@ func x500QuotedLen(text string, start int) (length int, ok bool) {
 	return 0, false
 }
 
-// x500EscapeLen is how many bytes behind a backslash belong to it: a special character, or two hexadecimal digits; 0 if it is
-// followed by something else.
+// x500EscapeLen is how many bytes behind a backslash belong to it: a special character, or two
+// hexadecimal digits; 0 if it is followed by something else.
 func x500EscapeLen(text string) int {
 	const digits = "0123456789abcdefABCDEF"
 	switch {

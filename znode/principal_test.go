@@ -78,7 +78,8 @@ func TestX500Names(t *testing.T) {
 	}
 }
 
-// TestPrincipals has what ZooKeeper's KerberosName accepts: its pattern, or anything without an "@".
+// TestPrincipals has what ZooKeeper's KerberosName accepts: its pattern, or anything without an
+// "@".
 func TestPrincipals(t *testing.T) {
 	for name, want := range map[string]bool{
 		"user": true, "": true, "user/host": true, "a/b/c": true, "user@REALM": true, "user/host@REALM": true, "@": true,

@@ -7,16 +7,18 @@ import (
 	"lockkeeper/wire"
 )
 
-// A quota on /a/b is a pair of nodes: /zookeeper/quota/a/b/zookeeper_limits makes it and says how much is allowed,
-// and the data of /zookeeper/quota/a/b/zookeeper_stats shows how much is used (docs/protocol/semantics.md section 8).
+// A quota on /a/b is a pair of nodes: /zookeeper/quota/a/b/zookeeper_limits makes it and says how
+// much is allowed, and the data of /zookeeper/quota/a/b/zookeeper_stats shows how much is used
+// (docs/protocol/semantics.md section 8).
 const (
 	limitsName = "/zookeeper_limits"
 	statsName  = "/zookeeper_stats"
 )
 
-// quota is what we know of a quota besides its nodes. What it counts are the nodes at and below path whose deepest quota this
-// is (links.count and links.bytes of the node there). So a quota inside of another takes its part out of the outer one; nodes of
-// quotas count nowhere. This follows from the tree alone, unlike ZooKeeper's figures for nested quotas, which depend on what
+// quota is what we know of a quota besides its nodes. What it counts are the nodes at and below
+// path whose deepest quota this is (links.count and links.bytes of the node there). So a quota
+// inside of another takes its part out of the outer one; nodes of quotas count nowhere. This
+// follows from the tree alone, unlike ZooKeeper's figures for nested quotas, which depend on what
 // happened since the start.
 type quota struct {
 	path   string
@@ -65,7 +67,8 @@ func underQuota(path string) bool {
 	return strings.HasPrefix(path, quotaPath) && (len(path) == len(quotaPath) || path[len(quotaPath)] == '/')
 }
 
-// quotaAt returns the quota that the node at i counts for: the deepest at or above it, nil if there is none.
+// quotaAt returns the quota that the node at i counts for: the deepest at or above it, nil if there
+// is none.
 func (s *Store) quotaAt(i slot) *quota {
 	if len(s.quotas.byPath) == 0 || underQuota(s.nodes.row(i).path) {
 		return nil
@@ -78,7 +81,8 @@ func (s *Store) quotaAt(i slot) *quota {
 	return nil
 }
 
-// quotaFor is quotaAt for a node that is to be made at path, below the one at parent. A quota on its path may be there before it.
+// quotaFor is quotaAt for a node that is to be made at path, below the one at parent. A quota on
+// its path may be there before it.
 func (s *Store) quotaFor(path string, parent slot) *quota {
 	if underQuota(path) {
 		return nil
@@ -106,7 +110,8 @@ func (s *Store) usageText(path string) []byte {
 	return strconv.AppendInt(append(b, ",bytes="...), bytes, 10)
 }
 
-// startQuota makes the quota on path active: what it counts does not count for the one around it any more.
+// startQuota makes the quota on path active: what it counts does not count for the one around it
+// any more.
 func (s *Store) startQuota(path string) {
 	q := &quota{path: path}
 	if i, ok := s.paths[path]; ok {
@@ -128,8 +133,8 @@ func (s *Store) stopQuota(path string) {
 	}
 }
 
-// forget drops the note that stats nodes are not up to date: the changes have been taken back, or the
-// nodes are up to date after all.
+// forget drops the note that stats nodes are not up to date: the changes have been taken back, or
+// the nodes are up to date after all.
 func (s *quotaSet) forget() {
 	for _, q := range s.dirty {
 		q.dirty = false
@@ -138,8 +143,8 @@ func (s *quotaSet) forget() {
 	s.dirty = s.dirty[:0]
 }
 
-// flushQuotas brings the stats nodes up to date. This is silent: neither Stat nor watches show it. It happens after
-// the command, so that one that fails leaves no trace here either.
+// flushQuotas brings the stats nodes up to date. This is silent: neither Stat nor watches show it.
+// It happens after the command, so that one that fails leaves no trace here either.
 func (s *Store) flushQuotas() {
 	for _, q := range s.quotas.dirty {
 		i, ok := s.paths[quotaPath+q.path+statsName]
@@ -151,8 +156,9 @@ func (s *Store) flushQuotas() {
 	s.quotas.forget()
 }
 
-// checkQuota reports whether q, which may be nil, has room for so many more nodes and bytes. Only hard limits count, and
-// only if the leader enforces them. ZooKeeper looks at what has been applied and lets a burst through; this is exact.
+// checkQuota reports whether q, which may be nil, has room for so many more nodes and bytes. Only
+// hard limits count, and only if the leader enforces them. ZooKeeper looks at what has been applied
+// and lets a burst through; this is exact.
 func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 	if s.tx.flags&EnforceQuota == 0 || q == nil {
 		return wire.CodeOK
@@ -180,8 +186,9 @@ func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 // limits are the hard limits of a quota; -1 is none.
 type limits struct{ count, bytes int64 }
 
-// parseLimits reads the data of a limits node as ZooKeeper does: pieces between commas and semicolons, of which the
-// part before the first "=" is the key and the next part the number. ok is false where ZooKeeper's reader fails.
+// parseLimits reads the data of a limits node as ZooKeeper does: pieces between commas and
+// semicolons, of which the part before the first "=" is the key and the next part the number. ok is
+// false where ZooKeeper's reader fails.
 func parseLimits(data []byte) (l limits, ok bool) {
 	l = limits{count: -1, bytes: -1}
 	if data == nil {
@@ -191,7 +198,8 @@ func parseLimits(data []byte) (l limits, ok bool) {
 	if text == "" {
 		return l, true
 	}
-	// Java's split leaves an empty piece in front of separators at the start, but none between adjacent ones.
+	// Java's split leaves an empty piece in front of separators at the start, but none between
+	// adjacent ones.
 	if strings.IndexAny(text, ",;") == 0 {
 		return l, false
 	}

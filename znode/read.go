@@ -7,8 +7,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// The reads do not validate paths: the empty path is the root, and what is not literally the path of a node is
-// missing. ids are the identities of the connection, its "ip" among them; Identity{"super", ""} may read everything.
+// The reads do not validate paths: the empty path is the root, and what is not literally the path
+// of a node is missing. ids are the identities of the connection, its "ip" among them;
+// Identity{"super", ""} may read everything.
 
 // Get returns the data and the Stat of a node. Codes: NoNode, NoAuth (READ).
 func (s *Store) Get(path string, ids []Identity) ([]byte, wire.Stat, wire.Code) {
@@ -19,7 +20,8 @@ func (s *Store) Get(path string, ids []Identity) ([]byte, wire.Stat, wire.Code) 
 	return s.nodes.row(i).data, s.stat(i), wire.CodeOK
 }
 
-// Exists returns the Stat of a node. Codes: BadArguments (U+0000 in the path), NoNode, NoAuth (READ).
+// Exists returns the Stat of a node. Codes: BadArguments (U+0000 in the path), NoNode, NoAuth
+// (READ).
 func (s *Store) Exists(path string, ids []Identity) (wire.Stat, wire.Code) {
 	if strings.IndexByte(path, 0) >= 0 {
 		return wire.Stat{}, wire.CodeBadArguments
@@ -31,8 +33,8 @@ func (s *Store) Exists(path string, ids []Identity) (wire.Stat, wire.Code) {
 	return s.stat(i), wire.CodeOK
 }
 
-// Children returns the names of a node's children, in no particular order, and its Stat. The names are not nil when
-// there are none. Codes: NoNode, NoAuth (READ).
+// Children returns the names of a node's children, in no particular order, and its Stat. The names
+// are not nil when there are none. Codes: NoNode, NoAuth (READ).
 func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire.Code) {
 	i, code := s.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
@@ -46,8 +48,9 @@ func (s *Store) Children(path string, ids []Identity) ([]string, wire.Stat, wire
 	return names, s.stat(i), wire.CodeOK
 }
 
-// ChildrenInOrder yields the names and data of a node's children without a permission check, in the order in which they
-// were made as far as this replica knows: those that it had from a snapshot come first, in any order.
+// ChildrenInOrder yields the names and data of a node's children without a permission check, in the
+// order in which they were made as far as this replica knows: those that it had from a snapshot
+// come first, in any order.
 func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
 	return func(yield func(name string, data []byte) bool) {
 		i, ok := s.find(path)
@@ -64,8 +67,8 @@ func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
 	}
 }
 
-// GetACL returns the ACL of a node and its Stat. Who does not have ADMIN sees no hashes of passwords. Codes: NoNode,
-// NoAuth (READ or ADMIN).
+// GetACL returns the ACL of a node and its Stat. Who does not have ADMIN sees no hashes of
+// passwords. Codes: NoNode, NoAuth (READ or ADMIN).
 func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire.Code) {
 	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)
 	if code != wire.CodeOK {
@@ -78,8 +81,9 @@ func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire
 	return list.entries, s.stat(i), wire.CodeOK
 }
 
-// AllChildrenNumber returns the number of all nodes below a node. Under its other name, the empty path, the root counts itself
-// too: ZooKeeper counts the paths that begin with path + "/". Codes: NoNode, NoAuth (READ on the node itself).
+// AllChildrenNumber returns the number of all nodes below a node. Under its other name, the empty
+// path, the root counts itself too: ZooKeeper counts the paths that begin with path + "/". Codes:
+// NoNode, NoAuth (READ on the node itself).
 func (s *Store) AllChildrenNumber(path string, ids []Identity) (int32, wire.Code) {
 	top, code := s.readable(path, ids, wire.PermRead)
 	if code != wire.CodeOK {
@@ -100,8 +104,8 @@ type Sizes struct {
 	ACL      int
 }
 
-// Sizes returns the sizes of a node; zero if there is none, or if it must not be read (READ or ADMIN). It takes the same short time
-// for every node.
+// Sizes returns the sizes of a node; zero if there is none, or if it must not be read (READ or
+// ADMIN). It takes the same short time for every node.
 func (s *Store) Sizes(path string, ids []Identity) Sizes {
 	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)
 	if code != wire.CodeOK {

@@ -20,10 +20,10 @@ import (
 
 var realitySeed = flag.Uint64("reality-seed", 0, "what TestReality starts its random numbers with, 0 for the clock")
 
-// TestReality sends random requests to a ZooKeeper and to a Store and compares the answers: codes, paths, data, and
-// of the Stats all that does not depend on the clock or on how zxids are counted. It keeps away from what Debian's 3.8.0 does
-// differently from 3.9 (docs/protocol/wire.md section 13) and from what the Store does better on purpose (quotas within quotas
-// and within a multi).
+// TestReality sends random requests to a ZooKeeper and to a Store and compares the answers: codes,
+// paths, data, and of the Stats all that does not depend on the clock or on how zxids are counted.
+// It keeps away from what Debian's 3.8.0 does differently from 3.9 (docs/protocol/wire.md section
+// 13) and from what the Store does better on purpose (quotas within quotas and within a multi).
 func TestReality(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a ZooKeeper")
@@ -84,7 +84,8 @@ func TestReality(t *testing.T) {
 	for range 1500 {
 		r.step()
 	}
-	// Histories differ a lot; this one must not have ended in a state in which everything is refused.
+	// Histories differ a lot; this one must not have ended in a state in which everything is
+	// refused.
 	if r.seen[wire.CodeOK.Error()] < 100 || len(r.seen) < 8 {
 		t.Errorf("only these answers came up: %v", r.seen)
 	}
@@ -122,7 +123,8 @@ func dialZooKeeper(t *testing.T, addr string) *zooKeeper {
 	return nil
 }
 
-// call sends a request whose body is already encoded and returns the code and the body of the reply.
+// call sends a request whose body is already encoded and returns the code and the body of the
+// reply.
 func (z *zooKeeper) call(op wire.Op, body []byte) (wire.Code, []byte, error) {
 	z.xid++
 	_ = z.conn.SetDeadline(time.Now().Add(10 * time.Second))
@@ -212,8 +214,9 @@ func (r *reality) fair(c Command) bool {
 				return false // it could lock us out of everything
 			}
 		}
-		// A multi may overshoot a quota there, not here. While there are stats and no limits, ZooKeeper loses count; and
-		// it answers the creation of stats before it writes the usage into them.
+		// A multi may overshoot a quota there, not here. While there are stats and no limits,
+		// ZooKeeper loses count; and it answers the creation of stats before it writes the usage
+		// into them.
 		name, isQuota := quotaNode(path)
 		switch {
 		case underQuota(path) && !r.quota, c.Op == wire.OpMulti && r.quota:

@@ -2,10 +2,11 @@ package znode
 
 import "lockkeeper/wire"
 
-// Perishable looks at the rows number from to from+rows-1 and returns the paths of the containers and TTL nodes among them that a
-// KindReap at nowMs, in milliseconds since 1970, would delete (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when
-// all have been looked at. neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all rows of a
-// large state at once; what changes meanwhile, KindReap looks at again.
+// Perishable looks at the rows number from to from+rows-1 and returns the paths of the containers
+// and TTL nodes among them that a KindReap at nowMs, in milliseconds since 1970, would delete
+// (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when all have been looked
+// at. neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all
+// rows of a large state at once; what changes meanwhile, KindReap looks at again.
 func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
 	if s.perishable == 0 {
 		return nil, 0
@@ -21,9 +22,9 @@ func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (p
 	return paths, 0
 }
 
-// perished reports whether the node at i has outlived its purpose: a container whose last child is gone (or, when
-// neverUsedMs is not 0, that never had one for longer than that), a TTL node without children that was not written to
-// for longer than its time to live.
+// perished reports whether the node at i has outlived its purpose: a container whose last child is
+// gone (or, when neverUsedMs is not 0, that never had one for longer than that), a TTL node without
+// children that was not written to for longer than its time to live.
 func (s *Store) perished(i slot, nowMs int64, neverUsedMs int32) bool {
 	n := s.nodes.row(i)
 	if s.link(i).children > 0 {

@@ -17,10 +17,11 @@ type membership struct {
 	change  *Change
 }
 
-// Change is a change of the members that is being carried out: the leader changes what raft counts, step by step, and
-// then commits KindReconfigured. A leader that comes in between goes on with it.
+// Change is a change of the members that is being carried out: the leader changes what raft counts,
+// step by step, and then commits KindReconfigured. A leader that comes in between goes on with it.
 type Change struct {
-	// Session, Generation and Seq are those of the command that asked for it, and tell changes apart.
+	// Session, Generation and Seq are those of the command that asked for it, and tell changes
+	// apart.
 	Session    wire.SessionID
 	Generation uint64
 	Seq        uint64
@@ -32,15 +33,16 @@ func (ch *Change) Is(c *Command) bool {
 	return ch.Session == c.Session && ch.Generation == c.Generation && ch.Seq == c.Seq
 }
 
-// Members returns who the members are, in ascending order, and since which zxid (0: since the first start). The slice
-// must not be modified.
+// Members returns who the members are, in ascending order, and since which zxid (0: since the first
+// start). The slice must not be modified.
 func (s *Store) Members() ([]Member, wire.Zxid) { return s.membership.members, s.membership.version }
 
-// Change returns the change of the members that is being carried out, nil if there is none. It must not be modified.
+// Change returns the change of the members that is being carried out, nil if there is none. It must
+// not be modified.
 func (s *Store) Change() *Change { return s.membership.change }
 
-// setMembers takes over who the members are from the leader's configuration. Once reconfig is enabled that only happens at the
-// first start: from then on the members are what was agreed.
+// setMembers takes over who the members are from the leader's configuration. Once reconfig is
+// enabled that only happens at the first start: from then on the members are what was agreed.
 func (s *Store) setMembers(body []byte) {
 	ms, _, err := ParseConfigText(string(body))
 	m := &s.membership
@@ -56,8 +58,8 @@ func (s *Store) setMembers(body []byte) {
 	s.setConfig([]byte(ConfigText(m.members, m.version)))
 }
 
-// SameVotes reports whether two memberships have the same members in the same roles, whatever their addresses. Both are in
-// ascending order.
+// SameVotes reports whether two memberships have the same members in the same roles, whatever their
+// addresses. Both are in ascending order.
 func SameVotes(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Observer == y.Observer })
 }
@@ -108,8 +110,8 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 	return wire.CodeOK
 }
 
-// reconfigured ends the change that is being carried out: with its members as the members, or without effect if the
-// command brings a code.
+// reconfigured ends the change that is being carried out: with its members as the members, or
+// without effect if the command brings a code.
 func (s *Store) reconfigured(c *Command, r *Result) {
 	m := &s.membership
 	if m.change == nil || !m.change.Is(c) {
@@ -125,7 +127,8 @@ func (s *Store) reconfigured(c *Command, r *Result) {
 	s.setConfig([]byte(ConfigText(m.members, m.version)))
 }
 
-// NextMembers is what a reconfig request makes of the members. An error says what is wrong with the request.
+// NextMembers is what a reconfig request makes of the members. An error says what is wrong with the
+// request.
 func NextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) {
 	if !req.NullNewMembers {
 		return bulkMembers(req.NewMembers)
@@ -165,7 +168,8 @@ func NextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) 
 	return SortMembers(next), nil
 }
 
-// elements splits at commas, without blanks around them and without empty elements, as ZooKeeper does.
+// elements splits at commas, without blanks around them and without empty elements, as ZooKeeper
+// does.
 func elements(s string) []string { return elementsBy(s, ",") }
 
 func elementsBy(s, sep string) (list []string) {
@@ -210,7 +214,8 @@ func bulkMembers(text string) ([]Member, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Key(), err)
 		}
-		next = slices.DeleteFunc(next, func(o Member) bool { return o.ID == id }) // the last line counts
+		// the last line counts
+		next = slices.DeleteFunc(next, func(o Member) bool { return o.ID == id })
 		for _, o := range next {
 			if m.PeerAddr() == o.PeerAddr() {
 				return nil, fmt.Errorf("%s has the address of %s", m.Key(), o.Key())

@@ -61,7 +61,8 @@ func (c *changer) config() (string, wire.Stat) {
 
 var asSuper = Identity{Scheme: schemeSuper}
 
-// The codes are those of ZooKeeper 3.8.0 for the same requests, where a comment does not say otherwise.
+// The codes are those of ZooKeeper 3.8.0 for the same requests, where a comment does not say
+// otherwise.
 func TestReconfigRequests(t *testing.T) {
 	spec := func(n int, host string) string {
 		return fmt.Sprintf("server.%d=%s:2888:3888:participant;0.0.0.0:2181", n, host)
@@ -95,7 +96,8 @@ func TestReconfigRequests(t *testing.T) {
 		{name: "a shared address", joining: "server.4=10.0.0.3:2888:3889;2182", code: wire.CodeBadArguments},
 		{name: "a shared election port", joining: "server.4=10.0.0.3:2889:3888;2182", code: wire.CodeBadArguments},
 		{name: "another role", joining: "server.3=10.0.0.3:2888:3888:observer;2181", members: "1 2 3o"},
-		{name: "session ids have no room for it", joining: "server.300=10.0.0.4:2888:3888;2181", code: wire.CodeBadArguments}, // ZooKeeper: OK
+		// ZooKeeper: OK
+		{name: "session ids have no room for it", joining: "server.300=10.0.0.4:2888:3888;2181", code: wire.CodeBadArguments},
 		{name: "bulk, empty", bulk: " ", code: wire.CodeBadArguments},
 		{name: "bulk, the same", bulk: three, members: "1 2 3"},
 		{name: "bulk, lines", bulk: threeMembers + "version=abc\n", members: "1 2 3"},
@@ -108,7 +110,8 @@ func TestReconfigRequests(t *testing.T) {
 		{name: "bulk, twice: the last counts", bulk: three + "," + spec(3, "10.0.0.4"), members: "1 2 3"},
 		{name: "bulk, other separators", bulk: "server.1: 10.0.0.1:2888:3888\n# x\n\nserver.2 10.0.0.2:2888:3888;2181", members: "1 2"},
 		{name: "bulk and more", bulk: three, leaving: "3", joining: "some thing", members: "1 2 3"},
-		{name: "bulk, groups", bulk: three + ",group.1=1:2:3", code: wire.CodeBadArguments}, // ZooKeeper: OK
+		// ZooKeeper: OK
+		{name: "bulk, groups", bulk: three + ",group.1=1:2:3", code: wire.CodeBadArguments},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newChanger(t, Reconfig)
@@ -226,7 +229,8 @@ func TestReconfigTakesEffectAtItsEnd(t *testing.T) {
 	}
 }
 
-// What the leader's file says counts for the addresses as long as reconfig is not enabled, and never for who the members are.
+// What the leader's file says counts for the addresses as long as reconfig is not enabled, and
+// never for who the members are.
 func TestMembersOfTheFile(t *testing.T) {
 	c := newChanger(t, 0)
 	if text, _ := c.config(); text != threeMembers+"version=0" {

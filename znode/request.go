@@ -9,8 +9,9 @@ import (
 // anyVersion as the expected version of a request matches every version.
 const anyVersion = -1
 
-// request applies a client's request that is not closeSession. The order of the tests in everything below it is the
-// precedence of the errors (docs/protocol/wire.md section 8.2): the first that fails is the answer.
+// request applies a client's request that is not closeSession. The order of the tests in everything
+// below it is the precedence of the errors (docs/protocol/wire.md section 8.2): the first that
+// fails is the answer.
 func (s *Store) request(c *Command, r *Result) wire.Code {
 	d := wire.NewDecoder(c.Body)
 	switch c.Op {
@@ -242,8 +243,8 @@ func (s *Store) check(req *wire.CheckVersionRequest) wire.Code {
 	return wire.CodeOK
 }
 
-// allowed reports whether the command's connection has the permission on n. What an ACL grants it is worked out once for each
-// command: a multi may ask many times.
+// allowed reports whether the command's connection has the permission on n. What an ACL grants it
+// is worked out once for each command: a multi may ask many times.
 func (s *Store) allowed(n *node, want wire.Perm) bool {
 	if s.tx.flags&SkipACL != 0 || n.acl.anyone&want != 0 {
 		return true

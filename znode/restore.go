@@ -12,9 +12,10 @@ import (
 	"lockkeeper/wire"
 )
 
-// Restore reads a state that Snapshot.WriteTo wrote, up to the end of r. It refuses everything else: with
-// ErrNewer what a later version of this program wrote, with ErrDamaged what was changed, cut off or continued, or
-// contradicts itself; other errors are those of r. It allocates at most in proportion to what it reads.
+// Restore reads a state that Snapshot.WriteTo wrote, up to the end of r. It refuses everything
+// else: with ErrNewer what a later version of this program wrote, with ErrDamaged what was changed,
+// cut off or continued, or contradicts itself; other errors are those of r. It allocates at most in
+// proportion to what it reads.
 func Restore(r io.Reader) (*Store, error) {
 	s := empty()
 	rs := &restorer{r: blockReader{r: r}, s: s}
@@ -272,7 +273,8 @@ func (br *blockReader) next() (blockKind, []byte, error) {
 	if length >= blockMaxSize {
 		return 0, nil, fmt.Errorf("%w: block of %d bytes", ErrDamaged, length)
 	}
-	// CopyN grows the buffer with what really comes, so a damaged length cannot make us allocate a lot.
+	// CopyN grows the buffer with what really comes, so a damaged length cannot make us allocate a
+	// lot.
 	br.buf.Reset()
 	if _, err := io.CopyN(&br.buf, br.r, int64(length)); err == io.EOF {
 		return 0, nil, fmt.Errorf("%w: it ends too early", ErrDamaged)

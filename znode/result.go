@@ -12,16 +12,19 @@ type Status uint8
 const (
 	// Done: the command had its turn. Code says whether it succeeded.
 	Done Status = iota
-	// Duplicate: it had been applied before; this time nothing happened. The sender has had its result.
+	// Duplicate: it had been applied before; this time nothing happened. The sender has had its
+	// result.
 	Duplicate
-	// Gap: an earlier command of the generation is missing, so this one was refused. The sender sends all that are
-	// open again, in order.
+	// Gap: an earlier command of the generation is missing, so this one was refused. The sender
+	// sends all that are open again, in order.
 	Gap
-	// Moved: the session has a newer connection (Result.Generation); what the older one has in flight is refused.
+	// Moved: the session has a newer connection (Result.Generation); what the older one has in
+	// flight is refused.
 	Moved
 	// NoSession: the session does not exist: it was closed, or has expired, or never was.
 	NoSession
-	// BadPassword: the session exists with another password; or the id of a new session is one that no session may have.
+	// BadPassword: the session exists with another password; or the id of a new session is one that
+	// no session may have.
 	BadPassword
 )
 
@@ -34,13 +37,15 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status%d", uint8(s))
 }
 
-// Event is a trigger: a change that watches may be set on. The events of a command stand in the order of
-// docs/protocol/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent); NodeDeleted(P),
-// NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is for both watch tables.
+// Event is a trigger: a change that watches may be set on. The events of a command stand in the
+// order of docs/protocol/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent);
+// NodeDeleted(P), NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is
+// for both watch tables.
 type Event struct {
 	Type wire.EventType
 	Path string
-	ACL  []wire.ACL // of Path's node at that moment; for NodeDeleted the last it had. Never modified
+	// of Path's node at that moment; for NodeDeleted the last it had. Never modified
+	ACL  []wire.ACL
 	Zxid wire.Zxid
 
 	list *aclList // of which ACL is the entries
@@ -49,15 +54,17 @@ type Event struct {
 // ReadableByAll reports whether everybody may read Path's node, and so be told of the event.
 func (e *Event) ReadableByAll() bool { return e.list == nil || e.list.anyone&wire.PermRead != 0 }
 
-// ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read Path's node.
+// ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
+// Path's node.
 func (e *Event) ReadableBy(ids []Identity) bool {
 	return e.list == nil || e.list.allows(ids, wire.PermRead)
 }
 
 // OpResult is the result of one op of a multi.
 type OpResult struct {
-	// Op is the type that the response carries for the op: OpCreate, OpCreate2 (for every create that answers
-	// with a Stat), OpDelete, OpSetData or OpCheck. When the multi failed it is OpError for all ops.
+	// Op is the type that the response carries for the op: OpCreate, OpCreate2 (for every create
+	// that answers with a Stat), OpDelete, OpSetData or OpCheck. When the multi failed it is
+	// OpError for all ops.
 	Op wire.Op
 	// Code of a multi that failed: CodeOK before the failing op, CodeRuntimeInconsistency after it.
 	Code wire.Code
@@ -68,13 +75,14 @@ type OpResult struct {
 // Result is the outcome of one command.
 type Result struct {
 	Status Status
-	// Code is what the header of the reply says; it counts when Status is Done. Note that a multi of which an op
-	// failed has CodeOK here, and the failure in Multi.
+	// Code is what the header of the reply says; it counts when Status is Done. Note that a multi
+	// of which an op failed has CodeOK here, and the failure in Multi.
 	Code wire.Code
 	// Deferred says that the result comes later, with the KindReconfigured of this command.
-	Deferred   bool
-	Zxid       wire.Zxid // the store's after the command
-	Generation uint64    // the session's current generation after the command; 0 when there is no session any more
+	Deferred bool
+	Zxid     wire.Zxid // the store's after the command
+	// the session's current generation after the command; 0 when there is no session any more
+	Generation uint64
 	Path       string    // create family: the path with its suffix
 	Stat       wire.Stat // create family, setData, setACL
 	Multi      []OpResult

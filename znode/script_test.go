@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts in testdata give as their expected output")
 
-// TestScripts runs the conversations in testdata. A line "> command" is followed by what the Store answers; lines
-// "| op" after a multi are its ops. testdata/README.md lists the commands.
+// TestScripts runs the conversations in testdata. A line "> command" is followed by what the Store
+// answers; lines "| op" after a multi are its ops. testdata/README.md lists the commands.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -178,7 +178,8 @@ func (sc *script) attach(a *args) {
 	sc.result(r)
 }
 
-// set changes what is around the Store: set time=5000 term=2 flags=quota,ttl,skipacl,nodigest,x509,sasl.
+// set changes what is around the Store: set time=5000 term=2
+// flags=quota,ttl,skipacl,nodigest,x509,sasl.
 func (sc *script) set(a *args) {
 	sc.timeMs = a.num("time", sc.timeMs)
 	sc.term = uint64(a.num("term", int64(sc.term)))
@@ -206,7 +207,8 @@ func (sc *script) requestOf(a *args, sub []string) Command {
 		rec = m
 	}
 	cmd := sc.driver.request(id, op, rec)
-	// A line says all that the connection has shown. The state keeps what an earlier line said, unless something replaces it.
+	// A line says all that the connection has shown. The state keeps what an earlier line said,
+	// unless something replaces it.
 	conn := sc.conns[id]
 	cmd.Identities = a.ids()
 	if len(cmd.Identities) == 0 && conn.shown {
@@ -300,7 +302,8 @@ func (sc *script) stat(indent string, s wire.Stat) {
 	sc.printf("%s", indent+text)
 }
 
-// read answers a read. The identities of a reader are those that as= gives, and the address that addr= gives.
+// read answers a read. The identities of a reader are those that as= gives, and the address that
+// addr= gives.
 func (sc *script) read(a *args) {
 	ids := append([]Identity{{schemeIP, a.text("addr", "10.0.0.1")}}, a.ids()...)
 	switch a.word(0) {

@@ -16,11 +16,13 @@ type session struct {
 	timeoutMs  int32
 	addr       string
 	password   string
-	// identities are those that the newest command of the generation that carried any has shown. Replaced, never modified.
+	// identities are those that the newest command of the generation that carried any has shown.
+	// Replaced, never modified.
 	identities []Identity
 }
 
-// belongings is the ring of a session's ephemeral nodes. It follows from the nodes and is no part of a snapshot.
+// belongings is the ring of a session's ephemeral nodes. It follows from the nodes and is no part
+// of a snapshot.
 type belongings struct {
 	first slot // noSlot if it has none
 	count int32
@@ -30,13 +32,15 @@ type belongings struct {
 // SessionInfo is what the state knows about a session.
 type SessionInfo struct {
 	ID         wire.SessionID
-	TimeoutMs  int32      // negotiated by the newest connection
-	Generation uint64     // of the newest connection: 1, 2, ...
-	LastSeq    uint64     // the newest request of that connection that had its turn; 0 before the first
-	Addr       string     // of that connection, as identity of scheme "ip"
-	Password   []byte     // a copy
-	Identities []Identity // that this connection has shown with a write, its address aside; not to be modified
-	Ephemerals int        // number of nodes
+	TimeoutMs  int32  // negotiated by the newest connection
+	Generation uint64 // of the newest connection: 1, 2, ...
+	// the newest request of that connection that had its turn; 0 before the first
+	LastSeq  uint64
+	Addr     string // of that connection, as identity of scheme "ip"
+	Password []byte // a copy
+	// that this connection has shown with a write, its address aside; not to be modified
+	Identities []Identity
+	Ephemerals int // number of nodes
 }
 
 // Session returns the session with the given id.
@@ -77,7 +81,8 @@ func (s *Store) sessionInfo(i slot) SessionInfo {
 	}
 }
 
-// Ephemerals returns the paths of a session's ephemeral nodes, sorted; nil if there is no such session.
+// Ephemerals returns the paths of a session's ephemeral nodes, sorted; nil if there is no such
+// session.
 func (s *Store) Ephemerals(id wire.SessionID) []string {
 	i, ok := s.sessionSlots[id]
 	if !ok {
@@ -95,7 +100,8 @@ func (s *Store) Ephemerals(id wire.SessionID) []string {
 	return paths
 }
 
-// EphemeralsBytes returns how many bytes the paths of a session's ephemeral nodes take up in an answer, without looking at them.
+// EphemeralsBytes returns how many bytes the paths of a session's ephemeral nodes take up in an
+// answer, without looking at them.
 func (s *Store) EphemeralsBytes(id wire.SessionID) int {
 	i, ok := s.sessionSlots[id]
 	if !ok {
@@ -150,8 +156,8 @@ func (s *Store) disown(i slot, id wire.SessionID) {
 	s.ephemerals--
 }
 
-// mayBeSession reports whether a session may have this id. ZooKeeper's owner field uses the others for nodes
-// that belong to no session, to containers and to TTL nodes.
+// mayBeSession reports whether a session may have this id. ZooKeeper's owner field uses the others
+// for nodes that belong to no session, to containers and to TTL nodes.
 func mayBeSession(id wire.SessionID) bool {
 	return id != 0 && uint64(id) != 1<<63 && uint64(id)>>56 != 0xFF
 }
@@ -204,7 +210,8 @@ func (s *Store) attachSession(c *Command, r *Result) {
 	r.Generation = row.generation
 }
 
-// expireSession closes a session that the leader heard nothing of, unless it has a newer connection by now.
+// expireSession closes a session that the leader heard nothing of, unless it has a newer connection
+// by now.
 func (s *Store) expireSession(c *Command, r *Result) {
 	i, ok := s.sessionSlots[c.Session]
 	if !ok {
@@ -218,7 +225,8 @@ func (s *Store) expireSession(c *Command, r *Result) {
 	s.closeSession(i)
 }
 
-// closeSession ends the session at i: it deletes its ephemerals, in the order of their paths, under one zxid.
+// closeSession ends the session at i: it deletes its ephemerals, in the order of their paths, under
+// one zxid.
 func (s *Store) closeSession(i slot) {
 	id := s.sessions.row(i).id
 	for k, path := range s.Ephemerals(id) {

@@ -11,7 +11,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// The snapshot's format. Integers are big-endian; uvarint, varint and bytes are those of Command.Append.
+// The snapshot's format. Integers are big-endian; uvarint, varint and bytes are those of
+// Command.Append.
 //
 //	 0       8         12
 //	+-------+---------+---------+---------+-----+
@@ -29,9 +30,10 @@ import (
 //	|      |        | and payload |         |
 //	+------+--------+-------------+---------+
 //
-// "All before" is the checksum of the block before, of magic and version for the first block: so a block cannot
-// be missing, doubled or out of its place. The blocks are: one head; any number of blocks of sessions; any
-// number of blocks of nodes; one end, without payload. Nothing follows the end.
+// "All before" is the checksum of the block before, of magic and version for the first block: so a
+// block cannot be missing, doubled or out of its place. The blocks are: one head; any number of
+// blocks of sessions; any number of blocks of nodes; one end, without payload. Nothing follows the
+// end.
 //
 //	head      u64 zxid | u64 time in ms | u64 number of nodes | u64 number of sessions |
 //	            from version 2 on: bytes members | u64 their version | u8 1 if they are being changed, else 0, and if so:
@@ -54,10 +56,11 @@ const (
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
 
-	// blockFullSize is the size in bytes from which on a block is written out. A block is larger than this by
-	// one node at most.
+	// blockFullSize is the size in bytes from which on a block is written out. A block is larger
+	// than this by one node at most.
 	blockFullSize = 64 << 10
-	// blockMaxSize is the size in bytes that no block reaches: a node's path and data are parts of one client frame.
+	// blockMaxSize is the size in bytes that no block reaches: a node's path and data are parts of
+	// one client frame.
 	blockMaxSize = 1 << 30
 )
 
@@ -70,7 +73,8 @@ const (
 	blockEnd
 )
 
-// Snapshot is the state at one moment. It shares memory with the Store, which copies what it changes, until Release.
+// Snapshot is the state at one moment. It shares memory with the Store, which copies what it
+// changes, until Release.
 type Snapshot struct {
 	store        *Store // only for counting the snapshots
 	zxid         wire.Zxid
@@ -83,8 +87,8 @@ type Snapshot struct {
 	released     atomic.Bool
 }
 
-// Snapshot returns the state as it is now. It takes time for one pointer per 16 nodes. The caller writes it, at the
-// same time as the Store goes on if it likes, and has to release it.
+// Snapshot returns the state as it is now. It takes time for one pointer per 16 nodes. The caller
+// writes it, at the same time as the Store goes on if it likes, and has to release it.
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
 	return &Snapshot{
@@ -97,8 +101,8 @@ func (s *Store) Snapshot() *Snapshot {
 // Zxid returns the zxid of the state that the snapshot shows.
 func (sn *Snapshot) Zxid() wire.Zxid { return sn.zxid }
 
-// Release gives the snapshot up, so that the Store need not spare its memory any more. It may be called more than
-// once, from any goroutine, but not during WriteTo.
+// Release gives the snapshot up, so that the Store need not spare its memory any more. It may be
+// called more than once, from any goroutine, but not during WriteTo.
 func (sn *Snapshot) Release() {
 	if sn.released.CompareAndSwap(false, true) {
 		sn.store.snapshots.Add(-1)
@@ -109,8 +113,8 @@ func (sn *Snapshot) Release() {
 // errReleased is a program error: the state is gone.
 var errReleased = errors.New("it has been released")
 
-// WriteTo writes the snapshot to w, in pieces of some 64 KB, and returns the number of bytes. An error is that of
-// w. Apply may run at the same time.
+// WriteTo writes the snapshot to w, in pieces of some 64 KB, and returns the number of bytes. An
+// error is that of w. Apply may run at the same time.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	if sn.released.Load() {
 		return 0, fmt.Errorf("znode: write snapshot: %w", errReleased)
@@ -263,7 +267,8 @@ func (bw *blockWriter) end() {
 	bw.write(bw.b)
 }
 
-// blockSum is the checksum of a block: before is that of the block before, start its kind and length.
+// blockSum is the checksum of a block: before is that of the block before, start its kind and
+// length.
 func blockSum(before uint32, start, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(before, castagnoli, start), castagnoli, payload)
 }

@@ -198,8 +198,8 @@ func TestRestoreContradictions(t *testing.T) {
 	}
 }
 
-// TestSnapshotBlocks shows that a state of many blocks, with data larger than a block, comes back, and that blocks
-// cannot be left out, doubled or swapped though the checksum of each is right.
+// TestSnapshotBlocks shows that a state of many blocks, with data larger than a block, comes back,
+// and that blocks cannot be left out, doubled or swapped though the checksum of each is right.
 func TestSnapshotBlocks(t *testing.T) {
 	d := newDriver(t)
 	d.apply(d.open(1))
@@ -241,8 +241,8 @@ func TestSnapshotBlocks(t *testing.T) {
 	}
 }
 
-// TestSnapshotFormat restores snapshots that were written when their format was settled, and writes that of the newest format
-// again. Every later version has to pass.
+// TestSnapshotFormat restores snapshots that were written when their format was settled, and writes
+// that of the newest format again. Every later version has to pass.
 func TestSnapshotFormat(t *testing.T) {
 	shown := smallState(t)
 	forgot := smallState(t)
@@ -258,7 +258,8 @@ func TestSnapshotFormat(t *testing.T) {
 		{"testdata/snapshot-v1.hex", forgot, 0xc7bc859d272d9c41, false},
 		{"testdata/snapshot-v3.hex", shown, 0xfc75ff93e427ec14, true},
 	} {
-		if _, err := os.Stat(tt.file); *update && errors.Is(err, os.ErrNotExist) { // never written over: it is the past
+		// never written over: it is the past
+		if _, err := os.Stat(tt.file); *update && errors.Is(err, os.ErrNotExist) {
 			dump := hex.Dump(snapshotBytes(t, shown))
 			if err := os.WriteFile(tt.file, []byte(dump), 0o666); err != nil {
 				t.Fatal(err)
@@ -326,8 +327,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestSnapshotWhileApplying writes snapshots while the Store goes on: each must be the state at the moment when it was
-// taken. Run with -race.
+// TestSnapshotWhileApplying writes snapshots while the Store goes on: each must be the state at the
+// moment when it was taken. Run with -race.
 func TestSnapshotWhileApplying(t *testing.T) {
 	o := newOracle(t, 7)
 	for i := range 3000 { // enough for several pages
@@ -418,7 +419,8 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestCopyOnWrite: without a snapshot a write copies nothing; with one it copies a page once, and again only after the next.
+// TestCopyOnWrite: without a snapshot a write copies nothing; with one it copies a page once, and
+// again only after the next.
 func TestCopyOnWrite(t *testing.T) {
 	s := smallState(t)
 	i, _ := s.find("/a")
@@ -455,8 +457,8 @@ func TestCopyOnWrite(t *testing.T) {
 	}
 }
 
-// FuzzRestore gives Restore blocks with right checksums. What it accepts must be a state that Check accepts, that
-// survives another snapshot, and that goes on working.
+// FuzzRestore gives Restore blocks with right checksums. What it accepts must be a state that Check
+// accepts, that survives another snapshot, and that goes on working.
 func FuzzRestore(f *testing.F) {
 	for _, s := range []*Store{New(), smallState(f)} {
 		_, payloads := blocks(f, snapshotBytes(f, s))

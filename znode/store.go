@@ -9,9 +9,10 @@ import (
 
 // Store is the replicated state: the tree, the ACLs, the sessions and their ephemerals, the quotas.
 //
-// Lock: it has none. The caller sees to it that no other method runs while Apply, Snapshot or Check does; all others
-// are reads and may run at the same time. Data and ACLs that a read returns are never modified, so they may be
-// used after the caller's lock is released. A Snapshot may be written and released at any time.
+// Lock: it has none. The caller sees to it that no other method runs while Apply, Snapshot or Check
+// does; all others are reads and may run at the same time. Data and ACLs that a read returns are
+// never modified, so they may be used after the caller's lock is released. A Snapshot may be
+// written and released at any time.
 type Store struct {
 	zxid   wire.Zxid // of the newest update
 	timeMs int64     // of the newest entry; never runs backwards
@@ -63,8 +64,8 @@ func recycle[T any](buf []T) []T {
 	return buf[:0]
 }
 
-// New returns the state that every history starts from: the built-in nodes (docs/protocol/semantics.md section 3.3) and
-// no session, at zxid 0.
+// New returns the state that every history starts from: the built-in nodes
+// (docs/protocol/semantics.md section 3.3) and no session, at zxid 0.
 func New() *Store {
 	s := empty()
 	add := func(path string, acl []wire.ACL, aversion int32) {
@@ -92,13 +93,13 @@ func empty() *Store {
 	}
 }
 
-// Apply applies the commands of e in order; term is that of e's position in the log. After each command, before the next is
-// applied, it calls each (unless that is nil) with the command and its result. Both are valid only during the call, but for
-// strings and for the ACLs and Paths of events, which are never modified. each may read the Store,
-// and let others read it.
+// Apply applies the commands of e in order; term is that of e's position in the log. After each
+// command, before the next is applied, it calls each (unless that is nil) with the command and its
+// result. Both are valid only during the call, but for strings and for the ACLs and Paths of
+// events, which are never modified. each may read the Store, and let others read it.
 //
-// Apply cannot fail: what a command may not do is told by its result, and changes nothing. The state after it
-// depends on nothing but the state before, term and e.
+// Apply cannot fail: what a command may not do is told by its result, and changes nothing. The
+// state after it depends on nothing but the state before, term and e.
 func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 	if s.snapshots.Load() == 0 {
 		s.nodes.thaw()
@@ -170,7 +171,8 @@ func (s *Store) dispatch(c *Command, r *Result) {
 	}
 }
 
-// applyRequest gives a client's request its turn if it is the next of its session's current connection.
+// applyRequest gives a client's request its turn if it is the next of its session's current
+// connection.
 func (s *Store) applyRequest(c *Command, r *Result) {
 	i, ok := s.sessionSlots[c.Session]
 	if !ok {
@@ -190,7 +192,8 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 		r.Status = Gap
 		return
 	}
-	// The number is used up whether the request succeeds or not: the client gets an answer either way.
+	// The number is used up whether the request succeeds or not: the client gets an answer either
+	// way.
 	row = s.sessions.mut(i)
 	row.lastSeq = c.Seq
 	if len(c.Identities) > 0 {
@@ -209,15 +212,17 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 // Zxid returns the zxid of the newest update.
 func (s *Store) Zxid() wire.Zxid { return s.zxid }
 
-// TimeMs returns the time of the newest entry, in milliseconds since 1970. It never runs backwards, whatever the
-// clocks of the leaders did.
+// TimeMs returns the time of the newest entry, in milliseconds since 1970. It never runs backwards,
+// whatever the clocks of the leaders did.
 func (s *Store) TimeMs() int64 { return s.timeMs }
 
 // Counts are the totals that operators look at (docs/protocol/semantics.md section 12).
 type Counts struct {
-	Nodes         int   // as ZooKeeper counts them: the root twice, as "" and "/"
-	Ephemerals    int   // ephemeral nodes
-	DataSizeBytes int64 // as ZooKeeper approximates it: characters of the paths and bytes of the data, of the same nodes
+	Nodes      int // as ZooKeeper counts them: the root twice, as "" and "/"
+	Ephemerals int // ephemeral nodes
+	// as ZooKeeper approximates it: characters of the paths and bytes of the data, of the same
+	// nodes
+	DataSizeBytes int64
 	Sessions      int
 }
 

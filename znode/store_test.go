@@ -105,7 +105,8 @@ func TestDeepTree(t *testing.T) {
 	}
 }
 
-// TestChildrenInOrder: nobody may rely on it, but a Store that was not restored lists children as they were created.
+// TestChildrenInOrder: nobody may rely on it, but a Store that was not restored lists children as
+// they were created.
 func TestChildrenInOrder(t *testing.T) {
 	d := newDriver(t)
 	d.apply(d.open(1))
@@ -214,7 +215,8 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestApplyCallsEach: in order, after each command, with the state as it is then, and with results that belong to it.
+// TestApplyCallsEach: in order, after each command, with the state as it is then, and with results
+// that belong to it.
 func TestApplyCallsEach(t *testing.T) {
 	s := New()
 	s.Apply(1, &Entry{Commands: []Command{{Kind: KindCreateSession, Session: 1}}}, nil)

@@ -2,21 +2,22 @@ package znode
 
 import "slices"
 
-// pageRows is the number of rows of a page: what the first write to a page after a snapshot copies. Small enough
-// that the copy (1792 bytes of nodes, which is one of the sizes that Go allocates) does not slow an update down
-// much, large enough that the list of pages, which Snapshot copies, stays small (half a megabyte for a million nodes).
+// pageRows is the number of rows of a page: what the first write to a page after a snapshot copies.
+// Small enough that the copy (1792 bytes of nodes, which is one of the sizes that Go allocates)
+// does not slow an update down much, large enough that the list of pages, which Snapshot copies,
+// stays small (half a megabyte for a million nodes).
 const pageRows = 16
 
-// slot is the number of a row. It stays the same as long as the row is in use, and means nothing outside of the
-// Store: two replicas in the same state may use different slots.
+// slot is the number of a row. It stays the same as long as the row is in use, and means nothing
+// outside of the Store: two replicas in the same state may use different slots.
 type slot uint32
 
 // noSlot is a slot that no row has.
 const noSlot = ^slot(0)
 
-// table keeps rows in pages that a snapshot can share: freezing costs a copy of the list of pages, and the first
-// write to a page that is shared replaces it by a copy. So a snapshot's writer and Apply never touch the same
-// memory, but for rows that neither changes.
+// table keeps rows in pages that a snapshot can share: freezing costs a copy of the list of pages,
+// and the first write to a page that is shared replaces it by a copy. So a snapshot's writer and
+// Apply never touch the same memory, but for rows that neither changes.
 //
 // Invariant: a page whose epoch is at most frozen is never written to.
 type table[T any] struct {

@@ -32,11 +32,13 @@ type node struct {
 	kind             nodeKind
 }
 
-// links tie a node into the tree and into its session, and sum up what is below it. They are no part of a snapshot.
+// links tie a node into the tree and into its session, and sum up what is below it. They are no
+// part of a snapshot.
 //
-// Invariant: the children of a node form a ring through next and prev, as do the ephemerals of a session through
-// ephNext and ephPrev. A ring of one points to itself. below is the number of all nodes below this one. count and bytes are those
-// of the node and of all below it, but for what counts for a quota below it, and for no quota (underQuota).
+// Invariant: the children of a node form a ring through next and prev, as do the ephemerals of a
+// session through ephNext and ephPrev. A ring of one points to itself. below is the number of all
+// nodes below this one. count and bytes are those of the node and of all below it, but for what
+// counts for a quota below it, and for no quota (underQuota).
 type links struct {
 	parent           slot // noSlot for the root
 	first            slot // child; noSlot without children
@@ -150,8 +152,9 @@ func (s *Store) detach(i slot) {
 	s.nodes.remove(i)
 }
 
-// sumUp adds to the sums of the nodes above the one at i: below to all of them, count and bytes up to the nearest that has a
-// quota, unless the node at i has one itself. It takes one step for each component of the path.
+// sumUp adds to the sums of the nodes above the one at i: below to all of them, count and bytes up
+// to the nearest that has a quota, unless the node at i has one itself. It takes one step for each
+// component of the path.
 func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
 	counts := !s.link(i).quota && (count != 0 || bytes != 0)
 	for at := s.link(i).parent; at != noSlot; {
@@ -171,13 +174,14 @@ func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
 // mayPerish reports whether the reaper looks at n.
 func (n *node) mayPerish() bool { return n.kind == kindContainer || n.kind == kindTTL }
 
-// nodeSizeBytes is what a node counts for in the approximate size of the data (docs/protocol/semantics.md section 12).
+// nodeSizeBytes is what a node counts for in the approximate size of the data
+// (docs/protocol/semantics.md section 12).
 func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
 }
 
-// children returns an iterator over the slots of the children of the node at i, the oldest first (until the state
-// has been through a snapshot, which keeps no order).
+// children returns an iterator over the slots of the children of the node at i, the oldest first
+// (until the state has been through a snapshot, which keeps no order).
 func (s *Store) children(i slot) func(yield func(slot) bool) {
 	return func(yield func(slot) bool) {
 		first := s.link(i).first

@@ -16,13 +16,14 @@ const frameBytes = wire.DefaultMaxBuffer
 // costMax is the default of maxRequestCost.
 const costMax = 30_000_000
 
-// worstCase is one of the requests that take the longest of all that a member lets pass: they have at most 1 MB, and cost at most
-// costMax.
+// worstCase is one of the requests that take the longest of all that a member lets pass: they have
+// at most 1 MB, and cost at most costMax.
 type worstCase struct {
 	name string
 	// prepare makes the state and returns the request that is measured.
 	prepare func(tb testing.TB, s *worstStore) (wire.Op, wire.Record)
-	// again makes the state what it was, so that the request can be measured once more; nil if it is that already.
+	// again makes the state what it was, so that the request can be measured once more; nil if it
+	// is that already.
 	again func(s *worstStore)
 }
 
@@ -133,7 +134,8 @@ func worstCases() []worstCase {
 				return wire.OpCreate, wire.CreateRequest{Path: "/n", Data: bytes.Repeat([]byte("x"), frameBytes-100), ACL: wire.OpenACL}
 			},
 			again: func(w *worstStore) { w.must(wire.OpDelete, wire.DeleteRequest{Path: "/n", Version: -1}) }},
-		{name: "create, ACL of 24 000 entries", // as far as maxRequestCost goes, whatever maxACLEntries is
+		// as far as maxRequestCost goes, whatever maxACLEntries is
+		{name: "create, ACL of 24 000 entries",
 			prepare: func(_ testing.TB, w *worstStore) (wire.Op, wire.Record) {
 				return wire.OpCreate, wire.CreateRequest{Path: "/n", ACL: manyAddresses(24_000)}
 			},
@@ -199,7 +201,8 @@ func costOf(tb testing.TB, c Command) Cost {
 	return CostOf(record, nil)
 }
 
-// BenchmarkWorst is how long the worst requests of at most 1 MB take to apply: so long the state is locked.
+// BenchmarkWorst is how long the worst requests of at most 1 MB take to apply: so long the state is
+// locked.
 func BenchmarkWorst(b *testing.B) {
 	for _, c := range worstCases() {
 		b.Run(strings.ReplaceAll(c.name, " ", "_"), func(b *testing.B) {
