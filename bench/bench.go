@@ -22,25 +22,29 @@ type Config struct {
 	Workload string
 	// Clients is how many connections work side by side; 0 means the workload's own number.
 	Clients int
-	// InFlight is how many requests a client has outstanding, where the workload pipelines; 0 means 1.
+	// InFlight is how many requests a client has outstanding, where the workload pipelines; 0 means
+	// 1.
 	InFlight int
-	// Duration is for how long is measured; 0 means 10 s. Workloads that do a fixed number of things take as long as these do.
+	// Duration is for how long is measured; 0 means 10 s. Workloads that do a fixed number of
+	// things take as long as these do.
 	Duration time.Duration
 	// WarmUp is for how long clients work before that; 0 means 1 s.
 	WarmUp time.Duration
 	// Size is the length of the data that are written, in bytes; 0 means 100.
 	Size int
-	// Nodes is how many nodes the workload znodes makes, or Rounds the number of rounds of herd, failover and boot; 0 means the
-	// workload's own number.
+	// Nodes is how many nodes the workload znodes makes, or Rounds the number of rounds of herd,
+	// failover and boot; 0 means the workload's own number.
 	Nodes, Rounds int
 	// Session is the session timeout asked for; 0 means 30 s.
 	Session time.Duration
-	// PIDs are the servers' processes, for CPU time and memory; those that are empty are looked for by their ports.
+	// PIDs are the servers' processes, for CPU time and memory; those that are empty are looked for
+	// by their ports.
 	PIDs []int
-	// Start is the command line that starts a server, for boot and for the restart of znodes. It must stay in the foreground.
+	// Start is the command line that starts a server, for boot and for the restart of znodes. It
+	// must stay in the foreground.
 	Start []string
-	// Settle is called before the servers' memory is looked at, to have them put it in order; nil waits 3 s for them to do so
-	// themselves.
+	// Settle is called before the servers' memory is looked at, to have them put it in order; nil
+	// waits 3 s for them to do so themselves.
 	Settle func(ctx context.Context) error
 	// Leave says that what was made need not be deleted in the end: the servers' data go anyway.
 	Leave bool
@@ -70,7 +74,8 @@ type Result struct {
 	Latency Latency `json:"latencyMs"`
 	// Errors counts what went wrong, by text. A client that loses its connection opens another one.
 	Errors map[string]int `json:"errors,omitempty"`
-	// ServerCPU is the CPU time of all servers together, in microseconds for each operation; 0 if it is not known.
+	// ServerCPU is the CPU time of all servers together, in microseconds for each operation; 0 if
+	// it is not known.
 	ServerCPU float64 `json:"serverCpuUsPerOp,omitempty"`
 	// ClientCPU is this process's own.
 	ClientCPU float64 `json:"clientCpuUsPerOp,omitempty"`
@@ -155,7 +160,8 @@ type run struct {
 	figures  map[string]float64
 }
 
-// Run measures one workload. It returns what it has measured so far when ctx ends, and an error if the run is worthless.
+// Run measures one workload. It returns what it has measured so far when ctx ends, and an error if
+// the run is worthless.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -296,8 +302,9 @@ func (r *run) result() *Result {
 	return res
 }
 
-// NewResult works out a Result from the latencies of all operations, how long they took, and the CPU time that all servers and this
-// process used meanwhile. What it was measured on is left to fill in.
+// NewResult works out a Result from the latencies of all operations, how long they took, and the
+// CPU time that all servers and this process used meanwhile. What it was measured on is left to
+// fill in.
 func NewResult(operations *Histogram, elapsed, servers, own time.Duration) *Result {
 	res := &Result{Seconds: elapsed.Seconds(), Ops: operations.Count(), Latency: latency(operations)}
 	if elapsed > 0 {

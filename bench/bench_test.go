@@ -45,7 +45,8 @@ func startCluster(t *testing.T, members int) *jepsen.Cluster {
 	return c
 }
 
-// TestWorkloads runs every workload that needs no command line against three members, and looks at what is left.
+// TestWorkloads runs every workload that needs no command line against three members, and looks at
+// what is left.
 func TestWorkloads(t *testing.T) {
 	cluster := startCluster(t, 3)
 	servers := strings.Split(cluster.Servers(), ",")
@@ -59,7 +60,8 @@ func TestWorkloads(t *testing.T) {
 		{Workload: "herd", Clients: 30, Rounds: 2},
 		{Workload: "sessions", Clients: 5},
 		{Workload: "znodes", Nodes: 2500},
-		{Workload: "failover", Clients: 6, Duration: 3 * time.Second}, // the last: it leaves two members
+		// the last: it leaves two members
+		{Workload: "failover", Clients: 6, Duration: 3 * time.Second},
 	} {
 		if cfg.Duration == 0 {
 			cfg.Duration, cfg.WarmUp = 200*time.Millisecond, 200*time.Millisecond

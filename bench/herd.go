@@ -12,8 +12,8 @@ import (
 
 const herdRounds = 20
 
-// herd is many clients that watch one node. An operation is an event: its latency is from when the write is sent until the
-// client has the event.
+// herd is many clients that watch one node. An operation is an event: its latency is from when the
+// write is sent until the client has the event.
 func herd(ctx context.Context, r *run) error {
 	if r.Rounds == 0 {
 		r.Rounds = herdRounds

@@ -8,7 +8,8 @@ import (
 // subBuckets is how many buckets there are for each power of two: a value is off by less than 1/64.
 const subBuckets = 64
 
-// Histogram counts durations, from 1 ns to hours, in buckets of equal relative width. The zero value is empty.
+// Histogram counts durations, from 1 ns to hours, in buckets of equal relative width. The zero
+// value is empty.
 type Histogram struct {
 	counts []uint64
 	total  uint64
@@ -16,8 +17,8 @@ type Histogram struct {
 	max    time.Duration
 }
 
-// bucket is the index of the bucket that v, at least 0, belongs to: below subBuckets one for each value, above that
-// subBuckets for each power of two.
+// bucket is the index of the bucket that v, at least 0, belongs to: below subBuckets one for each
+// value, above that subBuckets for each power of two.
 func bucket(v uint64) int {
 	if v < subBuckets {
 		return int(v)

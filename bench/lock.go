@@ -12,7 +12,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// lockCycle is taking and giving back a lock that nobody else wants; each client has a lock of its own.
+// lockCycle is taking and giving back a lock that nobody else wants; each client has a lock of its
+// own.
 func lockCycle(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", r.Clients); err != nil {
 		return err
@@ -80,9 +81,10 @@ func (r *run) syncAll(ctx context.Context) error {
 	return nil
 }
 
-// lockContended is one queue in which all clients stand. An operation is a handoff: its latency is from when the delete is
-// sent that gives the lock back until the next holder knows, having looked at the queue. Who has the lock keeps it until the next one
-// waits for it, so every lock that is given back is handed on.
+// lockContended is one queue in which all clients stand. An operation is a handoff: its latency is
+// from when the delete is sent that gives the lock back until the next holder knows, having looked
+// at the queue. Who has the lock keeps it until the next one waits for it, so every lock that is
+// given back is handed on.
 func lockContended(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", 1); err != nil {
 		return err
@@ -153,7 +155,8 @@ func (q *queue) watchLocked(node string) chan struct{} {
 	return ch
 }
 
-// watch takes note that somebody watches a node; somebody else may have, whose session has ended since.
+// watch takes note that somebody watches a node; somebody else may have, whose session has ended
+// since.
 func (q *queue) watch(node string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

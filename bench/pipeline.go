@@ -13,7 +13,8 @@ import (
 // keysPerClient is how many nodes each client of write, read and mixed uses.
 const keysPerClient = 16
 
-// pipelined is a client of write, read and mixed: it always has InFlight requests outstanding. readShare of 10 are reads.
+// pipelined is a client of write, read and mixed: it always has InFlight requests outstanding.
+// readShare of 10 are reads.
 func pipelined(readShare int) func(ctx context.Context, r *run) error {
 	return func(ctx context.Context, r *run) error {
 		if err := r.makeKeys(ctx); err != nil {
@@ -50,7 +51,8 @@ func (r *run) makeKeys(ctx context.Context) error {
 	return r.syncAll(ctx)
 }
 
-// again has a client work on one connection after the other until ctx ends. What it has measured is merged in the end.
+// again has a client work on one connection after the other until ctx ends. What it has measured is
+// merged in the end.
 func (r *run) again(ctx context.Context, n int, work func(ctx context.Context, c *conn) error, h *Histogram) error {
 	defer func() { r.recorder.merge(h) }()
 	for tries := 0; ctx.Err() == nil; tries++ {

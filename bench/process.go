@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Usage is what processes have used: CPU time of all their threads since they started, and resident memory now.
+// Usage is what processes have used: CPU time of all their threads since they started, and resident
+// memory now.
 type Usage struct {
 	CPU      time.Duration
 	Resident int64 // bytes
@@ -43,8 +44,8 @@ func UsageOf(pid int) (u Usage, err error) {
 	return Usage{CPU: time.Duration(user+system) * clockTick, Resident: resident}, nil
 }
 
-// gone says whether a process has ended, and let go of its files. Its first thread may have ended before the others; what is left
-// then, until the parent has looked, is that thread alone.
+// gone says whether a process has ended, and let go of its files. Its first thread may have ended
+// before the others; what is left then, until the parent has looked, is that thread alone.
 func gone(pid int) bool {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -72,8 +73,8 @@ func residentOf(pid int) (int64, error) {
 	return 0, errors.New("no VmRSS in its status")
 }
 
-// FindProcess is the process on this machine that listens on a port of addr, 0 if there is none, or none that this user may see.
-// Only Linux can be asked.
+// FindProcess is the process on this machine that listens on a port of addr, 0 if there is none, or
+// none that this user may see. Only Linux can be asked.
 func FindProcess(addr string) int {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || !local(host) {

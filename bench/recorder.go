@@ -56,8 +56,8 @@ func brief(err error) string {
 	return err.Error()
 }
 
-// measure runs all clients side by side: for the warm-up, and then for as long as the run is to last. Each calls its work
-// again and again until stop says so.
+// measure runs all clients side by side: for the warm-up, and then for as long as the run is to
+// last. Each calls its work again and again until stop says so.
 func (r *run) measure(ctx context.Context, client func(ctx context.Context, n int) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

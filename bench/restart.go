@@ -17,7 +17,8 @@ import (
 
 const bootRounds = 5
 
-// boot starts a server again and again. An operation is a start: from the command to the first node created.
+// boot starts a server again and again. An operation is a start: from the command to the first node
+// created.
 func boot(ctx context.Context, r *run) error {
 	if r.Rounds == 0 {
 		r.Rounds = bootRounds
@@ -95,8 +96,9 @@ func (p *server) lastWords() string {
 const (
 	// awaitPatience is how long a server may take to serve.
 	awaitPatience = 2 * time.Minute
-	// firstPatience is how long it may take to answer one client meanwhile; the next one waits twice as long, up to lastPatience. A
-	// ZooKeeper that is starting takes the first connections and forgets them.
+	// firstPatience is how long it may take to answer one client meanwhile; the next one waits
+	// twice as long, up to lastPatience. A ZooKeeper that is starting takes the first connections
+	// and forgets them.
 	firstPatience, lastPatience = 50 * time.Millisecond, 5 * time.Second
 )
 
@@ -126,8 +128,8 @@ func (p *server) await(ctx context.Context, addr string, f func(c *conn) error) 
 	}
 }
 
-// restart kills the first server and starts it again; it is over when a client of it reads a node. The server goes on
-// running when this process has ended.
+// restart kills the first server and starts it again; it is over when a client of it reads a node.
+// The server goes on running when this process has ended.
 func (r *run) restart(ctx context.Context) (time.Duration, error) {
 	if err := killProcess(r.PIDs[0]); err != nil {
 		return 0, err

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// silentSessions is how many sessions fall silent, to see them expire, at most as many as there are clients.
+	// silentSessions is how many sessions fall silent, to see them expire, at most as many as there
+	// are clients.
 	silentSessions = 20
 	// silentTimeout is what these ask for; a server may give them more.
 	silentTimeout = 4 * time.Second
@@ -18,9 +19,9 @@ const (
 	settling = 5 * time.Second
 )
 
-// sessions opens idle sessions. An operation is the opening of one; then it is measured what they cost and how late one that
-// falls silent expires: the time from its timeout, counted from the last byte that it sent, until somebody else has the event
-// that its node is gone.
+// sessions opens idle sessions. An operation is the opening of one; then it is measured what they
+// cost and how late one that falls silent expires: the time from its timeout, counted from the last
+// byte that it sent, until somebody else has the event that its node is gone.
 func sessions(ctx context.Context, r *run) error {
 	if err := r.settle(ctx); err != nil {
 		return err
@@ -87,7 +88,8 @@ func (r *run) settle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// keepAlive pings all sessions as client libraries do, each time that a third of their timeout has passed, until ctx ends.
+// keepAlive pings all sessions as client libraries do, each time that a third of their timeout has
+// passed, until ctx ends.
 func (r *run) keepAlive(ctx context.Context, open []*conn) error {
 	for {
 		pause(ctx, open[0].timeout/3)
@@ -135,7 +137,8 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 		if err := watcher.watchNew(ctx, path); err != nil {
 			return late, err
 		}
-		pause(ctx, 173*time.Millisecond) // so that they do not stand at one place of the servers' tick
+		// so that they do not stand at one place of the servers' tick
+		pause(ctx, 173*time.Millisecond)
 	}
 	for range due {
 		e, err := watcher.event(ctx)
@@ -147,14 +150,15 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 	return late, nil
 }
 
-// watchNew sets a watch on a node that another connection has just made. ZooKeeper 3.8 has once answered NoNode in this workload, most likely
-// here, behind the sync.
+// watchNew sets a watch on a node that another connection has just made. ZooKeeper 3.8 has once
+// answered NoNode in this workload, most likely here, behind the sync.
 func (c *conn) watchNew(ctx context.Context, path string) error {
 	for start := time.Now(); ; pause(ctx, time.Millisecond) {
 		if _, err := c.call(wire.OpSync, &wire.SyncRequest{Path: path}); err != nil {
 			return err
 		}
-		_, err := c.call(wire.OpGetData, &wire.PathWatchRequest{Path: path, Watch: true}) // without a node, it sets no watch
+		// without a node, it sets no watch
+		_, err := c.call(wire.OpGetData, &wire.PathWatchRequest{Path: path, Watch: true})
 		if !errors.Is(err, wire.CodeNoNode) || ctx.Err() != nil || time.Since(start) > patience {
 			return err
 		}

@@ -15,8 +15,8 @@ const (
 	nodesPerDir = 1000
 )
 
-// znodes makes many nodes. An operation is the making of one; then it is measured what they cost and, with Config.Start, how
-// long the first server takes to serve again after kill -9.
+// znodes makes many nodes. An operation is the making of one; then it is measured what they cost
+// and, with Config.Start, how long the first server takes to serve again after kill -9.
 func znodes(ctx context.Context, r *run) error {
 	if r.Nodes == 0 {
 		r.Nodes = defaultNodes

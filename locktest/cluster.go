@@ -26,15 +26,15 @@ const (
 	patience = 30 * time.Second
 )
 
-// Server starts one server and returns its address, as host:port. It fails the test if that cannot be done, and stops
-// the server when the test ends.
+// Server starts one server and returns its address, as host:port. It fails the test if that cannot
+// be done, and stops the server when the test ends.
 func Server(t testing.TB) (addr string) {
 	t.Helper()
 	return Start(t, 1).Servers()[0]
 }
 
-// Cluster is some servers, numbered from 0. Its methods fail the test when something cannot be done. They may be called
-// from the goroutine of the test only.
+// Cluster is some servers, numbered from 0. Its methods fail the test when something cannot be
+// done. They may be called from the goroutine of the test only.
 type Cluster struct {
 	t       testing.TB
 	net     *simnet.Network
@@ -50,8 +50,9 @@ type member struct {
 	gate   *gate          // between srv and its clients
 }
 
-// Start starts a cluster of so many members, waits until it has a leader, and stops it when the test ends. Each of
-// change may change every member's configuration before it starts, for example to set a SuperDigest.
+// Start starts a cluster of so many members, waits until it has a leader, and stops it when the
+// test ends. Each of change may change every member's configuration before it starts, for example
+// to set a SuperDigest.
 func Start(t testing.TB, members int, change ...func(*server.Config)) *Cluster {
 	t.Helper()
 	if members < 1 {
@@ -136,7 +137,8 @@ func (c *Cluster) Servers() []string {
 // String is the addresses of all members as connect strings have them, with commas.
 func (c *Cluster) String() string { return strings.Join(c.Servers(), ",") }
 
-// Leader waits until one member that runs, and is neither cut off nor frozen, leads, and returns its number.
+// Leader waits until one member that runs, and is neither cut off nor frozen, leads, and returns
+// its number.
 func (c *Cluster) Leader() int {
 	c.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -183,8 +185,8 @@ func (c *Cluster) Heal() {
 	}
 }
 
-// Freeze has a member go silent to everybody, as a stopped process does, until Thaw: connections to it stay, new ones
-// are taken by its system, and nothing is answered.
+// Freeze has a member go silent to everybody, as a stopped process does, until Thaw: connections to
+// it stay, new ones are taken by its system, and nothing is answered.
 func (c *Cluster) Freeze(member int) {
 	c.t.Helper()
 	m := c.running(member)

@@ -1,5 +1,5 @@
-// Package locktest runs lockkeeper inside of Go tests: one server, or a cluster whose members can be killed, cut off
-// and frozen while the test holds locks on it.
+// Package locktest runs lockkeeper inside of Go tests: one server, or a cluster whose members can
+// be killed, cut off and frozen while the test holds locks on it.
 //
 //	func TestNightly(t *testing.T) {
 //		addr := locktest.Server(t) // host:port, for any ZooKeeper client
@@ -14,13 +14,15 @@
 //		...
 //	}
 //
-// Servers run in the process of the test, listen on ports of 127.0.0.1 that the system chooses, keep their data in
-// directories of the test, log nothing, and are gone when the test ends. A single server is ready after some
-// milliseconds, a cluster after its first election, which takes up to two seconds.
+// Servers run in the process of the test, listen on ports of 127.0.0.1 that the system chooses,
+// keep their data in directories of the test, log nothing, and are gone when the test ends. A
+// single server is ready after some milliseconds, a cluster after its first election, which takes
+// up to two seconds.
 //
 // # What is real
 //
-// The servers are what cmd/lockkeeper runs, with their files and their client ports. The network between the members is
-// simulated, so that it can be cut. A killed member has lost nothing that it had written, as after kill -9; power cuts
-// and damaged disks are for the simulations (docs/simulation.md) and for real processes (docs/jepsen.md).
+// The servers are what cmd/lockkeeper runs, with their files and their client ports. The network
+// between the members is simulated, so that it can be cut. A killed member has lost nothing that it
+// had written, as after kill -9; power cuts and damaged disks are for the simulations
+// (docs/simulation.md) and for real processes (docs/jepsen.md).
 package locktest

@@ -10,9 +10,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// Expire ends a session as if the cluster had not heard of its client for too long: its ephemeral nodes vanish, others
-// get its locks, and its client, which is disconnected, learns of it when it connects again. session is the id that
-// client libraries show.
+// Expire ends a session as if the cluster had not heard of its client for too long: its ephemeral
+// nodes vanish, others get its locks, and its client, which is disconnected, learns of it when it
+// connects again. session is the id that client libraries show.
 func (c *Cluster) Expire(session int64) {
 	c.t.Helper()
 	if err := c.expire(c.members[c.Leader()], wire.SessionID(session)); err != nil {

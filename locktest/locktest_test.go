@@ -73,7 +73,8 @@ func (h *countingHandler) Handle(context.Context, slog.Record) error {
 func (h *countingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h *countingHandler) WithGroup(string) slog.Handler      { return h }
 
-// A lock that is held stays held when the leader is killed, and the member that was killed comes back with it.
+// A lock that is held stays held when the leader is killed, and the member that was killed comes
+// back with it.
 func TestKillLeader(t *testing.T) {
 	c := locktest.Start(t, 3)
 	s := connect(t, c.Servers(), 10*time.Second)
@@ -95,7 +96,8 @@ func TestKillLeader(t *testing.T) {
 	}
 }
 
-// A client of a member that is cut off loses its lock, and another one gets it; the first one knows before.
+// A client of a member that is cut off loses its lock, and another one gets it; the first one knows
+// before.
 func TestIsolate(t *testing.T) {
 	c := locktest.Start(t, 3)
 	victim := (c.Leader() + 1) % 3
@@ -130,7 +132,8 @@ func TestFreeze(t *testing.T) {
 		b, _ := io.ReadAll(conn)
 		answered <- string(b)
 	}()
-	lock(t, connect(t, c.Servers(), 4*time.Second), "/locks/a") // takes a while, in which nothing is answered
+	// takes a while, in which nothing is answered
+	lock(t, connect(t, c.Servers(), 4*time.Second), "/locks/a")
 	select {
 	case got := <-answered:
 		t.Errorf("a frozen member answered %q", got)

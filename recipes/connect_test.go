@@ -493,7 +493,8 @@ func TestAuthRefused(t *testing.T) {
 		if err := s.Reach(t.Context()); !errors.Is(err, zk.ErrAuthFailed) {
 			t.Errorf("Reach = %v", err)
 		}
-		time.Sleep(time.Minute) // two calls of zk.Conn.Close wait for each other with a mutex, which stops a bubble
+		// two calls of zk.Conn.Close wait for each other with a mutex, which stops a bubble
+		time.Sleep(time.Minute)
 		s.Close()
 	})
 }

@@ -136,8 +136,8 @@
 //
 // # What it costs
 //
-// An uncontended Lock is two round trips (create; then, side by side, read the
-// node back with a watch and list the queue), Unlock is one. A contender that waits costs nothing, and is woken once, when the
-// node next before it goes; it then lists the queue again, with a sync beside it.
-// A session that holds any number of grants sends six syncs per session timeout.
+// An uncontended Lock is two round trips (create; then, side by side, read the node back with a
+// watch and list the queue), Unlock is one. A contender that waits costs nothing, and is woken
+// once, when the node next before it goes; it then lists the queue again, with a sync beside it. A
+// session that holds any number of grants sends six syncs per session timeout.
 package recipes

@@ -228,14 +228,15 @@ func (c *fakeCluster) delete(path string) error {
 type fault int
 
 const (
-	faultNone        fault = iota
-	faultCutBefore         // the connection breaks, the request is lost
-	faultCutAfter          // the connection breaks, the reply is lost
-	faultCutLate           // the connection breaks; the request arrives later, when the session's next write does
-	faultNetError          // as faultCutBefore, with the error that a socket gives
-	faultExpire            // the session ends before the request arrives
-	faultExpireAfter       // the request has its effect, then the session ends
-	faultStrange           // refused with an error that nobody knows
+	faultNone      fault = iota
+	faultCutBefore       // the connection breaks, the request is lost
+	faultCutAfter        // the connection breaks, the reply is lost
+	// the connection breaks; the request arrives later, when the session's next write does
+	faultCutLate
+	faultNetError    // as faultCutBefore, with the error that a socket gives
+	faultExpire      // the session ends before the request arrives
+	faultExpireAfter // the request has its effect, then the session ends
+	faultStrange     // refused with an error that nobody knows
 	faults
 )
 

@@ -71,10 +71,11 @@ func isSessionName(base string) bool {
 // as its library comes. TestAwaitedLayouts compares them with the table of who waits
 // for whom.
 var awaited = map[string][]string{
-	lockName:         {lockName},
-	writeName:        {writeName, readName},
-	readName:         {writeName},
-	kazooLockName:    {kazooLockName}, // WriteLock waits for readers, but Lock's nodes have the same name
+	lockName:  {lockName},
+	writeName: {writeName, readName},
+	readName:  {writeName},
+	// WriteLock waits for readers, but Lock's nodes have the same name
+	kazooLockName:    {kazooLockName},
 	kazooReadName:    {kazooLockName},
 	layoutSession:    {layoutSession, lockName},
 	leaseName:        {leaseName},

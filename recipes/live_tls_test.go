@@ -105,7 +105,8 @@ func TestLiveTLSAndAuth(t *testing.T) {
 		s := &server{name: "zookeeper-tls", missing: zookeeperMissing, command: func(config string) ([]string, error) {
 			args, err := zookeeperCommand(config)
 			at := slices.Index(args, "-cp")
-			for _, jar := range []string{"netty-codec.jar", "netty-resolver.jar"} { // which zookeeper.jar does not name
+			// which zookeeper.jar does not name
+			for _, jar := range []string{"netty-codec.jar", "netty-resolver.jar"} {
 				args[at+1] += ":" + filepath.Join(javaDir, jar)
 			}
 			return slices.Insert(args, at, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"), err
@@ -130,7 +131,8 @@ func TestLiveTLSAndAuth(t *testing.T) {
 }
 
 func lockOverTLS(t *testing.T, plain string, port int, roots *x509.CertPool) {
-	// The directories that are made on the way have the ACL, too, so that no other test may use them.
+	// The directories that are made on the way have the ACL, too, so that no other test may use
+	// them.
 	ctx, path := limit(t, time.Minute), "/secured"+livePath(t)
 	secure := Config{
 		// By its name: what it resolves to is not what the certificate is for.

@@ -10,9 +10,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// LockPaths finds, in order, the paths at and below root that [Session.Contenders] may have something to say about: those with
-// children, and those that may be a lock's node themselves. The queues that a semaphore consists of are not listed beside it. What
-// may not be read is left out, but for root, for which that is an error; /zookeeper is never looked at.
+// LockPaths finds, in order, the paths at and below root that [Session.Contenders] may have
+// something to say about: those with children, and those that may be a lock's node themselves. The
+// queues that a semaphore consists of are not listed beside it. What may not be read is left out,
+// but for root, for which that is an error; /zookeeper is never looked at.
 func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) {
 	var found []string
 	parts := map[string]bool{} // the queues of semaphores that have been seen

@@ -40,7 +40,8 @@ func TestRecipeFaultsAtRandom(t *testing.T) {
 						left--
 						n := int(faults)
 						if drill.name == "doublebarrier" {
-							n = int(faultExpire) // who is counted, and vanishes, leaves the other alone
+							// who is counted, and vanishes, leaves the other alone
+							n = int(faultExpire)
 						}
 						return faultNone + 1 + fault(rnd.IntN(n-1))
 					}

@@ -34,15 +34,18 @@ type place struct {
 	kind   Kind
 
 	// What makes one recipe differ from another; all may be zero.
-	gate   *place                                     // the queue to come through first; nil when there is none, or it was left
-	turn   func(ctx context.Context, wait bool) error // waits until it is our turn; nil stands for await
-	single bool                                       // the node has no number, see simple.go
-	delay  *delay                                     // see delay.go
+	// the queue to come through first; nil when there is none, or it was left
+	gate *place
+	// waits until it is our turn; nil stands for await
+	turn   func(ctx context.Context, wait bool) error
+	single bool   // the node has no number, see simple.go
+	delay  *delay // see delay.go
 
-	lease *lease          // of the session that we queue in
-	node  string          // full path of our node; "" if not known
-	doubt bool            // there may be a node that we do not know of
-	named *named          // the node has a name of its own, see ephemeral.go; nil: a sequence number
+	lease *lease // of the session that we queue in
+	node  string // full path of our node; "" if not known
+	doubt bool   // there may be a node that we do not know of
+	// the node has a name of its own, see ephemeral.go; nil: a sequence number
+	named *named
 	owned bool            // node belongs to lease's session, and so goes with it
 	token int64           // czxid of node
 	ctime int64           // when the cluster made node, in ms, by its clock

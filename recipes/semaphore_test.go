@@ -221,8 +221,8 @@ func TestSimpleMutexHerd(t *testing.T) {
 	}
 }
 
-// TestSimpleMutexUnlockedWithoutConnection: an Unlock without a connection, before the session is known to have expired,
-// leaves alone what is the next holder's.
+// TestSimpleMutexUnlockedWithoutConnection: an Unlock without a connection, before the session is
+// known to have expired, leaves alone what is the next holder's.
 func TestSimpleMutexUnlockedWithoutConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()

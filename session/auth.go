@@ -14,8 +14,8 @@ import (
 
 var superIdentity = znode.Identity{Scheme: "super", ID: ""}
 
-// authenticate adds the identities that an auth packet proves. Requests that were received before keep
-// the identities they had.
+// authenticate adds the identities that an auth packet proves. Requests that were received before
+// keep the identities they had.
 func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 	switch p.Scheme {
 	case "ip":
@@ -24,7 +24,8 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 		if p.Auth == nil || s.m.cfg.NoDigest {
 			return wire.CodeAuthFailed
 		}
-		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) { // an id in an ACL has been decoded, too
+		// an id in an ACL has been decoded, too
+		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) {
 			if !s.identify(id) {
 				s.m.stats.identitiesRefused.Add(1)
 				s.m.log.Warn("authentication refused: the connection has shown too many identities (maxIdentities, maxIdentityBytes)",
@@ -38,7 +39,8 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 	return wire.CodeAuthFailed
 }
 
-// identify gives the connection an identity; false if it would have too many. It is called by Submit's goroutine.
+// identify gives the connection an identity; false if it would have too many. It is called by
+// Submit's goroutine.
 func (s *Session) identify(id znode.Identity) bool {
 	ids := *s.ids.Load()
 	if slices.Contains(ids, id) {
@@ -56,8 +58,8 @@ func (s *Session) identify(id znode.Identity) bool {
 	return true
 }
 
-// DigestIdentities are what "user:password" shows: the digest identity, and that of the super user if it is that one.
-// None if the scheme is switched off.
+// DigestIdentities are what "user:password" shows: the digest identity, and that of the super user
+// if it is that one. None if the scheme is switched off.
 func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 	if m.cfg.NoDigest {
 		return nil
@@ -72,8 +74,9 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 // AddrIdentity is the identity of whoever connects from an address.
 func AddrIdentity(a netip.Addr) znode.Identity { return znode.Identity{Scheme: "ip", ID: addrText(a)} }
 
-// DigestID is the id of scheme digest for "user:password" (docs/protocol/semantics.md 7.4). SHA-1 is the
-// protocol's choice unless the operator has made another; ACLs with such ids exist and must go on matching.
+// DigestID is the id of scheme digest for "user:password" (docs/protocol/semantics.md 7.4). SHA-1
+// is the protocol's choice unless the operator has made another; ACLs with such ids exist and must
+// go on matching.
 func DigestID(newHash func() hash.Hash, auth string) string {
 	user, _, _ := strings.Cut(auth, ":")
 	h := newHash()
@@ -88,7 +91,8 @@ func (s *Session) lacksRequired(op wire.Op) bool {
 		!slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }
 
-// addrText is the id of scheme ip, as Java writes addresses: IPv6 in full length without leading zeros.
+// addrText is the id of scheme ip, as Java writes addresses: IPv6 in full length without leading
+// zeros.
 func addrText(a netip.Addr) string {
 	a = a.Unmap()
 	if !a.Is6() {

@@ -17,7 +17,8 @@ func digest(user string) wire.AuthPacket {
 
 var mine = []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}
 
-// A connection that shows too many identities, or too long ones, gets AuthFailed and ends; its session does not.
+// A connection that shows too many identities, or too long ones, gets AuthFailed and ends; its
+// session does not.
 func TestIdentitiesAreBounded(t *testing.T) {
 	for name, user := range map[string]func(int) string{
 		"number": func(i int) string { return fmt.Sprint("u", i) },
@@ -47,8 +48,8 @@ func TestIdentitiesAreBounded(t *testing.T) {
 	}
 }
 
-// Identities travel with the first write after they were shown, and with no other; and each write is judged by those that the
-// connection had when it came.
+// Identities travel with the first write after they were shown, and with no other; and each write
+// is judged by those that the connection had when it came.
 func TestIdentitiesTravelOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -66,7 +67,8 @@ func TestIdentitiesTravelOnce(t *testing.T) {
 		for _, cmd := range r.held {
 			carried = append(carried, len(cmd.Identities))
 		}
-		if got := fmt.Sprint(carried); got != "[1 0 2 0]" { // the first is certain to be refused, so it is not proposed
+		// the first is certain to be refused, so it is not proposed
+		if got := fmt.Sprint(carried); got != "[1 0 2 0]" {
 			t.Errorf("the commands carry %s identities", got)
 		}
 		r.setHold(false)
@@ -84,7 +86,8 @@ func TestIdentitiesTravelOnce(t *testing.T) {
 	})
 }
 
-// A request that cannot be delivered ends its connection, and neither the session nor another connection.
+// A request that cannot be delivered ends its connection, and neither the session nor another
+// connection.
 func TestUndeliverableRequestEndsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -93,7 +96,8 @@ func TestUndeliverableRequestEndsItsConnection(t *testing.T) {
 		c.send(wire.OpCreate, create("/a", 0))
 		other.send(wire.OpCreate, create("/b", 0))
 		m.Undeliverable(r.held[0].Key())
-		m.Undeliverable(znode.Key{Kind: znode.KindRequest, Session: other.resp.SessionID, Generation: 9, Seq: 1}) // an older connection's
+		// an older connection's
+		m.Undeliverable(znode.Key{Kind: znode.KindRequest, Session: other.resp.SessionID, Generation: 9, Seq: 1})
 		c.expect(errEnded.Error())
 		r.setHold(false)
 		other.expect("1 Ok")

@@ -29,8 +29,8 @@ func multiOf(n int, op wire.Op, r wire.Record) wire.MultiRequest {
 	return m
 }
 
-// What would cost the members more than the limits allow is answered at its place in the session's order and never proposed, and so
-// is what is certain to be refused.
+// What would cost the members more than the limits allow is answered at its place in the session's
+// order and never proposed, and so is what is certain to be refused.
 func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
 	set := &wire.SetDataRequest{Path: "/a", Version: -1}
 	long := strings.Repeat("x", 70_000)
@@ -95,7 +95,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	})
 }
 
-// One entry of scheme auth stands for all identities of the connection, so they are what is counted.
+// One entry of scheme auth stands for all identities of the connection, so they are what is
+// counted.
 func TestIdentitiesCountAsACLEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 3}})
@@ -109,7 +110,8 @@ func TestIdentitiesCountAsACLEntries(t *testing.T) {
 	})
 }
 
-// A session has a bounded number of ephemeral nodes, those included that are on their way into the log.
+// A session has a bounded number of ephemeral nodes, those included that are on their way into the
+// log.
 func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{Ephemerals: 3}})
@@ -138,7 +140,8 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 	})
 }
 
-// A read that may take long waits until what was sent before it is answered, and is not executed in the critical section of a write.
+// A read that may take long waits until what was sent before it is answered, and is not executed in
+// the critical section of a write.
 func TestLongReadsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

@@ -21,9 +21,10 @@ func isLocal(op wire.Op) bool {
 	return false
 }
 
-// isLong says which reads may take long, whatever they are about. Each waits until all before it is answered: what stands behind a
-// write is executed in the critical section of that write, and a thousand of them would hold it up. They do not wait for a change of
-// the members, which may take minutes.
+// isLong says which reads may take long, whatever they are about. Each waits until all before it is
+// answered: what stands behind a write is executed in the critical section of that write, and a
+// thousand of them would hold it up. They do not wait for a change of the members, which may take
+// minutes.
 func isLong(op wire.Op) bool {
 	switch op {
 	case wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals, wire.OpSetWatches, wire.OpSetWatches2:
@@ -32,9 +33,9 @@ func isLong(op wire.Op) bool {
 	return false
 }
 
-// execute answers a request at its place in the session's order. It runs inside View or, behind a write,
-// inside the critical section of that write; so no change can come between what is read and the watch
-// that is set.
+// execute answers a request at its place in the session's order. It runs inside View or, behind a
+// write, inside the critical section of that write; so no change can come between what is read and
+// the watch that is set.
 func (s *Session) execute(store *znode.Store, p *pending) {
 	h := wire.ReplyHeader{Xid: p.req.Xid, Zxid: store.Zxid(), Err: p.code}
 	var body wire.Record
@@ -53,13 +54,16 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 	s.reply(p, h, body, bytes)
 }
 
-// nameCost is what the name of a child counts for Limits.Response beside its bytes: names take memory until the answer is encoded.
+// nameCost is what the name of a child counts for Limits.Response beside its bytes: names take
+// memory until the answer is encoded.
 const nameCost = 48
 
-// multiReadNames is how many names a multiRead may be answered with: all its reads see the same state, so they take place under one lock.
+// multiReadNames is how many names a multiRead may be answered with: all its reads see the same
+// state, so they take place under one lock.
 const multiReadNames = 100_000
 
-// measure returns how many bytes the answer to a request has at most, without making it; BadArguments if that is too much.
+// measure returns how many bytes the answer to a request has at most, without making it;
+// BadArguments if that is too much.
 func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
 	limits := &s.m.cfg.Limits
 	max, names := limits.Response, 0
@@ -93,8 +97,8 @@ func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.
 	return bytes, wire.CodeOK
 }
 
-// answerBytes is how many bytes a read of a node with these sizes answers at most, with what stands around it, and how many names are
-// among them.
+// answerBytes is how many bytes a read of a node with these sizes answers at most, with what stands
+// around it, and how many names are among them.
 func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 	const around = 128 // header, Stat, lengths
 	switch op {
@@ -141,8 +145,8 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 	return nil, wire.CodeOK // ping
 }
 
-// read answers exists, getData and getChildren, and sets the watch that goes with it. If there is no room for that, the answer is
-// BadArguments.
+// read answers exists, getData and getChildren, and sets the watch that goes with it. If there is
+// no room for that, the answer is BadArguments.
 func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
 	switch p.req.Op {
 	case wire.OpExists:
@@ -178,9 +182,9 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 	return wire.GetAllChildrenNumberResponse{Total: total}, code
 }
 
-// setWatches registers the watches of a client that has connected again, or tells it at once of what it
-// has missed (docs/protocol/watches.md 4). It returns false if there is no room for all of them: then the connection has to end, for a client
-// would not look at an error here.
+// setWatches registers the watches of a client that has connected again, or tells it at once of
+// what it has missed (docs/protocol/watches.md 4). It returns false if there is no room for all of
+// them: then the connection has to end, for a client would not look at an error here.
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()

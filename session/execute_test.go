@@ -9,8 +9,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// ZooKeeper calls Java's trim to see whether a prefix is blank or "/": it takes away all up to U+0020, control
-// characters too, and nothing else. Otherwise the prefix counts as it stands.
+// ZooKeeper calls Java's trim to see whether a prefix is blank or "/": it takes away all up to
+// U+0020, control characters too, and nothing else. Otherwise the prefix counts as it stands.
 func TestPrefixOfGetEphemerals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

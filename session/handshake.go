@@ -62,8 +62,8 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	return m.attach(ctx, req, addr.Unmap(), timeout)
 }
 
-// catchUp waits until this member has applied what the client has seen elsewhere. Most often that is a
-// matter of milliseconds: the client comes from a leader that has just died.
+// catchUp waits until this member has applied what the client has seen elsewhere. Most often that
+// is a matter of milliseconds: the client comes from a leader that has just died.
 func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
 	reached := make(chan struct{})
@@ -122,14 +122,15 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 		if res.status == znode.Done {
 			return res.session, response(req, res.session, password), nil
 		}
-		// The id is taken, as it can be after the wall clock was set back. The next one may be free.
+		// The id is taken, as it can be after the wall clock was set back. The next one may be
+		// free.
 		m.log.Warn("session id in use", "session", id, "status", res.status)
 	}
 }
 
 func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
-	// Whoever comes with the id of a session takes over its connection, even with a wrong password, as
-	// in ZooKeeper. The session itself is not touched by that.
+	// Whoever comes with the id of a session takes over its connection, even with a wrong password,
+	// as in ZooKeeper. The session itself is not touched by that.
 	if old := m.session(req.SessionID); old != nil {
 		old.end("session attached by another connection")
 	}

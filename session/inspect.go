@@ -14,8 +14,8 @@ type Watch struct {
 	Path    string
 }
 
-// DataWatches lists the data table, in which exists, getData and addWatch register, sorted by session and path
-// (the four-letter words wchc and wchp).
+// DataWatches lists the data table, in which exists, getData and addWatch register, sorted by
+// session and path (the four-letter words wchc and wchp).
 func (m *Manager) DataWatches() []Watch {
 	t := &m.watches
 	t.mu.Lock()
@@ -38,8 +38,8 @@ type Deadline struct {
 	At      time.Time
 }
 
-// Deadlines lists the leases of all sessions of the cluster, the earliest first. Only the leader has them;
-// leads says whether this member does.
+// Deadlines lists the leases of all sessions of the cluster, the earliest first. Only the leader
+// has them; leads says whether this member does.
 func (m *Manager) Deadlines() (list []Deadline, leads bool) {
 	t := m.tracker
 	t.mu.Lock()

@@ -13,13 +13,13 @@ import (
 //
 // The member reports the sessions that it heard from to the leader, which extends their leases and
 // confirms it. The confirmation counts from the moment before the report was sent, or from the last
-// proof of leadership, whichever is earlier: no leader expires the session before that moment plus its
-// timeout T.
+// proof of leadership, whichever is earlier: no leader expires the session before that moment plus
+// its timeout T.
 //
 // A client that hears nothing for 2/3 T takes itself for disconnected. So a member sends a client
-// nothing at all while the newest confirmation is older than T/3: then, whatever happens, the client's
-// belief ends before its lease does. When it is older than 2/3 T although the client was heard from, the
-// member closes the connection, so that the client tries another one.
+// nothing at all while the newest confirmation is older than T/3: then, whatever happens, the
+// client's belief ends before its lease does. When it is older than 2/3 T although the client was
+// heard from, the member closes the connection, so that the client tries another one.
 //
 //	confirmed          +T/3                 +2/3 T                +T
 //	   |  may answer     |  holds back         |  lets go           |  may expire
@@ -30,8 +30,10 @@ import (
 
 // lease is the member's knowledge of one session's lease. Instants as of Manager.since.
 type lease struct {
-	m         *Manager
-	local     bool         // of read-only mode: there is no leader to confirm it; it was confirmed when the client was last heard
+	m *Manager
+	// of read-only mode: there is no leader to confirm it; it was confirmed when the client was
+	// last heard
+	local     bool
 	timeout   int64        // nanoseconds
 	confirmed atomic.Int64 // the lease runs until this instant plus timeout at least
 	waiting   atomic.Bool  // heard from, and not reported with that yet: in Manager.heard
@@ -69,7 +71,8 @@ func (l *lease) spent(now int64) bool {
 		return age > l.timeout
 	}
 	if age > l.timeout*4/3 {
-		return true // its session has expired on the majority, whether this member learns of it or not
+		// its session has expired on the majority, whether this member learns of it or not
+		return true
 	}
 	// A client that was silent for long gets the chance to have what it sends now confirmed.
 	return age > l.timeout*2/3 && open != 0 && now-open > l.timeout/6
@@ -96,8 +99,8 @@ func (m *Manager) hear(s *Session) {
 // leaseRetry is the pause after a report that did not reach the leader.
 const leaseRetry = 30 * time.Millisecond
 
-// leaseLoop reports to the leader: several times within a third of the smallest timeout, and at once
-// when a client waits.
+// leaseLoop reports to the leader: several times within a third of the smallest timeout, and at
+// once when a client waits.
 func (m *Manager) leaseLoop(ctx context.Context) {
 	defer m.wg.Done()
 	interval := max(m.cfg.MinTimeout/9, time.Millisecond)

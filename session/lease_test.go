@@ -102,8 +102,8 @@ func TestNewLeaderGivesEverySessionItsFullTimeout(t *testing.T) {
 	})
 }
 
-// Promise C6, the member's side: no byte while the lease is unconfirmed for a third of its timeout; the
-// connection let go at two thirds.
+// Promise C6, the member's side: no byte while the lease is unconfirmed for a third of its timeout;
+// the connection let go at two thirds.
 func TestUnconfirmedLeaseSilencesTheMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -156,9 +156,9 @@ func TestHeldBackRepliesComeWhenTheLeaseIsConfirmed(t *testing.T) {
 	})
 }
 
-// Promise C6 as a property: whatever the connection between member and leader does, and however stale the
-// leader's proof is, the time until which a client may believe itself connected (2/3 of the timeout after
-// the last byte) never passes the moment at which the session expires.
+// Promise C6 as a property: whatever the connection between member and leader does, and however
+// stale the leader's proof is, the time until which a client may believe itself connected (2/3 of
+// the timeout after the last byte) never passes the moment at which the session expires.
 func TestBeliefNeverOutlivesTheLease(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -182,8 +182,8 @@ func TestBeliefNeverOutlivesTheLease(t *testing.T) {
 			}
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			// Lag is real time by which the proof, not the lease, is older: the lease here runs from the
-			// report, so the belief must end before it with the lag to spare.
+			// Lag is real time by which the proof, not the lease, is older: the lease here runs
+			// from the report, so the belief must end before it with the lag to spare.
 			if belief := c.heard.Add(timeout * 2 / 3); belief.After(time.Now()) {
 				t.Fatalf("expired while the client believes itself connected for another %v", time.Until(belief))
 			}

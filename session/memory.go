@@ -8,16 +8,19 @@ import (
 	"time"
 )
 
-// memory accounts for what the connections of a member hold for their clients: output that has not been sent, and requests that have
-// not been answered. What is done about it depends on how much that is together:
+// memory accounts for what the connections of a member hold for their clients: output that has not
+// been sent, and requests that have not been answered. What is done about it depends on how much
+// that is together:
 //
-//   - From a half of the limit on, a connection that holds anything is not read any more until it has been sent and answered.
-//   - From three quarters on, connections are ended, the worst ones first (shed): those whose clients have taken nothing for
-//     stalledAfter, and among them those that hold the most. A goroutine does that (memoryLoop), because who adds to an output holds
-//     locks.
+//   - From a half of the limit on, a connection that holds anything is not read any more until it
+//     has been sent and answered.
+//   - From three quarters on, connections are ended, the worst ones first (shed): those whose
+//     clients have taken nothing for stalledAfter, and among them those that hold the most. A
+//     goroutine does that (memoryLoop), because who adds to an output holds locks.
 //   - At the limit, a connection that would hold more than fairBytes ends at once.
 //
-// So all connections together never hold more than the limit and fairBytes for each, however fast they are filled.
+// So all connections together never hold more than the limit and fairBytes for each, however fast
+// they are filled.
 type memory struct {
 	limit int64
 	held  atomic.Int64
@@ -28,10 +31,11 @@ type memory struct {
 const (
 	// fairBytes is what a connection may hold in any case.
 	fairBytes = 1 << 20
-	// stalledAfter is after which time a client that takes nothing of what there is for it counts as one that does not read.
+	// stalledAfter is after which time a client that takes nothing of what there is for it counts
+	// as one that does not read.
 	stalledAfter = time.Second
-	// shedPause is the time between two rounds of shed: the first has its effect when the writers of the ended connections have
-	// given up.
+	// shedPause is the time between two rounds of shed: the first has its effect when the writers
+	// of the ended connections have given up.
 	shedPause = 500 * time.Millisecond
 )
 
@@ -90,8 +94,8 @@ type holding struct {
 	stalled bool
 }
 
-// shed ends connections until the others hold less than the mark. Connections that have been ended before, and whose writers have not
-// given up yet, are not among those it looks at.
+// shed ends connections until the others hold less than the mark. Connections that have been ended
+// before, and whose writers have not given up yet, are not among those it looks at.
 func (m *Manager) shed() {
 	now := time.Now()
 	var list []holding

@@ -14,18 +14,21 @@ import (
 	"lockkeeper/znode"
 )
 
-// Read-only mode: a member that has known no leader for a while serves clients that said they accept it, from the state that
-// it has. Their sessions are of this member alone. They are no sessions of the cluster, hold nothing, and end when there is a
-// leader again; then the clients connect anew.
+// Read-only mode: a member that has known no leader for a while serves clients that said they
+// accept it, from the state that it has. Their sessions are of this member alone. They are no
+// sessions of the cluster, hold nothing, and end when there is a leader again; then the clients
+// connect anew.
 //
-// A client that has a session of the cluster is not served, as with ZooKeeper 3.8: the majority may end that session at any
-// moment, this member would not know, and many a library calls itself connected all the same (promise C6).
+// A client that has a session of the cluster is not served, as with ZooKeeper 3.8: the majority may
+// end that session at any moment, this member would not know, and many a library calls itself
+// connected all the same (promise C6).
 //
-// The ids of these sessions have a form of their own (sessionid.go). So a member can tell, without asking anybody, that one it
-// does not know has ended; for a session of the cluster only the log can (promise C7).
+// The ids of these sessions have a form of their own (sessionid.go). So a member can tell, without
+// asking anybody, that one it does not know has ended; for a session of the cluster only the log
+// can (promise C7).
 
-// readOnlyMin is how long a member looks for a leader at least before it serves without one; as in ZooKeeper, a tick if that
-// is longer.
+// readOnlyMin is how long a member looks for a leader at least before it serves without one; as in
+// ZooKeeper, a tick if that is longer.
 const readOnlyMin = 2 * time.Second
 
 // readOnlyCheck is how often a member looks whether it has a leader.
@@ -106,8 +109,8 @@ func (m *Manager) leaveReadOnly() {
 	m.log.Info("read-only mode has ended: there is a leader", "sessions", len(ended))
 }
 
-// forgetLocals ends the sessions whose connection is gone for longer than their timeout. Those with a connection are ended
-// with it: see lease.spent.
+// forgetLocals ends the sessions whose connection is gone for longer than their timeout. Those with
+// a connection are ended with it: see lease.spent.
 func (m *Manager) forgetLocals() {
 	now := m.since()
 	m.mu.Lock()
@@ -179,8 +182,8 @@ func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Sessi
 	return s
 }
 
-// classifyLocal refuses what a member that only reads cannot do, before it looks at the request's body, as ZooKeeper does.
-// It reports whether p is classified by that.
+// classifyLocal refuses what a member that only reads cannot do, before it looks at the request's
+// body, as ZooKeeper does. It reports whether p is classified by that.
 func (s *Session) classifyLocal(p *pending) bool {
 	if !s.local {
 		return false

@@ -19,7 +19,8 @@ func readOnlyRequest() *wire.ConnectRequest {
 	return &wire.ConnectRequest{TimeoutMs: 10_000, ReadOnly: true, HasReadOnly: true}
 }
 
-// What a member without a leader does, request by request; the codes are those of ZooKeeper 3.8.0 with local sessions.
+// What a member without a leader does, request by request; the codes are those of ZooKeeper 3.8.0
+// with local sessions.
 func TestReadOnlyMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{ReadOnly: true})
@@ -125,7 +126,8 @@ func TestReadOnlyMode(t *testing.T) {
 	})
 }
 
-// A client that says nothing for its timeout is let go, one that closes its session is answered, and neither can come back.
+// A client that says nothing for its timeout is let go, one that closes its session is answered,
+// and neither can come back.
 func TestReadOnlySessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{ReadOnly: true})

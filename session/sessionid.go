@@ -7,17 +7,19 @@ import (
 	"lockkeeper/wire"
 )
 
-// Session ids. Every id carries the number of the member that made it, so that no two members make the same, and begins to count
-// at the wall clock's milliseconds since 1970, so that a restarted member does not begin where it began before:
+// Session ids. Every id carries the number of the member that made it, so that no two members make
+// the same, and begins to count at the wall clock's milliseconds since 1970, so that a restarted
+// member does not begin where it began before:
 //
 //	members 1 to 254   | member (8) | ms (40)           | count (16) |   as ZooKeeper builds them
 //	member 0           | 0 (8) | 1 | 0 | ms (38)        | count (16) |
 //	member 255         | 0 (8) | 1 | 1 | ms (38)        | count (16) |
 //	read-only mode     | 0 (8) | 0 | member (8) | ms (31)| count (16) |
 //
-// Numbers in parentheses are widths in bits. Of the milliseconds the lower bits are taken. ZooKeeper puts the numbers 0 and 255 into
-// the top byte, too; here 0 there would be that of read-only mode, and 0xFF is that of the owners of TTL nodes, which is why
-// ZooKeeper does not start a member 255 with TTL nodes enabled. No client looks into an id.
+// Numbers in parentheses are widths in bits. Of the milliseconds the lower bits are taken.
+// ZooKeeper puts the numbers 0 and 255 into the top byte, too; here 0 there would be that of
+// read-only mode, and 0xFF is that of the owners of TTL nodes, which is why ZooKeeper does not
+// start a member 255 with TTL nodes enabled. No client looks into an id.
 const (
 	countBits   = 16
 	globalBit   = 1 << 55 // below a top byte of 0: a session of the cluster, of member 0 or 255

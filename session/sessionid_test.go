@@ -7,8 +7,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// Members with different numbers, and the sessions of read-only mode, have ids that never meet: the numbers of ids that a member
-// counts up to before it is started anew do not take it into another's, and none begins with the byte of TTL nodes' owners.
+// Members with different numbers, and the sessions of read-only mode, have ids that never meet: the
+// numbers of ids that a member counts up to before it is started anew do not take it into
+// another's, and none begins with the byte of TTL nodes' owners.
 func TestSessionIDsOfMembersNeverMeet(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	owner := map[uint64]int{} // by the ids without their time and count

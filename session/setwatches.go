@@ -8,13 +8,16 @@ import (
 // setWatchesStep is how many paths of a setWatches are looked at under one lock.
 const setWatchesStep = 1000
 
-// setWatchesInSteps executes a setWatches, which a client sends when it has connected again and which may have a hundred thousand
-// paths, a step at a time, and gives up the state's lock between two steps.
+// setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
+// which may have a hundred thousand paths, a step at a time, and gives up the state's lock between
+// two steps.
 //
-// Each path is looked at, and its watch set, under one lock: what changed before is told at once, what changes after fires the watch.
-// So no event is lost, and none comes twice that would not also come twice if all were one step. Between two steps a watch that is set
-// may fire although a change that came before it, of a path that has not been looked at, has not been told. Therefore what fires waits
-// until all has been told, and comes before the reply: the client sees no event before an earlier one (promise C3).
+// Each path is looked at, and its watch set, under one lock: what changed before is told at once,
+// what changes after fires the watch. So no event is lost, and none comes twice that would not also
+// come twice if all were one step. Between two steps a watch that is set may fire although a change
+// that came before it, of a path that has not been looked at, has not been told. Therefore what
+// fires waits until all has been told, and comes before the reply: the client sees no event before
+// an earlier one (promise C3).
 func (s *Session) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
 	s.out.holdEvents()
 	fits, done := true, false
@@ -29,7 +32,8 @@ func (s *Session) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
 			s.out.releaseEvents()
 			p.record = &wire.SetWatchesRequest{} // nothing is left of it
 			if !fits {
-				p.code, p.last = wire.CodeBadArguments, true // a client would not look at an error here
+				// a client would not look at an error here
+				p.code, p.last = wire.CodeBadArguments, true
 			}
 			s.execute(store, p)
 		})

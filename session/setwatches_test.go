@@ -19,8 +19,8 @@ func missing(n int) []string {
 	return paths
 }
 
-// A setWatches with many paths gives up the state's lock between steps. What changes meanwhile is told once, after what changed
-// before it and before the reply.
+// A setWatches with many paths gives up the state's lock between steps. What changes meanwhile is
+// told once, after what changed before it and before the reply.
 func TestSetWatchesInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -36,7 +36,8 @@ func TestSetWatchesInSteps(t *testing.T) {
 			if steps++; steps == 1 {
 				viewed := r.viewed
 				r.viewed = nil
-				other.send(wire.OpCreate, create("/a/child", wire.ModePersistent)) // of a path that has not been looked at
+				// of a path that has not been looked at
+				other.send(wire.OpCreate, create("/a/child", wire.ModePersistent))
 				other.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Version: -1})
 				other.send(wire.OpSetData, wire.SetDataRequest{Path: "/c", Version: -1})
 				other.send(wire.OpDelete, wire.DeleteRequest{Path: "/c", Version: -1})
@@ -49,7 +50,8 @@ func TestSetWatchesInSteps(t *testing.T) {
 			t.Errorf("the state was locked %d times", steps)
 		}
 		c.expect("NodeChildrenChanged /a", "NodeDataChanged /b", "1 Ok")
-		other.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Version: -1}) // its watch is used up
+		// its watch is used up
+		other.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Version: -1})
 		other.send(wire.OpCreate, create("/c", wire.ModePersistent))
 		other.send(wire.OpCreate, create("/missing3999", wire.ModePersistent))
 		c.expect("NodeCreated /c", "NodeCreated /missing3999")
@@ -59,7 +61,8 @@ func TestSetWatchesInSteps(t *testing.T) {
 	})
 }
 
-// A connection that ends while its watches are being set leaves none, and nothing that counts as unsent.
+// A connection that ends while its watches are being set leaves none, and nothing that counts as
+// unsent.
 func TestConnectionEndsDuringSetWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -79,7 +82,8 @@ func TestConnectionEndsDuringSetWatches(t *testing.T) {
 	})
 }
 
-// The watches of a connection that has ended are forgotten a part at a time: an event waits for one part at the most.
+// The watches of a connection that has ended are forgotten a part at a time: an event waits for one
+// part at the most.
 func TestManyWatchesAreForgottenInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

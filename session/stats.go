@@ -11,10 +11,11 @@ import (
 
 // stats counts what all connections of a member have in common.
 type stats struct {
-	received          atomic.Int64
-	sent              atomic.Int64
-	latency           latencies
-	tooLong           atomic.Int64 // answers beyond Limits.Response, MultiReadOps or MultiReadBytes, which were not made
+	received atomic.Int64
+	sent     atomic.Int64
+	latency  latencies
+	// answers beyond Limits.Response, MultiReadOps or MultiReadBytes, which were not made
+	tooLong           atomic.Int64
 	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
 	undeliverable     atomic.Int64 // requests that could not be handed over to the leader
 	aclsRefused       atomic.Int64
@@ -80,17 +81,20 @@ type Stats struct {
 	Watches                      WatchCounts
 	Throttled                    int64 // requests that got ThrottledOp
 	TooLarge                     int64 // requests beyond Limits.LargeBytes
-	TooLong                      int64 // answers that were not made: beyond Limits.Response, MultiReadOps or MultiReadBytes
-	Held                         int64 // bytes of unsent output and unanswered requests
-	EndedForMemory               int64 // connections that were ended because they, or all of them, held too much
-	WatchBytes                   int64 // memory of the watches, as it is counted
-	WatchesRefused               int64 // beyond Limits.WatchBytes
-	IdentitiesRefused            int64 // beyond Limits.Identities or IdentityBytes
-	StrangersMet                 int64 // nodes of locks made beside those of another library
-	Undeliverable                int64 // requests that could not be handed over to the leader; their connections were ended
-	ACLsRefused                  int64 // requests beyond Limits.ACLEntries or ACLBytes
-	CostlyRefused                int64 // requests beyond Limits.Cost
-	EphemeralsRefused            int64 // requests beyond Limits.Ephemerals
+	// answers that were not made: beyond Limits.Response, MultiReadOps or MultiReadBytes
+	TooLong int64
+	Held    int64 // bytes of unsent output and unanswered requests
+	// connections that were ended because they, or all of them, held too much
+	EndedForMemory    int64
+	WatchBytes        int64 // memory of the watches, as it is counted
+	WatchesRefused    int64 // beyond Limits.WatchBytes
+	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
+	StrangersMet      int64 // nodes of locks made beside those of another library
+	// requests that could not be handed over to the leader; their connections were ended
+	Undeliverable     int64
+	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
+	CostlyRefused     int64 // requests beyond Limits.Cost
+	EphemeralsRefused int64 // requests beyond Limits.Ephemerals
 }
 
 // Stats reports how things stand.

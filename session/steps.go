@@ -5,8 +5,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// executeInSteps executes a request that would keep the state locked for long, and gives up the lock between two steps. It returns
-// false, and has done nothing, if the request is none of these. Only Submit's goroutine calls it, when all before it is answered.
+// executeInSteps executes a request that would keep the state locked for long, and gives up the
+// lock between two steps. It returns false, and has done nothing, if the request is none of these.
+// Only Submit's goroutine calls it, when all before it is answered.
 func (s *Session) executeInSteps(p *pending) bool {
 	switch r := p.record.(type) {
 	case *wire.SetWatchesRequest:
@@ -21,8 +22,9 @@ func (s *Session) executeInSteps(p *pending) bool {
 // listStep is how many children are listed under one lock.
 const listStep = 5000
 
-// listInSteps executes getChildren and getChildren2 of a node with many children. What it answers is the state at its last step, in
-// which it sets the watch, too; what fires that before the reply is made waits for the reply.
+// listInSteps executes getChildren and getChildren2 of a node with many children. What it answers
+// is the state at its last step, in which it sets the watch, too; what fires that before the reply
+// is made waits for the reply.
 func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 	var l *znode.Listing
 	s.m.replica.View(func(store *znode.Store) {
@@ -67,7 +69,8 @@ func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 	return true
 }
 
-// listed is what belongs to the last step of listInSteps: the permission, the size of the answer, and the watch.
+// listed is what belongs to the last step of listInSteps: the permission, the size of the answer,
+// and the watch.
 func (s *Session) listed(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Stat, int, wire.Code) {
 	bytes, code := s.measure(store, p)
 	if code != wire.CodeOK {

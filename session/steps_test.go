@@ -29,8 +29,8 @@ func fillDir(t *testing.T, c *client, path string, n int) {
 	}
 }
 
-// The children of a large directory are listed in steps. The answer has what came and went meanwhile, and the watch fires for
-// what comes after, behind the reply.
+// The children of a large directory are listed in steps. The answer has what came and went
+// meanwhile, and the watch fires for what comes after, behind the reply.
 func TestChildrenAreListedInSteps(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetChildren2} {
 		synctest.Test(t, func(t *testing.T) {

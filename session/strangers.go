@@ -13,12 +13,14 @@ import (
 	"lockkeeper/znode"
 )
 
-// Locks are made by clients, out of sequential ephemeral nodes. Each library looks for nodes with its own names only, so
-// that two libraries on one path may both take the lock. No member can prevent that; but the member that makes such a
-// node for its client sees it, and says so in its log. docs/guarantees.md says which locks exclude each other.
+// Locks are made by clients, out of sequential ephemeral nodes. Each library looks for nodes with
+// its own names only, so that two libraries on one path may both take the lock. No member can
+// prevent that; but the member that makes such a node for its client sees it, and says so in its
+// log. docs/guarantees.md says which locks exclude each other.
 //
-// It costs a look at the end of the name of each sequential ephemeral node that clients of this member make, and, if that
-// is a lock's name, at strangersLooked of its siblings, those that were made first.
+// It costs a look at the end of the name of each sequential ephemeral node that clients of this
+// member make, and, if that is a lock's name, at strangersLooked of its siblings, those that were
+// made first.
 
 const (
 	// strangersLooked is how many siblings are looked at.
@@ -31,8 +33,8 @@ const (
 	strangersPathBytes = 256
 )
 
-// lockFamilies are the endings, in front of the sequence number, of the names of locks' nodes, and the family whose
-// members know each other. Package recipes has a table of its own, for clients.
+// lockFamilies are the endings, in front of the sequence number, of the names of locks' nodes, and
+// the family whose members know each other. Package recipes has a table of its own, for clients.
 var lockFamilies = []struct{ ending, family string }{
 	{"lock-", "lock-"},                                 // Curator's mutex, go-zookeeper, recipes
 	{"__WRIT__", "__WRIT__"}, {"__READ__", "__WRIT__"}, // Curator's read-write lock, recipes
@@ -61,8 +63,9 @@ func lockFamily(name string) string {
 
 var recipesInfo = []byte(`{"by":"lockkeeper/recipes"`)
 
-// waitsForAll says whether the owner of a lock's node is known to wait for all families: it is package recipes, which
-// says so in the node's data, or go-zookeeper, which writes its UUID without dashes.
+// waitsForAll says whether the owner of a lock's node is known to wait for all families: it is
+// package recipes, which says so in the node's data, or go-zookeeper, which writes its UUID without
+// dashes.
 func waitsForAll(name string, data []byte) bool {
 	const digits = 32
 	id, protected := strings.CutPrefix(name, "_c_")
@@ -79,7 +82,8 @@ type strangers struct {
 	since time.Time
 }
 
-// find returns the name of a sibling of the node at path that is a lock's of another family, "" if there is none.
+// find returns the name of a sibling of the node at path that is a lock's of another family, "" if
+// there is none.
 func (*strangers) find(store *znode.Store, path string) string {
 	slash := strings.LastIndexByte(path, '/')
 	name := path[slash+1:]

@@ -8,8 +8,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// syncs brings this member up to date for those who ask outside of any session. One command serves all who asked
-// before it was proposed, so that one at a time is under way, however many ask.
+// syncs brings this member up to date for those who ask outside of any session. One command serves
+// all who asked before it was proposed, so that one at a time is under way, however many ask.
 type syncs struct {
 	wake chan struct{} // capacity 1: somebody asks
 
@@ -21,8 +21,8 @@ type syncs struct {
 
 func (q *syncs) init() { q.wake = make(chan struct{}, 1) }
 
-// Sync returns when this member has applied everything that had been committed when it was called: a View that follows
-// is linearizable. It waits for a leader if there is none, until ctx ends.
+// Sync returns when this member has applied everything that had been committed when it was called:
+// a View that follows is linearizable. It waits for a leader if there is none, until ctx ends.
 func (m *Manager) Sync(ctx context.Context) error {
 	q := &m.syncs
 	q.mu.Lock()
@@ -70,7 +70,8 @@ func (m *Manager) syncLoop(ctx context.Context) {
 	}
 }
 
-// syncOnce proposes a sync and waits until it is applied; false if it is not known to be, and has to be made again.
+// syncOnce proposes a sync and waits until it is applied; false if it is not known to be, and has
+// to be made again.
 func (m *Manager) syncOnce(ctx context.Context) (applied bool, err error) {
 	c := &znode.Command{Kind: znode.KindSync, Seq: m.nonce()}
 	over := make(chan bool, 1)
@@ -100,7 +101,8 @@ func (m *Manager) syncApplied(c *znode.Command) {
 	}
 }
 
-// lost is the part of Restored for syncs: what was under way may have been applied before the snapshot.
+// lost is the part of Restored for syncs: what was under way may have been applied before the
+// snapshot.
 func (q *syncs) lost() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

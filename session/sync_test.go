@@ -12,7 +12,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// However many ask, one sync is under way, and none of them is answered by one that was proposed before it asked.
+// However many ask, one sync is under way, and none of them is answered by one that was proposed
+// before it asked.
 func TestSyncOutsideOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -49,7 +50,8 @@ func TestSyncOutsideOfSessions(t *testing.T) {
 	})
 }
 
-// Without a leader Sync waits until its ctx ends; when a snapshot has swallowed the command it asks again.
+// Without a leader Sync waits until its ctx ends; when a snapshot has swallowed the command it asks
+// again.
 func TestSyncThatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

@@ -10,26 +10,30 @@ import (
 	"lockkeeper/wire"
 )
 
-// Limits bound the work that this member takes on (docs/protocol/sessions.md section 14), and the memory that clients can make it use. Zero
-// switches a limit off, unless its comment says otherwise.
+// Limits bound the work that this member takes on (docs/protocol/sessions.md section 14), and the
+// memory that clients can make it use. Zero switches a limit off, unless its comment says
+// otherwise.
 type Limits struct {
-	// Identities is how many identities a connection may show besides its address, and IdentityBytes how many bytes of schemes and
-	// ids these may have. More is answered with AuthFailed, and the connection ends. 0 means the default.
+	// Identities is how many identities a connection may show besides its address, and
+	// IdentityBytes how many bytes of schemes and ids these may have. More is answered with
+	// AuthFailed, and the connection ends. 0 means the default.
 	Identities, IdentityBytes int
-	// Response is how many bytes the answer to a request may have. More is not made: the answer is BadArguments. A connection that
-	// holds more than twice as much unsent ends. 0 means the default.
+	// Response is how many bytes the answer to a request may have. More is not made: the answer is
+	// BadArguments. A connection that holds more than twice as much unsent ends. 0 means the
+	// default.
 	Response int
-	// MultiReadOps is how many reads a multiRead may have, and MultiReadBytes how many bytes its answer (multiRead.maxOps,
-	// multiRead.maxResponseBytes). More is answered with BadArguments.
+	// MultiReadOps is how many reads a multiRead may have, and MultiReadBytes how many bytes its
+	// answer (multiRead.maxOps, multiRead.maxResponseBytes). More is answered with BadArguments.
 	MultiReadOps, MultiReadBytes int
-	// Memory is how many bytes all connections of this member may hold together of unsent output and unanswered requests (type
-	// memory). 0 means the default.
+	// Memory is how many bytes all connections of this member may hold together of unsent output
+	// and unanswered requests (type memory). 0 means the default.
 	Memory int
-	// WatchBytes is how much memory the watches of all connections of this member may take, and an eighth of it those of one. More is
-	// answered with BadArguments; setWatches ends the connection. 0 means the default.
+	// WatchBytes is how much memory the watches of all connections of this member may take, and an
+	// eighth of it those of one. More is answered with BadArguments; setWatches ends the
+	// connection. 0 means the default.
 	WatchBytes int
-	// Outstanding is how many requests may be unanswered before connections that have one among them are
-	// not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
+	// Outstanding is how many requests may be unanswered before connections that have one among
+	// them are not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
 	Outstanding int
 	// Requests is how many requests may be unanswered before none is taken any more
 	// (request_throttle_max_requests).
@@ -37,19 +41,21 @@ type Limits struct {
 	// Wait is how long a request may have waited for that; after it, it gets ThrottledOp
 	// (throttled_op_wait_time).
 	Wait time.Duration
-	// LargeRequest is the length in bytes from which on a request counts as large, and LargeBytes how many
-	// bytes of such requests may be unanswered (largeRequestThreshold, largeRequestMaxBytes). A connection
-	// that exceeds it is closed.
+	// LargeRequest is the length in bytes from which on a request counts as large, and LargeBytes
+	// how many bytes of such requests may be unanswered (largeRequestThreshold,
+	// largeRequestMaxBytes). A connection that exceeds it is closed.
 	LargeRequest, LargeBytes int
 
-	// What follows bounds what one request may cost the members. Zero means the default of the same name.
+	// What follows bounds what one request may cost the members. Zero means the default of the same
+	// name.
 
-	// ACLEntries and ACLBytes bound the ACL that a request may give a node, in entries and in bytes of their schemes and
-	// ids (maxACLEntries, maxACLBytes).
+	// ACLEntries and ACLBytes bound the ACL that a request may give a node, in entries and in bytes
+	// of their schemes and ids (maxACLEntries, maxACLBytes).
 	ACLEntries, ACLBytes int
 	// Cost is how long applying a request may take by znode.CostOf (maxRequestCost).
 	Cost time.Duration
-	// Ephemerals is how many ephemeral nodes a session may have: they vanish together (maxSessionEphemerals).
+	// Ephemerals is how many ephemeral nodes a session may have: they vanish together
+	// (maxSessionEphemerals).
 	Ephemerals int
 }
 
@@ -82,8 +88,8 @@ func (l *Limits) setDefaults() {
 // errLarge says that a request was too much for LargeBytes.
 var errLarge = errors.New("session: too many bytes of large requests are unanswered (largeRequestMaxBytes)")
 
-// throttle counts the requests of all connections that are not answered yet. Every write passes here, so it locks only
-// where somebody waits.
+// throttle counts the requests of all connections that are not answered yet. Every write passes
+// here, so it locks only where somebody waits.
 type throttle struct {
 	limits Limits
 
@@ -94,8 +100,8 @@ type throttle struct {
 	throttled atomic.Int64 // requests that got ThrottledOp
 	tooLarge  atomic.Int64 // requests beyond LargeBytes
 
-	// Order: who waits is counted before it looks at inProcess, and who leaves is taken out of inProcess before it
-	// looks whether anybody waits; so nobody waits for room that is there.
+	// Order: who waits is counted before it looks at inProcess, and who leaves is taken out of
+	// inProcess before it looks whether anybody waits; so nobody waits for room that is there.
 	waiting atomic.Int64
 	mu      sync.Mutex
 	room    *sync.Cond // requests have been answered, or a connection has ended
@@ -145,7 +151,8 @@ func (t *throttle) full() bool {
 	return t.limits.Requests > 0 && t.inProcess.Load() >= int64(t.limits.Requests)
 }
 
-// wait waits until there is room for one more request, or s has ended, and says whether that took too long for op.
+// wait waits until there is room for one more request, or s has ended, and says whether that took
+// too long for op.
 func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	if op == wire.OpAuth || op == wire.OpSASL || !t.full() {
 		return false

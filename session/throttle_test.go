@@ -19,14 +19,16 @@ func sendMany(c *client, n int) <-chan struct{} {
 		defer close(taken)
 		for range n {
 			c.xid++
-			_ = c.submit(wire.AppendRequest(nil, c.xid, wire.OpSync, wire.SyncRequest{Path: "/"})[4:]) // may end with the session
+			// may end with the session
+			_ = c.submit(wire.AppendRequest(nil, c.xid, wire.OpSync, wire.SyncRequest{Path: "/"})[4:])
 		}
 	}()
 	synctest.Wait()
 	return taken
 }
 
-// Above the global limit a connection that has something outstanding is not read, one that has nothing is.
+// Above the global limit a connection that has something outstanding is not read, one that has
+// nothing is.
 func TestGlobalOutstandingLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{Outstanding: 10}})
@@ -56,7 +58,8 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 	})
 }
 
-// The request throttle takes nothing from anybody while it is full, and tells those who waited too long.
+// The request throttle takes nothing from anybody while it is full, and tells those who waited too
+// long.
 func TestRequestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{Requests: 2, Wait: time.Second}})
@@ -137,8 +140,8 @@ func TestPrompt(t *testing.T) {
 	})
 }
 
-// SubmitNow does not wait for what comes up once it has been decided: one goroutine calls it for many clients. It sends nothing that
-// another answer would not be sent before.
+// SubmitNow does not wait for what comes up once it has been decided: one goroutine calls it for
+// many clients. It sends nothing that another answer would not be sent before.
 func TestSubmitNow(t *testing.T) {
 	ping := wire.AppendRequest(nil, wire.XidPing, wire.OpPing, wire.Empty{})[4:]
 	for _, c := range []struct {

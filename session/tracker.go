@@ -12,11 +12,11 @@ import (
 )
 
 // tracker holds the leases of all sessions of the cluster while this member leads. Only the leader
-// decides that a session has expired, and it decides by proposing its end; what ends the session is the
-// committed command.
+// decides that a session has expired, and it decides by proposing its end; what ends the session is
+// the committed command.
 type tracker struct {
-	// slack is how much later than promised a session expires. It covers the time that the last bytes
-	// need from the member to the client.
+	// slack is how much later than promised a session expires. It covers the time that the last
+	// bytes need from the member to the client.
 	slack time.Duration
 	wake  chan struct{} // capacity 1: the earliest deadline may have changed
 
@@ -37,8 +37,9 @@ type tracked struct {
 	index      int
 }
 
-// closeRetry is after how long an end that was proposed, and has not come, is proposed again. It is lost
-// only if the leadership is, and then everything begins anew, or while it is being handed on in vain.
+// closeRetry is after how long an end that was proposed, and has not come, is proposed again. It is
+// lost only if the leadership is, and then everything begins anew, or while it is being handed on
+// in vain.
 const closeRetry = 5 * time.Second
 
 func newTracker(tick time.Duration) *tracker {
@@ -106,8 +107,8 @@ func (t *tracker) remove(id wire.SessionID) {
 	}
 }
 
-// touch extends leases by their full timeout from now and returns those that it extended, in the same
-// order. A session whose end has been proposed is not extended any more.
+// touch extends leases by their full timeout from now and returns those that it extended, in the
+// same order. A session whose end has been proposed is not extended any more.
 func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +123,8 @@ func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	return extended
 }
 
-// due marks the sessions that have expired as closing and returns what ends them, and the time until
-// the next one may be due.
+// due marks the sessions that have expired as closing and returns what ends them, and the time
+// until the next one may be due.
 func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

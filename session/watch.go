@@ -19,8 +19,8 @@ const (
 	recursive                        // stays, and fires for what is below the path
 )
 
-// watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). It knows nothing
-// of sessions that live elsewhere, and nothing of it survives the connection.
+// watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). It
+// knows nothing of sessions that live elsewhere, and nothing of it survives the connection.
 type watchTable struct {
 	mu        sync.Mutex
 	data      map[string]map[*Session]watchMode
@@ -33,7 +33,8 @@ type watchTable struct {
 	refused atomic.Int64 // watches
 }
 
-// watchBytes is what a connection's watches of one path count for: the path, and about what the tables take for them.
+// watchBytes is what a connection's watches of one path count for: the path, and about what the
+// tables take for them.
 func watchBytes(path string) int { return len(path) + 400 }
 
 // maxShare is the part of maxBytes that the watches of one connection may have.
@@ -144,8 +145,8 @@ func (t *watchTable) unwatchLocked(s *Session, path string) {
 
 const anyMode = standard | persistent | recursive
 
-// removeSome removes up to n of the watched paths of a connection that has ended, and sees to it that it gets no more. It reports
-// whether there are none left.
+// removeSome removes up to n of the watched paths of a connection that has ended, and sees to it
+// that it gets no more. It reports whether there are none left.
 func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,8 +193,8 @@ func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool
 	return inData || inChild
 }
 
-// fire sends the notifications that one event causes, in the order of docs/protocol/watches.md 3.1. A watch that
-// fires once is used up even if its client may not see the event.
+// fire sends the notifications that one event causes, in the order of docs/protocol/watches.md 3.1.
+// A watch that fires once is used up even if its client may not see the event.
 func (t *watchTable) fire(e *znode.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,8 +212,8 @@ func (t *watchTable) fire(e *znode.Event) {
 	}
 }
 
-// triggerDataLocked matches an event against the data table, recursive watches on ancestors included.
-// It returns the connections that it reached.
+// triggerDataLocked matches an event against the data table, recursive watches on ancestors
+// included. It returns the connections that it reached.
 func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
 	reached := t.triggerLocked(t.data, e, nil)
 	if t.recursive == 0 {
@@ -234,8 +235,9 @@ func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
 	return all
 }
 
-// triggerLocked matches an event against the entries at exactly its path, but for the connections in
-// skip, whose one-shot watches are used up all the same. It returns the entries, which are not to be changed.
+// triggerLocked matches an event against the entries at exactly its path, but for the connections
+// in skip, whose one-shot watches are used up all the same. It returns the entries, which are not
+// to be changed.
 func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *znode.Event, skip map[*Session]watchMode) map[*Session]watchMode {
 	at := table[e.Path]
 	modes := watchMode(0)
@@ -251,7 +253,8 @@ func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *z
 	return at
 }
 
-// useUpLocked removes the one-shot watches of a path, all at once: it leaves the entries as they are, and makes new ones of the rest.
+// useUpLocked removes the one-shot watches of a path, all at once: it leaves the entries as they
+// are, and makes new ones of the rest.
 func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, path string) {
 	at := table[path]
 	delete(table, path)
@@ -272,8 +275,8 @@ func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, path s
 	}
 }
 
-// sendLocked tells s, if it may know. Its identities are looked at only if that depends on them: with many watches that is waiting
-// for memory, and hardly an ACL keeps anybody from reading.
+// sendLocked tells s, if it may know. Its identities are looked at only if that depends on them:
+// with many watches that is waiting for memory, and hardly an ACL keeps anybody from reading.
 func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
 	if e.ReadableByAll() || e.ReadableBy(*s.ids.Load()) {
 		s.notify(e.Zxid, e.Type, e.Path)

@@ -58,7 +58,8 @@ func (w watches) counts() WatchCounts {
 	return c
 }
 
-// TestWatchTable holds the table of watches against the simplest one, with whatever is added, removed and fired.
+// TestWatchTable holds the table of watches against the simplest one, with whatever is added,
+// removed and fired.
 func TestWatchTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

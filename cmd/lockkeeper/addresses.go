@@ -12,8 +12,8 @@ import (
 // consLine is a line of the four-letter word cons: a connection that has a session.
 var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
 
-// sessionAddresses asks the servers who their clients are. A server that does not answer, or does not tell (cons must be in
-// its whitelist), is left out.
+// sessionAddresses asks the servers who their clients are. A server that does not answer, or does
+// not tell (cons must be in its whitelist), is left out.
 func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	found := map[int64]string{}
 	for _, server := range servers {

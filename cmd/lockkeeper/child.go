@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Exit statuses of the commands that run another one, where it has none of its own; those of timeout(1) and of shells.
+// Exit statuses of the commands that run another one, where it has none of its own; those of
+// timeout(1) and of shells.
 const (
 	exitLost     = 123 // the lock was lost, and with it the command
 	exitTimedOut = 124 // not acquired in time
@@ -27,7 +28,8 @@ type child struct {
 	done  chan struct{} // closed when it has ended
 }
 
-// catch hands the signals that are sent to this process over to a channel, until the end of the process.
+// catch hands the signals that are sent to this process over to a channel, until the end of the
+// process.
 func catch() <-chan os.Signal {
 	ch := make(chan os.Signal, 16)
 	signal.Notify(ch, forwarded...)
@@ -36,9 +38,10 @@ func catch() <-chan os.Signal {
 
 // startChild starts a command. Its input and outputs are ours.
 //
-// Without a terminal it leads a process group of its own, so that a signal reaches what it has started, too. On a
-// terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, the kernel kills it when this process is
-// killed: without it nobody would notice that the lock is lost.
+// Without a terminal it leads a process group of its own, so that a signal reaches what it has
+// started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, the
+// kernel kills it when this process is killed: without it nobody would notice that the lock is
+// lost.
 func startChild(args, environment []string, dieWithUs bool) (*child, error) {
 	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), group: !isTerminal(os.Stdin)}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -78,14 +81,16 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// forward hands on a signal that was sent to us. What the terminal sends, it has sent to the command as well.
+// forward hands on a signal that was sent to us. What the terminal sends, it has sent to the
+// command as well.
 func (c *child) forward(s os.Signal) {
 	if c.group || !slices.Contains(fromTerminal, s) {
 		c.signal(s)
 	}
 }
 
-// kill ends the command: it may do so itself for the time of grace. signals are handed on meanwhile.
+// kill ends the command: it may do so itself for the time of grace. signals are handed on
+// meanwhile.
 func (c *child) kill(grace time.Duration, signals <-chan os.Signal) {
 	for _, s := range askToEnd {
 		c.signal(s)

@@ -133,8 +133,8 @@ func (c *client) connected() bool {
 	return c.Conn().State() == zk.StateHasSession
 }
 
-// reach waits for the cluster, and returns at once if nothing listens at any address. With patience it says so, and has the
-// caller go on: its requests wait.
+// reach waits for the cluster, and returns at once if nothing listens at any address. With patience
+// it says so, and has the caller go on: its requests wait.
 func (f *clientFlags) reach(ctx context.Context, e env, command string, c *client, patience bool) error {
 	err := c.Reach(ctx)
 	switch {
@@ -164,8 +164,8 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// say writes a message of the command itself: in words for people, or with -json the event and its fields. Both go to
-// standard error, as standard output may belong to somebody else.
+// say writes a message of the command itself: in words for people, or with -json the event and its
+// fields. Both go to standard error, as standard output may belong to somebody else.
 func (f *clientFlags) say(e env, command, words string, event map[string]any) {
 	if !f.json {
 		fmt.Fprintf(e.stderr, "lockkeeper %s: %s\n", command, words)

@@ -173,7 +173,8 @@ func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.
 	conn := cl.Conn().(*zk.Conn)
 	var data []byte
 	err = within(ctx, func() (err error) {
-		// The member that answers may be behind, and an operator empties a disk because of what this says.
+		// The member that answers may be behind, and an operator empties a disk because of what
+		// this says.
 		if _, err := conn.Sync("/zookeeper/config"); err != nil {
 			return err
 		}
@@ -351,7 +352,8 @@ func (c *clusterCommand) explain(err error, before []server.Member, joining, lea
 	return err
 }
 
-// whoIsMissing says which voters cannot be reached that would be needed. This machine may reach others than the leader does.
+// whoIsMissing says which voters cannot be reached that would be needed. This machine may reach
+// others than the leader does.
 func whoIsMissing(before []server.Member, joining, leaving []string) string {
 	after := slices.DeleteFunc(slices.Clone(before), func(m server.Member) bool {
 		return slices.Contains(leaving, strconv.Itoa(int(m.ID)))

@@ -85,7 +85,8 @@ func TestClusterCommands(t *testing.T) {
 			t.Errorf("%q: status %d, %q, %q, want %q", args, status, stdout, stderr, want)
 		}
 	}
-	await(t, "a list with a leader and two followers", func() bool { // on a busy machine there may be an election
+	// on a busy machine there may be an election
+	await(t, "a list with a leader and two followers", func() bool {
 		text := ok("list")
 		return strings.Count(text, "follower") == 2 && strings.Count(text, "leader") == 1 && strings.Contains(text, "version ")
 	})
@@ -102,7 +103,8 @@ func TestClusterCommands(t *testing.T) {
 	for _, to := range []string{"4", "2"} {
 		await(t, "member "+to+" to lead", func() bool {
 			_, stdout, stderr := invoke("cluster", "transfer-leader", to, http, auth)
-			if strings.Contains(stderr, "leads instead") { // another one has won the election: on a busy machine that happens
+			// another one has won the election: on a busy machine that happens
+			if strings.Contains(stderr, "leads instead") {
 				return false
 			}
 			if !strings.Contains(stdout+stderr, "member "+to+" leads") {

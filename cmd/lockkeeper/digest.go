@@ -83,7 +83,8 @@ func readPassword(user string, e env) (password string, status int) {
 	return password, status
 }
 
-// askPassword asks on the terminal, which does not show what is typed. A signal ends that, and the terminal is as it was.
+// askPassword asks on the terminal, which does not show what is typed. A signal ends that, and the
+// terminal is as it was.
 func askPassword(prompt string, e env) (password string, status int) {
 	fd := int(os.Stdin.Fd())
 	before, err := term.GetState(fd)

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a pseudo terminal: what a person sees and types on one end, the command's own on the other.
+// terminal is a pseudo terminal: what a person sees and types on one end, the command's own on the
+// other.
 func terminal(t *testing.T) (person, command *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -58,8 +59,8 @@ func readUntil(t *testing.T, person *os.File, end string) (shown string) {
 	}
 }
 
-// TestDigestOnATerminal: it asks twice, shows nothing of what is typed, and leaves the terminal as it was, also when it is
-// interrupted.
+// TestDigestOnATerminal: it asks twice, shows nothing of what is typed, and leaves the terminal as
+// it was, also when it is interrupted.
 func TestDigestOnATerminal(t *testing.T) {
 	for name, c := range map[string]struct {
 		again  string // "" = a signal instead

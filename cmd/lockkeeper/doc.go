@@ -11,9 +11,11 @@
 //	lockkeeper version
 //	lockkeeper help [command]
 //
-// A member prints one line on standard output when clients can connect, and its log on standard error. The exit
-// status is 0 after a stop that was asked for, 1 when the member could not start or could not go on, 2 for
-// a wrong command line, and 128 plus the signal's number when a second signal cut the stop short.
+// A member prints one line on standard output when clients can connect, and its log on standard
+// error. The exit status is 0 after a stop that was asked for, 1 when the member could not start or
+// could not go on, 2 for a wrong command line, and 128 plus the signal's number when a second
+// signal cut the stop short.
 //
-// The commands lock and elect end with the status of what they have run; 'lockkeeper help lock' has their own.
+// The commands lock and elect end with the status of what they have run; 'lockkeeper help lock' has
+// their own.
 package main

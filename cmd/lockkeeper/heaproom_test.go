@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// heapGoal collects garbage, and says what was live and at how many bytes the next collection is to be over.
+// heapGoal collects garbage, and says what was live and at how many bytes the next collection is to
+// be over.
 func heapGoal() (live, goal uint64) {
 	runtime.GC()
 	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}

@@ -16,7 +16,8 @@ const authVariable = "LOCKKEEPER_AUTH"
 // digestScheme is the scheme of an identity that does not name one.
 const digestScheme = "digest"
 
-// authSchemes are the schemes that may stand in front of a secret. Others would be taken for a user's name.
+// authSchemes are the schemes that may stand in front of a secret. Others would be taken for a
+// user's name.
 var authSchemes = []string{digestScheme, "key", "ensemble", "ip", "sasl", "x509"}
 
 // parseAuth reads scheme:secret, or user:password for digest.
@@ -35,8 +36,8 @@ func parseAuth(text string) (recipes.Auth, error) {
 	return recipes.Auth{Scheme: scheme, Secret: []byte(secret)}, nil
 }
 
-// identity is who the command says it is: -auth, or the first line of -auth-file, or else the environment. ok is false if
-// nobody is named. Errors do not contain the secret.
+// identity is who the command says it is: -auth, or the first line of -auth-file, or else the
+// environment. ok is false if nobody is named. Errors do not contain the secret.
 func (f *clientFlags) identity() (id recipes.Auth, ok bool, err error) {
 	text, from := f.auth, "-auth"
 	switch {

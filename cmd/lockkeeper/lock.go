@@ -190,12 +190,13 @@ func troubleIfUsage(status int) int {
 const (
 	// reachPatience is after how long without a connection we say so.
 	reachPatience = 3 * time.Second
-	// tryPatience is how long one attempt that does not wait for other contenders may wait for the cluster.
+	// tryPatience is how long one attempt that does not wait for other contenders may wait for the
+	// cluster.
 	tryPatience = 10 * time.Second
 )
 
-// acquire gets the lock, up to timeout (for ever if it is negative; one attempt if it is 0), or until a signal comes. Without a
-// grant it returns the exit status.
+// acquire gets the lock, up to timeout (for ever if it is negative; one attempt if it is 0), or
+// until a signal comes. Without a grant it returns the exit status.
 func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout time.Duration,
 	lock func(context.Context) (*recipes.Grant, error)) (*recipes.Grant, int) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -217,7 +218,8 @@ func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout 
 		for {
 			g, err := lock(ctx)
 			if errors.Is(err, recipes.ErrExpired) && ctx.Err() == nil {
-				continue // the place in the queue is lost; nothing has been run yet, so queue up again
+				// the place in the queue is lost; nothing has been run yet, so queue up again
+				continue
 			}
 			got <- outcome{g, err}
 			return
@@ -281,8 +283,8 @@ func (f *holdFlags) notAcquired(e env, c *client, err error) int {
 	return exitTrouble
 }
 
-// run runs the command while the grant stands, and then gives it back. lost says that the command was ended because
-// the grant was lost.
+// run runs the command while the grant stands, and then gives it back. lost says that the command
+// was ended because the grant was lost.
 func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (status int, lost bool) {
 	defer f.release(e, g)
 	c, err := startChild(f.args, []string{
@@ -323,8 +325,9 @@ func withinVariable(g *recipes.Grant) string {
 	return recipes.WithinVariable + "=" + sessions
 }
 
-// releaseTimeout is how long giving the lock back may take; after it, the cluster takes it back with the session.
-// lostTimeout is how long it may take when the lock has been lost; it goes on in the background.
+// releaseTimeout is how long giving the lock back may take; after it, the cluster takes it back
+// with the session. lostTimeout is how long it may take when the lock has been lost; it goes on in
+// the background.
 const (
 	releaseTimeout = 5 * time.Second
 	lostTimeout    = 100 * time.Millisecond

@@ -22,7 +22,8 @@ import (
 
 const patience = 20 * time.Second
 
-// cluster starts a member and has the commands of this test use it. Its sessions may be as short as a second.
+// cluster starts a member and has the commands of this test use it. Its sessions may be as short as
+// a second.
 func cluster(t *testing.T, change func(*server.Config)) *server.Server {
 	t.Helper()
 	cfg := server.Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), TickTime: 500 * time.Millisecond, FourLetterWords: []string{"cons"}}
@@ -178,8 +179,8 @@ func TestLockTimeout(t *testing.T) {
 	_, _, _ = one.signal(syscall.SIGTERM), two.signal(syscall.SIGTERM), p.signal(syscall.SIGTERM)
 }
 
-// expectTimeout runs the command lock on what others hold, with a timeout that is enough to connect on this machine at this time: with less, the
-// cluster was not reached.
+// expectTimeout runs the command lock on what others hold, with a timeout that is enough to connect
+// on this machine at this time: with less, the cluster was not reached.
 func expectTimeout(t *testing.T, args ...string) {
 	t.Helper()
 	for timeout := 50 * time.Millisecond; ; timeout *= 2 {
@@ -277,7 +278,8 @@ func TestLockKilled(t *testing.T) {
 	})
 }
 
-// TestUnreachable: that nobody listens is told at once, by those that have nothing else to wait for with their end.
+// TestUnreachable: that nobody listens is told at once, by those that have nothing else to wait for
+// with their end.
 func TestUnreachable(t *testing.T) {
 	t.Setenv(serversVariable, "127.0.0.1:1,localhost:2")
 	const want = ": cannot reach the cluster at 127.0.0.1:1, localhost:2: dial tcp 127.0.0.1:1: connect: connection refused; dial tcp "
@@ -320,7 +322,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestElect: one leads; when it is stopped, the next one does; CMD's end is the end of the leadership.
+// TestElect: one leads; when it is stopped, the next one does; CMD's end is the end of the
+// leadership.
 func TestElect(t *testing.T) {
 	cluster(t, nil)
 	first := holding(t, "elect", "-data", "one", "/e")
@@ -391,8 +394,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestStrangers: kazoo's node, behind one that kazoo's library does not wait for, may be that of a holder; and who runs
-// 'lock' beside it hears of it.
+// TestStrangers: kazoo's node, behind one that kazoo's library does not wait for, may be that of a
+// holder; and who runs 'lock' beside it hears of it.
 func TestStrangers(t *testing.T) {
 	cluster(t, nil)
 	holder := holding(t, "lock", "/mixed")

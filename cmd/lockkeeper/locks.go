@@ -97,7 +97,8 @@ type lockLister struct {
 	last    string        // this list
 }
 
-// run shows the locks, once or until a signal comes. Without patience a cluster that cannot be connected to ends it at once.
+// run shows the locks, once or until a signal comes. Without patience a cluster that cannot be
+// connected to ends it at once.
 func (l *lockLister) run(patience bool) error {
 	c, err := l.connect()
 	if err != nil {
@@ -185,7 +186,8 @@ type lockState struct {
 // contender is what the recipes know of one, and what only servers and the whole picture tell.
 type contender struct {
 	recipes.Contender
-	// SessionText is the session as ZooKeeper's tools write it; as a number it is too large for many readers of JSON.
+	// SessionText is the session as ZooKeeper's tools write it; as a number it is too large for
+	// many readers of JSON.
 	SessionText string `json:"session"`
 	Address     string `json:"address,omitempty"` // of its client
 	// Deadlock: its session waits for itself, over others.
@@ -227,7 +229,8 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	return list, nil
 }
 
-// markDeadlocks marks the contenders that wait for a holder that waits, over any number of locks, for their own session.
+// markDeadlocks marks the contenders that wait for a holder that waits, over any number of locks,
+// for their own session.
 func (l lockList) markDeadlocks() {
 	waitsFor := map[int64][]int64{} // by session
 	for _, lock := range l {
@@ -252,7 +255,8 @@ func (l lockList) markDeadlocks() {
 			if c.Held || c.MayHold {
 				continue
 			}
-			// Only a wait that is part of the cycle counts: of those in front, one has to lead back.
+			// Only a wait that is part of the cycle counts: of those in front, one has to lead
+			// back.
 			for _, other := range lock.Contenders[:i] {
 				if c.waitsFor(&other) && reaches(waitsFor, other.Session, c.Session) {
 					c.Deadlock = true
@@ -275,8 +279,9 @@ func (c *contender) within() (sessions []int64) {
 	return sessions
 }
 
-// waitsFor says whether c, which waits, waits for one in front of it. Readers do not wait for readers. That a session waits for
-// itself is no deadlock by itself: programs share one among their threads.
+// waitsFor says whether c, which waits, waits for one in front of it. Readers do not wait for
+// readers. That a session waits for itself is no deadlock by itself: programs share one among their
+// threads.
 func (c *contender) waitsFor(other *contender) bool {
 	return other.Session != c.Session && (c.Kind != recipes.KindRead || other.Kind != recipes.KindRead)
 }

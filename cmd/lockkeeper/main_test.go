@@ -268,8 +268,8 @@ func word(t *testing.T, addr, word string) string {
 	return string(b)
 }
 
-// TestServeWithoutFile: one line on standard output, nothing on standard error, the data directory where
-// the line says, and a clean end.
+// TestServeWithoutFile: one line on standard output, nothing on standard error, the data directory
+// where the line says, and a clean end.
 func TestServeWithoutFile(t *testing.T) {
 	dir := t.TempDir()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -339,8 +339,8 @@ func TestHangupStopsInOrder(t *testing.T) {
 	}
 }
 
-// TestSecondSignal ends it at once although a client does not close its side, but only when it comes more than a second after the
-// first: timeout(1) sends one signal twice.
+// TestSecondSignal ends it at once although a client does not close its side, but only when it
+// comes more than a second after the first: timeout(1) sends one signal twice.
 func TestSecondSignal(t *testing.T) {
 	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info")
 	m := listens.FindStringSubmatch(p.line())

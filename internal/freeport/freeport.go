@@ -14,7 +14,8 @@ const (
 
 var (
 	mu sync.Mutex
-	// next is where the search goes on. Processes start at different places, which makes a collision between two test binaries unlikely.
+	// next is where the search goes on. Processes start at different places, which makes a
+	// collision between two test binaries unlikely.
 	next = firstPort + os.Getpid()*31%(lastPort-firstPort)
 )
 

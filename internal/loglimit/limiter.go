@@ -33,8 +33,8 @@ func New(log *slog.Logger) *Limiter {
 	return &Limiter{log: log, causes: map[string]*cause{}}
 }
 
-// Warn logs a warning, unless its cause has had a line within the last Period. A line that follows others that were left out has
-// their number as suppressed.
+// Warn logs a warning, unless its cause has had a line within the last Period. A line that follows
+// others that were left out has their number as suppressed.
 func (l *Limiter) Warn(cause, msg string, args ...any) {
 	suppressed, ok := l.pass(cause, time.Now())
 	if !ok {

@@ -42,7 +42,8 @@ type Entry struct {
 	What     string // what is wrong
 	// Quick: the simulations catch it within seconds.
 	Quick bool
-	// Scenario is the test of server/simtest that aims at it; "" if it is for the random simulations to catch.
+	// Scenario is the test of server/simtest that aims at it; "" if it is for the random
+	// simulations to catch.
 	Scenario string
 }
 
@@ -78,8 +79,8 @@ var active Mutation
 // On says whether a mutation is switched on.
 func On(m Mutation) bool { return Compiled && active == m }
 
-// Use switches a mutation on by its name, and all others off; "" switches all off. It must be called before anything
-// runs. Errors: the name is unknown; the binary has no mutations.
+// Use switches a mutation on by its name, and all others off; "" switches all off. It must be
+// called before anything runs. Errors: the name is unknown; the binary has no mutations.
 func Use(name string) error {
 	active = None
 	if name == "" {

@@ -66,12 +66,13 @@ var (
 // New returns an empty disk, on which writes take no time.
 func New() *Disk { return &Disk{seen: newContents(), writeBack: make(map[File]time.Duration)} }
 
-// Crash returns a disk with what is durable now, as a machine finds it after a power cut. d itself is left to the program
-// that is no longer heard of. The copy has d's settings, and no fault.
+// Crash returns a disk with what is durable now, as a machine finds it after a power cut. d itself
+// is left to the program that is no longer heard of. The copy has d's settings, and no fault.
 func (d *Disk) Crash() *Disk { return d.CrashTorn(nil) }
 
-// CrashTorn is Crash with chance for what was being written at that moment: nothing of it may be there, or all of it, or
-// its first records, as torn says; with nil nothing is. Nobody has been told that it is there.
+// CrashTorn is Crash with chance for what was being written at that moment: nothing of it may be
+// there, or all of it, or its first records, as torn says; with nil nothing is. Nobody has been
+// told that it is there.
 func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,8 +92,9 @@ func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 	return left
 }
 
-// Killed returns a disk with what readers of d see now, as another program finds it after its user was killed, with chance
-// for what was being written. What is not durable still is not. d itself is left to the program that was killed.
+// Killed returns a disk with what readers of d see now, as another program finds it after its user
+// was killed, with chance for what was being written. What is not durable still is not. d itself is
+// left to the program that was killed.
 func (d *Disk) Killed(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,9 +118,9 @@ func (d *Disk) copyLocked() *Disk {
 	return left
 }
 
-// SetWriteBack makes writes to a file return before they are durable, as if the program had forgotten to sync it: a power
-// cut within lag of the write destroys it. 0 makes them durable before they return again, and what was written before
-// then is made so by the next write.
+// SetWriteBack makes writes to a file return before they are durable, as if the program had
+// forgotten to sync it: a power cut within lag of the write destroys it. 0 makes them durable
+// before they return again, and what was written before then is made so by the next write.
 func (d *Disk) SetWriteBack(f File, lag time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +191,8 @@ func (d *Disk) write(f File, records ...func(*contents)) error {
 	return nil
 }
 
-// settleLocked makes durable what is due: what its time has come for, and what the same file has had synced since.
+// settleLocked makes durable what is due: what its time has come for, and what the same file has
+// had synced since.
 func (d *Disk) settleLocked() {
 	now := time.Now()
 	for f := LogFile; f <= SnapshotFile; f++ {

@@ -33,11 +33,10 @@
 //     A sender that got nothing across for Config.GiveUp has its connection
 //     broken with ETIMEDOUT. Acknowledgements travel on the opposite direction:
 //     while that one is cut, a writer gets no room back.
-//   - [Network.Reset] is a power cut and an instant reboot: the host's
-//     connections and listeners vanish without a word, and a peer is told by a
-//     reset when it next sends something, or probes (Config.KeepAlive). The old *Host is dead; Network.Host
-//     returns the new one, so what still runs of the old program cannot reach
-//     the network any more.
+//   - [Network.Reset] is a power cut and an instant reboot: the host's connections and listeners
+//     vanish without a word, and a peer is told by a reset when it next sends something, or probes
+//     (Config.KeepAlive). The old *Host is dead; Network.Host returns the new one, so what still
+//     runs of the old program cannot reach the network any more.
 //   - [Network.Kill] is kill -9: as Reset, but the operating system lives and
 //     closes the connections, so that the peers see EOF or a reset.
 //   - [Network.Break] resets the connections between two hosts, as a firewall

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestRenameModule gives a copy of the module another path: it builds, its tests find all packages that they import,
-// nothing names the old path, and a module elsewhere that imports the recipes gets no sums of what only servers need.
+// TestRenameModule gives a copy of the module another path: it builds, its tests find all packages
+// that they import, nothing names the old path, and a module elsewhere that imports the recipes
+// gets no sums of what only servers need.
 func TestRenameModule(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the module under another name; not with -short")
@@ -55,7 +56,8 @@ func TestRenameModule(t *testing.T) {
 	}
 }
 
-// copyTracked copies the files that git knows, as they are in the working copy, into a repository of its own.
+// copyTracked copies the files that git knows, as they are in the working copy, into a repository
+// of its own.
 func copyTracked(t *testing.T, dir string) {
 	t.Helper()
 	for name := range strings.Lines(run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {

@@ -36,8 +36,8 @@ var (
 // warmUp is how long everything runs before it is measured; Java needs it.
 const warmUp = 3 * time.Second
 
-// system is one thing to measure: n contenders use it on a path, and it says how often a second the lock was acquired and
-// released.
+// system is one thing to measure: n contenders use it on a path, and it says how often a second the
+// lock was acquired and released.
 type system struct {
 	name    string
 	measure func(ctx context.Context, path string, n int) (float64, error)
@@ -120,7 +120,8 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// report prints the table; the last one of ZooKeeper, Curator's, is what the others are compared with.
+// report prints the table; the last one of ZooKeeper, Curator's, is what the others are compared
+// with.
 func report(systems []*system) error {
 	i := slices.IndexFunc(systems, func(s *system) bool { return s.name == "zookeeper, Curator" })
 	if i < 0 {
@@ -137,8 +138,8 @@ func report(systems []*system) error {
 	return w.Flush()
 }
 
-// loop runs work in n goroutines and says how often a second they got round after the warm-up. work is made for each of
-// them.
+// loop runs work in n goroutines and says how often a second they got round after the warm-up. work
+// is made for each of them.
 func loop(ctx context.Context, n int, make func() (work func(context.Context) error, stop func(), err error)) (float64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
