@@ -10,7 +10,6 @@ import (
 	"os"
 	"time"
 
-	"lockkeeper/internal/rawsock"
 	"lockkeeper/wire"
 )
 
@@ -52,7 +51,6 @@ func dialWithin(ctx context.Context, addr string, timeout, patience time.Duratio
 	if err != nil {
 		return nil, fmt.Errorf("bench: connect: %w", err)
 	}
-	nc = rawsock.Wrap(nc)
 	c := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 16<<10)}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if err := c.handshake(timeout); err != nil {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
-	"lockkeeper/internal/rawsock"
 )
 
 // Every connection to a peer port starts with a preface that says what it carries and between whom:
@@ -147,7 +146,7 @@ func (p *peerPort) acceptLoop(l net.Listener) {
 				continue
 			}
 		}
-		g := newGuest(rawsock.Wrap(c))
+		g := newGuest(c)
 		if err := p.guests.admit(g); err != nil {
 			p.crowd(g, err)
 			continue
@@ -290,7 +289,6 @@ func (p *peerPort) reach(ctx context.Context, to MemberID) (net.Conn, error) {
 		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
 			continue
 		}
-		c = rawsock.Wrap(c)
 		if !p.track(c) {
 			return nil, net.ErrClosed
 		}

@@ -22,10 +22,6 @@ type clientPort struct {
 	maxTotal   int // no limit when <= 0
 	maxFiles   int // what file descriptors allow; no limit when <= 0
 	serve      func(context.Context, *conn) (again bool)
-	ping       func(*conn) bool // for the dozer
-
-	flushers flushers
-	dozer    *dozer // nil where there is none
 
 	accepted atomic.Int64 // connections, refused ones not counted
 	rejected atomic.Int64 // connections closed at once because there were too many
@@ -41,7 +37,7 @@ type clientPort struct {
 	perAddr  map[netip.Addr]int
 }
 
-func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool), ping func(*conn) bool) *clientPort {
+func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool)) *clientPort {
 	return &clientPort{
 		listener:   l,
 		log:        cfg.Logger,
@@ -50,7 +46,6 @@ func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *con
 		maxTotal:   cfg.MaxCnxns,
 		maxFiles:   planDescriptors(cfg).forClients(),
 		serve:      serve,
-		ping:       ping,
 		conns:      map[*conn]struct{}{},
 		perAddr:    map[netip.Addr]int{},
 	}
@@ -61,7 +56,6 @@ func (p *clientPort) start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx = ctx
-	p.dozer = newDozer(p.log, func(c *conn) { p.live(ctx, c) }, p.ping)
 	p.acceptLocked(p.listener)
 }
 
@@ -129,7 +123,7 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 // many: what a client cannot have must cost nothing.
 func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c := newConn(nc)
-	c.dozer = p.dozer
+	c.port = p
 	ip := c.remote.Addr()
 	p.mu.Lock()
 	switch {
@@ -147,25 +141,21 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 		c.number = p.accepted.Add(1)
 		p.conns[c] = struct{}{}
 		p.perAddr[ip]++
-		p.wg.Add(1)
+		p.wg.Go(func() { p.live(ctx, c) })
 		p.mu.Unlock()
-		go p.live(ctx, c)
 		return
 	}
 	p.mu.Unlock()
 	_ = nc.Close()
 }
 
-// live serves a connection to its end, or until its client is silent: then the dozer has it, or a goroutine with a fresh stack.
+// live serves a connection to its end. It goes on in another goroutine when serve asks for that.
 func (p *clientPort) live(ctx context.Context, c *conn) {
 	if p.serve(ctx, c) {
-		if !p.dozer.doze(c) {
-			go p.live(ctx, c)
-		}
+		p.wg.Go(func() { p.live(ctx, c) })
 		return
 	}
 	p.forget(c)
-	p.wg.Done()
 }
 
 func (p *clientPort) forget(c *conn) {
@@ -222,7 +212,4 @@ func (p *clientPort) cutSilent() {
 }
 
 // wait waits until every goroutine of the port and of its connections has ended.
-func (p *clientPort) wait() {
-	p.wg.Wait()
-	p.dozer.close()
-}
+func (p *clientPort) wait() { p.wg.Wait() }

@@ -166,7 +166,7 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newClientPort(l, &cfg, func(ctx context.Context, c *conn) bool { <-ctx.Done(); return false }, nil)
+		p := newClientPort(l, &cfg, func(ctx context.Context, c *conn) bool { <-ctx.Done(); return false })
 		ctx, cancel := context.WithCancel(t.Context())
 		p.start(ctx)
 		for _, host := range []string{"a", "a", "a", "b", "b", "b", "c", "c"} {
@@ -331,7 +331,7 @@ func TestAcceptFailures(t *testing.T) {
 		broken := &brokenListener{Listener: l, failures: 20}
 		cfg := Config{Logger: testLogger()}.withDefaults()
 		served := make(chan struct{})
-		p := newClientPort(broken, &cfg, func(context.Context, *conn) bool { close(served); return false }, nil)
+		p := newClientPort(broken, &cfg, func(context.Context, *conn) bool { close(served); return false })
 		start := time.Now()
 		p.start(t.Context())
 		dialSim(t, n.Host("client"))

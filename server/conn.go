@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lockkeeper/internal/rawsock"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 )
@@ -23,13 +22,8 @@ const (
 	idleBufferBytes = 512
 	// readBufferBytes is what one gets whose client sends many requests without waiting for the answers.
 	readBufferBytes = 16 << 10
-	// writeChunkBytes is how much is given to the socket at a time: a client that takes nothing for as
-	// long as it has for its session is given up, one that is only slow is not.
-	writeChunkBytes = 64 << 10
-	// restAfter is how long a client is silent whose connection dozes, or goes on on a fresh stack. Those that ping only are.
+	// restAfter is how long a client is silent that is taken for idle. Clients that only ping are.
 	restAfter = 500 * time.Millisecond
-	// stallCheck is how often a writer whose client takes nothing looks whether the session has ended.
-	stallCheck = 250 * time.Millisecond
 	// farewellTimeout is how long a last answer (a four-letter word's, "session expired") may take.
 	farewellTimeout = 10 * time.Second
 	// lingerTimeout and lingerBytes bound what is still read from a client after the last answer.
@@ -37,51 +31,53 @@ const (
 	lingerBytes   = 1 << 20
 )
 
-// conn is one client connection.
+// conn is one client connection. Its session sends on it: it is a session.Conn.
 type conn struct {
 	net.Conn
+	port     *clientPort
 	remote   netip.AddrPort
 	number   int64 // in the order of acceptance
 	accepted time.Time
-	woke     time.Time // when there was last something to read, of the reader
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
-	sock     tryWriter
-	tcp      rawsock.Conn // Conn and sock, over TCP; in here because telling many connections something is waiting for memory
-	writing  atomic.Bool  // somebody waits for the client to take what is sent
-	parting  atomic.Bool  // what is sent now are its last words
-	ending   atomic.Bool  // it is closed, or its reader has a deadline: it does not doze
-	dozer    *dozer
+	parting  atomic.Bool                     // what is sent now are its last words
 }
-
-// Close closes the connection, and has its reader know.
-func (c *conn) Close() error {
-	err := c.Conn.Close()
-	c.ending.Store(true)
-	c.dozer.rouse(c)
-	return err
-}
-
-// tryWriter writes what a socket takes at once, which may be nothing.
-type tryWriter interface {
-	TryWrite(b []byte) (n int, err error)
-}
-
-// patient is the tryWriter of a connection that has none: all has to be written by one who may wait.
-type patient struct{}
-
-func (patient) TryWrite([]byte) (int, error) { return 0, nil }
 
 func newConn(nc net.Conn) *conn {
-	now := time.Now()
-	c := &conn{Conn: nc, remote: remoteAddr(nc), accepted: now, woke: now, sock: patient{}}
-	if c.tcp.Use(nc) {
-		c.Conn, c.sock = &c.tcp, &c.tcp
-	} else if w, ok := nc.(tryWriter); ok {
-		c.sock = w
+	return &conn{Conn: nc, remote: remoteAddr(nc), accepted: time.Now(), r: bufio.NewReaderSize(nc, idleBufferBytes)}
+}
+
+// WriteUntil implements session.Conn.
+func (c *conn) WriteUntil(b []byte, until time.Time) (int, error) {
+	_ = c.SetWriteDeadline(until)
+	n, err := c.Write(b)
+	_ = c.SetWriteDeadline(time.Time{}) // or its timer would wake the process later
+	return n, err
+}
+
+// Wake implements session.Conn: it starts a goroutine that sends what the session has to say.
+func (c *conn) Wake() {
+	c.port.wg.Go(func() { _ = c.flush(true) })
+}
+
+// Abort implements session.Conn. It closes the connection in a goroutine of its own, because Close takes time, and many
+// sessions may end in one entry.
+func (c *conn) Abort() {
+	c.port.wg.Go(func() { _ = c.Close() })
+}
+
+// flush sends what the session has to say, as Session.Flush does. With an error the connection is closed.
+func (c *conn) flush(wait bool) error {
+	switch err := c.session.Load().Flush(wait); err {
+	case nil:
+		return nil
+	case io.EOF:
+		c.halfClose()
+		return nil
+	default:
+		_ = c.Close()
+		return err
 	}
-	c.r = bufio.NewReaderSize(c.Conn, idleBufferBytes)
-	return c
 }
 
 // remoteAddr is the client's address, an IPv4 one as such even on an IPv6 socket: limits and ACLs are
@@ -96,28 +92,22 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// serveConn is the life of a connection, from its first byte until it can be closed. It returns true when it is to be
-// called again on a fresh stack, at once or when there is something to read: that may take long.
+// serveConn is the life of a connection, from its first byte until it can be closed. It returns true when it is to be called
+// again in a new goroutine, because the client may be silent for long now: a request, or the handshake, is answered
+// further down the stack than the next request is waited for, and a stack that has grown does not shrink below 4 KB. That is
+// more than everything else that a silent client costs.
 func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
-	if sess := c.session.Load(); sess != nil {
-		if c.r == nil {
-			c.r = bufio.NewReaderSize(c.Conn, idleBufferBytes)
-		}
-		if s.readLoop(c, sess) {
-			return true
-		}
-		sess.Detach()
-		_ = c.Close() // which ends a Write that waits for the client
-		sess.Wait()
-		return false
-	}
-	sess := s.open(ctx, c)
+	sess := c.session.Load()
 	if sess == nil {
-		return false
+		return s.open(ctx, c) != nil
 	}
-	c.session.Store(sess)
-	sess.Open(func() { s.port.flushers.add(c) })
-	return true
+	err := s.readLoop(c, sess)
+	if err == nil {
+		return true
+	}
+	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
+	sess.Detach()
+	return false
 }
 
 // open answers the first bytes of a connection. Without a session, the connection is done for.
@@ -174,25 +164,18 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		s.log.Debug("connection closed without an answer: the client should try another member", "client", c.remote, "err", err)
 		return nil
 	}
-	if sess == nil {
-		c.parting.Store(true)
+	answer := wire.AppendFrame(nil, resp)
+	if sess != nil {
+		c.session.Store(sess)
+		sess.Open(c, answer)
+		_ = c.flush(false) // an error is that of the next read, too
+		return sess
 	}
-	if sess != nil && !sess.MaySend() { // this process was stopped for so long that the client may not take itself for connected
-		sess.Detach()
-		return nil
-	}
-	_ = c.SetWriteDeadline(time.Now().Add(farewellTimeout))
-	if _, err := c.Write(wire.AppendFrame(nil, resp)); err != nil {
-		if sess != nil {
-			sess.Detach()
-		}
-		return nil
-	}
-	_ = c.SetWriteDeadline(time.Time{})
-	if sess == nil {
+	c.parting.Store(true)
+	if _, err := c.WriteUntil(answer, time.Now().Add(farewellTimeout)); err == nil {
 		c.part()
 	}
-	return sess
+	return nil
 }
 
 func (s *Server) readFrame(c *conn) ([]byte, error) {
@@ -226,129 +209,32 @@ func (c *conn) frameBuffered() bool {
 	return int64(binary.BigEndian.Uint32(head)) <= int64(n-4)
 }
 
-// readLoop hands frames to the session until the connection or the session ends, and sends what the session answers at
-// once, before it waits for the client. When the session has said its last word, it goes on reading, and the session
-// ignores what comes, until the client closes too or the deadline for that has passed.
+// readLoop hands frames to the session until the connection or the session ends, and has what the session answers at once
+// sent before it waits for the client. When all that the session had to say has been sent, it goes on reading, and the
+// session ignores what comes, until the client closes too or the deadline for that has passed.
 //
-// It returns true to be called again on a fresh stack: when it has answered a client that was silent for restAfter, and is
-// likely to be silent again. A request is answered further down the stack than the next one is waited for, and a stack that
-// has grown does not shrink by much. For the same reason it waits here, and not further down.
-func (s *Server) readLoop(c *conn, sess *session.Session) (again bool) {
-	for rest := false; ; {
+// It returns nil when it has answered a client that was silent for restAfter, and is likely to be silent again.
+func (s *Server) readLoop(c *conn, sess *session.Session) error {
+	for rested := false; ; {
 		if !c.frameBuffered() {
-			err := c.flush(sess)
-			if err == nil && rest {
-				return true
+			if err := c.flush(false); err != nil || rested {
+				return err
 			}
-			if err == nil {
-				_, err = c.r.Peek(1)
+			began := time.Now()
+			if _, err := c.r.Peek(1); err != nil {
+				return err
 			}
-			if err != nil {
-				s.ends(c, sess, err)
-				return false
-			}
-			now := time.Now()
-			rest, c.woke = now.Sub(c.woke) > restAfter, now
+			rested = time.Since(began) > restAfter
 		}
-		if err := s.takeFrame(c, sess); err != nil {
-			s.ends(c, sess, err)
-			return false
-		}
-	}
-}
-
-// ping is the request that says nothing but that the client is there, as all clients send it.
-var ping = wire.AppendRequest(nil, wire.XidPing, wire.OpPing, nil)
-
-// servePing answers a client whose connection nobody reads, if all that has come is a ping, and nothing has to be waited for.
-// Without that it has taken nothing.
-func (s *Server) servePing(c *conn) bool {
-	sess := c.session.Load()
-	taken, err := sess.SubmitNow(ping[4:], c.takePing) // without its length
-	if !taken {
-		return false
-	}
-	s.counters.bytesReceived.Add(int64(len(ping)))
-	if err != nil {
-		_ = c.Close() // and it is served again, to its end
-		return true
-	}
-	_ = c.flush(sess) // which has closed c if it fails
-	return true
-}
-
-// takeFrame hands the next frame to the session.
-func (s *Server) takeFrame(c *conn, sess *session.Session) error {
-	frame, err := s.readFrame(c)
-	if err != nil {
-		return err
-	}
-	if err = sess.Submit(frame); err != nil {
-		_ = c.flush(sess) // the answers to what came before
-	}
-	return err
-}
-
-func (s *Server) ends(c *conn, sess *session.Session, err error) {
-	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
-}
-
-// next gives the one who sends what is to be sent now. Without that, it is not the one any more; with an error, the
-// connection is closed.
-func (c *conn) next(sess *session.Session) (*session.Buffer, error) {
-	out, err := sess.Output()
-	switch {
-	case err == io.EOF:
-		c.halfClose()
-		sess.Leave()
-		return nil, nil
-	case err != nil:
-		c.giveUp(sess)
-	}
-	return out, err
-}
-
-// giveUp ends the connection, which ends the readLoop, for the one who sends.
-func (c *conn) giveUp(sess *session.Session) {
-	_ = c.Close()
-	sess.Leave()
-}
-
-// writeAll sends b, while the lease of the session allows it. It gives up when the client takes nothing at all for as long as its
-// session may be silent, and soon after the session has ended.
-func (c *conn) writeAll(b []byte, sess *session.Session) error {
-	if sess.MaySend() {
-		n, err := c.sock.TryWrite(b)
-		if b = b[n:]; err != nil || len(b) == 0 {
-			return err
-		}
-	}
-	c.writing.Store(true)
-	defer c.writing.Store(false)
-	defer c.SetWriteDeadline(time.Time{}) // a TryWrite may heed it
-	progress := time.Now()
-	for len(b) > 0 {
-		until, err := sess.AwaitLease()
+		frame, err := s.readFrame(c)
 		if err != nil {
 			return err
 		}
-		if check := time.Now().Add(stallCheck); check.Before(until) {
-			until = check
-		}
-		_ = c.SetWriteDeadline(until)
-		n, err := c.Write(b[:min(len(b), writeChunkBytes)])
-		b = b[n:]
-		if n > 0 {
-			progress = time.Now()
-		}
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(progress) > sess.Timeout() || sess.Ended() {
+		if err = sess.Submit(frame); err != nil {
+			_ = c.flush(false) // the answers to what came before
 			return err
 		}
 	}
-	return nil
 }
 
 // halfClose says that nothing more will come, and bounds how long the client may take to say the same.
@@ -361,8 +247,6 @@ func (c *conn) halfClose() {
 		return
 	}
 	_ = c.SetReadDeadline(time.Now().Add(lingerTimeout))
-	c.ending.Store(true)
-	c.dozer.rouse(c)
 }
 
 // part ends a connection that has no session: after the last answer.

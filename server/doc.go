@@ -9,13 +9,12 @@
 //
 // # Goroutines
 //
-// A Server owns one goroutine that accepts client connections, and one for each connection whose client is not silent: the reader,
-// which takes frames off the socket, hands them to the session (and waits there when the session has
-// too much to do), and puts on the socket what the session has answered at once. The rest is sent by a few
-// flushers, which live while there is something to send, and what a socket does not take at once by a
-// writer of its connection. On Linux one goroutine, the dozer, waits for all clients that are silent. A
-// client that does not read holds up its own writer and nobody else's. Close and Shutdown wait for all of
-// them, and for those of the rooms below.
+// A Server owns one goroutine that accepts client connections, and one for each connection, the reader. It takes
+// frames off the socket, hands them to the session (and waits there when the session has too much to do), and
+// has what the session has answered at once sent (session.Session.Flush). Whatever else the session has to say
+// is sent by a second goroutine of the connection, which lives while there is something to send. A client that
+// does not read holds up its own goroutines and nobody else's. Close and Shutdown wait for all of them, and for
+// those of the rooms below.
 //
 // # What is not here
 //

@@ -25,7 +25,6 @@ type writes struct {
 	mu       sync.Mutex
 	byReader int
 	byOther  int
-	most     int // goroutines at any of the writes
 }
 
 type watchedConn struct {
@@ -46,7 +45,6 @@ func (w *writes) count() {
 	stack = stack[:runtime.Stack(stack, false)]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.most = max(w.most, runtime.NumGoroutine())
 	if bytes.Contains(stack, []byte(".readLoop(")) {
 		w.byReader++
 	} else {
@@ -66,11 +64,6 @@ func (w *writes) take() (byReader, byOther int) {
 func (c *watchedConn) Write(b []byte) (int, error) {
 	c.writes.count()
 	return c.Conn.Write(b)
-}
-
-func (c *watchedConn) TryWrite(b []byte) (int, error) {
-	c.writes.count()
-	return c.Conn.TryWrite(b)
 }
 
 // watched has the writes to clients counted.
@@ -122,9 +115,8 @@ func TestReadsAreAnsweredByTheirReader(t *testing.T) {
 	})
 }
 
-// TestEventForManyIsSentByAFew: what goes to many connections at a time is sent by as many goroutines as there are processors,
-// and reaches each of them.
-func TestEventForManyIsSentByAFew(t *testing.T) {
+// TestEventForMany: an event reaches each of many connections, and leaves no goroutine behind.
+func TestEventForMany(t *testing.T) {
 	w := new(writes)
 	inBubble(t, simnet.Config{}, watched(w), func(t *testing.T, s *Server, h *simnet.Host) {
 		const clients = 300
@@ -137,7 +129,6 @@ func TestEventForManyIsSentByAFew(t *testing.T) {
 			conns = append(conns, c)
 		}
 		w.take()
-		w.most = 0
 		before := runtime.NumGoroutine()
 		conns[0].put(conns[0].request(wire.OpSetData, &wire.SetDataRequest{Path: "/", Version: -1})...)
 		for i, c := range conns {
@@ -151,11 +142,8 @@ func TestEventForManyIsSentByAFew(t *testing.T) {
 		if own, other := w.take(); own != 0 || other < clients || other > clients+1 {
 			t.Errorf("%d writes by readers, %d by others", own, other)
 		}
-		if more := w.most - before; more > runtime.GOMAXPROCS(0)+10 {
-			t.Errorf("%d goroutines more than before", more)
-		}
-		if f := &s.port.flushers; f.running != 0 || len(f.waiting) != 0 {
-			t.Errorf("%d flushers are left, %d connections wait", f.running, len(f.waiting))
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("%d goroutines more than before", after-before)
 		}
 	})
 }
@@ -231,7 +219,7 @@ func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 		time.Sleep(time.Second)
 		waiting := 0
 		for _, c := range s.port.list() {
-			if c.writing.Load() {
+			if c.session.Load().Stats().Unsent > 0 {
 				waiting++
 			}
 		}
@@ -241,7 +229,7 @@ func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 		taker := dialSim(t, h)
 		taker.req.SessionID, taker.req.Password = deaf.id.SessionID, deaf.id.Password
 		taker.connect(30 * time.Second)
-		time.Sleep(2 * stallCheck)
+		synctest.Wait()
 		if n := s.port.count(); n != 2 {
 			t.Errorf("%d connections are left", n)
 		}

@@ -130,7 +130,7 @@ func (c *conn) line(asking bool) string {
 	switch {
 	case asking:
 		interest, stats.Received = 0, 1
-	case c.writing.Load():
+	case stats.Unsent > 0:
 		interest = 5
 	}
 	return fmt.Sprintf("/%s[%d](queued=%d,recved=%d,sent=%d)", c.remote, interest, stats.Queued, stats.Received, stats.Sent)

@@ -121,7 +121,7 @@ func Start(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
-	s.port = newClientPort(ports.clients, &s.cfg, s.serveConn, s.servePing)
+	s.port = newClientPort(ports.clients, &s.cfg, s.serveConn)
 	s.sessions = session.NewManager(s.sessionConfig())
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {

@@ -1,10 +1,9 @@
 // Package session is a client's side of a member: the handshake, the order of each session's requests,
 // the watches of each connection, and the leases that keep sessions alive.
 //
-// It owns no socket and knows nothing of raft. Above it, server hands it frames (Session.Submit) and
-// takes bytes to send from it (Session.Output), when the session asks for that (Session.Open) or the
-// connection is about to wait for its client (Session.Begin). Below it, a Replica applies commands and tells the
-// Manager, which is its listener, about each of them.
+// It owns no socket and knows nothing of raft. Above it, server hands it frames (Session.Submit) and a Conn to
+// write output to (Session.Open, Session.Flush). Below it, a Replica applies commands and tells the Manager,
+// which is its listener, about each of them.
 //
 // # Order
 //
@@ -30,6 +29,6 @@
 //
 // # Goroutines
 //
-// Submit, Begin, Output and Detach of a session are called by its connection's goroutines; Applied, Restored
+// Submit, Flush and Detach of a session are called by its connection's goroutines; Applied, Restored
 // and Lead by the Replica's; the lease loop and the expiry loop are the Manager's own, ended by Close.
 package session

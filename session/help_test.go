@@ -1,7 +1,9 @@
 package session
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -147,8 +149,7 @@ func newMember(t *testing.T, cfg Config) (*Manager, *replica) {
 	return m, r
 }
 
-// client is the client's side of one connection: what it sends goes to Submit, and whoever is to send takes
-// what Output gives, as server does.
+// client is the client's side of one connection, and the Conn of its session.
 type client struct {
 	t    *testing.T
 	m    *Manager
@@ -158,7 +159,10 @@ type client struct {
 
 	sending sync.Mutex // a connection has one reader
 
+	writing sync.WaitGroup // goroutines that Wake has started
+
 	mu      sync.Mutex
+	part    []byte // of a frame that has not come to its end
 	frames  [][]byte
 	more    chan struct{}
 	pieces  int // in which the frames came
@@ -175,13 +179,12 @@ func connect(t *testing.T, m *Manager, req *wire.ConnectRequest) (*client, error
 		return &client{t: t, m: m, resp: resp}, err
 	}
 	c := &client{t: t, m: m, s: s, resp: resp, more: make(chan struct{}, 1), over: make(chan struct{}), heard: time.Now()}
-	s.Open(func() {
-		c.mu.Lock()
-		c.writers++
-		c.mu.Unlock()
-		go c.take()
-	})
-	t.Cleanup(func() { c.detach(); s.Wait() })
+	s.Open(c, wire.AppendFrame(nil, resp))
+	c.flush()
+	c.mu.Lock()
+	c.frames, c.pieces, c.writers = nil, 0, 0
+	c.mu.Unlock()
+	t.Cleanup(func() { c.detach(); c.writing.Wait() })
 	return c, nil
 }
 
@@ -198,29 +201,47 @@ func (c *client) reattach() *wire.ConnectRequest {
 	return &wire.ConnectRequest{TimeoutMs: c.resp.TimeoutMs, SessionID: c.resp.SessionID, Password: c.resp.Password}
 }
 
-// take is the one who sends.
-func (c *client) take() {
-	for {
-		b, err := c.s.Output()
-		if err != nil {
-			c.end(err)
-			c.s.Leave()
-			return
+// WriteUntil implements Conn: the client takes everything at once.
+func (c *client) WriteUntil(b []byte, until time.Time) (int, error) {
+	if !time.Now().Before(until) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pieces++
+	c.heard = time.Now()
+	c.part = append(c.part, b...)
+	for len(c.part) >= 4 {
+		n := 4 + int(binary.BigEndian.Uint32(c.part))
+		if len(c.part) < n {
+			break
 		}
-		if b == nil {
-			return
-		}
+		c.frames = append(c.frames, bytes.Clone(c.part[4:n]))
+		c.part = c.part[n:]
+	}
+	c.wakeLocked()
+	return len(b), nil
+}
+
+// Wake implements Conn.
+func (c *client) Wake() {
+	c.writing.Go(func() {
 		c.mu.Lock()
-		c.pieces++
-		c.heard = time.Now()
-		for rest := b.Bytes; len(rest) > 0; {
-			n := 4 + int(rest[0])<<24 + int(rest[1])<<16 + int(rest[2])<<8 + int(rest[3])
-			c.frames = append(c.frames, append([]byte(nil), rest[4:n]...))
-			rest = rest[n:]
-		}
-		c.wakeLocked()
+		c.writers++
 		c.mu.Unlock()
-		b.Free()
+		c.flushed(c.s.Flush(true))
+	})
+}
+
+// Abort implements Conn.
+func (c *client) Abort() { c.end(errEnded) }
+
+// flush is what the caller of Submit does before it waits for the client.
+func (c *client) flush() { c.flushed(c.s.Flush(false)) }
+
+func (c *client) flushed(err error) {
+	if err != nil {
+		c.end(err)
 	}
 }
 
@@ -239,13 +260,6 @@ func (c *client) end(err error) {
 func (c *client) detach() {
 	c.s.Detach()
 	c.end(errEnded)
-}
-
-// flush is what the caller of Submit does before it waits for the client.
-func (c *client) flush() {
-	if c.s.Begin() {
-		c.take()
-	}
 }
 
 func (c *client) wakeLocked() {

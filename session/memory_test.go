@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,10 +14,12 @@ import (
 	"lockkeeper/wire"
 )
 
-// silent is a connection whose client takes nothing: what is sent to it is taken by a writer, and stays there.
+// silent is a connection whose client takes nothing but the answer to its handshake. It is the Conn of its session.
 type silent struct {
-	s    *Session
-	done chan struct{} // closed when Submit has refused a request
+	s       *Session
+	begun   bool          // the handshake has been answered
+	done    chan struct{} // closed when Submit has refused a request
+	writing sync.WaitGroup
 }
 
 func connectSilent(t *testing.T, m *Manager) *silent {
@@ -25,16 +29,35 @@ func connectSilent(t *testing.T, m *Manager) *silent {
 		t.Fatal(err)
 	}
 	c := &silent{s: s, done: make(chan struct{})}
-	s.Open(func() {
-		go func() {
-			if b, err := s.Output(); b != nil && err == nil {
-				<-c.done // the socket takes it only when the connection ends
-			}
-			s.Leave()
-		}()
-	})
-	t.Cleanup(func() { s.Detach(); s.Wait() })
+	s.Open(c, []byte("answer"))
+	if err := s.Flush(false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Detach(); c.writing.Wait() })
 	return c
+}
+
+// WriteUntil implements Conn: the socket is full until the connection ends.
+func (c *silent) WriteUntil(b []byte, _ time.Time) (int, error) {
+	if !c.begun {
+		c.begun = true
+		return len(b), nil
+	}
+	<-c.done
+	return 0, net.ErrClosed
+}
+
+// Wake implements Conn.
+func (c *silent) Wake() { c.writing.Go(func() { _ = c.s.Flush(true) }) }
+
+// Abort implements Conn.
+func (c *silent) Abort() {}
+
+// aborted says whether the output of a connection was dropped.
+func (s *Session) aborted() bool {
+	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
+	return s.out.aborted
 }
 
 // ask sends a request again and again, until the connection has ended.
@@ -43,7 +66,7 @@ func (c *silent) ask(op wire.Op, body wire.Record) {
 	go func() {
 		defer close(c.done)
 		for c.s.Submit(frame) == nil {
-			c.s.out.handOver()
+			c.s.out.wake()
 		}
 	}()
 }
@@ -133,7 +156,7 @@ func TestUnsentOutputIsBounded(t *testing.T) {
 			}
 			ended := 0
 			for _, c := range clients {
-				if c.s.Ended() {
+				if c.s.aborted() {
 					ended++
 				}
 			}
@@ -143,7 +166,7 @@ func TestUnsentOutputIsBounded(t *testing.T) {
 			for _, c := range clients {
 				c.s.Detach()
 				<-c.done
-				c.s.Wait()
+				c.writing.Wait()
 			}
 			time.Sleep(time.Second)
 			if n := m.Stats().Held; n != 0 {
@@ -171,10 +194,10 @@ func TestUnreadNotificationsEndTheConnection(t *testing.T) {
 		for range 40 {
 			writer.send(wire.OpSetData, wire.SetDataRequest{Path: path, Version: -1})
 		}
-		if n := m.Stats(); !c.s.Ended() || n.EndedForMemory != 1 || n.Held > 20_000 {
-			t.Errorf("ended: %v, %+v", c.s.Ended(), n)
+		if n := m.Stats(); !c.s.aborted() || n.EndedForMemory != 1 || n.Held > 20_000 {
+			t.Errorf("ended: %v, %+v", c.s.aborted(), n)
 		}
-		c.s.out.leave()
+		_ = c.s.out.end(errEnded)
 	})
 }
 

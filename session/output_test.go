@@ -50,44 +50,6 @@ func (c *client) expectCame(frames, pieces, writers int) {
 
 var readRoot = wire.PathWatchRequest{Path: "/"}
 
-// Who has sent what there was is done, unless there is more by then.
-func TestSettle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{})
-		c := mustConnect(t, m, 10*time.Second)
-		take := func() {
-			t.Helper()
-			b, err := c.s.Output()
-			if b == nil || err != nil {
-				t.Fatalf("nothing to send: %v", err)
-			}
-			b.Free()
-		}
-		c.give(wire.OpGetData, readRoot)
-		if !c.s.Begin() {
-			t.Fatal("nothing to send")
-		}
-		take()
-		c.give(wire.OpGetData, readRoot)
-		if c.s.Settle() {
-			t.Fatal("done, with an answer unsent")
-		}
-		if c.s.Begin() {
-			t.Fatal("two send at a time")
-		}
-		take()
-		if !c.s.Settle() {
-			t.Fatal("not done, with nothing to send")
-		}
-		c.give(wire.OpGetData, readRoot)
-		if !c.s.Begin() {
-			t.Fatal("nobody can send any more")
-		}
-		take()
-		_ = c.s.Settle()
-	})
-}
-
 // What Submit answers at once its caller sends, all of it together, and no writer is started for it.
 func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -99,9 +61,8 @@ func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 		c.expectCame(0, 0, 0)
 		c.flush()
 		c.expectCame(100, 1, 0)
-		if c.s.Begin() {
-			t.Fatal("there is something to send when everything has been sent")
-		}
+		c.flush()
+		c.expectCame(100, 1, 0)
 		// What others make known does not wait for that; and takes along what has been collected, in its place.
 		c.give(wire.OpExists, wire.PathWatchRequest{Path: "/n", Watch: true})
 		c.expectCame(100, 1, 0)
@@ -110,9 +71,8 @@ func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 		other := mustConnect(t, m, 10*time.Second)
 		other.send(wire.OpCreate, create("/n", wire.ModePersistent))
 		c.expectCame(102, 2, 1)
-		if c.s.Begin() {
-			t.Fatal("there is something to send when everything has been sent")
-		}
+		c.flush()
+		c.expectCame(102, 2, 1)
 		for xid := range wire.Xid(100) {
 			if h, _, err := c.next(); err != nil || h.Xid != xid+1 {
 				t.Fatal(h, err)
@@ -256,76 +216,25 @@ func TestUnsentAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// An end finds its way to the connection when nobody sends, and when it comes before anybody could.
-func TestEndStartsAWriter(t *testing.T) {
+// An end closes the connection, also when it comes before there is one.
+func TestEndAbortsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
 		c := mustConnect(t, m, 10*time.Second)
 		c.s.end("test")
-		c.expectCame(0, 0, 1)
 		c.expect(errEnded.Error())
-		c.s.Wait()
 		c.s.Detach()
-		c.expectCame(0, 0, 1)
+		c.expectCame(0, 0, 0)
 
-		s, _, err := m.Connect(context.Background(), &wire.ConnectRequest{TimeoutMs: 10000}, c.s.addr)
+		s, resp, err := m.Connect(context.Background(), &wire.ConnectRequest{TimeoutMs: 10000}, c.s.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.apply(&znode.Command{Kind: znode.KindExpire, Session: s.id, Generation: s.generation})
-		started := 0
-		s.Open(func() { started++ })
-		if _, err := s.Output(); started != 1 || err != errEnded {
-			t.Fatalf("%d writers were started, %v", started, err)
-		}
-		s.Leave()
-		s.Wait()
-		if s.Begin() || started != 1 {
-			t.Fatal("there is something to do after the end")
-		}
-	})
-}
-
-// A process that is stopped between taking its output and writing it may not write it any more when it goes on: the lease has to be
-// confirmed first, or the connection has ended.
-func TestTakenOutputIsNotSentWithoutALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{})
-		c := mustConnect(t, m, 9*time.Second)
-		r.setCut(true)
-		if !c.s.MaySend() {
-			t.Error("a confirmed lease does not do")
-		}
-		time.Sleep(3*time.Second + time.Millisecond)
-		if c.s.MaySend() {
-			t.Error("output is sent a third of the timeout after the confirmation")
-		}
-		sent := make(chan error)
-		wait := func() {
-			until, err := c.s.AwaitLease()
-			if left := time.Until(until); err == nil && (left <= 0 || left > 3*time.Second) {
-				t.Errorf("output may be sent for %v", left)
-			}
-			sent <- err
-		}
-		go wait()
-		synctest.Wait()
-		select {
-		case err := <-sent:
-			t.Fatalf("it did not wait for the lease: %v", err)
-		default:
-		}
-		r.setCut(false)
-		c.send(wire.OpPing, nil)
-		if err := <-sent; err != nil {
-			t.Error(err)
-		}
-		r.setCut(true)
-		time.Sleep(4 * time.Second)
-		go wait()
-		c.send(wire.OpPing, nil) // which is not confirmed, so that the connection ends
-		if err := <-sent; !errors.Is(err, errEnded) {
-			t.Errorf("after the end: %v", err)
-		}
+		late := &client{t: t, m: m, s: s, more: make(chan struct{}, 1), over: make(chan struct{})}
+		s.Open(late, wire.AppendFrame(nil, resp))
+		late.flush()
+		late.expect(errEnded.Error())
+		late.expectCame(0, 0, 0)
 	})
 }

@@ -99,19 +99,8 @@ func (s *Session) Timeout() time.Duration { return s.timeout }
 
 // Submit takes one frame from the client and keeps it. It blocks while too many requests of the session
 // are unanswered, or too much output is unsent. An error means that the connection must be closed.
-// Calls must come from one goroutine, in the order of the frames.
-func (s *Session) Submit(frame []byte) error { return s.submit(frame, true) }
-
-// SubmitNow is Submit if that has nothing to wait for, and would answer a read at once: nothing is unanswered or unsent. take is asked
-// then, and says whether the frame is there. SubmitNow does not wait, whatever comes up meanwhile; without taken it has done nothing.
-func (s *Session) SubmitNow(frame []byte, take func() bool) (taken bool, err error) {
-	if !s.prompt() || !take() {
-		return false, nil
-	}
-	return true, s.submit(frame, false)
-}
-
-func (s *Session) submit(frame []byte, wait bool) error {
+// Calls must come from one goroutine, in the order of the frames, which calls Flush before it waits for the client.
+func (s *Session) Submit(frame []byte) error {
 	if s.deaf {
 		return nil
 	}
@@ -129,24 +118,13 @@ func (s *Session) submit(frame []byte, wait bool) error {
 	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {
 		return err
 	}
-	if wait {
-		err = s.waitToEnter(&p)
-	}
-	if err == nil {
+	if err = s.waitToEnter(&p); err == nil {
 		err = s.admit(&p)
 	}
 	if err != nil {
 		s.m.throttle.leave(0, p.large)
 	}
 	return err
-}
-
-// prompt says that Submit would wait for nothing, and answer a read at once. It is for the caller of Submit.
-func (s *Session) prompt() bool {
-	s.mu.Lock()
-	idle := !s.ended && len(s.queue) == 0
-	s.mu.Unlock()
-	return idle && s.out.empty() && !s.m.throttle.full()
 }
 
 // waitToEnter waits until there is room for a request. One that has waited for too long is refused.
@@ -302,7 +280,7 @@ func (s *Session) submitWrite(p *pending) error {
 	}
 	s.enqueueLocked(p)
 	s.mu.Unlock()
-	s.out.handOver() // Propose may wait
+	s.out.wake() // Propose may wait
 	c := &znode.Command{
 		Kind:       znode.KindRequest,
 		Session:    s.id,
@@ -322,7 +300,7 @@ func (s *Session) submitWrite(p *pending) error {
 func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
 	for (s.changing && isWrite(op) || !s.changing && isLong(op) && len(s.queue) > 0 || s.fullLocked()) && !s.ended {
-		s.out.handOver()
+		s.out.wake()
 		s.room.Wait()
 	}
 	ended := s.ended
@@ -449,41 +427,6 @@ func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
 	}
 	s.m.stats.sent.Add(1)
 }
-
-// Open tells the session how a writer is started. The session calls start when there is something to send, or the
-// connection is to be closed, and nobody sends; perhaps at once, and perhaps while it holds locks. start must not block;
-// the writer that it starts is the one who sends until Output tells it that it is not any more.
-func (s *Session) Open(start func()) { s.out.open(start) }
-
-// Begin makes its caller the one who sends, if there is something to send, or the connection is to be closed, and nobody
-// is at it. The caller of Submit has to call it before it waits for the client: replies that Submit made at once wait for
-// that. Whatever else there is to send, a writer is started for.
-func (s *Session) Begin() bool { return s.out.begin() }
-
-// Output gives the one who sends what may be sent now, to be sent whole; then it has to ask again. nil, without an error:
-// there is nothing, and the caller is not the one who sends any more. io.EOF: all has been sent, close the socket;
-// another error: close it at once; then call Leave.
-func (s *Session) Output() (*Buffer, error) { return s.out.take() }
-
-// MaySend says whether what Output gave may be sent at this instant. It is to be asked before each write: this process may have been
-// stopped since Output, and the lease of the session may have run out meanwhile.
-func (s *Session) MaySend() bool { return s.out.maySend() }
-
-// AwaitLease waits until what Output gave may be sent, and says until when. An error says that it is not to be sent at all.
-func (s *Session) AwaitLease() (until time.Time, err error) { return s.out.awaitLease() }
-
-// Settle says whether that is all there is to be done for now, and if so, the one who sends, who calls it, is not the one any more. It
-// need not be called: Output says the same.
-func (s *Session) Settle() bool { return s.out.settle() }
-
-// Leave is called by the one who sends, when it has closed the connection or could not send. Nobody sends after it.
-func (s *Session) Leave() { s.out.leave() }
-
-// Wait waits until nobody sends.
-func (s *Session) Wait() { s.out.wait() }
-
-// Ended says that the connection must be closed at once, even if the socket takes no bytes.
-func (s *Session) Ended() bool { return s.out.ended() }
 
 // Detach ends this hold of the session, because its connection has ended, or is to be closed by the caller; the session
 // goes its own way until its lease runs out. It may be called more than once, from any goroutine.

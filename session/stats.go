@@ -204,6 +204,7 @@ type ConnStats struct {
 	Session        wire.SessionID
 	Timeout        time.Duration
 	Queued         int
+	Unsent         int   // bytes of output
 	Received, Sent int64 // the handshake counts
 	LastOp         wire.Op
 	Established    time.Time
@@ -217,6 +218,7 @@ type ConnStats struct {
 
 // Stats reports how the connection stands.
 func (s *Session) Stats() ConnStats {
+	unsent, _ := s.out.holds()
 	c := &s.stats
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,6 +226,7 @@ func (s *Session) Stats() ConnStats {
 		Session:       s.id,
 		Timeout:       s.timeout,
 		Queued:        s.queued(),
+		Unsent:        unsent,
 		Received:      c.recv,
 		Sent:          c.out,
 		LastOp:        c.lastOp,

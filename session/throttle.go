@@ -157,7 +157,7 @@ func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	if op == wire.OpAuth || op == wire.OpSASL || !t.full() {
 		return false
 	}
-	s.out.handOver()
+	s.out.wake()
 	start := time.Now()
 	t.mu.Lock()
 	t.waiting.Add(1)

@@ -58,32 +58,23 @@ func (w *worstMember) connect() *Session {
 	if err != nil {
 		w.b.Fatal(err)
 	}
-	s.Open(func() { go drain(s) })
+	s.Open(sink{s}, []byte("answer"))
 	w.b.Cleanup(s.Detach)
 	return s
 }
 
-func drain(s *Session) {
-	for {
-		b, err := s.Output()
-		if err != nil {
-			s.Leave()
-			return
-		}
-		if b == nil {
-			return
-		}
-		b.Free()
-	}
-}
+// sink is the connection of a client that takes everything at once.
+type sink struct{ s *Session }
+
+func (k sink) WriteUntil(b []byte, _ time.Time) (int, error) { return len(b), nil }
+func (k sink) Wake()                                         { go k.s.Flush(true) }
+func (k sink) Abort()                                        {}
 
 func (w *worstMember) send(op wire.Op, body wire.Record) {
 	if err := w.s.Submit(wire.AppendRequest(nil, 1, op, body)[4:]); err != nil {
 		w.b.Fatal(err)
 	}
-	if w.s.Begin() {
-		drain(w.s)
-	}
+	_ = w.s.Flush(false)
 }
 
 // fill makes a node at path with n children.

@@ -31,7 +31,6 @@ type env struct {
 func main() {
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
-		coarseTimers()                       // before there is anything that it would interrupt
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
 			signal.Notify(signals, syscall.SIGHUP)
 		}

@@ -33,13 +33,7 @@ Nor does it start when a key asks for protection that is not there (TLS, SASL).
 
 When clients can connect it prints one line on standard output. The log goes to standard
 error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go program;
-without them a small heap grows to some 30 MB before there is a collection, and a member
-that has become idle collects, and gives the memory back.
-
-On Linux it lets the system wake its threads up to a millisecond late, which saves up
-to a tenth of the CPU; to that end it starts its own program anew. With a timer slack that
-somebody has set (TimerSlackNSec in a systemd unit), or LOCKKEEPER_TIMER_SLACK in the
-environment, it does not.
+without them a small heap grows to some 30 MB before there is a collection.
 
 Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
@@ -67,9 +61,6 @@ func serve(args []string, e env) int {
 	}
 	room := heapRoom(os.Getenv)
 	defer runtime.KeepAlive(room)
-	resting, wake := context.WithCancel(context.Background())
-	defer wake()
-	go restHeap(resting, room)
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)

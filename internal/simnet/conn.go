@@ -18,7 +18,7 @@ const (
 )
 
 // Conn is one end of a connection. It is what Dial and Accept return as a
-// net.Conn; the methods beyond that interface are CloseWrite and TryWrite.
+// net.Conn; the method beyond that interface is CloseWrite.
 type Conn struct {
 	net           *Network
 	peer          *Conn
@@ -134,22 +134,6 @@ func (c *Conn) Write(b []byte) (int, error) {
 		}
 		c.writable.Wait()
 	}
-}
-
-// TryWrite sends as much of b as there is room for, and does not wait. Errors: as
-// of Write.
-func (c *Conn) TryWrite(b []byte) (int, error) {
-	c.net.mu.Lock()
-	defer c.net.mu.Unlock()
-	if err := c.writeErrorLocked(); err != nil || c.writing {
-		return 0, err
-	}
-	n := min(len(b), c.out.roomLocked())
-	if n <= 0 {
-		return 0, nil
-	}
-	c.out.sendLocked(segment{kind: segData, data: append([]byte(nil), b[:n]...)})
-	return n, nil
 }
 
 func (c *Conn) writeErrorLocked() error {

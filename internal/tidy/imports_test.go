@@ -14,18 +14,18 @@ const imports = `
 	wire:
 	znode:                 wire internal/mutant
 
-	quorum:                wire znode internal/mutant internal/rawsock internal/loglimit
+	quorum:                wire znode internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant
 
-	server:                wire znode quorum session internal/rawsock internal/loglimit
+	server:                wire znode quorum session internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
-	bench:                 wire internal/rawsock
+	bench:                 wire
 	bench/compare:         bench jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
+	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
@@ -49,8 +49,6 @@ const imports = `
 	# Planted bugs; empty in a usual build.
 	internal/mutant:
 
-	internal/rawsock:
-
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
 	internal/freeport:
@@ -73,7 +71,7 @@ const testImports = `
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk internal/freeport
-	cmd/lockkeeper:        internal/freeport
+	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `

@@ -1,5 +1,0 @@
-//go:build race
-
-package rawsock
-
-const raceDetector = true

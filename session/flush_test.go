@@ -1,0 +1,165 @@
+package session
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// slowConn is a connection whose client takes bytes as the test says.
+type slowConn struct {
+	room  int    // bytes that the client takes before it is waited for
+	begin func() // called before each write; may be nil
+	got   []byte
+	wakes atomic.Int32
+}
+
+func (c *slowConn) WriteUntil(b []byte, until time.Time) (int, error) {
+	if c.begin != nil {
+		c.begin()
+	}
+	if !time.Now().Before(until) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	n := min(c.room, len(b))
+	c.room -= n
+	if c.got = append(c.got, b[:n]...); n == len(b) {
+		return n, nil
+	}
+	time.Sleep(time.Until(until))
+	return n, os.ErrDeadlineExceeded
+}
+
+func (c *slowConn) Wake()  { c.wakes.Add(1) }
+func (c *slowConn) Abort() {}
+
+// openSlow opens a session of 9 s on a slowConn, which has room for the answer to the handshake only. ask submits a read.
+func openSlow(t *testing.T) (s *Session, r *replica, c *slowConn, ask func()) {
+	t.Helper()
+	m, r := newMember(t, Config{})
+	s, resp, err := m.Connect(t.Context(), &wire.ConnectRequest{TimeoutMs: 9000}, netip.MustParseAddr("127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := wire.AppendFrame(nil, resp)
+	c = &slowConn{room: len(answer)}
+	s.Open(c, answer)
+	if err := s.Flush(false); err != nil || !bytes.Equal(c.got, answer) {
+		t.Fatalf("the answer to the handshake was not sent: %x, %v", c.got, err)
+	}
+	c.got = nil
+	t.Cleanup(s.Detach)
+	return s, r, c, func() {
+		t.Helper()
+		if err := s.Submit(wire.AppendRequest(nil, 1, wire.OpGetData, readRoot)[4:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// replyBytes is the length of an answer to ask.
+const replyBytes = 4 + 16 + 4 + 68
+
+// One at a time sends, and it sends what comes up meanwhile.
+func TestOneSendsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, c, ask := openSlow(t)
+		c.room = 1 << 20
+		nested := 0
+		c.begin = func() {
+			if nested++; nested > 1 {
+				return
+			}
+			ask()
+			before := len(c.got)
+			if err := s.Flush(false); err != nil || len(c.got) != before {
+				t.Errorf("two send at a time: %v", err)
+			}
+		}
+		ask()
+		if err := s.Flush(false); err != nil || len(c.got) != 2*replyBytes || nested != 2 {
+			t.Errorf("%d bytes in %d writes, %v", len(c.got), nested, err)
+		}
+		if c.wakes.Load() != 0 {
+			t.Errorf("%d goroutines were wanted", c.wakes.Load())
+		}
+	})
+}
+
+// A reader waits for a client that takes nothing for flushPatience only, and leaves the rest to another goroutine. That one
+// gives up when the client has taken nothing for the timeout of its session.
+func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, c, ask := openSlow(t)
+		ask()
+		c.room = 10
+		began := time.Now()
+		if err := s.Flush(false); err != nil || time.Since(began) != flushPatience || c.wakes.Load() != 1 {
+			t.Fatalf("after %v, with %d goroutines wanted: %v", time.Since(began), c.wakes.Load(), err)
+		}
+		c.room = 10
+		ended := make(chan struct{})
+		defer close(ended)
+		go func() { // keeps the lease confirmed
+			for {
+				select {
+				case <-ended:
+					return
+				case <-time.After(time.Second):
+					_ = s.Submit(wire.AppendRequest(nil, wire.XidPing, wire.OpPing, wire.Empty{})[4:])
+				}
+			}
+		}()
+		began = time.Now()
+		err := s.Flush(true)
+		if waited := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || waited < 9*time.Second || waited > 13*time.Second {
+			t.Errorf("given up after %v: %v", waited, err)
+		}
+		if len(c.got) != 20 {
+			t.Errorf("%d bytes were written", len(c.got))
+		}
+	})
+}
+
+// Promise C6: what is being written when the lease is no longer confirmed stays unsent until it is again. That is so, too,
+// when the process was stopped between taking its output and writing it.
+func TestWritesEndWithTheLease(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, r, c, ask := openSlow(t)
+			r.setCut(true)
+			ask()
+			if stopped {
+				c.room = 1 << 20
+				c.begin = func() { time.Sleep(4 * time.Second) }
+			}
+			began := time.Now()
+			if err := s.Flush(true); err != nil || len(c.got) != 0 {
+				t.Fatalf("%d bytes were written, %v", len(c.got), err)
+			}
+			if waited := time.Since(began); waited > 4*time.Second {
+				t.Errorf("the write ended after %v", waited)
+			}
+			wakes := c.wakes.Load()
+			c.begin, c.room = nil, 1<<20
+			if err := s.Flush(true); err != nil || len(c.got) != 0 {
+				t.Errorf("%d bytes were written without a lease, %v", len(c.got), err)
+			}
+			r.setCut(false)
+			time.Sleep(time.Second)
+			if c.wakes.Load() != wakes+1 {
+				t.Errorf("%d goroutines were wanted when the lease was confirmed", c.wakes.Load()-wakes)
+			}
+			if err := s.Flush(true); err != nil || len(c.got) != replyBytes {
+				t.Errorf("%d bytes were written, %v", len(c.got), err)
+			}
+		})
+	}
+}
