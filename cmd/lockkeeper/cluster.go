@@ -173,13 +173,17 @@ func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.
 	conn := cl.Conn().(*zk.Conn)
 	var data []byte
 	err = within(ctx, func() (err error) {
-		// The member that answers may be behind, and an operator empties a disk because of what
-		// this says.
-		if _, err := conn.Sync("/zookeeper/config"); err != nil {
-			return err
+		for ctx.Err() == nil {
+			// The member that answers may be behind, and an operator empties a disk because of
+			// what this says.
+			if _, err = conn.Sync("/zookeeper/config"); err == nil {
+				data, _, err = conn.Get("/zookeeper/config")
+			}
+			if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
+				return err // the others say only that the connection must be made, or made again
+			}
 		}
-		data, _, err = conn.Get("/zookeeper/config")
-		return err
+		return context.DeadlineExceeded
 	})
 	var ms []server.Member
 	var version string

@@ -103,8 +103,8 @@ func TestClusterCommands(t *testing.T) {
 	for _, to := range []string{"4", "2"} {
 		await(t, "member "+to+" to lead", func() bool {
 			_, stdout, stderr := invoke("cluster", "transfer-leader", to, http, auth)
-			// another one has won the election: on a busy machine that happens
-			if strings.Contains(stderr, "leads instead") {
+			// On a busy machine another one may win the election, or nobody lead just now.
+			if strings.Contains(stderr, "leads instead") || strings.Contains(stderr, "no leader") {
 				return false
 			}
 			if !strings.Contains(stdout+stderr, "member "+to+" leads") {

@@ -195,6 +195,7 @@ func startBinary(t *testing.T, binary, dir string, args ...string) *process {
 	p.Env = append(os.Environ(), asCommand+"=1")
 	p.Dir = dir
 	p.Stderr = &p.stderr
+	p.WaitDelay = time.Second
 	out, err := p.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -212,8 +213,8 @@ func startBinary(t *testing.T, binary, dir string, args ...string) *process {
 	}()
 	t.Cleanup(func() {
 		_ = p.Process.Kill() // it has ended if all went well
+		_ = p.Wait()         // which also stops reading what its own children may still have open
 		<-read
-		_ = p.Wait()
 		if t.Failed() {
 			t.Logf("standard error:\n%s", p.stderr.String())
 		}
