@@ -1,6 +1,8 @@
-// Package bench puts load on ZooKeeper-compatible servers and measures what
-// becomes of it: throughput, latency, errors and, for servers on this machine,
-// CPU time and memory. It is what `lockkeeper bench` runs.
+// Package bench puts load on ZooKeeper-compatible servers and measures throughput,
+// latency, errors and, for servers on this machine, CPU time and memory. It is what
+// `lockkeeper bench` runs. It never imports a package of the server except wire, and
+// it knows nothing of the server that it measures. Begin reading with Run in bench.go,
+// then the table in workloads.go.
 //
 // It speaks the wire protocol itself, over connections of its own (conn.go), for
 // the machine that carries the servers mostly carries the load, too: a client is

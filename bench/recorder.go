@@ -40,7 +40,7 @@ func (m *recorder) fail(err error) {
 	m.errors[brief(err)]++
 }
 
-// brief is an error in words that are the same each time.
+// brief formats an error without what differs each time.
 func brief(err error) string {
 	var op *net.OpError
 	switch {

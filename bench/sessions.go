@@ -79,7 +79,7 @@ func sessions(ctx context.Context, r *run) error {
 	return nil
 }
 
-// settle has the servers put their memory in order.
+// settle lets the servers return memory before it is measured.
 func (r *run) settle(ctx context.Context) error {
 	if r.Settle != nil {
 		return r.Settle(ctx)

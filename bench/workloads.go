@@ -8,7 +8,7 @@ import (
 // workload is one line of the table.
 type workload struct {
 	name    string
-	about   string // for people
+	about   string // the line of the help text
 	clients int    // if nothing else is asked for
 	starts  bool   // needs Config.Start
 	run     func(ctx context.Context, r *run) error

@@ -18,7 +18,7 @@ import (
 const (
 	// tick is the members' tickTime: sessions may be as short as two ticks, one second.
 	tick = 500 * time.Millisecond
-	// maxSessionTimeout is what a session may ask for at most.
+	// maxSessionTimeout is the largest session timeout that a client can get.
 	maxSessionTimeout = time.Minute
 	// peerPort is where members listen for each other, each on a host of its own.
 	peerPort = 2888

@@ -1,5 +1,6 @@
-// Package locktest runs lockkeeper inside of Go tests: one server, or a cluster whose members can
-// be killed, cut off and frozen while the test holds locks on it.
+// Package locktest runs lockkeeper inside of Go tests: one server, or a cluster whose members the
+// test can kill, cut off and freeze while it holds locks. It never starts a process, and it is not
+// for production. Begin reading with Server and Start.
 //
 //	func TestNightly(t *testing.T) {
 //		addr := locktest.Server(t) // host:port, for any ZooKeeper client

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Barrier holds up whoever waits for it as long as it is set. It is one
+// Barrier blocks its waiters as long as it is set. It is one
 // persistent node; Curator's DistributedBarrier and kazoo's Barrier on the same
 // path are the same barrier. It belongs to nobody: it stays set when the program
 // that has set it ends.

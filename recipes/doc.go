@@ -1,6 +1,9 @@
-// Package recipes takes locks from lockkeeper, or from ZooKeeper, for Go
-// programs. It is a client-side library over github.com/go-zookeeper/zk and
-// needs no server of ours.
+// Package recipes has locks, elections, barriers, queues, counters and groups for
+// Go programs, on lockkeeper or on ZooKeeper. It is a client-side library over
+// github.com/go-zookeeper/zk; it never imports a package of the server, and it
+// never reports a lock as held that it cannot prove. Begin reading with Mutex in
+// mutex.go, then place.go (the queue that all locks share), lease.go (the proof
+// that a session lives) and grant.go.
 //
 //	session, err := recipes.Connect(recipes.Config{Servers: []string{"localhost:2181"}})
 //	...
@@ -54,11 +57,10 @@
 // that has lost the lock. No lock service, no library, and no shorter timeout can
 // prevent that. What is done here is to make it narrow and to make it harmless:
 //
-//   - A holder that wakes up is told by the clock, not by messages: Held, Err and
-//     Lost compare the monotonic time with that of the newest proof before they
-//     answer. Whoever asks after the pause gets the truth. A channel that was
-//     fetched from Lost before the pause is closed by the runtime's timer, soon
-//     after the process runs again, but not before everything else in it.
+//   - A holder that resumes learns from the clock, not from messages: Held, Err and Lost compare
+//     the monotonic time with that of the newest proof before they answer, so they are right after
+//     the pause. A channel that was fetched from Lost before the pause is closed by the runtime's
+//     timer, soon after the process runs again, but not before everything else in it.
 //   - Token is for the resource that the lock protects. Send it along with every
 //     write; let the resource refuse a token that is smaller than one it has seen.
 //     Then the late write of a stopped holder is refused, however long it slept.

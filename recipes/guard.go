@@ -61,7 +61,7 @@ func guard(ctx context.Context, grants []*Grant, ops []any) ([]zk.MultiResponse,
 	}
 }
 
-// guarded tells what came of a guarded multi.
+// guarded returns the outcome of a guarded multi.
 func guarded(grants []*Grant, results []zk.MultiResponse, err error) ([]zk.MultiResponse, error) {
 	for i, g := range grants {
 		if err != nil && i < len(results) && errors.Is(results[i].Error, zk.ErrNoNode) {

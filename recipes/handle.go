@@ -9,7 +9,7 @@ import (
 // ErrNotHeld: Unlock was called on a handle more often than Lock.
 var ErrNotHeld = errors.New("recipes: unlocked more often than locked")
 
-// Handle makes a lock re-entrant: whoever has the handle and holds the lock may
+// Handle makes a lock re-entrant: a caller that has the handle and holds the lock may
 // lock it again, gets the same Grant again, and has to unlock as often. Go has no
 // threads to tell who that is, as Curator's locks do; here it is whom the
 // program passes the handle to. Its methods may be called from any goroutine; while

@@ -346,8 +346,8 @@ func (p *place) await(ctx context.Context, wait bool) error {
 	var events <-chan zk.Event
 	for attempt := 1; ; {
 		changed := p.s.news()
-		// Whoever is let in needs a fresh proof. It is there if the node was
-		// made just now; who has waited has it fetched while we look.
+		// A grant needs a fresh proof. There is one if the node was just created; after a wait it
+		// is fetched while the queue is read.
 		p.want(events != nil)
 		front, err := p.front()
 		switch {

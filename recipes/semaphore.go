@@ -19,8 +19,8 @@ import (
 // leases are children of the path itself, without numbers, its queue is beside
 // the path, and the path's data are the number, in decimal.
 //
-// It waits for whoever has locked the path with a lock of this package, Curator, kazoo
-// or go-zookeeper before the lease was made; Curator's semaphore does not.
+// It waits for every holder that has locked the path with a lock of this package,
+// Curator, kazoo or go-zookeeper before the lease was made; Curator's semaphore does not.
 //
 // A lease's token is larger than that of every lease that was given before. But as
 // several are held at a time, it is good for telling holders apart and for

@@ -52,7 +52,7 @@ func newServerConn(conn net.Conn, d *dialer, address string, deadline time.Time)
 	return &serverConn{Conn: conn, d: d, address: address}, nil
 }
 
-// Read hands on the answer to the handshake when all that belongs to the
+// Read returns the answer to the handshake when all that belongs to the
 // handshake is done, and from then on what arrives.
 func (c *serverConn) Read(b []byte) (int, error) {
 	if !c.begun {

@@ -102,8 +102,8 @@ func (s *Session) endWith(err error) {
 // follow keeps up with the connection's events until there are no more.
 //
 // go-zookeeper drops an event when nobody has made room for it, and stores the
-// state that the event is about before it sends. So an event is taken as a hint
-// to look, never as news in itself: the last one that fits into the channel is
+// state that the event is about before it sends. So an event is only a reason
+// to read the state again, and its content is not used: the last one that fits into the channel is
 // followed by a look that sees everything the dropped ones were about.
 func (s *Session) follow(events <-chan zk.Event) {
 	for {

@@ -16,7 +16,7 @@ import (
 //   - It has a herd: with n that wait, each release costs n notifications and n
 //     creates, n-1 of them in vain. Handing the lock once to each of n contenders
 //     costs the cluster in the order of n² requests; a Mutex needs about 7n.
-//   - It is not fair: whoever is quickest gets it, and a contender that is far from
+//   - It is not fair: the quickest contender gets it, and a contender that is far from
 //     the leader may never.
 //   - The lock's node has the same name for everybody. So its grants cannot Guard
 //     anything, and there is a narrow gap that a Mutex does not have: if the

@@ -71,7 +71,7 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 	return ids
 }
 
-// AddrIdentity is the identity of whoever connects from an address.
+// AddrIdentity is the identity of a connection from an address.
 func AddrIdentity(a netip.Addr) znode.Identity { return znode.Identity{Scheme: "ip", ID: addrText(a)} }
 
 // DigestID is the id of scheme digest for "user:password" (docs/protocol/semantics.md 7.4). SHA-1

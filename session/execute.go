@@ -21,10 +21,9 @@ func isLocal(op wire.Op) bool {
 	return false
 }
 
-// isLong says which reads may take long, whatever they are about. Each waits until all before it is
-// answered: what stands behind a write is executed in the critical section of that write, and a
-// thousand of them would hold it up. They do not wait for a change of the members, which may take
-// minutes.
+// isLong reports whether a read may take long. Such a read waits until all requests before it are
+// answered: reads behind a write are executed in the critical section of that write, and a thousand
+// long reads would block it. They do not wait for a change of the members, which may take minutes.
 func isLong(op wire.Op) bool {
 	switch op {
 	case wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals, wire.OpSetWatches, wire.OpSetWatches2:

@@ -90,7 +90,8 @@ func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	}
 }
 
-// caughtUp lets go the handshakes that waited for this member to get there.
+// caughtUp resumes the handshakes that waited until this member had applied what their clients have
+// seen.
 func (m *Manager) caughtUp(applied wire.Zxid) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,8 +130,8 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 }
 
 func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
-	// Whoever comes with the id of a session takes over its connection, even with a wrong password,
-	// as in ZooKeeper. The session itself is not touched by that.
+	// A handshake with the id of a session ends the session's present connection, even with a wrong
+	// password, as in ZooKeeper. The session itself is not affected.
 	if old := m.session(req.SessionID); old != nil {
 		old.end("session attached by another connection")
 	}
@@ -171,7 +172,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 	}
 }
 
-// propose hands over the command of a handshake and waits for its result.
+// propose proposes the command of a handshake and waits for its result.
 func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr, timeout time.Duration) (handshakeResult, error) {
 	h := &handshake{addr: addr, timeout: timeout, since: m.since(), result: make(chan handshakeResult, 1)}
 	m.mu.Lock()

@@ -16,10 +16,10 @@ import (
 // proof of leadership, whichever is earlier: no leader expires the session before that moment plus
 // its timeout T.
 //
-// A client that hears nothing for 2/3 T takes itself for disconnected. So a member sends a client
-// nothing at all while the newest confirmation is older than T/3: then, whatever happens, the
-// client's belief ends before its lease does. When it is older than 2/3 T although the client was
-// heard from, the member closes the connection, so that the client tries another one.
+// A client that receives nothing for 2/3 T considers itself disconnected. So a member sends a
+// client nothing at all while the newest confirmation is older than T/3: then the client considers
+// itself disconnected before its session can expire. When it is older than 2/3 T although the
+// client was heard from, the member closes the connection, so that the client tries another one.
 //
 //	confirmed          +T/3                 +2/3 T                +T
 //	   |  may answer     |  holds back         |  lets go           |  may expire
@@ -64,7 +64,7 @@ func (l *lease) sendUntil() time.Time {
 	return now.Add(time.Duration(l.timeout/3 - l.age(l.m.since())))
 }
 
-// spent says that the connection must be let go.
+// spent reports whether the connection must be closed.
 func (l *lease) spent(now int64) bool {
 	age, open := l.age(now), l.openSince.Load()
 	if l.local {
@@ -134,7 +134,7 @@ func (m *Manager) kickLeases() {
 	}
 }
 
-// report tells the leader of the sessions heard from; false if that failed.
+// report sends the leader the sessions that this member has heard from; false if that failed.
 func (m *Manager) report(ctx context.Context) bool {
 	m.mu.Lock()
 	heard := m.heard

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// memory accounts for what the connections of a member hold for their clients: output that has not
-// been sent, and requests that have not been answered. What is done about it depends on how much
-// that is together:
+// memory counts the bytes that the connections of a member hold for their clients: output that has
+// not been sent, and requests that have not been answered. The sum decides what happens:
 //
 //   - From a half of the limit on, a connection that holds anything is not read any more until it
 //     has been sent and answered.

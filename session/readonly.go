@@ -15,17 +15,17 @@ import (
 )
 
 // Read-only mode: a member that has known no leader for a while serves clients that said they
-// accept it, from the state that it has. Their sessions are of this member alone. They are no
-// sessions of the cluster, hold nothing, and end when there is a leader again; then the clients
-// connect anew.
+// accept it, from the state that it has. Their sessions are local to this member. They are no
+// sessions of the cluster, own no ephemerals, and end when there is a leader again; then the
+// clients connect anew.
 //
 // A client that has a session of the cluster is not served, as with ZooKeeper 3.8: the majority may
-// end that session at any moment, this member would not know, and many a library calls itself
-// connected all the same (promise C6).
+// end that session at any moment without this member, and many libraries would still report that
+// they are connected (promise C6).
 //
-// The ids of these sessions have a form of their own (sessionid.go). So a member can tell, without
-// asking anybody, that one it does not know has ended; for a session of the cluster only the log
-// can (promise C7).
+// The ids of these sessions have a form of their own (sessionid.go). So a member knows, without a
+// look at the log, that one of them that it does not have has ended; for a session of the cluster
+// only the log says so (promise C7).
 
 // readOnlyMin is how long a member looks for a leader at least before it serves without one; as in
 // ZooKeeper, a tick if that is longer.

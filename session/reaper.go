@@ -9,9 +9,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// reapLoop deletes containers and TTL nodes that have outlived their purpose, while this member
-// leads (docs/protocol/semantics.md 5.2). It only proposes: each node is looked at again when the
-// command is applied.
+// reapLoop deletes containers that have become empty and TTL nodes that have expired, while this
+// member leads (docs/protocol/semantics.md 5.2). It only proposes: each node is checked again when
+// the command is applied.
 func (m *Manager) reapLoop(ctx context.Context) {
 	defer m.wg.Done()
 	ticker := time.NewTicker(m.cfg.ReapInterval)
@@ -28,11 +28,11 @@ func (m *Manager) reapLoop(ctx context.Context) {
 	}
 }
 
-// reapRows is how many nodes are looked at under one lock.
+// reapRows is how many nodes are read under one lock.
 const reapRows = 20_000
 
 // reap proposes the deletion of what is perishable now, at the pace that the configuration allows.
-// What is lost with the leadership the next leader finds again.
+// Proposals that are lost with the leadership are made again by the next leader.
 func (m *Manager) reap(ctx context.Context) {
 	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
 	var paths []string

@@ -5,19 +5,19 @@ import (
 	"lockkeeper/znode"
 )
 
-// setWatchesStep is how many paths of a setWatches are looked at under one lock.
+// setWatchesStep is how many paths of a setWatches are processed under one lock.
 const setWatchesStep = 1000
 
 // setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
 // which may have a hundred thousand paths, a step at a time, and gives up the state's lock between
 // two steps.
 //
-// Each path is looked at, and its watch set, under one lock: what changed before is told at once,
-// what changes after fires the watch. So no event is lost, and none comes twice that would not also
-// come twice if all were one step. Between two steps a watch that is set may fire although a change
-// that came before it, of a path that has not been looked at, has not been told. Therefore what
-// fires waits until all has been told, and comes before the reply: the client sees no event before
-// an earlier one (promise C3).
+// Each path is compared, and its watch set, under one lock: a change before it gives an event at
+// once, a change after it fires the watch. So no event is lost, and none is sent twice that would
+// not also be sent twice if all were one step. Between two steps a watch may fire for a change that
+// is later than a change of a path that has not been compared yet. Therefore events that fire wait
+// until the last step, and are sent before the reply: the client sees no event before an earlier
+// one (promise C3).
 func (s *Session) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
 	s.out.holdEvents()
 	fits, done := true, false

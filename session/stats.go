@@ -90,7 +90,7 @@ type Stats struct {
 	WatchesRefused    int64 // beyond Limits.WatchBytes
 	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
 	StrangersMet      int64 // nodes of locks made beside those of another library
-	// requests that could not be handed over to the leader; their connections were ended
+	// requests that could not be delivered to the leader; their connections were closed
 	Undeliverable     int64
 	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
 	CostlyRefused     int64 // requests beyond Limits.Cost

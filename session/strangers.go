@@ -15,21 +15,21 @@ import (
 
 // Locks are made by clients, out of sequential ephemeral nodes. Each library looks for nodes with
 // its own names only, so that two libraries on one path may both take the lock. No member can
-// prevent that; but the member that makes such a node for its client sees it, and says so in its
-// log. docs/guarantees.md says which locks exclude each other.
+// prevent that; but the member whose client creates such a node detects it and logs a warning.
+// docs/guarantees.md says which locks exclude each other.
 //
 // It costs a look at the end of the name of each sequential ephemeral node that clients of this
 // member make, and, if that is a lock's name, at strangersLooked of its siblings, those that were
 // made first.
 
 const (
-	// strangersLooked is how many siblings are looked at.
+	// strangersLooked is how many siblings are read.
 	strangersLooked = 16
-	// strangersAgain is after how long the log tells of the same path again.
+	// strangersAgain is how long a path is not logged again.
 	strangersAgain = time.Hour
-	// strangersPaths is of how many paths the log tells within that time.
+	// strangersPaths is how many paths are logged within that time.
 	strangersPaths = 100
-	// strangersPathBytes is how much of a path the log has.
+	// strangersPathBytes is how much of a path is logged.
 	strangersPathBytes = 256
 )
 
@@ -72,7 +72,7 @@ func waitsForAll(name string, data []byte) bool {
 	return bytes.HasPrefix(data, recipesInfo) || protected && len(id) > digits && !strings.Contains(id[:digits], "-")
 }
 
-// strangers tells of paths on which locks of several families meet.
+// strangers detects paths on which locks of several families meet.
 type strangers struct {
 	met atomic.Int64 // how often
 
@@ -107,7 +107,7 @@ func (*strangers) find(store *znode.Store, path string) string {
 	return ""
 }
 
-// due says whether the log is to tell of a path now.
+// due reports whether a path is to be logged now.
 func (s *strangers) due(path string, now time.Time) bool {
 	s.met.Add(1)
 	s.mu.Lock()

@@ -8,13 +8,13 @@ import (
 	"lockkeeper/znode"
 )
 
-// syncs brings this member up to date for those who ask outside of any session. One command serves
-// all who asked before it was proposed, so that one at a time is under way, however many ask.
+// syncs makes reads outside of any session linearizable. One sync command serves all calls of Sync
+// that came before it was proposed, so at most one is in flight.
 type syncs struct {
-	wake chan struct{} // capacity 1: somebody asks
+	wake chan struct{} // capacity 1: a call of Sync waits
 
 	mu    sync.Mutex
-	next  chan struct{} // of those who ask now, closed when they may read; nil if nobody does
+	next  chan struct{} // of the calls that wait, closed when they may read; nil if there are none
 	nonce uint64        // of the command under way
 	over  chan bool     // its end: whether it is known to have been applied
 }
@@ -43,7 +43,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	}
 }
 
-// syncLoop proposes a sync whenever somebody asks for one.
+// syncLoop proposes a sync when a call of Sync waits for one.
 func (m *Manager) syncLoop(ctx context.Context) {
 	defer m.wg.Done()
 	q := &m.syncs

@@ -275,8 +275,9 @@ func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, path s
 	}
 }
 
-// sendLocked tells s, if it may know. Its identities are looked at only if that depends on them:
-// with many watches that is waiting for memory, and hardly an ACL keeps anybody from reading.
+// sendLocked sends the event to s, if its identities may read it. Its identities are looked at only
+// if that depends on them: with many watches that is waiting for memory, and hardly an ACL keeps
+// anybody from reading.
 func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
 	if e.ReadableByAll() || e.ReadableBy(*s.ids.Load()) {
 		s.notify(e.Zxid, e.Type, e.Path)

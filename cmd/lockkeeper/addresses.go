@@ -12,8 +12,8 @@ import (
 // consLine is a line of the four-letter word cons: a connection that has a session.
 var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
 
-// sessionAddresses asks the servers who their clients are. A server that does not answer, or does
-// not tell (cons must be in its whitelist), is left out.
+// sessionAddresses reads the clients' addresses from the servers. A server that does not answer, or
+// whose whitelist does not have cons, is left out.
 func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	found := map[int64]string{}
 	for _, server := range servers {
@@ -26,7 +26,8 @@ func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	return found
 }
 
-// fourLetters asks a server a four-letter word. An answer that does not come soon is none.
+// fourLetters sends a server a four-letter word. It returns nothing if the answer does not come
+// soon.
 func fourLetters(ctx context.Context, server, word string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -142,7 +142,7 @@ func runBench(args []string, e env) int {
 	return exitOK
 }
 
-// printResult writes a result for people.
+// printResult writes a result as text.
 func printResult(w io.Writer, r *bench.Result) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s "+format+"\n", append([]any{name}, args...)...)

@@ -28,8 +28,7 @@ type child struct {
 	done  chan struct{} // closed when it has ended
 }
 
-// catch hands the signals that are sent to this process over to a channel, until the end of the
-// process.
+// catch sends the signals that this process gets to a channel, until the end of the process.
 func catch() <-chan os.Signal {
 	ch := make(chan os.Signal, 16)
 	signal.Notify(ch, forwarded...)
@@ -40,8 +39,7 @@ func catch() <-chan os.Signal {
 //
 // Without a terminal it leads a process group of its own, so that a signal reaches what it has
 // started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, the
-// kernel kills it when this process is killed: without it nobody would notice that the lock is
-// lost.
+// kernel kills it when this process is killed: otherwise it would go on without the lock.
 func startChild(args, environment []string, dieWithUs bool) (*child, error) {
 	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), group: !isTerminal(os.Stdin)}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -57,7 +55,7 @@ func startChild(args, environment []string, dieWithUs bool) (*child, error) {
 			return
 		}
 		started <- nil
-		_ = c.cmd.Wait() // what there is to know stands in ProcessState
+		_ = c.cmd.Wait() // ProcessState has the outcome
 		close(c.done)
 	}()
 	return c, <-started
@@ -81,15 +79,15 @@ func (c *child) signal(s os.Signal) {
 	}
 }
 
-// forward hands on a signal that was sent to us. What the terminal sends, it has sent to the
-// command as well.
+// forward sends a signal that this process got to the command. The terminal sends its signals to
+// the command itself.
 func (c *child) forward(s os.Signal) {
 	if c.group || !slices.Contains(fromTerminal, s) {
 		c.signal(s)
 	}
 }
 
-// kill ends the command: it may do so itself for the time of grace. signals are handed on
+// kill ends the command: it may do so itself for the time of grace. signals are forwarded
 // meanwhile.
 func (c *child) kill(grace time.Duration, signals <-chan os.Signal) {
 	for _, s := range askToEnd {
@@ -126,7 +124,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0 && !isNull(info)
 }
 
-// isNull tells /dev/null, which is a character device, too.
+// isNull reports whether a file is /dev/null, which is a character device as a terminal is.
 func isNull(info os.FileInfo) bool {
 	null, err := os.Stat(os.DevNull)
 	return err == nil && os.SameFile(info, null)

@@ -8,14 +8,15 @@ import (
 )
 
 var (
-	// forwarded are the signals that are handed on.
+	// forwarded are the signals that are sent on to the command.
 	forwarded = []os.Signal{
 		syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGCONT,
 	}
 	// fromTerminal are those that a terminal sends to all that run on it.
 	fromTerminal = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT}
-	// askToEnd ask a command to end; one that is stopped shall hear it, too.
+	// askToEnd are sent to end a command. SIGCONT is among them so that a stopped command runs
+	// its handler.
 	askToEnd = []os.Signal{syscall.SIGTERM, syscall.SIGCONT}
 )
 

@@ -85,7 +85,7 @@ func (f *clientFlags) serverList() ([]string, error) {
 	return list, nil
 }
 
-// tell is say for what goes well, which scripts do not want to hear of unless they have asked.
+// tell is say for what goes well; it prints only if verbose or -json is set.
 func (f *clientFlags) tell(e env, command, words string, event map[string]any) {
 	if f.verbose || f.json {
 		f.say(e, command, words, event)
@@ -147,7 +147,7 @@ func (f *clientFlags) reach(ctx context.Context, e env, command string, c *clien
 	return err
 }
 
-// unreachable says in words that no member serves us, and why as far as that is known.
+// unreachable formats that no member is reachable, and why as far as that is known.
 func (c *client) unreachable() string {
 	text := "cannot reach the cluster at " + strings.Join(c.servers, ", ")
 	over, cancel := context.WithCancel(context.Background())
@@ -164,7 +164,7 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// say writes a message of the command itself: in words for people, or with -json the event and its
+// say writes a message of the command itself: as text, or with -json the event and its
 // fields. Both go to standard error, as standard output may belong to somebody else.
 func (f *clientFlags) say(e env, command, words string, event map[string]any) {
 	if !f.json {

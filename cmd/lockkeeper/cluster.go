@@ -65,7 +65,7 @@ type clusterCommand struct {
 	args    []string
 	http    string
 	timeout time.Duration
-	patient bool // -timeout stands on the command line
+	patient bool // -timeout is on the command line
 }
 
 func runCluster(args []string, e env) int {
@@ -73,7 +73,7 @@ func runCluster(args []string, e env) int {
 	c := &clusterCommand{clientFlags: addClientFlags(fs), e: e}
 	fs.StringVar(&c.http, "http", "", "")
 	fs.DurationVar(&c.timeout, "timeout", clusterPatience, "")
-	// Flags may stand in front of, between and behind the arguments.
+	// Flags may come before, between and after the arguments.
 	var words []string
 	for {
 		if status, done := parseFlags(fs, clusterUsage, args, e); done {
@@ -233,7 +233,7 @@ func (c *clusterCommand) list() error {
 	list := make([]listed, 0, len(ms))
 	reports, ok := server.ParseMembersText(fourLetters(ctx, conn.Server(), "mbrs"))
 	if !ok || !slices.EqualFunc(reports, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
-		reports = askEach(ctx, ms) // it does not know that word, or not yet of a change
+		reports = askEach(ctx, ms) // it does not have mbrs, or does not have the change yet
 	}
 	for _, r := range reports {
 		list = append(list, listed{r, version})
@@ -256,7 +256,7 @@ func (c *clusterCommand) list() error {
 	return nil
 }
 
-// askEach asks all members how they are, for servers that do not tell it of each other.
+// askEach queries the state of each member, for servers that do not report on each other.
 func askEach(ctx context.Context, ms []server.Member) []server.ListedMember {
 	list := make([]server.ListedMember, len(ms))
 	var wg sync.WaitGroup
@@ -271,11 +271,11 @@ func askEach(ctx context.Context, ms []server.Member) []server.ListedMember {
 	return list
 }
 
-// stateOf asks a member how it is.
+// stateOf queries the state of a member.
 func stateOf(ctx context.Context, m server.Member) string {
 	addr := m.ClientAddr
 	if addr == "" {
-		return "unknown" // the client port stands in its own file only
+		return "unknown" // the client port is in its own file only
 	}
 	if host, port, err := net.SplitHostPort(addr); err == nil {
 		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
@@ -332,7 +332,7 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	return nil
 }
 
-// explain puts an error of reconfig into words.
+// explain formats an error of reconfig.
 func (c *clusterCommand) explain(err error, before []server.Member, joining, leaving []string) error {
 	switch {
 	case errors.Is(err, zk.ErrReconfigDisabled):

@@ -83,8 +83,8 @@ func readPassword(user string, e env) (password string, status int) {
 	return password, status
 }
 
-// askPassword asks on the terminal, which does not show what is typed. A signal ends that, and the
-// terminal is as it was.
+// askPassword prompts on the terminal without echo. A signal ends the prompt and restores the
+// terminal.
 func askPassword(prompt string, e env) (password string, status int) {
 	fd := int(os.Stdin.Fd())
 	before, err := term.GetState(fd)

@@ -5,7 +5,7 @@
 //	lockkeeper lock PATH CMD    run a command while holding a lock
 //	lockkeeper elect PATH CMD   run a command while leading
 //	lockkeeper locks [PATH]     who holds which lock, and who waits for it
-//	lockkeeper cluster          show, add and remove members, hand on the leadership
+//	lockkeeper cluster          show, add and remove members, transfer the leadership
 //	lockkeeper bench            load, and what it costs
 //	lockkeeper digest USER      a superDigest from a password
 //	lockkeeper version

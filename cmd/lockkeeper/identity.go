@@ -16,7 +16,7 @@ const authVariable = "LOCKKEEPER_AUTH"
 // digestScheme is the scheme of an identity that does not name one.
 const digestScheme = "digest"
 
-// authSchemes are the schemes that may stand in front of a secret. Others would be taken for a
+// authSchemes are the schemes that may precede a secret. Others would be taken for a
 // user's name.
 var authSchemes = []string{digestScheme, "key", "ensemble", "ip", "sasl", "x509"}
 

@@ -283,7 +283,7 @@ func (f *holdFlags) notAcquired(e env, c *client, err error) int {
 	return exitTrouble
 }
 
-// run runs the command while the grant stands, and then gives it back. lost says that the command
+// run runs the command while the grant stands, and then releases it. lost says that the command
 // was ended because the grant was lost.
 func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (status int, lost bool) {
 	defer f.release(e, g)
@@ -316,7 +316,8 @@ func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (stat
 	}
 }
 
-// withinVariable tells a command in whose locks it runs: in g, and in those in which we run.
+// withinVariable returns the environment entry that lists the locks around a command: g, and those
+// around this process.
 func withinVariable(g *recipes.Grant) string {
 	sessions := sessionText(g.Session())
 	if outer := os.Getenv(recipes.WithinVariable); outer != "" {
@@ -325,9 +326,9 @@ func withinVariable(g *recipes.Grant) string {
 	return recipes.WithinVariable + "=" + sessions
 }
 
-// releaseTimeout is how long giving the lock back may take; after it, the cluster takes it back
-// with the session. lostTimeout is how long it may take when the lock has been lost; it goes on in
-// the background.
+// releaseTimeout bounds the release of the lock; after it, the cluster releases it with the
+// session. lostTimeout is how long it may take when the lock has been lost; it goes on in the
+// background.
 const (
 	releaseTimeout = 5 * time.Second
 	lostTimeout    = 100 * time.Millisecond

@@ -136,7 +136,8 @@ func (l *lockLister) run(patience bool) error {
 	}
 }
 
-// update shows what is different from what was shown before, and who has passed by.
+// update shows what has changed since it was shown last, and contenders that came and went in
+// between.
 func (l *lockLister) update(list lockList) {
 	passed, missed := l.changes.shown(list)
 	key := list.json()
@@ -177,20 +178,20 @@ func (l *lockLister) print(list lockList) {
 // sessionText is a session as ZooKeeper's tools write it.
 func sessionText(session int64) string { return fmt.Sprintf("0x%x", uint64(session)) }
 
-// lockState is one lock and all that stand in its queue.
+// lockState is one lock and the contenders in its queue.
 type lockState struct {
 	Path       string      `json:"path"`
 	Contenders []contender `json:"contenders"` // holders first, then in the order of the queue
 }
 
-// contender is what the recipes know of one, and what only servers and the whole picture tell.
+// contender is a contender as the recipes report it, with what only servers or the whole list show.
 type contender struct {
 	recipes.Contender
 	// SessionText is the session as ZooKeeper's tools write it; as a number it is too large for
 	// many readers of JSON.
 	SessionText string `json:"session"`
 	Address     string `json:"address,omitempty"` // of its client
-	// Deadlock: its session waits for itself, over others.
+	// Deadlock: its session waits for itself, directly or through others.
 	Deadlock bool `json:"deadlock,omitempty"`
 }
 
@@ -319,7 +320,7 @@ func (l lockList) json() string {
 	return b.String()
 }
 
-// text is the list for people.
+// text formats the list.
 func (l lockList) text(now time.Time) string {
 	if len(l) == 0 {
 		return "nobody holds or waits for a lock\n"

@@ -1,3 +1,3 @@
-// Package loglimit keeps what others cause from filling the log: a line for each cause at once,
-// then one a minute that says how many were left out.
+// Package loglimit bounds the lines of the log that others can cause: the first line of a cause is
+// logged at once, then one a minute that says how many were suppressed.
 package loglimit

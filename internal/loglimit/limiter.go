@@ -10,7 +10,7 @@ import (
 const (
 	// Period is how long a cause is silent after a line.
 	Period = time.Minute
-	// maxCauses bounds how many causes are told apart. All others are one.
+	// maxCauses bounds how many causes are distinguished. All others count as one.
 	maxCauses = 256
 	others    = "others"
 )
@@ -71,7 +71,7 @@ func (l *Limiter) pass(name string, now time.Time) (suppressed int64, ok bool) {
 	return suppressed, true
 }
 
-// forget drops the causes whose silence is over and that have nothing to tell.
+// forget drops the causes whose interval is over and that suppressed nothing.
 func (l *Limiter) forget(now time.Time) {
 	for name, c := range l.causes {
 		if c.suppressed == 0 && now.Sub(c.logged) >= Period {

@@ -1,5 +1,6 @@
 // Package simdisk keeps what a member of a raft cluster writes to its disk in
-// memory, for tests that run whole clusters inside a testing/synctest bubble.
+// memory, for tests that run whole clusters inside a testing/synctest bubble. It
+// never touches a file. Begin reading with Disk and Disk.Crash.
 //
 // A [Disk] is a log store, a stable store and a snapshot store at once, and
 // outlives the program that uses it: a restarted member opens the same Disk. A

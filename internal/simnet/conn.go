@@ -294,7 +294,7 @@ func (c *Conn) abortLocked() {
 	c.out.sendLocked(segment{kind: segRST})
 }
 
-// vanishLocked ends this end without a word to the other.
+// vanishLocked ends this end and sends nothing to the other.
 func (c *Conn) vanishLocked() {
 	c.leaveLocked()
 	c.gone = true

@@ -1,5 +1,7 @@
-// Package simnet is a TCP network that exists only in memory, for tests that
-// run whole clusters inside a testing/synctest bubble.
+// Package simnet is a TCP network that exists only in memory, for tests that run
+// whole clusters inside a testing/synctest bubble. It never does real I/O, and a
+// run with the same seed has the same faults at the same times. Begin reading with
+// Network in network.go, then pipe.go (one direction of a connection) and faults.go.
 //
 // A [Network] has hosts with an address each. A [Host] has the two functions
 // that programs take their connections from, Listen and Dial; what they return
@@ -28,13 +30,13 @@
 // Faults:
 //
 //   - [Network.Cut] and [Network.Partition] hold everything back, what is in
-//     flight included, as TCP does that sends again and again. Nobody is told.
+//     flight included, as TCP does, which retransmits. Neither side is notified.
 //     [Network.Heal] delivers it, at the next retransmission (Config.RTO).
 //     A sender that got nothing across for Config.GiveUp has its connection
 //     broken with ETIMEDOUT. Acknowledgements travel on the opposite direction:
 //     while that one is cut, a writer gets no room back.
 //   - [Network.Reset] is a power cut and an instant reboot: the host's connections and listeners
-//     vanish without a word, and a peer is told by a reset when it next sends something, or probes
+//     vanish silently, and a peer gets a reset when it next sends something, or probes
 //     (Config.KeepAlive). The old *Host is dead; Network.Host returns the new one, so what still
 //     runs of the old program cannot reach the network any more.
 //   - [Network.Kill] is kill -9: as Reset, but the operating system lives and

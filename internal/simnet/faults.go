@@ -67,7 +67,7 @@ func (n *Network) HealAll() {
 }
 
 // Reset is a power cut followed by a reboot that takes no time: the host's
-// listeners and connections are gone, and nobody is told. What the host had
+// listeners and connections are gone, and no peer is notified. What the host had
 // sent and a cut had held back is lost; what was on its way arrives. Programs
 // that still use the old *Host get errors; Host(name) is the new one.
 func (n *Network) Reset(name string) { n.restart(name, (*Conn).vanishLocked) }

@@ -1,5 +1,4 @@
-// Package tidy holds no code, only tests: of the rules of the house that no
-// tool knows. Which package may import which, what the pure packages may not
-// do, that every package says what it is, and that ARCHITECTURE.md does not
-// talk about what does not exist.
+// Package tidy holds tests only: of the rules of this repository that no tool checks. They state
+// which package may import which, what the pure packages may not do, that every package has a doc
+// comment, that pages name only what exists, and how wide prose may be. Nothing imports it.
 package tidy

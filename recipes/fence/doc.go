@@ -1,7 +1,8 @@
-// Package fence keeps late writers away from a resource. It is for the resource's
-// side: whatever stores or does what a lock protects, and for which a lock service
-// cannot vouch, because a process can be stopped between looking at its lock and
-// writing.
+// Package fence lets a resource refuse late writers. It is for the resource's side:
+// the program that stores or does what a lock protects. A lock service cannot
+// guarantee that a holder still has the lock when its write arrives, because a
+// process can be stopped between looking at its lock and writing. The package never
+// talks to a cluster. Begin reading with Gate; File and Table follow the same rule.
 //
 // A holder sends the token of its grant (recipes.Grant.Token) along with every
 // request. Tokens grow with every holder of a lock, so the resource remembers the
