@@ -52,31 +52,29 @@ func testBelief(t *testing.T, target, victimMode string) {
 	l.sessionTimeout = 4 * time.Second // the shortest that this tickTime allows
 	victim, others := l.split(victimMode)
 
-	var holders, waiters []*Contender
-	contend := func(servers string, library, recipe string) *Contender {
+	var holders, waiters []*Worker
+	contend := func(servers string, library, recipe string) *Worker {
 		worker := l.startAt(servers, library, 1)[0]
-		c := &Contender{Worker: worker, Handle: "x", Recipe: recipe, Lock: "/belief-" + library}
-		if err := c.Open(l.ctx); err != nil {
-			t.Fatal(err)
-		}
-		return c
+		l.mustDo(worker, "x", "open", "x", recipe, "/belief-"+library)
+		return worker
 	}
 	var waiting sync.WaitGroup
 	for _, library := range libraries {
 		holder := contend(victim.ClientAddr, library.name, library.recipe)
-		if acquired, err := holder.Acquire(l.ctx, l.history); !acquired || err != nil {
-			t.Fatalf("%s does not get its lock: %v", holder.Name(), err)
-		}
+		l.mustDo(holder, "x", "acquire", "x", "-1")
 		waiter := contend(others, library.name, library.recipe)
 		waiting.Go(func() {
-			if acquired, err := waiter.Acquire(l.ctx, l.history); !acquired || err != nil {
-				t.Errorf("%s does not get its lock: %v", waiter.Name(), err)
+			reply, err := waiter.DoSeen(l.ctx, func(r Reply) {
+				l.history.Add(Op{Worker: waiter.Name(), Kind: r.Kind, F: FAcquire})
+			}, "x", "acquire", "x", "-1")
+			if err != nil || reply.Kind != OK {
+				t.Errorf("%s does not get its lock: %v %v", waiter.Name(), reply, err)
 			}
 		})
 		holders, waiters = append(holders, holder), append(waiters, waiter)
 	}
-	for _, c := range waiters {
-		l.awaitQueue(c.Lock, 2)
+	for _, library := range libraries {
+		l.awaitQueue("/belief-"+library.name, 2)
 	}
 
 	from := l.history.Len()
@@ -116,16 +114,16 @@ func (l *lab) split(mode string) (victim *Member, others string) {
 
 // compareBelief fails the test if the waiter got the lock before the holder's
 // library had said that it is not connected. It waits until it has said so.
-func (l *lab) compareBelief(from int, holder, waiter *Contender) {
+func (l *lab) compareBelief(from int, holder, waiter *Worker) {
 	l.t.Helper()
 	var cut, told, taken time.Duration
 	err := l.history.Follow(l.ctx, from, func(op Op) bool {
 		switch {
 		case op.F == FCut:
 			cut = op.Time
-		case op.F == FSuspended && op.Worker == holder.Worker.Name() && told == 0:
+		case op.F == FSuspended && op.Worker == holder.Name() && told == 0:
 			told = op.Time
-		case op.F == FAcquire && op.Kind == OK && op.Contender == waiter.Name():
+		case op.F == FAcquire && op.Kind == OK && op.Worker == waiter.Name():
 			taken = op.Time
 		}
 		return told != 0 && taken != 0
@@ -139,33 +137,23 @@ func (l *lab) compareBelief(from int, holder, waiter *Contender) {
 	l.t.Logf("figures: %s was told %v after the cut, %s had its lock %v after the cut: %v in between",
 		holder.Name(), round(told-cut), waiter.Name(), round(taken-cut), round(taken-told))
 	if taken <= told && l.cluster.members[0].target.Name == "lockkeeper" {
-		l.t.Errorf("for %v both %s and %s held %s", round(told-taken), holder.Name(), waiter.Name(), holder.Lock)
+		l.t.Errorf("for %v both %s and %s held one lock", round(told-taken), holder.Name(), waiter.Name())
 	}
 }
 
 // endBelief waits until the healed cluster has told the holders that their
 // sessions are over, and ends everything in good order.
-func (l *lab) endBelief(from int, holders, waiters []*Contender) {
+func (l *lab) endBelief(from int, holders, waiters []*Worker) {
 	l.t.Helper()
 	for _, c := range holders {
-		err := l.history.Follow(l.ctx, from, func(op Op) bool { return op.Worker == c.Worker.Name() && op.F == FExpired })
+		err := l.history.Follow(l.ctx, from, func(op Op) bool { return op.Worker == c.Name() && op.F == FExpired })
 		if err != nil {
 			l.t.Errorf("%s is not told that its session has expired: %v", c.Name(), err)
 		}
 	}
 	for _, c := range waiters {
-		if reply, err := c.Release(l.ctx, l.history); err != nil || reply.Kind != OK {
-			l.t.Errorf("%s: release: %v %v", c.Name(), reply, err)
-		}
+		l.mustDo(c, "x", "release", "x")
 	}
 	l.stopWorkers()
 	l.checkNothingLeft()
-	report := CheckLocks(l.history.Ops())
-	for _, v := range report.Violations {
-		if l.cluster.members[0].target.Name == "lockkeeper" {
-			l.t.Error(v)
-		} else {
-			l.t.Log(v)
-		}
-	}
 }

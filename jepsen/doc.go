@@ -13,17 +13,13 @@
 //	Network   hosts of their own for the members (Linux namespaces)
 //	Proxies   the same on the loopback, for those who are not root
 //	Worker    a client process, in Python, Java or Go, that does what it is told
-//	Contest   Contenders that take their locks again and again
 //	History   what happened, in order: invoke, ok, fail, info
-//	nemesis   KillLeader: what breaks (package jepsen/run has the rest)
 //	Scratch   a directory that goes with this process
-//	checker   CheckLocks, CheckKills: pure functions from a history to a verdict
 //
-// # The overlap detector
-//
-// Whether two clients hold one lock is decided outside of the cluster, from
-// the history. See History for why an overlap found there is a real one, and
-// CheckLocks for what counts as holding.
+// What clients do, and the checkers, are in package jepsen/workload; what breaks clusters is in
+// package jepsen/run. The tests of this package are those that need one cluster to be led step by
+// step. Whether two clients hold one lock is decided outside of the cluster, from the history: see
+// History for why an overlap found there is a real one.
 //
 // # The workers' protocol
 //
@@ -57,7 +53,6 @@
 //
 // Each Process has one that starts it and waits for it; it ends with the
 // process. Each Worker has one that reads its lines; it ends with the
-// connection, and Kill waits for it. Each Contender of a running Contest has
-// one; Stop waits for them. Proxies have one per listener and five per
+// connection, and Kill waits for it. Proxies have one per listener and five per
 // connection; Close ends them and waits for them.
 package jepsen

@@ -18,7 +18,7 @@ import (
 var (
 	targetFlag = flag.String("jepsen.target", "lockkeeper", "what to test: lockkeeper, or zookeeper to compare")
 	keepFlag   = flag.Bool("jepsen.keep", false, "keep the logs and histories also of tests that pass")
-	longFlag   = flag.Bool("jepsen.long", false, "kill for ten minutes instead of one; cut networks more often, and under ZooKeeper too")
+	longFlag   = flag.Bool("jepsen.long", false, "cut networks more often, and under ZooKeeper too")
 )
 
 // tools are the programs that the tests start, built once for all of them.
@@ -234,22 +234,6 @@ func (l *lab) mustDo(w *Worker, thread string, words ...string) string {
 		l.t.Fatalf("%s: %s: %s", w.Name(), strings.Join(words, " "), reply)
 	}
 	return reply.Text
-}
-
-// checkLocks fails the test for every overlap, and for every contender that got
-// its lock fewer than atLeast times.
-func (l *lab) checkLocks(contenders []*Contender, atLeast int) *LockReport {
-	l.t.Helper()
-	report := CheckLocks(l.history.Ops())
-	for _, v := range report.Violations {
-		l.t.Error(v)
-	}
-	for _, c := range contenders {
-		if got := report.Acquired[c.Name()]; got < atLeast {
-			l.t.Errorf("%s (%s) got %s %d times, want at least %d", c.Name(), c.Recipe, c.Lock, got, atLeast)
-		}
-	}
-	return report
 }
 
 // connect makes a client in the test itself, to look at the tree.

@@ -89,7 +89,7 @@ func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	holder := r.start(t, shell, true)
 	r.awaitContenders(t, conn, 1, nil)
 	other := r.start(t, &readmeProgram{name: "kazoo", line: "Stranger in", command: func() *exec.Cmd {
-		return exec.Command(kazoo.command(nil).Path, "-c", kazooLock, server, readmeLock)
+		return exec.Command(kazoo.Command[0], "-c", kazooLock, server, readmeLock)
 	}}, true)
 	r.awaitContenders(t, conn, 2, nil)
 	locks := exec.CommandContext(r.ctx, filepath.Join(r.dir, "lockkeeper"), "locks", "-servers", server, readmeLock)

@@ -316,7 +316,7 @@ func (r *readme) python(t *testing.T) func() *exec.Cmd {
 	Need(t, err)
 	script := r.write(t, "report.py", r.blocks["python"])
 	return func() *exec.Cmd {
-		cmd := exec.Command(kazoo.command(nil).Path, script)
+		cmd := exec.Command(kazoo.Command[0], script)
 		cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1") // print writes before the lock is released
 		return cmd
 	}

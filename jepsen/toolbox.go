@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
@@ -20,9 +19,9 @@ var workerSources embed.FS
 // A Client is a client library, as a worker process that runs it.
 type Client struct {
 	// Name is "kazoo", "curator" or "gozk".
-	Name string
-
-	command func(args []string) *exec.Cmd
+	Name string `json:"name"`
+	// Command is the command line of the worker; its arguments follow.
+	Command []string `json:"command"`
 }
 
 // A Toolbox builds the programs that a test starts, each once and only when it
@@ -54,9 +53,7 @@ func NewToolbox(race bool) (*Toolbox, error) {
 		// (sendSetWatches reads lastZxid while recvLoop writes it), and it is
 		// used as it is.
 		binary, err := t.goBuild("lockkeeper/jepsen/workers/gozk", false)
-		return Client{Name: "gozk", command: func(args []string) *exec.Cmd {
-			return exec.Command(binary, args...)
-		}}, err
+		return Client{Name: "gozk", Command: []string{binary}}, err
 	})
 	t.kazoo = sync.OnceValues(t.findKazoo)
 	t.curator = sync.OnceValues(t.buildCurator)
@@ -86,6 +83,15 @@ func (t *Toolbox) Curator() (Client, error) { return t.curator() }
 // and this module's package recipes above it as the recipe mutex.
 func (t *Toolbox) Gozk() (Client, error) { return t.gozk() }
 
+// Libraries are all clients that there are.
+func (t *Toolbox) Libraries() (all []Client, err error) {
+	for _, find := range []func() (Client, error){t.kazoo, t.curator, t.gozk} {
+		c, e := find()
+		all, err = append(all, c), errors.Join(err, e)
+	}
+	return all, err
+}
+
 // goBuild builds one command of this module.
 func (t *Toolbox) goBuild(pkg string, race bool) (string, error) {
 	binary := filepath.Join(t.dir, filepath.Base(pkg))
@@ -107,9 +113,7 @@ func (t *Toolbox) findKazoo() (Client, error) {
 			continue
 		}
 		script, err := t.extract("workers/kazoo/worker.py")
-		return Client{Name: "kazoo", command: func(args []string) *exec.Cmd {
-			return exec.Command(python, append([]string{"-u", script}, args...)...)
-		}}, err
+		return Client{Name: "kazoo", Command: []string{python, "-u", script}}, err
 	}
 	return Client{}, fmt.Errorf("jepsen: the Python module kazoo: %w (apt-get install python3-kazoo)", ErrMissing)
 }
@@ -131,10 +135,9 @@ func (t *Toolbox) buildCurator() (Client, error) {
 	if err != nil {
 		return Client{}, fmt.Errorf("jepsen: javac %s: %w\n%s", source, err, out)
 	}
-	return Client{Name: "curator", command: func(args []string) *exec.Cmd {
-		flags := append(javaFlags(), "-Xmx128m", "-cp", strings.Join([]string{classes, jars}, string(os.PathListSeparator)), "Worker")
-		return exec.Command(java, append(flags, args...)...)
-	}}, nil
+	command := append([]string{java}, javaFlags()...)
+	command = append(command, "-Xmx128m", "-cp", classes+string(os.PathListSeparator)+jars, "Worker")
+	return Client{Name: "curator", Command: command}, nil
 }
 
 // extract writes one of the embedded sources to the toolbox's directory, into

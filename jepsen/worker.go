@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,6 +39,7 @@ type WorkerConfig struct {
 type Worker struct {
 	name    string
 	history *History
+	timeout time.Duration // of the session, as asked for
 	process *Process
 	conn    net.Conn
 	readers sync.WaitGroup // the goroutine that reads conn
@@ -47,6 +50,7 @@ type Worker struct {
 	lastID  int
 	pending map[int]request
 	server  string // the member it is connected to, or empty
+	session string // the newest one
 	readErr error  // why the reader ended; nil while it runs
 }
 
@@ -85,9 +89,8 @@ func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("jepsen: worker %s: %w", cfg.Name, err)
 	}
 	defer l.Close()
-	cmd := cfg.Client.command([]string{
-		l.Addr().String(), cfg.Name, cfg.Servers, strconv.FormatInt(cfg.SessionTimeout.Milliseconds(), 10),
-	})
+	cmd := exec.Command(cfg.Client.Command[0], append(slices.Clone(cfg.Client.Command[1:]),
+		l.Addr().String(), cfg.Name, cfg.Servers, strconv.FormatInt(cfg.SessionTimeout.Milliseconds(), 10))...)
 	process, err := StartProcess(cfg.Name, cmd, filepath.Join(cfg.Dir, cfg.Name+".log"))
 	if err != nil {
 		return nil, err
@@ -99,6 +102,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
 	w := &Worker{
 		name:    cfg.Name,
 		history: cfg.History,
+		timeout: cfg.SessionTimeout,
 		process: process,
 		conn:    conn,
 		pending: make(map[int]request),
@@ -152,16 +156,25 @@ func (w *Worker) Server() string {
 	return w.server
 }
 
+// Session is the newest session that the worker's library has had, or empty.
+func (w *Worker) Session() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.session
+}
+
 // Do has the worker run one command and waits for its reply. Commands of one
 // thread run one after another on one thread of the worker; threads run side
 // by side. Neither a word nor a thread's name may be empty or hold a blank.
 // The error is only about the worker itself: its process ended, or ctx did
 // (the command then may still run).
 func (w *Worker) Do(ctx context.Context, thread string, words ...string) (Reply, error) {
-	return w.do(ctx, nil, thread, words...)
+	return w.DoSeen(ctx, nil, thread, words...)
 }
 
-func (w *Worker) do(ctx context.Context, see func(Reply), thread string, words ...string) (Reply, error) {
+// DoSeen is Do, and calls see with the reply before anything that the worker says after it is
+// recorded. It is called from the goroutine that reads the worker's lines, so it must not wait.
+func (w *Worker) DoSeen(ctx context.Context, see func(Reply), thread string, words ...string) (Reply, error) {
 	reply := make(chan Reply, 1)
 	w.mu.Lock()
 	if w.readErr != nil {
@@ -252,10 +265,13 @@ func (w *Worker) takeEvent(event string) error {
 	words := strings.Fields(event)
 	switch {
 	case len(words) == 3 && words[0] == FConnected:
-		w.setServer(words[1])
-		w.history.Add(Op{Worker: w.name, Kind: Info, F: FConnected, Member: words[1], Session: words[2]})
+		w.setServer(words[1], words[2])
+		w.history.Add(Op{
+			Worker: w.name, Kind: Info, F: FConnected, Member: words[1], Session: words[2],
+			Value: strconv.FormatInt(w.timeout.Milliseconds(), 10),
+		})
 	case len(words) >= 1 && (words[0] == FSuspended || words[0] == FExpired):
-		w.setServer("")
+		w.setServer("", w.Session())
 		w.history.Add(Op{Worker: w.name, Kind: Info, F: words[0], Note: strings.Join(words[1:], " ")})
 	case len(words) >= 2 && words[0] == FLost:
 		w.history.Add(Op{
@@ -268,10 +284,10 @@ func (w *Worker) takeEvent(event string) error {
 	return nil
 }
 
-func (w *Worker) setServer(addr string) {
+func (w *Worker) setServer(addr, session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.server = addr
+	w.server, w.session = addr, session
 }
 
 // Pause stops the worker's process with SIGSTOP.

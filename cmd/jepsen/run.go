@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,8 @@ Nothing else is left afterwards, however it ends.
 
 Flags:
   -members n            how many members, 1 to %d (default %d)
-  -workload name,name   what clients do, or all (default lock): %s
+  -workload name,name   what clients do (default lock): %s; all is all of these. And %s: kazoo,
+                        Curator and go-zookeeper take locks, which have to be installed
   -nemesis name,name    what breaks, or all (default partition,kill,pause); "" for nothing
   -time duration        for how long things break (default %v)
   -seed n               when what breaks, and what clients do; default: one that is printed
@@ -60,7 +62,7 @@ func runHelp() string {
 	for i, name := range names {
 		fmt.Fprintf(&list, "  %-24s %s\n", name, helps[i])
 	}
-	return fmt.Sprintf(runUsage, jepsen.MaxHosts, run.DefaultMembers, strings.Join(workload.Names(), ", "), run.DefaultTime,
+	return fmt.Sprintf(runUsage, jepsen.MaxHosts, run.DefaultMembers, strings.Join(workload.Names(), ", "), workload.Libraries, run.DefaultTime,
 		run.DefaultClients, run.DefaultThink, run.DefaultAble, run.DefaultTickTime, run.DefaultSessionTimeout, list.String())
 }
 
@@ -160,6 +162,9 @@ func (f runFlags) run(ctx context.Context) (result *report.Run, err error) {
 	if f.target != "lockkeeper" && f.target != "zookeeper" {
 		err = fmt.Errorf("there is no target %q; there are lockkeeper and zookeeper", f.target)
 	}
+	if slices.Contains(t.Workloads, workload.Libraries) {
+		t.Libraries = []jepsen.Client{{}} // found below, when everything else is known to be right
+	}
 	if err := errors.Join(err, t.Check()); err != nil {
 		return nil, err
 	}
@@ -174,6 +179,15 @@ func (f runFlags) run(ctx context.Context) (result *report.Run, err error) {
 	t.Scratch = scratch.Dir
 	if t.Target, err = f.findTarget(); err != nil {
 		return nil, err
+	}
+	if t.Libraries != nil {
+		tools, err := jepsen.NewToolbox(false) // goes with the scratch directory
+		if err != nil {
+			return nil, err
+		}
+		if t.Libraries, err = tools.Libraries(); err != nil {
+			return nil, err
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -119,3 +119,62 @@ func readHistory(t *testing.T, dir string) []jepsen.Op {
 	}
 	return ops
 }
+
+// Unmodified kazoo, Curator and go-zookeeper take locks by each of their recipes, on one member and on
+// three whose leader is killed again and again: never two holders, every kind of holder is seen, nobody
+// who waits waits long, no client of a member that lives is disconnected, and nothing is left behind.
+func TestRunLibraries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	_, err := tools.Libraries()
+	jepsen.Need(t, err)
+	for _, test := range []struct {
+		name string
+		args []string
+		// verdicts are the checkers that must be satisfied.
+		verdicts []string
+	}{
+		{"alone", []string{"-members", "1", "-nemesis", "", "-time", "15s"}, []string{"libraries"}},
+		{"kills", []string{"-members", "3", "-nemesis", "kill-leader", "-time", "40s"}, []string{"libraries", "kills"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			stdout, stderr, status := runProgram(t, append([]string{"run", "-binary", lockkeeper(t), "-workload", "libraries",
+				"-clients", "9", "-session-timeout", "6s", "-seed", "1", "-report", dir}, test.args...)...)
+			t.Logf("%s%s", stdout, stderr)
+			if status != exitOK {
+				t.Errorf("exit status %d", status)
+			}
+			var summary report.Summary
+			text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+			if err == nil {
+				err = json.Unmarshal(text, &summary)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			valid := make(map[string]workload.Valid)
+			for _, v := range summary.Verdicts {
+				valid[v.Checker] = v.Valid
+				if v.Checker != "libraries" {
+					continue
+				}
+				for name, least := range map[string]float64{
+					"kazoo/lock": 1, "kazoo/election": 1, "kazoo/read-write": 1, "kazoo/semaphore": 2, "kazoo-gozk": 1,
+					"curator/mutex": 1, "curator/latch": 1, "curator/read-write": 2, "curator/semaphore": 2, "curator-gozk": 1,
+					"gozk/zklock": 1, "gozk/mutex": 1,
+				} {
+					if got := v.Figures["most holders of "+name]; got < least {
+						t.Errorf("%s had at most %v holders at one time, want %v", name, got, least)
+					}
+				}
+			}
+			for _, name := range test.verdicts {
+				if valid[name] != workload.Yes {
+					t.Errorf("%s: %q", name, valid[name])
+				}
+			}
+		})
+	}
+}

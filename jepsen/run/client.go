@@ -31,6 +31,9 @@ type clientSpec struct {
 	Think          time.Duration `json:"thinkNs"`
 	// Start is the start of the history, as jepsen.Monotonic.
 	Start time.Duration `json:"startNs"`
+	// Libraries and Dir are for the workload libraries.
+	Libraries []jepsen.Client `json:"libraries"`
+	Dir       string          `json:"dir"`
 	// Fence is the file of the resource that locks protect, which all clients share.
 	Fence string `json:"fence"`
 }
@@ -56,8 +59,9 @@ func Client(in io.Reader, out io.Writer, log io.Writer) error {
 	env := &workload.Env{
 		Fence:   resource,
 		Servers: spec.Servers, Clients: spec.Clients, Seed: spec.Seed, SessionTimeout: spec.SessionTimeout, Think: spec.Think,
-		History: jepsen.NewSharedHistory(spec.Start),
-		Logger:  slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		History:   jepsen.NewSharedHistory(spec.Start),
+		Libraries: spec.Libraries, Dir: spec.Dir,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

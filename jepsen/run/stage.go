@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -201,7 +202,7 @@ func (s *stage) startClients(context.Context) error {
 		c, err := startClient(t.Client, clientSpec{
 			Workloads: t.Workloads, N: n, Clients: t.Clients, Servers: s.servers(), Seed: t.Seed,
 			SessionTimeout: t.SessionTimeout, Think: t.Think, Start: s.start,
-			Fence: filepath.Join(t.Scratch, "fence"),
+			Fence: filepath.Join(t.Scratch, "fence"), Libraries: t.Libraries, Dir: t.Scratch,
 		}, t.Scratch)
 		if err != nil {
 			return err
@@ -343,7 +344,14 @@ func (s *stage) judge(ctx context.Context) {
 	for _, w := range all {
 		s.verdicts = append(s.verdicts, w.Check(s.ops))
 	}
+	if slices.Contains(t.Workloads, workload.Libraries) && slices.Equal(t.Nemeses, []string{"kill-leader"}) {
+		s.verdicts = append(s.verdicts, workload.Kills{Bound: killBound}.Check(s.ops))
+	}
 }
+
+// killBound is how long after the kill of a leader a client of the workload libraries may have to wait
+// for a lock, if nothing else breaks.
+const killBound = 5 * time.Second
 
 // progressTimeouts and progressGrace are how long a client may be without a completed operation while a majority can
 // act: it may have to notice, for 2/3 of its session timeout, that its member is gone; then to find, for a third of it

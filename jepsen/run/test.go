@@ -33,6 +33,8 @@ type Test struct {
 	Members int
 	// Workloads are what the clients do, by name; at least one, or "all".
 	Workloads []string
+	// Libraries are the client libraries of the workload libraries.
+	Libraries []jepsen.Client
 	// Nemeses are what breaks, by name; none, or "all".
 	Nemeses []string
 	// Time is for how long things are broken; 0 means DefaultTime.
@@ -101,6 +103,7 @@ func (t Test) withDefaults() (Test, error) {
 	check(t.Time > 0, "a time of %v", t.Time)
 	check(t.Able >= 0 && t.Able <= 1, "a share of %v in which a majority can act: it must be between 0 and 1", t.Able)
 	check(len(t.Workloads) > 0, "no workload; there are %s", strings.Join(workload.Names(), ", "))
+	check(!slices.Contains(t.Workloads, workload.Libraries) || len(t.Libraries) > 0, "no client libraries for the workload %s", workload.Libraries)
 	check(slices.Contains([]string{Auto, Namespace, Proxy}, t.Network), "a network %q; there are %s, %s and %s", t.Network, Auto, Namespace, Proxy)
 	check(t.Network != Proxy || t.Target.Name != "zookeeper",
 		"ZooKeeper behind proxies: its members tell each other their addresses and go round; it needs namespaces (run as root)")

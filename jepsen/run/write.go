@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
 )
 
 // Write leaves everything that is known about a run in a directory: index.html
@@ -37,7 +39,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// copyLogs takes the logs of members (m1/log) and clients (client1.log).
+// copyLogs takes the logs of members (m1/log), clients (client1.log) and the processes of client
+// libraries (libraries-0.log).
 func copyLogs(dir, scratch string) error {
 	members, err := filepath.Glob(filepath.Join(scratch, "m*", "log"))
 	if err != nil {
@@ -47,7 +50,11 @@ func copyLogs(dir, scratch string) error {
 	if err != nil {
 		return fmt.Errorf("run: report: %w", err)
 	}
-	for _, name := range append(members, clients...) {
+	libraries, err := filepath.Glob(filepath.Join(scratch, workload.Libraries+"-*.log"))
+	if err != nil {
+		return fmt.Errorf("run: report: %w", err)
+	}
+	for _, name := range slices.Concat(members, clients, libraries) {
 		to := filepath.Base(name)
 		if to == "log" {
 			to = filepath.Base(filepath.Dir(name)) + ".log"

@@ -35,7 +35,7 @@ func TestCheckers(t *testing.T) {
 			checkGolden(t, name, file)
 		})
 	}
-	for _, name := range Names() {
+	for _, name := range append(Names(), Libraries, "kills") {
 		if !seen[name] {
 			t.Errorf("no histories for %s", name)
 		}
@@ -60,7 +60,11 @@ func checkGolden(t *testing.T, name, file string) {
 		t.Fatal(err)
 	}
 	check := goldenProgress.Check
-	if name != "progress" {
+	switch name {
+	case "progress":
+	case "kills":
+		check = Kills{Bound: 5 * time.Second}.Check
+	default:
 		w, err := New(name)
 		if err != nil {
 			t.Fatal(err)

@@ -32,30 +32,41 @@ import (
 // that was told so, or that stood while the outcome of such an Unlock was unknown,
 // is not counted against the next one.
 func (*lock) Check(ops []jepsen.Op) Verdict {
-	v := Verdict{Checker: lockName, Promise: "C6", Valid: Yes}
-	c := &lockJudge{v: &v, holds: make(map[lockKey]*holding), locks: make(map[string][]*holding), writes: make(map[string][]jepsen.Op), releases: make(map[string][]period)}
+	c := newLockJudge(lockName)
 	c.collect(ops)
-	c.clients, _ = beliefs(ops, lockName)
-	acquired, used := 0, 0
-	var counts []string
-	for _, name := range sortedKeys(c.locks) {
-		c.judge(c.locks[name])
-		acquired += len(c.locks[name])
-		counts = append(counts, fmt.Sprintf("%s %d", path.Base(name), len(c.locks[name])))
-	}
+	c.judgeAll(ops)
+	used := 0
 	for _, name := range sortedKeys(c.writes) {
 		c.resource(c.writes[name])
 		used += len(c.writes[name])
 	}
-	v.Text = fmt.Sprintf("%d grants (%s), of which %d were lost; %d writes accepted, %d refused",
-		acquired, strings.Join(counts, ", "), c.lost, used, c.refused)
+	c.v.Text = fmt.Sprintf("%s; %d writes accepted, %d refused", c.grants(), used, c.refused)
 	if c.gaps > 0 {
-		v.Text += fmt.Sprintf("; %d times a SimpleMutex was taken from its holder, as documented", c.gaps)
+		c.v.Text += fmt.Sprintf("; %d times a SimpleMutex was taken from its holder, as documented", c.gaps)
 	}
-	if acquired == 0 {
-		v.doubt(tooLittle)
+	if c.acquired == 0 {
+		c.v.doubt(tooLittle)
 	}
-	return v.concluded()
+	return c.v.concluded()
+}
+
+// judgeAll goes through the holders of all locks that collect has found.
+func (c *lockJudge) judgeAll(ops []jepsen.Op) {
+	c.clients, _ = beliefs(ops, c.workload)
+	for _, name := range sortedKeys(c.locks) {
+		c.judge(c.locks[name])
+		c.acquired += len(c.locks[name])
+	}
+}
+
+// grants says how often each lock was acquired.
+func (c *lockJudge) grants() string {
+	var counts []string
+	for _, lock := range sortedKeys(c.locks) {
+		name := strings.TrimPrefix(lock, "/"+c.workload+"/")
+		counts = append(counts, fmt.Sprintf("%s %d", name, len(c.locks[lock])))
+	}
+	return fmt.Sprintf("%d grants (%s), of which %d were lost", c.acquired, strings.Join(counts, ", "), c.lost)
 }
 
 type lockKey struct{ contender, lock string }
@@ -76,8 +87,14 @@ func (h *holding) to() time.Duration   { return h.held.Time }
 // certain says whether it was held for certain at all.
 func (h *holding) certain() bool { return h.held.F != "" }
 
+// A lockJudge is the checker of all that takes locks: the workloads lock and libraries.
 type lockJudge struct {
-	v       *Verdict
+	v        *Verdict
+	workload string
+	// acquiredIsHeld says that nobody asks whether a lock still stands: it is held for certain at
+	// the moment at which it was acquired.
+	acquiredIsHeld bool
+
 	holds   map[lockKey]*holding
 	locks   map[string][]*holding // by path, in the order in which they were told of
 	writes  map[string][]jepsen.Op
@@ -85,22 +102,38 @@ type lockJudge struct {
 
 	releases map[string][]period // by lock, those whose outcome was unknown
 
-	lost, refused, gaps int
+	acquired, lost, refused, gaps int
+	crowds                        map[string]int // by lock: the most that held it at one time
+}
+
+func newLockJudge(workload string) *lockJudge {
+	return &lockJudge{
+		v: &Verdict{Checker: workload, Promise: "C6", Valid: Yes}, workload: workload,
+		holds: make(map[lockKey]*holding), locks: make(map[string][]*holding),
+		writes: make(map[string][]jepsen.Op), releases: make(map[string][]period), crowds: make(map[string]int),
+	}
 }
 
 func (c *lockJudge) collect(ops []jepsen.Op) {
 	asked := make(map[lockKey]jepsen.Op)
+	lockOf := make(map[string]string)   // by contender
 	open := make(map[string][]*holding) // by worker: released, and never answered
 	for _, op := range ops {
-		if !belongs(op, lockName) {
+		if !belongs(op, c.workload) {
 			continue
 		}
 		key := lockKey{op.Contender, op.Lock}
+		if op.F == jepsen.FLost && op.Lock == "" { // a library says it of a handle, which has one lock
+			key.lock = lockOf[op.Contender]
+		}
 		h := c.holds[key]
 		switch {
 		case op.F == jepsen.FAcquire && op.Kind == jepsen.OK:
 			h = &holding{op: op, ended: math.MaxInt64}
-			c.holds[key] = h
+			if c.acquiredIsHeld {
+				h.held = op
+			}
+			c.holds[key], lockOf[op.Contender] = h, op.Lock
 			c.locks[op.Lock] = append(c.locks[op.Lock], h)
 			for _, o := range open[op.Worker] { // what was sent before has been answered, too
 				c.releases[o.op.Lock] = append(c.releases[o.op.Lock], period{o.ended, op.Time})
@@ -163,7 +196,9 @@ func (c *lockJudge) judge(all []*holding) {
 		active = slices.DeleteFunc(active, func(a *holding) bool { return a.to() <= h.from() })
 		c.overlap(h, active, "holds it")
 		believed = slices.DeleteFunc(believed, func(b *holding) bool { return b.ended <= h.from() })
-		c.overlap(h, c.believing(believed, h), "takes itself for connected and does not know that it lost it")
+		believing := c.believing(believed, h)
+		c.overlap(h, believing, "takes itself for connected and does not know that it lost it")
+		c.crowds[h.op.Lock] = max(c.crowds[h.op.Lock], 1+len(active)+len(believing))
 		active, believed = append(active, h), append(believed, h)
 	}
 }
@@ -192,7 +227,7 @@ func (c *lockJudge) overlap(h *holding, others []*holding, how string) {
 	for _, o := range against {
 		names = append(names, o.op.Contender)
 		ops = append(ops, o.op)
-		if o.certain() {
+		if o.held.F == fHeld {
 			ops = append(ops, o.held)
 		}
 		if o.end.F != "" {
@@ -202,7 +237,10 @@ func (c *lockJudge) overlap(h *holding, others []*holding, how string) {
 			ops = append(ops, o.span.begin, o.span.end)
 		}
 	}
-	ops = append(ops, h.op, h.held)
+	ops = append(ops, h.op)
+	if h.held.F == fHeld {
+		ops = append(ops, h.held)
+	}
 	slices.SortStableFunc(ops, func(a, b jepsen.Op) int { return int(a.Time - b.Time) })
 	c.v.violate(ops, "%s: %s has it (%s) while %s %s (%s)", h.op.Lock, h.op.Contender, h.op.Mode, strings.Join(names, ", "), how, against[0].op.Mode)
 }
@@ -216,13 +254,12 @@ func (c *lockJudge) believing(holds []*holding, h *holding) []*holding {
 		if client == nil || o.op.Session == "" || o.op.Worker == h.op.Worker || o.certain() && o.to() > h.from() {
 			continue
 		}
-		to := o.ended
-		s := client.at(o.op.Time, o.op.Session)
+		s := client.within(o.op.Session, h.from(), o.ended)
 		if s == nil {
 			continue
 		}
-		to = min(to, s.to)
-		if to > h.from() && !client.excused(h.from()-s.timeout, to) {
+		to := min(o.ended, s.to)
+		if !client.excused(h.from()-s.timeout, to) {
 			o.span = s
 			list = append(list, o)
 		}
@@ -233,6 +270,9 @@ func (c *lockJudge) believing(holds []*holding, h *holding) []*holding {
 // tokens compares the token of h with those of earlier holders.
 func (c *lockJudge) tokens(h, anybody, exclusive *holding) {
 	before := anybody
+	if h.op.Token == 0 {
+		return // a recipe without tokens
+	}
 	switch h.op.Mode {
 	case jepsen.Lease:
 		return
@@ -257,11 +297,11 @@ func (c *lockJudge) resource(writes []jepsen.Op) {
 	}
 }
 
-// at is the time around a moment in which the client took itself for connected
-// with the session, nil if there is none.
-func (c *believer) at(t time.Duration, session string) *span {
+// within is the first time between two moments in which the client took itself for connected with
+// the session, nil if there is none; see last.
+func (c *believer) within(session string, from, to time.Duration) *span {
 	for _, s := range c.spans {
-		if s.begin.Session == session && s.begin.Time <= t && s.to >= t {
+		if s.begin.Session == session && s.begin.Time < to && s.to > from && s.end.Time != s.begin.Time {
 			return s
 		}
 	}

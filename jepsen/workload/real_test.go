@@ -78,3 +78,58 @@ func TestWorkloadsOnRealProcesses(t *testing.T) {
 		t.Log(cluster.Logs())
 	}
 }
+
+// TestLibrariesFindOverlaps is the test of the test: clients of the workload libraries that do not lock at
+// all are seen to overlap, through everything that lies between a library's process and the verdict;
+// and so is a lock that nobody gave back.
+func TestLibrariesFindOverlaps(t *testing.T) {
+	tools, err := jepsen.NewToolbox(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tools.Close()
+	gozk, err := tools.Gozk()
+	jepsen.Need(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	target, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 1, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	env := &Env{
+		Servers: []string{cluster.Members()[0].ClientAddr}, History: jepsen.NewHistory(), Clients: 2,
+		SessionTimeout: 4 * time.Second, Libraries: []jepsen.Client{gozk}, Dir: t.TempDir(),
+	}
+	k := libraries{recipes: func(string, int) []taking {
+		return []taking{{recipe: "none", lock: "none", mode: jepsen.Exclusive}}
+	}}
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	var clients sync.WaitGroup
+	for n := range env.Clients {
+		clients.Go(func() {
+			if err := k.Run(working, env, n); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	acquired := 0
+	if err := env.History.Follow(ctx, 0, func(op jepsen.Op) bool {
+		if op.F == jepsen.FAcquire && op.Kind == jepsen.OK {
+			acquired++
+		}
+		return acquired == 40
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	clients.Wait()
+	if v := k.Check(env.History.Ops()); v.Valid != No {
+		t.Errorf("two clients without a lock did not overlap in 40 holds: %s", verdictText(v))
+	}
+}

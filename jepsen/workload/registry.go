@@ -19,7 +19,12 @@ var workloads = []struct {
 	{durabilityName, func() Workload { return durability{} }},
 }
 
-// Names are what New knows.
+// Libraries is the name of a workload that New knows, too. It starts processes with client libraries of
+// other languages (Env.Libraries), which not every machine has and no simulation can hold: Names is
+// without it.
+const Libraries = librariesName
+
+// Names are the workloads that need nothing beyond this program.
 func Names() []string {
 	var names []string
 	for _, w := range workloads {
@@ -29,8 +34,9 @@ func Names() []string {
 }
 
 // Steady reports whether the clients of a workload complete operations all the time, unless something is broken: those
-// of belief only watch, and now and then cut themselves off.
-func Steady(name string) bool { return name != beliefName }
+// of belief only watch, and now and then cut themselves off; and what those of libraries do after an error is up to the
+// libraries.
+func Steady(name string) bool { return name != beliefName && name != librariesName }
 
 // New is a workload for one run.
 func New(name string) (Workload, error) {
@@ -39,5 +45,8 @@ func New(name string) (Workload, error) {
 			return w.make(), nil
 		}
 	}
-	return nil, fmt.Errorf("workload: there is no workload %q; there are %s", name, strings.Join(Names(), ", "))
+	if name == librariesName {
+		return libraries{}, nil
+	}
+	return nil, fmt.Errorf("workload: there is no workload %q; there are %s, %s", name, strings.Join(Names(), ", "), librariesName)
 }

@@ -33,6 +33,10 @@ type Env struct {
 	// all clients of the run in whatever process: a fence.File. Nil is one in the
 	// memory of this process, for clients that are all in it.
 	Fence Fence
+	// Libraries are the client libraries of the workload libraries, and Dir is a directory for what
+	// their processes print. No other workload needs them.
+	Libraries []jepsen.Client
+	Dir       string
 	// Logger gets what the client libraries say; nil for nobody.
 	Logger *slog.Logger
 }
