@@ -173,7 +173,7 @@ var usedKeys = map[string]keyDef{
 	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes", def: "65536",
 		effect: "How many bytes the schemes and ids of these entries may have together. More is refused in the same way."},
 	"maxRequestCost": {own: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms", def: "30",
-		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 9000 creates or deletes, or 24000 setData. " +
+		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 2400 creates or deletes, or 2900 setData. " +
 			"More is refused with BadArguments, and does not enter the log."},
 	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes", def: "20000",
 		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with QuotaExceeded."},

@@ -77,13 +77,13 @@ func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
 // What is just within the bounds is applied, and what is refused is counted.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 2, Cost: 10 * time.Microsecond}})
+		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 2, Cost: 40 * time.Microsecond}})
 		c := mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(3)})
 		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(2)})
 		c.send(wire.OpMulti, multiOf(3, wire.OpDelete, &wire.DeleteRequest{Path: "/a", Version: -1}))
 		c.send(wire.OpMulti, multiOf(4, wire.OpDelete, &wire.DeleteRequest{Path: "/a", Version: -1}))
-		c.send(wire.OpMultiRead, multiOf(20, wire.OpGetData, &wire.PathWatchRequest{Path: "/a"}))
+		c.send(wire.OpMultiRead, multiOf(80, wire.OpGetData, &wire.PathWatchRequest{Path: "/a"}))
 		c.expect("1 InvalidACL", "2 Ok", "3 Ok", "4 BadArguments", "5 BadArguments")
 		if s := m.Stats(); s.ACLsRefused != 1 || s.CostlyRefused != 2 {
 			t.Errorf("counted: %+v", s)

@@ -121,7 +121,7 @@ func BenchmarkWorst(b *testing.B) {
 		w.send(wire.OpMultiRead, multiOf(2, wire.OpGetChildren, &wire.PathWatchRequest{Path: "/d"}))
 	})
 	run("multi_of_setData", func(w *worstMember) { w.fill("/d", 1) }, func(w *worstMember) {
-		w.send(wire.OpMulti, multiOf(24_000, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
+		w.send(wire.OpMulti, multiOf(2900, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
 	})
 	run("multi_of_setData_60_watch", func(w *worstMember) {
 		w.fill("/d", 1)
@@ -132,7 +132,7 @@ func BenchmarkWorst(b *testing.B) {
 		}
 		w.s = first
 	}, func(w *worstMember) {
-		w.send(wire.OpMulti, multiOf(24_000, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
+		w.send(wire.OpMulti, multiOf(2900, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
 	})
 	run("closeSession_20000_ephemerals", func(w *worstMember) {}, func(w *worstMember) {
 		first := w.s

@@ -25,9 +25,14 @@ type Cost struct {
 // Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. Those of ops include taking
 // them back, when a later op of the multi fails, and the reply.
 const (
-	createPrice = 3000
-	deletePrice = 3000
-	setPrice    = 1200 // setData, setACL
+	// of an op that changes a node: the notifications of as many connections as one address may
+	// have (60 by default) that watch the node for good, each about 0.3 us; nobody knows at the
+	// proposal how many there are
+	eventPrice  = 9000
+	createPrice = 3000 + eventPrice
+	deletePrice = 3000 + eventPrice
+	setPrice    = 1200 + eventPrice // setData
+	setACLPrice = 1200              // which no watch sees
 	checkPrice  = 700
 	readPrice   = 700 // a part of a multiRead
 	// of a path: sums and quotas are kept along it, and recursive watches looked for
@@ -79,7 +84,7 @@ func (c *Cost) add(r wire.Record, proved proven) {
 		c.addPath(setPrice, r.Path)
 		c.addData(r.Path, r.Data)
 	case *wire.SetACLRequest:
-		c.addPath(setPrice, r.Path)
+		c.addPath(setACLPrice, r.Path)
 		c.addACL(r.ACL, proved)
 	case *wire.CheckVersionRequest:
 		c.addPath(checkPrice, r.Path)
