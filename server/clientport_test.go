@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/simnet"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -102,7 +103,7 @@ func TestHandshakeTimeout(t *testing.T) {
 				start := time.Now()
 				c.put(b...)
 				c.expectClosed()
-				if took := time.Since(start); took != DefaultHandshakeTimeout {
+				if took := time.Since(start); took != zoocfg.DefaultHandshakeTimeout {
 					t.Errorf("closed after %v", took)
 				}
 				if got := s.counters.sessionlessExpired.Load(); got != 1 {
@@ -160,7 +161,7 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		var served, refused int
-		cfg := Config{MaxClientCnxns: 2, MaxCnxns: 5}.withDefaults()
+		cfg := Config{MaxClientCnxns: 2, MaxCnxns: 5}.WithDefaults()
 		cfg.Logger = testLogger()
 		l, err := n.Host("server").Listen("tcp", ":2181")
 		if err != nil {
@@ -329,7 +330,7 @@ func TestAcceptFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		broken := &brokenListener{Listener: l, failures: 20}
-		cfg := Config{Logger: testLogger()}.withDefaults()
+		cfg := Config{Logger: testLogger()}.WithDefaults()
 		served := make(chan struct{})
 		p := newClientPort(broken, &cfg, func(context.Context, *conn) bool { close(served); return false })
 		start := time.Now()
@@ -367,8 +368,8 @@ func TestDescriptorsAreKeptForTheLog(t *testing.T) {
 	}{
 		{-1, Config{}, ""},
 		{1024, Config{}, ""},
-		{1024, Config{Members: three, HTTPAddr: "x", HTTPConns: MaxHTTPConns, MaxClientCnxns: 60}, ""},
-		{256, Config{Members: three, HTTPAddr: "x", HTTPConns: MaxHTTPConns, MaxClientCnxns: 10}, ""},
+		{1024, Config{Members: three, HTTPAddr: "x", HTTPConns: zoocfg.MaxHTTPConns, MaxClientCnxns: 60}, ""},
+		{256, Config{Members: three, HTTPAddr: "x", HTTPConns: zoocfg.MaxHTTPConns, MaxClientCnxns: 10}, ""},
 		{100, Config{}, "needs at least 144"},
 		{1024, Config{Members: three, MaxPeerCnxns: 1000}, "needs at least"},
 		{1024, Config{MaxCnxns: 5000}, "maxCnxns=5000 cannot be reached"},

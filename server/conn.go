@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 )
@@ -118,7 +119,7 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 		s.silent(c, err)
 		return nil
 	}
-	if word := string(first); isFourLetterWord(word) {
+	if word := string(first); zoocfg.IsFourLetterWord(word) {
 		s.answerWord(c, word)
 		return nil
 	}

@@ -53,7 +53,7 @@ func openDataDirs(cfg *Config) (_ *dataDirs, err error) {
 
 func (d *dataDirs) open(cfg *Config, key, path string) error {
 	fault := func(err error, format string, args ...any) error {
-		f := cfg.fault(key, format, args...)
+		f := cfg.Fault(key, format, args...)
 		f.Err = err
 		return f
 	}
@@ -121,7 +121,7 @@ func checkData(cfg *Config) error {
 	}
 	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, snapshotsDir)); err == nil && len(list) > 0 {
 		// Its votes were in the log, too.
-		return cfg.fault("dataLogDir", "%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
+		return cfg.Fault("dataLogDir", "%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
 			log, cfg.DataDir)
 	}
 	if err := checkZooKeeperData(cfg); err != nil {
@@ -134,7 +134,7 @@ func checkData(cfg *Config) error {
 	// never promised anything. The operator's file is good for one start.
 	init := filepath.Join(cfg.DataDir, initializeFile)
 	if err := os.Remove(init); err != nil {
-		f := cfg.fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s", log, init)
+		f := cfg.Fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s", log, init)
 		f.Err = err
 		return f
 	}
@@ -154,7 +154,7 @@ func checkZooKeeperData(cfg *Config) error {
 			continue
 		}
 		if !cfg.IgnoreZooKeeperData {
-			return cfg.fault(dir.key, "%s has data of ZooKeeper, which this version cannot read: the member would start without it. Give it a directory of its own, or, if the data is not needed, start it once with -ignore-zookeeper-data", found)
+			return cfg.Fault(dir.key, "%s has data of ZooKeeper, which this version cannot read: the member would start without it. Give it a directory of its own, or, if the data is not needed, start it once with -ignore-zookeeper-data", found)
 		}
 		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member starts empty", "dir", found)
 	}

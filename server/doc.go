@@ -1,6 +1,6 @@
-// Package server puts one member of a cluster together: it reads a ZooKeeper configuration file, listens
-// on the client port, answers four-letter words, and ties the session and quorum rooms to each other. It
-// is what the lockkeeper command, an embedding program and a test import.
+// Package server puts one member of a cluster together: it listens on the client port, answers four-letter
+// words, and ties the session and quorum rooms to each other. It is what the lockkeeper command, an embedding
+// program and a test import. What can be configured is in zoocfg.
 //
 //	cfg, err := server.LoadConfig("zoo.cfg") // or server.Config{}: one member alone, on port 2181
 //	s, err := server.Start(cfg)

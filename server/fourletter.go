@@ -4,44 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// wordKind says what a four-letter word needs.
-type wordKind int
-
-const (
-	wordAlways  wordKind = iota // answered in any state
-	wordServing                 // answered while this member serves clients
-)
-
-// fourLetterWords are the words that may stand in 4lw.commands.whitelist: those that ZooKeeper knows, and mbrs.
-var fourLetterWords = map[string]wordKind{
-	"conf": wordServing, "cons": wordServing, "crst": wordServing, "dirs": wordServing, "dump": wordServing,
-	"hash": wordServing, "mntr": wordServing, "srst": wordServing, "srvr": wordServing, "stat": wordServing,
-	"wchc": wordServing, "wchp": wordServing, "wchs": wordServing,
-	"envi": wordAlways, "mbrs": wordAlways, "gtmk": wordAlways, "isro": wordAlways, "ruok": wordAlways, "stmk": wordAlways,
-}
-
-func isFourLetterWord(w string) bool {
-	_, ok := fourLetterWords[w]
-	return ok
-}
-
-// parseWhitelist reads the words of 4lw.commands.whitelist. The result is never nil: an empty list allows
-// nothing.
-func parseWhitelist(s string) []string {
-	words := []string{}
-	for w := range strings.SplitSeq(s, ",") {
-		if w = strings.TrimSpace(w); w != "" {
-			words = append(words, w)
-		}
-	}
-	return words
-}
+// anyTime are the four-letter words that are answered in any state; the others are while this member serves clients.
+var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "ruok": true, "stmk": true}
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
@@ -70,22 +38,11 @@ func (s *Server) answerWord(c *conn, word string) {
 	c.part()
 }
 
-// allows says whether a word may be answered. As in ZooKeeper two words are answered whatever the list says: zkServer.sh
-// status needs srvr, and a client that was served read-only looks with isro for a server that serves it fully. 'lockkeeper cluster
-// list' needs mbrs.
-func (c *Config) allows(word string) bool {
-	if word == "srvr" || word == "mbrs" || word == "isro" && c.ReadOnlyMode {
-		return true
-	}
-	return slices.Contains(c.FourLetterWords, word) || slices.Contains(c.FourLetterWords, "*")
-}
-
 func (s *Server) wordText(c *conn, word string) string {
-	kind := fourLetterWords[word]
 	switch {
-	case !s.cfg.allows(word):
+	case !s.cfg.AllowsWord(word):
 		return word + " is not executed because it is not in the whitelist.\n"
-	case kind == wordServing && !s.Serving() && !s.sessions.ReadOnly():
+	case !anyTime[word] && !s.Serving() && !s.sessions.ReadOnly():
 		return notServing
 	}
 	switch word {
@@ -143,7 +100,7 @@ func (s *Server) wordText(c *conn, word string) string {
 		s.counters.reset()
 		return "Server stats reset.\n"
 	}
-	panic("server: no answer to the four-letter word " + word) // fourLetterWords promises one
+	panic("server: no answer to the four-letter word " + word) // zoocfg.FourLetterWords promises one
 }
 
 // defaultTraceMask is ZooKeeper's. The mask chooses what ZooKeeper writes to its trace log; here it is kept for

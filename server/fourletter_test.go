@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/simnet"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -126,7 +127,7 @@ func mntrValues(t *testing.T, text string) map[string]string {
 // TestWhitelist: srvr and mbrs are answered whatever the list says, and isro in a member that has the read-only mode.
 func TestWhitelist(t *testing.T) {
 	s := startReal(t, nil)
-	for word := range fourLetterWords {
+	for _, word := range zoocfg.FourLetterWords() {
 		got := dialReal(t, s).word(word)
 		refusal := word[:4] + " is not executed because it is not in the whitelist.\n"
 		if (got == refusal) != (word != "srvr" && word != "mbrs") {
@@ -189,7 +190,7 @@ func TestWordsWithoutLeader(t *testing.T) {
 		s := startLoneMember(t, n)
 		defer s.Close()
 		time.Sleep(30 * time.Second)
-		for word := range fourLetterWords {
+		for _, word := range zoocfg.FourLetterWords() {
 			want := notServing
 			switch {
 			case word == "ruok":
@@ -383,7 +384,7 @@ func startZooKeeper(t *testing.T) string {
 // TestFourLetterWordsTable keeps the words and their answers together.
 func TestFourLetterWordsTable(t *testing.T) {
 	var words []string
-	for w := range fourLetterWords {
+	for _, w := range zoocfg.FourLetterWords() {
 		words = append(words, w)
 	}
 	slices.Sort(words)

@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -165,7 +166,7 @@ func fuzzSeeds() (seeds []fuzzSeed) {
 	add(fuzzRaw, 0, hello)
 	add(fuzzRaw, 0, append(hello, wire.AppendRequest(nil, wire.XidPing, wire.OpPing, wire.Empty{})...))
 	add(fuzzRaw, 0, []byte{0xff, 0xf4, 0xff, 0xfd}) // telnet's interrupt
-	for word := range fourLetterWords {
+	for _, word := range zoocfg.FourLetterWords() {
 		add(fuzzRaw, 0, []byte(word))
 	}
 	all := []byte{}

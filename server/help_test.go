@@ -322,3 +322,10 @@ func mustLoad(t *testing.T, file, format string, args ...any) Config {
 	cfg.Logger = testLogger()
 	return cfg
 }
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

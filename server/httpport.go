@@ -19,11 +19,6 @@ import (
 const (
 	// httpTimeout bounds a question on the HTTP port, and how long one that is under way may take when the member stops.
 	httpTimeout = 5 * time.Second
-	// MaxHTTPConns is how many connections the HTTP port may have.
-	MaxHTTPConns = 32
-	// DefaultHTTPConnsPerAddr and DefaultHTTPRequestTimeout are for the keys of zoo.cfg with these meanings.
-	DefaultHTTPConnsPerAddr   = 8
-	DefaultHTTPRequestTimeout = 2 * time.Second
 	// httpBodyBytes is how long the body of a request may be. No request needs one.
 	httpBodyBytes = 4 << 10
 )

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockkeeper/server/zoocfg"
 )
 
 // Requests that do not come as a whole make nobody else wait, be it their headers or their bodies that are late, and are given up
@@ -20,7 +22,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	})
 	begin := time.Now()
 	var open []net.Conn
-	for i := range 2 * MaxHTTPConns {
+	for i := range 2 * zoocfg.MaxHTTPConns {
 		c, err := net.Dial("tcp", s.HTTPAddr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +53,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	}
 	mntr := dialReal(t, s).word("mntr")
 	refused, displaced, late := s.http.slots.refused.Load(), s.http.slots.displaced.Load(), s.http.slots.late.Load()
-	if displaced == 0 || late == 0 || late > DefaultHTTPConnsPerAddr {
+	if displaced == 0 || late == 0 || late > zoocfg.DefaultHTTPConnsPerAddr {
 		t.Errorf("%d connections were displaced, and %d requests too late", displaced, late)
 	}
 	if want := fmt.Sprintf("zk_http_connections_refused\t%d\nzk_http_connections_displaced\t%d\nzk_http_requests_late\t%d\n", refused, displaced, late); !strings.Contains(mntr, want) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 )
 
@@ -23,7 +24,7 @@ func TestLargestRequest(t *testing.T) {
 	c := dialReal(t, members[from])
 	_ = c.SetDeadline(time.Now().Add(3 * patience)) // three logs, perhaps slow ones
 	c.connect(40 * time.Second)
-	data := bytes.Repeat([]byte("0123456789abcdef"), (MaxMaxBuffer-1000)/16)
+	data := bytes.Repeat([]byte("0123456789abcdef"), (zoocfg.MaxMaxBuffer-1000)/16)
 	c.call(wire.OpCreate, create("/large", data, wire.ModePersistent))
 	for _, s := range members {
 		d := dialReal(t, s)

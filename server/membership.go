@@ -3,12 +3,12 @@ package server
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"syscall"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -47,8 +47,8 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 	s.agreed.Store(&now)
 	s.sessions.SetOutstanding(s.limits().Outstanding)
 	if first {
-		for _, n := range s.cfg.differences(now) {
-			n.log(s.log)
+		for _, n := range differences(&s.cfg, now) {
+			n.Log(s.log)
 		}
 	} else {
 		s.log.Info("the members have changed", "version", fmt.Sprintf("%x", uint64(version)), "members", members)
@@ -110,10 +110,9 @@ func (s *Server) peerListenAddr(addr string) string {
 }
 
 // differences says where the configuration differs from the members that have been agreed upon, which count.
-func (c *Config) differences(now membership) (notices []Notice) {
+func differences(c *Config, now membership) (notices []zoocfg.Notice) {
 	note := func(key, format string, args ...any) {
-		f := c.fault(key, format, args...)
-		notices = append(notices, Notice{Level: slog.LevelWarn, File: f.File, Line: f.Line, Key: f.Key, Text: f.Reason})
+		notices = append(notices, c.Warning(key, format, args...))
 	}
 	for _, m := range c.Members {
 		agreed, ok := now.member(m.ID)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +115,10 @@ func TestPortsMove(t *testing.T) {
 
 // The members that have been agreed upon count; where the file differs from them, a notice names the line.
 func TestNoticesOfOtherMembers(t *testing.T) {
-	file, _ := writeConfig(t, "dataDir=%D/data\nclientPort=2181\nreconfigEnabled=true\nserver.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n", "1")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "zoo.cfg")
+	writeFile(t, filepath.Join(dir, "myid"), "1")
+	writeFile(t, file, "dataDir="+dir+"\nclientPort=2181\nreconfigEnabled=true\nserver.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n")
 	cfg, err := LoadConfig(file)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +128,7 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, n := range cfg.differences(membership{agreed, 5}) {
+	for _, n := range differences(&cfg, membership{agreed, 5}) {
 		got = append(got, fmt.Sprintf("%d %s %s", n.Line, n.Key, n.Text))
 	}
 	want := []string{

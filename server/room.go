@@ -28,7 +28,7 @@ const (
 // AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It says once a minute what it waits
 // for.
 func AwaitRoom(ctx context.Context, cfg Config) error {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	from := time.Now()
 	ticker := time.NewTicker(roomCheck)
 	defer ticker.Stop()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/znode"
 )
@@ -75,12 +76,12 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
 	for _, n := range cfg.Notices() {
-		n.log(cfg.Logger)
+		n.Log(cfg.Logger)
 	}
 	files := planDescriptors(&cfg)
 	warning, err := files.check(&cfg)
@@ -188,7 +189,7 @@ func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 		}
 	}
 	s.listenTCP = listen
-	var faults Faults
+	var faults zoocfg.Faults
 	open := func(key, addr string) net.Listener {
 		l, err := s.listenAt(addr)
 		if err != nil {
@@ -206,7 +207,7 @@ func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 		self := s.cfg.Self()
 		ports.peers = open(self.Key(), s.peerListenAddr(self.PeerAddr()))
 	}
-	return ports, faults.err()
+	return ports, faults.Err()
 }
 
 func (s *Server) listenAt(addr string) (net.Listener, error) {
@@ -221,7 +222,7 @@ func everywhere(addr string) string {
 	return addr
 }
 
-func (s *Server) listenFault(key, addr string, err error) Fault {
+func (s *Server) listenFault(key, addr string, err error) zoocfg.Fault {
 	cause := err
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -243,7 +244,7 @@ func (s *Server) listenFault(key, addr string, err error) Fault {
 			advice += " (quorumListenOnAllIPs=true listens on all)"
 		}
 	}
-	f := s.cfg.fault(key, "cannot listen on %s: %v%s", addr, cause, advice)
+	f := s.cfg.Fault(key, "cannot listen on %s: %v%s", addr, cause, advice)
 	f.Err = err
 	return f
 }
@@ -258,7 +259,7 @@ func (s *Server) sessionConfig() session.Config {
 		ReadOnly:    s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
 		SkipACL:     s.cfg.SkipACL,
 
-		DigestHash:      digestHash(s.cfg.DigestAlgorithm),
+		DigestHash:      zoocfg.DigestHash(s.cfg.DigestAlgorithm),
 		NoDigest:        s.cfg.NoDigest,
 		RequiredSchemes: s.cfg.RequiredSchemes,
 		Limits:          s.limits(),

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/term"
 
-	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 const digestUsage = `Usage: lockkeeper digest [flags] USER
@@ -43,14 +43,14 @@ func digest(args []string, e env) int {
 		return usageError("digest", e, "it takes one USER, not %d arguments", fs.NArg())
 	}
 	user := fs.Arg(0)
-	if _, err := server.Digest(*algorithm, user, "any"); err != nil {
+	if _, err := zoocfg.Digest(*algorithm, user, "any"); err != nil {
 		return usageError("digest", e, "%v", err)
 	}
 	password, status := readPassword(user, e)
 	if status != exitOK {
 		return status
 	}
-	id, err := server.Digest(*algorithm, user, password)
+	id, err := zoocfg.Digest(*algorithm, user, password)
 	if err != nil {
 		fmt.Fprintf(e.stderr, "lockkeeper digest: %v\n", err)
 		return exitFailed

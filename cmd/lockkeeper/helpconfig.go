@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // helpConfig lists the keys of a configuration file, or describes those that are named.
@@ -15,12 +15,12 @@ func helpConfig(names []string, e env) int {
 	}
 	status := exitOK
 	for i, name := range names {
-		key, ok := server.FindConfigKey(name)
+		key, ok := zoocfg.FindKey(name)
 		if !ok && strings.HasSuffix(name, ".N") { // a family, as the list names it
-			key, ok = server.FindConfigKey(strings.TrimSuffix(name, "N") + "1")
+			key, ok = zoocfg.FindKey(strings.TrimSuffix(name, "N") + "1")
 		}
 		if !ok {
-			nearest, _ := server.NearestConfigKey(name)
+			nearest, _ := zoocfg.NearestKey(name)
 			fmt.Fprintf(e.stderr, "lockkeeper: no configuration key %q\nDid you mean: lockkeeper help config %s\n", name, nearest)
 			status = exitUsage
 			continue
@@ -38,20 +38,20 @@ func helpConfig(names []string, e env) int {
 
 // keyClasses are the headings of the list.
 var keyClasses = []struct {
-	class server.KeyClass
+	class zoocfg.KeyClass
 	title string
 }{
-	{server.KeyUsed, "Keys that have an effect:"},
-	{server.KeyRefused, "Keys that ask for protection that is missing, and so stop the start:"},
-	{server.KeyMissing, "Keys that ask for something else that is missing, and get a warning:"},
-	{server.KeyIneffective, "ZooKeeper's keys that have no effect here:"},
+	{zoocfg.KeyUsed, "Keys that have an effect:"},
+	{zoocfg.KeyRefused, "Keys that ask for protection that is missing, and so stop the start:"},
+	{zoocfg.KeyMissing, "Keys that ask for something else that is missing, and get a warning:"},
+	{zoocfg.KeyIneffective, "ZooKeeper's keys that have no effect here:"},
 }
 
 func configKeyList() string {
 	var b strings.Builder
 	for _, c := range keyClasses {
 		fmt.Fprintf(&b, "%s\n\n", c.title)
-		for _, k := range server.ConfigKeys() {
+		for _, k := range zoocfg.Keys() {
 			if k.Class == c.class {
 				fmt.Fprintf(&b, "\t%s\n", k.Name)
 			}
@@ -65,7 +65,7 @@ func configKeyList() string {
 // helpWidth is where the lines of a description end at the latest, as in the other help texts.
 const helpWidth = 90
 
-func describeKey(k server.ConfigKey) string {
+func describeKey(k zoocfg.Key) string {
 	var b strings.Builder
 	line := func(label, text string) {
 		if text != "" {

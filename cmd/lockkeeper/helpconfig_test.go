@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 func TestHelpConfigOfAKey(t *testing.T) {
@@ -39,7 +39,7 @@ func TestHelpConfigSuggests(t *testing.T) {
 // TestHelpConfigLists: each key once, and each can be asked for.
 func TestHelpConfigLists(t *testing.T) {
 	_, list, _ := invoke("help", "config")
-	for _, k := range server.ConfigKeys() {
+	for _, k := range zoocfg.Keys() {
 		if n := strings.Count(list, "\t"+k.Name+"\n"); n != 1 {
 			t.Errorf("%s is listed %d times", k.Name, n)
 		}

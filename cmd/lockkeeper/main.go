@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // Exit statuses; see doc.go.
@@ -107,7 +108,7 @@ const maxTypos = 2
 
 func unknownCommand(name string, e env) int {
 	fmt.Fprintf(e.stderr, "lockkeeper: unknown command %q\n", name)
-	nearest, edits := server.Nearest(name, func(yield func(string) bool) {
+	nearest, edits := zoocfg.Nearest(name, func(yield func(string) bool) {
 		for _, c := range commands() {
 			if !yield(c.name) {
 				return

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 const serveUsage = `Usage: lockkeeper serve [flags] [zoo.cfg]
@@ -140,9 +141,9 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 		}
 	}
 	if fs.NArg() == 1 {
-		var options []server.LoadOption
+		var options []zoocfg.Option
 		if *allowUnknown {
-			options = append(options, server.AllowUnknownKeys)
+			options = append(options, zoocfg.AllowUnknownKeys)
 		}
 		cfg, err := server.LoadConfig(fs.Arg(0), options...)
 		if err != nil {
@@ -158,7 +159,7 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 	}
 	cfg = server.Config{ClientAddr: *clientAddr, DataDir: *dataDir, IgnoreZooKeeperData: *ignoreZooKeeper}
 	if cfg.DataDir == "" {
-		cfg.DataDir = server.DefaultDataDir
+		cfg.DataDir = zoocfg.DefaultDataDir
 	}
 	return cfg, level, -1
 }
@@ -166,8 +167,8 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 // startError says why the member does not start. Faults stand at the beginning of their lines, so that
 // editors find the place.
 func startError(err error, e env) int {
-	var faults server.Faults
-	var fault server.Fault
+	var faults zoocfg.Faults
+	var fault zoocfg.Fault
 	switch {
 	case errors.As(err, &faults):
 		fmt.Fprintf(e.stderr, "%v\nlockkeeper: not started\n", faults)

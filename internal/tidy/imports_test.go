@@ -20,12 +20,13 @@ const imports = `
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant
 
-	server:                wire znode quorum session internal/loglimit
+	server/zoocfg:         wire znode quorum session
+	server:                wire znode quorum session server/zoocfg internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire
 	bench/compare:         bench jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server recipes bench github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/zoocfg recipes bench github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk

@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md anew")
 
-const configurationPage = "../docs/configuration.md"
+const configurationPage = "../../docs/configuration.md"
 
 const configurationHead = `# The keys of a configuration file
 
 What a ` + "`zoo.cfg`" + ` may say, what is the default, and what each key does here. ` + "`lockkeeper help config KEY`" + ` prints the same for
-one key. This page is generated from the table by which lockkeeper reads configuration files (` + "`server/configkeys.go`" + `), with
-` + "`go test ./server -run TestConfigurationPage -update`" + `; a test fails when the two differ.
+one key. This page is generated from the table by which lockkeeper reads configuration files (` + "`server/zoocfg/keys.go`" + `), with
+` + "`go test ./server/zoocfg -run TestConfigurationPage -update`" + `; a test fails when the two differ.
 
 The syntax is that of Java properties: ` + "`key=value`" + `, ` + "`#`" + ` before a comment, ` + "`\\`" + ` at the end of a line that goes on. A key that ZooKeeper
 takes as a Java system property (its name begins with ` + "`zookeeper.`" + `) is taken from the file, with or without that prefix.
@@ -37,7 +37,7 @@ func configurationText() []byte {
 			return
 		}
 		b.WriteString("\n| key | type | unit | default | ZooKeeper's name | effect |\n|---|---|---|---|---|---|\n")
-		for _, k := range ConfigKeys() {
+		for _, k := range Keys() {
 			if k.Class == class {
 				writeRow(&b, k)
 			}
@@ -50,7 +50,7 @@ func configurationText() []byte {
 	return bytes.ReplaceAll(b.Bytes(), []byte("\n\n\n"), []byte("\n"))
 }
 
-func writeRow(b *bytes.Buffer, k ConfigKey) {
+func writeRow(b *bytes.Buffer, k Key) {
 	cell := func(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
 	zooKeeper, def := "`"+k.ZooKeeper+"`", k.Default
 	switch k.ZooKeeper {
@@ -69,7 +69,7 @@ func writeRow(b *bytes.Buffer, k ConfigKey) {
 func writeIneffective(b *bytes.Buffer) {
 	for _, c := range categories {
 		var names []string
-		for _, k := range ConfigKeys() {
+		for _, k := range Keys() {
 			if k.Class == KeyIneffective && k.Effect == c.effect {
 				names = append(names, "`"+k.Name+"`")
 			}
@@ -91,12 +91,12 @@ func TestConfigurationPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is stale: write it anew with 'go test ./server -run TestConfigurationPage -update'", configurationPage)
+		t.Errorf("%s is stale: write it anew with 'go test ./server/zoocfg -run TestConfigurationPage -update'", configurationPage)
 	}
 }
 
-// TestConfigKeysAreDescribed: nothing is left out about any key.
-func TestConfigKeysAreDescribed(t *testing.T) {
+// TestKeysAreDescribed: nothing is left out about any key.
+func TestKeysAreDescribed(t *testing.T) {
 	text, err := os.ReadFile("testdata/zookeeper-keys.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestConfigKeysAreDescribed(t *testing.T) {
 	for _, name := range strings.Fields(string(text)) {
 		zooKeepers[name] = true
 	}
-	for _, k := range ConfigKeys() {
+	for _, k := range Keys() {
 		if k.Type == "" || k.Default == "" || !strings.HasSuffix(k.Effect, ".") {
 			t.Errorf("%s: type %q, default %q, effect %q: each must be there, and the effect be sentences", k.Name, k.Type, k.Default, k.Effect)
 		}
@@ -124,12 +124,12 @@ func TestConfigDefaults(t *testing.T) {
 	plain, _ := load(t, base, "")
 	settled := func(c Config) Config {
 		c.origin, c.notices, c.File, c.DataDir, c.Logger = nil, nil, "", "", nil
-		c = c.withDefaults()
+		c = c.WithDefaults()
 		c.Logger = nil
 		return c
 	}
 	tried := 0
-	for _, k := range ConfigKeys() {
+	for _, k := range Keys() {
 		if strings.HasPrefix(k.Default, "(") || k.Name == "admin.serverPort" { // setting it opens the port
 			continue
 		}
@@ -144,13 +144,13 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-func TestFindConfigKey(t *testing.T) {
+func TestFindKey(t *testing.T) {
 	for name, want := range map[string]string{
 		"tickTime": "tickTime", "zookeeper.snapCount": "snapCount", "server.12": "server.N", "zookeeper.authProvider.sasl": "authProvider.N",
 		"ssl.quorum.crl": "ssl.quorum.crl", "ticktime": "", "server.": "", "zookeeper.tickTime": "",
 	} {
-		if k, ok := FindConfigKey(name); k.Name != want || ok != (want != "") {
-			t.Errorf("FindConfigKey(%q) = %q, %v, want %q", name, k.Name, ok, want)
+		if k, ok := FindKey(name); k.Name != want || ok != (want != "") {
+			t.Errorf("FindKey(%q) = %q, %v, want %q", name, k.Name, ok, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"cmp"
@@ -35,24 +35,24 @@ var digestHashes = map[string]func() hash.Hash{
 	"SHA3-384": func() hash.Hash { return sha3.New384() }, "SHA3-512": func() hash.Hash { return sha3.New512() },
 }
 
-// digestHash is the hash of that name, nil if there is none.
-func digestHash(name string) func() hash.Hash { return digestHashes[strings.ToUpper(name)] }
+// DigestHash is the hash of that name, nil if there is none.
+func DigestHash(name string) func() hash.Hash { return digestHashes[strings.ToUpper(name)] }
 
 // Digest returns the digest identity of a user with a password, as user:BASE64(hash(user:password)): what
 // DigestAuthenticationProvider.superDigest needs, and what an ACL of scheme digest names. The algorithm is one of
 // DigestAuthenticationProvider.digestAlg; empty means SHA1. A user without a name or with a colon in it, and a password that is
 // empty or no UTF-8, cannot log in, and are errors.
 func Digest(algorithm, user, password string) (string, error) {
-	newHash := digestHash(cmp.Or(algorithm, "SHA1"))
+	newHash := DigestHash(cmp.Or(algorithm, "SHA1"))
 	switch {
 	case newHash == nil:
-		return "", fmt.Errorf("server: algorithm %q is none of %s", algorithm, digestNames())
+		return "", fmt.Errorf("zoocfg: algorithm %q is none of %s", algorithm, digestNames())
 	case user == "" || strings.Contains(user, ":"):
-		return "", fmt.Errorf("server: user %q must have a name without a colon", user)
+		return "", fmt.Errorf("zoocfg: user %q must have a name without a colon", user)
 	case password == "":
-		return "", errors.New("server: the password is empty")
+		return "", errors.New("zoocfg: the password is empty")
 	case !utf8.ValidString(user) || !utf8.ValidString(password):
-		return "", errors.New("server: user and password must be UTF-8")
+		return "", errors.New("zoocfg: user and password must be UTF-8")
 	}
 	return session.DigestID(newHash, user+":"+password), nil
 }

@@ -1,11 +1,11 @@
-package server
+package zoocfg
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestNearestConfigKey(t *testing.T) {
+func TestNearestKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"clientport":               "clientPort",
 		"tickTimes":                "tickTime",
@@ -17,11 +17,11 @@ func TestNearestConfigKey(t *testing.T) {
 		"sserver.12":               "server.N",
 		"4lw.command.whitelist":    "4lw.commands.whitelist",
 	} {
-		if got, _ := NearestConfigKey(key); got != want {
-			t.Errorf("NearestConfigKey(%q) = %q, want %q", key, got, want)
+		if got, _ := NearestKey(key); got != want {
+			t.Errorf("NearestKey(%q) = %q, want %q", key, got, want)
 		}
 	}
-	if got, _ := NearestConfigKey(strings.Repeat("x", 1<<20)); got == "" {
+	if got, _ := NearestKey(strings.Repeat("x", 1<<20)); got == "" {
 		t.Error("no key is nearest to a very long one")
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"fmt"
@@ -60,7 +60,7 @@ type value struct {
 	use  func(*loader, property)
 }
 
-// What keys do with their values, for the tables in configkeys.go.
+// What keys do with their values, for the tables in keys.go.
 
 const (
 	kindBoolean = "true or false"

@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"errors"
@@ -49,7 +49,7 @@ const (
 func load(t *testing.T, text, myid string) (Config, []string) {
 	t.Helper()
 	file, dir := writeConfig(t, text, myid)
-	cfg, err := LoadConfig(file)
+	cfg, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func notices(cfg Config, dir string) (texts []string) {
 	return texts
 }
 
-func TestLoadConfigEverything(t *testing.T) {
+func TestLoadEverything(t *testing.T) {
 	cfg, got := load(t, `# a cluster member with every setting that has an effect
 clientPort=2181
 clientPortAddress=192.0.2.1
@@ -155,7 +155,7 @@ func TestDefaults(t *testing.T) {
 	if err := zero.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	got := zero.withDefaults()
+	got := zero.WithDefaults()
 	got.Logger = nil
 	want := Config{
 		ClientAddr:        ":2181",
@@ -191,12 +191,12 @@ func TestDefaults(t *testing.T) {
 	}
 
 	small, got2 := load(t, base, "")
-	small = small.withDefaults()
+	small = small.WithDefaults()
 	if small.ClientAddr != ":2181" || small.MaxClientCnxns != 60 || len(got2) != 0 {
 		t.Errorf("the smallest file: %+v, notices %q", small, got2)
 	}
 	unlimited, _ := load(t, base+"maxClientCnxns=0\nminSessionTimeout=-1\nmaxSessionTimeout=-1", "")
-	unlimited = unlimited.withDefaults()
+	unlimited = unlimited.WithDefaults()
 	if unlimited.MaxClientCnxns != Unlimited || unlimited.MinSessionTimeout != 6*time.Second {
 		t.Errorf("maxClientCnxns=0 and minSessionTimeout=-1: %+v", unlimited)
 	}
@@ -356,7 +356,7 @@ func TestConfigFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file, dir := writeConfig(t, c.text, c.myid)
-			cfg, err := LoadConfig(file)
+			cfg, err := Load(file)
 			if err == nil {
 				t.Fatalf("no fault; %+v", cfg)
 			}
@@ -386,7 +386,7 @@ func TestConfigFaults(t *testing.T) {
 }
 
 func TestConfigFileMissing(t *testing.T) {
-	_, err := LoadConfig("/nonexistent/zoo.cfg")
+	_, err := Load("/nonexistent/zoo.cfg")
 	if want := "server: read configuration /nonexistent/zoo.cfg: no such file or directory"; err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -396,7 +396,7 @@ func TestDynamicConfigFile(t *testing.T) {
 	file, dir := writeConfig(t, "dataDir=%D/data\nstandaloneEnabled=false\nreconfigEnabled=false\ndynamicConfigFile=%D/zoo.cfg.dynamic\n", "2")
 	dynamic := filepath.Join(dir, "zoo.cfg.dynamic")
 	writeFile(t, dynamic, "server.1=a:1:2:participant;2181\nserver.2=b:1:2:participant;0.0.0.0:2182\nserver.3=c:1:2:participant;2183")
-	cfg, err := LoadConfig(file)
+	cfg, err := Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +405,7 @@ func TestDynamicConfigFile(t *testing.T) {
 	}
 
 	writeFile(t, dynamic, "server.1=a:1:2\nversion=100000000\nserver.2=b:1\n")
-	_, err = LoadConfig(file)
+	_, err = Load(file)
 	want := dynamic + ":2: version: does not belong in a dynamic configuration file, which has server lines only\n" +
 		dynamic + ":3: server.2: must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -414,13 +414,13 @@ func TestDynamicConfigFile(t *testing.T) {
 
 	writeFile(t, dynamic, "# nothing\n")
 	writeFile(t, file, "clientPort=1\ndataDir="+dir+"/data\ndynamicConfigFile="+dynamic)
-	_, err = LoadConfig(file)
+	_, err = Load(file)
 	if want := file + ":3: dynamicConfigFile: " + dynamic + " has no server line"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 
 	writeFile(t, file, "clientPort=1\ndataDir="+dir+"/data\nserver.1=a:1:2\ndynamicConfigFile="+dynamic)
-	_, err = LoadConfig(file)
+	_, err = Load(file)
 	if want := file + ":3: server.1: must stand in the file that dynamicConfigFile names, as all server lines"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -479,7 +479,7 @@ func TestConfigNotices(t *testing.T) {
 // TestAllowUnknownKeys: for those whose files have keys that look like ours and are not.
 func TestAllowUnknownKeys(t *testing.T) {
 	file, _ := writeConfig(t, base+"ticktime=1\nserver1=x\n", "")
-	cfg, err := LoadConfig(file, AllowUnknownKeys)
+	cfg, err := Load(file, AllowUnknownKeys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,7 +501,7 @@ func TestAllowUnknownKeys(t *testing.T) {
 // TestNoticesBesideFaults: what a refused file has only warnings for is told as well.
 func TestNoticesBesideFaults(t *testing.T) {
 	file, _ := writeConfig(t, base+"tickTimeMs=1\ntickTime=x\n", "")
-	cfg, err := LoadConfig(file)
+	cfg, err := Load(file)
 	if err == nil || len(cfg.Notices()) != 1 || !strings.Contains(cfg.Notices()[0].String(), ":3: tickTimeMs: warning: ") {
 		t.Errorf("%v, notices %v", err, cfg.Notices())
 	}
@@ -577,8 +577,8 @@ func TestNoticeLog(t *testing.T) {
 		}
 		return a
 	}}))
-	Notice{slog.LevelWarn, "zoo.cfg", 3, "skipACL", "careful"}.log(l)
-	Notice{Level: slog.LevelInfo, Text: "plain"}.log(l)
+	Notice{slog.LevelWarn, "zoo.cfg", 3, "skipACL", "careful"}.Log(l)
+	Notice{Level: slog.LevelInfo, Text: "plain"}.Log(l)
 	if want := "level=WARN msg=careful file=zoo.cfg line=3 key=skipACL\nlevel=INFO msg=plain\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}

@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"errors"
@@ -15,16 +15,16 @@ import (
 	"lockkeeper/znode"
 )
 
-// LoadOption changes how LoadConfig reads a file.
-type LoadOption int
+// Option changes how Load reads a file.
+type Option int
 
 // AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
-const AllowUnknownKeys LoadOption = 1
+const AllowUnknownKeys Option = 1
 
-// LoadConfig reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
+// Load reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
 // everything that is wrong, unless the file itself cannot be read; the Config then has nothing but its Notices. What is
 // odd but no reason to stop is in Config.Notices.
-func LoadConfig(file string, options ...LoadOption) (Config, error) {
+func Load(file string, options ...Option) (Config, error) {
 	l := newLoader(file)
 	l.allowUnknown = slices.Contains(options, AllowUnknownKeys)
 	props, faults, err := readProperties(file)
@@ -146,7 +146,7 @@ func (l *loader) unknown(p property) {
 	case ok:
 		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored, though it looks like %s", meant)
 	default:
-		nearest, _ := NearestConfigKey(p.key)
+		nearest, _ := NearestKey(p.key)
 		l.warn(p, "neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is %s", nearest)
 	}
 }
@@ -382,7 +382,7 @@ func (l *loader) clientAddr() {
 	if own.ClientAddr == "" {
 		return
 	}
-	host, port, err := splitHostPort(own.ClientAddr)
+	host, port, err := SplitHostPort(own.ClientAddr)
 	sameHost := l.portAddr == "" || isWildcard(l.portAddr) || l.portAddr == host
 	if err != nil || port != l.port || !sameHost {
 		l.fault(l.at("clientPort"), "says %s, but %s says %s", l.cfg.ClientAddr, own.Key(), own.ClientAddr)

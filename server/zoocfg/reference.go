@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"cmp"
@@ -16,9 +16,9 @@ const (
 	KeyIneffective                 // ZooKeeper has it, and it has no effect here
 )
 
-// ConfigKey describes one key of a zoo.cfg for people. The same table reads configuration files, so what is here is
-// what LoadConfig does.
-type ConfigKey struct {
+// Key describes one key of a zoo.cfg for people. The same table reads configuration files, so what is here is
+// what Load does.
+type Key struct {
 	// Name is the key as it stands in a file. Of a family of keys, such as server.1, server.2, it ends in N.
 	Name string
 	// ZooKeeper is ZooKeeper's name: the key in its zoo.cfg, or the Java system property. Empty for lockkeeper's own keys.
@@ -30,27 +30,27 @@ type ConfigKey struct {
 	Effect string
 }
 
-// ConfigKeys are all keys that lockkeeper knows, in the order of the alphabet without regard to case.
-func ConfigKeys() []ConfigKey {
-	var keys []ConfigKey
+// Keys are all keys that lockkeeper knows, in the order of the alphabet without regard to case.
+func Keys() []Key {
+	var keys []Key
 	for name, def := range knownKeys {
 		keys = append(keys, def.describe(name, name))
 	}
 	for family, def := range keyFamilies {
 		keys = append(keys, def.describe(family, family+"N"))
 	}
-	slices.SortFunc(keys, func(a, b ConfigKey) int {
+	slices.SortFunc(keys, func(a, b Key) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
 	})
 	return keys
 }
 
-// FindConfigKey returns the key of that name, with or without "zookeeper." in front of a Java system property. For
+// FindKey returns the key of that name, with or without "zookeeper." in front of a Java system property. For
 // server.3 it is the family server.N.
-func FindConfigKey(name string) (ConfigKey, bool) {
+func FindKey(name string) (Key, bool) {
 	def, bare := lookupKey(name)
 	if def == nil {
-		return ConfigKey{}, false
+		return Key{}, false
 	}
 	if _, plain := knownKeys[bare]; plain {
 		return def.describe(bare, bare), true
@@ -60,8 +60,8 @@ func FindConfigKey(name string) (ConfigKey, bool) {
 }
 
 // describe makes the description of the key or family with that name in the tables, under the name shown.
-func (def keyDef) describe(name, shown string) ConfigKey {
-	return ConfigKey{
+func (def keyDef) describe(name, shown string) Key {
+	return Key{
 		Name: shown, ZooKeeper: def.zooKeeperName(shown), Class: classOf(name),
 		Type: def.value.kind, Unit: def.unit, Default: def.def, Effect: def.effect,
 	}
@@ -93,11 +93,11 @@ func classOf(name string) KeyClass {
 	return KeyIneffective
 }
 
-// NearestConfigKey returns the known key that was probably meant by name, and how many typing errors lie between
+// NearestKey returns the known key that was probably meant by name, and how many typing errors lie between
 // them (see Nearest).
-func NearestConfigKey(name string) (nearest string, edits int) {
+func NearestKey(name string) (nearest string, edits int) {
 	return Nearest(strings.TrimPrefix(name, "zookeeper."), func(yield func(string) bool) {
-		for _, k := range ConfigKeys() {
+		for _, k := range Keys() {
 			if !yield(k.Name) {
 				return
 			}

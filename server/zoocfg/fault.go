@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"fmt"
@@ -53,8 +53,8 @@ func (f Faults) Unwrap() []error {
 	return errs
 }
 
-// err is f as an error, nil when there is no fault.
-func (f Faults) err() error {
+// Err is f as an error, nil when there is no fault.
+func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package server
+package zoocfg
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 )
 
 // keyDef is one key of a zoo.cfg: how its value is taken, and what docs/configuration.md and 'lockkeeper help config'
-// say about it. To add a key, add a line to usedKeys with a value (the constructors are in configvalues.go), the unit,
-// the default and the effect, and run 'go test ./server -run TestConfigurationPage -update'.
+// say about it. To add a key, add a line to usedKeys with a value (the constructors are in values.go), the unit,
+// the default and the effect, and run 'go test ./server/zoocfg -run TestConfigurationPage -update'.
 type keyDef struct {
 	// property keys are those that ZooKeeper reads from Java system properties named zookeeper.<key>. A
 	// line in zoo.cfg sets such a property too, so they are taken with and without that prefix.
@@ -203,7 +203,7 @@ var usedKeys = map[string]keyDef{
 	"DigestAuthenticationProvider.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoDigest }), def: "true",
 		effect: "With false there is no scheme digest: logins with it fail, and ACLs cannot name it."},
 	"DigestAuthenticationProvider.digestAlg": {property: true, value: value{"one of " + digestNames(), func(l *loader, p property) {
-		if l.cfg.DigestAlgorithm = p.val; digestHash(p.val) == nil {
+		if l.cfg.DigestAlgorithm = p.val; DigestHash(p.val) == nil {
 			l.fault(p, "%q is none of %s", p.val, digestNames())
 		}
 	}}, def: "SHA1", effect: "The hash of digest identities and of superDigest. All members need the same one, and ACLs keep what they were made with."},
@@ -216,7 +216,7 @@ var usedKeys = map[string]keyDef{
 	"4lw.commands.whitelist": {property: true, value: value{"four-letter words with commas, or *", func(l *loader, p property) {
 		l.cfg.FourLetterWords = parseWhitelist(p.val)
 		for _, w := range l.cfg.FourLetterWords {
-			if w != "*" && !isFourLetterWord(w) {
+			if w != "*" && !IsFourLetterWord(w) {
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
