@@ -97,7 +97,8 @@ func (c *conn) flush() error {
 	return err
 }
 
-// read reads one frame. An event goes to events and has the xid of a notification here. body is valid until the next call.
+// read reads one frame. An event goes to events and has the xid of a notification here. body is
+// valid until the next call.
 func (c *conn) read() (h wire.ReplyHeader, body []byte, err error) {
 	if c.r.Buffered() == 0 {
 		_ = c.SetDeadline(time.Now().Add(patience))
@@ -139,9 +140,10 @@ func (c *conn) call(op wire.Op, body wire.Record) ([]byte, error) {
 	return reply, err
 }
 
-// event waits for the next event. It pings when it has sent nothing for a third of the session timeout, as client libraries do, even
-// if events come meanwhile: they are no sign of life of the client, and lockkeeper holds them back from one that it has not heard
-// for that long (session/lease.go).
+// event waits for the next event. It pings when it has sent nothing for a third of the session
+// timeout, as client libraries do, even if events come meanwhile: they are no sign of life of the
+// client, and lockkeeper holds them back from one that it has not heard for that long
+// (session/lease.go).
 func (c *conn) event(ctx context.Context) (wire.WatcherEvent, error) {
 	for len(c.events) == 0 {
 		if err := ctx.Err(); err != nil {

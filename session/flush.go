@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Conn is the connection of a session, which server has. The session calls Wake and Abort while it holds locks, so neither
-// may wait, nor call the session.
+// Conn is the connection of a session, which server has. The session calls Wake and Abort while it
+// holds locks, so neither may wait, nor call the session.
 type Conn interface {
-	// WriteUntil writes b, and returns how much of it was written. It fails with os.ErrDeadlineExceeded at the given time, at
-	// once if that has passed.
+	// WriteUntil writes b, and returns how much of it was written. It fails with
+	// os.ErrDeadlineExceeded at the given time, at once if that has passed.
 	WriteUntil(b []byte, until time.Time) (int, error)
 	// Wake has another goroutine call Session.Flush(true).
 	Wake()
@@ -21,28 +21,30 @@ type Conn interface {
 }
 
 const (
-	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads from it.
+	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
+	// from it.
 	flushPatience = 10 * time.Millisecond
-	// writeChunkBytes is how much is written at a time: a client that takes none of it for as long as its session may be
-	// silent is given up, one that is only slow is not.
+	// writeChunkBytes is how much is written at a time: a client that takes none of it for as long
+	// as its session may be silent is given up, one that is only slow is not.
 	writeChunkBytes = 64 << 10
 )
 
-// Open gives the session the connection on which its output is sent, the answer to the handshake first. Its caller calls
-// Flush next. Two goroutines send, one at a time:
+// Open gives the session the connection on which its output is sent, the answer to the handshake
+// first. Its caller calls Flush next. Two goroutines send, one at a time:
 //
-//   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false) before it waits for the
-//     client, so all of them are one write.
-//   - For replies to writes, events, and what the client or the lease has held up, the session calls Conn.Wake, and the
-//     goroutine that this starts calls Flush(true). It ends when nothing is left that may be sent.
+//   - The one that calls Submit sends the replies that Submit made at once. It calls Flush(false)
+//     before it waits for the client, so all of them are one write.
+//   - For replies to writes, events, and what the client or the lease has held up, the session
+//     calls Conn.Wake, and the goroutine that this starts calls Flush(true). It ends when nothing
+//     is left that may be sent.
 func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
 
-// Flush sends what may be sent now, unless another call of Flush is sending, which then sends that too. With wait it waits
-// for as long as the client takes to receive it; without, what the client has not received after 10 ms is left to a
-// goroutine that Conn.Wake starts.
+// Flush sends what may be sent now, unless another call of Flush is sending, which then sends that
+// too. With wait it waits for as long as the client takes to receive it; without, what the client
+// has not received after 10 ms is left to a goroutine that Conn.Wake starts.
 //
-// Errors: io.EOF says that everything has been sent and nothing more will come, so that the connection can be closed in
-// order; any other error, that it has to be closed at once.
+// Errors: io.EOF says that everything has been sent and nothing more will come, so that the
+// connection can be closed in order; any other error, that it has to be closed at once.
 func (s *Session) Flush(wait bool) error { return s.out.flush(wait) }
 
 func (o *output) open(c Conn, answer []byte) {
@@ -60,8 +62,9 @@ func (o *output) open(c Conn, answer []byte) {
 	o.memory.add(len(answer))
 }
 
-// dueLocked says whether there is something to do for a goroutine that sends. Nothing may be sent while the lease of the
-// session is unconfirmed: whatever a client receives, it takes for a sign that it is connected.
+// dueLocked says whether there is something to do for a goroutine that sends. Nothing may be sent
+// while the lease of the session is unconfirmed: whatever a client receives, it takes for a sign
+// that it is connected.
 func (o *output) dueLocked() bool {
 	switch {
 	case o.over || o.aborted:
@@ -80,8 +83,8 @@ func (o *output) wakeLocked() {
 	}
 }
 
-// wake is for Submit, which is about to wait, and for a lease that has been confirmed again: what could be left unsent
-// until now has to be sent.
+// wake is for Submit, which is about to wait, and for a lease that has been confirmed again: what
+// could be left unsent until now has to be sent.
 func (o *output) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,8 +137,9 @@ func (o *output) begin(woken bool) bool {
 	return true
 }
 
-// next takes note that n bytes of the current piece have been written, and returns what is to be written now, until when.
-// Without that, its caller is not the one that sends any more, and returns err.
+// next takes note that n bytes of the current piece have been written, and returns what is to be
+// written now, until when. Without that, its caller is not the one that sends any more, and returns
+// err.
 func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -40,7 +40,8 @@ func (c *slowConn) WriteUntil(b []byte, until time.Time) (int, error) {
 func (c *slowConn) Wake()  { c.wakes.Add(1) }
 func (c *slowConn) Abort() {}
 
-// openSlow opens a session of 9 s on a slowConn, which has room for the answer to the handshake only. ask submits a read.
+// openSlow opens a session of 9 s on a slowConn, which has room for the answer to the handshake
+// only. ask submits a read.
 func openSlow(t *testing.T) (s *Session, r *replica, c *slowConn, ask func()) {
 	t.Helper()
 	m, r := newMember(t, Config{})
@@ -93,8 +94,9 @@ func TestOneSendsAtATime(t *testing.T) {
 	})
 }
 
-// A reader waits for a client that takes nothing for flushPatience only, and leaves the rest to another goroutine. That one
-// gives up when the client has taken nothing for the timeout of its session.
+// A reader waits for a client that takes nothing for flushPatience only, and leaves the rest to
+// another goroutine. That one gives up when the client has taken nothing for the timeout of its
+// session.
 func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, c, ask := openSlow(t)
@@ -128,8 +130,8 @@ func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
 	})
 }
 
-// Promise C6: what is being written when the lease is no longer confirmed stays unsent until it is again. That is so, too,
-// when the process was stopped between taking its output and writing it.
+// Promise C6: what is being written when the lease is no longer confirmed stays unsent until it is
+// again. That is so, too, when the process was stopped between taking its output and writing it.
 func TestWritesEndWithTheLease(t *testing.T) {
 	for _, stopped := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

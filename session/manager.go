@@ -19,18 +19,19 @@ type Replica interface {
 	// View calls f with the state as it is after some entry.
 	View(f func(*znode.Store))
 	// Propose hands a command over until it has been applied. It may block, until ctx ends. When it
-	// fails, the command is not handed over.
+	// fails, the command is not proposed.
 	Propose(ctx context.Context, c *znode.Command) error
 	// ProposeOnce hands a command over if this member leads; it may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
-	// Touch reports sessions that this member heard from to the leader. It returns those whose lease
-	// was extended, and a moment from which on they have their full timeout, whoever leads.
+	// Touch reports sessions that this member heard from to the leader. It returns those whose
+	// lease was extended, and a moment from which on they have their full timeout, under any leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
 	// LeaderKnown says whether this member knows a leader, and since when that has been so.
 	LeaderKnown() (since time.Time, ok bool)
 }
 
-// Config describes a Manager. Zero values of durations and limits are replaced by ZooKeeper's defaults.
+// Config describes a Manager. Zero values of durations and limits are replaced by ZooKeeper's
+// defaults.
 type Config struct {
 	Member     uint8         // this member's number, which the ids of sessions created here carry
 	Tick       time.Duration // 0 means 3 s
@@ -42,17 +43,20 @@ type Config struct {
 	// ReadOnly lets this member serve, without a leader, clients that accept that.
 	ReadOnly bool
 	Logger   *slog.Logger // nil means slog.Default
-	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60 s.
+	// ReapInterval is how often the leader looks for containers and TTL nodes to reap; 0 means 60
+	// s.
 	ReapInterval time.Duration
 	// ReapPerMinute bounds how many are deleted in a minute; 0 means 10 000.
 	ReapPerMinute int
-	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means never.
+	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means
+	// never.
 	ReapNeverUsed time.Duration
-	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such scheme.
+	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such
+	// scheme.
 	DigestHash func() hash.Hash
 	NoDigest   bool
-	// RequiredSchemes are those of which a connection must have proved one before it may do anything but
-	// that; nil means none.
+	// RequiredSchemes are those of which a connection must have proved one before it may do
+	// anything but that; nil means none.
 	RequiredSchemes []string
 	Limits          Limits
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
@@ -65,10 +69,11 @@ const (
 	sessionQueueMax = 1000
 	// outputPauseBytes is how much unsent output stops a connection from being read.
 	outputPauseBytes = 4 << 20
-	// outputCollectBytes is how much output the goroutine that submits requests may collect before a writer is
-	// started for it.
+	// outputCollectBytes is how much output the goroutine that submits requests may collect before
+	// a writer is started for it.
 	outputCollectBytes = 64 << 10
-	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its connection from being read.
+	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its
+	// connection from being read.
 	queuePauseBytes = 4 << 20
 )
 
@@ -110,8 +115,8 @@ type Manager struct {
 	anyBehind atomic.Bool // behind is not empty
 }
 
-// NewManager returns a Manager that can be given to a Replica as its listener. It serves nobody before
-// Start.
+// NewManager returns a Manager that can be given to a Replica as its listener. It serves nobody
+// before Start.
 func NewManager(cfg Config) *Manager {
 	if cfg.Tick == 0 {
 		cfg.Tick = 3 * time.Second
@@ -176,8 +181,8 @@ func (m *Manager) Start(r Replica) {
 	go m.sweepLoop(m.ctx)
 }
 
-// Close ends all connections, though no session, and the Manager's goroutines. The replica must not be
-// closed before.
+// Close ends all connections, though no session, and the Manager's goroutines. The replica must not
+// be closed before.
 func (m *Manager) Close() {
 	m.endAll("member stops")
 	if m.stop != nil {
@@ -225,7 +230,8 @@ func (m *Manager) forget(s *Session) {
 	}
 }
 
-// removeStep is how many watched paths of a connection that has ended are forgotten at once: events wait for it.
+// removeStep is how many watched paths of a connection that has ended are forgotten at once: events
+// wait for it.
 const removeStep = 1000
 
 // sweepLoop forgets the watches of connections that had many.
@@ -315,9 +321,9 @@ func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 	}
 }
 
-// Restored implements the replica's listener: the state has jumped ahead. The results of requests that
-// took effect meanwhile, and the events that watches waited for, are not to be had any more, so every
-// client has to connect again, and says then what it has seen.
+// Restored implements the replica's listener: the state has jumped ahead. The results of requests
+// that took effect meanwhile, and the events that watches waited for, are not to be had any more,
+// so every client has to connect again, and says then what it has seen.
 func (m *Manager) Restored(store *znode.Store) {
 	if !mutant.On(mutant.RestoreKeepsConnections) {
 		m.endAll("state replaced by a snapshot")
@@ -333,8 +339,9 @@ func (m *Manager) Lead(store *znode.Store) { m.tracker.lead(store) }
 // Follow implements the replica's listener: this member leads no longer.
 func (m *Manager) Follow() { m.tracker.follow() }
 
-// Undeliverable implements the replica's listener: a command of this member cannot be handed over, and is forgotten. What the
-// connection has sent behind it can take no effect either, so it ends; the session does not.
+// Undeliverable implements the replica's listener: a command of this member cannot be delivered to the leader,
+// and is forgotten. What the connection has sent behind it can take no effect either, so it ends;
+// the session does not.
 func (m *Manager) Undeliverable(k znode.Key) {
 	m.stats.undeliverable.Add(1)
 	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {

@@ -14,7 +14,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// silent is a connection whose client takes nothing but the answer to its handshake. It is the Conn of its session.
+// silent is a connection whose client takes nothing but the answer to its handshake. It is the Conn
+// of its session.
 type silent struct {
 	s       *Session
 	begun   bool          // the handshake has been answered
@@ -71,7 +72,8 @@ func (c *silent) ask(op wire.Op, body wire.Record) {
 	}()
 }
 
-// An answer that would be too long is not made: the client gets BadArguments, no watch is set, and the connection goes on.
+// An answer that would be too long is not made: the client gets BadArguments, no watch is set, and
+// the connection goes on.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{Limits: Limits{Response: 10_000 + 90*nameCost, MultiReadOps: 50, MultiReadBytes: 8000}})
@@ -123,7 +125,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// Clients that do not read can make the member hold no more than the limit. They are ended before anybody else is.
+// Clients that do not read can make the member hold no more than the limit. They are ended before
+// anybody else is.
 func TestUnsentOutputIsBounded(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetData, wire.OpMultiRead} {
 		synctest.Test(t, func(t *testing.T) {
@@ -234,8 +237,8 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Watches are counted by the memory that they take. A read with one too many is refused, setWatches ends the connection, and
-// others have room all the same.
+// Watches are counted by the memory that they take. A read with one too many is refused, setWatches
+// ends the connection, and others have room all the same.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{Limits: Limits{WatchBytes: 16 << 20}})
@@ -255,7 +258,8 @@ func TestWatchesAreBounded(t *testing.T) {
 		if n := m.Stats(); watches != 20 || n.WatchBytes > 2<<20 || n.WatchesRefused != 1 || n.Watches.Watches != watches {
 			t.Errorf("%d watches of 100 KB: %+v", watches, n)
 		}
-		c.send(wire.OpExists, wire.PathWatchRequest{Path: path(0), Watch: true}) // it is there already
+		// it is there already
+		c.send(wire.OpExists, wire.PathWatchRequest{Path: path(0), Watch: true})
 		c.expect(fmt.Sprintf("%d NoNode", watches+2))
 		all := wire.SetWatchesRequest{Data: []string{}, Child: []string{}}
 		for i := range watches + 1 {

@@ -11,7 +11,8 @@ import (
 // errEnded says that the connection has lost its session, or the session its connection.
 var errEnded = errors.New("session: connection ended")
 
-// output is what is still to be sent on one connection: replies and notifications in one order. What sends it is in flush.go.
+// output is what is still to be sent on one connection: replies and notifications in one order.
+// What sends it is in flush.go.
 type output struct {
 	lease  *lease
 	memory *memory
@@ -25,23 +26,25 @@ type output struct {
 	unsent   int     // bytes of before and buf
 	holding  bool    // events wait in later
 	later    []heldEvent
-	lateSize int       // bytes that later counts for
-	current  piece     // what is being written, by the goroutine that sends; without a size there is none
+	lateSize int // bytes that later counts for
+	// what is being written, by the goroutine that sends; without a size there is none
+	current  piece
 	since    time.Time // when the client last took something, or there was first something to take
 	busy     bool      // a goroutine sends, and will look again
 	woken    bool      // Conn.Wake was called, and the goroutine has not begun to send
 	finished bool      // nothing more will come; close when all is sent
 	farewell bool      // what is left is a consented good-bye, for which no lease is needed
 	aborted  bool      // what is unsent stays unsent
-	over     bool      // the server has learned of the end, or has told of it: nothing is sent any more
+	// the server has learned of the end, or has told of it: nothing is sent any more
+	over bool
 }
 
 // buffer holds bytes to be sent, whole frames.
 type buffer struct{ bytes []byte }
 
-// piece is what is sent between two looks at what there is: a buffer of short frames, or one long frame. A long frame is
-// encoded when it is sent: not while the state is locked, and not for a client that does not read. What its body refers to
-// is never modified.
+// piece is what is sent between two looks at what there is: a buffer of short frames, or one long
+// frame. A long frame is encoded when it is sent: not while the state is locked, and not for a
+// client that does not read. What its body refers to is never modified.
 type piece struct {
 	buf    *buffer // nil for a long frame that is not encoded yet
 	header wire.ReplyHeader
@@ -149,8 +152,8 @@ func (o *output) admitLocked(n int) bool {
 	return true
 }
 
-// reply adds a reply, of about so many bytes. An own one is made by Submit, whose caller sends it. It returns false when the client has
-// left too much unread; the output is then aborted.
+// reply adds a reply, of about so many bytes. An own one is made by Submit, whose caller sends it.
+// It returns false when the client has left too much unread; the output is then aborted.
 func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -275,7 +278,8 @@ func (o *output) releaseLocked() {
 	o.current = piece{}
 }
 
-// detach is for the server, which has closed the connection, or is about to: nothing is sent any more.
+// detach is for the server, which has closed the connection, or is about to: nothing is sent any
+// more.
 func (o *output) detach() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -32,7 +32,8 @@ func (c *client) unsent() int {
 	return c.s.out.unsent
 }
 
-// came says how many frames have come that were not looked at, in how many pieces, and from how many writers.
+// came says how many frames have come that were not looked at, in how many pieces, and from how
+// many writers.
 func (c *client) came() (frames, pieces, writers int) {
 	synctest.Wait()
 	c.mu.Lock()
@@ -50,7 +51,8 @@ func (c *client) expectCame(frames, pieces, writers int) {
 
 var readRoot = wire.PathWatchRequest{Path: "/"}
 
-// What Submit answers at once its caller sends, all of it together, and no writer is started for it.
+// What Submit answers at once its caller sends, all of it together, and no writer is started for
+// it.
 func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -63,10 +65,12 @@ func TestAnswersGivenAtOnceAreSentTogether(t *testing.T) {
 		c.expectCame(100, 1, 0)
 		c.flush()
 		c.expectCame(100, 1, 0)
-		// What others make known does not wait for that; and takes along what has been collected, in its place.
+		// What others make known does not wait for that; and takes along what has been collected,
+		// in its place.
 		c.give(wire.OpExists, wire.PathWatchRequest{Path: "/n", Watch: true})
 		c.expectCame(100, 1, 0)
-		r.apply(&znode.Command{Kind: znode.KindRequest, Session: c.s.ID(), Generation: 2}) // nothing comes of it
+		// nothing comes of it
+		r.apply(&znode.Command{Kind: znode.KindRequest, Session: c.s.ID(), Generation: 2})
 		c.expectCame(100, 1, 0)
 		other := mustConnect(t, m, 10*time.Second)
 		other.send(wire.OpCreate, create("/n", wire.ModePersistent))
@@ -87,7 +91,8 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 	ping := func(c *client) { c.give(wire.OpPing, wire.Empty{}) }
 	tests := map[string]struct {
 		cfg Config
-		// stall gives a ping whose answer is collected, and makes the next sync wait in Submit, which end ends.
+		// stall gives a ping whose answer is collected, and makes the next sync wait in Submit,
+		// which end ends.
 		stall func(m *Manager, r *replica, c *client) (end func())
 	}{
 		"for the replica": {
@@ -149,8 +154,8 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 	}
 }
 
-// Promise C6: while the lease is not confirmed nothing is sent, whoever asks, and the client is read all the same. When
-// it is, all comes at once.
+// Promise C6: while the lease is not confirmed nothing is sent, whoever asks, and the client is
+// read all the same. When it is, all comes at once.
 func TestCollectedAnswersWaitForTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -171,8 +176,8 @@ func TestCollectedAnswersWaitForTheLease(t *testing.T) {
 	})
 }
 
-// Answers that cannot be sent stop the client from being read when they are too many, and so do those that nobody sends
-// yet.
+// Answers that cannot be sent stop the client from being read when they are too many, and so do
+// those that nobody sends yet.
 func TestUnsentAnswersAreBounded(t *testing.T) {
 	const size, reads = 200_000, 100
 	for _, cut := range []bool{true, false} {

@@ -14,8 +14,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// Session is one connection's hold of a session: one generation of it. When the connection ends it does
-// not come back; the session itself may be attached again, which makes another Session.
+// Session is one connection's hold of a session: one generation of it. When the connection ends it
+// does not come back; the session itself may be attached again, which makes another Session.
 type Session struct {
 	m          *Manager
 	id         wire.SessionID
@@ -27,7 +27,8 @@ type Session struct {
 	lease lease
 	stats connStats
 
-	// ids are the identities that the connection has shown, its address first. Replaced, never modified.
+	// ids are the identities that the connection has shown, its address first. Replaced, never
+	// modified.
 	ids atomic.Pointer[[]znode.Identity]
 
 	local bool // of read-only mode: not one of the cluster's sessions
@@ -40,11 +41,11 @@ type Session struct {
 	ended bool
 	// creating is how many ephemeral nodes the writes in the queue may create.
 	creating int
-	// changing says that a reconfig is in the queue. It takes effect some time after it has been applied, so no write may
-	// follow it before it is answered.
+	// changing says that a reconfig is in the queue. It takes effect some time after it has been
+	// applied, so no write may follow it before it is answered.
 	changing bool
-	// deferred says that it has been applied, and its change is under way: pings do not wait for that, because it may
-	// take longer than the client is patient.
+	// deferred says that it has been applied, and its change is under way: pings do not wait for
+	// that, because it may take longer than the client is patient.
 	deferred bool
 
 	gone atomic.Bool // ended, for those who must not take mu
@@ -53,9 +54,10 @@ type Session struct {
 	deaf  bool // nothing that follows takes effect any more
 	shown int  // how many of ids the newest write has shown to the state
 	// These are guarded by the watch table's lock.
-	watched    map[string]struct{} // the paths that the connection watches, in either table; nil if none
-	watchBytes int                 // what these count for
-	unwatched  bool                // no watch is set any more
+	// the paths that the connection watches, in either table; nil if none
+	watched    map[string]struct{}
+	watchBytes int  // what these count for
+	unwatched  bool // no watch is set any more
 }
 
 // pending is a request that is not answered yet.
@@ -97,9 +99,10 @@ func (s *Session) ID() wire.SessionID { return s.id }
 // Timeout is the negotiated session timeout.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// Submit takes one frame from the client and keeps it. It blocks while too many requests of the session
-// are unanswered, or too much output is unsent. An error means that the connection must be closed.
-// Calls must come from one goroutine, in the order of the frames, which calls Flush before it waits for the client.
+// Submit takes one frame from the client and keeps it. It blocks while too many requests of the
+// session are unanswered, or too much output is unsent. An error means that the connection must be
+// closed. Calls must come from one goroutine, in the order of the frames, which calls Flush before
+// it waits for the client.
 func (s *Session) Submit(frame []byte) error {
 	if s.deaf {
 		return nil
@@ -171,8 +174,8 @@ func (s *Session) admit(p *pending) error {
 	return nil
 }
 
-// bytes is what a request in a queue counts for: its frame, what surrounds that, and, of a read, the decoded record, whose many small
-// parts take up to four times as much as they do in the frame.
+// bytes is what a request in a queue counts for: its frame, what surrounds that, and, of a read,
+// the decoded record, whose many small parts take up to four times as much as they do in the frame.
 func (p *pending) bytes() int {
 	const around = 256
 	if p.record != nil {
@@ -289,7 +292,8 @@ func (s *Session) submitWrite(p *pending) error {
 		Op:         p.req.Op,
 		Body:       p.req.Body,
 	}
-	// A connection gains identities and never loses one, and the state keeps those that it has been shown. It knows the address.
+	// A connection gains identities and never loses one, and the state keeps those that it has been
+	// shown. It knows the address.
 	if len(p.ids) > max(1, s.shown) {
 		s.shown = len(p.ids)
 		c.Identities = p.ids[1:]
@@ -314,7 +318,8 @@ func (s *Session) waitForRoom(op wire.Op) error {
 	return s.out.waitBelow(outputPauseBytes)
 }
 
-// fullLocked says that no request is to be taken until some of the session's own have been answered.
+// fullLocked says that no request is to be taken until some of the session's own have been
+// answered.
 func (s *Session) fullLocked() bool {
 	return len(s.queue) >= sessionQueueMax || s.bytes >= queuePauseBytes ||
 		len(s.queue) > 0 && (s.m.throttle.crowded() || s.m.memory.crowded())
@@ -336,7 +341,8 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		return
 	}
 	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
-		// Order: seqs are applied without gaps, and what stands before a write is executed before it.
+		// Order: seqs are applied without gaps, and what stands before a write is executed before
+		// it.
 		panic(fmt.Sprintf("session: %v: write %d applied out of turn", s.id, c.Seq))
 	}
 	if res.Deferred {
@@ -428,8 +434,9 @@ func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
 	s.m.stats.sent.Add(1)
 }
 
-// Detach ends this hold of the session, because its connection has ended, or is to be closed by the caller; the session
-// goes its own way until its lease runs out. It may be called more than once, from any goroutine.
+// Detach ends this hold of the session, because its connection has ended, or is to be closed by the
+// caller; the session goes its own way until its lease runs out. It may be called more than once,
+// from any goroutine.
 func (s *Session) Detach() {
 	s.markEnded()
 	s.out.detach()

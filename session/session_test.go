@@ -12,8 +12,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// Promise C2: pipelined requests take effect and are answered in the order sent, also when all the writes
-// among them are applied in one entry.
+// Promise C2: pipelined requests take effect and are answered in the order sent, also when all the
+// writes among them are applied in one entry.
 func TestReadsStandBetweenTheWritesTheyWereSentBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -47,7 +47,8 @@ func TestReadsStandBetweenTheWritesTheyWereSentBetween(t *testing.T) {
 	})
 }
 
-// Promise C3: a client sees the event before anything that shows the change, its own reply included.
+// Promise C3: a client sees the event before anything that shows the change, its own reply
+// included.
 func TestEventsComeBeforeWhatShowsTheChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
@@ -110,7 +111,8 @@ func TestSetWatchesTellsWhatWasMissed(t *testing.T) {
 		c.send(wire.OpSetWatches, wire.SetWatchesRequest{RelativeZxid: seen,
 			Data: []string{"/same", "/changed", "/gone", "/quiet"}, Exist: []string{"/new", "/quiet"}, Child: []string{"/parent", "/quiet", "/gone"}})
 		c.expect("NodeDataChanged /changed", "NodeDeleted /gone", "NodeCreated /quiet", "NodeChildrenChanged /parent", "NodeDeleted /gone", "9 Ok")
-		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/changed", Version: -1}) // has fired, is not registered
+		// has fired, is not registered
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/changed", Version: -1})
 		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/same", Version: -1})
 		c.send(wire.OpCreate, create("/new", wire.ModePersistent))
 		c.expect("10 Ok", "NodeDataChanged /same", "11 Ok", "NodeCreated /new", "12 Ok")
@@ -242,7 +244,8 @@ func TestDigestIdentityIsText(t *testing.T) {
 	})
 }
 
-// A member without SASL says so to whoever begins it, and cuts off who begins it in a way that cannot be meant.
+// A member without SASL says so to whoever begins it, and cuts off who begins it in a way that
+// cannot be meant.
 func TestSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
@@ -359,7 +362,8 @@ func TestClientThatIsAheadWaitsForTheMember(t *testing.T) {
 	})
 }
 
-// A read that is under way while its connection ends must not leave a watch that nobody would remove.
+// A read that is under way while its connection ends must not leave a watch that nobody would
+// remove.
 func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -373,7 +377,8 @@ func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 	})
 }
 
-// A reconfig is answered when the change has come to its end. Meanwhile pings are answered, and no write overtakes it.
+// A reconfig is answered when the change has come to its end. Meanwhile pings are answered, and no
+// write overtakes it.
 func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{SkipACL: true})
@@ -423,7 +428,8 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
 		c.expect("9 Ok")
 
-		// Until it is known that there is a change, everything keeps its place; then pings go ahead.
+		// Until it is known that there is a change, everything keeps its place; then pings go
+		// ahead.
 		for _, tt := range []struct {
 			version int64
 			want    []string

@@ -89,7 +89,8 @@ func (w *worstMember) fill(path string, n int) {
 	}
 }
 
-// BenchmarkWorst is for how long the requests that take the longest of those of at most 1 MB keep the state locked.
+// BenchmarkWorst is for how long the requests that take the longest of those of at most 1 MB keep
+// the state locked.
 func BenchmarkWorst(b *testing.B) {
 	run := func(name string, prepare func(w *worstMember), measured func(w *worstMember)) {
 		b.Run(name, func(b *testing.B) {

@@ -125,8 +125,8 @@ func unknownCommand(name string, e env) int {
 	return exitUsage
 }
 
-// parseFlags parses args. When done is true the command ends with that status: help was asked for, or
-// the flags are wrong.
+// parseFlags parses args. When done is true the command ends with that status: help was asked for,
+// or the flags are wrong.
 func parseFlags(fs *flag.FlagSet, usage string, args []string, e env) (status int, done bool) {
 	fs.SetOutput(io.Discard) // the texts are ours
 	switch err := fs.Parse(args); {

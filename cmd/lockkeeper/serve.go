@@ -164,8 +164,8 @@ func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, sta
 	return cfg, level, -1
 }
 
-// startError says why the member does not start. Faults stand at the beginning of their lines, so that
-// editors find the place.
+// startError says why the member does not start. Faults stand at the beginning of their lines, so
+// that editors find the place.
 func startError(err error, e env) int {
 	var faults zoocfg.Faults
 	var fault zoocfg.Fault
@@ -192,8 +192,8 @@ func startupLine(at net.Addr, dataDir string) string {
 	return fmt.Sprintf("lockkeeper listens on %s, keeps its data in %s, and stops at Ctrl-C.", where, dataDir)
 }
 
-// signalRepeat is how long after the first signal another one is taken for the same: timeout(1) and some supervisors send it to
-// the process and to its group.
+// signalRepeat is how long after the first signal another one is taken for the same: timeout(1) and
+// some supervisors send it to the process and to its group.
 const signalRepeat = time.Second
 
 // stop shuts the member down, unless a second signal comes first.
