@@ -1,6 +1,6 @@
 // Package session is a client's side of a member: the handshake, the order of each session's
-// requests, the watches of each connection, and the leases that keep sessions alive. It never owns a
-// socket, and it knows nothing of raft. Above it, server passes it frames (Session.Submit) and a
+// requests, the watches of each connection, and the leases that keep sessions alive. It never owns
+// a socket, and it knows nothing of raft. Above it, server passes it frames (Session.Submit) and a
 // Conn to write output to (Session.Open, Session.Flush). Below it, a Replica applies commands and
 // calls the Manager, which is its listener, for each of them. Begin reading with Session.Submit in
 // session.go, then execute.go (reads), flush.go (output) and lease.go.

@@ -24,7 +24,8 @@ type Replica interface {
 	// ProposeOnce hands a command over if this member leads; it may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
 	// Touch reports sessions that this member heard from to the leader. It returns those whose
-	// lease was extended, and a moment from which on they have their full timeout, under any leader.
+	// lease was extended, and a moment from which on they have their full timeout, under any
+	// leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
 	// LeaderKnown says whether this member knows a leader, and since when that has been so.
 	LeaderKnown() (since time.Time, ok bool)
@@ -339,9 +340,9 @@ func (m *Manager) Lead(store *znode.Store) { m.tracker.lead(store) }
 // Follow implements the replica's listener: this member leads no longer.
 func (m *Manager) Follow() { m.tracker.follow() }
 
-// Undeliverable implements the replica's listener: a command of this member cannot be delivered to the leader,
-// and is forgotten. What the connection has sent behind it can take no effect either, so it ends;
-// the session does not.
+// Undeliverable implements the replica's listener: a command of this member cannot be delivered to
+// the leader, and is forgotten. What the connection has sent behind it can take no effect either,
+// so it ends; the session does not.
 func (m *Manager) Undeliverable(k znode.Key) {
 	m.stats.undeliverable.Add(1)
 	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {

@@ -155,7 +155,7 @@ Usage:
 	lockkeeper lock PATH CMD      run a command while holding a lock
 	lockkeeper elect PATH CMD     run a command while leading
 	lockkeeper locks [PATH]       show who holds which lock and who waits for it
-	lockkeeper cluster            show, add and remove members, hand on the leadership
+	lockkeeper cluster            show, add and remove members, transfer the leadership
 	lockkeeper bench              put load on servers and measure them
 	lockkeeper digest USER        make a superDigest from a password
 	lockkeeper version            print the version

@@ -16,14 +16,16 @@ const configurationPage = "../../docs/configuration.md"
 
 const configurationHead = `# The keys of a configuration file
 
-What a ` + "`zoo.cfg`" + ` may say, what is the default, and what each key does here. ` + "`lockkeeper help config KEY`" + ` prints the same for
-one key. This page is generated from the table by which lockkeeper reads configuration files (` + "`server/zoocfg/keys.go`" + `), with
+What a ` + "`zoo.cfg`" + ` may say, what the default is, and what each key does. ` + "`lockkeeper help config KEY`" + `
+prints the same for one key. This page is generated from the table that lockkeeper reads
+configuration files with (` + "`server/zoocfg/keys.go`" + `), by
 ` + "`go test ./server/zoocfg -run TestConfigurationPage -update`" + `; a test fails when the two differ.
 
-The syntax is that of Java properties: ` + "`key=value`" + `, ` + "`#`" + ` before a comment, ` + "`\\`" + ` at the end of a line that goes on. A key that ZooKeeper
-takes as a Java system property (its name begins with ` + "`zookeeper.`" + `) is taken from the file, with or without that prefix.
-A default in parentheses is a description, and not a value. The member reports every fault with file, line and key, and does
-not start.
+The syntax is that of Java properties: ` + "`key=value`" + `, ` + "`#`" + ` before a comment, ` + "`\\`" + ` at the end of a line
+that goes on. A key that ZooKeeper takes as a Java system property (its name begins with
+` + "`zookeeper.`" + `) is taken from the file, with or without that prefix. A default in parentheses is a
+description, and not a value. Where no other name is given, ZooKeeper's key has the same name. The
+member reports every fault with file, line and key, and does not start.
 `
 
 // configurationText is docs/configuration.md as it should be.
@@ -31,15 +33,15 @@ func configurationText() []byte {
 	var b bytes.Buffer
 	b.WriteString(configurationHead)
 	section := func(class KeyClass, title, about string) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n", title, about)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", title, fold(about, ""))
 		if class == KeyIneffective {
 			writeIneffective(&b)
 			return
 		}
-		b.WriteString("\n| key | type | unit | default | ZooKeeper's name | effect |\n|---|---|---|---|---|---|\n")
+		b.WriteString("\n")
 		for _, k := range Keys() {
 			if k.Class == class {
-				writeRow(&b, k)
+				writeKey(&b, k)
 			}
 		}
 	}
@@ -50,19 +52,46 @@ func configurationText() []byte {
 	return bytes.ReplaceAll(b.Bytes(), []byte("\n\n\n"), []byte("\n"))
 }
 
-func writeRow(b *bytes.Buffer, k Key) {
-	cell := func(s string) string { return strings.ReplaceAll(s, "|", "\\|") }
-	zooKeeper, def := "`"+k.ZooKeeper+"`", k.Default
-	switch k.ZooKeeper {
-	case "":
-		zooKeeper = "(lockkeeper's own)"
-	case k.Name:
-		zooKeeper = "the same"
-	}
+// writeKey writes one key as an item of a list.
+func writeKey(b *bytes.Buffer, k Key) {
+	def := k.Default
 	if !strings.HasPrefix(def, "(") {
 		def = "`" + def + "`"
 	}
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, cell(k.Type), k.Unit, cell(def), zooKeeper, cell(k.Effect))
+	about := []string{k.Type}
+	if k.Unit != "" {
+		about = append(about, "in "+k.Unit)
+	}
+	about = append(about, "default "+def)
+	switch k.ZooKeeper {
+	case "":
+		about = append(about, "lockkeeper's own")
+	case k.Name:
+	default:
+		about = append(about, "in ZooKeeper `"+k.ZooKeeper+"`")
+	}
+	fmt.Fprintf(b, "- %s\n", fold(fmt.Sprintf("`%s`: %s. %s", k.Name, strings.Join(about, "; "), k.Effect), "  "))
+}
+
+// fold breaks a text into lines of at most 100 columns; indent is before each line but the first,
+// which is as long as if it had it too.
+func fold(text, indent string) string {
+	var b strings.Builder
+	column := len(indent)
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > 100:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
 }
 
 // writeIneffective lists the keys by what is said about them.
@@ -74,7 +103,7 @@ func writeIneffective(b *bytes.Buffer) {
 				names = append(names, "`"+k.Name+"`")
 			}
 		}
-		fmt.Fprintf(b, "\n%s\n\n%s\n", c.effect, strings.Join(names, ", "))
+		fmt.Fprintf(b, "\n%s\n\n%s\n", fold(c.effect, ""), fold(strings.Join(names, ", "), ""))
 	}
 }
 

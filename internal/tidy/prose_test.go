@@ -1,0 +1,95 @@
+package tidy
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	maxProseColumns = 100
+	maxRowColumns   = 200
+)
+
+// TestProseIsNarrow: lines of prose in Markdown files have at most maxProseColumns columns, rows of
+// tables at most maxRowColumns.
+func TestProseIsNarrow(t *testing.T) {
+	for _, page := range markdownFiles(t) {
+		if page == "ARCHITECTURE.md" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range wideLines(string(text)) {
+			t.Errorf("%s:%s", page, fault)
+		}
+	}
+}
+
+// markdownFiles are the pages of the repository, relative to root.
+func markdownFiles(t *testing.T) []string {
+	t.Helper()
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("this is no clone: git ls-files: %v", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+}
+
+var (
+	begin    = regexp.MustCompile(`<!-- .*begin -->`)
+	end      = regexp.MustCompile(`<!-- .*end -->`)
+	longSpan = regexp.MustCompile("`[^`]{80,}`")
+)
+
+// wideLines are the lines of a page that are too long, each with its number and its length. Headings, blocks of
+// code, what a command has written (between comments with begin and end), and lines with a command
+// that cannot be broken may be longer.
+func wideLines(text string) (faults []string) {
+	code, generated := false, false
+	for i, line := range strings.Split(text, "\n") {
+		switch columns := utf8.RuneCountInString(line); {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			code = !code
+		case begin.MatchString(line):
+			generated = true
+		case end.MatchString(line):
+			generated = false
+		case code || generated || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "#") || longSpan.MatchString(line):
+		case strings.HasPrefix(line, "|"):
+			if columns > maxRowColumns {
+				faults = append(faults, fmt.Sprintf("%d: a row of %d columns: make the table a list", i+1, columns))
+			}
+		case columns > maxProseColumns:
+			faults = append(faults, fmt.Sprintf("%d: %d columns of prose, want at most %d", i+1, columns, maxProseColumns))
+		}
+	}
+	return faults
+}
+
+// The test of the test: each kind of line that is too long is found, and what may be long is not.
+func TestWideLines(t *testing.T) {
+	long := strings.Repeat("word ", 41)
+	text := strings.Join([]string{
+		long, "| " + long + "|", "short", "| short |", // lines 1 and 2
+		"```", long, "```", "    " + long, "<!-- table: begin -->", long, "<!-- table: end -->",
+		"a `" + strings.Repeat("x", 120) + "`", "- " + long, // the last is line 13
+	}, "\n")
+	var lines []string
+	for _, fault := range wideLines(text) {
+		number, _, _ := strings.Cut(fault, ":")
+		lines = append(lines, number)
+	}
+	if got := strings.Join(lines, " "); got != "1 2 13" {
+		t.Errorf("lines %s are too long, want 1 2 13", got)
+	}
+}
