@@ -175,7 +175,11 @@ func (f splitBrainFlags) play(ctx context.Context, stdout io.Writer) (document *
 	if f.out != "" && err == nil {
 		err = document.WriteInto(f.out)
 	}
+	page, drawErr := document.Report()
+	if drawErr != nil {
+		return document, errors.Join(err, drawErr)
+	}
 	return document, errors.Join(err, os.MkdirAll(f.report, 0o755),
-		report.WriteFile(filepath.Join(f.report, "index.html"), document.WriteHTML),
+		report.WriteFile(filepath.Join(f.report, "index.html"), func(w io.Writer) error { return report.WriteHTML(w, page) }),
 		report.WriteFile(filepath.Join(f.report, "report.json"), document.WriteJSON))
 }

@@ -43,7 +43,7 @@ const imports = `
 	jepsen/attack:         wire jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
 	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
-	jepsen/splitbrain:     jepsen jepsen/report quorum github.com/go-zookeeper/zk
+	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 

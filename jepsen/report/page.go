@@ -14,8 +14,8 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// Bounds of what a page shows, so that it stays one that a browser opens at once. What is left out is said, and stands in
-// the files beside the page.
+// Bounds of what a page shows, so that it stays one that a browser opens at once. What is left out
+// is said, and stands in the files beside the page.
 const (
 	maxViolations   = 20  // of one checker
 	maxViolationOps = 200 // of one violation
@@ -24,10 +24,8 @@ const (
 	maxLatencies    = 6 // pictures of latency, the most frequent operations
 )
 
-// Style is the style sheet of the pages, for others that make pages of the same look.
-//
 //go:embed style.css
-var Style string
+var styleText string
 
 //go:embed page.html
 var pageText string
@@ -53,6 +51,7 @@ type page struct {
 	Valid      workload.Valid
 	Word       string // the verdict for people
 	Facts      []Setting
+	Intro      []string
 	Again      string
 	Complaints []string
 	Verdicts   []verdictView
@@ -75,6 +74,7 @@ type page struct {
 // verdictView is a checker's verdict.
 type verdictView struct {
 	workload.Verdict
+	Picture    template.HTML
 	Figures    []Setting
 	Violations []violationView
 	More       int
@@ -113,16 +113,20 @@ func newPage(r *Run) *page {
 	calls := findCalls(r.Ops, length)
 	faults := r.faults()
 	p := &page{
-		Style: template.CSS(Style), Script: template.JS(scriptText), Title: r.Title, Valid: r.Valid(), Again: r.Again, Settings: r.Settings,
+		Style: template.CSS(styleText), Script: template.JS(scriptText), Title: r.Title, Valid: r.Valid(), Again: r.Again, Settings: r.Settings,
 		Word: verdictWords[r.Valid()], HistoryOps: len(r.Ops), Ticks: s.timeTicks(),
 	}
-	p.Facts = facts(r, length)
+	p.Facts, p.Intro = facts(r, length), r.Intro
 	for _, c := range r.Complaints {
 		p.Complaints = append(p.Complaints, clip(c))
 	}
 	var hits []span
-	for _, v := range r.Verdicts {
-		p.Verdicts = append(p.Verdicts, viewVerdict(v))
+	for i, v := range r.Verdicts {
+		view := viewVerdict(v)
+		if r.Pictures != nil {
+			view.Picture = r.Pictures[i]
+		}
+		p.Verdicts = append(p.Verdicts, view)
 		for _, violation := range v.Violations {
 			if n := len(violation.Ops); n > 0 {
 				hits = append(hits, span{violation.Ops[0].Time, violation.Ops[n-1].Time})
@@ -159,8 +163,11 @@ func facts(r *Run, length time.Duration) []Setting {
 		{"target", r.Target},
 		{"began", ""},
 		{"took", length.Round(time.Millisecond).String()},
-		{"history", fmt.Sprint(len(r.Ops)) + " entries"},
-		{"seed", fmt.Sprint(r.Seed)},
+		{"history", ""},
+		{"seed", ""},
+	}
+	if len(r.Ops) > 0 { // of a run without a history the seed says nothing either
+		all[3].Value, all[4].Value = fmt.Sprint(len(r.Ops))+" entries", fmt.Sprint(r.Seed)
 	}
 	if !r.Began.IsZero() {
 		all[1].Value = r.Began.UTC().Format("2006-01-02 15:04:05 UTC")

@@ -1,19 +1,22 @@
 package report
 
 import (
+	"html/template"
 	"time"
 
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/workload"
 )
 
-// A Run is what a report is made of. Fields that do not apply are zero; what the page has no data for it leaves out.
+// A Run is what a report is made of. Fields that do not apply are zero; what the page has no data
+// for it leaves out.
 type Run struct {
 	// Title is the run in one line, as "lock on 5 members under partition, kill".
 	Title string
 	// Target is the server software, as "lockkeeper" or "zookeeper 3.8.0".
 	Target string
-	// Began is when the run began, by the wall clock; Took how long it was. It is at least as long as the history.
+	// Began is when the run began, by the wall clock; Took how long it was. It is at least as long
+	// as the history.
 	Began time.Time
 	Took  time.Duration
 	// Seed is what made the run's choices; Again the command line that makes them again.
@@ -21,10 +24,15 @@ type Run struct {
 	Again string
 	// Settings are the configuration, in the order in which they are shown.
 	Settings []Setting
-	// Verdicts are the checkers'.
+	// Intro is shown below the title; empty for none.
+	Intro []string
+	// Verdicts are the checkers'. Pictures, if there are any, are as many: each is shown with its
+	// verdict.
 	Verdicts []workload.Verdict
-	// Complaints are what was wrong with the run itself: data races and panics of members, a client that could not begin, a
-	// member that did not come back. A run that has any is not valid, whatever the checkers say.
+	Pictures []template.HTML
+	// Complaints are what was wrong with the run itself: data races and panics of members, a client
+	// that could not begin, a member that did not come back. A run that has any is not valid,
+	// whatever the checkers say.
 	Complaints []string
 	// Ops is the history.
 	Ops []jepsen.Op
@@ -38,8 +46,8 @@ type Setting struct {
 	Value string `json:"value"`
 }
 
-// Valid is the verdict on the whole run: No if one checker says so or something was wrong with the run itself, else Unknown
-// if one checker could not tell or there is none, else Yes.
+// Valid is the verdict on the whole run: No if one checker says so or something was wrong with the
+// run itself, else Unknown if one checker could not tell or there is none, else Yes.
 func (r *Run) Valid() workload.Valid {
 	valid := workload.Yes
 	if len(r.Verdicts) == 0 {
@@ -59,7 +67,8 @@ func (r *Run) Valid() workload.Valid {
 	return valid
 }
 
-// faults are the given ones or else those of the history. What nothing ended lasts until the end of the run.
+// faults are the given ones or else those of the history. What nothing ended lasts until the end of
+// the run.
 func (r *Run) faults() []Fault {
 	if r.Faults != nil {
 		return r.Faults

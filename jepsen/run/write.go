@@ -21,22 +21,14 @@ func Write(dir, scratch string, r *report.Run) error {
 		return fmt.Errorf("run: report: %w", err)
 	}
 	err := errors.Join(
-		writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return report.WriteHTML(w, r) }),
-		writeFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return report.WriteJSON(w, r) }),
-		writeFile(filepath.Join(dir, "history.jsonl"), func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }),
+		report.WriteFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return report.WriteHTML(w, r) }),
+		report.WriteFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return report.WriteJSON(w, r) }),
+		report.WriteFile(filepath.Join(dir, "history.jsonl"), func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }),
 	)
-	if err != nil {
-		return fmt.Errorf("run: report: %w", err)
-	}
-	return copyLogs(dir, scratch)
-}
-
-func writeFile(name string, write func(io.Writer) error) error {
-	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(file), file.Close())
+	return copyLogs(dir, scratch)
 }
 
 // copyLogs takes the logs of members (m1/log), clients (client1.log) and the processes of client

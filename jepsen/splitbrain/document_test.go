@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockkeeper/jepsen/report"
 )
 
 // documents are a document in which all is well, and one with a case that is not as predicted.
@@ -58,15 +60,19 @@ func TestPage(t *testing.T) {
 	good, bad := documents()
 	page := func(d *Document) string {
 		var b bytes.Buffer
-		if err := d.WriteHTML(&b); err != nil {
+		r, err := d.Report()
+		if err == nil {
+			err = report.WriteHTML(&b, r)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
 	}
 	html := page(good)
 	for want, times := range map[string]int{
-		`<article`: 1, `class="banner true"`: 1, `class="cut"`: 1, `transform="translate(0 -20)"`: 2, // the crowns
-		">1 ≤ 3/2<": 1, ">2 &gt; 3/2<": 1, `class="wrong"`: 0, "again &amp; again": 1,
+		`<section class="card`: 1, `class="banner true"`: 1, `class="cut"`: 1, `transform="translate(0 -20)"`: 2, // the crowns
+		">1 ≤ 3/2<": 1, ">2 &gt; 3/2<": 1, "Violation 1": 0, "again &amp; again": 1,
 		"m1: 1 of 3 voters. 1 &gt; 3/2 = 1.5 is false, so it stops, although m1 had been the leader.": 1,
 		"m2 was elected, after 1.0 s": 1,
 	} {
@@ -76,7 +82,7 @@ func TestPage(t *testing.T) {
 	}
 	html = page(bad)
 	for want, times := range map[string]int{
-		`<article`: 2, `class="banner false"`: 1, `class="wrong"`: 1, "<strong>3 writes</strong>": 1, "<script": 0, "&lt;script&gt;": 1,
+		`<section class="card`: 2, `class="banner false"`: 1, "Violation 1": 1, "m1 acknowledges no write: 3 writes": 1, "<script": 0, "&lt;script&gt;": 1,
 		"<path class=\"cross\" d=\"M-12": 1, "But it acknowledged 3 writes": 1,
 	} {
 		if got := strings.Count(html, want); got != times {

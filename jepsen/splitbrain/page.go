@@ -4,117 +4,79 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
+	"strings"
 	"time"
 
 	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
 	"lockkeeper/quorum"
 )
 
-//go:embed page.html
-var pageText string
+//go:embed case.html
+var caseText string
 
-//go:embed style.css
-var style string
+var caseTemplate = template.Must(template.New("case").Parse(caseText))
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
-
-// WriteHTML writes the document as one page that needs nothing beside itself.
-func (d *Document) WriteHTML(w io.Writer) error {
-	if err := pageTemplate.Execute(w, d.page()); err != nil {
-		return fmt.Errorf("splitbrain: write HTML: %w", err)
-	}
-	return nil
+// intro is what the page says of the rule.
+var intro = []string{
+	"A split brain is a cluster in two pieces that both go on: two leaders, one lock with " +
+		"two holders. One rule prevents it. Of n voters, a set may act only if it has more than " +
+		"half of them: set.size > n/2. Two such sets have a member in common, so there is only " +
+		"ever one. It also means that a set which is not more than half must stop, though all " +
+		"its members are well: it cannot tell whether the others are dead or just cut off. Dead " +
+		"voters count in n. Observers do not count at all.",
+	"Every case below was played by real processes, each with a network of its own: cut " +
+		"apart or killed, looked at through real clients, and healed. Green members go on, grey " +
+		"ones stop, crossed ones are dead, those with a broken edge are observers; a crown is " +
+		"on who leads, an empty one on who led before.",
 }
 
-// page is what the template shows.
-type page struct {
-	Style    template.CSS
-	Document *Document
-	Class    string
-	Word     string
-	Window   string // the longest time with two holders of one lock
-	Facts    []report.Setting
-	Rule     []ruleView
-	Clusters []clusterView
-}
-
-// ruleView is a row of the table of the rule.
-type ruleView struct{ Voters, Size, Tolerates int }
-
-// clusterView are the cases of one shape of cluster.
-type clusterView struct {
-	Title, Text string
-	Cases       []caseView
-}
-
-type caseView struct {
-	Name, Class, Badge string
-	Picture            picture
-	Lanes              []lane
-	Axis               []mark
-	Sentences          []string
-	Wrong              []Check
-	Notes              []string
-}
-
-func (d *Document) page() page {
-	p := page{
-		Style: template.CSS(report.Style + style), Document: d, Class: "true", Window: seconds(d.Window()),
-		Word: fmt.Sprintf("✓ All %d cases came as predicted.", d.Played),
-		Facts: []report.Setting{
-			{Name: "target", Value: d.Target},
-			{Name: "began", Value: d.Began.UTC().Format("2006-01-02 15:04:05 UTC")},
-			{Name: "took", Value: (time.Duration(d.TookMs) * time.Millisecond).Round(time.Second).String()},
+// Report is the document as jepsen/report shows it: a verdict with a picture for each case.
+func (d *Document) Report() (*report.Run, error) {
+	r := &report.Run{
+		Title:  fmt.Sprintf("Split brain: %d of %d cases came as predicted", d.Right, d.Played),
+		Target: d.Target, Began: d.Began, Took: time.Duration(d.TookMs) * time.Millisecond, Again: d.Again, Intro: intro,
+		Settings: []report.Setting{
 			{Name: "tickTime", Value: fmt.Sprintf("%d ms", d.TickMs)},
 			{Name: "session timeout", Value: fmt.Sprintf("%d ms", d.SessionMs)},
 		},
 	}
-	if !d.OK() {
-		p.Class, p.Word = "false", fmt.Sprintf("✗ %d of %d cases did not come as predicted.", d.Played-d.Right, d.Played)
-	}
 	for n := 3; n <= 7; n++ {
 		maj := quorum.NewMaj(n)
-		p.Rule = append(p.Rule, ruleView{n, maj.Size(), maj.Tolerates()})
+		r.Settings = append(r.Settings, report.Setting{
+			Name:  plural(n, "voter"),
+			Value: fmt.Sprintf("a majority is %d, %d may fail", maj.Size(), maj.Tolerates()),
+		})
 	}
-	var last Group
+	if d.Windows() > 0 {
+		r.Intro = append(r.Intro[:len(r.Intro):len(r.Intro)], fmt.Sprintf("In %d of the cases a client that was cut off still "+
+			"held its lock, and was told that it is connected, when somebody else had been given it: for up to %s. That does "+
+			"not depend on majorities: a member that loses its leader has to tell its clients in time.", d.Windows(), seconds(d.Window())))
+	}
 	for _, c := range d.Cases {
-		if c.Case.Cluster != last {
-			last = c.Case.Cluster
-			p.Clusters = append(p.Clusters, viewCluster(last))
+		v := workload.Verdict{
+			Checker: c.Case.Cluster.String() + " voters: " + c.Name, Valid: workload.Yes,
+			Text: strings.Join(append(c.Sentences, c.Notes...), " "),
 		}
-		into := &p.Clusters[len(p.Clusters)-1]
-		into.Cases = append(into.Cases, viewCase(c))
-	}
-	return p
-}
-
-func viewCluster(g Group) clusterView {
-	maj := quorum.NewMaj(g.Voters)
-	v := clusterView{
-		Title: plural(g.Voters, "voter"),
-		Text: fmt.Sprintf("A side may go on if set.size > %d/2: with %d or more. So %s may fail, and never do two sides go on: %d + %d are more than %d.",
-			g.Voters, maj.Size(), plural(maj.Tolerates(), "voter"), maj.Size(), maj.Size(), g.Voters),
-	}
-	if g.Observers > 0 {
-		v.Title += " and " + plural(g.Observers, "observer")
-		v.Text += " Observers have the data and serve clients, and count neither in the set nor in n."
-	}
-	return v
-}
-
-func viewCase(c CaseSummary) caseView {
-	v := caseView{
-		Name: c.Name, Class: "true", Badge: "✓ as predicted", Picture: c.draw(), Lanes: c.lanes(), Axis: c.axis(),
-		Sentences: c.Sentences, Notes: c.Notes,
-	}
-	if !c.OK {
-		v.Class, v.Badge = "false", "✗ not as predicted"
-	}
-	for _, check := range c.Checks {
-		if !check.OK {
-			v.Wrong = append(v.Wrong, check)
+		if !c.OK {
+			v.Valid = workload.No
 		}
+		for _, check := range c.Checks {
+			if !check.OK {
+				v.Violations = append(v.Violations, workload.Violation{Text: check.What + ": " + check.Got})
+			}
+		}
+		r.Verdicts = append(r.Verdicts, v)
+		var drawn strings.Builder
+		err := caseTemplate.Execute(&drawn, struct {
+			Picture picture
+			Lanes   []lane
+			Axis    []mark
+		}{c.draw(), c.lanes(), c.axis()})
+		if err != nil {
+			return nil, fmt.Errorf("splitbrain: draw %s: %w", c.Name, err)
+		}
+		r.Pictures = append(r.Pictures, template.HTML(drawn.String()))
 	}
-	return v
+	return r, nil
 }

@@ -33,8 +33,8 @@ func (k Kills) Check(ops []jepsen.Op) Verdict {
 		}
 	}
 	c.v.Figures["longest wait ms"] = float64(c.longest.Milliseconds())
-	c.v.Text = fmt.Sprintf("%d kills; %d times a client was connected to another member; %d clients waited for a lock, for at most %.1f s",
-		c.kills, c.bystanders, c.waits, c.longest.Seconds())
+	c.v.Text = fmt.Sprintf("%d kills; %d times a client was connected to another member; "+
+		"%d clients waited for a lock, for at most %.1f s", c.kills, c.bystanders, c.waits, c.longest.Seconds())
 	if c.bystanders == 0 || c.waits == 0 {
 		c.v.doubt(tooLittle)
 	}

@@ -47,9 +47,9 @@ type taking struct {
 }
 
 // readTimeout makes a reader of kazoo try again. ReadLock of kazoo 2.8 cannot find its own place in
-// the queue (its own nodes are not among those it looks for), so it waits for every writer, also for
-// those behind it, which wait for it: a deadlock, also with ZooKeeper, which the library got rid of
-// in 2.9. The timeout ends it.
+// the queue (its own nodes are not among those it looks for), so it waits for every writer, also
+// for those behind it, which wait for it: a deadlock, also with ZooKeeper, which the library got
+// rid of in 2.9. The timeout ends it.
 const readTimeout = 500 * time.Millisecond
 
 // takings are what the nth client of a library does, all at the same time.
@@ -226,10 +226,10 @@ func (libraries) Final(ctx context.Context, env *Env) error {
 // Check implements Workload.
 //
 // A library's user goes by what the library says: it holds its lock from the reply to acquire until
-// it is about to release it, as long as the library takes itself for connected with the session of the
-// lock and has not said that the lock is lost. Nobody whom the lock excludes may acquire it at that
-// time, unless the process did not run. Fencing tokens grow in the order of holding. And no ephemeral
-// node of a session that was closed is left.
+// it is about to release it, as long as the library takes itself for connected with the session of
+// the lock and has not said that the lock is lost. Nobody whom the lock excludes may acquire it at
+// that time, unless the process did not run. Fencing tokens grow in the order of holding. And no
+// ephemeral node of a session that was closed is left.
 func (libraries) Check(ops []jepsen.Op) Verdict {
 	c := newLockJudge(librariesName)
 	c.acquiredIsHeld = true

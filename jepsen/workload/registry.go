@@ -19,9 +19,9 @@ var workloads = []struct {
 	{durabilityName, func() Workload { return durability{} }},
 }
 
-// Libraries is the name of a workload that New knows, too. It starts processes with client libraries of
-// other languages (Env.Libraries), which not every machine has and no simulation can hold: Names is
-// without it.
+// Libraries is the name of a workload that New knows, too. It starts processes with client
+// libraries of other languages (Env.Libraries), which not every machine has and no simulation can
+// hold: Names is without it.
 const Libraries = librariesName
 
 // Names are the workloads that need nothing beyond this program.
@@ -33,9 +33,9 @@ func Names() []string {
 	return names
 }
 
-// Steady reports whether the clients of a workload complete operations all the time, unless something is broken: those
-// of belief only watch, and now and then cut themselves off; and what those of libraries do after an error is up to the
-// libraries.
+// Steady reports whether the clients of a workload complete operations all the time, unless
+// something is broken: those of belief only watch, and now and then cut themselves off; and what
+// those of libraries do after an error is up to the libraries.
 func Steady(name string) bool { return name != beliefName && name != librariesName }
 
 // New is a workload for one run.
