@@ -35,6 +35,7 @@ Nor does it start when a key asks for protection that is not there (TLS, SASL).
 When clients can connect it prints one line on standard output. The log goes to standard
 error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go program;
 without them a small heap grows to some 30 MB before there is a collection.
+GOMAXPROCS is on how many cores the member runs at a time.
 
 Flags:
 	-client-address host:port   where clients connect; only without a file (default :2181)
