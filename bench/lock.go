@@ -84,7 +84,7 @@ func (r *run) syncAll(ctx context.Context) error {
 // lockContended is one queue in which all clients stand. An operation is a handoff: its latency is
 // from when the delete is sent that releases the lock until the next holder knows, having read the
 // queue. A holder keeps the lock until the next one waits for it, so every lock that is given back
-// is handed on.
+// is passed on.
 func lockContended(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", 1); err != nil {
 		return err

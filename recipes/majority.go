@@ -112,7 +112,7 @@ func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error)
 	mg.stop = stop
 	outcomes := make(chan error, n)
 	for i, l := range m.locks {
-		// These end with all, so that whoever stops them can wait.
+		// These end with all, so that the caller that stops them can wait.
 		mg.wg.Go(func() {
 			lock := l.Lock
 			if !wait {

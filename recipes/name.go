@@ -169,7 +169,7 @@ func sequence(name string) (int64, bool) {
 // next before own: the one with the largest sequence number below own's. It is
 // "" when own is the first. found tells whether own itself is there.
 //
-// Every child with a sequence number counts, whoever made it, unless skip says
+// Every child with a sequence number counts, of any library, unless skip says
 // that it need not be waited for: to wait for a node that means nothing to us is
 // safe, to overlook a holder is not. A nil skip skips none.
 func predecessor(children []string, own string, skip func(name string) bool) (name string, found bool) {

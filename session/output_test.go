@@ -154,7 +154,7 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 	}
 }
 
-// Promise C6: while the lease is not confirmed nothing is sent, whoever asks, and the client is
+// Promise C6: while the lease is not confirmed nothing is sent, and the client is
 // read all the same. When it is, all comes at once.
 func TestCollectedAnswersWaitForTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

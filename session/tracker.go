@@ -38,7 +38,7 @@ type tracked struct {
 }
 
 // closeRetry is after how long an end that was proposed, and has not come, is proposed again. It is
-// lost only if the leadership is, and then everything begins anew, or while it is being handed on
+// lost only if the leadership is, and then everything begins anew, or while it is being transferred
 // in vain.
 const closeRetry = 5 * time.Second
 

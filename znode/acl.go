@@ -10,7 +10,7 @@ import (
 // Schemes of authentication that have a meaning here (docs/protocol/semantics.md section 7).
 const (
 	schemeWorld  = "world"  // in ACLs only, with the id "anyone"
-	schemeAuth   = "auth"   // in requests only: stands for whoever sends it
+	schemeAuth   = "auth"   // in requests only: the identities of the sender
 	schemeSuper  = "super"  // as identity only: passes every check
 	schemeDigest = "digest" // user:hash of the password
 	schemeIP     = "ip"     // an address, in ACLs also a network

@@ -16,7 +16,7 @@ it leads again. When CMD ends by itself, the leadership is given up, and this co
 with CMD's status: have a service manager start it again.
 
 The election is the one of Curator's LeaderLatch on the same path. CMD finds LOCKKEEPER_LOCK
-and LOCKKEEPER_TOKEN in its environment, as with 'lockkeeper lock', and signals are handed on
+and LOCKKEEPER_TOKEN in its environment, as with 'lockkeeper lock', and signals are forwarded
 to it.
 
 Flags:

@@ -34,7 +34,7 @@ docs/guarantees.md has the table of who excludes whom.
 
 If the cluster cannot confirm the session for two thirds of its timeout, the lock is lost,
 before anybody else can have it; then CMD gets SIGTERM, and SIGKILL after a while. If this
-command is killed itself, the kernel kills CMD (on Linux). Signals are handed on to CMD.
+command is killed itself, the kernel kills CMD (on Linux). Signals are forwarded to CMD.
 Nobody ends CMD while this command is stopped, or the machine asleep: that is what the token
 is for.
 
