@@ -13,70 +13,73 @@ import (
 )
 
 const (
-	// entryMaxBytes ends a batch; a single larger command fills an entry of its own. The library
-	// advises against entries of more than 512 KiB, because they hold up what is behind them.
-	entryMaxBytes = 256 << 10
-	// entriesInFlight is how many entries may be on their way through raft at once.
+	// entryMaxBytes and entryMaxCommands bound an entry. A single larger command fills an entry of
+	// its own. The library advises against entries of more than 512 KiB, because they hold up what
+	// is behind them; and an entry is applied as a whole, before the next request is looked at.
+	entryMaxBytes    = 256 << 10
+	entryMaxCommands = 1024
+	// entryMaxWait is how long commands wait for the entries before theirs to complete.
+	entryMaxWait = 5 * time.Millisecond
+	// entriesInFlight is how many entries may be proposed and not completed.
 	entriesInFlight = 3
-	// entrySpacing is how long after an entry the next one follows at the earliest, unless the one before it is through. Commands
-	// that arrive meanwhile gather in it. What an entry costs hardly depends on what it holds, so more than one in flight is
-	// of use only where an entry takes long: where disks are slow, or members far from each other.
-	entrySpacing = 5 * time.Millisecond
-	// batcherMaxBytes bounds what waits to be batched.
+	// batcherMaxBytes bounds the commands that wait for an entry. Beyond it submit blocks.
 	batcherMaxBytes = 16 << 20
 )
 
 var errStopped = errors.New("quorum: stopped")
 
-// batcher puts many commands into one raft entry. It works on the leader; elsewhere it is idle. What
-// it takes may be lost with the leadership: the senders keep their commands until they are applied.
+// batcher is the leader's group commit: it puts many commands into one raft entry, because an entry
+// costs about the same whatever it holds. On other members it is idle.
 //
-// Entries are made by whoever finds that one is due: who brings commands, waitLoop when an entry is through, or the timer when
-// that, or more commands, have been waited for long enough. So a command that comes alone reaches raft without another goroutine being woken for it.
+// The next entry is proposed when the previous one completes; clients that this has answered are
+// waited for as linger says. It is proposed earlier when it is full (entryMaxBytes,
+// entryMaxCommands), or when entryMaxWait has passed since the previous one was proposed, which
+// matters where disks are slow or members far from each other. A command that finds no entry in
+// flight and no linger is proposed at once, in the goroutine that submits it.
+//
+// Commands may be lost with the leadership: outboxes keep them until they are applied.
 type batcher struct {
 	raft  *raft.Raft
 	stamp func() (timeMs int64, flags znode.Flags)
-	// failed is told that an entry was not, or perhaps not, committed.
+	// failed is called when an entry was not, or perhaps not, committed.
 	failed func(error)
 
 	wg sync.WaitGroup
 
-	mu     sync.Mutex
-	queue  [][]byte
-	size   int
-	closed bool
-	paused bool
-	flying int         // entries in flight
-	sentAt time.Time   // when the newest of them was sent
-	gather gathering   // while there are none
-	asked  int         // how many of the queue had come when answers to the newest entry became possible, and so were asked for before
-	noted  bool        // that is known
-	spaced *time.Timer // sends what has waited for long enough
-	room   *sync.Cond
-	landed *sync.Cond // flying is 0
+	mu         sync.Mutex
+	queue      [][]byte
+	size       int // bytes of queue
+	closed     bool
+	paused     bool
+	inFlight   int
+	proposedAt time.Time // the newest entry
+	linger     linger    // while no entry is in flight
+	timer      *time.Timer
+	room       *sync.Cond // size went down
+	drained    *sync.Cond // inFlight is 0
 
-	flights chan flight   // entries in flight, in order; it has room for all of them
-	down    chan struct{} // closed when raft has shut down
+	proposed chan proposal // the entries in flight, in order; it has room for all of them
+	down     chan struct{} // closed when raft has shut down
 }
 
-// flight is an entry in flight.
-type flight struct {
+// proposal is an entry in flight.
+type proposal struct {
 	raft.ApplyFuture
 	commands int
-	sentAt   time.Time
+	at       time.Time
 }
 
-// newBatcher makes one that takes commands as soon as it has its raft.
+// newBatcher makes a batcher that takes commands as soon as its raft is set.
 func newBatcher(stamp func() (int64, znode.Flags), failed func(error)) *batcher {
-	b := &batcher{stamp: stamp, failed: failed, gather: gathering{few: 2}, flights: make(chan flight, entriesInFlight),
-		down: make(chan struct{})}
-	b.room, b.landed = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
-	b.spaced = time.AfterFunc(entrySpacing, func() {
+	b := &batcher{stamp: stamp, failed: failed,
+		proposed: make(chan proposal, entriesInFlight), down: make(chan struct{})}
+	b.room, b.drained = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
+	b.timer = time.AfterFunc(entryMaxWait, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.sendLocked()
+		b.proposeLocked()
 	})
-	b.wg.Go(b.waitLoop)
+	b.wg.Go(b.completeLoop)
 	return b
 }
 
@@ -104,38 +107,44 @@ func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
 		b.queue = append(b.queue, c)
 		b.size += len(c)
 	}
-	b.sendLocked()
+	b.linger.arrive(len(cmds))
+	b.proposeLocked()
 	return nil
 }
 
-// sendLocked gives raft the entries that are due. That does not block: raft has more room for them than may be in flight.
-func (b *batcher) sendLocked() {
+// proposeLocked gives raft the entries that are due. It does not block: raft's queue has more room
+// than there may be entries in flight.
+func (b *batcher) proposeLocked() {
 	for b.dueLocked() {
-		cmds, size := b.nextLocked()
+		cmds, size := b.takeLocked()
 		timeMs, flags := b.stamp()
-		f := b.raft.Apply(znode.AppendEntry(make([]byte, 0, 64+size+8*len(cmds)), timeMs, flags, cmds), 0)
+		entry := make([]byte, 0, 64+size+8*len(cmds))
+		f := b.raft.Apply(znode.AppendEntry(entry, timeMs, flags, cmds), 0)
 		endWith(f, b.down)
-		b.flights <- flight{f, len(cmds), b.sentAt}
+		b.proposed <- proposal{f, len(cmds), b.proposedAt}
 	}
 }
 
-// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered that stand in its queues when it
-// shuts down: in that of Apply, and in that of the state machine. Its futures have a field for just this, ShutdownCh, which it
-// sets in some of them and in others not; there is no other way to it from outside.
+// endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered
+// that are in its queues when it shuts down: in that of Apply, and in that of the state machine. Its futures
+// have a field for this, ShutdownCh, which it sets in some of them only; there is no other way to it
+// from outside.
 func endWith(f raft.Future, down chan struct{}) {
 	v := reflect.ValueOf(f)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return // answered already
 	}
-	if field := v.Elem().FieldByName("ShutdownCh"); field.IsValid() && field.CanSet() && field.Type() == reflect.TypeOf(down) {
+	field := v.Elem().FieldByName("ShutdownCh")
+	if field.IsValid() && field.CanSet() && field.Type() == reflect.TypeOf(down) {
 		field.Set(reflect.ValueOf(down))
 	}
 }
 
-// nextLocked takes as many commands as fit into an entry, and their size.
-func (b *batcher) nextLocked() (cmds [][]byte, size int) {
+// takeLocked takes as many commands from the queue as fit into an entry, and returns their size in
+// bytes.
+func (b *batcher) takeLocked() (cmds [][]byte, size int) {
 	n := 0
-	for n < len(b.queue) && (n == 0 || size+len(b.queue[n]) <= entryMaxBytes) {
+	for n < min(len(b.queue), entryMaxCommands) && (n == 0 || size+len(b.queue[n]) <= entryMaxBytes) {
 		size += len(b.queue[n])
 		n++
 	}
@@ -144,46 +153,48 @@ func (b *batcher) nextLocked() (cmds [][]byte, size int) {
 		b.queue = nil
 	}
 	b.size -= size
-	b.asked = max(0, b.asked-n)
-	b.noted = false
-	b.flying++
-	b.sentAt = time.Now()
+	b.inFlight++
+	b.proposedAt = time.Now()
 	b.room.Broadcast()
 	return cmds, size
 }
 
-// dueLocked says whether an entry may be sent now. If it is only too early, it will be sent in time.
+// dueLocked reports whether an entry is to be proposed now. If commands have to wait, it sets the
+// timer.
 func (b *batcher) dueLocked() bool {
-	if len(b.queue) == 0 || b.closed || b.paused || b.flying >= entriesInFlight {
+	if len(b.queue) == 0 || b.closed || b.paused || b.inFlight >= entriesInFlight {
 		return false
 	}
-	now := time.Now()
-	early := entrySpacing - now.Sub(b.sentAt)
-	if b.flying == 0 {
-		early = b.gather.left(now, len(b.queue))
-	}
-	if early <= 0 {
+	if len(b.queue) >= entryMaxCommands || b.size >= entryMaxBytes {
 		return true
 	}
-	b.spaced.Reset(early)
+	now := time.Now()
+	left := entryMaxWait - now.Sub(b.proposedAt)
+	if b.inFlight == 0 {
+		left = b.linger.left(now)
+	}
+	if left <= 0 {
+		return true
+	}
+	b.timer.Reset(left)
 	return false
 }
 
-// pause has what comes wait, and returns when no entry is in flight any more, or ctx has ended. It is called by one at a time, who
-// must call resume.
+// pause stops proposals, and returns when no entry is in flight or ctx has ended. One caller at a
+// time may pause, and must call resume.
 func (b *batcher) pause(ctx context.Context) (resume func(), err error) {
 	defer context.AfterFunc(ctx, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.landed.Broadcast()
+		b.drained.Broadcast()
 	})()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = true
-	for b.flying > 0 && ctx.Err() == nil {
-		b.landed.Wait()
+	for b.inFlight > 0 && ctx.Err() == nil {
+		b.drained.Wait()
 	}
-	if b.flying > 0 {
+	if b.inFlight > 0 {
 		err = errors.New("entries are not committed in time")
 	}
 	return b.resume, err
@@ -193,41 +204,39 @@ func (b *batcher) resume() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = false
-	b.sendLocked()
+	b.proposeLocked()
 }
 
-// answering takes note that the entries under way are about to be applied, here or by a follower (early commit). Who submits from now on may
-// have been answered by them.
-func (b *batcher) answering() {
+// answerable is called before any client can be answered by the entries in flight: before this
+// member applies them, and before a follower may (early commit). It may be called several times.
+func (b *batcher) answerable() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.noted {
-		b.noted, b.asked = true, len(b.queue)
-	}
+	b.linger.answerable()
 }
 
-// waitLoop waits for the entries in flight, in order, and reports those that failed.
-func (b *batcher) waitLoop() {
-	for f := range b.flights {
-		if err := f.Error(); err != nil {
+// completeLoop waits for the entries in flight, in order, proposes the next ones, and reports those
+// that failed.
+func (b *batcher) completeLoop() {
+	for p := range b.proposed {
+		if err := p.Error(); err != nil {
 			b.failed(err)
 		}
 		b.mu.Lock()
-		if b.flying--; b.flying == 0 {
-			b.landed.Broadcast()
-			now := time.Now()
-			b.gather.landed(now, now.Sub(f.sentAt), f.commands, b.asked)
+		b.linger.completed(time.Now(), p.at, p.commands)
+		if b.inFlight--; b.inFlight == 0 {
+			b.drained.Broadcast()
 		}
-		b.sendLocked()
+		b.proposeLocked()
 		b.mu.Unlock()
 	}
 }
 
-// drop forgets what waits; it is called when the leadership ends.
+// drop forgets the commands that wait. It is called when the leadership ends.
 func (b *batcher) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.queue, b.size, b.asked = nil, 0, 0
+	b.queue, b.size, b.linger = nil, 0, linger{}
 	b.room.Broadcast()
 }
 
@@ -236,9 +245,9 @@ func (b *batcher) close() {
 	close(b.down)
 	b.mu.Lock()
 	b.closed = true
-	close(b.flights)
+	close(b.proposed)
 	b.room.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()
-	b.spaced.Stop()
+	b.timer.Stop()
 }

@@ -57,9 +57,9 @@ func TestEntriesEndWithRaft(t *testing.T) {
 	t.Error("raft answers everything by now: endWith is needed no more")
 }
 
-// Commands that come while an entry is under way gather in the next one. That follows when the first is through, or, if that takes
-// long, entrySpacing after it; and no more than entriesInFlight are under way at once.
-func TestCommandsGatherWhileAnEntryIsUnderWay(t *testing.T) {
+// Commands that arrive while an entry is in flight share the next one. That is proposed when the first
+// completes, or after entryMaxWait; no more than entriesInFlight are in flight at once.
+func TestCommandsShareTheNextEntry(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
@@ -71,7 +71,7 @@ func TestCommandsGatherWhileAnEntryIsUnderWay(t *testing.T) {
 		for i := range 100 {
 			c.propose(l, sequential(9, uint64(i+1), "/n-"))
 			time.Sleep(time.Millisecond / 2)
-			want := min(3, 1+uint64(time.Duration(i)*time.Millisecond/entrySpacing))
+			want := min(3, 1+uint64(time.Duration(i)*time.Millisecond/entryMaxWait))
 			if got := c.reps[l].raft.LastIndex() - before; i < 35 && got != want {
 				t.Fatalf("%d entries after %d commands in as many milliseconds, want %d", got, i+1, want)
 			}
@@ -84,29 +84,26 @@ func TestCommandsGatherWhileAnEntryIsUnderWay(t *testing.T) {
 	})
 }
 
-// Of those whose commands wait when an entry is through, it may have answered none who had asked before a follower could apply it, early as
-// that may be (early commit), and all who asked after that. Then more than those that were in it are not waited for.
-func TestWhoIsAnsweredEarlyIsNotExpectedTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBatcher(nil, nil)
-		defer b.close()
-		b.paused = true
-		ask := func(n int) {
-			if err := b.submit(t.Context(), make([][]byte, n)); err != nil {
-				t.Error(err)
-			}
+// A full entry is proposed at once, and no entry has more than entryMaxCommands.
+func TestFullEntriesDoNotWait(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		for _, d := range c.disks {
+			d.SetSyncTime(40 * time.Millisecond)
 		}
-		for round := range 2 {
-			ask(2)
-			b.answering() // a follower
-			ask(3)
-			b.answering() // the leader
-			if b.asked != 2 {
-				t.Errorf("round %d: %d of the 5 commands count as asked for before, want 2", round, b.asked)
-			}
-			b.mu.Lock()
-			b.nextLocked()
-			b.mu.Unlock()
+		before := c.reps[l].raft.LastIndex()
+		for i := range 2 * entryMaxCommands {
+			c.propose(l, sequential(9, uint64(i+1), "/n-"))
+		}
+		synctest.Wait() // no time has passed
+		if got := c.reps[l].raft.LastIndex() - before; got != 2 {
+			t.Errorf("%d entries for one command and %d more at the same moment, want 2", got, 2*entryMaxCommands-1)
+		}
+		c.recs[l].result(t, c.propose(l, sequential(9, 2*entryMaxCommands+1, "/n-")))
+		if got := c.reps[l].raft.LastIndex() - before; got != 3 {
+			t.Errorf("%d entries in all, want 3", got)
 		}
 	})
 }

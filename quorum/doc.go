@@ -5,20 +5,20 @@
 // # A command, step by step
 //
 //  1. Propose encodes it and puts it into the outbox, where it stays until this member has applied it.
-//  2. The route, of which there is one at a time, hands it to the leader: to the batcher of this member
+//  2. The outbox sends it over the route, of which there is one at a time: to the batcher of this member
 //     if it leads, else over the forward stream, one ordered connection to the leader's peer port, where
-//     commands of many clients share frames (pacing).
-//  3. The leader's batcher puts what has gathered into one entry and gives it to raft.
+//     commands of many clients share frames (linger).
+//  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft (linger).
 //  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
 //     it; transport sends followers the commit index at once, over the same stream that has brought the entry (pipeline).
 //     With two or three voters it need not wait for the commit (early commit, transport).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
-// A command may be lost between 2 and 4, with a leader or a stream. Then everything that is open is handed
-// over again, in order. What had been applied already is recognised by the state machine (Duplicate);
-// what arrives while something before it is missing is refused (Gap) and handed over again. When that would be
-// in vain, because what is missing was given up or the leader does not take the command, it is given up,
-// and the Listener is told (Undeliverable).
+// A command may be lost between 2 and 4, with a leader or a stream. Then every open command is sent again,
+// in order. The state machine skips a command that it has applied already (Duplicate), and refuses one that
+// arrives while one before it is missing (Gap); that is sent again. When that would be in vain, because the
+// one before it was given up or the leader refuses the command for good, it is given up, and the Listener
+// is told (Undeliverable).
 //
 // # Leadership and leases
 //
@@ -33,13 +33,13 @@
 //	snapshotLoop  Replica    the log to have grown enough       Close
 //	changeLoop    Replica    the members to have changed        Close
 //	askLoop       Replica    a cluster to belong to             Close
-//	route         control    a way to the leader, its end; what when the leader changes, Close
-//	                         of the outbox is left to it
+//	route         control    a connection to the leader, its    when the leader changes, Close
+//	                         end; unsent commands left to it
 //	succeed       Replica    its turn to replace a leader whose within 0.5 s,
 //	                         process has ended                  Close
 //	passOn        Replica    the answer of the heir that is to  with raft
 //	                         lead
-//	waitLoop      batcher    entries in flight                  Close
+//	completeLoop  batcher    entries in flight                  Close
 //	acceptLoop    peerPort   peer connections                   Close
 //	welcome       peerPort   the frames of one peer stream; on  with the stream, Close
 //	                         a raft stream what raft answers

@@ -159,7 +159,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 			r.outbox.rewind()
 			var err error
 			if leader == r.cfg.ID {
-				err = r.outbox.handOver(ctx, false, func(cmds [][]byte) error { return r.batcher.submit(ctx, cmds) })
+				err = r.outbox.sendTo(ctx, false, func(cmds [][]byte) error { return r.batcher.submit(ctx, cmds) })
 			} else {
 				err = r.forwardTo(ctx, leader)
 			}
@@ -222,7 +222,7 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	defer c.Close()
 
 	var buf []byte
-	err = r.outbox.handOver(streamCtx, true, func(cmds [][]byte) error {
+	err = r.outbox.sendTo(streamCtx, true, func(cmds [][]byte) error {
 		buf = appendCommands(buf[:0], cmds)
 		_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
 		_, err := c.Write(buf)

@@ -32,8 +32,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk yet", f.cfg.Stores.LogName, last.Index, last.Term))
 		return make([]any, len(logs))
 	}
-	f.batcher.answering()
-	f.outbox.applying()
+	f.batcher.answerable()
 	for _, l := range logs {
 		f.reached = l.Index
 		if l.Type == raft.LogConfiguration {

@@ -9,59 +9,64 @@ import (
 )
 
 const (
-	// outboxMaxBytes bounds the commands of this member that are not applied yet; beyond it Propose
-	// blocks, and with it the sockets that the commands come from.
+	// outboxMaxBytes bounds the commands of this member that are not applied yet. Beyond it Propose
+	// blocks, and with it the sockets that the commands come from (back-pressure).
 	outboxMaxBytes = 32 << 20
-	// takeMaxBytes is about how much is handed to the leader in one piece.
-	takeMaxBytes = 256 << 10
+	// sendMaxBytes is about how much is sent to the leader in one frame.
+	sendMaxBytes = 256 << 10
 )
 
-// outbox keeps the commands of this member, in order, until they have been applied: handed over to the
-// leader or not, a command may be lost with a leader, and then all that are open are handed over again.
+// outbox keeps the commands of this member, in order, until they have been applied. A command that
+// was sent to the leader may be lost with it, and then all that are not applied are sent again.
 //
-// While there is a way to the leader, who adds a command hands it over himself, along with what others have added meanwhile; only
-// what is left after that, or is to be handed over again, is for the route. If the way leads to another member, commands wait for each
-// other (pacing), and whoever finds that their time has come hands them over: who adds one, the route, or the timer.
+// While there is a route to the leader, the goroutine that adds a command also sends it, together
+// with those that others have added meanwhile; the route sends what is left after that, and what is
+// to be sent again. If the leader is another member, a frame costs both members and the network
+// about the same whatever it holds. So clients that have just been answered are waited for, as
+// linger says, and share a frame.
 type outbox struct {
 	mu     sync.Mutex
 	byKey  map[znode.Key]*openCommand
 	first  *openCommand // oldest
 	last   *openCommand
-	unsent *openCommand // first that the present round has not handed over
-	round  uint64       // counts the times that everything was handed over again
-	waits  int          // commands that the present round has not handed over
+	unsent *openCommand // first that was not sent in the present round
+	round  uint64       // counts the times that everything was sent again
 	size   int          // bytes
 	closed bool
 
-	handed  uint64               // commands that were handed over on the present way
-	send    func([][]byte) error // the way to the leader; nil: there is none
-	sending bool                 // somebody hands commands over, outside of mu
-	failed  chan error           // capacity 1: of the way that there is, or was
-	rest    *sync.Cond           // nobody is sending
-	far     bool                 // the leader is another member
-	pace    pacing               // if it is
-	due     *time.Timer          // hands over what has waited for long enough
+	send    func([][]byte) error // to the leader; nil: there is no route
+	sending bool                 // a goroutine is in send, without mu
+	failed  chan error           // capacity 1: why the present route, or the one before, failed
+	idle    *sync.Cond           // sending is false
+	sent    uint64               // commands sent on the present route
 
-	work chan struct{} // capacity 1: there may be something unsent
+	remote   bool        // the leader is another member
+	linger   linger      // if it is
+	settled  int         // commands applied since the last call of applied
+	settleAt time.Time   // when the newest of them was sent
+	timer    *time.Timer // ends the linger
+
+	work chan struct{} // capacity 1: there may be something to send
 	room *sync.Cond    // size went down
 }
 
-// openCommand is one link of the list.
+// openCommand is a command that is not applied yet, and an element of the outbox's list.
 type openCommand struct {
 	key        znode.Key
 	data       []byte // encoded
-	sentRound  uint64 // 0: not handed over yet
-	number     uint64 // which it was, from 0 on, of those that were handed over on the present way, if it was in the present round
+	sentRound  uint64 // 0: not sent yet
+	sentAt     time.Time
+	number     uint64 // its number on the present route, from 0 on, if sentRound is the present round
 	prev, next *openCommand
 }
 
 func newOutbox() *outbox {
 	o := &outbox{byKey: map[znode.Key]*openCommand{}, work: make(chan struct{}, 1), round: 1}
-	o.room, o.rest = sync.NewCond(&o.mu), sync.NewCond(&o.mu)
-	o.due = time.AfterFunc(paceGap, func() {
+	o.room, o.idle = sync.NewCond(&o.mu), sync.NewCond(&o.mu)
+	o.timer = time.AfterFunc(lingerMax, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.handOverLocked()
+		o.sendLocked()
 	})
 	return o
 }
@@ -100,26 +105,27 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 		o.unsent = c
 	}
 	o.byKey[key] = c
-	o.waits++
+	o.linger.arrive(1)
 	o.size += len(data)
-	o.handOverLocked()
+	o.sendLocked()
 	return nil
 }
 
-// handOver hands over what is unsent, and what is added, until send fails or ctx ends; far says that it goes to another member. Send is
-// called by one goroutine at a time. It is not called any more when handOver has returned.
-func (o *outbox) handOver(ctx context.Context, far bool, send func([][]byte) error) error {
+// sendTo sends what is unsent, and what is added, until send fails or ctx ends. remote says that the
+// leader is another member. send is called by one goroutine at a time, and not any more when sendTo
+// has returned.
+func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) error) error {
 	o.mu.Lock()
 	failed := make(chan error, 1)
-	o.send, o.failed, o.far, o.pace, o.handed = send, failed, far, newPacing(), 0
-	o.handOverLocked()
+	o.send, o.failed, o.remote, o.linger, o.sent = send, failed, remote, linger{}, 0
+	o.sendLocked()
 	o.mu.Unlock()
 	defer func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.send = nil
 		for o.sending {
-			o.rest.Wait()
+			o.idle.Wait()
 		}
 	}()
 	for {
@@ -130,33 +136,30 @@ func (o *outbox) handOver(ctx context.Context, far bool, send func([][]byte) err
 			return err
 		case <-o.work:
 			o.mu.Lock()
-			o.handOverLocked()
+			o.sendLocked()
 			o.mu.Unlock()
 		}
 	}
 }
 
-// handOverLocked hands over what is unsent, once, if it is time: what comes meanwhile is left to the route, for whoever called may have
-// other things to do. It leaves everything to one who is at it already.
-func (o *outbox) handOverLocked() {
+// sendLocked sends one frame of unsent commands, unless they linger or another goroutine is sending.
+// What is added meanwhile is left to the route, because the caller may have other things to do.
+func (o *outbox) sendLocked() {
 	if o.sending || o.send == nil || o.unsent == nil {
 		return
 	}
-	if o.far {
-		now := time.Now()
-		if left := o.pace.left(now, o.waits, len(o.byKey)-o.waits); left > 0 {
-			o.due.Reset(left)
-			return
-		}
-		o.pace.sent(now, o.waits)
+	now := time.Now()
+	if left := o.linger.left(now); left > 0 {
+		o.timer.Reset(left)
+		return
 	}
 	o.sending = true
-	send, failed, cmds := o.send, o.failed, o.takeLocked()
+	send, failed, cmds := o.send, o.failed, o.takeLocked(now)
 	o.mu.Unlock()
 	err := send(cmds)
 	o.mu.Lock()
 	o.sending = false
-	o.rest.Broadcast()
+	o.idle.Broadcast()
 	if err != nil {
 		o.send = nil
 		failed <- err
@@ -170,16 +173,15 @@ func (o *outbox) settle(key znode.Key) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if c := o.byKey[key]; c != nil {
-		o.pace.answered++
+		o.linger.answerable()
+		o.settled++
+		o.settleAt = c.sentAt
 		o.removeLocked(c)
 	}
 }
 
 func (o *outbox) removeLocked(c *openCommand) {
 	delete(o.byKey, c.key)
-	if c.sentRound != o.round {
-		o.waits--
-	}
 	if o.unsent == c {
 		o.unsent = c.next
 	}
@@ -197,46 +199,31 @@ func (o *outbox) removeLocked(c *openCommand) {
 	o.room.Broadcast()
 }
 
-// applying takes note that entries are about to be applied.
-func (o *outbox) applying() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.pace.applying(o.waits)
-}
-
-// applied takes note that they have been. What waits, and has nobody to wait for, is for the route: who applies has other things to do.
+// applied is called when entries have been applied. Clients whose commands were among them have been
+// answered, and others that wait may wait for them.
 func (o *outbox) applied() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.far {
-		return
+	if o.settled > 0 && o.remote {
+		o.linger.completed(time.Now(), o.settleAt, o.settled)
 	}
-	now, underWay := time.Now(), len(o.byKey)-o.waits
-	o.pace.applied(now, underWay)
-	if o.unsent == nil {
-		return
-	}
-	if left := o.pace.left(now, o.waits, underWay); left > 0 {
-		o.due.Reset(left)
-	} else {
-		o.wake()
-	}
+	o.settled = 0
 }
 
-// takeLocked returns the next unsent commands in order, none if there are none, and marks them handed over.
-func (o *outbox) takeLocked() [][]byte {
+// takeLocked returns the next unsent commands in order, none if there are none, and marks them sent.
+func (o *outbox) takeLocked(now time.Time) [][]byte {
 	var cmds [][]byte
-	for n := 0; o.unsent != nil && n < takeMaxBytes; o.unsent = o.unsent.next {
-		o.unsent.sentRound, o.unsent.number = o.round, o.handed
-		o.handed++
-		cmds = append(cmds, o.unsent.data)
-		n += len(o.unsent.data)
-		o.waits--
+	for n := 0; o.unsent != nil && n < sendMaxBytes; o.unsent = o.unsent.next {
+		c := o.unsent
+		c.sentRound, c.sentAt, c.number = o.round, now, o.sent
+		o.sent++
+		cmds = append(cmds, c.data)
+		n += len(c.data)
 	}
 	return cmds
 }
 
-// rewind makes everything that is open unsent.
+// rewind makes every open command unsent.
 func (o *outbox) rewind() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -245,17 +232,17 @@ func (o *outbox) rewind() {
 
 func (o *outbox) rewindLocked() {
 	o.round++
-	o.unsent, o.waits, o.pace = o.first, len(o.byKey), newPacing()
+	o.unsent, o.linger = o.first, linger{}
 	if o.unsent != nil {
 		o.wake()
 	}
 }
 
-// gap takes note that a command was refused because one before it is missing in the log. All are handed over again, unless that has
-// happened since this one was handed over.
+// gap is called when a command was refused because one before it is missing in the log. All are sent
+// again, unless that has happened since this one was sent.
 //
-// It returns true if that would be in vain, and has removed the command then: the one before it is not here any more, because it
-// could not be handed over. (One that has been applied leaves no gap.)
+// It returns true if that would be in vain, and has removed the command then: the one before it is
+// not here any more, because it could not be sent. (One that has been applied leaves no gap.)
 func (o *outbox) gap(key znode.Key) (undeliverable bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -273,8 +260,8 @@ func (o *outbox) gap(key znode.Key) (undeliverable bool) {
 	return false
 }
 
-// refuse removes the command that was handed over as number n on the present way, because the leader does not take it. It returns
-// false if that is not known any more.
+// refuse removes the command with number n on the present route, which the leader refuses for good. It
+// returns false if that is not known any more.
 func (o *outbox) refuse(n uint64) (key znode.Key, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -305,6 +292,6 @@ func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	o.due.Stop()
+	o.timer.Stop()
 	o.room.Broadcast()
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"lockkeeper/znode"
 )
@@ -16,7 +17,7 @@ func taken(o *outbox) string {
 	var b []byte
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, c := range o.takeLocked() {
+	for _, c := range o.takeLocked(time.Now()) {
 		b = append(b, c...)
 	}
 	return string(b)
@@ -132,7 +133,7 @@ func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
 		held, broken := make(chan struct{}), errors.New("broken")
 		way := make(chan error, 1)
 		go func() {
-			way <- o.handOver(t.Context(), false, func(cmds [][]byte) error {
+			way <- o.sendTo(t.Context(), false, func(cmds [][]byte) error {
 				all := string(slices.Concat(cmds...))
 				sent = append(sent, all)
 				switch all {

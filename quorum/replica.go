@@ -24,7 +24,7 @@ var ErrNoLeader = errors.New("quorum: no leader")
 var ErrCommandTooLong = errors.New("quorum: command too long")
 
 // MaxCommandBytes is the longest encoded command that becomes a part of the log. An entry holds one command of that length, or
-// several of entryMaxBytes together; a frame of a forward stream one such command behind others of takeMaxBytes; and a raft frame
+// several of entryMaxBytes together; a frame of a forward stream one such command behind others of sendMaxBytes; and a raft frame
 // as many entries as one request may have.
 const MaxCommandBytes = 5<<20 - 64<<10
 
@@ -36,7 +36,7 @@ const (
 	_ = uint64(maxEntryBytes - MaxCommandBytes - 64<<10)
 	_ = uint64(MaxCommandBytes - 2*entryMaxBytes)
 	_ = uint64(maxRequestBytes - appendEntriesMax*maxEntryBytes)
-	_ = uint64(maxPeerFrame - 2*takeMaxBytes - MaxCommandBytes)
+	_ = uint64(maxPeerFrame - 2*sendMaxBytes - MaxCommandBytes)
 )
 
 // Replica is one member's copy of the replicated state and its part in keeping the copies equal.
@@ -280,7 +280,7 @@ func (r *Replica) openRaft() error {
 	r.transport.durable = r.backlog.await
 	r.backlog.wrote = func(index, term uint64) {
 		if r.transport.wrote(index, term) {
-			r.batcher.answering()
+			r.batcher.answerable()
 		}
 	}
 	cached, err := raft.NewLogCache(cachedEntries, r.backlog) // followers are most often sent what was just written
