@@ -126,9 +126,9 @@ func (b *batcher) proposeLocked() {
 }
 
 // endWith has a future end when raft is down. The library (UPSTREAM.md, 1) leaves those unanswered
-// that are in its queues when it shuts down: in that of Apply, and in that of the state machine. Its futures
-// have a field for this, ShutdownCh, which it sets in some of them only; there is no other way to it
-// from outside.
+// that are in its queues when it shuts down: in that of Apply, and in that of the state machine.
+// Its futures have a field for this, ShutdownCh, which it sets in some of them only; there is no
+// other way to it from outside.
 func endWith(f raft.Future, down chan struct{}) {
 	v := reflect.ValueOf(f)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

@@ -18,7 +18,8 @@ func (nothing) Apply(*raft.Log) any                 { return nil }
 func (nothing) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("no snapshots") }
 func (nothing) Restore(r io.ReadCloser) error       { return r.Close() }
 
-// An entry that is handed to raft while it shuts down may never be answered by it. Nobody may wait for it for ever.
+// An entry that is handed to raft while it shuts down may never be answered by it. Nobody may wait
+// for it for ever.
 func TestEntriesEndWithRaft(t *testing.T) {
 	for range 20 {
 		store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
@@ -57,8 +58,8 @@ func TestEntriesEndWithRaft(t *testing.T) {
 	t.Error("raft answers everything by now: endWith is needed no more")
 }
 
-// Commands that arrive while an entry is in flight share the next one. That is proposed when the first
-// completes, or after entryMaxWait; no more than entriesInFlight are in flight at once.
+// Commands that arrive while an entry is in flight share the next one. That is proposed when the
+// first completes, or after entryMaxWait; no more than entriesInFlight are in flight at once.
 func TestCommandsShareTheNextEntry(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -15,8 +15,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// A change of the members goes like this. The command that asks for it, once applied, is the state's Change: the members as
-// they are to be. From then on whoever leads makes raft count those members, one step at a time:
+// A change of the members goes like this. The command that asks for it, once applied, is the
+// state's Change: the members as they are to be. From then on whoever leads makes raft count those
+// members, one step at a time:
 //
 //  1. Each new member becomes a non-voter, which alters no majority, and gets the log, or a snapshot.
 //  2. New voters that answer and have caught up get their vote, and voters that are to go lose it, one by one, each step such that
@@ -24,9 +25,10 @@ import (
 //  3. When raft counts exactly the new voters, KindReconfigured makes the new members those of /zookeeper/config.
 //  4. Non-voters that are no members are removed.
 //
-// There is no state but the log: each step looks at what raft counts and at what is wanted, so a new leader goes on where the
-// old one ended. A change that cannot be made without losing the majority of those alive ends with NewConfigNoQuorum, and what raft
-// counts goes back to the members of /zookeeper/config in the same way.
+// There is no state but the log: each step looks at what raft counts and at what is wanted, so a
+// new leader goes on where the old one ended. A change that cannot be made without losing the
+// majority of those alive ends with NewConfigNoQuorum, and what raft counts goes back to the
+// members of /zookeeper/config in the same way.
 const (
 	// changePause is between two looks at a change that is under way.
 	changePause = 20 * time.Millisecond
@@ -36,13 +38,14 @@ const (
 	stuckLimit = 10 * time.Second
 )
 
-// changer is what the change loop keeps in mind about the change under way. All of it can be found out again.
+// changer is what the change loop keeps in mind about the change under way. All of it can be found
+// out again.
 type changer struct {
-	term    uint64
-	change  *znode.Change
-	begun   time.Time
-	stuck   time.Time // since when no step is possible; zero while one is
-	handing int       // how often the leadership could not be handed on
+	term      uint64
+	change    *znode.Change
+	begun     time.Time
+	stuck     time.Time // since when no step is possible; zero while one is
+	transfers int       // how often the leadership could not be transferred
 }
 
 // changeLoop follows who the members are, and while this member leads makes raft count them.
@@ -81,11 +84,12 @@ type toldMembers struct {
 	since  time.Time // when
 }
 
-// tellAfter is how long the members must have been the same before others are told of them: a member that gets the log goes
-// through all that was ever agreed.
+// tellAfter is how long the members must have been the same before others are told of them: a
+// member that gets the log goes through all that was ever agreed.
 const tellAfter = 200 * time.Millisecond
 
-// followMembers tells the roster, the peer port and the member above who the members are. It reports whether to look again soon.
+// followMembers tells the roster, the peer port and the member above who the members are. It
+// reports whether to look again soon.
 func (r *Replica) followMembers(told *toldMembers) (again bool) {
 	r.mu.RLock()
 	members, version := r.store.Members()
@@ -138,8 +142,8 @@ func (r *Replica) moveTo(told *toldMembers, addr string) {
 	r.log.Info("listening for peers at a new address", "address", addr)
 }
 
-// driveChange takes at most one step, if this member leads and what raft counts is not what is wanted. It reports whether to
-// look again soon.
+// driveChange takes at most one step, if this member leads and what raft counts is not what is
+// wanted. It reports whether to look again soon.
 func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 	term, leads := r.settledTerm()
 	if !leads {
@@ -177,9 +181,9 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		return true // it is getting the log
 	case step.kind == stepRemove && r.transport.heardWithin(step.id, r.peerTimeout()) && !r.transport.knowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
 		return true // its clients are to hear of the change
-	case step.kind == stepDemote && step.id == r.cfg.ID && ch.handing < 3:
-		ch.handing++
-		r.handOnToOneOf(p)
+	case step.kind == stepDemote && step.id == r.cfg.ID && ch.transfers < 3:
+		ch.transfers++
+		r.transferToRemaining(p)
 		return true
 	}
 	r.take(ctx, step)
@@ -205,7 +209,8 @@ func (r *Replica) cannotChange(ctx context.Context, ch *changer, p *plan) (again
 	return true
 }
 
-// endChange commits the result of a change. It may get lost with the leadership; then the next leader finds out.
+// endChange commits the result of a change. It may get lost with the leadership; then the next
+// leader finds out.
 func (r *Replica) endChange(ctx context.Context, c *znode.Change, code wire.Code, why string) {
 	if code == wire.CodeOK {
 		r.log.Info("members changed", "members", names(c.Members))
@@ -237,18 +242,18 @@ func names(ms []znode.Member) string {
 	return strings.Join(list, " ")
 }
 
-// handOnToOneOf hands the leadership to a voter that stays one and has all of the log.
-func (r *Replica) handOnToOneOf(p *plan) {
+// transferToRemaining transfers the leadership to a voter that stays one and has all of the log.
+func (r *Replica) transferToRemaining(p *plan) {
 	var err error = errNoSuccessor
 	for _, id := range sortedIDs(p.voters) {
 		if id != r.cfg.ID && p.target[id] && p.alive[id] && r.caughtUp(id) {
-			r.log.Info("handing on the leadership: this member is to vote no longer", "to", id)
-			if err = r.handOnTo(id); err == nil {
+			r.log.Info("transferring the leadership: this member is to vote no longer", "to", id)
+			if err = r.transferTo(id); err == nil {
 				return
 			}
 		}
 	}
-	r.log.Info("leadership not handed on", "err", err)
+	r.log.Info("leadership not transferred", "err", err)
 }
 
 var (
@@ -300,7 +305,8 @@ func (r *Replica) await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// settledTerm is the term in which this member leads, if it does and has applied everything from before.
+// settledTerm is the term in which this member leads, if it does and has applied everything from
+// before.
 func (r *Replica) settledTerm() (uint64, bool) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
@@ -445,7 +451,8 @@ func (p *plan) order() {
 	}
 }
 
-// best is the step after which the most who are alive are above the majority. The leader's own vote goes last.
+// best is the step after which the most who are alive are above the majority. The leader's own vote
+// goes last.
 func (p *plan) best(now map[MemberID]bool) (s step, margin int) {
 	var own step
 	try := func(kind stepKind, id MemberID) {
@@ -501,7 +508,8 @@ func (p *plan) possible() bool { return p.problem == "" }
 
 func (p *plan) missing() string { return p.problem }
 
-// next is the step to take. Removing comes after the end of the change, so it is not among them before.
+// next is the step to take. Removing comes after the end of the change, so it is not among them
+// before.
 func (p *plan) next() step {
 	if len(p.steps) == 0 {
 		return step{}

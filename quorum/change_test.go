@@ -270,7 +270,7 @@ func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 		c.recs[l].result(t, c.propose(l, createSession(9)))
 		time.Sleep(30 * time.Second) // by now the leader only tries now and then
 		for range 4 {
-			if err := c.reps[l].handOnTo(MemberID(to + 1)); err == nil {
+			if err := c.reps[l].transferTo(MemberID(to + 1)); err == nil {
 				t.Fatal("handed on to one that is cut off")
 			}
 		}

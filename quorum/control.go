@@ -7,8 +7,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// controlLoop follows who leads. It is the only one that starts and stops routes, and the only one that
-// tells the listener of leadership.
+// controlLoop follows who leads. It is the only one that starts and stops routes, and the only one
+// that tells the listener of leadership.
 func (r *Replica) controlLoop(ctx context.Context) {
 	defer r.wg.Done()
 	var rt *route
@@ -18,7 +18,8 @@ func (r *Replica) controlLoop(ctx context.Context) {
 			rt.stop()
 		}
 	}()
-	// A heartbeat may have named the leader before anybody listened to raft, and then no event follows.
+	// A heartbeat may have named the leader before anybody listened to raft, and then no event
+	// follows.
 	rt = r.reroute(ctx, rt)
 	for {
 		select {
@@ -59,8 +60,8 @@ func (r *Replica) reroute(ctx context.Context, rt *route) *route {
 	return r.startRoute(ctx, leader)
 }
 
-// beginLeadership opens this member to the others, and once everything from before its term has been
-// applied, tells the listener.
+// beginLeadership opens this member to the others, and once everything from before its term has
+// been applied, tells the listener.
 func (r *Replica) beginLeadership(ctx context.Context) {
 	term := r.raft.CurrentTerm()
 	r.stateMu.Lock()
@@ -89,8 +90,8 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.membersMayDiffer()
 }
 
-// membersToSet says whether the state is to hear of the members from this leader: it knows none yet, or their version is
-// missing, or they have moved, or /zookeeper/config is not what they are.
+// membersToSet reports whether this leader is to propose the members for the state: it has none
+// yet, or their version is missing, or they have moved, or /zookeeper/config differs from them.
 func (r *Replica) membersToSet() bool {
 	if r.cfg.ConfigText == "" {
 		return false // a standalone member has none, and what a super user has written there stays, as in ZooKeeper
@@ -115,14 +116,14 @@ func (r *Replica) endLeadership() {
 	}
 	r.log.Info("no longer leading")
 	r.cfg.Listener.Follow()
-	// What waits to be batched belongs to a leader. This member's own commands are still in its
-	// outbox; the others' are in theirs, and their streams have just been closed.
+	// The batcher's queue belongs to a leader. This member's own commands are still in its outbox;
+	// those of other members are in their outboxes, and their streams have just been closed.
 	r.batcher.drop()
 	r.outbox.rewind()
 }
 
-// inDoubt takes note that an entry was not, or perhaps not, committed. Its commands must be handed over
-// again by whoever holds them.
+// inDoubt is called when an entry was not, or perhaps not, committed. The members whose outboxes
+// hold its commands must send them again.
 func (r *Replica) inDoubt() {
 	select {
 	case r.doubt <- struct{}{}:
@@ -130,8 +131,8 @@ func (r *Replica) inDoubt() {
 	}
 }
 
-// doubtPause keeps commands from being handed over again and again while raft refuses entries though
-// this member is taken for the leader, as it does for a moment when the leadership ends.
+// doubtPause is the time before commands are sent again. Raft refuses entries for a moment when the
+// leadership ends, while this member still counts as the leader.
 const doubtPause = 10 * time.Millisecond
 
 func (r *Replica) resolveDoubt(ctx context.Context) {

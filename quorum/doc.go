@@ -1,6 +1,6 @@
-// Package quorum is replication: the hashicorp/raft node of a member, its log and snapshots, the batching
-// of commands into entries, the way of commands to the leader, and the proof of leadership that leases
-// rely on. It does not know that clients exist.
+// Package quorum is replication: the hashicorp/raft node of a member, its log and snapshots, the
+// batching of commands into entries, the way of commands to the leader, and the proof of leadership
+// that leases rely on. It does not know that clients exist.
 //
 // # A command, step by step
 //
@@ -14,17 +14,18 @@
 //     With two or three voters it need not wait for the commit (early commit, transport).
 //  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
 //
-// A command may be lost between 2 and 4, with a leader or a stream. Then every open command is sent again,
-// in order. The state machine skips a command that it has applied already (Duplicate), and refuses one that
-// arrives while one before it is missing (Gap); that is sent again. When that would be in vain, because the
-// one before it was given up or the leader refuses the command for good, it is given up, and the Listener
-// is told (Undeliverable).
+// A command may be lost between 2 and 4, with a leader or a stream. Then every open command is sent
+// again, in order. The state machine skips a command that it has applied already (Duplicate), and
+// refuses one that arrives while one before it is missing (Gap); that is sent again. When that
+// would be in vain, because the one before it was given up or the leader refuses the command for
+// good, it is given up, and the Listener is told (Undeliverable).
 //
 // # Leadership and leases
 //
-// A leader may have been deposed without knowing it yet. So what it confirms to other members counts only
-// from the last moment at which a quorum of voters still answered it in its term (transport.provenAt): no
-// other leader was elected before that moment, and a new leader gives every session its full timeout.
+// A leader may have been deposed without knowing it yet. So what it confirms to other members
+// counts only from the last moment at which a quorum of voters still answered it in its term
+// (transport.provenAt): no other leader was elected before that moment, and a new leader gives
+// every session its full timeout.
 //
 // # Goroutines
 //
@@ -37,8 +38,8 @@
 //	                         end; unsent commands left to it
 //	succeed       Replica    its turn to replace a leader whose within 0.5 s,
 //	                         process has ended                  Close
-//	passOn        Replica    the answer of the heir that is to  with raft
-//	                         lead
+//	electTarget   Replica    the answer of the voter that is    with raft
+//	                         to lead
 //	completeLoop  batcher    entries in flight                  Close
 //	acceptLoop    peerPort   peer connections                   Close
 //	welcome       peerPort   the frames of one peer stream; on  with the stream, Close
@@ -49,19 +50,21 @@
 //	                         own disk, to hand them on
 //	flushLoop     backlog    a leader's entries to write        Close
 //
-// A snapshot that arrives is decoded on the side by a goroutine that ends with its request (snapshotChecker).
+// A snapshot that arrives is decoded on the side by a goroutine that ends with its request
+// (snapshotChecker).
 //
-// The raft library has its own: one main loop, one that applies, one that takes snapshots, and two per
-// follower while leading.
+// The raft library has its own: one main loop, one that applies, one that takes snapshots, and two
+// per follower while leading.
 //
 // # What others may send
 //
-// The library believes its peers. So a connection to the peer port passes three gates: how many there are (guests), where it
-// comes from (origins), and for each request, whether a member could have sent it (requestChecker).
+// The library believes its peers. So a connection to the peer port passes three gates: how many
+// there are (guests), where it comes from (origins), and for each request, whether a member could
+// have sent it (requestChecker).
 //
 // # Locks
 //
-// Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu, batcher.mu,
-// transport.mu, pipeline.mu, network.mu and backlog.mu are leaves: nothing is locked and nobody is called under them, except that the
-// batcher gives raft its entries.
+// Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu,
+// batcher.mu, transport.mu, pipeline.mu, network.mu and backlog.mu are leaves: nothing is locked
+// and nobody is called under them, except that the batcher gives raft its entries.
 package quorum

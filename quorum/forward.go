@@ -20,13 +20,14 @@ import (
 //
 //	| length u32 | { command length u32 | command }... |
 //
-// The leader answers the preface with one byte, 1, when it takes commands, and closes the stream when
-// it is not, or no longer, the leader. A follower learns the result of a command by applying it. A command that the leader does not
-// take, because it must not be in the log, it answers before it closes the stream:
+// The leader answers the preface with one byte, 1, when it takes commands, and closes the stream
+// when it is not, or no longer, the leader. A follower learns the result of a command by applying
+// it. When a command must not be in the log, the leader refuses it with an answer before it closes
+// the stream:
 //
 //	| 2 u8 | number of the command on this stream u64, from 0 on |
 //
-// The follower forgets that command, or it would hand it over again on each stream to come.
+// The follower drops that command, or it would send it again on each stream to come.
 const (
 	forwardAccepted = 1
 	forwardRefused  = 2
@@ -74,8 +75,8 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 	}
 }
 
-// checkForwarded returns how many of the commands may enter the log, up to the first that must not, and why that must not: there it
-// would stop every member that applies it, or fit no frame.
+// checkForwarded returns how many of the commands may enter the log, up to the first that must not,
+// and why that must not: there it would stop every member that applies it, or fit no frame.
 func checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
 		if err := checkCommandSafely(b); err != nil {
@@ -140,14 +141,15 @@ func splitCommands(frame []byte) ([][]byte, error) {
 	return cmds, nil
 }
 
-// route is the way that this member's commands take at present: to one leader, in one term.
+// route sends this member's commands to one leader, in one term.
 type route struct {
 	leader MemberID
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// startRoute hands over everything that is open, from the oldest on, and goes on with what comes. Life ends with the replica.
+// startRoute sends every open command, from the oldest on, and goes on with those that are added.
+// life ends with the replica.
 func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 	ctx, cancel := context.WithCancel(context.Background())
 	rt := &route{leader: leader, cancel: cancel, done: make(chan struct{})}
@@ -188,7 +190,7 @@ func (rt *route) stop() {
 // errStreamEnded says that a stream has ended which the leader had accepted.
 var errStreamEnded = errors.New("quorum: forward stream ended")
 
-// forwardTo opens a forward stream and hands commands over until it breaks.
+// forwardTo opens a forward stream and sends commands over it until it breaks.
 func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	dialCtx, cancel := context.WithTimeout(ctx, r.peerTimeout())
 	c, err := r.port.dial(dialCtx, leader, streamForward)
@@ -231,7 +233,7 @@ func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	return fmt.Errorf("%w: %w", errStreamEnded, err)
 }
 
-// refused forgets the command that was handed over as number n on the present stream. It returns why the stream ends.
+// refused drops the command with number n on the present stream. It returns why the stream ends.
 func (r *Replica) refused(n uint64) error {
 	key, ok := r.outbox.refuse(n)
 	if !ok {
@@ -248,8 +250,9 @@ func (r *Replica) refused(n uint64) error {
 //	report  | length u32 | { session u64 }... |
 //	answer  | length u32 | status u8 | lag i64 (ns) | { session u64 }... |
 //
-// The answer lists the sessions whose lease the leader has extended. Lag is how long before it received
-// the report the leader was last proven to be the leader; it counts against the confirmation.
+// The answer lists the sessions whose lease the leader has extended. Lag is how long before it
+// received the report the leader was last proven to be the leader; it counts against the
+// confirmation.
 const (
 	leaseConfirmed byte = 1
 	leaseNotLeader byte = 2
@@ -320,10 +323,10 @@ type leaseClient struct {
 	buf    []byte
 }
 
-// Touch reports sessions that this member heard from to the leader. It returns those whose lease was
-// extended, and a moment, not after the call began, from which the extension counts: none of them is
-// expired before that moment plus its timeout, by whatever leader. An error means that nothing is
-// known. Touch serves one call at a time; others wait.
+// Touch reports sessions that this member heard from to the leader. It returns those whose lease
+// was extended, and a moment, not after the call began, from which the extension counts: none of
+// them is expired before that moment plus its timeout, by whatever leader. An error means that
+// nothing is known. Touch serves one call at a time; others wait.
 func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
 	l := &r.lease
 	l.mu.Lock()

@@ -7,7 +7,8 @@ const (
 	lingerMin = 2
 	// lingerMax is how long they do at most.
 	lingerMax = 4 * time.Millisecond
-	// lingerRest is how many batches are not waited for after too few commands have arrived in time.
+	// lingerRest is how many batches are not waited for after too few commands have arrived in
+	// time.
 	lingerRest = 8
 )
 
@@ -18,9 +19,10 @@ const (
 // Closed-loop clients send their next request when they have been answered. If the commands that
 // wait already went without theirs, the clients would form two groups that take turns, and each
 // would wait for the other's entry. So the commands linger until as many have arrived, since the
-// batch could first be answered, as it had, but no longer than half of the time that the batch took,
-// and no longer than lingerMax. If that many do not arrive in time, as with open-loop clients, which
-// send at moments of their own, commands do not linger after the next lingerRest batches.
+// batch could first be answered, as it had, but no longer than half of the time that the batch
+// took, and no longer than lingerMax. If that many do not arrive in time, as with open-loop
+// clients, which send at moments of their own, commands do not linger after the next lingerRest
+// batches.
 //
 // The zero value is ready. Its owner's lock guards it.
 type linger struct {

@@ -13,8 +13,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// Commands linger until as many have arrived as the batch had, at most half as long as that took, and
-// not for a while after too few have arrived.
+// Commands linger until as many have arrived as the batch had, at most half as long as that took,
+// and not for a while after too few have arrived.
 func TestLinger(t *testing.T) {
 	const ms = time.Millisecond
 	now := time.Now()
@@ -66,8 +66,8 @@ func TestLinger(t *testing.T) {
 	check("it is tried again", ms)
 }
 
-// takeTurns has clients send their next command a step after each other when they have been answered,
-// and returns how many entries that took. Client i is at the member at(i).
+// takeTurns has clients send their next command a step after each other when they have been
+// answered, and returns how many entries that took. Client i is at the member at(i).
 func takeTurns(t *testing.T, c *cluster, clients, turns int, step time.Duration, at func(i int) int) uint64 {
 	t.Helper()
 	for i := range clients {
@@ -138,9 +138,9 @@ func openLoop(t *testing.T, c *cluster, commands int, perSecond float64) []time.
 	return took
 }
 
-// Open-loop clients, which send at moments of their own, pay little for the linger at any load: their
-// mean latency grows by a twentieth at most, and the worst by half of an entry's latency at a follower
-// and once more at the leader.
+// Open-loop clients, which send at moments of their own, pay little for the linger at any load:
+// their mean latency grows by a twentieth at most, and the worst by half of an entry's latency at a
+// follower and once more at the leader.
 func TestLingerCostsOpenLoopClientsLittle(t *testing.T) {
 	mean := func(d []time.Duration) (sum time.Duration) {
 		for _, d := range d {

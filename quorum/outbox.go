@@ -71,8 +71,8 @@ func newOutbox() *outbox {
 	return o
 }
 
-// add appends a command, unless the outbox holds it already. It blocks while the outbox is full, until ctx
-// ends. An error says that the command was not added.
+// add appends a command, unless the outbox holds it already. It blocks while the outbox is full,
+// until ctx ends. An error says that the command was not added.
 func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,9 +111,9 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 	return nil
 }
 
-// sendTo sends what is unsent, and what is added, until send fails or ctx ends. remote says that the
-// leader is another member. send is called by one goroutine at a time, and not any more when sendTo
-// has returned.
+// sendTo sends what is unsent, and what is added, until send fails or ctx ends. remote says that
+// the leader is another member. send is called by one goroutine at a time, and not any more when
+// sendTo has returned.
 func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) error) error {
 	o.mu.Lock()
 	failed := make(chan error, 1)
@@ -142,8 +142,9 @@ func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) er
 	}
 }
 
-// sendLocked sends one frame of unsent commands, unless they linger or another goroutine is sending.
-// What is added meanwhile is left to the route, because the caller may have other things to do.
+// sendLocked sends one frame of unsent commands, unless they linger or another goroutine is
+// sending. What is added meanwhile is left to the route, because the caller may have other things
+// to do.
 func (o *outbox) sendLocked() {
 	if o.sending || o.send == nil || o.unsent == nil {
 		return
@@ -199,8 +200,8 @@ func (o *outbox) removeLocked(c *openCommand) {
 	o.room.Broadcast()
 }
 
-// applied is called when entries have been applied. Clients whose commands were among them have been
-// answered, and others that wait may wait for them.
+// applied is called when entries have been applied. Clients whose commands were among them have
+// been answered, and others that wait may wait for them.
 func (o *outbox) applied() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,7 +211,8 @@ func (o *outbox) applied() {
 	o.settled = 0
 }
 
-// takeLocked returns the next unsent commands in order, none if there are none, and marks them sent.
+// takeLocked returns the next unsent commands in order, none if there are none, and marks them
+// sent.
 func (o *outbox) takeLocked(now time.Time) [][]byte {
 	var cmds [][]byte
 	for n := 0; o.unsent != nil && n < sendMaxBytes; o.unsent = o.unsent.next {
@@ -238,8 +240,8 @@ func (o *outbox) rewindLocked() {
 	}
 }
 
-// gap is called when a command was refused because one before it is missing in the log. All are sent
-// again, unless that has happened since this one was sent.
+// gap is called when a command was refused because one before it is missing in the log. All are
+// sent again, unless that has happened since this one was sent.
 //
 // It returns true if that would be in vain, and has removed the command then: the one before it is
 // not here any more, because it could not be sent. (One that has been applied leaves no gap.)
@@ -260,8 +262,8 @@ func (o *outbox) gap(key znode.Key) (undeliverable bool) {
 	return false
 }
 
-// refuse removes the command with number n on the present route, which the leader refuses for good. It
-// returns false if that is not known any more.
+// refuse removes the command with number n on the present route, which the leader refuses for good.
+// It returns false if that is not known any more.
 func (o *outbox) refuse(n uint64) (key znode.Key, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// pipeline is a raft stream on which a leader sends entries to one follower without waiting for the answers to those before.
-// The library sends from one goroutine; readLoop reads the answers and looks at them before the library does.
+// pipeline is a raft stream on which a leader sends entries to one follower without waiting for the
+// answers to those before. The library sends from one goroutine; readLoop reads the answers and
+// looks at them before the library does.
 //
 // Notices of commits go over it too, between the requests; nobody answers them.
 type pipeline struct {
@@ -22,7 +23,8 @@ type pipeline struct {
 	dead chan struct{} // closed when the stream has failed
 	once sync.Once
 	wg   sync.WaitGroup
-	// writing is full while somebody writes. It is no mutex: who waits for it can also be told to stop.
+	// writing is full while somebody writes. It is no mutex: who waits for it can also be told to
+	// stop.
 	writing chan struct{}
 
 	mu          sync.Mutex
@@ -35,13 +37,14 @@ type pipeline struct {
 var _ raft.AppendPipeline = (*pipeline)(nil)
 
 const (
-	// flyingMax is how many requests of one pipeline may wait for their answers, flyingMaxBytes how much, roughly, is in them. A single
-	// one may have more. The batcher never has as much on its way; this is for a follower that is behind.
+	// flyingMax is how many requests of one pipeline may wait for their answers, flyingMaxBytes how
+	// much, roughly, is in them. A single one may have more. The batcher never has as much on its
+	// way; this is for a follower that is behind.
 	flyingMax      = 16
 	flyingMaxBytes = 8 << 20
 )
 
-var errUnasked = fmt.Errorf("%w: an answer that nobody asked for", errRaftFrame)
+var errUnrequested = fmt.Errorf("%w: an answer without a request", errRaftFrame)
 
 // appendFuture is a request on its way. It implements raft.AppendFuture.
 type appendFuture struct {
@@ -89,7 +92,8 @@ func (p *pipeline) Close() error {
 	return nil
 }
 
-// AppendEntries implements raft.AppendPipeline. It waits while too much is on its way. Errors: why the stream has failed.
+// AppendEntries implements raft.AppendPipeline. It waits while too much is on its way. Errors: why
+// the stream has failed.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	f := &appendFuture{start: time.Now(), args: args, resp: resp, done: make(chan struct{})}
 	for _, e := range args.Entries {
@@ -105,7 +109,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return f, nil
 }
 
-// launch takes note of a request that is about to be sent, when there is room for it.
+// launch records a request that is about to be sent, when there is room for it.
 func (p *pipeline) launch(f *appendFuture) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +127,8 @@ func (p *pipeline) launch(f *appendFuture) error {
 	return nil
 }
 
-// limitLocked has the read that is under way, or the next one, end when the oldest request has waited for too long.
+// limitLocked has the read that is under way, or the next one, end when the oldest request has
+// waited for too long.
 func (p *pipeline) limitLocked() {
 	var at time.Time
 	if len(p.flying) > 0 {
@@ -132,7 +137,7 @@ func (p *pipeline) limitLocked() {
 	_ = p.c.SetReadDeadline(at)
 }
 
-// notice tells the follower of a commit, and does not learn what comes of it.
+// notice sends the follower a commit index, without an answer.
 func (p *pipeline) notice(args *raft.AppendEntriesRequest) error { return p.write(rpcNotice, args) }
 
 // write sends one frame.
@@ -173,9 +178,11 @@ func (p *pipeline) failure() error {
 	return p.err
 }
 
-// readLoop hands answers on. After one that ends the pipeline the library takes no more (UPSTREAM.md, 3), and may at the same time wait for
-// room to send: it would do so for ever, replicate no longer to that follower, and never shut down. So the others are taken here. So
-// are those that it must not see (transport.hold), and all behind them: this member then ends, or no longer leads.
+// readLoop hands answers on. After one that ends the pipeline the library takes no more
+// (UPSTREAM.md, 3), and may at the same time wait for room to send: it would do so for ever,
+// replicate no longer to that follower, and never shut down. So the others are taken here. So are
+// those that it must not see (transport.hold), and all behind them: this member then ends, or no
+// longer leads.
 func (p *pipeline) readLoop() {
 	over := false
 	for {
@@ -199,8 +206,8 @@ func (p *pipeline) readLoop() {
 	}
 }
 
-// next waits for the answer to the oldest request. If the stream has failed, that is the error of all that are on their way. Nil
-// when there are no more.
+// next waits for the answer to the oldest request in flight. If the stream has failed, that is the
+// error of all requests in flight. nil: there are none.
 func (p *pipeline) next() (*appendFuture, error) {
 	p.mu.Lock()
 	err := p.err
@@ -217,7 +224,7 @@ func (p *pipeline) next() (*appendFuture, error) {
 	}
 	f := p.land()
 	if f == nil {
-		p.fail(errUnasked)
+		p.fail(errUnrequested)
 		return nil, err
 	}
 	if err == nil {
@@ -232,7 +239,7 @@ func (p *pipeline) next() (*appendFuture, error) {
 	return f, err
 }
 
-// land takes the oldest request from those that are on their way; nil if there is none.
+// land removes the oldest request in flight and returns it; nil if there is none.
 func (p *pipeline) land() *appendFuture {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,7 +254,8 @@ func (p *pipeline) land() *appendFuture {
 	return f
 }
 
-// endsPipeline says whether the library stops reading answers with this one: it was refused, or is none.
+// endsPipeline says whether the library stops reading answers with this one: it was refused, or is
+// none.
 func endsPipeline(f *appendFuture) bool {
 	return !f.resp.Success || f.resp.Term > f.args.Term
 }

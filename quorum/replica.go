@@ -57,16 +57,16 @@ type Replica struct {
 	asks      asks
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
-	notify  chan bool             // from raft: this member has become, is no longer, the leader
-	events  chan raft.Observation // from raft: the leader may have changed
-	doubt   chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
-	full    chan struct{}         // capacity 1: the log has grown enough for a snapshot
-	changed chan struct{}         // capacity 1: the members may have changed
-	joining chan struct{}         // capacity 1: full while this member takes note of its cluster
-	handing atomic.Bool           // the leadership is being handed on
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
-	closed  sync.Once
+	notify       chan bool             // from raft: this member has become, is no longer, the leader
+	events       chan raft.Observation // from raft: the leader may have changed
+	doubt        chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
+	full         chan struct{}         // capacity 1: the log has grown enough for a snapshot
+	changed      chan struct{}         // capacity 1: the members may have changed
+	joining      chan struct{}         // capacity 1: full while this member takes note of its cluster
+	transferring atomic.Bool           // the leadership is being transferred
+	stop         context.CancelFunc
+	wg           sync.WaitGroup
+	closed       sync.Once
 	// stopped is done when raft has been shut down.
 	stopped sync.Once
 
@@ -360,11 +360,11 @@ func (r *Replica) View(f func(*znode.Store)) {
 	f(r.store)
 }
 
-// Propose hands a command to the cluster and keeps handing it over, whatever happens to leaders and
-// streams, until it has been applied; the listener learns of that. Commands proposed by one goroutine
-// keep their order. Propose blocks while too much is open, until ctx ends. An error says that the command
-// is not handed over, because of that, because the Replica is closed, or because it is longer than MaxCommandBytes
-// (ErrCommandTooLong).
+// Propose sends a command to the leader, and again whenever it may have been lost with a leader or a
+// stream, until it has been applied; the listener learns of that. Commands proposed by one goroutine
+// keep their order. Propose blocks while too many commands are not applied, until ctx ends
+// (back-pressure). An error says that the command was not sent: ctx has ended, the Replica is closed,
+// or the command is longer than MaxCommandBytes (ErrCommandTooLong).
 func (r *Replica) Propose(ctx context.Context, c *znode.Command) error {
 	data, err := encodeCommand(c)
 	if err != nil {
@@ -462,8 +462,8 @@ func (r *Replica) Close() error {
 			// raft may be held in the middle of a write, and whoever asks it anything with it.
 			r.stopRaft()
 		case leads && r.maj().Voters() > 1:
-			if err := r.handOnTo(NoMember); err != nil {
-				r.log.Info("leadership not handed on before stopping", "err", err)
+			if err := r.transferTo(NoMember); err != nil {
+				r.log.Info("leadership not transferred before stopping", "err", err)
 			}
 		}
 		r.stop()

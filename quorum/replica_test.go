@@ -577,7 +577,7 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		l := c.leader()
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
 		c.disks[l].Fail(&fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC})
-		go func() { _ = c.reps[l].handOnTo(NoMember) }()
+		go func() { _ = c.reps[l].transferTo(NoMember) }()
 		if err := <-fatal; !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "term") {
 			t.Fatal(err)
 		}

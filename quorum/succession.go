@@ -10,23 +10,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// When the process of a leader ends, its connections end with it, and nobody listens at its address any more. The library
-// (UPSTREAM.md, 9) looks at neither: its followers wait for a heartbeat timeout. Here a voter whose forward stream to the leader has ended
-// tries to connect until that is refused, for a process that dies closes its sockets one by one; and then stands for election, as a
-// member does that the leader itself has asked to take over (Raft's thesis, 3.10).
+// When the process of a leader ends, its connections end with it, and nobody listens at its address
+// any more. The library (UPSTREAM.md, 9) looks at neither: its followers wait for a heartbeat
+// timeout. Here a voter whose forward stream to the leader has ended tries to connect until that is
+// refused, for a process that dies closes its sockets one by one; and then stands for election, as
+// a member does that the leader itself has asked to take over (Raft's thesis, 3.10).
 //
-// Elections are safe whenever they are held; what this could break is the calm, if a leader were taken for dead that is not. A
-// refusal comes from the leader's machine, or from a firewall that answers for it. In the second case one voter that is cut off takes
-// the leadership, once: a stream must have been accepted by the leader of the term before its end counts. Leases
-// are not touched: what a leader confirms counts from when a quorum still followed it (transport.provenAt), and the next
-// leader begins anew.
+// Elections are safe whenever they are held; what this could break is the calm, if a leader were
+// taken for dead that is not. A refusal comes from the leader's machine, or from a firewall that
+// answers for it. In the second case one voter that is cut off takes the leadership, once: a stream
+// must have been accepted by the leader of the term before its end counts. Leases are not touched:
+// what a leader confirms counts from when a quorum still followed it (transport.provenAt), and the
+// next leader begins anew.
 
-// successionStep is how long a voter waits for each voter with a smaller number than its own before it stands, so that their votes
-// do not split. An election takes a few writes to the disk and as many messages. Where that takes longer, whoever has voted for another
-// leaves it to that one, and to the library's timeouts if nothing comes of it; who has refused its vote, for its own log is newer, stands.
+// successionStep is how long a voter waits for each voter with a smaller number than its own before
+// it stands, so that votes do not split. An election takes a few fsyncs and as many messages. Where
+// that takes longer, a voter that has voted for another does not stand, and the library's timeouts
+// remain if that election fails; one that has refused its vote, because its own log is newer,
+// stands.
 const successionStep = 50 * time.Millisecond
 
-// succeed stands for election in place of a leader whose process has ended, and who was followed in term. ctx ends with the replica.
+// succeed stands for election in place of a leader whose process has ended, and who was followed in
+// term. ctx ends with the replica.
 func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 	rank := r.successor(dead)
 	if rank < 0 {
@@ -47,7 +52,8 @@ func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 	r.transport.stand(ctx)
 }
 
-// successor is how many voters come before this member when the leader is to be replaced; less than 0 if it is not to stand.
+// successor returns how many voters come before this member when the leader is to be replaced; less
+// than 0 if it is not to stand.
 func (r *Replica) successor(dead MemberID) int {
 	if r.mayStand() != nil {
 		return -1
@@ -62,7 +68,8 @@ func (r *Replica) successor(dead MemberID) int {
 	return slices.Index(voters, r.cfg.ID)
 }
 
-// refuses says whether nobody listens at any address of a member, as its machine says.
+// refuses reports whether connections to all addresses of a member are refused: nothing listens
+// there.
 func (p *peerPort) refuses(ctx context.Context, id MemberID) bool {
 	ctx, cancel := context.WithTimeout(ctx, successionStep)
 	defer cancel()
@@ -86,7 +93,7 @@ func (t *transport) stand(ctx context.Context) {
 	t.hand(rpc, ctx.Done())
 }
 
-// timeoutNow is what has the library of a voter hold an election at once.
+// timeoutNow is the request that makes the library of a voter hold an election at once.
 func timeoutNow() *raft.TimeoutNowRequest {
 	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 }

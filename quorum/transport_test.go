@@ -11,8 +11,8 @@ import (
 )
 
 // Early commit: where a leader and one follower are a majority, a follower applies what it has
-// written without waiting for the leader to hear of that. A command of a follower takes two messages;
-// with more voters it takes four.
+// written without waiting for the leader to hear of that. A command of a follower takes two
+// messages; with more voters it takes four.
 func TestEarlyCommitSavesTwoMessages(t *testing.T) {
 	const hop = 10 * time.Millisecond
 	for _, c := range []struct {
@@ -47,7 +47,8 @@ func TestEarlyCommitSavesTwoMessages(t *testing.T) {
 	}
 }
 
-// A follower is sent an early commit once, when it was sent the entry and the leader has it on its disk.
+// A follower is sent an early commit once, when it was sent the entry and the leader has it on its
+// disk.
 func TestEarlyCommitIsSentOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		voters []raft.ServerID
