@@ -19,10 +19,9 @@ const (
 // Closed-loop clients send their next request when they have been answered. If the commands that
 // wait already went without theirs, the clients would form two groups that take turns, and each
 // would wait for the other's entry. So the commands linger until as many have arrived, since the
-// batch could first be answered, as it had, but no longer than half of the time that the batch
-// took, and no longer than lingerMax. If that many do not arrive in time, as with open-loop
-// clients, which send at moments of their own, commands do not linger after the next lingerRest
-// batches.
+// batch could first be answered, as it had, but no longer than the batch took, and no longer than
+// lingerMax. If that many do not arrive in time, as with open-loop clients, which send at moments
+// of their own, commands do not linger after the next lingerRest batches.
 //
 // The zero value is ready. Its owner's lock guards it.
 type linger struct {
@@ -51,7 +50,7 @@ func (l *linger) completed(now, sentAt time.Time, n int) {
 	case l.rest > 0:
 		l.rest--
 	case n >= lingerMin:
-		l.want, l.until = n, now.Add(min(now.Sub(sentAt)/2, lingerMax))
+		l.want, l.until = n, now.Add(min(now.Sub(sentAt), lingerMax))
 	}
 }
 

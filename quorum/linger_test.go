@@ -13,7 +13,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// Commands linger until as many have arrived as the batch had, at most half as long as that took,
+// Commands linger until as many have arrived as the batch had, at most as long as that took,
 // and not for a while after too few have arrived.
 func TestLinger(t *testing.T) {
 	const ms = time.Millisecond
@@ -31,9 +31,9 @@ func TestLinger(t *testing.T) {
 	}
 	l.arrive(1)
 	check("the first command", 0)
-	complete(2*ms, 1)
+	complete(ms, 1)
 	check("after a client alone", 0)
-	complete(2*ms, 8)
+	complete(ms, 8)
 	l.arrive(7)
 	check("one of eight has not arrived", ms)
 	now = now.Add(ms / 4)
@@ -50,19 +50,19 @@ func TestLinger(t *testing.T) {
 	l.arrive(5)
 	l.answerable()
 	l.arrive(2)
-	complete(2*ms, 8)
+	complete(ms, 8)
 	check("one of eight is missing", ms)
 	l.arrive(1)
 	check("eight have arrived", 0)
 
-	complete(2*ms, 8)
+	complete(ms, 8)
 	now = now.Add(ms)
 	check("the time has passed", 0)
 	for i := range lingerRest {
-		complete(2*ms, 8)
+		complete(ms, 8)
 		check(fmt.Sprint("batch ", i+1, " after too few have arrived"), 0)
 	}
-	complete(2*ms, 8)
+	complete(ms, 8)
 	check("it is tried again", ms)
 }
 
@@ -102,7 +102,7 @@ func TestClosedLoopClientsShareEntries(t *testing.T) {
 				l := c.leader()
 				c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
 				at := func(i int) int { return (l + i%where) % 3 }
-				got := takeTurns(t, c, clients, turns, 25*time.Microsecond, at)
+				got := takeTurns(t, c, clients, turns, 50*time.Microsecond, at)
 				if got > turns*5/4 {
 					t.Errorf("%d entries for %d turns of %d clients", got, turns, clients)
 				}
@@ -138,9 +138,9 @@ func openLoop(t *testing.T, c *cluster, commands int, perSecond float64) []time.
 	return took
 }
 
-// Open-loop clients, which send at moments of their own, pay little for the linger at any load:
-// their mean latency grows by a twentieth at most, and the worst by half of an entry's latency at a
-// follower and once more at the leader.
+// Open-loop clients, which send at moments of their own, pay for the linger what it says, at any
+// load: their mean latency grows by a fifth at most, and the worst by lingerMax at a follower and
+// once more at the leader.
 func TestLingerCostsOpenLoopClientsLittle(t *testing.T) {
 	mean := func(d []time.Duration) (sum time.Duration) {
 		for _, d := range d {
@@ -173,10 +173,10 @@ func TestLingerCostsOpenLoopClientsLittle(t *testing.T) {
 		p99 := len(with) * 99 / 100
 		t.Logf("%v/s: mean %v instead of %v, p99 %v instead of %v, most %v instead of %v", perSecond,
 			mean(with), mean(without), with[p99], without[p99], with[len(with)-1], without[len(without)-1])
-		if mean(with) > mean(without)*21/20 {
+		if mean(with) > mean(without)*6/5 {
 			t.Errorf("%v/s: mean %v, and without a linger %v", perSecond, mean(with), mean(without))
 		}
-		if most := without[len(without)-1] * 3 / 2; with[len(with)-1] > most {
+		if most := without[len(without)-1] + 2*lingerMax; with[len(with)-1] > most {
 			t.Errorf("%v/s: up to %v, want %v at most", perSecond, with[len(with)-1], most)
 		}
 	}
@@ -241,7 +241,7 @@ func TestForwardedCommandsShareFrames(t *testing.T) {
 		o.route(t.Context())
 		o.propose(t, "abcd") // one at a time, for nobody has been answered
 		o.check(t, "a", "b", "c", "d")
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(time.Millisecond)
 		o.apply(1, 4)
 		o.propose(t, "e")
 		time.Sleep(time.Millisecond / 2)
@@ -250,7 +250,7 @@ func TestForwardedCommandsShareFrames(t *testing.T) {
 		o.propose(t, "h")
 		o.check(t, "efgh")
 
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(time.Millisecond)
 		o.apply(5, 8)
 		o.propose(t, "ij") // the others send nothing more
 		time.Sleep(time.Millisecond - 1)
