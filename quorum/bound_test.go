@@ -44,9 +44,13 @@ func boundDisk(t *testing.T, kind LogKind) {
 		logBytes   = 4 << 20
 		trailBytes = 1 << 20
 		stateBytes = 1 << 19 // of the largest node
-		bound      = 2*(logBytes+trailBytes) + 3*stateBytes + growBytes
-		written    = 5 * bound / 2
 	)
+	growBytes := int64(segmentBytes)
+	if kind == LogBolt {
+		growBytes = 16 << 20 // bbolt's
+	}
+	bound := 2*(logBytes+trailBytes) + 3*stateBytes + growBytes
+	written := 5 * bound / 2
 	dir := t.TempDir()
 	stores, err := OpenStores(dir, dir, kind)
 	if err != nil {

@@ -30,7 +30,13 @@ func keepState(t *testing.T, kinds []LogKind) {
 	dir := t.TempDir()
 	starts := 0
 	open := func() (*Replica, *recorder) {
-		stores, err := OpenStores(dir, dir, kinds[starts%len(kinds)])
+		kind := kinds[starts%len(kinds)]
+		if starts > 0 {
+			if _, err := ConvertLog(dir, kind); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stores, err := OpenStores(dir, dir, kind)
 		starts++
 		if err != nil {
 			t.Fatal(err)

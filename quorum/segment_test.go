@@ -28,13 +28,17 @@ type segmentImage struct {
 
 func readSegments(t *testing.T, dir string) segmentImage {
 	t.Helper()
-	file, err := openLogFile(filepath.Join(dir, logFileName))
+	file, err := openBoltFile(filepath.Join(dir, logFileName))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
 	img := segmentImage{dir: dir}
-	img.segmentsNote, _ = file.segments()
+	note, err := file.value(segmentsKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img.segmentsNote, _ = decodeSegmentsNote(note)
 	if img.numbers, _, err = listSegments(filepath.Join(dir, segmentLogDir), img.newest); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,7 @@ func (img segmentImage) with(i int, content []byte) segmentImage {
 func (img segmentImage) entry(l *segmentLog, index uint64) (e raft.Log, err error) {
 	p := l.places[index-l.first]
 	content := img.contents[slices.Index(img.numbers, p.seg.number)]
-	return e, decodeEntryRecord(index, content[p.at:p.at+p.length], &e)
+	return e, takeEntryRecord(index, bytes.Clone(content[p.at:p.at+p.length]), &e)
 }
 
 // prefix reports whether the log holds what was promised, up to some entry.
@@ -301,7 +305,7 @@ func TestTornWriteOnDisk(t *testing.T) {
 		if repaired := strings.Join(s.repaired, "\n"); (repaired != "") != wantRepaired || wantRepaired && !strings.Contains(repaired, path) {
 			t.Errorf("start %d: repaired %q", start, repaired)
 		}
-		if first, last := s.entries.bounds(); first != p.first || last != p.last {
+		if first, last := bounds(s); first != p.first || last != p.last {
 			t.Errorf("start %d: entries %d to %d, not %d to %d", start, first, last, p.first, p.last)
 		}
 		p.store(t, s, 30)
@@ -584,7 +588,7 @@ func TestSegmentsComeAndGo(t *testing.T) {
 		t.Error("written to a closed log")
 	}
 	s = open()
-	if first, last := s.entries.bounds(); first != 103 || last != 102 {
+	if first, last := bounds(s); first != 0 || last != 0 || s.entries.promised() != 102 {
 		t.Errorf("empty, opened again: %d, %d", first, last)
 	}
 	if err := s.Close(); err != nil {

@@ -97,11 +97,11 @@ func (l *segmentLog) LastIndex() (uint64, error) {
 	return l.last, nil
 }
 
-// bounds are the first entry and the last; without entries, the one that will be the first, and the one before it.
-func (l *segmentLog) bounds() (first, last uint64) {
+// promised is an entry that has been in the log, so it must be there now, or in a snapshot.
+func (l *segmentLog) promised() uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.first, l.last
+	return max(l.last, l.first-1)
 }
 
 // SetApplied takes note that the entries up to index are committed. It is written with the next other write.

@@ -12,18 +12,14 @@ import (
 	"strings"
 )
 
-// openSegmentLog opens the segments that file says there must be, and verifies all that they hold. Errors name what is
+// openSegmentLog opens the segments that were noted, and verifies all that they hold. Errors name what is
 // damaged. It repairs what a crash leaves behind, and says so.
-func openSegmentLog(file *logFile, dir string, segmentBytes int64) (_ *segmentLog, repaired []string, err error) {
-	noted, ok := file.segments()
-	if !ok {
-		return nil, nil, fmt.Errorf("%s: %w: it does not say which segments there are", file.path, ErrDamaged)
-	}
+func openSegmentLog(noted segmentsNote, note func(segmentsNote) error, dir string, segmentBytes int64) (_ *segmentLog, repaired []string, err error) {
 	numbers, repaired, err := listSegments(dir, noted.newest)
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &segmentLog{dir: dir, segmentBytes: segmentBytes, note: file.setSegments}
+	l := &segmentLog{dir: dir, segmentBytes: segmentBytes, note: note}
 	defer func() {
 		if err != nil {
 			for _, s := range l.segments {
@@ -56,7 +52,7 @@ func openSegmentLog(file *logFile, dir string, segmentBytes int64) (_ *segmentLo
 		}
 		repaired = append(repaired, fmt.Sprintf("removed a write that a crash had cut short from the end of %s (%d bytes behind entry %d): it had not been answered", tail.path, torn-l.end, l.last))
 	}
-	l.applied = max(file.state.Load().applied, r.applied)
+	l.applied = r.applied
 	for _, n := range numbers[:from] {
 		if err := os.Remove(segmentPath(dir, n)); err != nil {
 			return nil, nil, err

@@ -23,8 +23,6 @@ type Stores struct {
 	StableName string
 	// Repaired says what was put in order when the stores were opened, a sentence each.
 	Repaired []string
-	// Moved says from where to where the log was moved when the stores were opened; empty if it was not.
-	Moved string
 }
 
 // logFileName is the log, term and vote, in the log directory.
@@ -41,7 +39,7 @@ var (
 
 // OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and logDir/raft.db, with
 // logDir/raft.wal if kind says so. The two directories may be the same. It reads all that they hold, and refuses what is
-// not as it was written. A log that is of the other kind is moved. Errors name the file.
+// not as it was written. A log of the other kind is refused with ErrLogKind. Errors name the file.
 func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	for _, dir := range []string{dataDir, logDir} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -69,12 +67,23 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	if newest != nil {
 		covered = newest.Index
 	}
-	if first, _ := log.entries.bounds(); covered+1 < first {
+	first, err := log.entries.FirstIndex()
+	if err != nil {
+		return Stores{}, fmt.Errorf("quorum: %s: %w", log.name, err)
+	}
+	last, err := log.entries.LastIndex()
+	if err != nil {
+		return Stores{}, fmt.Errorf("quorum: %s: %w", log.name, err)
+	}
+	if promised := log.entries.promised(); max(last, covered) < promised {
+		return Stores{}, fmt.Errorf("quorum: %s: %w: entry %d was there, and now there are those up to %d, and a snapshot that ends with %d", log.name, ErrDamaged, promised, last, covered)
+	}
+	if covered+1 < first {
 		return Stores{}, fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s begins; the newest one ends with %d",
 			filepath.Join(dataDir, snapshotsDir), ErrDamaged, first, log.name, covered)
 	}
 	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
-		Repaired: slices.Concat(log.repaired, swept, repaired), Moved: log.moved}, nil
+		Repaired: slices.Concat(log.repaired, swept, repaired)}, nil
 }
 
 func (s *Stores) stableName() string {

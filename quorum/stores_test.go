@@ -315,27 +315,34 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 // What stands there already is not written again, and anything else is.
 func TestSetWritesWhatIsNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), logFileName)
-	f, err := openLogFile(path)
+	f, err := openBoltFile(path)
 	if err != nil {
 		t.Fatal(err)
+	}
+	content := func() []byte {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
 	}
 	key := []byte("term")
 	for i, tt := range []struct {
 		value  uint64
 		writes bool
 	}{{7, true}, {7, false}, {8, true}, {7, true}} {
-		before := f.state.Load()
+		before := content()
 		if err := f.SetUint64(key, tt.value); err != nil {
 			t.Fatal(err)
 		}
-		if (f.state.Load() != before) != tt.writes {
+		if !bytes.Equal(before, content()) != tt.writes {
 			t.Errorf("value %d, %d: written, %v", i, tt.value, !tt.writes)
 		}
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if f, err = openLogFile(path); err != nil {
+	if f, err = openBoltFile(path); err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()

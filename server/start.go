@@ -163,9 +163,6 @@ func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) 
 	for _, what := range stores.Repaired {
 		s.log.Warn("data directory repaired", "what", what)
 	}
-	if stores.Moved != "" {
-		s.log.Info("log moved to where logStore says", "what", stores.Moved)
-	}
 	if stores.Close != nil {
 		*opened = append(*opened, func() { _ = stores.Close() })
 	}

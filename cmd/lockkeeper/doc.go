@@ -6,6 +6,7 @@
 //	lockkeeper elect PATH CMD   run a command while leading
 //	lockkeeper locks [PATH]     who holds which lock, and who waits for it
 //	lockkeeper cluster          show, add and remove members, transfer the leadership
+//	lockkeeper log convert      the log of a stopped member into its other form
 //	lockkeeper bench            load, and what it costs
 //	lockkeeper digest USER      a superDigest from a password
 //	lockkeeper version

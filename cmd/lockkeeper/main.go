@@ -54,6 +54,7 @@ func commands() []command {
 		{"elect", electUsage, elect},
 		{"locks", locksUsage, locks},
 		{"cluster", clusterUsage, runCluster},
+		{"log", logUsage, runLog},
 		{"bench", benchUsage(), runBench},
 		{"digest", digestUsage, digest},
 		{"version", versionUsage, version},
@@ -156,6 +157,7 @@ Usage:
 	lockkeeper elect PATH CMD     run a command while leading
 	lockkeeper locks [PATH]       show who holds which lock and who waits for it
 	lockkeeper cluster            show, add and remove members, transfer the leadership
+	lockkeeper log convert        move the log of a stopped member to where logStore says
 	lockkeeper bench              put load on servers and measure them
 	lockkeeper digest USER        make a superDigest from a password
 	lockkeeper version            print the version

@@ -1,0 +1,258 @@
+package quorum
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// watermarkKey is where a log in raft.db has its watermark: the last entry that was there when it
+// was written (8 bytes), and an entry that was known to be committed (8).
+var watermarkKey = []byte("lockkeeper/watermark")
+
+// boltLog is a log in raft.db, that of raft-boltdb, with a checksum for each entry and a watermark.
+// The checksum stands in front of raft.Log.Extensions, the field that raft keeps for middleware,
+// and is removed when an entry is read.
+//
+// The watermark is written a second after a write at the latest, in a transaction of its own.
+// Entries up to it must be in the log or in a snapshot at a start.
+type boltLog struct {
+	*boltFile
+	applied uint64        // the committed entry of the watermark, as of when the log was opened
+	known   atomic.Uint64 // see SetApplied
+
+	// Lock: mu is held for each write.
+	mu     sync.Mutex
+	mark   uint64      // the last entry of the watermark
+	timer  *time.Timer // runs while there are entries behind the watermark
+	broken error       // why the watermark could not be written; reported by the next write
+	closed bool
+}
+
+var (
+	_ raft.LogStore  = (*boltLog)(nil)
+	_ appliedTracker = (*boltLog)(nil)
+)
+
+func openBoltLog(f *boltFile) (*boltLog, error) {
+	l := &boltLog{boltFile: f}
+	b, err := f.value(watermarkKey)
+	if err == nil && len(b) == 16 {
+		l.mark, l.applied = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+	}
+	return l, err
+}
+
+// FirstIndex implements raft.LogStore.
+func (l *boltLog) FirstIndex() (uint64, error) { return l.db.FirstIndex() }
+
+// LastIndex implements raft.LogStore.
+func (l *boltLog) LastIndex() (uint64, error) { return l.db.LastIndex() }
+
+// promised is an entry that has been in the log, so it must be there now, or in a snapshot.
+func (l *boltLog) promised() uint64 { return l.mark }
+
+// SetApplied takes note that the entries up to index are committed. It is written with the
+// watermark.
+func (l *boltLog) SetApplied(index uint64) { l.known.Store(index) }
+
+// Applied is an index up to which the entries are known to be committed, as of when the log was
+// opened.
+func (l *boltLog) Applied() uint64 { return l.applied }
+
+// GetLog implements raft.LogStore.
+func (l *boltLog) GetLog(index uint64, entry *raft.Log) error {
+	var e raft.Log
+	if err := l.db.GetLog(index, &e); err != nil {
+		return err
+	}
+	if err := checkExtension(index, &e); err != nil {
+		return fmt.Errorf("quorum: %s is damaged: %w", l.path, err)
+	}
+	e.Extensions = slices.Clip(e.Extensions[valueSumLen:])
+	*entry = e
+	return nil
+}
+
+// extend returns the entry with its checksum in front of its extensions. The entry itself is shared
+// with others and is not changed.
+func extend(entry *raft.Log) *raft.Log {
+	e := *entry
+	e.Extensions = append(binary.BigEndian.AppendUint32(nil, entryFieldsSum(entry)), entry.Extensions...)
+	return &e
+}
+
+// checkExtension verifies an entry that extend has made.
+func checkExtension(index uint64, e *raft.Log) error {
+	if e.Index != index || len(e.Extensions) < valueSumLen {
+		return fmt.Errorf("entry %d: %w", index, errTooShort)
+	}
+	bare := *e
+	bare.Extensions = e.Extensions[valueSumLen:]
+	if binary.BigEndian.Uint32(e.Extensions) != entryFieldsSum(&bare) {
+		return fmt.Errorf("entry %d: %w", index, errChecksum)
+	}
+	return nil
+}
+
+// entryFieldsSum is the checksum of index, term, type, time, data and extensions of an entry.
+func entryFieldsSum(e *raft.Log) uint32 {
+	var b [33]byte
+	binary.BigEndian.PutUint64(b[:], e.Index)
+	binary.BigEndian.PutUint64(b[8:], e.Term)
+	binary.BigEndian.PutUint64(b[16:], appendedNs(e))
+	binary.BigEndian.PutUint64(b[24:], uint64(len(e.Data)))
+	b[32] = byte(e.Type)
+	sum := crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, e.Data)
+	return crc32.Update(sum, castagnoli, e.Extensions)
+}
+
+// StoreLog implements raft.LogStore.
+func (l *boltLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs implements raft.LogStore. The entries are on the disk when it returns.
+func (l *boltLog) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return l.broken
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	if from := logs[0].Index; last > 0 && from > last+1 {
+		// raft leaves a hole where a snapshot from the leader has replaced all that is here.
+		if err := l.deleteLocked(0, last); err != nil {
+			return err
+		}
+		last = 0
+	}
+	extended := make([]*raft.Log, len(logs))
+	for i, e := range logs {
+		if last > 0 && e.Index != last+1 {
+			return fmt.Errorf("quorum: entry %d written behind entry %d", e.Index, last)
+		}
+		extended[i], last = extend(e), e.Index
+	}
+	if err := l.db.StoreLogs(extended); err != nil {
+		return err
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(markAfter, l.markNow)
+	}
+	return nil
+}
+
+// deleteStep is how many entries a transaction deletes from the beginning of the log: a log of some
+// hundred MB would hold up the next write for seconds.
+const deleteStep = 1000
+
+// DeleteRange implements raft.LogStore. It takes entries off one end of the log.
+func (l *boltLog) DeleteRange(lo, hi uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, err := l.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return err
+	}
+	lo, hi = max(lo, first), min(hi, last)
+	switch {
+	case first == 0 || lo > hi:
+		return nil
+	case lo == first:
+		return l.deleteLocked(lo, hi)
+	case hi < last:
+		return fmt.Errorf("quorum: entries %d to %d are in the middle of the log", lo, hi)
+	}
+	if applied := max(l.applied, l.known.Load()); lo <= applied {
+		return fmt.Errorf("quorum: entries from %d are to be replaced, and those up to %d are committed", lo, applied)
+	}
+	if l.mark >= lo {
+		if err := l.setMarkLocked(lo - 1); err != nil {
+			return err
+		}
+	}
+	return l.deleteLocked(lo, hi)
+}
+
+func (l *boltLog) deleteLocked(lo, hi uint64) error {
+	if first, err := l.FirstIndex(); err != nil {
+		return err
+	} else if first > lo {
+		lo = first
+	}
+	for ; lo <= hi; lo += deleteStep {
+		if err := l.db.DeleteRange(lo, min(hi, lo+deleteStep-1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setMarkLocked writes the watermark. Entries up to last must be on the disk.
+func (l *boltLog) setMarkLocked(last uint64) error {
+	b := binary.BigEndian.AppendUint64(nil, last)
+	b = binary.BigEndian.AppendUint64(b, max(l.applied, l.known.Load()))
+	if err := l.Set(watermarkKey, b); err != nil {
+		return err
+	}
+	l.mark = last
+	return nil
+}
+
+// markNow writes the watermark a while after a write.
+func (l *boltLog) markNow() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = nil
+	if !l.closed && l.broken == nil {
+		l.broken = l.markLastLocked()
+	}
+}
+
+// markLastLocked writes the watermark with the entry that is the last one now.
+func (l *boltLog) markLastLocked() error {
+	last, err := l.LastIndex()
+	if err == nil && last == 0 {
+		last = l.mark // all entries are in a snapshot
+	}
+	if err != nil {
+		return err
+	}
+	return l.setMarkLocked(last)
+}
+
+// stop writes the watermark and leaves the file open.
+func (l *boltLog) stop() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.broken != nil {
+		return l.broken
+	}
+	return l.markLastLocked()
+}
+
+// Close writes the watermark and closes the file.
+func (l *boltLog) Close() error { return errors.Join(l.stop(), l.boltFile.Close()) }

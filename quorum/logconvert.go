@@ -1,0 +1,122 @@
+package quorum
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+)
+
+// ConvertLog moves the log of a stopped member, in logDir, into the other kind, and says from where
+// to where. Nothing is done if it is of that kind already. What makes the new form count is the
+// note of segments in raft.db, one transaction; a conversion that is cut short leaves the log in
+// one of the two forms, whole, and what there is of the other one is removed at the next start. The
+// disk needs room for the log twice.
+func ConvertLog(logDir string, to LogKind) (string, error) {
+	to = cmp.Or(to, LogWAL)
+	if err := to.Validate(); err != nil {
+		return "", fmt.Errorf("quorum: convert log: its kind %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(logDir, logFileName)); err != nil {
+		return "", fmt.Errorf("quorum: convert log: %w", err)
+	}
+	s, err := openAnyLog(logDir, segmentBytes)
+	if err != nil {
+		return "", fmt.Errorf("quorum: convert log %w", err)
+	}
+	from := s.name
+	if s.kind() != to {
+		err = s.convert(filepath.Join(logDir, segmentLogDir), to)
+	}
+	what := fmt.Sprintf("the log is in %s", s.name)
+	if from != s.name {
+		what = fmt.Sprintf("the log was moved from %s to %s", from, s.name)
+	}
+	if err := errors.Join(err, s.Close()); err != nil {
+		return "", fmt.Errorf("quorum: convert log %s: %w", from, err)
+	}
+	return what, nil
+}
+
+func (s *storedLog) convert(segments string, to LogKind) error {
+	if to == LogBolt {
+		return s.toFile(segments)
+	}
+	return s.toSegments(segments)
+}
+
+// toSegments moves the log from raft.db into segments.
+func (s *storedLog) toSegments(segments string) error {
+	first, err := s.entries.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.entries.LastIndex()
+	if err != nil {
+		return err
+	}
+	if first == 0 { // all that there was is in a snapshot
+		last = s.entries.promised()
+		first = last + 1
+	}
+	h := segmentHead{first: first, last: first - 1, applied: s.entries.Applied(), size: s.segmentBytes}
+	var noted segmentsNote
+	l, err := firstSegment(segments, h, func(n segmentsNote) error {
+		noted = n
+		return nil
+	})
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(segments))
+	}
+	if err := errors.Join(copyEntries(l, s.entries, first, last), l.Close()); err != nil { // Close notes how far it goes
+		return errors.Join(err, os.RemoveAll(segments))
+	}
+	if err := errors.Join(s.setSegments(noted), s.entries.(*boltLog).stop()); err != nil {
+		return err
+	}
+	return s.openSegments(segments, noted.append(nil)) // which verifies them, and removes the entries from raft.db
+}
+
+// toFile moves the log from segments into raft.db.
+func (s *storedLog) toFile(segments string) error {
+	first, err := s.entries.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.entries.LastIndex()
+	if err != nil {
+		return err
+	}
+	l := &boltLog{boltFile: s.file, applied: s.entries.Applied(), mark: s.entries.promised()}
+	if err := errors.Join(copyEntries(l, s.entries, first, last), l.stop()); err != nil {
+		return err
+	}
+	if err := errors.Join(s.entries.Close(), s.file.Set(segmentsKey, nil)); err != nil {
+		return err
+	}
+	s.name, s.entries = s.file.path, nil
+	return s.openInFile(segments)
+}
+
+// copyEntries copies entries from one log to another, many with one write.
+func copyEntries(to, from raft.LogStore, first, last uint64) error {
+	var logs []*raft.Log
+	sizeBytes := 0
+	for i := max(first, 1); i <= last; i++ {
+		e := new(raft.Log)
+		if err := from.GetLog(i, e); err != nil {
+			return err
+		}
+		logs = append(logs, e)
+		if sizeBytes += len(e.Data); sizeBytes >= bufBytes/2 || i == last {
+			if err := to.StoreLogs(logs); err != nil {
+				return err
+			}
+			logs, sizeBytes = nil, 0
+		}
+	}
+	return nil
+}
