@@ -174,11 +174,11 @@ func (h *hosts) patience(timeout time.Duration) time.Duration {
 
 // unreachable says why no address can be connected to, or nil if one can be or
 // has not been tried yet. news is closed at the next attempt.
-func (h *hosts) unreachable() (err error, news <-chan struct{}) {
+func (h *hosts) unreachable() (news <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.failed) < h.inner.Len() {
-		return nil, h.news
+		return h.news, nil
 	}
 	format, args := "%w: %w", []any{ErrUnreachable}
 	for n, address := range slices.Sorted(maps.Keys(h.failed)) {
@@ -187,7 +187,7 @@ func (h *hosts) unreachable() (err error, news <-chan struct{}) {
 		}
 		args = append(args, h.failed[address])
 	}
-	return fmt.Errorf(format, args...), h.news
+	return h.news, fmt.Errorf(format, args...)
 }
 
 // Reach waits until a server answers for the session. If no connection can be
@@ -202,7 +202,7 @@ func (s *Session) Reach(ctx context.Context) error {
 		var failed error
 		var attempt <-chan struct{}
 		if s.hosts != nil {
-			failed, attempt = s.hosts.unreachable()
+			attempt, failed = s.hosts.unreachable()
 		}
 		s.mu.Lock()
 		s.observeLocked()

@@ -383,11 +383,7 @@ func startZooKeeper(t *testing.T) string {
 
 // TestFourLetterWordsTable keeps the words and their answers together.
 func TestFourLetterWordsTable(t *testing.T) {
-	var words []string
-	for _, w := range zoocfg.FourLetterWords() {
-		words = append(words, w)
-	}
-	slices.Sort(words)
+	words := slices.Sorted(slices.Values(zoocfg.FourLetterWords()))
 	if got, want := strings.Join(words, " "), "conf cons crst dirs dump envi gtmk hash isro mbrs mntr ruok srst srvr stat stmk wchc wchp wchs"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -161,25 +161,6 @@ type rawClient struct {
 	id  wire.ConnectResponse
 }
 
-// tcpPair returns the two ends of a connection over loopback.
-func tcpPair(t *testing.T) (client, accepted net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if client, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	if accepted, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = accepted.Close() })
-	return client, accepted
-}
-
 func dialReal(t *testing.T, s *Server) *rawClient {
 	t.Helper()
 	c, err := net.Dial("tcp", s.ClientAddr().String())
