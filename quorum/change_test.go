@@ -271,7 +271,7 @@ func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 		time.Sleep(30 * time.Second) // by now the leader only tries now and then
 		for range 4 {
 			if err := c.reps[l].transferTo(MemberID(to + 1)); err == nil {
-				t.Fatal("handed on to one that is cut off")
+				t.Fatal("transferred to one that is cut off")
 			}
 		}
 		c.recs[l].result(t, c.propose(l, sequential(9, 1, "/n-")))

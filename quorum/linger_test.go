@@ -255,7 +255,7 @@ func TestForwardedCommandsShareFrames(t *testing.T) {
 		o.propose(t, "ij") // the others send nothing more
 		time.Sleep(time.Millisecond - 1)
 		o.check(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		o.check(t, "ij")
 
 		// What is to be sent again waits for nobody.

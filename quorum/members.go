@@ -42,7 +42,7 @@ func (r *Replica) AddMember(ctx context.Context, m znode.Member) error {
 		func(ms []znode.Member) bool { return slices.Contains(ms, m) })
 }
 
-// RemoveMember is the reverse of AddMember. The leader may be removed, too: it hands on the leadership first. Errors are those of
+// RemoveMember is the reverse of AddMember. The leader may be removed, too: it transfers the leadership first. Errors are those of
 // AddMember.
 func (r *Replica) RemoveMember(ctx context.Context, id MemberID) error {
 	return r.changeOnce(ctx, wire.ReconfigRequest{Leaving: strconv.Itoa(int(id)), NullNewMembers: true},

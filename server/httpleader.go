@@ -48,7 +48,7 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	leader := int(s.replica.Leader())
-	s.log.Info("leadership handed on, as asked over HTTP", "remote", r.RemoteAddr, "leader", leader)
+	s.log.Info("leadership transferred, as asked over HTTP", "remote", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }
 

@@ -361,7 +361,7 @@ func (s *Server) fail(err error) {
 }
 
 // Shutdown stops the member: it takes no more connections, lets go of its clients, who keep their sessions
-// and go to other members, hands on the leadership if it has it, and closes the log. When ctx ends, it
+// and go to other members, transfers the leadership if it has it, and closes the log. When ctx ends, it
 // waits no longer for clients to close their side. It returns when nothing of the member is left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	stopped := make(chan struct{})

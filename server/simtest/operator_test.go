@@ -12,7 +12,7 @@ import (
 // operatorPatience is how long an operator waits for an answer.
 const operatorPatience = 20 * time.Second
 
-// transfer has the leadership handed on, to somebody who may not be reached: then the leader takes nothing for
+// transfer has the leadership transferred to somebody who may not be reached: then the leader takes nothing for
 // a while and goes on leading.
 func (n *nemesis) transfer() func() {
 	asked, to := n.any(), n.voter()
@@ -26,7 +26,7 @@ func (n *nemesis) transfer() func() {
 			ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
 			err := p.Replica().TransferLeadership(ctx, quorum.MemberID(to.id), "")
 			cancel()
-			n.note("handed on: %v", err)
+			n.note("transferred: %v", err)
 		}
 		time.Sleep(time.Duration(n.rng.IntN(700)) * time.Millisecond)
 		asked, to = n.any(), n.voter()
