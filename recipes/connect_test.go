@@ -81,6 +81,29 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 }
 
+// TestTimeout: Timeout is what was asked for until a server has granted something else.
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeMembers(4*time.Second, "a")
+		m.set("a", refuses)
+		s := m.connect(t, Config{SessionTimeout: time.Minute})
+		if got := s.Timeout(); got != time.Minute {
+			t.Errorf("before an answer: %v, want a minute", got)
+		}
+		m.set("a", serves)
+		if _, err := s.ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Timeout(); got != 4*time.Second {
+			t.Errorf("granted 4 s: Timeout = %v", got)
+		}
+		s.Close()
+		if got := s.Timeout(); got != 4*time.Second {
+			t.Errorf("after Close: Timeout = %v", got)
+		}
+	})
+}
+
 func TestConnectConfig(t *testing.T) {
 	for _, c := range []Config{
 		{},

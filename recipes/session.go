@@ -66,6 +66,21 @@ func newSession(conn Conn, events <-chan zk.Event, timeout func() time.Duration,
 // Conn returns the connection under the session.
 func (s *Session) Conn() Conn { return s.conn }
 
+// Timeout is the session timeout that the servers granted, in whole milliseconds: the one that
+// grants are counted on, which are lost after two thirds of it without an answer. Before a server
+// has answered it is what was asked for; after NewSession it is what NewSession was given. It
+// differs from [Config].SessionTimeout where the servers' limits are narrower, and may change when
+// the Session connects to another server.
+func (s *Session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observeLocked()
+	if s.lease != nil {
+		return s.lease.timeout
+	}
+	return s.timeout()
+}
+
 // Close ends the session and returns when all that this package had started has
 // ended. The cluster deletes the session's nodes at once, if the connection
 // still stands, or else when the session times out. Every grant is lost
