@@ -108,7 +108,7 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	}
 	awaitNothing(t, cmd, mark)
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
-	if err != nil || bytes.Count(page, []byte("<article")) != 1 {
+	if err != nil || bytes.Count(page, []byte(`<section class="card`)) != 1 {
 		t.Errorf("the page has not one case: %v", err)
 	}
 }
