@@ -28,10 +28,15 @@ type child struct {
 	done  chan struct{} // closed when it has ended
 }
 
-// catch sends the signals that this process gets to a channel, until the end of the process.
+// catch sends the signals that this process gets to a channel, until the end of the process. Those
+// that it was started to ignore, as with nohup, stay ignored, for the command too.
 func catch() <-chan os.Signal {
 	ch := make(chan os.Signal, 16)
-	signal.Notify(ch, forwarded...)
+	for _, s := range forwarded {
+		if !signal.Ignored(s) {
+			signal.Notify(ch, s)
+		}
+	}
 	return ch
 }
 

@@ -21,7 +21,8 @@ Prints USER:HASH, the digest identity of a user with a password. On a terminal i
 the password, twice, and does not show it; otherwise it reads the first line of standard
 input. This makes a super user, whom no ACL stops:
 
-	printf 'DigestAuthenticationProvider.superDigest=%s\n' "$(lockkeeper digest super)" >> zoo.cfg
+	d=$(lockkeeper digest super) &&
+	printf 'DigestAuthenticationProvider.superDigest=%s\n' "$d" >> zoo.cfg
 
 in the zoo.cfg of every member. Clients prove to be that user with the password in clear:
 "addauth digest super:PASSWORD" in zkCli, add_auth("digest", "super:PASSWORD") in kazoo,

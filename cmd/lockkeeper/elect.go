@@ -25,7 +25,8 @@ Flags:
 	-on-lost what            when the leadership is lost: kill CMD, warn, or continue in
 	                         silence (default kill)
 	-kill-after d            how long CMD may take after SIGTERM (default: a quarter of the
-	                         session timeout, within which nobody else leads)
+	                         session timeout that the servers granted; nobody else leads
+	                         within a third of it)
 	-note text               as with 'lockkeeper lock'
 	-v                       say when the leadership begins and when it is given up
 ` + clientFlagsUsage + `
@@ -70,7 +71,7 @@ func elect(args []string, e env) int {
 		if g == nil {
 			return status
 		}
-		if status, lost := f.run(e, g, signals); !lost {
+		if status, lost := f.run(e, c, g, signals); !lost {
 			return status
 		}
 	}

@@ -47,7 +47,8 @@ Flags:
 	-on-lost what            when the lock is lost: kill CMD, warn, or continue in silence
 	                         (default kill)
 	-kill-after d            how long CMD may take after SIGTERM (default: a quarter of the
-	                         session timeout, within which nobody else has the lock)
+	                         session timeout that the servers granted; nobody else has the
+	                         lock within a third of it)
 	-delay d                 if this holder vanishes without giving the lock back, the next
 	                         one that has a -delay waits for so long, at most 1m
 	-note text               why; others see it with 'lockkeeper locks'
@@ -91,9 +92,6 @@ func (f *holdFlags) finish(fs *flag.FlagSet) error {
 	}
 	if f.onLost != onLostKill && f.onLost != onLostWarn && f.onLost != onLostContinue {
 		return fmt.Errorf("-on-lost must be kill, warn or continue, not %q", f.onLost)
-	}
-	if f.killAfter < 0 {
-		f.killAfter = f.session / 4
 	}
 	rest := fs.Args()
 	if len(rest) > 1 && rest[1] == "--" {
@@ -175,7 +173,7 @@ func lock(args []string, e env) int {
 	if g == nil {
 		return status
 	}
-	status, _ = f.run(e, g, signals)
+	status, _ = f.run(e, c, g, signals)
 	return status
 }
 
@@ -283,10 +281,24 @@ func (f *holdFlags) notAcquired(e env, c *client, err error) int {
 	return exitTrouble
 }
 
+// grace returns how long the command may take to end when the lock is lost. A grant is lost after
+// two thirds of the session timeout that the servers granted, which may be shorter than the one
+// that was asked for; nobody else gets the lock before the last third is over.
+func (f *holdFlags) grace(granted time.Duration) time.Duration {
+	if f.killAfter >= 0 {
+		return f.killAfter
+	}
+	return granted / 4
+}
+
 // run runs the command while the grant stands, and then releases it. lost says that the command
 // was ended because the grant was lost.
-func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (status int, lost bool) {
+func (f *holdFlags) run(e env, conn *client, g *recipes.Grant, signals <-chan os.Signal) (status int, lost bool) {
 	defer f.release(e, g)
+	if third := conn.Timeout() / 3; f.grace(conn.Timeout()) > third && f.onLost == onLostKill {
+		f.say(e, f.command, fmt.Sprintf("-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else has the lock",
+			f.killAfter, third.Round(time.Millisecond), f.args[0]), map[string]any{"event": "kill-after is long", "lock": f.path})
+	}
 	c, err := startChild(f.args, []string{
 		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), withinVariable(g),
 	}, f.onLost == onLostKill)
@@ -309,7 +321,7 @@ func (f *holdFlags) run(e env, g *recipes.Grant, signals <-chan os.Signal) (stat
 			f.say(e, f.command, fmt.Sprintf("lost %s: %v", f.path, g.Err()),
 				map[string]any{"event": "lost", "lock": f.path, "token": g.Token()})
 			if f.onLost == onLostKill {
-				c.kill(f.killAfter, signals)
+				c.kill(f.grace(conn.Timeout()), signals)
 				return exitLost, true
 			}
 		}

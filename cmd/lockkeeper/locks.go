@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"lockkeeper/recipes"
 )
@@ -267,12 +268,15 @@ func (l lockList) markDeadlocks() {
 	}
 }
 
+// maxWithin bounds how many locks around a contender are looked at: another client says so.
+const maxWithin = 32
+
 // within are the sessions that hold locks around a contender.
 func (c *contender) within() (sessions []int64) {
 	if c.Info == nil {
 		return nil
 	}
-	for _, s := range c.Info.Within {
+	for _, s := range c.Info.Within[:min(len(c.Info.Within), maxWithin)] {
 		if id, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 64); err == nil {
 			sessions = append(sessions, int64(id))
 		}
@@ -382,15 +386,28 @@ func (c *contender) who() string {
 	}
 	var parts []string
 	if c.Info.Program != "" {
-		parts = append(parts, fmt.Sprintf("%s[%d]@%s", c.Info.Program, c.Info.PID, cmp.Or(c.Info.Host, "?")))
+		parts = append(parts, fmt.Sprintf("%s[%d]@%s", plain(c.Info.Program), c.Info.PID, plain(cmp.Or(c.Info.Host, "?"))))
 	}
 	if c.Info.Note != "" {
 		parts = append(parts, fmt.Sprintf("%q", c.Info.Note))
 	}
-	if len(c.Info.Within) > 0 {
-		parts = append(parts, "within "+strings.Join(c.Info.Within, ","))
+	if within := c.within(); len(within) > 0 {
+		texts := make([]string, len(within))
+		for i, id := range within {
+			texts[i] = sessionText(id)
+		}
+		parts = append(parts, "within "+strings.Join(texts, ","))
 	}
 	return strings.Join(parts, " ")
+}
+
+// plain returns a text of another client as it is, or quoted if a terminal should not see it as it
+// is.
+func plain(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return printable(text)
+	}
+	return text
 }
 
 // printable shows data that a terminal should not see as they are.
