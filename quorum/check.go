@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,8 @@ type requestChecker struct {
 
 // configurationHistory is what the checker needs of the member's log.
 type configurationHistory struct {
-	latest func() (raft.Configuration, uint64) // the newest configuration in the log, and its index
-	last   func() uint64                       // the last index of the log or the snapshot
+	latest func() raft.Configuration // the newest configuration in the log; raft does not tell its index
+	last   func() uint64             // the last index of the log or the snapshot
 	entry  func(index uint64) (term uint64, ok bool)
 }
 
@@ -243,8 +244,12 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 	return conf, nil
 }
 
-// check refuses configurations that do not follow the one before: raft changes one member at a time. Only entries that are new here are
-// compared. If the entries before them do not match this member's log, raft refuses them all, and is to tell the leader so.
+// check refuses configurations that do not follow the one before: raft changes one member at a time. Only entries that are
+// new here are compared. If the entries before them do not match this member's log, raft refuses them all, and is to tell
+// the leader so.
+//
+// If the entries replace some that are here, the newest configuration may be among those: it was never committed, and the
+// one before it counts, which is one step away from it. So two steps are allowed then.
 func (h *configurationHistory) check(q *raft.AppendEntriesRequest) error {
 	var before raft.Configuration
 	steps := 0
@@ -263,10 +268,9 @@ func (h *configurationHistory) check(q *raft.AppendEntriesRequest) error {
 			if term, ok := h.entry(e.Index); ok && term == e.Term {
 				continue // it is here
 			}
-			var at uint64
-			before, at = h.latest()
-			if steps = 1; at >= e.Index || h.replaces(q, at) {
-				steps = 2 // the newest, which was never committed, is replaced; the one before it counts
+			before, steps = h.latest(), 1
+			if h.replaced(q) {
+				steps = 2
 			}
 		}
 		if n := configurationSteps(before, next); len(before.Servers) > 0 && n > steps {
@@ -289,27 +293,24 @@ func (h *configurationHistory) matches(index, term uint64) bool {
 	return index == h.last() // a snapshot's, all of which is committed; raft compares the terms
 }
 
-// replaces says whether the entries of a request put others in the place of what stands at an index here.
-func (h *configurationHistory) replaces(q *raft.AppendEntriesRequest, at uint64) bool {
-	for _, e := range q.Entries {
-		if e.Index > at {
-			return false
-		}
-		if term, ok := h.entry(e.Index); ok && term != e.Term {
-			return true
-		}
-	}
-	return false
+// replaced says whether entries of a request take the place of others that are here.
+func (h *configurationHistory) replaced(q *raft.AppendEntriesRequest) bool {
+	return slices.ContainsFunc(q.Entries, func(e *raft.Log) bool {
+		term, ok := h.entry(e.Index)
+		return ok && term != e.Term
+	})
 }
 
-// configurationSteps is how many members differ: are in one only, or have another role or address.
+// configurationSteps is how many members differ: are in one only, or have another role. Addresses do not count: members
+// that begin with a file of their own may know each other by different ones (roster), and have them in their first
+// configuration.
 func configurationSteps(a, b raft.Configuration) (n int) {
 	servers := map[raft.ServerID]raft.Server{}
 	for _, s := range a.Servers {
 		servers[s.ID] = s
 	}
 	for _, s := range b.Servers {
-		if old, ok := servers[s.ID]; !ok || old != s {
+		if old, ok := servers[s.ID]; !ok || old.Suffrage != s.Suffrage {
 			n++
 		}
 		delete(servers, s.ID)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -194,9 +195,16 @@ func TestConfigurationsFollowEachOther(t *testing.T) {
 	observer := voter(4)
 	observer.Suffrage = raft.Nonvoter
 	three := []raft.Server{voter(1), voter(2), voter(3)}
+	elsewhere := func(servers []raft.Server, more ...raft.Server) []raft.Server {
+		moved := slices.Clone(servers)
+		for i := range moved {
+			moved[i].Address += "0"
+		}
+		return append(moved, more...)
+	}
 	terms := []uint64{0, 1, 1, 1} // of the entries
 	h := configurationHistory{
-		latest: func() (raft.Configuration, uint64) { return conf(append(three, observer)...), 3 },
+		latest: func() raft.Configuration { return conf(append(three, observer)...) },
 		last:   func() uint64 { return 3 },
 		entry: func(i uint64) (uint64, bool) {
 			if i == 0 || i >= uint64(len(terms)) {
@@ -218,6 +226,7 @@ func TestConfigurationsFollowEachOther(t *testing.T) {
 		{"it is here already, as it was then", 2, 1, 1, conf(voter(9)), true},
 		{"in its place, from three", 2, 1, 2, conf(voter(1), voter(2)), true},
 		{"in its place, from nowhere", 2, 1, 2, conf(voter(1)), false},
+		{"a vote, and other addresses of the same members", 3, 1, 1, conf(elsewhere(three, voter(4))...), true},
 		{"behind an entry that is not here: raft says so", 3, 2, 2, conf(voter(9)), true},
 		{"behind the end: raft says so", 9, 1, 2, conf(voter(9)), true},
 	} {
@@ -225,6 +234,31 @@ func TestConfigurationsFollowEachOther(t *testing.T) {
 			Entries: []*raft.Log{{Index: tt.prev + 1, Term: tt.of, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(tt.next)}}}
 		if err := h.check(q); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.about, err)
+		}
+	}
+}
+
+// A member that has a configuration which was never committed takes another one, also if it does not stand in the place of
+// that one, but behind it in the same request.
+func TestUncommittedConfigurationIsReplaced(t *testing.T) {
+	three := []raft.Server{voter(1), voter(2), voter(3)}
+	terms := []uint64{0, 1, 1, 1} // of the entries; the third one is a configuration with member 4
+	h := configurationHistory{
+		latest: func() raft.Configuration { return raft.Configuration{Servers: append(slices.Clone(three), voter(4))} },
+		last:   func() uint64 { return 3 },
+		entry: func(i uint64) (uint64, bool) {
+			if i == 0 || i >= uint64(len(terms)) {
+				return 0, false
+			}
+			return terms[i], true
+		},
+	}
+	next := raft.EncodeConfiguration(raft.Configuration{Servers: append(slices.Clone(three), voter(5))})
+	for first, ok := range map[uint64]bool{3: true, 4: false} {
+		q := &raft.AppendEntriesRequest{Term: 2, PrevLogEntry: first - 1, PrevLogTerm: 1, Entries: []*raft.Log{
+			{Index: first, Term: 2, Type: raft.LogNoop}, {Index: first + 1, Term: 2, Type: raft.LogConfiguration, Data: next}}}
+		if err := h.check(q); (err == nil) != ok {
+			t.Errorf("from entry %d on: %v", first, err)
 		}
 	}
 }
@@ -372,7 +406,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(byte(kindOf(req)), appendRequest(nil, kindOf(req), req)[rpcHeadLen:])
 	}
 	n := &network{checker: &requestChecker{term: func() uint64 { return 7 }, leader: func() MemberID { return 2 },
-		history: configurationHistory{latest: func() (raft.Configuration, uint64) { return raft.Configuration{}, 0 },
+		history: configurationHistory{latest: func() raft.Configuration { return raft.Configuration{} },
 			last: func() uint64 { return 3 }, entry: func(uint64) (uint64, bool) { return 0, false }}}}
 	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
 		req, err := n.decode(2, rpcKind(kind), body)

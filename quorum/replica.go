@@ -213,10 +213,10 @@ func (r *Replica) newRequestChecker() *requestChecker {
 			return memberID(id)
 		},
 		history: configurationHistory{
-			latest: func() (raft.Configuration, uint64) {
+			latest: func() raft.Configuration {
 				f := r.raft.GetConfiguration()
 				_ = f.Error() // it never fails
-				return f.Configuration(), f.Index()
+				return f.Configuration()
 			},
 			last: func() uint64 { return r.raft.LastIndex() },
 			entry: func(index uint64) (term uint64, ok bool) {
