@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,7 +26,37 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	heedSignals()
 	os.Exit(m.Run())
+}
+
+// heedSignals has the commands that tests start heed the signals that this process was started to ignore, as with nohup or
+// in the background of a script: a program that is started anew gets the default for what its parent catches.
+func heedSignals() {
+	for _, s := range forwarded {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
+// TestIgnoredSignalsStayIgnored: nohup has its effect, on the command too.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	cluster(t, nil)
+	p := startBinary(t, "/bin/sh", t.TempDir(), "-c",
+		fmt.Sprintf(`trap "" HUP; exec %s lock /l sh -c 'echo has; while ! test -e go; do sleep 0.02; done; echo done'`, os.Args[0]))
+	if l := p.line(); l != "has" {
+		t.Fatalf("it says %q", l)
+	}
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(p.Dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if status, lines := p.wait(); status != exitOK || len(lines) != 1 || lines[0] != "done" {
+		t.Errorf("status %d, %q", status, lines)
+	}
 }
 
 // invoke runs a command line that ends by itself.
