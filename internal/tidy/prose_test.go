@@ -20,9 +20,6 @@ const (
 // tables at most maxRowColumns.
 func TestProseIsNarrow(t *testing.T) {
 	for _, page := range markdownFiles(t) {
-		if page == "ARCHITECTURE.md" {
-			continue
-		}
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
