@@ -20,7 +20,7 @@ func (m *Manager) DataWatches() []Watch {
 	t := &m.watches
 	t.mu.Lock()
 	var list []Watch
-	for path, at := range t.data {
+	for path, at := range t.data.at {
 		for s := range at {
 			list = append(list, Watch{Session: s.id, Path: path})
 		}

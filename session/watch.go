@@ -19,12 +19,18 @@ const (
 	recursive                        // stays, and fires for what is below the path
 )
 
+// pathWatches are the watches of all connections in one of the tables.
+type pathWatches struct {
+	at      map[string]map[*Session]watchMode // by path
+	entries int                               // of all maps in at
+}
+
 // watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). It
 // knows nothing of sessions that live elsewhere, and nothing of it survives the connection.
 type watchTable struct {
 	mu        sync.Mutex
-	data      map[string]map[*Session]watchMode
-	child     map[string]map[*Session]watchMode
+	data      pathWatches
+	child     pathWatches
 	watching  int // connections that watch anything
 	recursive int // entries of data with recursive among their modes
 	bytes     int // what the watches of all connections count for, see watchBytes
@@ -42,22 +48,22 @@ const maxShare = 8
 
 func (t *watchTable) init(maxBytes int) {
 	t.maxBytes = maxBytes
-	t.data = map[string]map[*Session]watchMode{}
-	t.child = map[string]map[*Session]watchMode{}
+	t.data.at = map[string]map[*Session]watchMode{}
+	t.child.at = map[string]map[*Session]watchMode{}
 }
 
 // addData adds a watch to the data table; false if there are too many.
 func (t *watchTable) addData(s *Session, path string, mode watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addLocked(t.data, s, path, mode)
+	return t.addLocked(&t.data, s, path, mode)
 }
 
 // addChild is addData for the child table.
 func (t *watchTable) addChild(s *Session, path string, mode watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addLocked(t.child, s, path, mode)
+	return t.addLocked(&t.child, s, path, mode)
 }
 
 // admitLocked says whether s may watch one more path. Each connection has fairBytes in any case.
@@ -78,7 +84,7 @@ func (t *watchTable) held() int64 {
 	return int64(t.bytes)
 }
 
-func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Session, path string, mode watchMode) bool {
+func (t *watchTable) addLocked(table *pathWatches, s *Session, path string, mode watchMode) bool {
 	if s.unwatched {
 		return true // its connection ended while it read
 	}
@@ -86,10 +92,13 @@ func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Sessi
 	if !watched && !t.admitLocked(s, path) {
 		return false
 	}
-	at := table[path]
+	at := table.at[path]
 	if at == nil {
 		at = map[*Session]watchMode{}
-		table[path] = at
+		table.at[path] = at
+	}
+	if at[s] == 0 {
+		table.entries++
 	}
 	if mode&recursive != 0 && at[s]&recursive == 0 {
 		t.recursive++
@@ -108,8 +117,8 @@ func (t *watchTable) addLocked(table map[string]map[*Session]watchMode, s *Sessi
 }
 
 // dropLocked takes modes away from one entry and reports whether there were any of them.
-func (t *watchTable) dropLocked(table map[string]map[*Session]watchMode, s *Session, path string, modes watchMode) bool {
-	at := table[path]
+func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, modes watchMode) bool {
+	at := table.at[path]
 	had := at[s]
 	if had&modes == 0 {
 		return false
@@ -122,10 +131,11 @@ func (t *watchTable) dropLocked(table map[string]map[*Session]watchMode, s *Sess
 		return true
 	}
 	delete(at, s)
+	table.entries--
 	if len(at) == 0 {
-		delete(table, path)
+		delete(table.at, path)
 	}
-	if t.data[path][s]|t.child[path][s] == 0 {
+	if t.data.at[path][s]|t.child.at[path][s] == 0 {
 		t.unwatchLocked(s, path)
 	}
 	return true
@@ -156,8 +166,8 @@ func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 			return false
 		}
 		n--
-		t.dropLocked(t.data, s, path, anyMode)
-		t.dropLocked(t.child, s, path, anyMode)
+		t.dropLocked(&t.data, s, path, anyMode)
+		t.dropLocked(&t.child, s, path, anyMode)
 	}
 	return true
 }
@@ -182,14 +192,14 @@ func watchKind(watchType int32) (data, child watchMode, ok bool) {
 func (t *watchTable) has(s *Session, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.data[path][s]&data != 0 || t.child[path][s]&child != 0
+	return t.data.at[path][s]&data != 0 || t.child.at[path][s]&child != 0
 }
 
 func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	inData := t.dropLocked(t.data, s, path, data)
-	inChild := t.dropLocked(t.child, s, path, child)
+	inData := t.dropLocked(&t.data, s, path, data)
+	inChild := t.dropLocked(&t.child, s, path, child)
 	return inData || inChild
 }
 
@@ -203,10 +213,10 @@ func (t *watchTable) fire(e *znode.Event) {
 	}
 	switch e.Type {
 	case wire.EventNodeChildrenChanged:
-		t.triggerLocked(t.child, e, nil)
+		t.triggerLocked(&t.child, e, nil)
 	case wire.EventNodeDeleted:
 		reached := t.triggerDataLocked(e)
-		t.triggerLocked(t.child, e, reached)
+		t.triggerLocked(&t.child, e, reached)
 	default:
 		t.triggerDataLocked(e)
 	}
@@ -215,14 +225,14 @@ func (t *watchTable) fire(e *znode.Event) {
 // triggerDataLocked matches an event against the data table, recursive watches on ancestors
 // included. It returns the connections that it reached.
 func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
-	reached := t.triggerLocked(t.data, e, nil)
+	reached := t.triggerLocked(&t.data, e, nil)
 	if t.recursive == 0 {
 		return reached
 	}
 	all := maps.Clone(reached)
 	for path := e.Path; path != "/"; {
 		path = path[:max(1, strings.LastIndexByte(path, '/'))]
-		for s, mode := range t.data[path] {
+		for s, mode := range t.data.at[path] {
 			if mode&recursive != 0 && all[s] == 0 {
 				if all == nil {
 					all = map[*Session]watchMode{}
@@ -238,8 +248,8 @@ func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
 // triggerLocked matches an event against the entries at exactly its path, but for the connections
 // in skip, whose one-shot watches are used up all the same. It returns the entries, which are not
 // to be changed.
-func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *znode.Event, skip map[*Session]watchMode) map[*Session]watchMode {
-	at := table[e.Path]
+func (t *watchTable) triggerLocked(table *pathWatches, e *znode.Event, skip map[*Session]watchMode) map[*Session]watchMode {
+	at := table.at[e.Path]
 	modes := watchMode(0)
 	for s, mode := range at {
 		modes |= mode
@@ -255,19 +265,20 @@ func (t *watchTable) triggerLocked(table map[string]map[*Session]watchMode, e *z
 
 // useUpLocked removes the one-shot watches of a path, all at once: it leaves the entries as they
 // are, and makes new ones of the rest.
-func (t *watchTable) useUpLocked(table map[string]map[*Session]watchMode, path string) {
-	at := table[path]
-	delete(table, path)
+func (t *watchTable) useUpLocked(table *pathWatches, path string) {
+	at := table.at[path]
+	delete(table.at, path)
 	left := map[*Session]watchMode{}
 	for s, mode := range at {
 		if mode &^= standard; mode != 0 {
 			left[s] = mode
 		}
 	}
+	table.entries -= len(at) - len(left)
 	if len(left) > 0 {
-		table[path] = left
+		table.at[path] = left
 	}
-	data, child := t.data[path], t.child[path]
+	data, child := t.data.at[path], t.child.at[path]
 	for s := range at {
 		if data[s]|child[s] == 0 {
 			t.unwatchLocked(s, path)
@@ -295,13 +306,10 @@ type WatchCounts struct {
 func (t *watchTable) counts() WatchCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := WatchCounts{Connections: t.watching, Paths: len(t.data)}
-	for _, at := range t.data {
-		c.DataWatches += len(at)
+	return WatchCounts{
+		Connections: t.watching,
+		Paths:       len(t.data.at),
+		DataWatches: t.data.entries,
+		Watches:     t.data.entries + t.child.entries,
 	}
-	c.Watches = c.DataWatches
-	for _, at := range t.child {
-		c.Watches += len(at)
-	}
-	return c
 }
