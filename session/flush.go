@@ -44,8 +44,15 @@ func (s *Session) Open(c Conn, answer []byte) { s.out.open(c, answer) }
 // has not received after 10 ms is left to a goroutine that Conn.Wake starts.
 //
 // Errors: io.EOF says that everything has been sent and nothing more will come, so that the
-// connection can be closed in order; any other error, that it has to be closed at once.
-func (s *Session) Flush(wait bool) error { return s.out.flush(wait) }
+// connection can be closed in order; any other error, that it has to be closed at once. The session
+// is detached then, so that a Submit that waits returns, and what the connection holds is free.
+func (s *Session) Flush(wait bool) error {
+	err := s.out.flush(wait)
+	if err != nil && err != io.EOF {
+		s.Detach()
+	}
+	return err
+}
 
 func (o *output) open(c Conn, answer []byte) {
 	o.mu.Lock()

@@ -130,6 +130,41 @@ func TestFlushLeavesSlowClientsToAnother(t *testing.T) {
 	})
 }
 
+// A write that fails while Submit waits for the client ends that wait, and nothing is held for the
+// connection any more.
+func TestFailedWriteEndsSubmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		other := mustConnect(t, m, 10*time.Second)
+		other.send(wire.OpSetData, wire.SetDataRequest{Path: "/", Data: make([]byte, 200_000), Version: -1})
+		c := connectSilent(t, m)
+		ended := make(chan error, 1)
+		go func() {
+			frame := wire.AppendRequest(nil, 1, wire.OpGetData, wire.PathWatchRequest{Path: "/", Watch: true})[4:]
+			for {
+				if err := c.s.Submit(frame); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		if m.Stats().Held <= outputPauseBytes {
+			t.Fatalf("%d bytes are held", m.Stats().Held)
+		}
+		began := time.Now()
+		close(c.done)
+		if err := <-ended; !errors.Is(err, errEnded) || time.Since(began) > time.Second {
+			t.Errorf("Submit returned %v after %v", err, time.Since(began))
+		}
+		c.writing.Wait()
+		synctest.Wait()
+		if n := m.Stats(); n.Held != 0 || n.Watches.Watches != 0 {
+			t.Errorf("%d bytes and %d watches are held", n.Held, n.Watches.Watches)
+		}
+	})
+}
+
 // Promise C6: what is being written when the lease is no longer confirmed stays unsent until it is
 // again. That is so, too, when the process was stopped between taking its output and writing it.
 func TestWritesEndWithTheLease(t *testing.T) {
