@@ -141,26 +141,69 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 }
 
 // A read that may take long waits until what was sent before it is answered, and is not executed in
-// the critical section of a write.
+// the critical section of a write; nor in that of a reconfig that is refused.
 func TestLongReadsWaitForTheirTurn(t *testing.T) {
+	leave := wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1}
+	for _, tt := range []struct {
+		write, read wire.Op
+		body, asks  wire.Record
+		want        []string
+	}{
+		{wire.OpCreate, wire.OpGetChildren, create("/a", wire.ModePersistent), wire.PathWatchRequest{Path: "/a"}, []string{"1 Ok", "2 Ok", "3 Ok", "-2 Ok"}},
+		{wire.OpCreate, wire.OpGetACL, create("/a", wire.ModePersistent), wire.PathRequest{Path: "/a"}, []string{"1 Ok", "2 Ok", "3 Ok", "-2 Ok"}},
+		{wire.OpReconfig, wire.OpGetChildren, leave, wire.PathWatchRequest{Path: "/"}, []string{"1 NoAuth", "2 NoNode", "3 Ok", "-2 Ok"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, r := newMember(t, Config{})
+			r.flags = znode.Reconfig
+			r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
+			c := mustConnect(t, m, 10*time.Second)
+			r.setHold(true)
+			c.send(tt.write, tt.body)
+			c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/a"})
+			taken := make(chan struct{})
+			go func() {
+				c.send(tt.read, tt.asks)
+				c.send(wire.OpPing, nil)
+				close(taken)
+			}()
+			synctest.Wait()
+			if n := c.s.queued(); n != 2 {
+				t.Errorf("%v behind %v: %d requests stand in the queue", tt.read, tt.write, n)
+			}
+			r.setHold(false)
+			<-taken
+			c.expect(tt.want...)
+		})
+	}
+}
+
+// A connection whose output has ended has none of its reads executed behind a write.
+func TestReadsEndWithTheOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, r := newMember(t, Config{})
-		c := mustConnect(t, m, 10*time.Second)
+		m, r := newMember(t, Config{Limits: Limits{Response: 10_000}})
+		c, other := connectSilent(t, m), mustConnect(t, m, 10*time.Second)
+		defer close(c.done)
+		submit := func(op wire.Op, body wire.Record) {
+			t.Helper()
+			if err := c.s.Submit(wire.AppendRequest(nil, 1, op, body)[4:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		path := func(i int) string { return fmt.Sprintf("/%d", i) }
+		const reads = 10
+		for i := range reads {
+			other.send(wire.OpCreate, wire.CreateRequest{Path: path(i), Data: make([]byte, 9000), ACL: wire.OpenACL})
+		}
 		r.setHold(true)
-		c.send(wire.OpCreate, create("/a", wire.ModePersistent))
-		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/a"})
-		taken := make(chan struct{})
-		go func() {
-			c.send(wire.OpGetChildren, wire.PathWatchRequest{Path: "/a"})
-			c.send(wire.OpPing, nil)
-			close(taken)
-		}()
-		synctest.Wait()
-		if n := c.s.queued(); n != 2 {
-			t.Errorf("%d requests stand in the queue", n)
+		submit(wire.OpSync, wire.SyncRequest{Path: "/"})
+		for i := range reads {
+			submit(wire.OpGetData, wire.PathWatchRequest{Path: path(i), Watch: true})
 		}
 		r.setHold(false)
-		<-taken
-		c.expect("1 Ok", "2 Ok", "3 Ok", "-2 Ok")
+		// Two answers have room, and the third ends the output.
+		if n := m.watches.counts().Watches; !c.s.aborted() || n != 3 || c.s.queued() != 0 {
+			t.Errorf("ended: %v, %d reads were executed, %d are in the queue", c.s.aborted(), n, c.s.queued())
+		}
 	})
 }

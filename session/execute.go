@@ -23,10 +23,12 @@ func isLocal(op wire.Op) bool {
 
 // isLong reports whether a read may take long. Such a read waits until all requests before it are
 // answered: reads behind a write are executed in the critical section of that write, and a thousand
-// long reads would block it. They do not wait for a change of the members, which may take minutes.
+// long reads would block it. It does not wait for a change of the members that is under way, which
+// may take minutes.
 func isLong(op wire.Op) bool {
 	switch op {
-	case wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals, wire.OpSetWatches, wire.OpSetWatches2:
+	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
+		wire.OpSetWatches, wire.OpSetWatches2:
 		return true
 	}
 	return false

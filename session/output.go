@@ -229,6 +229,13 @@ func (o *output) waitBelow(n int) error {
 	return nil
 }
 
+// ended reports whether nothing will be sent any more.
+func (o *output) ended() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.aborted || o.over
+}
+
 // finish ends the output behind what is in it now. With farewell it is sent in any case.
 func (o *output) finish(farewell bool) {
 	o.mu.Lock()

@@ -118,7 +118,7 @@ func TestCollectedAnswersAreSentWhileSubmitWaits(t *testing.T) {
 			cfg: Config{SkipACL: true},
 			stall: func(_ *Manager, r *replica, c *client) func() {
 				r.flags = znode.Reconfig
-				r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte("server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:participant;0.0.0.0:3\nserver.3=c:1:2:participant;0.0.0.0:3\nversion=0")})
+				r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
 				c.send(wire.OpReconfig, wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1})
 				ping(c)
 				return func() {

@@ -303,7 +303,7 @@ func (s *Session) submitWrite(p *pending) error {
 
 func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
-	for (s.changing && isWrite(op) || !s.changing && isLong(op) && len(s.queue) > 0 || s.fullLocked()) && !s.ended {
+	for s.blockedLocked(op) && !s.ended {
 		s.out.wake()
 		s.room.Wait()
 	}
@@ -316,6 +316,13 @@ func (s *Session) waitForRoom(op wire.Op) error {
 		return s.out.waitBelow(0)
 	}
 	return s.out.waitBelow(outputPauseBytes)
+}
+
+// blockedLocked reports whether a request has to wait until requests before it are answered.
+func (s *Session) blockedLocked(op wire.Op) bool {
+	return s.changing && isWrite(op) ||
+		isLong(op) && len(s.queue) > 0 && !s.deferred ||
+		s.fullLocked() && !(s.deferred && op == wire.OpPing) // which does not enter the queue
 }
 
 // fullLocked says that no request is to be taken until some of the session's own have been
@@ -348,7 +355,8 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	if res.Deferred {
 		s.deferred = true
 		s.answerPingsLocked(store)
-		return // Manager.Applied comes back with the result
+		s.room.Signal() // pings and long reads do not wait any more
+		return          // Manager.Applied comes back with the result
 	}
 	s.answerFirstLocked(store, res)
 }
@@ -362,7 +370,8 @@ func (s *Session) changed(store *znode.Store, c *znode.Command, res *znode.Resul
 	}
 }
 
-// answerFirstLocked answers the write at the head of the queue, and executes what stands behind it.
+// answerFirstLocked answers the write at the head of the queue, and executes what stands behind it,
+// unless the connection has ended.
 func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 	s.answerWrite(store, &s.queue[0], res)
 	if s.queue[0].req.Op == wire.OpReconfig {
@@ -370,7 +379,9 @@ func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 	}
 	n := 1
 	for ; n < len(s.queue) && s.queue[n].seq == 0; n++ {
-		s.execute(store, &s.queue[n])
+		if !s.out.ended() {
+			s.execute(store, &s.queue[n])
+		}
 	}
 	s.dequeueLocked(n)
 	s.room.Signal()

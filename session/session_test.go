@@ -377,14 +377,16 @@ func TestNoWatchIsSetForAConnectionThatHasEnded(t *testing.T) {
 	})
 }
 
+// threeMembers is the configuration of a cluster.
+const threeMembers = "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:participant;0.0.0.0:3\nserver.3=c:1:2:participant;0.0.0.0:3\nversion=0"
+
 // A reconfig is answered when the change has come to its end. Meanwhile pings are answered, and no
 // write overtakes it.
 func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{SkipACL: true})
 		r.flags = znode.Reconfig
-		text := "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:participant;0.0.0.0:3\nserver.3=c:1:2:participant;0.0.0.0:3\nversion=0"
-		r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(text)})
+		r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
 		c := mustConnect(t, m, 10*time.Second)
 		end := func(seq uint64, code wire.Code) {
 			r.apply(&znode.Command{Kind: znode.KindReconfigured, Session: c.s.ID(), Generation: 1, Seq: seq, TimeoutMs: int32(code)})
@@ -448,4 +450,49 @@ func TestReconfigIsAnsweredAtItsEnd(t *testing.T) {
 		end(7, wire.CodeNewConfigNoQuorum)
 		c.expect("14 NewConfigNoQuorum", "16 NoNode")
 	})
+}
+
+// What waits behind a reconfig goes on when its change is under way: a long read enters the queue,
+// and a ping is answered, also while the member is crowded.
+func TestRequestsGoOnDuringAChange(t *testing.T) {
+	for _, op := range []wire.Op{wire.OpGetChildren, wire.OpPing} {
+		synctest.Test(t, func(t *testing.T) {
+			m, r := newMember(t, Config{SkipACL: true, Limits: Limits{Outstanding: 1}})
+			r.flags = znode.Reconfig
+			r.apply(&znode.Command{Kind: znode.KindMembers, Body: []byte(threeMembers)})
+			c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+			r.setHold(true)
+			c.send(wire.OpReconfig, wire.ReconfigRequest{Leaving: "3", NullNewMembers: true, CurConfigID: -1})
+			if op == wire.OpPing {
+				other.send(wire.OpSync, wire.SyncRequest{Path: "/"})
+			}
+			given := make(chan struct{})
+			go func() {
+				defer close(given)
+				c.send(op, wire.PathWatchRequest{Path: "/"})
+			}()
+			synctest.Wait()
+			select {
+			case <-given:
+				t.Fatalf("%v did not wait", op)
+			default:
+			}
+			r.ctl.Lock()
+			reconfig := r.held[0]
+			r.held = r.held[1:]
+			r.ctl.Unlock()
+			r.apply(reconfig)
+			<-given
+			if op == wire.OpPing {
+				c.expect("-2 Ok")
+				c.send(op, nil)
+				c.expect("-2 Ok")
+			}
+			r.setHold(false)
+			r.apply(&znode.Command{Kind: znode.KindReconfigured, Session: c.s.ID(), Generation: 1, Seq: 1})
+			if c.expect("1 Ok"); op == wire.OpGetChildren {
+				c.expect("2 Ok")
+			}
+		})
+	}
 }
