@@ -21,7 +21,8 @@ const DefaultSessionTimeout = 10 * time.Second
 type Config struct {
 	// Servers are the members of the cluster, as host:port; the port is 2181 if
 	// it is left out. Any one that answers will do. Name all of them: while one
-	// hangs, the session goes on at another.
+	// hangs, the session goes on at another. Names are resolved once, here; one
+	// that cannot be resolved is left out, and logged, as long as another can be.
 	Servers []string
 
 	// SessionTimeout is how long the cluster keeps the locks of a program that
@@ -104,6 +105,9 @@ func Connect(c Config) (*Session, error) {
 		zk.WithDialer(d.dial), zk.WithHostProvider(d.hosts), zk.WithLogger(zkLogger{log}))
 	if err != nil {
 		return nil, fmt.Errorf("recipes: connect: %w", err)
+	}
+	for _, err := range d.hosts.unresolved {
+		log.Warn("recipes: a server is left out, as its name cannot be resolved", "error", err)
 	}
 	s := newSession(conn, events, d.granted.timeout, log)
 	s.hosts = d.hosts

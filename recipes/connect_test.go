@@ -395,6 +395,66 @@ func TestSlowMemberIsLeftAlone(t *testing.T) {
 	})
 }
 
+// TestNamesThatDoNotResolve are left out, unless there is no other; one that takes until
+// the deadline costs the others nothing.
+func TestNamesThatDoNotResolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := errors.New("no such host")
+		lookup := func(ctx context.Context, host string) ([]string, error) {
+			switch host {
+			case "well":
+				return []string{"10.0.0.1", "10.0.0.2"}, nil
+			case "slow":
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return nil, gone
+		}
+		for _, tt := range []struct {
+			servers   []string
+			addresses int
+			err       error
+		}{
+			{[]string{"gone:1", "well:1"}, 2, nil},
+			{[]string{"slow:1", "slow:2", "well:1", "gone:1"}, 2, nil},
+			{[]string{"gone:1", "slow:1"}, 0, gone},
+			{[]string{"gone:1", "slow:1"}, 0, context.DeadlineExceeded},
+		} {
+			inner := &orderedHosts{}
+			h := newHosts(inner)
+			h.lookup = lookup
+			began := time.Now()
+			if err := h.Init(tt.servers); !errors.Is(err, tt.err) {
+				t.Errorf("Init(%q) = %v, want %v", tt.servers, err, tt.err)
+			}
+			if took := time.Since(began); took > lookupTimeout {
+				t.Errorf("Init(%q) took %v", tt.servers, took)
+			}
+			if len(inner.servers) != tt.addresses {
+				t.Errorf("Init(%q): addresses %q", tt.servers, inner.servers)
+			}
+		}
+	})
+}
+
+// TestAddressOfSeveralNames counts once, so that Reach tells when no address is left.
+func TestAddressOfSeveralNames(t *testing.T) {
+	inner := &orderedHosts{}
+	h := newHosts(inner)
+	h.lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
+	if err := h.Init([]string{"localhost:1", "127.0.0.1:1", "localhost:1"}); err != nil {
+		t.Fatal(err)
+	}
+	const address = "127.0.0.1:1"
+	if !slices.Equal(inner.servers, []string{address}) || h.name(address) != "localhost" {
+		t.Errorf("addresses %q, name %q", inner.servers, h.name(address))
+	}
+	h.dialed(address, errors.New("refused"))
+	if _, err := h.unreachable(); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("unreachable = %v", err)
+	}
+}
+
 func TestHostsThatHungComeLast(t *testing.T) {
 	h := newHosts(&orderedHosts{})
 	if err := h.Init([]string{"a:1", "b:1", "c:1"}); err != nil {

@@ -19,8 +19,10 @@ import (
 // again when the others have been. hosts also knows for how long a server may
 // be waited for, and which addresses cannot be connected to.
 type hosts struct {
-	inner   zk.HostProvider
-	resolve bool // names are for hosts to resolve
+	inner  zk.HostProvider
+	lookup func(ctx context.Context, host string) ([]string, error) // nil: inner resolves names
+
+	unresolved []error // of the names that could not be resolved; written by Init only
 
 	mu     sync.Mutex
 	names  map[string]string // host names by address, as far as resolve found them
@@ -39,40 +41,68 @@ func newHosts(inner zk.HostProvider) *hosts {
 		news:   make(chan struct{}),
 	}
 	if inner == nil {
-		h.inner, h.resolve = zk.NewDNSHostProvider(), true
+		h.inner, h.lookup = zk.NewDNSHostProvider(), net.DefaultResolver.LookupHost
 	}
 	return h
 }
 
-// lookupTimeout is how long all lookups of names together may take; it is
-// go-zookeeper's.
+// lookupTimeout is how long each lookup of a name may take; it is go-zookeeper's, for all
+// together. The lookups run at the same time.
 const lookupTimeout = 3 * time.Second
 
 // Init resolves the names, as zk.DNSHostProvider does, but remembers them: they
-// are what a server's certificate is for.
+// are what a server's certificate is for. A name that cannot be resolved is left
+// out, as long as another one can be: the name of a member that is down may be
+// unknown. An address that several names have counts once.
 func (h *hosts) Init(servers []string) error {
-	if !h.resolve {
+	if h.lookup == nil {
 		return h.inner.Init(servers)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
-	defer cancel()
+	found, err := h.lookupAll(servers)
+	if err != nil {
+		return err
+	}
 	var addresses []string
-	for _, server := range servers {
-		host, port, err := net.SplitHostPort(server)
-		if err != nil {
-			return err
-		}
-		found, err := net.DefaultResolver.LookupHost(ctx, host)
-		if err != nil {
-			return err
-		}
-		for _, ip := range found {
+	for n, server := range servers {
+		host, port, _ := net.SplitHostPort(server) // lookupAll has checked it
+		for _, ip := range found[n] {
 			address := net.JoinHostPort(ip, port)
+			if _, known := h.names[address]; known {
+				continue
+			}
 			h.names[address] = host
 			addresses = append(addresses, address)
 		}
 	}
+	if len(addresses) == 0 && len(h.unresolved) > 0 {
+		return errors.Join(h.unresolved...)
+	}
 	return h.inner.Init(addresses)
+}
+
+// lookupAll resolves the names of the servers. Its error is that of a server which
+// is no host:port; those of lookups are in unresolved.
+func (h *hosts) lookupAll(servers []string) (found [][]string, err error) {
+	names := make([]string, len(servers))
+	for n, server := range servers {
+		if names[n], _, err = net.SplitHostPort(server); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	found, errs := make([][]string, len(servers)), make([]error, len(servers))
+	var wg sync.WaitGroup
+	for n, name := range names {
+		wg.Go(func() { found[n], errs[n] = h.lookup(ctx, name) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			h.unresolved = append(h.unresolved, err)
+		}
+	}
+	return found, nil
 }
 
 // Len is the number of addresses.
