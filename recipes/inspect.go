@@ -125,15 +125,18 @@ func (i inspector) path(path string) ([]Contender, error) {
 	}
 	var leases []Contender
 	numbered := slices.DeleteFunc(slices.Clone(names), isKazooLease)
-	switch {
-	case slices.Contains(names, curatorLeases):
-		leases, err = i.semaphore(path+"/"+curatorLeases, nil, path+"/"+curatorLocks)
-	case len(numbered) < len(names):
-		names = slices.DeleteFunc(names, func(n string) bool { return !isKazooLease(n) })
-		leases, err = i.semaphore(path, names, path+kazooLockSuffix)
+	if slices.Contains(names, curatorLeases) {
+		if leases, err = i.semaphore(path+"/"+curatorLeases, nil, path+"/"+curatorLocks); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
+	if len(numbered) < len(names) {
+		kazoo := slices.DeleteFunc(names, func(n string) bool { return !isKazooLease(n) })
+		more, err := i.semaphore(path, kazoo, path+kazooLockSuffix)
+		if err != nil {
+			return nil, err
+		}
+		leases = append(leases, more...)
 	}
 	q, err := i.queue(path, numbered)
 	if err != nil {

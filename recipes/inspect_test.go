@@ -110,6 +110,13 @@ func TestContendersForeign(t *testing.T) {
 		{"kazoo's semaphore", []string{
 			"2 /q/" + hex + "2", "1 /q/" + hex + "1", "3 /q-__lock__/" + hex + "3__lock__0000000007",
 		}, []string{"*lease kazoo 2", "*lease kazoo 1", "lease kazoo 3"}},
+		{"Curator's semaphore and kazoo's", []string{
+			"1 /q/leases/" + curator + "lease-0000000001", "2 /q/" + hex + "2", "3 /q/locks/" + curator + "lock-0000000003",
+			"4 /q-__lock__/" + hex + "4__lock__0000000004",
+		}, []string{"*lease curator 1", "*lease kazoo 2", "lease curator 3", "lease kazoo 4"}},
+		{"a lock beside kazoo's semaphore where Curator's was", []string{
+			"1 /q/leases/n", "2 /q/" + hex + "2", "3 /q/" + curator + "lock-0000000003",
+		}, []string{"*lease kazoo 2", "~write curator 3[kazoo lease]"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newFakeCluster()
