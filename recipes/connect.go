@@ -73,7 +73,8 @@ func (a Auth) LogValue() slog.Value { return slog.StringValue(a.Scheme) }
 //
 // A server that hangs does not hold the session. A handshake may take at most a
 // third of the session timeout, or less if there are many servers, so that
-// another one can still save the session, and so may the answer to a request.
+// another one can still save the session, and so may the answer to a request. Where
+// all servers are slower than that, answers to requests get two thirds.
 func Connect(c Config) (*Session, error) {
 	if len(c.Servers) == 0 {
 		return nil, errors.New("recipes: connect: no servers given")

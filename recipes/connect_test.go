@@ -157,6 +157,7 @@ type fakeMembers struct {
 	around    func(reply []byte) []byte // what is sent for the reply to addWatch; nil: the reply
 
 	mu      sync.Mutex
+	latency time.Duration // of the answer to a sync
 	states  map[string]memberState
 	dials   []string            // addresses, in order
 	frames  map[string][]string // by address: what arrived, by name
@@ -224,6 +225,12 @@ func (m *fakeMembers) serve(address string, conn net.Conn) {
 			<-changed
 		}
 		reply := m.reply(address, first, frame)
+		if !first && binary.BigEndian.Uint32(frame[8:]) == 9 {
+			m.mu.Lock()
+			latency := m.latency
+			m.mu.Unlock()
+			time.Sleep(latency)
+		}
 		if _, err := conn.Write(reply); err != nil {
 			return
 		}
@@ -239,7 +246,7 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	}
 	xid, op := frame[4:8], int32(binary.BigEndian.Uint32(frame[8:]))
 	code, body := int32(0), []byte(nil)
-	name := map[int32]string{11: "ping", 9: "sync", 100: "auth", 106: "addWatch", -11: "close"}[op]
+	name := map[int32]string{4: "getData", 11: "ping", 9: "sync", 100: "auth", 106: "addWatch", -11: "close"}[op]
 	switch op {
 	case 100:
 		name += " " + string(frame[16:])
@@ -247,6 +254,8 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	case 106:
 		name += " " + string(frame[12:])
 		code = m.watchCode
+	case 4:
+		code = -101 // no such node
 	case 9:
 		body = frame[12:] // the path
 	}
@@ -452,6 +461,63 @@ func TestAddressOfSeveralNames(t *testing.T) {
 	h.dialed(address, errors.New("refused"))
 	if _, err := h.unreachable(); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("unreachable = %v", err)
+	}
+}
+
+// TestSlowCluster: where writes take longer than a third of the session timeout at every
+// member, they get as long as a grant may last; and when the cluster is fast again, a
+// member that hangs is left after a third as before. That reads are answered soon changes
+// nothing.
+func TestSlowCluster(t *testing.T) {
+	const timeout = 6 * time.Second
+	for _, members := range [][]string{{"a"}, {"a", "b", "c"}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newFakeMembers(timeout, members...)
+			s := m.connect(t, Config{})
+			setLatency := func(d time.Duration) {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.latency = d
+			}
+			sync := func() error {
+				if _, err := s.ready(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := s.Conn().Get("/x"); !errors.Is(err, zk.ErrNoNode) {
+					t.Errorf("a read: %v", err)
+				}
+				_, err := s.Conn().Sync("/")
+				return err
+			}
+			setLatency(timeout / 2)
+			for n := range members {
+				began := time.Now()
+				if sync() == nil {
+					t.Errorf("write %d was waited for %v", n, time.Since(began))
+				}
+			}
+			for n := range 5 {
+				if err := sync(); err != nil {
+					t.Errorf("write %d after every member was slow: %v", n, err)
+				}
+				time.Sleep(timeout / 4 * time.Duration(n)) // the last answer is some time ago, or a ping's
+			}
+			setLatency(time.Millisecond)
+			if err := sync(); err != nil {
+				t.Error(err)
+			}
+			setLatency(timeout)
+			began := time.Now()
+			if sync() == nil || time.Since(began) > timeout/3+time.Millisecond {
+				t.Errorf("a member that hangs was waited for %v", time.Since(began))
+			}
+			setLatency(time.Millisecond)
+			if err := sync(); err != nil {
+				t.Error(err)
+			}
+			s.Close()
+			time.Sleep(timeout) // the members end
+		})
 	}
 }
 

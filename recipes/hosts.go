@@ -28,6 +28,7 @@ type hosts struct {
 	names  map[string]string // host names by address, as far as resolve found them
 	hung   map[string]bool   // addresses that lose their next turn
 	hangs  int               // connections that hung since a handshake succeeded
+	silent int               // replies waited for in vain since a write was answered soon
 	failed map[string]error  // addresses to which the last attempt to connect failed
 	news   chan struct{}     // closed and replaced when failed changes
 }
@@ -145,6 +146,21 @@ func (h *hosts) isHung(address string) {
 	h.hangs++
 }
 
+// isSilent takes note that a server did not reply in time to what was asked after
+// the handshake.
+func (h *hosts) isSilent() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent++
+}
+
+// repliesSoon takes note that a write was answered within a third of the timeout.
+func (h *hosts) repliesSoon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent = 0
+}
+
 // dialed takes note of how an attempt to connect ended.
 func (h *hosts) dialed(address string, err error) {
 	if isTimeout(err) {
@@ -200,6 +216,20 @@ func (h *hosts) patience(timeout time.Duration) time.Duration {
 	defer h.mu.Unlock()
 	n := max(1, h.inner.Len())
 	return min(timeout/3, timeout/time.Duration(n), maxPatience) << min(h.hangs/n, 4)
+}
+
+// replyPatience is for how long a reply is waited for after the handshake: a third
+// of the session timeout, so that another server can save a grant. When every server
+// has kept silent for so long, it is the cluster that is slow, and going from one to
+// the next would never get an answer. Then it is two thirds, after which a grant is
+// lost anyway, until a write is answered within a third again.
+func (h *hosts) replyPatience(timeout time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.silent >= max(1, h.inner.Len()) {
+		return timeout * 2 / 3
+	}
+	return timeout / 3
 }
 
 // unreachable says why no address can be connected to, or nil if one can be or

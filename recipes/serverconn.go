@@ -23,7 +23,8 @@ import (
 //   - The TreeWatch, which go-zookeeper does not know, is set on every connection.
 //   - A server that does not answer anything for a third of the session timeout
 //     after a request was written is given up, while there is time to have a grant
-//     confirmed by another one. go-zookeeper waits for two thirds.
+//     confirmed by another one. go-zookeeper waits for two thirds, as is done here
+//     where all servers are slow: see hosts.replyPatience.
 //   - When reading fails, writing does, so that go-zookeeper gets on.
 //
 // go-zookeeper reads from a connection in one goroutine at a time, and writes in
@@ -41,6 +42,7 @@ type serverConn struct {
 	established bool      // the handshake is over
 	readBy      time.Time // go-zookeeper's deadline for reading; zero: none
 	replyBy     time.Time // when something has to have arrived; zero: nothing is awaited
+	soonBy      time.Time // an answer before it shows that writes are answered soon; zero: no write is awaited
 	arrived     uint64    // number of reads that brought something
 }
 
@@ -73,6 +75,9 @@ func (c *serverConn) Read(b []byte) (int, error) {
 		c.signOfLife()
 	}
 	if err != nil {
+		if isTimeout(err) && c.awaitsReply() {
+			c.d.hosts.isSilent()
+		}
 		err = c.fail(err)
 	}
 	return n, err
@@ -92,10 +97,39 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	// What arrived meanwhile may be the reply. The next request, which is a ping
 	// after at most a third of the timeout, tells.
 	if c.replyBy.IsZero() && c.arrived == arrived {
-		c.replyBy = time.Now().Add(c.d.granted.timeout() / 3)
+		now, timeout := time.Now(), c.d.granted.timeout()
+		c.replyBy = now.Add(c.d.hosts.replyPatience(timeout))
+		c.soonBy = time.Time{}
+		if throughLeader(b) {
+			c.soonBy = now.Add(timeout / 3)
+		}
 		c.limitLocked()
 	}
 	return n, nil
+}
+
+// throughLeader reports whether a frame that go-zookeeper writes is a request that
+// the leader has to answer. A server that is cut off, or waits for a slow leader,
+// answers the others at once all the same.
+//
+//	length(4) xid(4) op(4) ...
+func throughLeader(frame []byte) bool {
+	if len(frame) < 12 {
+		return false
+	}
+	switch binary.BigEndian.Uint32(frame[8:]) {
+	case 1, 2, 5, 7, 9, 14, 16, 19, 21:
+		// create, delete, setData, setACL, sync, multi, reconfig, createContainer, createTTL
+		return true
+	}
+	return false
+}
+
+// awaitsReply reports whether something was written that nothing has arrived after.
+func (c *serverConn) awaitsReply() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.replyBy.IsZero()
 }
 
 func (c *serverConn) signOfLife() {
@@ -103,6 +137,9 @@ func (c *serverConn) signOfLife() {
 	defer c.mu.Unlock()
 	c.arrived++
 	if !c.replyBy.IsZero() {
+		if time.Now().Before(c.soonBy) {
+			c.d.hosts.repliesSoon()
+		}
 		c.replyBy = time.Time{}
 		c.limitLocked()
 	}
@@ -127,14 +164,15 @@ func (c *serverConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// limitLocked sets the deadline for reading to the earlier one of the two.
+// limitLocked sets the deadline for reading: that of the reply that is awaited, or else
+// go-zookeeper's, which counts from when something arrived last.
 func (c *serverConn) limitLocked() error {
 	if !c.established {
 		return nil
 	}
-	t := c.readBy
-	if t.IsZero() || !c.replyBy.IsZero() && c.replyBy.Before(t) {
-		t = c.replyBy
+	t := c.replyBy
+	if t.IsZero() {
+		t = c.readBy
 	}
 	return c.Conn.SetReadDeadline(t)
 }
