@@ -57,7 +57,11 @@ func (l *boltLog) FirstIndex() (uint64, error) { return l.db.FirstIndex() }
 func (l *boltLog) LastIndex() (uint64, error) { return l.db.LastIndex() }
 
 // promised is an entry that has been in the log, so it must be there now, or in a snapshot.
-func (l *boltLog) promised() uint64 { return l.mark }
+func (l *boltLog) promised() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mark
+}
 
 // SetApplied takes note that the entries up to index are committed. It is written with the
 // watermark.

@@ -201,7 +201,9 @@ func TestWatermark(t *testing.T) {
 		if err := l.db.DeleteRange(2, 2); err != nil { // as damage would
 			t.Fatal(err)
 		}
+		l.mu.Lock()
 		l.closed = true
+		l.mu.Unlock()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
