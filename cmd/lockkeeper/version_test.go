@@ -20,7 +20,7 @@ func TestVersionOfABuild(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command; not with -short")
 	}
-	pkg := reflect.TypeFor[server.Config]().PkgPath()
+	pkg := reflect.TypeFor[server.Server]().PkgPath()
 	rest := "compiler   " + runtime.Version() + "\nprotocol   ZooKeeper 3.9.5\n"
 	for name, c := range map[string]struct {
 		flags   string
