@@ -219,13 +219,14 @@ type ConnStats struct {
 // Stats reports how the connection stands.
 func (s *Session) Stats() ConnStats {
 	unsent, _ := s.out.holds()
+	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
 	c := &s.stats
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return ConnStats{
 		Session:       s.id,
 		Timeout:       s.timeout,
-		Queued:        s.queued(),
+		Queued:        queued,
 		Unsent:        unsent,
 		Received:      c.recv,
 		Sent:          c.out,
