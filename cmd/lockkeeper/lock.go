@@ -36,7 +36,7 @@ If the cluster cannot confirm the session for two thirds of its timeout, the loc
 before anybody else can have it; then CMD gets SIGTERM, and SIGKILL after a while. If this
 command is killed itself, the kernel kills CMD (on Linux). Signals are forwarded to CMD.
 Nobody ends CMD while this command is stopped, or the machine asleep: that is what the token
-is for.
+is for. CMD inherits the environment, LOCKKEEPER_AUTH included.
 
 Flags:
 	-timeout d               give up if the lock is not acquired in time; 0: do not wait
