@@ -45,9 +45,13 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, proof str
 			return fmt.Errorf("quorum: transfer leadership: %w", ctx.Err())
 		}
 		var now MemberID
-		if now, epoch = r.leaderEpoch(); now != NoMember && (to == NoMember || now == to) {
+		now, epoch = r.leaderEpoch()
+		switch {
+		case now == NoMember || now == from:
+			// A heartbeat that was on its way still names the one that led before.
+		case to == NoMember || now == to:
 			return nil
-		} else if now != NoMember {
+		default:
 			return fmt.Errorf("quorum: transfer leadership: member %d leads instead", now)
 		}
 	}
