@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,7 +31,7 @@ type dataDirs struct {
 }
 
 // openDataDirs creates the directories where that is allowed, and locks them against other processes.
-func openDataDirs(cfg *Config) (_ *dataDirs, err error) {
+func openDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
 	d := &dataDirs{}
 	defer func() {
 		if err != nil {
@@ -41,7 +42,7 @@ func openDataDirs(cfg *Config) (_ *dataDirs, err error) {
 		if dir.key == "dataLogDir" && dir.path == cfg.DataDir {
 			continue
 		}
-		if err := d.open(cfg, dir.key, dir.path); err != nil {
+		if err := d.open(ctx, cfg, dir.key, dir.path); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +52,7 @@ func openDataDirs(cfg *Config) (_ *dataDirs, err error) {
 	return d, nil
 }
 
-func (d *dataDirs) open(cfg *Config, key, path string) error {
+func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) error {
 	fault := func(err error, format string, args ...any) error {
 		f := cfg.Fault(key, format, args...)
 		f.Err = err
@@ -60,7 +61,7 @@ func (d *dataDirs) open(cfg *Config, key, path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.MustExist {
 		return fault(err, "%s does not exist, and datadir.autocreate=false forbids to create it", path)
 	}
-	if err := os.MkdirAll(path, 0o750); err != nil {
+	if err := makeDirs(path, syncDir); err != nil {
 		return fault(err, "cannot create the directory: %v", err)
 	}
 	name := filepath.Join(path, lockFile)
@@ -68,7 +69,7 @@ func (d *dataDirs) open(cfg *Config, key, path string) error {
 	if err != nil {
 		return fault(err, "cannot write in the directory: %v", err)
 	}
-	if err := awaitLock(f, cfg); err != nil {
+	if err := awaitLock(ctx, f, cfg); err != nil {
 		_ = f.Close()
 		if errors.Is(err, quorum.ErrInUse) {
 			return fault(err, "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
@@ -86,8 +87,9 @@ const (
 	lockRetry    = 20 * time.Millisecond
 )
 
-// awaitLock is lock, tried again for lockPatience while another process has the lock. The log says once that it waits.
-func awaitLock(f *os.File, cfg *Config) error {
+// awaitLock is lock, tried again for lockPatience, or until ctx ends, while another process has the
+// lock. The log says once that it waits.
+func awaitLock(ctx context.Context, f *os.File, cfg *Config) error {
 	deadline := time.Now().Add(lockPatience)
 	for waiting := false; ; waiting = true {
 		err := lock(f)
@@ -97,8 +99,37 @@ func awaitLock(f *os.File, cfg *Config) error {
 		if !waiting {
 			cfg.Logger.Warn("the data directory is in use by another process; waiting for it to end", "lock", f.Name(), "for", lockPatience)
 		}
-		time.Sleep(lockRetry)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockRetry):
+		}
 	}
+}
+
+// makeDirs creates a directory and the missing ones above it, and has sync make the entry of each
+// durable in its parent: otherwise a power cut could remove a log that has been fsynced.
+func makeDirs(path string, sync func(dir string) error) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return os.MkdirAll(path, 0o750) // which has the error for something that is no directory
+	}
+	parent := filepath.Dir(path)
+	if err := makeDirs(parent, sync); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return sync(parent)
+}
+
+// syncDir makes the entries of a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // close unlocks the directories.

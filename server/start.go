@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,10 +70,14 @@ func (c *counters) reset() {
 	}
 }
 
-// Start starts a member. When it returns, clients can connect; whether they are served depends, in a
-// cluster, on there being a leader. Faults say what is wrong with the configuration, and where: also a
-// port that is taken, and a data directory that another process has open.
-func Start(cfg Config) (_ *Server, err error) {
+// Start starts a member. When it returns, clients can connect; in a cluster they are served once there
+// is a leader. Faults say what is wrong with the configuration, and where: also a port that is taken,
+// and a data directory that another process has open.
+func Start(cfg Config) (*Server, error) { return StartContext(context.Background(), cfg) }
+
+// StartContext is Start; the end of ctx ends a start that waits for its data directory, or that has
+// not opened the state yet. A member that has been started does not depend on ctx.
+func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -113,12 +118,12 @@ func Start(cfg Config) (_ *Server, err error) {
 			}
 		}
 	}()
-	stores, err := s.openStores(&opened)
+	stores, err := s.openStores(ctx, &opened)
 	if err != nil {
 		return nil, s.withAdvice(err)
 	}
 	ports, err := s.listen(&opened)
-	if err != nil {
+	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
 	}
 	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
@@ -129,13 +134,13 @@ func Start(cfg Config) (_ *Server, err error) {
 		return nil, s.withAdvice(err)
 	}
 	s.sessions.Start(s.replica)
-	ctx, cancel := context.WithCancel(context.Background())
+	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
 	if ports.http != nil {
 		s.startHTTP(ports.http) // before there are clients, who may ask how it is with mntr
 	}
-	s.port.start(ctx)
+	s.port.start(handshakes)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
 	return s, nil
 }
@@ -148,11 +153,11 @@ func (s *Server) startMode() string {
 }
 
 // openStores opens the files on disk, unless the Config brings stores.
-func (s *Server) openStores(opened *[]func()) (stores quorum.Stores, err error) {
+func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quorum.Stores, err error) {
 	if s.cfg.Stores != nil {
 		stores = *s.cfg.Stores
 	} else {
-		if s.dirs, err = openDataDirs(&s.cfg); err != nil {
+		if s.dirs, err = openDataDirs(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
 		*opened = append(*opened, s.dirs.close)

@@ -68,7 +68,11 @@ func serve(args []string, e env) int {
 		cfg.Now = testClock(file)
 	}
 	for {
-		s, err := server.Start(cfg)
+		s, err, sig := startMember(cfg, e)
+		if sig != nil {
+			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n", sig)
+			return exitOK
+		}
 		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {
 			return startError(err, e)
 		}
@@ -88,29 +92,51 @@ func serve(args []string, e env) int {
 			}
 		}
 		cfg.DiskFullStops++
-		if sig := awaitRoom(cfg, e); sig != nil {
+		_, sig = untilSignal(e, func(ctx context.Context) error {
+			return server.AwaitRoom(ctx, cfg) // fails only when ctx ends
+		})
+		if sig != nil {
 			cfg.Logger.Info("stopping", "signal", sig.String())
 			return exitOK
 		}
 	}
 }
 
-// awaitRoom waits until the disk has room again. A signal ends that, and is returned.
-func awaitRoom(cfg server.Config, e env) os.Signal {
-	ctx, cancel := context.WithCancel(context.Background())
-	room := make(chan struct{})
-	go func() {
-		defer close(room)
-		_ = server.AwaitRoom(ctx, cfg) // fails only when it is told to end
-	}()
-	var sig os.Signal
-	select {
-	case <-room:
-	case sig = <-e.signals:
+// started is what came of a start.
+type started struct {
+	member *server.Server
+	err    error
+}
+
+// startMember starts the member. A signal ends that, and is returned.
+func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
+	r, sig := untilSignal(e, func(ctx context.Context) started {
+		s, err := server.StartContext(ctx, cfg)
+		return started{s, err}
+	})
+	if sig != nil && r.member != nil {
+		_ = r.member.Close()
 	}
-	cancel()
-	<-room
-	return sig
+	return r.member, r.err, sig
+}
+
+// untilSignal returns what f returns. A signal ends f's context and is returned; f then has
+// signalRepeat to return, after which the end of the process ends it.
+func untilSignal[T any](e env, f func(context.Context) T) (result T, sig os.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan T, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case result = <-done:
+	case sig = <-e.signals:
+		cancel()
+		select {
+		case result = <-done:
+		case <-time.After(signalRepeat):
+		}
+	}
+	return result, sig
 }
 
 // serveConfig reads flags and file. A status of 0 or more ends the command.

@@ -64,6 +64,7 @@ var keyFamilies = map[string]keyDef{
 	"weight.": {value: value{"integer", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"authProvider.": {property: true, value: value{"name of a Java class", authProvider}, def: "(none)",
 		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. Any other class stops the start: this version has no TLS and no SASL, and can load no class."},
+	"superUser.":       {property: true, value: ignored(saslOnly), def: "(none)", effect: categories[saslOnly].effect},
 	"metricsProvider.": {value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Each directory that is created is made durable in its parent, the uppermost first.
+func TestNewDirectoriesAreDurable(t *testing.T) {
+	root := t.TempDir()
+	var synced []string
+	sync := func(dir string) error {
+		synced = append(synced, dir)
+		return syncDir(dir)
+	}
+	path := filepath.Join(root, "a", "b", "c")
+	want := []string{root, filepath.Join(root, "a"), filepath.Join(root, "a", "b")}
+	if err := makeDirs(path, sync); err != nil || !slices.Equal(synced, want) {
+		t.Errorf("synced %q, want %q: %v", synced, want, err)
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		t.Errorf("%s is no directory: %v", path, err)
+	}
+	synced = nil
+	if err := makeDirs(path, sync); err != nil || synced != nil {
+		t.Errorf("what existed was synced: %q, %v", synced, err)
+	}
+	broken := errors.New("broken")
+	if err := makeDirs(filepath.Join(root, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("a failed sync: %v", err)
+	}
+}
+
+// A start that waits for its data directory ends with its context, and at once.
+func TestStartThatWaitsCanBeEnded(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDataDirs(t.Context(), &Config{DataDir: dir, DataLogDir: dir, Logger: testLogger()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.close()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		began := time.Now()
+		_, err = StartContext(ctx, Config{DataDir: dir, Logger: testLogger()})
+		if waited := time.Since(began); !errors.Is(err, context.Canceled) || waited != time.Second {
+			t.Errorf("ended after %v: %v", waited, err)
+		}
+	})
+}
