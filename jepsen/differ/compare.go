@@ -21,7 +21,7 @@ func newComparer() *comparer {
 	return &comparer{a: []wire.Zxid{0}, b: []wire.Zxid{0}, explained: make(map[string]int), watchers: make(map[string]uint64)}
 }
 
-// note takes note of the watches that a step asks for.
+// note records the watches that a step may set.
 func (c *comparer) note(step *Step) {
 	for i := range step.Requests {
 		for _, path := range step.Requests[i].watched() {
@@ -30,14 +30,10 @@ func (c *comparer) note(step *Step) {
 	}
 }
 
-// watchedBy says whether a slot may watch a path.
-func (c *comparer) watchedBy(path string, slot int) bool {
-	return c.watchers[asDecoded(path)]&(1<<slot) != 0
-}
-
-// watchedByOthers says whether another slot may watch a path.
-func (c *comparer) watchedByOthers(path string, slot int) bool {
-	return c.watchers[asDecoded(path)]&^(1<<slot) != 0
+// watch says whether a slot may watch a path, and whether others may.
+func (c *comparer) watch(path string, slot int) (itself, others bool) {
+	slots := c.watchers[asDecoded(path)]
+	return slots&(1<<slot) != 0, slots&^(1<<slot) != 0
 }
 
 // asDecoded is a path as a server has it, about: what is no UTF-8 in it all becomes the same.
@@ -63,27 +59,19 @@ type aftermath struct {
 // streams compares what came over all connections because of a step.
 func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (after []aftermath, diff *difference) {
 	c.note(step)
-	name := func(s stream) string {
-		if s.old {
-			return fmt.Sprintf("s%d (taken over)", s.slot)
-		}
-		return fmt.Sprintf("s%d", s.slot)
-	}
-	names := func(list []stream) string {
-		var all []string
+	names := func(list []stream) (text string) {
 		for _, s := range list {
-			all = append(all, name(s))
+			text += " " + s.name()
 		}
-		return strings.Join(all, " ")
+		return text
 	}
 	if names(from) != names(to) {
-		return nil, &difference{step, fmt.Sprintf("  %s answers on %s\n  %s answers on %s", a.name, names(from), b.name, names(to))}
+		return nil, &difference{step, fmt.Sprintf("  %s answers on%s\n  %s answers on%s", a.name, names(from), b.name, names(to))}
 	}
 	for i := range from {
-		p := &pairing{c: c, step: step, a: a, b: b, slot: from[i].slot}
-		p.after.slot = p.slot
+		p := &pairing{c: c, step: step, a: a, b: b, slot: from[i].slot, after: aftermath{slot: from[i].slot}}
 		if what := p.items(from[i].items, to[i].items); what != "" {
-			return nil, &difference{step, "on " + name(from[i]) + ":\n" + what}
+			return nil, &difference{step, "on " + from[i].name() + ":\n" + what}
 		}
 		if len(p.after.confirm)+len(p.after.mend) > 0 {
 			after = append(after, p.after)
@@ -99,7 +87,7 @@ type pairing struct {
 	a, b *side
 	slot int
 
-	authFailed bool // both have said so last
+	authFailed bool // the last pair were two AuthFailed
 	after      aftermath
 }
 
@@ -109,14 +97,7 @@ func (p *pairing) items(from, to []item) string {
 		from, to = p.sortEvents(from), p.sortEvents(to)
 	}
 	for len(from) > 0 || len(to) > 0 {
-		var x, y *item
-		if len(from) > 0 {
-			x = &from[0]
-		}
-		if len(to) > 0 {
-			y = &to[0]
-		}
-		var what string
+		x, y, what := first(from), first(to), "one of them sends no more"
 		if x != nil && y != nil {
 			if what = p.pair(x, y); what == "" {
 				p.authFailed = x.kind == reply && x.header.Err == wire.CodeAuthFailed
@@ -126,31 +107,29 @@ func (p *pairing) items(from, to []item) string {
 		}
 		e := p.explain(x, y)
 		if e == nil {
-			if what == "" {
-				what = "one of them says no more"
-			}
 			return fmt.Sprintf("  %s\n%s\n  %s\n%s\n  (%s)", p.a.name, p.list(p.a, from), p.b.name, p.list(p.b, to), what)
 		}
 		p.c.explained[e.name]++
-		switch e.covers {
-		case onlyA:
-			from = from[1:]
-		case onlyB:
+		from = from[1:]
+		if !e.onlyA {
 			to = to[1:]
-		default:
-			from, to = from[1:], to[1:]
 		}
 		if e.mend != nil {
-			p.after.mend = append(p.after.mend, e.mend(x, y)...)
+			p.after.mend = append(p.after.mend, e.mend(x)...)
 		}
-		// What stands behind it in the same step can have changed the matter.
+		// A request behind it in the same step can have changed what confirm looks at.
 		if last := len(p.step.Requests) - 1; e.confirm != nil && x.request == &p.step.Requests[last] {
-			if r := e.confirm(x); r != nil {
-				p.after.confirm = append(p.after.confirm, *r)
-			}
+			p.after.confirm = append(p.after.confirm, e.confirm(x))
 		}
 	}
 	return ""
+}
+
+func first(items []item) *item {
+	if len(items) == 0 {
+		return nil
+	}
+	return &items[0]
 }
 
 // list is the rest of a stream, for a report.
@@ -174,7 +153,7 @@ func (p *pairing) list(s *side, items []item) string {
 func (p *pairing) pair(x, y *item) string {
 	l, m := p.a.describe(x), p.b.describe(y)
 	if l.text != m.text {
-		return "words"
+		return "text"
 	}
 	if len(l.zxids) != len(m.zxids) {
 		return "number of zxids"
@@ -195,7 +174,8 @@ func (p *pairing) zxids(x, y zref) string {
 	case position:
 		return p.c.position(x.zxid, y.zxid)
 	}
-	// Whether a notification is about an update is the same in both. Which one, the older server does not say.
+	// Whether a notification is about an update is the same in both. Which one, the older server
+	// does not say.
 	if y.zxid != wire.ZxidNone && (y.zxid <= p.b.before || y.zxid > p.b.zxid) {
 		return fmt.Sprintf("the notification's zxid %d is of no update of this step", y.zxid)
 	}
@@ -208,14 +188,11 @@ func (p *pairing) zxids(x, y zref) string {
 	return p.c.update(x.zxid, y.zxid)
 }
 
-// setsWatches says whether the step can cause notifications without an update.
+// setsWatches says whether the step can cause notifications without an update on this slot.
 func (p *pairing) setsWatches() bool {
-	for i := range p.step.Requests {
-		if op := p.step.Requests[i].Op; op == wire.OpSetWatches || op == wire.OpSetWatches2 {
-			return p.slot == p.step.Slot
-		}
-	}
-	return false
+	return p.slot == p.step.Slot && slices.ContainsFunc(p.step.Requests, func(r Request) bool {
+		return r.Op == wire.OpSetWatches || r.Op == wire.OpSetWatches2
+	})
 }
 
 // update takes two zxids for those of the same update.
@@ -234,12 +211,6 @@ func (c *comparer) update(x, y wire.Zxid) string {
 
 // position compares how many updates there were.
 func (c *comparer) position(x, y wire.Zxid) string {
-	if x == wire.ZxidNone || y == wire.ZxidNone {
-		if x != y {
-			return fmt.Sprintf("zxids %d and %d", x, y)
-		}
-		return ""
-	}
 	i, known := slices.BinarySearch(c.a, x)
 	j, alsoKnown := slices.BinarySearch(c.b, y)
 	if known {

@@ -27,13 +27,12 @@ type conn struct {
 // sent is a request on its way.
 type sent struct {
 	request *Request
-	xid     wire.Xid
-	// answer is the xid that the reply has, the xid of pings for a ping. (When ZooKeeper refuses a ping, because of what
-	// stands before it, its reply has the request's own.)
-	answer wire.Xid
+	// xids are those that the reply may have. The reply to a ping has the xid of pings; but when
+	// ZooKeeper refuses one, because of what stands before it, its reply has the request's own.
+	xids []wire.Xid
 }
 
-// dial connects and sends a connect request, with whatever stands behind it.
+// dial connects.
 func dial(addr string, patience time.Duration) (*conn, error) {
 	c, err := net.DialTimeout("tcp", addr, patience)
 	if err != nil {
@@ -42,27 +41,30 @@ func dial(addr string, patience time.Duration) (*conn, error) {
 	return &conn{Conn: c, r: bufio.NewReader(c)}, nil
 }
 
-// frame appends the frame of a request, and takes note of it as sent.
+// send sends bytes. When that fails, reading fails too.
+func (c *conn) send(b []byte) { _, _ = c.Write(b) }
+
+// frame appends the frame of a request, and records it as sent.
 func (c *conn) frame(b []byte, r *Request, relative wire.Zxid) []byte {
 	c.xid++
 	xid := c.xid
 	if r.OwnXid {
 		xid = r.Xid
 	}
-	b = wire.AppendRequest(b, xid, r.Op, r.body(relative))
-	s := sent{request: r, xid: xid, answer: xid}
+	s := sent{request: r, xids: []wire.Xid{xid}}
 	if r.Op == wire.OpPing {
-		s.answer = wire.XidPing
+		s.xids = []wire.Xid{wire.XidPing, xid}
 	}
 	c.open = append(c.open, s)
-	return b
+	return wire.AppendRequest(b, xid, r.Op, r.body(relative))
 }
 
-// answered takes the request with that xid from the open ones, nil if there is none.
+// answered removes the request with that xid from the open ones, and returns it; nil if there is
+// none.
 func (c *conn) answered(xid wire.Xid) *Request {
-	i := slices.IndexFunc(c.open, func(s sent) bool { return s.answer == xid })
+	i := slices.IndexFunc(c.open, func(s sent) bool { return s.xids[0] == xid })
 	if i < 0 {
-		i = slices.IndexFunc(c.open, func(s sent) bool { return s.xid == xid })
+		i = slices.IndexFunc(c.open, func(s sent) bool { return slices.Contains(s.xids, xid) })
 	}
 	if i < 0 {
 		return nil
@@ -72,39 +74,41 @@ func (c *conn) answered(xid wire.Xid) *Request {
 	return r
 }
 
-// read reads the next item. What ends the connection is an item too.
-func (c *conn) read(patience time.Duration) item {
+// next reads a frame and makes an item of it. What ends the connection is an item too.
+func (c *conn) next(patience time.Duration, decode func(frame []byte, it *item) error) item {
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	frame, err := wire.ReadFrame(c.r, nil, maxReplyBytes)
 	if err != nil {
 		return ending(err)
 	}
-	h, body, err := wire.DecodeReply(frame)
-	if err != nil {
+	var it item
+	if decode(frame, &it) != nil {
 		return item{kind: garbage, body: frame}
-	}
-	if h.Xid == wire.XidNotification {
-		return item{kind: event, header: h, body: body}
-	}
-	return item{kind: reply, header: h, body: body, request: c.answered(h.Xid)}
-}
-
-// readHandshake reads the answer to a connect request.
-func (c *conn) readHandshake(patience time.Duration) item {
-	_ = c.SetReadDeadline(time.Now().Add(patience))
-	frame, err := wire.ReadFrame(c.r, nil, maxReplyBytes)
-	if err != nil {
-		return ending(err)
-	}
-	it := item{kind: handshake, body: frame}
-	if err := wire.Decode(frame, &it.connect); err != nil {
-		it.kind = garbage
 	}
 	return it
 }
 
-// ending is the item for an error of reading. A connection may end with a reset where the other server's ends
-// in an orderly way, when bytes of ours were under way.
+// read reads a reply or an event.
+func (c *conn) read(patience time.Duration) item {
+	return c.next(patience, func(frame []byte, it *item) (err error) {
+		it.header, it.body, err = wire.DecodeReply(frame)
+		if it.kind = event; it.header.Xid != wire.XidNotification {
+			it.kind, it.request = reply, c.answered(it.header.Xid)
+		}
+		return err
+	})
+}
+
+// readHandshake reads the answer to a connect request.
+func (c *conn) readHandshake(patience time.Duration) item {
+	return c.next(patience, func(frame []byte, it *item) error {
+		it.kind, it.body = handshake, frame
+		return wire.Decode(frame, &it.connect)
+	})
+}
+
+// ending is the item for an error of reading. A connection may end with a reset where the other
+// server's ends in an orderly way, when bytes of ours were under way.
 func ending(err error) item {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -116,15 +120,15 @@ func ending(err error) item {
 }
 
 // itemKind says what came over a connection.
-type itemKind int
+type itemKind string
 
 const (
-	reply     itemKind = iota // to request
-	event                     // a notification
-	handshake                 // a connect response
-	closed                    // the end of the connection
-	silence                   // nothing came for too long
-	garbage                   // something else
+	reply     itemKind = "reply"             // to request
+	event     itemKind = "event"             // a notification
+	handshake itemKind = "handshake"         // a connect response
+	closed    itemKind = "end of connection" // of the connection
+	silence   itemKind = "silence"           // nothing came for too long
+	garbage   itemKind = "garbage"           // something else
 )
 
 // item is one thing that came over a connection.
@@ -144,4 +148,11 @@ type stream struct {
 	slot  int
 	old   bool // the connection that was taken over
 	items []item
+}
+
+func (st stream) name() string {
+	if st.old {
+		return fmt.Sprintf("s%d (taken over)", st.slot)
+	}
+	return fmt.Sprintf("s%d", st.slot)
 }

@@ -21,7 +21,8 @@ var (
 	shrinkFlag = flag.Duration("shrink", 2*time.Minute, "how long to look for the shortest sequence that shows a difference")
 )
 
-// maxRound is how long a round may take: lockkeeper's reaper of containers first comes after a minute.
+// maxRound is how long a round may take: lockkeeper's reaper of containers first comes after a
+// minute.
 const maxRound = 45 * time.Second
 
 var tools *jepsen.Toolbox
@@ -121,7 +122,8 @@ func (ar *arena) round(t *testing.T, seed uint64, l limit, explained map[string]
 	return done, diff
 }
 
-// fight does what the generator makes, until a difference or the limit, and compares the whole trees in the end.
+// fight does what the generator makes, until a difference or the limit, and compares the whole
+// trees in the end.
 func (d *duel) fight(ctx context.Context, g *generator, l limit) (done int, steps []*Step, diff *difference, err error) {
 	began := time.Now()
 	for done < l.ops && !l.over() && time.Since(began) < maxRound {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestDocsNameTheExplanations compares the list of explanations with the section of docs/compatibility.md that is
-// about them: each has a heading of its own there, in the same order, and a text below it.
+// TestDocsNameTheExplanations compares the list of explanations with the section of
+// docs/compatibility.md that is about them: each has a heading of its own there, in the same order,
+// and a text below it.
 func TestDocsNameTheExplanations(t *testing.T) {
 	text, err := os.ReadFile("../../docs/compatibility.md")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// Slots of a duel. The generator plays with the first ones; the last one is of the observer, a super user
-// who watches the whole tree and reads it in the end.
+// Slots of a duel. The generator plays with the first ones; the last one is of the observer, a
+// super user who watches the whole tree and reads it in the end.
 const (
 	players  = 4
 	observer = players
@@ -33,7 +33,7 @@ type arena struct {
 	targets [2]jepsen.Target
 	dir     string
 	// filter, in tests of the tests, changes what comes from the second server.
-	filter func(*item) *item
+	filter func([]item) []item
 
 	mu sync.Mutex
 	n  int // duels so far
@@ -41,13 +41,12 @@ type arena struct {
 
 // settings are the lines of a zoo.cfg that a duel is about.
 func settings(m mood) []string {
-	lines := []string{
+	return []string{
 		"maxSessionTimeout=600000",
 		"DigestAuthenticationProvider.superDigest=" + digestOf(superUser),
 		fmt.Sprintf("extendedTypesEnabled=%v", m.ttl),
 		fmt.Sprintf("enforceQuota=%v", m.enforce),
 	}
-	return lines
 }
 
 // open starts the two servers and connects the observer and the players.
@@ -74,7 +73,7 @@ func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
 	d.b = newSide(ar.targets[1].Name, d.clusters[1].Members()[0], players+1)
 	d.b.filter = ar.filter
 	for i := range players + 1 {
-		st := &Step{ID: i - players - 1, Kind: Connect, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}}
+		st := &Step{ID: i - players - 1, Kind: Connect, Slot: i, Handshake: usualHandshake}
 		if i == observer {
 			st.Requests = observerRequests()
 		}
@@ -99,8 +98,7 @@ func observerRequests() []Request {
 
 // observe is the step with which the observer comes back.
 func observe(id int) *Step {
-	return &Step{ID: id, Kind: Attach, Slot: observer, Requests: observerRequests(),
-		Handshake: Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}}
+	return &Step{ID: id, Kind: Attach, Slot: observer, Requests: observerRequests(), Handshake: usualHandshake}
 }
 
 // close ends the servers. Their files stay.
@@ -196,13 +194,12 @@ func (d *duel) both(ctx context.Context, st *Step) (from, to []stream, err error
 const walkID = 1 << 30
 
 // walk compares the whole trees.
-func (d *duel) walk(ctx context.Context) (*difference, error) {
+func (d *duel) walk(ctx context.Context) (diff *difference, err error) {
 	rootLen := 0
 	if diff, err := d.do(ctx, observe(walkID)); diff != nil || err != nil {
 		return diff, err
 	}
-	level := []string{"/"}
-	for len(level) > 0 {
+	err = d.tree(func(level []string) (from []stream, err error) {
 		step := &Step{ID: walkID, Slot: observer}
 		for _, path := range level {
 			step.Requests = append(step.Requests,
@@ -210,42 +207,48 @@ func (d *duel) walk(ctx context.Context) (*difference, error) {
 				newRequest(wire.OpGetACL, wire.PathRequest{Path: path}),
 				newRequest(wire.OpGetChildren, wire.PathWatchRequest{Path: path}))
 		}
-		diff, from, err := d.watch(ctx, step)
-		if diff != nil || err != nil {
-			return diff, err
+		if diff, from, err = d.watch(ctx, step); diff != nil || err != nil {
+			return nil, err
+		}
+		var root wire.GetDataResponse
+		if it := &from[0].items[0]; level[0] == "/" && it.request != nil && wire.Decode(it.body, &root) == nil {
+			rootLen = len(root.Data)
+		}
+		return from, nil
+	})
+	if diff != nil || err != nil {
+		return diff, err
+	}
+	return d.figures(ctx, rootLen)
+}
+
+// tree goes through the tree, level by level. list requests the children of the nodes of one level,
+// from the observer's slot; without streams it ends the walk.
+func (d *duel) tree(list func(level []string) ([]stream, error)) error {
+	for level := []string{"/"}; len(level) > 0; {
+		from, err := list(level)
+		if err != nil || len(from) == 0 {
+			return err
 		}
 		level = nil
-		for i := range from[0].items {
-			it := &from[0].items[i]
-			if it.request == nil {
-				continue
-			}
-			if it.request.path() == "/" && it.request.Op == wire.OpGetData {
-				var q wire.GetDataResponse
-				if err := wire.Decode(it.body, &q); err != nil {
-					return nil, fmt.Errorf("differ: %w", err)
-				}
-				rootLen = len(q.Data)
-			}
-			if it.request.Op != wire.OpGetChildren {
-				continue
-			}
+		for _, it := range from[0].items {
 			var q wire.GetChildrenResponse
-			if err := wire.Decode(it.body, &q); err != nil {
-				return nil, fmt.Errorf("differ: %w", err)
+			if it.request == nil || it.request.Op != wire.OpGetChildren || wire.Decode(it.body, &q) != nil {
+				continue
 			}
 			for _, name := range q.Children {
 				level = append(level, strings.TrimSuffix(it.request.path(), "/")+"/"+name)
 			}
 		}
 	}
-	return d.figures(ctx, rootLen)
+	return nil
 }
 
-// figures compares what the servers say of their whole state. rootLen is the length of the root's data, which lockkeeper
-// counts twice, as it does the root. ZooKeeper counts it once; what it read in a snapshot when it started, twice, and what
-// has changed since then once: behind a restart it is off by what the root's data has grown. What it writes itself into
-// the usage of a quota, ZooKeeper does not count.
+// figures compares what the servers say of their whole state. rootLen is the length of the root's
+// data, which lockkeeper counts twice, as it does the root. ZooKeeper counts it once; what it read
+// in a snapshot when it started, twice, and what has changed since then once: behind a restart it
+// is off by what the root's data has grown. What it writes itself into the usage of a quota,
+// ZooKeeper does not count.
 func (d *duel) figures(ctx context.Context, rootLen int) (*difference, error) {
 	const size = "zk_approximate_data_size"
 	for _, name := range []string{"zk_znode_count", "zk_ephemerals_count", size, "zk_global_sessions"} {

@@ -10,118 +10,118 @@ import (
 	"lockkeeper/wire"
 )
 
-// explanation is a difference between ZooKeeper 3.8.0, the first server, and lockkeeper, the second, that is meant
-// to be. docs/compatibility.md lists them all.
+// explanation is a difference between ZooKeeper 3.8.0, the first server, and lockkeeper, the
+// second, that is meant to be. docs/compatibility.md lists them all.
 type explanation struct {
 	name   string
 	reason string
-	covers covers
-	// applies says whether this is the difference between two items. With covers onlyA or onlyB
-	// the other item is whatever comes next, or nil.
+	// ops says that both items are replies to a request for one of these; from and to that these
+	// are the codes of the two. Each is left out where it does not matter.
+	ops      []wire.Op
+	from, to []wire.Code
+	// applies says, beyond that, whether this is the difference between two items; nil means yes.
 	applies func(p *pairing, x, y *item) bool
-	// confirm makes a request, if any, that shows that the explanation holds: both servers must refuse it with NoAuth.
-	confirm func(x *item) *Request
+	// onlyA says that the first server has sent an item too many. applies has no y then.
+	onlyA bool
+	// confirm makes a request that shows that the explanation holds: both servers must refuse it
+	// with NoAuth.
+	confirm func(x *item) Request
 	// mend makes the requests, if any, after which both servers are in the same state again.
-	mend func(x, y *item) []Request
+	mend func(x *item) []Request
 }
-
-// covers says which items are not to be compared any more.
-type covers int
-
-const (
-	bothItems covers = iota
-	onlyA
-	onlyB
-)
 
 // explain finds the explanation for the difference between two items, one of which may be nil.
 func (p *pairing) explain(x, y *item) *explanation {
-	for i := range explanations {
-		e := &explanations[i]
-		if (x != nil || e.covers == onlyB) && (y != nil || e.covers == onlyA) && e.applies(p, x, y) {
-			return e
+	i := slices.IndexFunc(explanations, func(e explanation) bool {
+		if e.onlyA {
+			return x != nil && e.applies(p, x, nil)
 		}
+		return x != nil && y != nil &&
+			(len(e.ops) == 0 || answers(x, e.ops) && answers(y, e.ops)) &&
+			(len(e.from) == 0 || slices.Contains(e.from, x.header.Err)) &&
+			(len(e.to) == 0 || slices.Contains(e.to, y.header.Err)) &&
+			(e.applies == nil || e.applies(p, x, y))
+	})
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &explanations[i]
 }
 
-// answers says whether both items are replies to a request for op.
-func answers(x, y *item, ops ...wire.Op) bool {
-	if x.kind != reply || y.kind != reply || x.request == nil || y.request == nil {
-		return false
-	}
-	for _, op := range ops {
-		if x.request.Op == op {
-			return true
-		}
-	}
-	return false
+// answers says whether an item is the reply to a request for one of the ops.
+func answers(it *item, ops []wire.Op) bool {
+	return it.kind == reply && it.request != nil && slices.Contains(ops, it.request.Op)
 }
+
+// like says whether x equals y once change has been made to a copy of it.
+func (p *pairing) like(x, y *item, change func(x *item)) bool {
+	changed := *x
+	change(&changed)
+	return p.pair(&changed, y) == ""
+}
+
+type (
+	ops   = []wire.Op
+	codes = []wire.Code
+)
 
 // explanations is the whole list.
 var explanations = []explanation{
 	{
 		name:   "exists needs READ",
 		reason: "3.8.0 answers exists without permission; 3.8.4 and 3.9.2 do not (ZOOKEEPER-4799)",
-		applies: func(_ *pairing, x, y *item) bool {
-			return answers(x, y, wire.OpExists) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoAuth
+		ops:    ops{wire.OpExists}, from: codes{wire.CodeOK}, to: codes{wire.CodeNoAuth},
+		confirm: func(x *item) Request {
+			return newRequest(wire.OpGetData, wire.PathWatchRequest{Path: x.request.path()})
 		},
-		confirm: func(x *item) *Request {
-			r := newRequest(wire.OpGetData, wire.PathWatchRequest{Path: x.request.path()})
-			return &r
-		},
-		mend: func(x, _ *item) []Request {
+		mend: func(x *item) []Request {
 			// 3.8.0 has set the watch, too.
-			q := x.request.Body.(wire.PathWatchRequest)
-			if !q.Watch {
+			if len(x.request.watched()) == 0 {
 				return nil
 			}
-			return []Request{newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: q.Path, Type: wire.WatchTypeAny})}
+			return []Request{newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: x.request.path(), Type: wire.WatchTypeAny})}
 		},
 	},
 	{
 		name:   "checkWatches finds other people's watches",
 		reason: "3.8.0 says Ok if anybody watches the path; from 3.9 on only the caller's watches count",
-		applies: func(p *pairing, x, y *item) bool {
-			return answers(x, y, wire.OpCheckWatches) && x.header.Err == wire.CodeOK && y.header.Err == wire.CodeNoWatcher &&
-				p.c.watchedByOthers(x.request.path(), p.slot)
+		ops:    ops{wire.OpCheckWatches}, from: codes{wire.CodeOK}, to: codes{wire.CodeNoWatcher},
+		applies: func(p *pairing, x, _ *item) bool {
+			_, others := p.c.watch(x.request.path(), p.slot)
+			return others
 		},
 	},
 	{
 		name: "checkWatches on a path without a slash in front",
 		reason: "3.8.0 fails when it looks for watches above it, and does not look at all for the empty path; from 3.9 on it " +
 			"looks for the path as it stands",
+		ops: ops{wire.OpCheckWatches}, to: codes{wire.CodeNoWatcher, wire.CodeOK},
 		applies: func(p *pairing, x, y *item) bool {
-			if !answers(x, y, wire.OpCheckWatches) || strings.HasPrefix(x.request.path(), "/") {
-				return false
+			path := x.request.path()
+			if path == "" {
+				own, _ := p.c.watch("", p.slot)
+				return x.header.Err == wire.CodeNoWatcher && y.header.Err == wire.CodeOK && own
 			}
-			if x.request.path() == "" {
-				return x.header.Err == wire.CodeNoWatcher && y.header.Err == wire.CodeOK && p.c.watchedBy("", p.slot)
-			}
-			return x.header.Err == wire.CodeMarshallingError && (y.header.Err == wire.CodeNoWatcher || y.header.Err == wire.CodeOK)
+			return x.header.Err == wire.CodeMarshallingError && !strings.HasPrefix(path, "/")
 		},
 	},
 	{
 		name:   "the kinds of watches that 3.9 has added",
 		reason: "checkWatches of type 4 (persistent) and 5 (persistent recursive): 3.8 does not know them, 3.9.0 does",
-		applies: func(_ *pairing, x, y *item) bool {
-			if !answers(x, y, wire.OpCheckWatches) || x.header.Err != wire.CodeMarshallingError {
-				return false
-			}
+		ops:    ops{wire.OpCheckWatches}, from: codes{wire.CodeMarshallingError}, to: codes{wire.CodeNoWatcher, wire.CodeOK},
+		applies: func(_ *pairing, x, _ *item) bool {
 			q, ok := x.request.Body.(wire.WatchesRequest)
-			return ok && (q.Type == wire.WatchTypePersistent || q.Type == wire.WatchTypePersistentRecursive) &&
-				(y.header.Err == wire.CodeNoWatcher || y.header.Err == wire.CodeOK)
+			return ok && (q.Type == wire.WatchTypePersistent || q.Type == wire.WatchTypePersistentRecursive)
 		},
 	},
 	{
 		name:   "create2 inside of a multi",
 		reason: "3.8.0 answers as for create, without a Stat; 3.8.2 and 3.9.0 with it",
+		ops:    ops{wire.OpMulti},
 		applies: func(p *pairing, x, y *item) bool {
-			if !answers(x, y, wire.OpMulti) {
-				return false
-			}
-			var there, here wire.MultiResponse
-			if wire.Decode(x.body, &there) != nil || wire.Decode(y.body, &here) != nil || len(there.Results) != len(here.Results) {
+			there, ok := multiResponse(x.body)
+			here, alsoOK := multiResponse(y.body)
+			if !ok || !alsoOK || len(there.Results) != len(here.Results) {
 				return false
 			}
 			for i := range here.Results {
@@ -138,34 +138,25 @@ var explanations = []explanation{
 		name: "a body behind an error",
 		reason: "ZooKeeper sends the beginning of a multi response behind the error of a multi that it stumbles over, and the " +
 			"response of a create behind its NoNode if the parent was made by such a multi just before; no client reads that",
+		ops: append(ops{wire.OpMulti, wire.OpMultiRead}, creates...),
 		applies: func(p *pairing, x, y *item) bool {
-			if x.header.Err == wire.CodeOK || len(x.body) == 0 || !answers(x, y, wire.OpMulti, wire.OpMultiRead) &&
-				!(x.header.Err == wire.CodeNoNode && p.behindMulti(x.request) &&
-					answers(x, y, wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL)) {
-				return false
-			}
-			bare := *x
-			bare.body = nil
-			return p.pair(&bare, y) == ""
+			return x.header.Err != wire.CodeOK && len(x.body) > 0 &&
+				(!answers(x, creates) || x.header.Err == wire.CodeNoNode && p.behind(x.request, wire.OpMulti)) &&
+				p.like(x, y, func(bare *item) { bare.body = nil })
 		},
 	},
 	{
 		name: "a null path and something else wrong",
 		reason: "ZooKeeper looks at the mode and the TTL of a create before it stumbles over a null path; here the " +
 			"null path is found first, when the request is decoded",
-		applies: func(_ *pairing, x, y *item) bool {
-			return answers(x, y, wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL) &&
-				x.request.Damage.NullPath && y.header.Err == wire.CodeMarshallingError &&
-				(x.header.Err == wire.CodeBadArguments || x.header.Err == wire.CodeUnimplemented)
-		},
+		ops: creates, from: codes{wire.CodeBadArguments, wire.CodeUnimplemented}, to: codes{wire.CodeMarshallingError},
+		applies: func(_ *pairing, x, _ *item) bool { return x.request.Damage.NullPath },
 	},
 	{
 		name:   "the order of one's own identities",
 		reason: "an ACL entry of scheme auth becomes one for each identity: in ZooKeeper in the order of a hash table, here in that of the auth requests",
+		ops:    ops{wire.OpGetACL},
 		applies: func(p *pairing, x, y *item) bool {
-			if !answers(x, y, wire.OpGetACL) {
-				return false
-			}
 			a, ok := sortedACL(x)
 			b, alsoOK := sortedACL(y)
 			return ok && alsoOK && p.pair(&a, &b) == ""
@@ -175,13 +166,14 @@ var explanations = []explanation{
 		name:   "characters beyond the basic plane",
 		reason: "Java's encoder writes the two surrogates of such a character, which is no UTF-8; here it is UTF-8",
 		applies: func(p *pairing, x, y *item) bool {
-			at := map[itemKind]int{event: 8, reply: 0}[x.kind]
-			if x.kind != event && !answers(x, y, wire.OpSync) {
+			at := 0
+			if x.kind == event {
+				at = 8 // behind type and state
+			} else if !answers(x, ops{wire.OpSync}) {
 				return false
 			}
-			asUTF8 := *x
-			asUTF8.body = joinSurrogates(x.body, at)
-			return asUTF8.body != nil && p.pair(&asUTF8, y) == ""
+			text := joinSurrogates(x.body, at)
+			return text != nil && p.like(x, y, func(asUTF8 *item) { asUTF8.body = text })
 		},
 	},
 	{
@@ -194,58 +186,41 @@ var explanations = []explanation{
 	{
 		name:   "requests behind closeSession",
 		reason: "nothing of it takes effect; ZooKeeper sometimes gets round to saying so before it closes the connection",
-		covers: onlyA,
+		onlyA:  true,
 		applies: func(p *pairing, x, _ *item) bool {
-			return x.kind == reply && p.behindClose(x.request) && closingRefuses(x)
+			return x.kind == reply && p.behind(x.request, wire.OpCloseSession) && closingRefuses(x)
 		},
 	},
 	{
 		name: "a multi with a part that cannot be",
 		reason: "3.8 refuses the part (bad flags, null ACL, TTL out of range), 3.9 the whole request with MarshallingError; " +
 			"nothing takes effect in either",
-		applies: func(_ *pairing, x, y *item) bool {
-			if !answers(x, y, wire.OpMulti) || y.header.Err != wire.CodeMarshallingError || x.header.Err != wire.CodeOK {
-				return false
-			}
-			var m wire.MultiResponse
-			if wire.Decode(x.body, &m) != nil || len(m.Results) == 0 || m.Results[0].Op != wire.OpError {
-				return false
-			}
+		ops: ops{wire.OpMulti}, from: codes{wire.CodeOK}, to: codes{wire.CodeMarshallingError},
+		applies: func(_ *pairing, x, _ *item) bool {
+			m, decoded := multiResponse(x.body)
 			multi, ok := x.request.Body.(wire.MultiRequest)
-			return ok && (x.request.Damage.NullPath || slices.ContainsFunc(multi.Ops, impossible))
+			return decoded && len(m.Results) > 0 && m.Results[0].Op == wire.OpError &&
+				ok && (x.request.Damage.NullPath || slices.ContainsFunc(multi.Ops, impossible))
 		},
 	},
 }
 
-// behindMulti says whether a request of the step stands behind a multi.
-func (p *pairing) behindMulti(r *Request) bool {
-	for i := range p.step.Requests {
-		switch q := &p.step.Requests[i]; {
-		case q == r:
-			return false
-		case q.Op == wire.OpMulti:
-			return true
-		}
-	}
-	return false
-}
-
-// behindClose says whether a request of the step stands behind one that ends the session.
-func (p *pairing) behindClose(r *Request) bool {
-	closing := false
+// behind says whether a request of the step is sent behind one for op.
+func (p *pairing) behind(r *Request, op wire.Op) bool {
+	found := false
 	for i := range p.step.Requests {
 		q := &p.step.Requests[i]
 		if q == r {
-			return closing
+			return found
 		}
-		closing = closing || q.Op == wire.OpCloseSession
+		found = found || q.Op == op
 	}
 	return false
 }
 
-// closingRefuses says whether a reply is one that ZooKeeper gives for a session that is being closed: that it has
-// expired, or what it finds wrong before it looks at the session. A multi looks at the session with each of its parts, so
-// an empty one passes.
+// closingRefuses says whether a reply is one that ZooKeeper gives for a session that is being
+// closed: that it has expired, or what it finds wrong before it looks at the session. A multi looks
+// at the session with each of its parts, so an empty one passes.
 func closingRefuses(it *item) bool {
 	switch it.header.Err {
 	case wire.CodeSessionExpired, wire.CodeMarshallingError:
@@ -253,28 +228,22 @@ func closingRefuses(it *item) bool {
 	case wire.CodeReconfigDisabled:
 		return it.request.Op == wire.OpReconfig
 	case wire.CodeBadArguments, wire.CodeUnimplemented: // the mode and the TTL
-		switch it.request.Op {
-		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
-			return true
-		}
+		return slices.Contains(creates, it.request.Op)
 	case wire.CodeOK:
-		var m wire.MultiResponse
-		return it.request.Op == wire.OpMulti && wire.Decode(it.body, &m) == nil &&
-			(len(m.Results) == 0 || slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK }))
+		m, ok := multiResponse(it.body)
+		return it.request.Op == wire.OpMulti && ok && (len(m.Results) == 0 || slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK }))
 	}
 	return false
 }
 
-// impossible says whether a part of a multi is a create that no server takes, whatever there is in its tree.
+// impossible says whether a part of a multi is a create that no server takes, whatever there is in
+// its tree.
 func impossible(part wire.MultiOp) bool {
-	ttlOK := func(m wire.CreateMode, ttl int64) bool {
-		return !m.TTL() && ttl == -1 || m.TTL() && ttl > 0 && ttl <= wire.MaxTTLMs
-	}
 	switch q := part.Record.(type) {
 	case wire.CreateRequest:
-		return !q.Mode.Valid() || q.ACL == nil || !ttlOK(q.Mode, -1)
+		return !q.Mode.Valid() || q.ACL == nil || q.Mode.TTL()
 	case wire.CreateTTLRequest:
-		return !q.Mode.Valid() || q.ACL == nil || !ttlOK(q.Mode, q.TTL)
+		return !q.Mode.Valid() || q.ACL == nil || q.Mode.TTL() != (q.TTL != -1) || q.Mode.TTL() && (q.TTL <= 0 || q.TTL > wire.MaxTTLMs)
 	}
 	return false
 }
@@ -285,20 +254,20 @@ func newborn(it *item, i int, stat *wire.Stat) bool {
 	if !ok || i >= len(multi.Ops) || stat == nil {
 		return false
 	}
-	size := 0
+	var data []byte
 	switch q := multi.Ops[i].Record.(type) {
 	case wire.CreateRequest:
-		size = len(q.Data)
+		data = q.Data
 	case wire.CreateTTLRequest:
-		size = len(q.Data)
+		data = q.Data
 	default:
 		return false
 	}
-	want := wire.Stat{
-		Czxid: it.header.Zxid, Mzxid: it.header.Zxid, Pzxid: it.header.Zxid, Ctime: stat.Ctime, Mtime: stat.Ctime,
-		DataLength: int32(size), EphemeralOwner: stat.EphemeralOwner,
+	z := it.header.Zxid
+	return *stat == wire.Stat{
+		Czxid: z, Mzxid: z, Pzxid: z, Ctime: stat.Ctime, Mtime: stat.Ctime,
+		DataLength: int32(len(data)), EphemeralOwner: stat.EphemeralOwner,
 	}
-	return *stat == want
 }
 
 // sortedACL is a reply to getACL with every run of digest entries of the same permissions sorted.
@@ -324,8 +293,8 @@ func sortedACL(it *item) (item, bool) {
 	return sorted, runs > 0
 }
 
-// joinSurrogates returns a body whose string at a place holds surrogates as Java writes them, with UTF-8 instead;
-// nil if there are none.
+// joinSurrogates returns a body whose string at a place holds surrogates as Java writes them, with
+// UTF-8 instead; nil if there are none.
 func joinSurrogates(body []byte, at int) []byte {
 	if len(body) < at+4 {
 		return nil

@@ -3,14 +3,15 @@ package differ
 import (
 	"hash/fnv"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 
 	"lockkeeper/wire"
 )
 
-// generator makes steps. It follows what the first server answers, so that much of what it asks for makes sense.
-// What it makes follows from its seed and those answers alone.
+// generator makes steps. It follows what the first server answers, so that much of what it asks for
+// makes sense. What it makes follows from its seed and those answers alone.
 type generator struct {
 	rng   *rand.Rand
 	mood  mood
@@ -20,7 +21,7 @@ type generator struct {
 	restarted bool // the observer has lost its connection
 
 	grown    []string // paths that creates have returned and that are not in the pool, oldest first
-	versions map[string]versions
+	versions map[string]wire.Stat
 	changed  map[string]int // the step that last changed a path's data or children
 	salt     uint32
 }
@@ -28,11 +29,8 @@ type generator struct {
 // held is what the generator knows of a slot.
 type held struct{ session, connection bool }
 
-// versions are those that a client may expect of a node.
-type versions struct{ data, acl int32 }
-
-// mood is how likely things are in one round. Rounds with different moods find more than one that has
-// a little of everything.
+// mood is how likely things are in one round. Rounds with different moods find more than one that
+// has a little of everything.
 type mood struct {
 	weights  []float64 // of the kinds of requests
 	closedP  float64   // that an ACL is not the open one
@@ -49,7 +47,7 @@ type mood struct {
 func newGenerator(seed uint64, slots int) *generator {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	g := &generator{rng: rng, slots: make([]held, slots), salt: rng.Uint32(),
-		versions: make(map[string]versions), changed: make(map[string]int)}
+		versions: make(map[string]wire.Stat), changed: make(map[string]int)}
 	swarm := []float64{0, 0.3, 1, 1, 1, 3}
 	for _, k := range kinds {
 		g.mood.weights = append(g.mood.weights, k.weight*swarm[rng.IntN(len(swarm))])
@@ -92,7 +90,7 @@ func (g *generator) next() *Step {
 		st.Kind = Connect
 		if g.chance(0.02) {
 			st.Kind = Expire
-			st.Requests = g.batch(st.Slot, 1+g.rng.IntN(4))
+			st.Requests = g.more(nil, st.Slot, 1+g.rng.IntN(4))
 			st.Handshake = Handshake{TimeoutMs: 1}
 			return st
 		}
@@ -111,9 +109,9 @@ func (g *generator) next() *Step {
 			st.Requests = g.afterHandshake(st.Slot)
 		}
 	case g.chance(g.mood.batchP):
-		st.Requests = g.batch(st.Slot, 2+g.rng.IntN(6))
+		st.Requests = g.more(nil, st.Slot, 2+g.rng.IntN(6))
 	default:
-		st.Requests = g.batch(st.Slot, 1)
+		st.Requests = g.more(nil, st.Slot, 1)
 	}
 	return st
 }
@@ -124,7 +122,7 @@ func (g *generator) part(st *Step) {
 	case 0, 1, 2:
 		st.Kind = Drop
 	case 3, 4, 5:
-		st.Requests = g.batch(st.Slot, g.rng.IntN(3))
+		st.Requests = g.more(nil, st.Slot, g.rng.IntN(3))
 		st.Requests = append(st.Requests, newRequest(wire.OpCloseSession, nil))
 		if g.chance(0.3) && !g.oneByOne() { // none of this may take effect
 			if r := g.request(st.Slot); !r.mayClose() {
@@ -195,7 +193,7 @@ func (g *generator) handshake(kind Kind) Handshake {
 	case 0:
 		h.Zxid = SeenAhead // it waits for a second
 	case 1, 2, 3:
-		h.Password = 1 + Password(g.rng.IntN(int(NullPassword)))
+		h.Password = pick(g, []Password{WrongPassword, ShortPassword, NullPassword})
 	case 4, 5, 6:
 		h.Foreign = kind == Attach
 	default:
@@ -208,7 +206,7 @@ func (g *generator) handshake(kind Kind) Handshake {
 func (g *generator) afterHandshake(slot int) []Request {
 	var list []Request
 	if g.chance(0.5) {
-		list = append(list, g.auth())
+		list = append(list, g.auth(slot))
 	}
 	if g.chance(0.7) {
 		list = append(list, g.setWatches(slot))
@@ -216,10 +214,7 @@ func (g *generator) afterHandshake(slot int) []Request {
 	return g.more(list, slot, g.rng.IntN(3))
 }
 
-// batch makes requests that are sent at once.
-func (g *generator) batch(slot, n int) []Request { return g.more(nil, slot, n) }
-
-// more adds requests to a batch.
+// more adds n requests to those that are sent at once.
 func (g *generator) more(list []Request, slot, n int) []Request {
 	setsACL := func(r Request) bool { return r.Op == wire.OpSetACL }
 	for range n {
@@ -231,8 +226,9 @@ func (g *generator) more(list []Request, slot, n int) []Request {
 			continue // its answer may overtake others
 		}
 		if r.needsACL() && slices.ContainsFunc(list, setsACL) {
-			// With which ACL ZooKeeper checks a write behind a setACL is a matter of time: among the changes that are still
-			// to be applied it keeps the new aversion, but not the new ACL.
+			// With which ACL ZooKeeper checks a write behind a setACL is a matter of time: among
+			// the changes that are still to be applied it keeps the new aversion, but not the new
+			// ACL.
 			continue
 		}
 		list = append(list, r)
@@ -311,43 +307,38 @@ func (g *generator) learn(it *item) {
 		g.changed[path] = g.step - 1
 		g.changed[path[:strings.LastIndexByte(path, '/')]] = g.step - 1
 	}
+	if it.request.Op == wire.OpDelete {
+		g.grown = slices.DeleteFunc(g.grown, func(p string) bool { return p == path })
+		delete(g.versions, path)
+	}
 	switch q := rec.(type) {
 	case *wire.CreateResponse:
 		g.born(q.Path)
 	case *wire.Create2Response:
 		g.born(q.Path)
-	case *wire.StatResponse:
-		g.versions[path] = versions{q.Stat.Version, q.Stat.Aversion}
-	case *wire.GetDataResponse:
-		g.versions[path] = versions{q.Stat.Version, q.Stat.Aversion}
-	case *wire.GetACLResponse:
-		g.versions[path] = versions{q.Stat.Version, q.Stat.Aversion}
 	case *wire.MultiResponse:
 		for _, p := range q.Results {
 			if p.Path != "" {
 				g.born(p.Path)
 			}
 		}
-	case *wire.Empty:
-		if it.request.Op == wire.OpDelete {
-			if i := slices.Index(g.grown, path); i >= 0 {
-				g.grown = slices.Delete(g.grown, i, i+1)
-			}
-			delete(g.versions, path)
+	default:
+		if stat := reflect.ValueOf(rec).Elem().FieldByName("Stat"); stat.IsValid() {
+			g.versions[path] = stat.Interface().(wire.Stat)
 		}
 	}
 }
 
 func (g *generator) born(path string) {
-	g.versions[path] = versions{}
+	g.versions[path] = wire.Stat{}
 	if slices.Contains(pool, path) || slices.Contains(g.grown, path) || strings.HasPrefix(path, "/zookeeper") {
 		return
 	}
 	g.grown = append(g.grown, path)
 }
 
-// watchClass says in which way a slot watches a path: ZooKeeper 3.8 remembers one way only, the last one
-// (docs/protocol/watches.md 7), and the newer ones keep them apart.
+// watchClass says in which way a slot watches a path: ZooKeeper 3.8 remembers one way only, the
+// last one (docs/protocol/watches.md 7), and the newer ones keep them apart.
 func (g *generator) watchClass(slot int, path string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(path))

@@ -2,6 +2,8 @@ package differ
 
 import (
 	"encoding/binary"
+	"errors"
+	"reflect"
 	"slices"
 
 	"lockkeeper/wire"
@@ -62,7 +64,8 @@ func (r *Request) body(relative wire.Zxid) wire.Record {
 	return encoded(b)
 }
 
-// nullPath replaces the first string of a body by null. In a multi that is the path of its first part.
+// nullPath replaces the first string of a body by null. In a multi that is the path of its first
+// part.
 func nullPath(op wire.Op, b []byte) []byte {
 	const multiHeaderLen = 9
 	at := 0
@@ -80,25 +83,8 @@ func nullPath(op wire.Op, b []byte) []byte {
 
 // path is the path that the request is about, "" if there is none or more than one.
 func (r *Request) path() string {
-	switch q := r.Body.(type) {
-	case wire.CreateRequest:
-		return q.Path
-	case wire.CreateTTLRequest:
-		return q.Path
-	case wire.DeleteRequest:
-		return q.Path
-	case wire.PathWatchRequest:
-		return q.Path
-	case wire.PathRequest:
-		return q.Path
-	case wire.SetDataRequest:
-		return q.Path
-	case wire.SetACLRequest:
-		return q.Path
-	case wire.WatchesRequest:
-		return q.Path
-	case wire.AddWatchRequest:
-		return q.Path
+	if v := reflect.ValueOf(r.Body); v.Kind() == reflect.Struct && v.FieldByName("Path").IsValid() {
+		return v.FieldByName("Path").String()
 	}
 	return ""
 }
@@ -118,49 +104,55 @@ func (r *Request) watched() []string {
 	return nil
 }
 
+// creates are the ops that make a node, and writes those that have a zxid of their own and are
+// checked against ACLs.
+var (
+	creates = []wire.Op{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL}
+	writes  = append(creates[:len(creates):len(creates)], wire.OpDelete, wire.OpSetData, wire.OpSetACL)
+)
+
 // changes says whether the request, if it succeeds, has a zxid of its own in both servers.
 func (r *Request) changes(reply []byte) bool {
-	switch r.Op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
-		wire.OpSetData, wire.OpSetACL, wire.OpCloseSession:
-		return true
-	case wire.OpMulti:
-		var m wire.MultiResponse
-		if wire.Decode(reply, &m) != nil {
-			return false
-		}
-		for _, part := range m.Results {
-			// When one has failed, all are errors. A check changes nothing.
-			if part.Op != wire.OpError && part.Op != wire.OpCheck {
-				return true
-			}
-		}
+	if r.Op != wire.OpMulti {
+		return r.Op == wire.OpCloseSession || slices.Contains(writes, r.Op)
 	}
-	return false
+	m, ok := multiResponse(reply)
+	return ok && slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool {
+		// When one has failed, all are errors. A check changes nothing.
+		return part.Op != wire.OpError && part.Op != wire.OpCheck
+	})
+}
+
+func multiResponse(reply []byte) (m wire.MultiResponse, ok bool) {
+	err := wire.Decode(reply, &m)
+	return m, err == nil
 }
 
 // needsACL says whether the request is a write whose outcome can depend on ACLs.
-func (r *Request) needsACL() bool {
-	switch r.Op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
-		wire.OpSetData, wire.OpSetACL, wire.OpMulti:
-		return true
-	}
-	return false
-}
+func (r *Request) needsACL() bool { return r.Op == wire.OpMulti || slices.Contains(writes, r.Op) }
 
 // mayClose says whether the connection can end because of this request, so that nothing may be sent
 // behind it before that is known.
 func (r *Request) mayClose() bool {
 	switch r.Op {
-	case wire.OpAuth, wire.OpSASL, wire.OpCloseSession:
+	case wire.OpAuth, wire.OpSASL, wire.OpCloseSession, wire.OpNotification:
 		return true
 	}
-	return unknownOp(r.Op)
+	_, err := wire.DecodeResponse(r.Op, nil)
+	return errors.Is(err, wire.ErrUnknownOp)
 }
 
-// unknownOp says whether no server has this op.
-func unknownOp(op wire.Op) bool {
-	_, err := wire.DecodeResponse(op, nil)
-	return err != nil && isUnknown(err) || op == wire.OpNotification
+// String is the request in one line.
+func (r Request) String() string {
+	p := printer{}
+	p.add("%v", r.Op)
+	p.record(r.Body)
+	if r.Since != noStep {
+		p.add(" since=step%d", r.Since)
+	}
+	if r.OwnXid {
+		p.add(" xid=%d", r.Xid)
+	}
+	p.record(r.Damage)
+	return p.text
 }

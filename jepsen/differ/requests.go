@@ -25,8 +25,8 @@ var kinds = []struct {
 	{3, (*generator).multiRead},
 	{5, (*generator).addWatch},
 	{3, (*generator).removeWatches},
-	{3, (*generator).setWatchesRequest},
-	{4, (*generator).authRequest},
+	{3, (*generator).setWatches},
+	{4, (*generator).auth},
 	{6, (*generator).plain},
 	{3, (*generator).quota},
 }
@@ -175,10 +175,6 @@ func (g *generator) strangeEntry(perms wire.Perm) wire.ACL {
 // create makes create, create2 and createContainer.
 func (g *generator) create(int) Request {
 	op := pick(g, []wire.Op{wire.OpCreate, wire.OpCreate, wire.OpCreate2, wire.OpCreate2, wire.OpCreateContainer})
-	return newRequest(op, g.createRecord(op))
-}
-
-func (g *generator) createRecord(op wire.Op) wire.CreateRequest {
 	q := wire.CreateRequest{Path: g.path(), Data: g.data(), ACL: g.acl()}
 	if op == wire.OpCreateContainer {
 		q.Mode = wire.ModeContainer
@@ -194,7 +190,7 @@ func (g *generator) createRecord(op wire.Op) wire.CreateRequest {
 	if q.Mode.Sequential() {
 		g.sequential(&q.Path)
 	}
-	return q
+	return newRequest(op, q)
 }
 
 // sequential makes a path for a sequential node. There are not too many of them.
@@ -206,10 +202,6 @@ func (g *generator) sequential(path *string) {
 }
 
 func (g *generator) createTTL(int) Request {
-	return newRequest(wire.OpCreateTTL, g.ttlRecord())
-}
-
-func (g *generator) ttlRecord() wire.CreateTTLRequest {
 	q := wire.CreateTTLRequest{Path: g.path(), Data: g.data(), ACL: g.acl(), Mode: wire.ModePersistentTTL, TTL: 1e9 + int64(g.rng.IntN(1000))}
 	if g.chance(0.3) {
 		q.Mode = wire.ModePersistentSequentialTTL
@@ -218,7 +210,7 @@ func (g *generator) ttlRecord() wire.CreateTTLRequest {
 	if g.chance(0.2) {
 		q.TTL = pick(g, []int64{0, -1, -2, 1 << 40, 1<<40 - 1, 1<<63 - 1, -1 << 63})
 	}
-	return q
+	return newRequest(wire.OpCreateTTL, q)
 }
 
 func (g *generator) delete(int) Request {
@@ -226,17 +218,17 @@ func (g *generator) delete(int) Request {
 	if len(g.grown) > 20 && g.chance(0.7) {
 		path = g.grown[g.rng.IntN(len(g.grown))]
 	}
-	return newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: g.version(g.versions[path].data)})
+	return newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: g.version(g.versions[path].Version)})
 }
 
 func (g *generator) setData(int) Request {
 	path := g.path()
-	return newRequest(wire.OpSetData, wire.SetDataRequest{Path: path, Data: g.data(), Version: g.version(g.versions[path].data)})
+	return newRequest(wire.OpSetData, wire.SetDataRequest{Path: path, Data: g.data(), Version: g.version(g.versions[path].Version)})
 }
 
 func (g *generator) setACL(int) Request {
 	path := g.path()
-	return newRequest(wire.OpSetACL, wire.SetACLRequest{Path: path, ACL: g.acl(), Version: g.version(g.versions[path].acl)})
+	return newRequest(wire.OpSetACL, wire.SetACLRequest{Path: path, ACL: g.acl(), Version: g.version(g.versions[path].Aversion)})
 }
 
 // read makes the requests that can set a one-shot watch.
@@ -267,10 +259,10 @@ func (g *generator) multi(slot int) Request {
 		case 6, 7, 8:
 			r = g.setData(0)
 		case 9:
-			r = newRequest(wire.OpCreateTTL, g.ttlRecord())
+			r = g.createTTL(0)
 		default:
 			path := g.path()
-			r = newRequest(wire.OpCheck, wire.CheckVersionRequest{Path: path, Version: g.version(g.versions[path].data)})
+			r = newRequest(wire.OpCheck, wire.CheckVersionRequest{Path: path, Version: g.version(g.versions[path].Version)})
 		}
 		q.Ops = append(q.Ops, wire.MultiOp{Op: r.Op, Record: r.Body})
 	}
@@ -327,8 +319,6 @@ func (g *generator) removeWatches(slot int) Request {
 	return newRequest(op, q)
 }
 
-func (g *generator) setWatchesRequest(slot int) Request { return g.setWatches(slot) }
-
 func (g *generator) setWatches(slot int) Request {
 	q := wire.SetWatchesRequest{Data: []string{}, Exist: []string{}, Child: []string{}}
 	op := wire.OpSetWatches
@@ -379,9 +369,7 @@ func (g *generator) setWatches(slot int) Request {
 	return r
 }
 
-func (g *generator) authRequest(int) Request { return g.auth() }
-
-func (g *generator) auth() Request {
+func (g *generator) auth(int) Request {
 	r := newRequest(wire.OpAuth, pick(g, []wire.AuthPacket{
 		{Scheme: "digest", Auth: []byte(userOne)}, {Scheme: "digest", Auth: []byte(userOne)}, {Scheme: "digest", Auth: []byte(userTwo)},
 		{Scheme: "digest", Auth: []byte(superUser)}, {Scheme: "ip", Auth: []byte("1.2.3.4")}, {Scheme: "ip"},
@@ -420,7 +408,8 @@ func (g *generator) plain(int) Request {
 	return newRequest(wire.OpWhoAmI, encoded("body"))
 }
 
-// The quota of the rounds that have one. It is made and taken away as a whole: of half a quota ZooKeeper loses count.
+// The quota of the rounds that have one. It is made and taken away as a whole: of half a quota
+// ZooKeeper loses count.
 const (
 	quotaNode   = "/zookeeper/quota/b"
 	quotaLimits = quotaNode + "/zookeeper_limits"
@@ -460,6 +449,6 @@ func (g *generator) quota(slot int) Request {
 	return newRequest(wire.OpGetData, wire.PathWatchRequest{Path: quotaStats})
 }
 
-// oneByOne says that requests must not be sent behind each other or in multis: ZooKeeper looks at what has been applied
-// when it enforces a quota, and lets a burst through.
+// oneByOne says that requests must not be sent behind each other or in multis: ZooKeeper looks at
+// what has been applied when it enforces a quota, and lets a burst through.
 func (g *generator) oneByOne() bool { return g.mood.quota && g.mood.enforce }

@@ -9,7 +9,7 @@ import (
 )
 
 // twins is an arena of two lockkeepers. What the second one says goes through a filter.
-func twins(t *testing.T, filter func(*item) *item) *arena {
+func twins(t *testing.T, filter func([]item) []item) *arena {
 	t.Helper()
 	lockkeeper, err := tools.Lockkeeper()
 	jepsen.Need(t, err)
@@ -24,6 +24,18 @@ func TestTwinsDoNotDiffer(t *testing.T) {
 	n, _ := ar.round(t, twinsSeed, limit{ops: 1000}, make(map[string]int))
 	if n < 1000 {
 		t.Errorf("%d requests only", n)
+	}
+}
+
+// each changes items one by one; one that becomes nil is left out.
+func each(change func(*item) *item) func([]item) []item {
+	return func(items []item) (list []item) {
+		for i := range items {
+			if it := change(&items[i]); it != nil {
+				list = append(list, *it)
+			}
+		}
+		return list
 	}
 }
 
@@ -52,27 +64,44 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		filter func(*item) *item
+		filter func([]item) []item
 		shrink bool
 	}{
-		{"mtime differs from that of the same zxid", func(it *item) *item {
+		{"mtime differs from that of the same zxid", each(func(it *item) *item {
 			return stat(it, func(s *wire.Stat) {
 				if s.Version > 0 {
 					s.Mtime = s.Ctime - 3_600_000
 				}
 			})
-		}, false},
-		{"pzxid does not move", func(it *item) *item {
+		}), false},
+		{"pzxid does not move", each(func(it *item) *item {
 			return stat(it, func(s *wire.Stat) { s.Pzxid = s.Czxid })
-		}, false},
-		{"no event for children", func(it *item) *item {
+		}), false},
+		{"no event for children", each(func(it *item) *item {
 			var e wire.WatcherEvent
 			if it.kind == event && wire.Decode(it.body, &e) == nil && e.Type == wire.EventNodeChildrenChanged {
 				return nil
 			}
 			return it
-		}, true},
-		{"NotEmpty before BadVersion", func(it *item) *item { return code(it, wire.CodeBadVersion, wire.CodeNotEmpty) }, true},
+		}), true},
+		{"another path", each(func(it *item) *item {
+			var q wire.CreateResponse
+			if it.kind != reply || it.request == nil || it.request.Op != wire.OpCreate || it.header.Err != wire.CodeOK || wire.Decode(it.body, &q) != nil {
+				return it
+			}
+			changed := *it
+			changed.body = wire.CreateResponse{Path: q.Path + "0"}.Append(nil)
+			return &changed
+		}), false},
+		{"an event comes behind the next reply", func(items []item) []item {
+			for i := range len(items) - 1 {
+				if items[i].kind == event && items[i+1].kind == reply {
+					items[i], items[i+1] = items[i+1], items[i]
+				}
+			}
+			return items
+		}, false},
+		{"NotEmpty before BadVersion", each(func(it *item) *item { return code(it, wire.CodeBadVersion, wire.CodeNotEmpty) }), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

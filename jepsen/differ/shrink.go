@@ -11,21 +11,22 @@ import (
 	"lockkeeper/wire"
 )
 
-// shrinker looks for the shortest sequence of steps about which the servers still differ. It need not be the same
-// difference; any will do.
+// shrinker looks for the shortest sequence of steps about which the servers still differ. It need
+// not be the same difference; any will do.
 type shrinker struct {
 	ar       *arena
 	mood     mood // its settings count
 	deadline time.Time
 	duel     *duel // nil, or two servers in the same, empty state
 	replays  int
+	kept     int // the replays that still made a difference
 
 	best []*Step
 	diff *difference
 }
 
-// shrink shortens steps, which are known to end in diff, until nothing can be left out any more or the
-// time is over.
+// shrink shortens steps, which are known to end in diff, until nothing can be left out any more or
+// the time is over.
 func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *difference, budget time.Duration) (*shrinker, error) {
 	s := &shrinker{ar: ar, mood: m, best: steps, diff: diff, deadline: time.Now().Add(budget)}
 	defer func() {
@@ -37,27 +38,12 @@ func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *differ
 	if !s.try(ctx, steps) {
 		return s, errors.New("differ: the difference does not come again")
 	}
-	for size := -1; size != s.size() && !s.over(ctx); {
-		size = s.size()
+	for before := -1; before != s.kept && !s.over(ctx); {
+		before = s.kept
 		s.dropSteps(ctx)
-		s.dropRequests(ctx)
 		s.dropParts(ctx)
 	}
 	return s, nil
-}
-
-// size is how many things there are to leave out.
-func (s *shrinker) size() int {
-	n := len(s.best)
-	for _, st := range s.best {
-		n += len(st.Requests)
-		for i := range st.Requests {
-			if q, ok := st.Requests[i].Body.(wire.MultiRequest); ok {
-				n += len(q.Ops)
-			}
-		}
-	}
-	return n
 }
 
 func (s *shrinker) over(ctx context.Context) bool {
@@ -71,12 +57,11 @@ func (s *shrinker) try(ctx context.Context, steps []*Step) bool {
 	if err != nil || diff == nil {
 		return false
 	}
+	s.kept++
 	s.best, s.diff = slices.Clone(steps), diff
 	// What comes behind the difference is not needed.
-	for i, st := range s.best {
-		if st == diff.step {
-			s.best = s.best[:i+1]
-		}
+	if i := slices.Index(s.best, diff.step); i >= 0 {
+		s.best = s.best[:i+1]
 	}
 	return true
 }
@@ -90,8 +75,8 @@ func (s *shrinker) replay(ctx context.Context, steps []*Step) (diff *difference,
 	}
 	diff, err = s.duel.play(ctx, steps)
 	if err == nil && !slices.ContainsFunc(steps, func(st *Step) bool { return st.Kind == Restart }) {
-		// Behind a difference this may fail, as the states may differ. Most often it does not, and starting servers is
-		// what takes time.
+		// Behind a difference this may fail, as the states may differ. Most often it does not, and
+		// starting servers is what takes time.
 		if s.duel.reset(ctx) == nil {
 			return diff, nil
 		}
@@ -124,52 +109,43 @@ func (s *shrinker) dropSteps(ctx context.Context) {
 	}
 }
 
-// dropRequests leaves out requests of steps that have several, or that have them behind a handshake.
-func (s *shrinker) dropRequests(ctx context.Context) {
-	for i := len(s.best) - 1; i >= 0; i-- {
-		for k := len(s.best[min(i, len(s.best)-1)].Requests) - 1; k >= 0 && !s.over(ctx); k-- {
-			if i >= len(s.best) || k >= len(s.best[i].Requests) {
-				break
-			}
-			shorter := *s.best[i]
-			shorter.Requests = slices.Delete(slices.Clone(shorter.Requests), k, k+1)
-			s.try(ctx, replaced(s.best, i, &shorter))
-		}
-		i = min(i, len(s.best))
-	}
-}
-
-// dropParts leaves out parts of multis.
+// dropParts leaves out requests of steps that have several, or that have them behind a handshake,
+// and parts of multis.
 func (s *shrinker) dropParts(ctx context.Context) {
-	for i := len(s.best) - 1; i >= 0 && i < len(s.best); i-- {
-		for k := range s.best[i].Requests {
-			s.dropPartsOf(ctx, i, k)
-			if i >= len(s.best) {
-				return
-			}
-		}
-	}
-}
-
-func (s *shrinker) dropPartsOf(ctx context.Context, i, k int) {
-	for p := 0; !s.over(ctx) && i < len(s.best) && k < len(s.best[i].Requests); {
-		q, ok := s.best[i].Requests[k].Body.(wire.MultiRequest)
-		if !ok || p >= len(q.Ops) {
+	for at := 0; !s.over(ctx); {
+		shorter := withoutPart(s.best, at)
+		if shorter == nil {
 			return
 		}
-		shorter := *s.best[i]
-		shorter.Requests = slices.Clone(shorter.Requests)
-		shorter.Requests[k].Body = wire.MultiRequest{Ops: slices.Delete(slices.Clone(q.Ops), p, p+1)}
-		if !s.try(ctx, replaced(s.best, i, &shorter)) {
-			p++
+		if !s.try(ctx, shorter) {
+			at++
 		}
 	}
 }
 
-func replaced(steps []*Step, i int, st *Step) []*Step {
-	steps = slices.Clone(steps)
-	steps[i] = st
-	return steps
+// withoutPart leaves out a request, or a part of a multi: the nth of them all. It returns nil when
+// there are not so many.
+func withoutPart(steps []*Step, n int) []*Step {
+	for i, st := range steps {
+		for k, r := range st.Requests {
+			multi, _ := r.Body.(wire.MultiRequest)
+			if n > len(multi.Ops) {
+				n -= 1 + len(multi.Ops)
+				continue
+			}
+			shorter := *st
+			shorter.Requests = slices.Clone(st.Requests)
+			if n == 0 {
+				shorter.Requests = slices.Delete(shorter.Requests, k, k+1)
+			} else {
+				shorter.Requests[k].Body = wire.MultiRequest{Ops: slices.Delete(slices.Clone(multi.Ops), n-1, n)}
+			}
+			steps = slices.Clone(steps)
+			steps[i] = &shorter
+			return steps
+		}
+	}
+	return nil
 }
 
 // String is the sequence, as a person would write it down, and what comes of it.
@@ -183,29 +159,33 @@ func (s *shrinker) String() string {
 	return b.String()
 }
 
-// reset takes both servers back to the state in which they were opened, as far as requests can do that.
+// reset takes both servers back to the state in which they were opened, as far as requests can do
+// that.
 func (d *duel) reset(ctx context.Context) error {
-	quiet := func(st *Step) ([]stream, error) {
-		from, _, err := d.both(ctx, st)
-		return from, err
-	}
 	for i := range players {
 		if d.a.slots[i].id == 0 {
 			continue
 		}
-		if _, err := quiet(&Step{ID: -1, Kind: Attach, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs},
+		if _, _, err := d.both(ctx, &Step{ID: -1, Kind: Attach, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs},
 			Requests: []Request{newRequest(wire.OpCloseSession, nil)}}); err != nil {
 			return err
 		}
 	}
-	paths, err := d.tree(quiet)
-	if err != nil {
+	clean := &Step{ID: -1, Slot: observer}
+	if err := d.tree(func(level []string) ([]stream, error) {
+		step := &Step{ID: -1, Slot: observer}
+		for _, path := range level {
+			step.Requests = append(step.Requests, newRequest(wire.OpGetChildren, wire.PathWatchRequest{Path: path}))
+			if path != "/" {
+				clean.Requests = append(clean.Requests, newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1}))
+			}
+		}
+		from, _, err := d.both(ctx, step)
+		return from, err
+	}); err != nil {
 		return err
 	}
-	clean := &Step{ID: -1, Slot: observer}
-	for _, path := range slices.Backward(paths) {
-		clean.Requests = append(clean.Requests, newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1}))
-	}
+	slices.Reverse(clean.Requests)
 	for _, path := range []string{"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
 		acl := wire.OpenACL
 		if path == "/zookeeper/config" {
@@ -215,48 +195,17 @@ func (d *duel) reset(ctx context.Context) error {
 			newRequest(wire.OpSetACL, wire.SetACLRequest{Path: path, ACL: acl, Version: -1}),
 			newRequest(wire.OpSetData, wire.SetDataRequest{Path: path, Data: []byte{}, Version: -1}))
 	}
-	if _, err := quiet(clean); err != nil {
+	if _, _, err := d.both(ctx, clean); err != nil {
 		return err
 	}
 	d.cmp = newComparer()
-	for _, s := range []*side{d.a, d.b} {
-		s.marks = nil
+	d.a.marks, d.b.marks = nil, nil
+	steps := make([]*Step, players)
+	for i := range steps {
+		steps[i] = &Step{ID: -1, Kind: Connect, Slot: i, Handshake: usualHandshake}
 	}
-	for i := range players {
-		st := &Step{ID: -1, Kind: Connect, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}}
-		if diff, err := d.do(ctx, st); diff != nil || err != nil {
-			return fmt.Errorf("differ: reset: %v %w", diff, err)
-		}
-	}
-	if diff, err := d.walk(ctx); diff != nil || err != nil {
+	if diff, err := d.play(ctx, steps); diff != nil || err != nil {
 		return fmt.Errorf("differ: reset: %v %w", diff, err)
 	}
 	return nil
-}
-
-// tree lists all paths, parents first.
-func (d *duel) tree(quiet func(*Step) ([]stream, error)) ([]string, error) {
-	var all []string
-	for level := []string{"/"}; len(level) > 0; {
-		st := &Step{ID: -1, Slot: observer}
-		for _, path := range level {
-			st.Requests = append(st.Requests, newRequest(wire.OpGetChildren, wire.PathWatchRequest{Path: path}))
-		}
-		from, err := quiet(st)
-		if err != nil {
-			return nil, err
-		}
-		level = nil
-		for _, it := range from[0].items {
-			var q wire.GetChildrenResponse
-			if it.request == nil || wire.Decode(it.body, &q) != nil {
-				continue
-			}
-			for _, name := range q.Children {
-				level = append(level, strings.TrimSuffix(it.request.path(), "/")+"/"+name)
-			}
-		}
-		all = append(all, level...)
-	}
-	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -14,7 +15,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// patience is how long a server may take to answer. Only a server that does not answer at all costs that time.
+// patience is how long a server may take to answer. Only a server that does not answer at all costs
+// that time.
 const patience = 30 * time.Second
 
 // lingering is how long a connection may take to end behind an answer after which connections end.
@@ -23,13 +25,14 @@ const lingering = 5 * time.Second
 // sessionTimeoutMs is what ordinary sessions ask for. They must not expire in the middle of a run.
 const sessionTimeoutMs = 600_000
 
-// side is one of the two servers, with the client side of its sessions. It belongs to one goroutine at a time.
+// side is one of the two servers, with the client side of its sessions. It belongs to one goroutine
+// at a time.
 type side struct {
 	name   string
 	member *jepsen.Member
 	slots  []slot
-	// filter, in tests of the tests, changes what comes from the server: nil drops it.
-	filter func(*item) *item
+	// filter, in tests of the tests, changes what comes from the server.
+	filter func([]item) []item
 
 	sessions map[wire.SessionID]string // names of all sessions there have been
 	zxid     wire.Zxid                 // the last one seen in a header
@@ -74,8 +77,9 @@ func (s *side) hangUp(i int) {
 	}
 }
 
-// drop ends a connection from the client's side, and waits until the server has done its part. (When a client comes back
-// before that, ZooKeeper takes the end of the old connection for that of the new one.)
+// drop ends a connection from the client's side, and waits until the server has done its part.
+// (When a client comes back before that, ZooKeeper takes the end of the old connection for that of
+// the new one.)
 func (s *side) drop(i int) {
 	c := s.slots[i].conn
 	if err := c.Conn.(*net.TCPConn).CloseWrite(); err == nil {
@@ -86,58 +90,46 @@ func (s *side) drop(i int) {
 }
 
 // do does one step and returns what came over each connection because of it.
-func (s *side) do(ctx context.Context, step *Step) ([]stream, error) {
+func (s *side) do(ctx context.Context, step *Step) (streams []stream, err error) {
 	s.before = s.zxid
-	var streams []stream
-	var err error
-	c := s.slots[step.Slot].conn
-	switch step.Kind {
-	case Do:
-		if c != nil {
-			streams = append(streams, s.exchange(step))
-		}
-	case Connect:
-		if c == nil && s.slots[step.Slot].id == 0 {
-			streams, err = s.connect(step)
-		}
-	case Attach:
-		if s.slots[step.Slot].id != 0 {
-			streams, err = s.connect(step)
-		}
-	case Drop:
-		if c != nil {
-			s.drop(step.Slot)
-		}
-	case Raw:
-		if c != nil {
-			streams = append(streams, s.raw(step))
-		}
-	case Expire:
+	connected, session := s.slots[step.Slot].conn != nil, s.slots[step.Slot].id != 0
+	switch {
+	case step.Kind == Do && connected:
+		streams = append(streams, s.exchange(step))
+	case step.Kind == Connect && !connected && !session, step.Kind == Attach && session:
+		streams, err = s.connect(step)
+	case step.Kind == Drop && connected:
+		s.drop(step.Slot)
+	case step.Kind == Raw && connected:
+		streams = append(streams, s.raw(step))
+	case step.Kind == Expire && !session:
 		streams, err = s.expire(ctx, step)
-	case Restart:
+	case step.Kind == Restart:
 		err = s.restart(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	streams = s.barrier(streams)
+	for i := range streams {
+		if s.filter != nil {
+			streams[i].items = s.filter(streams[i].items)
+		}
+	}
 	s.marks = append(s.marks, mark{step.ID, s.zxid})
 	return streams, nil
 }
 
 // exchange sends the step's requests at once and collects all that comes until they are answered.
 func (s *side) exchange(step *Step) stream {
-	st := stream{slot: step.Slot}
 	c := s.slots[step.Slot].conn
 	bytes, wait := s.frames(c, nil, step)
-	if _, err := c.Write(bytes); err != nil {
-		return s.finish(st, item{kind: closed})
-	}
-	return s.collect(st, c, wait)
+	c.send(bytes)
+	return s.collect(stream{slot: step.Slot}, c, wait)
 }
 
-// frames appends the frames of a step's requests. When no request can end the connection, the ping of the
-// barrier goes with them; else wait says that the end has to be waited for first.
+// frames appends the frames of a step's requests. When no request can end the connection, the ping
+// of the barrier goes with them; otherwise wait says that the end has to be waited for first.
 func (s *side) frames(c *conn, b []byte, step *Step) (bytes []byte, wait bool) {
 	for i := range step.Requests {
 		r := &step.Requests[i]
@@ -150,46 +142,37 @@ func (s *side) frames(c *conn, b []byte, step *Step) (bytes []byte, wait bool) {
 	return b, wait
 }
 
-// barrierPing is the request that tells, by its answer, that all that came before has been received.
+// barrierPing is the request whose reply shows that all that came before has been received.
 var barrierPing = &Request{Op: wire.OpPing, Since: noStep}
 
-// collect reads until the barrier, or the end of the connection.
+// ping sends the ping of the barrier.
+func (c *conn) ping() { c.send(c.frame(nil, barrierPing, 0)) }
+
+// collect reads until the barrier, or the end of the connection. With wait, the ping of the barrier
+// is sent when all requests are answered and the connection is not about to end.
 func (s *side) collect(st stream, c *conn, wait bool) stream {
 	for {
 		limit := patience
 		if wait && len(c.open) == 0 {
-			if !ends(st.items) {
-				if _, err := c.Write(c.frame(nil, barrierPing, 0)); err != nil {
-					return s.finish(st, item{kind: closed})
-				}
+			if ends(st.items) {
+				limit = lingering
+			} else {
+				c.ping()
 				wait = false
-				continue
 			}
-			limit = lingering
 		}
 		it := c.read(limit)
-		if it.kind == silence && limit == lingering {
-			// It goes on, although it should not.
+		switch {
+		case it.kind == silence && limit == lingering: // it goes on, although it should not
+			c.ping()
 			wait = false
-			if _, err := c.Write(c.frame(nil, barrierPing, 0)); err != nil {
-				return s.finish(st, item{kind: closed})
-			}
 			continue
-		}
-		if it.over() {
+		case it.over():
 			return s.finish(st, it)
-		}
-		if it.kind == reply {
-			s.seen(&it)
+		case it.kind == reply:
+			s.zxid = max(s.zxid, it.header.Zxid)
 			if it.request == barrierPing {
 				return st
-			}
-		}
-		if s.filter != nil {
-			if changed := s.filter(&it); changed == nil {
-				continue
-			} else {
-				it = *changed
 			}
 		}
 		st.items = append(st.items, it)
@@ -198,18 +181,15 @@ func (s *side) collect(st stream, c *conn, wait bool) stream {
 
 // ends says whether connections end behind the last of these items.
 func ends(items []item) bool {
-	for i := len(items) - 1; i >= 0; i-- {
-		it := &items[i]
-		if it.kind != reply {
+	for _, it := range slices.Backward(items) {
+		switch {
+		case it.kind != reply:
 			continue
-		}
-		if it.request == nil {
+		case it.request == nil:
 			return false
-		}
-		switch it.request.Op {
-		case wire.OpCloseSession:
+		case it.request.Op == wire.OpCloseSession:
 			return it.header.Err == wire.CodeOK
-		case wire.OpAuth, wire.OpSASL:
+		case it.request.Op == wire.OpAuth, it.request.Op == wire.OpSASL:
 			return it.header.Err != wire.CodeOK
 		}
 		return it.header.Err == wire.CodeUnimplemented && it.header.Zxid == wire.ZxidNone
@@ -219,12 +199,10 @@ func ends(items []item) bool {
 
 // finish ends a stream whose connection has ended.
 func (s *side) finish(st stream, last item) stream {
-	sl := &s.slots[st.slot]
 	if !st.old {
-		for i := range st.items {
-			if it := &st.items[i]; it.kind == reply && it.request != nil && it.request.Op == wire.OpCloseSession &&
-				it.header.Err == wire.CodeOK {
-				sl.id = 0 // the session is over
+		for _, it := range st.items {
+			if answers(&it, []wire.Op{wire.OpCloseSession}) && it.header.Err == wire.CodeOK {
+				s.slots[st.slot].id = 0 // the session is over
 			}
 		}
 		s.hangUp(st.slot)
@@ -233,12 +211,8 @@ func (s *side) finish(st stream, last item) stream {
 	return st
 }
 
-// seen keeps the zxid of a reply.
-func (s *side) seen(it *item) {
-	s.zxid = max(s.zxid, it.header.Zxid)
-}
-
-// mark is the zxid that had been seen when a step was over, or the last one before it that was done.
+// mark is the zxid that had been seen when a step was over, or the last one before it that was
+// done.
 func (s *side) mark(step int) wire.Zxid {
 	i := sort.Search(len(s.marks), func(i int) bool { return s.marks[i].step > step })
 	if i == 0 {
@@ -256,28 +230,23 @@ func (s *side) connect(step *Step) ([]stream, error) {
 		return nil, err
 	}
 	sl.conn = c
-	st := stream{slot: step.Slot}
 	bytes, wait := s.frames(c, s.hello(step), step)
-	var streams []stream
-	if _, err := c.Write(bytes); err != nil {
-		st = s.finish(st, item{kind: closed})
+	c.send(bytes)
+	st := s.welcome(stream{slot: step.Slot}, c, step, wait)
+	if old == nil {
+		return []stream{st}, nil
+	}
+	old.ping()
+	before := s.collect(stream{slot: step.Slot, old: true}, old, false)
+	last := len(before.items) - 1
+	if sl.conn == nil && (last < 0 || !before.items[last].over()) {
+		// The client was turned away before anything was looked at, and goes on as before.
+		sl.conn = old
 	} else {
-		st = s.welcome(st, c, step, wait)
+		// If the server has let two connections have the session, the streams say so.
+		_ = old.Close()
 	}
-	if old != nil {
-		before := s.takenOver(old, step.Slot)
-		streams = append(streams, before)
-		if last := len(before.items) - 1; last < 0 || !before.items[last].over() {
-			// The client was turned away before anything was looked at, and goes on as before. If the
-			// server has let two connections have the session, the streams say so.
-			if sl.conn == nil {
-				sl.conn = old
-			} else {
-				_ = old.Close()
-			}
-		}
-	}
-	return append(streams, st), nil
+	return []stream{before, st}, nil
 }
 
 // hello is the frame of the connect request.
@@ -329,24 +298,11 @@ func (s *side) welcome(st stream, c *conn, step *Step, wait bool) stream {
 	return s.collect(st, c, wait)
 }
 
-// takenOver reads what came over a connection until its end, or until it answers a ping.
-func (s *side) takenOver(c *conn, slot int) stream {
-	st := stream{slot: slot, old: true}
-	_, _ = c.Write(c.frame(nil, barrierPing, 0)) // if it fails, reading fails too
-	st = s.collect(st, c, false)
-	if n := len(st.items); n > 0 && st.items[n-1].over() {
-		_ = c.Close()
-	}
-	return st
-}
-
 // raw sends bytes that are no request, and reads until the connection ends.
 func (s *side) raw(step *Step) stream {
 	st := stream{slot: step.Slot}
 	c := s.slots[step.Slot].conn
-	if _, err := c.Write(step.Bytes); err != nil {
-		return s.finish(st, item{kind: closed})
-	}
+	c.send(step.Bytes)
 	for {
 		it := c.read(lingering)
 		if it.over() {
@@ -358,9 +314,6 @@ func (s *side) raw(step *Step) stream {
 
 // expire lets a session expire.
 func (s *side) expire(ctx context.Context, step *Step) ([]stream, error) {
-	if s.slots[step.Slot].id != 0 {
-		return nil, nil
-	}
 	sessions, err := s.metric(ctx, "zk_global_sessions")
 	if err != nil {
 		return nil, err
@@ -375,18 +328,15 @@ func (s *side) expire(ctx context.Context, step *Step) ([]stream, error) {
 	}
 	s.hangUp(step.Slot)
 	sl.id = 0
-	for {
+	for { // only mntr shows that it has expired
 		now, err := s.metric(ctx, "zk_global_sessions")
-		if err != nil {
-			return nil, err
-		}
-		if now == sessions {
-			return streams, nil
+		if err != nil || now == sessions {
+			return streams, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("differ: %s: a session does not expire: %w", s.name, ctx.Err())
-		case <-time.After(10 * time.Millisecond): // mntr is all there is to ask
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
@@ -424,7 +374,7 @@ func (s *side) barrier(streams []stream) []stream {
 	var pinged []int
 	for i := range s.slots {
 		if c := s.slots[i].conn; c != nil && !done[i] {
-			_, _ = c.Write(c.frame(nil, barrierPing, 0)) // if it fails, reading fails too
+			c.ping()
 			pinged = append(pinged, i)
 		}
 	}

@@ -1,39 +1,38 @@
 package differ
 
 import (
-	"errors"
-	"fmt"
-	"strings"
+	"slices"
 
 	"lockkeeper/wire"
 )
 
 // Kind says what a Step does.
-type Kind int
+type Kind string
 
 // The kinds of steps.
 const (
 	// Do sends requests on the slot's connection, all at once.
-	Do Kind = iota
+	Do Kind = ""
 	// Connect opens a new session, if the slot has none.
-	Connect
+	Connect Kind = "connect"
 	// Drop closes the slot's connection. The session lives on.
-	Drop
-	// Attach makes a new connection for the slot's session. If there is still one, it is taken over.
-	Attach
+	Drop Kind = "drop"
+	// Attach makes a new connection for the slot's session. If there is still one, it is taken
+	// over.
+	Attach Kind = "attach"
 	// Raw sends bytes on the slot's connection that need not be a frame, and waits for its end.
-	Raw
+	Raw Kind = "raw"
 	// Expire opens a session of its own with the shortest timeout, sends requests, drops the
 	// connection and waits until the session has expired.
-	Expire
+	Expire Kind = "expire"
 	// Restart kills the servers and starts them on the same data. All connections end.
-	Restart
+	Restart Kind = "restart"
 )
 
-// A Step is what is done to both servers before their answers are compared. Steps that do not fit the state of
-// their slot do nothing, so that any part of a sequence of steps is a sequence of steps.
+// A Step is done to both servers before their answers are compared. A step that does not fit the
+// state of its slot does nothing, so that any part of a sequence of steps is a sequence of steps.
 type Step struct {
-	// ID is the step's place in the sequence that was generated. Request.Since and Handshake.Zxid refer to it.
+	// ID is the step's place in the sequence that was generated. Request.Since refers to it.
 	ID   int
 	Kind Kind
 	Slot int
@@ -43,7 +42,7 @@ type Step struct {
 	Bytes     []byte    // of Raw
 }
 
-// Handshake is what a client says of itself when it connects.
+// Handshake is what a client sends when it connects.
 type Handshake struct {
 	TimeoutMs   int32
 	ReadOnly    bool
@@ -54,83 +53,49 @@ type Handshake struct {
 	Tail        int  // so many bytes too many
 }
 
+// usualHandshake opens a session, or attaches to one, without anything unusual.
+var usualHandshake = Handshake{TimeoutMs: sessionTimeoutMs, HasReadOnly: true}
+
 // Password is which password an attaching client has. A connecting one sends something like it too.
-type Password int
+type Password string
 
 // The passwords.
 const (
-	RightPassword Password = iota
-	WrongPassword
-	ShortPassword
-	NullPassword
+	RightPassword Password = ""
+	WrongPassword Password = "wrong"
+	ShortPassword Password = "short"
+	NullPassword  Password = "null"
 )
 
 // LastZxid is which zxid a connecting client claims to have seen.
-type LastZxid int
+type LastZxid string
 
 // The zxids.
 const (
-	SeenNothing LastZxid = iota
-	SeenLast             // the last one that it can have seen
-	SeenAhead            // one more
+	SeenNothing LastZxid = ""
+	SeenLast    LastZxid = "last"  // the last one that it can have seen
+	SeenAhead   LastZxid = "ahead" // one more
 )
 
-// unordered says whether events of the step may come in any order: those of the ephemeral nodes of one
-// session, which vanish together.
+// unordered says whether events of the step may come in any order: those of the ephemeral nodes of
+// one session, which vanish together.
 func (s *Step) unordered() bool {
-	if s.Kind == Expire {
-		return true
-	}
-	for i := range s.Requests {
-		if s.Requests[i].Op == wire.OpCloseSession {
-			return true
-		}
-	}
-	return false
+	return s.Kind == Expire || slices.ContainsFunc(s.Requests, func(r Request) bool { return r.Op == wire.OpCloseSession })
 }
-
-func isUnknown(err error) bool { return errors.Is(err, wire.ErrUnknownOp) }
 
 // String is the step as a person would write it down.
 func (s *Step) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "s%d ", s.Slot)
-	switch s.Kind {
-	case Do:
-	case Connect, Attach:
-		b.WriteString(map[Kind]string{Connect: "connect", Attach: "attach"}[s.Kind])
-		b.WriteString(s.Handshake.text())
-	case Drop:
-		b.WriteString("drop")
-	case Raw:
-		fmt.Fprintf(&b, "raw %d bytes: %.40x", len(s.Bytes), s.Bytes)
-	case Expire:
-		b.WriteString("expire")
-	case Restart:
-		b.Reset()
-		b.WriteString("restart")
+	p := printer{}
+	p.add("s%d %s", s.Slot, s.Kind)
+	p.record(s.Handshake)
+	if s.Kind == Raw {
+		p.add(" %d bytes: %.40x", len(s.Bytes), s.Bytes)
 	}
-	for i := range s.Requests {
+	for i, r := range s.Requests {
 		if i > 0 || s.Kind != Do {
-			b.WriteString("\n     + ")
+			p.add("\n     + ")
 		}
-		b.WriteString(s.Requests[i].String())
+		p.add("%v", r)
 	}
-	return b.String()
-}
-
-func (h Handshake) text() string {
-	t := fmt.Sprintf(" timeout=%d", h.TimeoutMs)
-	if h.HasReadOnly {
-		t += fmt.Sprintf(" readOnly=%v", h.ReadOnly)
-	}
-	t += map[Password]string{WrongPassword: " wrong password", ShortPassword: " short password", NullPassword: " null password"}[h.Password]
-	t += map[LastZxid]string{SeenLast: " seen=last", SeenAhead: " seen=ahead"}[h.Zxid]
-	if h.Foreign {
-		t += " foreign session"
-	}
-	if h.Tail > 0 {
-		t += fmt.Sprintf(" +%d bytes", h.Tail)
-	}
-	return t
+	return p.text
 }
