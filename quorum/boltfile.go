@@ -15,6 +15,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"lockkeeper/quorum/wal"
 )
 
 const (
@@ -27,6 +29,17 @@ const (
 	boltFormat  = 1
 	valueSumLen = 4
 )
+
+var (
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+	errChecksum = errors.New("its checksum does not match")
+	errTooShort = errors.New("it is too short")
+)
+
+func damagedf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+}
 
 // boltFormatKey is where the file has boltFormat. It is the greatest of the keys: a page that was
 // damaged so that it ends too early hides this one first.
@@ -169,14 +182,11 @@ func checkedValue(key, b []byte) ([]byte, error) {
 
 // checkBoltFile verifies the file as it is on the disk.
 func checkBoltFile(path string) error {
-	f, err := os.Open(path)
+	f, err := new(wal.OS).Open(path) // which has it read from the disk, not from the page cache
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := dropCache(f); err != nil {
-		return err
-	}
 	return verifyBoltFile(path)
 }
 
@@ -329,7 +339,7 @@ func checkBuckets(tx *bbolt.Tx) (first, last uint64, err error) {
 			first = binary.BigEndian.Uint64(k)
 			last = first - 1
 		}
-		if last++; !bytes.Equal(k, indexKey(last)) || last == 0 {
+		if last++; !bytes.Equal(k, binary.BigEndian.AppendUint64(nil, last)) || last == 0 {
 			return 0, 0, damagedf("entry %d is missing, or another one stands in its place", last)
 		}
 	}

@@ -17,6 +17,9 @@ import (
 // was written (8 bytes), and an entry that was known to be committed (8).
 var watermarkKey = []byte("lockkeeper/watermark")
 
+// markAfter is how long after a write the watermark is written.
+const markAfter = time.Second
+
 // boltLog is a log in raft.db, that of raft-boltdb, with a checksum for each entry and a watermark.
 // The checksum stands in front of raft.Log.Extensions, the field that raft keeps for middleware,
 // and is removed when an entry is read.
@@ -56,8 +59,9 @@ func (l *boltLog) FirstIndex() (uint64, error) { return l.db.FirstIndex() }
 // LastIndex implements raft.LogStore.
 func (l *boltLog) LastIndex() (uint64, error) { return l.db.LastIndex() }
 
-// promised is an entry that has been in the log, so it must be there now, or in a snapshot.
-func (l *boltLog) promised() uint64 {
+// HighestIndex is the highest index of an entry that the log has had, as of the watermark. The entry
+// must be in the log, or in a snapshot.
+func (l *boltLog) HighestIndex() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mark
@@ -256,6 +260,20 @@ func (l *boltLog) stop() error {
 		return l.broken
 	}
 	return l.markLastLocked()
+}
+
+// appendedNs is when the leader appended an entry, in nanoseconds since 1970; 0 if it has not said.
+func appendedNs(l *raft.Log) uint64 {
+	if l.AppendedAt.IsZero() {
+		return 0
+	}
+	return uint64(l.AppendedAt.UnixNano())
+}
+
+func setAppendedNs(l *raft.Log, ns uint64) {
+	if ns != 0 {
+		l.AppendedAt = time.Unix(0, int64(ns))
+	}
 }
 
 // Close writes the watermark and closes the file.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"lockkeeper/quorum/wal"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -45,7 +46,7 @@ func boundDisk(t *testing.T, kind LogKind) {
 		trailBytes = 1 << 20
 		stateBytes = 1 << 19 // of the largest node
 	)
-	growBytes := int64(segmentBytes)
+	growBytes := int64(wal.DefaultSegmentBytes)
 	if kind == LogBolt {
 		growBytes = 16 << 20 // bbolt's
 	}

@@ -11,22 +11,31 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/wal"
 )
 
 // ErrDiskFull says that a write to the log or of the vote failed for want of room, and left the file as it was. The
 // member stops; opened again when there is room, it goes on.
 var ErrDiskFull = errors.New("disk full")
 
-// opPreallocate is what an error calls the making of a file that has its room from the beginning.
-const opPreallocate = "preallocate"
-
-// isFull says whether err is of a write that found no room, or no file descriptor for a file that was to be begun. bbolt has then not begun to make the transaction valid, and
-// the file is as it was; a segment has at most the beginning of a batch that was never synced, as after a crash. A sync
-// that fails is another matter, whatever its reason: what is on the disk then is unknown.
+// isFull reports whether err is of a write that found no space, or no file descriptor for a new segment,
+// and has changed nothing that was durable: bbolt has not begun to make the transaction valid, the log
+// has no new segment, or its last one has the beginning of a batch that was never synced, as after a
+// crash. After an fsync that has failed, for whatever reason, what is on the disk is unknown.
 func isFull(err error) bool {
+	if errors.Is(err, wal.ErrNoSegment) {
+		return isOutOfSpace(err) || IsStarved(err)
+	}
 	var at *fs.PathError
-	return errors.As(err, &at) && (at.Op == "write" || at.Op == opPreallocate) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) || IsStarved(err))
+	return errors.As(err, &at) && at.Op == "write" && isOutOfSpace(err)
 }
+
+func isOutOfSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// IsStarved reports whether err says that the process or the system has no file descriptor left.
+func IsStarved(err error) bool { return wal.IsStarved(err) }
 
 // guardedStore stops the member at the first write that fails. What a failed write left behind is
 // unknown to raft, so this replica must not acknowledge anything that relies on it.

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/wal"
 )
 
 // ConvertLog moves the log of a stopped member, in logDir, into the other kind, and says from where
 // to where. Nothing is done if it is of that kind already. What makes the new form count is the
-// note of segments in raft.db, one transaction; a conversion that is cut short leaves the log in
+// manifest of the segments in raft.db, one transaction; a conversion that is cut short leaves the log in
 // one of the two forms, whole, and what there is of the other one is removed at the next start. The
 // disk needs room for the log twice.
 func ConvertLog(logDir string, to LogKind) (string, error) {
@@ -23,13 +25,13 @@ func ConvertLog(logDir string, to LogKind) (string, error) {
 	if _, err := os.Stat(filepath.Join(logDir, logFileName)); err != nil {
 		return "", fmt.Errorf("quorum: convert log: %w", err)
 	}
-	s, err := openAnyLog(logDir, segmentBytes)
+	s, err := openAnyLog(logDir, 0)
 	if err != nil {
 		return "", fmt.Errorf("quorum: convert log %w", err)
 	}
 	from := s.name
 	if s.kind() != to {
-		err = s.convert(filepath.Join(logDir, segmentLogDir), to)
+		err = s.convert(to)
 	}
 	what := fmt.Sprintf("the log is in %s", s.name)
 	if from != s.name {
@@ -41,15 +43,15 @@ func ConvertLog(logDir string, to LogKind) (string, error) {
 	return what, nil
 }
 
-func (s *storedLog) convert(segments string, to LogKind) error {
+func (s *storedLog) convert(to LogKind) error {
 	if to == LogBolt {
-		return s.toFile(segments)
+		return s.toFile()
 	}
-	return s.toSegments(segments)
+	return s.toSegments()
 }
 
 // toSegments moves the log from raft.db into segments.
-func (s *storedLog) toSegments(segments string) error {
+func (s *storedLog) toSegments() error {
 	first, err := s.entries.FirstIndex()
 	if err != nil {
 		return err
@@ -59,29 +61,30 @@ func (s *storedLog) toSegments(segments string) error {
 		return err
 	}
 	if first == 0 { // all that there was is in a snapshot
-		last = s.entries.promised()
+		last = s.entries.HighestIndex()
 		first = last + 1
 	}
-	h := segmentHead{first: first, last: first - 1, applied: s.entries.Applied(), size: s.segmentBytes}
-	var noted segmentsNote
-	l, err := firstSegment(segments, h, func(n segmentsNote) error {
-		noted = n
+	var manifest wal.Manifest // the newest; it counts when raft.db has it
+	o := s.options
+	o.Save = func(m wal.Manifest) error {
+		manifest = m
 		return nil
-	})
+	}
+	l, err := wal.Create(o, first, s.entries.Applied())
+	if err == nil {
+		err = errors.Join(copyEntries(l, s.entries, first, last), l.Close())
+	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(segments))
+		return errors.Join(err, os.RemoveAll(o.Dir))
 	}
-	if err := errors.Join(copyEntries(l, s.entries, first, last), l.Close()); err != nil { // Close notes how far it goes
-		return errors.Join(err, os.RemoveAll(segments))
-	}
-	if err := errors.Join(s.setSegments(noted), s.entries.(*boltLog).stop()); err != nil {
+	if err := errors.Join(s.options.Save(manifest), s.entries.(*boltLog).stop()); err != nil {
 		return err
 	}
-	return s.openSegments(segments, noted.append(nil)) // which verifies them, and removes the entries from raft.db
+	return s.openSegments(manifest.Append(nil)) // which verifies them, and removes the entries from raft.db
 }
 
 // toFile moves the log from segments into raft.db.
-func (s *storedLog) toFile(segments string) error {
+func (s *storedLog) toFile() error {
 	first, err := s.entries.FirstIndex()
 	if err != nil {
 		return err
@@ -90,16 +93,19 @@ func (s *storedLog) toFile(segments string) error {
 	if err != nil {
 		return err
 	}
-	l := &boltLog{boltFile: s.file, applied: s.entries.Applied(), mark: s.entries.promised()}
+	l := &boltLog{boltFile: s.file, applied: s.entries.Applied(), mark: s.entries.HighestIndex()}
 	if err := errors.Join(copyEntries(l, s.entries, first, last), l.stop()); err != nil {
 		return err
 	}
 	if err := errors.Join(s.entries.Close(), s.file.Set(segmentsKey, nil)); err != nil {
 		return err
 	}
-	s.name, s.entries = s.file.path, nil
-	return s.openInFile(segments)
+	s.entries = nil
+	return s.openInFile()
 }
+
+// copyBytes is about how much data copyEntries copies with one write.
+const copyBytes = 512 << 10
 
 // copyEntries copies entries from one log to another, many with one write.
 func copyEntries(to, from raft.LogStore, first, last uint64) error {
@@ -111,7 +117,7 @@ func copyEntries(to, from raft.LogStore, first, last uint64) error {
 			return err
 		}
 		logs = append(logs, e)
-		if sizeBytes += len(e.Data); sizeBytes >= bufBytes/2 || i == last {
+		if sizeBytes += len(e.Data); sizeBytes >= copyBytes || i == last {
 			if err := to.StoreLogs(logs); err != nil {
 				return err
 			}

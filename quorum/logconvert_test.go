@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/wal"
 )
 
 var otherKind = map[LogKind]LogKind{LogWAL: LogBolt, LogBolt: LogWAL}
@@ -68,8 +70,8 @@ func TestEmptiedLogIsConverted(t *testing.T) {
 		if p.first <= p.last {
 			p.cut(t, s, p.first, p.last)
 		}
-		if s.entries.promised() != p.last {
-			t.Errorf("%s: promised %d, not %d", kind, s.entries.promised(), p.last)
+		if s.entries.HighestIndex() != p.last {
+			t.Errorf("%s: highest %d, not %d", kind, s.entries.HighestIndex(), p.last)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -77,8 +79,8 @@ func TestEmptiedLogIsConverted(t *testing.T) {
 	}
 }
 
-// A conversion that is cut short before the note of segments is written leaves the old form whole, and
-// one after it the new form. What there is of the other one is removed.
+// A conversion that is cut short before raft.db has the manifest leaves the old form whole, and one
+// after it the new form. What there is of the other one is removed.
 func TestConversionIsCutShort(t *testing.T) {
 	for to, from := range otherKind {
 		dir, p := busyLog(t, from)
@@ -86,16 +88,17 @@ func TestConversionIsCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if to == LogWAL { // segments are there, not noted
-			h := segmentHead{first: p.first, last: p.first - 1, size: smallSegment}
-			l, err := firstSegment(filepath.Join(dir, segmentLogDir), h, func(segmentsNote) error { return nil })
+		if to == LogWAL { // segments are there, and no manifest
+			o := s.options
+			o.Save = func(wal.Manifest) error { return nil }
+			l, err := wal.Create(o, p.first, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(copyEntries(l, s.entries, p.first, p.last), l.Close()); err != nil {
 				t.Fatal(err)
 			}
-		} else { // some entries are in raft.db, and it has its note of segments
+		} else { // some entries are in raft.db, and it has its manifest
 			l := &boltLog{boltFile: s.file}
 			if err := errors.Join(copyEntries(l, s.entries, p.first, p.last-10), l.stop()); err != nil {
 				t.Fatal(err)
@@ -151,10 +154,11 @@ func TestBeginningIsCutShort(t *testing.T) {
 		{"a file", func(dir string) error { return createBoltFile(filepath.Join(dir, logFileName)) }},
 		{"a directory", func(dir string) error { return os.Mkdir(filepath.Join(dir, segmentLogDir), 0o750) }},
 		{"half of a segment", func(dir string) error {
-			return os.WriteFile(segmentPath(filepath.Join(dir, segmentLogDir), 1)+newSuffix, []byte("half of it"), logFileMode)
+			return os.WriteFile(filepath.Join(dir, segmentLogDir, "0000000000000001.log.new"), []byte("half of it"), logFileMode)
 		}},
 		{"a segment", func(dir string) error {
-			l, err := firstSegment(filepath.Join(dir, segmentLogDir), segmentHead{first: 1, size: smallSegment}, func(segmentsNote) error { return nil })
+			l, err := wal.Create(wal.Options{Dir: filepath.Join(dir, segmentLogDir), FS: new(wal.OS), SegmentBytes: smallSegment,
+				Save: func(wal.Manifest) error { return nil }}, 1, 0)
 			if err != nil {
 				return err
 			}
@@ -187,16 +191,16 @@ func TestWatermark(t *testing.T) {
 		p := &promised{first: 1, entries: map[uint64][]byte{}}
 		l := s.entries.(*boltLog)
 		p.store(t, s, 10, 20, 30)
-		if l.promised() != 0 {
-			t.Errorf("the watermark is at %d at once", l.promised())
+		if l.HighestIndex() != 0 {
+			t.Errorf("the watermark is at %d at once", l.HighestIndex())
 		}
 		time.Sleep(2 * markAfter)
-		if l.promised() != 3 {
-			t.Errorf("the watermark is at %d, not 3", l.promised())
+		if l.HighestIndex() != 3 {
+			t.Errorf("the watermark is at %d, not 3", l.HighestIndex())
 		}
 		p.cut(t, s, 3, 3)
-		if l.promised() != 2 {
-			t.Errorf("the watermark is at %d behind the end of the log", l.promised())
+		if l.HighestIndex() != 2 {
+			t.Errorf("the watermark is at %d behind the end of the log", l.HighestIndex())
 		}
 		if err := l.db.DeleteRange(2, 2); err != nil { // as damage would
 			t.Fatal(err)

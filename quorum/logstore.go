@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/wal"
 )
+
+// segmentLogDir holds the segments of a log, in the log directory.
+const segmentLogDir = "raft.wal"
 
 // LogKind is how a member keeps its log on disk. The zero value is the default, LogWAL.
 type LogKind string
@@ -35,22 +39,28 @@ func (k LogKind) Validate() error {
 	return fmt.Errorf("must be %s or %s, not %q", LogWAL, LogBolt, string(k))
 }
 
-// segmentsKey is where raft.db says which segments there must be. An empty value, or none: the log
-// is in raft.db.
+// segmentsKey is where raft.db has the manifest of the segments. An empty value, or none: the log is in
+// raft.db.
 var segmentsKey = []byte("lockkeeper/segments")
+
+// entryLog is a log of either kind.
+type entryLog interface {
+	raft.LogStore
+	appliedTracker
+	// HighestIndex is the highest index of an entry that the log has had, as far as it knows; 0 for
+	// none. The entry must be in the log, or in a snapshot.
+	HighestIndex() uint64
+	Close() error
+}
 
 // storedLog is a member's log on disk.
 type storedLog struct {
-	file    *boltFile
-	entries interface {
-		raft.LogStore
-		appliedTracker
-		promised() uint64 // an entry that has been in the log; 0 for none
-		Close() error
-	}
-	segmentBytes int64
-	name         string // what messages call it
-	repaired     []string
+	file     *boltFile
+	entries  entryLog
+	files    *wal.OS
+	options  wal.Options // of a log in segments
+	name     string      // what messages call the log
+	repaired []string
 }
 
 // Close closes all files.
@@ -95,20 +105,23 @@ func openLog(dir string, kind LogKind, segmentBytes int64) (_ *storedLog, err er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	if kind == LogBolt || last > 0 || s.entries.promised() > 0 {
+	if kind == LogBolt || last > 0 || s.entries.HighestIndex() > 0 {
 		return nil, fmt.Errorf("%s: %w: the log is here, of kind %s, and logStore is %s: set logStore=%s, or move it with 'lockkeeper log convert' while the member is stopped",
 			s.name, ErrLogKind, s.kind(), kind, s.kind())
 	}
-	if err := s.begin(filepath.Join(dir, segmentLogDir), segmentHead{first: 1, last: 0, size: segmentBytes}); err != nil {
-		return nil, fmt.Errorf("%s: begin the log: %w", filepath.Join(dir, segmentLogDir), err)
+	l, err := wal.Create(s.options, 1, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: begin the log: %w", s.options.Dir, err)
 	}
+	s.entries, s.name = l, s.options.Dir
 	return s, nil
 }
 
 // openAnyLog opens the log in a directory as it is; a new one is in raft.db.
 func openAnyLog(dir string, segmentBytes int64) (_ *storedLog, err error) {
 	path, segments := filepath.Join(dir, logFileName), filepath.Join(dir, segmentLogDir)
-	left, err := filepath.Glob(filepath.Join(segments, "*"+segmentSuffix))
+	files := new(wal.OS)
+	left, err := files.ReadDir(segments)
 	if err != nil {
 		return nil, err
 	}
@@ -119,91 +132,71 @@ func openAnyLog(dir string, segmentBytes int64) (_ *storedLog, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	s := &storedLog{file: file, segmentBytes: segmentBytes, name: path}
+	s := &storedLog{file: file, files: files, name: path,
+		options: wal.Options{Dir: segments, FS: files, SegmentBytes: segmentBytes, Save: saveManifest(file)}}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
 		}
 	}()
-	note, err := file.value(segmentsKey)
+	manifest, err := file.value(segmentsKey)
 	if err != nil {
 		return nil, err // names the file
 	}
-	if len(note) == 0 {
-		return s, s.openInFile(segments)
+	if len(manifest) == 0 {
+		return s, s.openInFile()
 	}
-	return s, s.openSegments(segments, note)
+	return s, s.openSegments(manifest)
 }
 
 // openInFile opens the log in raft.db.
-func (s *storedLog) openInFile(segments string) error {
+func (s *storedLog) openInFile() error {
 	entries, err := openBoltLog(s.file)
 	if err != nil {
 		return err
 	}
-	s.entries = entries
-	if _, err := os.Stat(segments); errors.Is(err, os.ErrNotExist) {
+	s.entries, s.name = entries, s.file.path
+	if _, err := os.Stat(s.options.Dir); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	// From a beginning or a conversion that was cut short, or one that was finished but for this.
-	if err := os.RemoveAll(segments); err != nil {
+	// From a creation or a conversion that was cut short, or one that was finished but for this.
+	if err := os.RemoveAll(s.options.Dir); err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
-	s.repaired = append(s.repaired, "removed "+segments+", which is not in use: the log is in "+s.name)
+	s.repaired = append(s.repaired, "removed "+s.options.Dir+", which is not in use: the log is in "+s.name)
 	return nil
 }
 
-// openSegments opens the log in segments that raft.db has noted.
-func (s *storedLog) openSegments(segments string, note []byte) error {
-	noted, ok := decodeSegmentsNote(note)
-	if !ok {
-		return fmt.Errorf("%s: %w: it does not say which segments there are", s.name, ErrDamaged)
-	}
-	l, repaired, err := openSegmentLog(noted, s.setSegments, segments, s.segmentBytes)
+// openSegments opens the log in the segments of a manifest.
+func (s *storedLog) openSegments(manifest []byte) error {
+	l, repaired, err := openManifest(s.options, manifest)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	unused, err := s.file.db.LastIndex()
 	if err == nil && unused > 0 {
 		// From a conversion that was cut short.
 		err = (&boltLog{boltFile: s.file}).deleteLocked(0, unused)
-		repaired = append(repaired, "removed entries from "+s.name+", which are not in use: the log is in "+segments)
+		repaired = append(repaired, "removed entries from "+s.name+", which are not in use: the log is in "+s.options.Dir)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", s.name, err), l.Close())
 	}
-	s.entries, s.name = l, segments
+	s.entries, s.name = l, s.options.Dir
 	s.repaired = append(s.repaired, repaired...)
 	return nil
 }
 
-// setSegments says in raft.db that those segments are there.
-func (s *storedLog) setSegments(n segmentsNote) error { return s.file.Set(segmentsKey, n.append(nil)) }
-
-// begin begins a log in segments, in place of the empty one in raft.db. It counts with the note of
-// it. Of h it sets which log and which segment that is.
-func (s *storedLog) begin(segments string, h segmentHead) error {
-	l, err := firstSegment(segments, h, s.setSegments)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(segments)) // makes room; and raft.db does not speak of them
-	}
-	if err := s.setSegments(l.noted()); err != nil {
-		l.broken = err // whether they count is seen at the next start
-		return errors.Join(err, l.Close())
-	}
-	s.entries, s.name = l, segments
-	return nil
+// saveManifest returns the function that keeps the manifest of a log in a stable store.
+func saveManifest(s raft.StableStore) func(wal.Manifest) error {
+	return func(m wal.Manifest) error { return s.Set(segmentsKey, m.Append(nil)) }
 }
 
-// firstSegment makes the directory and begins a new log in it. Of h it sets which log and which
-// segment that is.
-func firstSegment(segments string, h segmentHead, note func(segmentsNote) error) (*segmentLog, error) {
-	if err := os.MkdirAll(segments, 0o750); err != nil {
-		return nil, err
+// openManifest opens the log of an encoded manifest.
+func openManifest(o wal.Options, manifest []byte) (*wal.Log, []string, error) {
+	m, ok := wal.DecodeManifest(manifest)
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: it does not say which segments there are", ErrDamaged)
 	}
-	if err := syncDir(filepath.Dir(segments)); err != nil {
-		return nil, err
-	}
-	h.log, h.number = rand.Uint64(), 1
-	return newSegmentLog(segments, h, note)
+	return wal.Open(o, m)
 }

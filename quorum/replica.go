@@ -126,10 +126,10 @@ func Open(cfg Config) (_ *Replica, err error) {
 		growth:  newGrowth(&cfg),
 		joining: make(chan struct{}, 1),
 	}
-	if w, ok := cfg.Stores.Log.(descriptorWaiter); ok {
+	if files := cfg.Stores.Files; files != nil {
 		lines := loglimit.New(cfg.Logger)
-		w.NotifyStarved(func(err error) {
-			lines.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", descriptorWait)
+		files.NotifyStarved(func(err error, limit time.Duration) {
+			lines.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", limit)
 		})
 	}
 	r.roster = newRoster(&r.cfg, r.servers)
@@ -546,8 +546,8 @@ type PeerStats struct {
 // PeerStats reports the counts. Those of the port are 0 for a member alone.
 func (r *Replica) PeerStats() PeerStats {
 	var s PeerStats
-	if w, ok := r.cfg.Stores.Log.(descriptorWaiter); ok {
-		s.DescriptorWaits = w.DescriptorWaits()
+	if files := r.cfg.Stores.Files; files != nil {
+		s.DescriptorWaits = files.DescriptorWaits()
 	}
 	if p := r.port; p != nil {
 		s.Connections, s.FrameBytes = p.guests.count(), p.room.inUse()

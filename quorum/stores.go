@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/wal"
 )
 
 // Stores are the places where a member keeps its bytes.
@@ -23,6 +25,8 @@ type Stores struct {
 	StableName string
 	// Repaired says what was put in order when the stores were opened, a sentence each.
 	Repaired []string
+	// Files waits for file descriptors for the log; nil: it needs none.
+	Files *wal.OS
 }
 
 // logFileName is the log, term and vote, in the log directory.
@@ -32,9 +36,9 @@ var (
 	// ErrInUse says that another process has the data directory open.
 	ErrInUse = errors.New("in use by another process")
 	// ErrDamaged says that a file does not hold any more what was written. The message names it.
-	ErrDamaged = errors.New("damaged")
+	ErrDamaged = wal.ErrDamaged
 	// ErrFormat says that a file was written by another version of this program.
-	ErrFormat = errors.New("unknown format")
+	ErrFormat = wal.ErrFormat
 )
 
 // OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and logDir/raft.db, with
@@ -46,7 +50,7 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 			return Stores{}, fmt.Errorf("quorum: create data directory: %w", err)
 		}
 	}
-	log, err := openLog(logDir, kind, segmentBytes)
+	log, err := openLog(logDir, kind, 0)
 	if err != nil {
 		return Stores{}, fmt.Errorf("quorum: open log %w", err)
 	}
@@ -67,23 +71,32 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	if newest != nil {
 		covered = newest.Index
 	}
-	first, err := log.entries.FirstIndex()
-	if err != nil {
-		return Stores{}, fmt.Errorf("quorum: %s: %w", log.name, err)
-	}
-	last, err := log.entries.LastIndex()
-	if err != nil {
-		return Stores{}, fmt.Errorf("quorum: %s: %w", log.name, err)
-	}
-	if promised := log.entries.promised(); max(last, covered) < promised {
-		return Stores{}, fmt.Errorf("quorum: %s: %w: entry %d was there, and now there are those up to %d, and a snapshot that ends with %d", log.name, ErrDamaged, promised, last, covered)
-	}
-	if covered+1 < first {
-		return Stores{}, fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s begins; the newest one ends with %d",
-			filepath.Join(dataDir, snapshotsDir), ErrDamaged, first, log.name, covered)
+	if err := checkReach(log.entries, log.name, covered, filepath.Join(dataDir, snapshotsDir)); err != nil {
+		return Stores{}, err
 	}
 	return Stores{Log: log.entries, Stable: log.file, Snapshots: snaps, Close: log.Close, LogName: log.name, StableName: log.file.path,
-		Repaired: slices.Concat(log.repaired, swept, repaired)}, nil
+		Repaired: slices.Concat(log.repaired, swept, repaired), Files: log.files}, nil
+}
+
+// checkReach verifies that a log and the newest snapshot, which covers the entries up to covered, hold
+// all entries together.
+func checkReach(l entryLog, name string, covered uint64, snapshots string) error {
+	first, err := l.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("quorum: %s: %w", name, err)
+	}
+	last, err := l.LastIndex()
+	if err != nil {
+		return fmt.Errorf("quorum: %s: %w", name, err)
+	}
+	if highest := l.HighestIndex(); max(last, covered) < highest {
+		return fmt.Errorf("quorum: %s: %w: entry %d was there, and now there are those up to %d, and a snapshot that ends with %d", name, ErrDamaged, highest, last, covered)
+	}
+	if covered+1 < first {
+		return fmt.Errorf("quorum: %s: %w: there must be a snapshot that holds the entries before %d, with which %s begins; the newest one ends with %d",
+			snapshots, ErrDamaged, first, name, covered)
+	}
+	return nil
 }
 
 func (s *Stores) stableName() string {

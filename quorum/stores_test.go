@@ -106,7 +106,7 @@ func TestDamagedFilesAreRefusedByName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b[segmentStart+100] ^= 0x40
+			b[4096+100] ^= 0x40 // in the first batch
 			if err := os.WriteFile(path, b, 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,8 @@ const imports = `
 	wire:
 	znode:                 wire internal/mutant
 
-	quorum:                wire znode internal/mutant internal/loglimit
+	quorum/wal:            github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum:                wire znode quorum/wal internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2

@@ -1,27 +1,26 @@
-package quorum
+package wal
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 )
 
-// A segment is one file of a log in segments (segmentlog.go). It is as long from the beginning as it will ever be, all
-// zeros, and then written from the front to the back, a batch at a time; nothing in it is ever changed. Numbers are
+// A segment is one file of a log. It has its final length from the beginning, all zeros, and is
+// written from the front to the back, a batch at a time; no batch is ever changed. Numbers are
 // big-endian, checksums CRC-32C.
 //
-//	0        512      1024     1536       4096
-//	+--------+--------+--------+----------+---------+---------+- - -+-------------+
-//	| head   | mark   | mark   | zeros    | batch   | batch   |     | zeros       |
-//	+--------+--------+--------+----------+---------+---------+- - -+-------------+
+//	0        512         1024        1536       4096
+//	+--------+-----------+-----------+----------+---------+---------+- - -+-------------+
+//	| head   | watermark | watermark | zeros    | batch   | batch   |     | zeros       |
+//	+--------+-----------+-----------+----------+---------+---------+- - -+-------------+
 //
-// Head: what the log was when the segment was begun, so that segments can be removed from the front, and where the
-// segment before this one ends, with the checksum of its last batch:
+// Head: the first and the last entry of the log when the segment was created, so that segments can be
+// removed from the front, and where the segment before this one ends, with the checksum of its last
+// batch. The format is the version of all that is in the file:
 //
 //	 0      4       8        12         16    24       32      40     48        56         64     72
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
@@ -29,8 +28,8 @@ import (
 //	|      |       |        | sum      | id  |        |       |      |         | end      |      |
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
 //
-// Batch: what was written and synced at once. It begins at a multiple of its head's length, so that the head stands
-// in one sector. The checksum of the head covers where it stands too: the log, the segment, the offset.
+// Batch: what was written with one fsync. It begins at a multiple of its head's length, so that the
+// head is within one sector. The checksum of the head covers its place too: log, segment, offset.
 //
 //	 0       4          8        12     13      16      24        32
 //	+-------+----------+--------+------+-------+-------+---------+---------+--------------+
@@ -38,10 +37,11 @@ import (
 //	|       | payload  |        |      | sectors       |         |         | multiple of 32
 //	+-------+----------+--------+------+-------+-------+---------+---------+--------------+
 //
-// The payload of entries is, for each, its length (4) and its record (logrecord.go).
+// The payload of a batch of entries is, for each of them, its length (4 bytes) and its record
+// (record.go). Blank sectors are those of the payload that are all zeros as they were written.
 //
-// Mark: up to where batches are on the disk for certain. Mark n stands in the place n mod 2. A segment begins with marks 1 and
-// 2, so that a mark that is lost is missed.
+// Watermark: an offset up to which the batches are durable. Watermark n is in place n mod 2. A segment
+// begins with watermarks 1 and 2, so that one that is lost is missed.
 //
 //	 0       4   8        16    24
 //	+-------+---+--------+-----+
@@ -54,8 +54,10 @@ const (
 	segmentStart   = 4096 // where batches begin
 	sectorBytes    = 512  // what disks write wholly or not at all
 	batchHeadLen   = 32
-	markLen        = 24
+	watermarkLen   = 24
 	segmentSuffix  = ".log"
+	// newSuffix marks a file that is being created: under its own name it is complete.
+	newSuffix = ".new"
 )
 
 // batchKind is what a batch does to the log.
@@ -69,6 +71,7 @@ const (
 	batchKinds
 )
 
+// segmentHead is the head of a segment.
 type segmentHead struct {
 	log, number          uint64
 	first, last, applied uint64
@@ -104,7 +107,7 @@ func decodeSegmentHead(b []byte) (h segmentHead, err error) {
 		last: be.Uint64(b[40:]), applied: be.Uint64(b[48:]), prevEnd: int64(be.Uint64(b[56:])), size: int64(be.Uint64(b[64:]))}, nil
 }
 
-// seed begins the checksum of what stands at an offset of the segment.
+// seed begins the checksum of what is at an offset of the segment.
 func (h *segmentHead) seed(at int64) uint32 {
 	var b [24]byte
 	binary.BigEndian.PutUint64(b[:], h.log)
@@ -122,14 +125,15 @@ type batch struct {
 	sum            uint32
 }
 
-// bytes is the room that the batch takes in the file.
+// bytes is the length of the batch in the file.
 func (b *batch) bytes() int64 { return batchBytes(b.length) }
 
 func batchBytes(payload int) int64 {
 	return int64(batchHeadLen+payload+batchHeadLen-1) &^ (batchHeadLen - 1)
 }
 
-// sealBatch writes the head of a batch, whose payload stands in b behind the room for it, and pads it.
+// sealBatch writes the head of a batch into b, which has space for it in front of the payload, and
+// pads it.
 func (h *segmentHead) sealBatch(b []byte, at int64, kind batchKind, index, applied uint64) (_ []byte, sum uint32) {
 	be := binary.BigEndian
 	be.PutUint32(b[4:], crc32.Checksum(b[batchHeadLen:], castagnoli))
@@ -159,7 +163,7 @@ func (h *segmentHead) batchAt(content []byte, at int64) (b batch, ok bool) {
 		at+b.bytes() <= int64(len(content))
 }
 
-// whole says whether the payload of the batch at an offset is the one that was written.
+// whole reports whether the payload of the batch at an offset is the one that was written.
 func (b *batch) whole(content []byte, at int64) bool {
 	payload := content[at+batchHeadLen:]
 	return binary.BigEndian.Uint32(content[at+4:]) == crc32.Checksum(payload[:b.length], castagnoli) &&
@@ -178,8 +182,8 @@ func isZero(b []byte) bool {
 	return bytes.Equal(b, zeroSector[:len(b)])
 }
 
-// blankSectors counts the sectors of what stands at an offset that hold nothing but zeros. The first one, in which there is a
-// head, does not count.
+// blankSectors counts the sectors of b, which is at an offset of the file, that are all zeros. The first
+// one, which has a head, does not count.
 func blankSectors(b []byte, at int64) (n int) {
 	for from := sectorBytes - int(at%sectorBytes); from < len(b); from += sectorBytes {
 		if isZero(b[from:min(from+sectorBytes, len(b))]) {
@@ -189,60 +193,61 @@ func blankSectors(b []byte, at int64) (n int) {
 	return n
 }
 
-// mark is up to where the batches of a segment are on the disk.
-type mark struct {
+// watermark says up to where the batches of a segment are durable.
+type watermark struct {
 	number uint64
 	end    int64
 }
 
-// firstMark is the newest mark of a segment without batches.
-var firstMark = mark{number: 2, end: segmentStart}
+// firstWatermark is the newest watermark of a segment without batches.
+var firstWatermark = watermark{number: 2, end: segmentStart}
 
-// place is where the mark stands in the segment.
-func (m mark) place() int64 { return sectorBytes * int64(1+m.number%2) }
+// place is the offset of the watermark in the segment.
+func (m watermark) place() int64 { return sectorBytes * int64(1+m.number%2) }
 
-func (h *segmentHead) encodeMark(m mark) []byte {
-	b := make([]byte, 8, markLen)
+func (h *segmentHead) encodeWatermark(m watermark) []byte {
+	b := make([]byte, 8, watermarkLen)
 	b = binary.BigEndian.AppendUint64(b, m.number)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.end))
 	binary.BigEndian.PutUint32(b, crc32.Update(h.seed(m.place()), castagnoli, b[4:]))
 	return b
 }
 
-// start is what stands before the batches of a segment that has none.
+// start is what a segment without batches holds, up to the first of them.
 func (h *segmentHead) start() []byte {
 	b := make([]byte, segmentStart)
 	copy(b, h.append(nil))
-	for n := range firstMark.number {
-		m := mark{number: n + 1, end: segmentStart}
-		copy(b[m.place():], h.encodeMark(m))
+	for n := range firstWatermark.number {
+		m := watermark{number: n + 1, end: segmentStart}
+		copy(b[m.place():], h.encodeWatermark(m))
 	}
 	return b
 }
 
-// newestMark reads the marks of a segment. A crash leaves the newest two, or the two before: each is within a sector.
-func (h *segmentHead) newestMark(content []byte) (newest mark, err error) {
-	var marks [2]mark
-	for i := range marks {
+// newestWatermark reads the watermarks of a segment. A crash leaves the newest two, or the two before:
+// each is within a sector.
+func (h *segmentHead) newestWatermark(content []byte) (newest watermark, err error) {
+	var found [2]watermark
+	for i := range found {
 		b := content[sectorBytes*(1+i):][:sectorBytes]
-		m := mark{number: binary.BigEndian.Uint64(b[8:]), end: int64(binary.BigEndian.Uint64(b[16:]))}
-		if !bytes.Equal(b[:markLen], h.encodeMark(m)) || int(m.number%2) != i {
-			return newest, damagedf("mark %d is not one", i)
+		m := watermark{number: binary.BigEndian.Uint64(b[8:]), end: int64(binary.BigEndian.Uint64(b[16:]))}
+		if !bytes.Equal(b[:watermarkLen], h.encodeWatermark(m)) || int(m.number%2) != i {
+			return newest, damagedf("watermark %d is not one", i)
 		}
-		marks[i] = m
+		found[i] = m
 	}
-	older, newest := marks[0], marks[1]
+	older, newest := found[0], found[1]
 	if older.number > newest.number {
 		older, newest = newest, older
 	}
 	if newest.number != older.number+1 {
-		return newest, damagedf("its marks are %d and %d: one is lost", older.number, newest.number)
+		return newest, damagedf("its watermarks are %d and %d: one is lost", older.number, newest.number)
 	}
 	return newest, nil
 }
 
-// scan goes through the batches of a segment, up to the first one that is not whole, or not there. It returns where
-// that is, and the checksum of the last whole one, or of the head.
+// scan visits the batches of a segment, up to the first one that is not whole, or not there. It returns
+// the offset of that one, and the checksum of the last whole one, or of the head.
 func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload []byte) error) (end int64, sum uint32, err error) {
 	sum = binary.BigEndian.Uint32(content[4:])
 	for end = segmentStart; ; {
@@ -258,12 +263,14 @@ func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload
 	}
 }
 
-// tornEnd tells the trace of a crash from damage, in the last segment, whose whole batches end at end. There was one
-// batch at most whose write a crash could cut short, for each is synced before the next. Of such a batch every sector is
-// as it was written or as it was before, zeros. Up to synced there can be no such trace. It returns up to where such a trace reaches; 0 when there is none.
-func (h *segmentHead) tornEnd(content []byte, end, synced int64) (used int64, err error) {
+// tornWrite tells what a crash leaves of a write from damage, in the last segment, whose whole batches
+// end at end. A crash can cut short one batch at most, because each is synced before the next one is
+// written; and every sector of that batch is as it was written, or zeros, as it was before. Up to
+// synced there can be no such batch. It returns the offset up to which there is something left of a
+// torn write; 0 when there is nothing.
+func (h *segmentHead) tornWrite(content []byte, end, synced int64) (used int64, err error) {
 	if end < synced {
-		return 0, damagedf("what stands at %d is not what was written; up to %d all was on the disk", end, synced)
+		return 0, damagedf("the bytes at %d are not what was written; all was durable up to %d", end, synced)
 	}
 	used = int64(len(bytes.TrimRight(content, "\x00")))
 	if used <= end {
@@ -271,19 +278,19 @@ func (h *segmentHead) tornEnd(content []byte, end, synced int64) (used int64, er
 	}
 	for at := end + batchHeadLen; at < used; at += batchHeadLen {
 		if _, ok := h.batchAt(content, at); ok {
-			return 0, damagedf("what stands at %d is not what was written; at %d stands what was written later", end, at)
+			return 0, damagedf("the bytes at %d are not what was written; those at %d were written later", end, at)
 		}
 	}
 	b, ok := h.batchAt(content, end)
 	if !ok {
 		if !isZero(content[end:min(int64(len(content)), (end/sectorBytes+1)*sectorBytes)]) {
-			return 0, damagedf("what stands at %d is not what was written, and no write that was cut short leaves that", end)
+			return 0, damagedf("the bytes at %d are not what was written, and no torn write leaves that", end)
 		}
 		return used, nil
 	}
 	last := end + batchHeadLen + int64(b.length)
 	if used > last || blankSectors(content[end:last], end) <= b.blank {
-		return 0, damagedf("what stands at %d is not what was written, and no sector of it is missing", end)
+		return 0, damagedf("the bytes at %d are not what was written, and no sector of them is missing", end)
 	}
 	return used, nil
 }
@@ -291,14 +298,14 @@ func (h *segmentHead) tornEnd(content []byte, end, synced int64) (used int64, er
 // segment is the file of a segment.
 type segment struct {
 	segmentHead
-	f      *os.File
+	f      File
 	path   string
 	zeroed int64 // up to here this process has written the file, with batches or zeros
 }
 
-// zerosAhead is how many bytes of zeros are written ahead of the batches. The file's room is reserved
-// when it is created, but a write to a part that was only reserved has the file system note in its
-// journal, with each sync, that the part is written now.
+// zerosAhead is how many bytes of zeros are written ahead of the batches. The space of the file is
+// reserved when it is created, but a write to a part that was only reserved has the file system note
+// in its journal, with each fsync, that the part is written now.
 const zerosAhead = 256 << 10
 
 // append writes b, batches, at an offset of the file and syncs it. The bytes behind b are zeros
@@ -316,67 +323,75 @@ func (s *segment) write(b []byte, at int64) error {
 	if _, err := s.f.WriteAt(b, at); err != nil {
 		return err
 	}
-	return syncData(s.f)
+	return s.f.Sync()
+}
+
+// writeWatermark writes a watermark, which becomes durable with the next write that is synced.
+func (s *segment) writeWatermark(m watermark) error {
+	_, err := s.f.WriteAt(s.encodeWatermark(m), m.place())
+	return err
 }
 
 func segmentPath(dir string, number uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%016d%s", number, segmentSuffix))
 }
 
-// createSegment makes a segment without batches. A crash leaves either none or a whole one, and so does an error.
-func createSegment(dir string, h segmentHead) (_ *segment, err error) {
+// createSegment creates a segment without batches. A crash leaves either none or a whole one, and so
+// does an error.
+func createSegment(files FS, dir string, h segmentHead) (_ *segment, err error) {
 	path := segmentPath(dir, h.number)
 	temp := path + newSuffix
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, logFileMode)
+	f, err := files.Create(temp, h.size)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_, _ = f.Close(), os.Remove(temp)
+			_, _ = f.Close(), files.Remove(temp)
 		}
 	}()
-	if err := preallocate(f, h.size); err != nil {
-		return nil, err
-	}
 	if _, err := f.WriteAt(h.start(), 0); err != nil {
 		return nil, err
 	}
 	if err := f.Sync(); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := files.Rename(temp, path); err != nil {
 		return nil, err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := files.SyncDir(dir); err != nil {
 		return nil, err
 	}
 	return &segment{segmentHead: h, f: f, path: path}, nil
 }
 
-// openSegment opens a segment and reads all of it, from the disk. Errors do not name the file.
-func openSegment(dir string, log, number uint64) (s *segment, content []byte, err error) {
+// openSegment opens a segment and reads all of it. Errors do not name the file.
+func openSegment(files FS, dir string, log, number uint64) (s *segment, content []byte, err error) {
 	s = &segment{path: segmentPath(dir, number)}
-	if s.f, err = os.OpenFile(s.path, os.O_RDWR, 0); err != nil {
+	if s.f, err = files.Open(s.path); err != nil {
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil {
-			_ = s.f.Close()
-		}
-	}()
-	if err := dropCache(s.f); err != nil {
-		return nil, nil, err
+	content, err = readAll(s.f)
+	if err == nil {
+		err = s.check(content, log, number)
 	}
-	st, err := s.f.Stat()
 	if err != nil {
+		_ = s.f.Close()
 		return nil, nil, err
 	}
-	content = make([]byte, st.Size())
-	if _, err := io.ReadFull(s.f, content); err != nil {
-		return nil, nil, err
+	return s, content, nil
+}
+
+func readAll(f File) ([]byte, error) {
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
 	}
-	return s, content, s.check(content, log, number)
+	content := make([]byte, size)
+	if _, err := f.ReadAt(content, 0); err != nil && size > 0 {
+		return nil, err
+	}
+	return content, nil
 }
 
 // check decodes the head of a segment.
@@ -389,22 +404,6 @@ func (s *segment) check(content []byte, log, number uint64) (err error) {
 		return damagedf("it is segment %d of log %x, not %d of %x", s.number, s.log, number, log)
 	case s.size != int64(len(content)) || s.size < segmentStart:
 		return damagedf("the file has %d bytes of %d", len(content), s.size)
-	}
-	return nil
-}
-
-// zeros writes zeros over what stands in the file from one offset up to another.
-func (s *segment) zeros(from, to int64) error {
-	return s.write(make([]byte, to-from), from)
-}
-
-// writeZeros makes the file so long by writing it.
-func writeZeros(f *os.File, size int64) error {
-	b := make([]byte, 1<<20)
-	for at := int64(0); at < size; at += int64(len(b)) {
-		if _, err := f.WriteAt(b[:min(int64(len(b)), size-at)], at); err != nil {
-			return err
-		}
 	}
 	return nil
 }

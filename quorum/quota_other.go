@@ -1,7 +1,0 @@
-//go:build !unix
-
-package quorum
-
-import "errors"
-
-var errQuota = errors.New("disk quota exceeded") // of nothing

@@ -1,0 +1,93 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// The record of an entry, in the payload of a batch (segment.go). Numbers are big-endian. The
+// checksum is CRC-32C; it covers the index too:
+//
+//	 0       4      5      13       21          25
+//	+-------+------+------+--------+-----------+------+-----+
+//	| crc32 | type | term | time   | extension | data | ext |
+//	|       |      |      | ns     | bytes     |      |     |
+//	+-------+------+------+--------+-----------+------+-----+
+const recordHeaderLen = 25
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var (
+	// ErrDamaged says that a file does not hold any more what was written. The message names it.
+	ErrDamaged = errors.New("damaged")
+	// ErrFormat says that a file was written by another version of this program.
+	ErrFormat = errors.New("unknown format")
+
+	errChecksum = errors.New("its checksum does not match")
+	errTooShort = errors.New("it is too short")
+)
+
+func damagedf(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+}
+
+// appendRecord encodes an entry.
+func appendRecord(b []byte, l *raft.Log) []byte {
+	var ns uint64 // since 1970; 0: the leader has not said when it appended the entry
+	if !l.AppendedAt.IsZero() {
+		ns = uint64(l.AppendedAt.UnixNano())
+	}
+	start := len(b)
+	b = append(b, 0, 0, 0, 0, byte(l.Type))
+	b = binary.BigEndian.AppendUint64(b, l.Term)
+	b = binary.BigEndian.AppendUint64(b, ns)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(l.Extensions)))
+	b = append(append(b, l.Data...), l.Extensions...)
+	binary.BigEndian.PutUint32(b[start:], recordSum(l.Index, b[start:]))
+	return b
+}
+
+func recordSum(index uint64, record []byte) uint32 {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], index)
+	return crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, record[4:])
+}
+
+// checkRecord verifies that record is the one that was written for that index.
+func checkRecord(index uint64, record []byte) error {
+	switch {
+	case len(record) < recordHeaderLen:
+		return fmt.Errorf("entry %d: %w", index, errTooShort)
+	case binary.BigEndian.Uint32(record) != recordSum(index, record):
+		return fmt.Errorf("entry %d: %w", index, errChecksum)
+	}
+	return nil
+}
+
+// decodeRecord decodes an entry into l, which keeps the memory of record.
+func decodeRecord(index uint64, record []byte, l *raft.Log) error {
+	if err := checkRecord(index, record); err != nil {
+		return err
+	}
+	body := record[recordHeaderLen:]
+	ext := int(binary.BigEndian.Uint32(record[21:]))
+	if ext > len(body) {
+		return fmt.Errorf("entry %d: %w", index, errTooShort)
+	}
+	*l = raft.Log{Index: index, Type: raft.LogType(record[4]), Term: binary.BigEndian.Uint64(record[5:])}
+	if n := len(body) - ext; n > 0 {
+		l.Data = body[:n:n]
+	}
+	if ext > 0 {
+		l.Extensions = body[len(body)-ext:]
+	}
+	if ns := binary.BigEndian.Uint64(record[13:]); ns != 0 {
+		l.AppendedAt = time.Unix(0, int64(ns))
+	}
+	return nil
+}
