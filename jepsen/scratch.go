@@ -18,7 +18,8 @@ type Scratch struct {
 // still write for a moment.
 const sweep = `for i in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && exit; sleep 1; done; exit 1`
 
-// NewScratch makes an empty directory.
+// NewScratch makes an empty directory. Temporary files that this process, and those that it starts,
+// make from now on are in it too.
 func NewScratch() (*Scratch, error) {
 	dir, err := tempDir("jepsen")
 	if err != nil {
@@ -28,15 +29,11 @@ func NewScratch() (*Scratch, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &Scratch{Dir: dir, janitor: j}, nil
-}
-
-// ForTemporaryFiles has this process, and those that it starts, put their temporary files there, so that they go with it.
-func (s *Scratch) ForTemporaryFiles() error {
-	if err := os.Setenv("TMPDIR", s.Dir); err != nil {
-		return fmt.Errorf("jepsen: TMPDIR: %w", err)
+	s := &Scratch{Dir: dir, janitor: j}
+	if err := os.Setenv("TMPDIR", dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("jepsen: TMPDIR: %w", err), s.Close())
 	}
-	return nil
+	return s, nil
 }
 
 // Close removes the directory.

@@ -93,7 +93,7 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	defer cmd.Process.Kill()
 	seen := lines(bufio.NewScanner(out))
 	for line := range seen {
-		if strings.HasSuffix(line, "as predicted") {
+		if strings.HasSuffix(line, ": as predicted") {
 			break
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,33 +16,16 @@ import (
 	"lockkeeper/jepsen/sim"
 )
 
-const simUsage = `usage: go run ./cmd/jepsen sim [flags]
+const simAbout = `Runs simulated clusters, whole members on simulated networks and disks, in virtual time: an hour
+takes a few seconds. Each seed is another cluster, with other faults and clients.
 
-Runs simulated clusters, whole members on simulated networks and disks, in
-virtual time: an hour takes a few seconds. Each seed is another cluster, with
-other faults and clients. The exit status says whether every promise was kept:
-0 yes, 1 no.
+Simulations run inside testing/synctest bubbles, so this compiles the tests of server/simtest and
+runs them, one process for each seed: it needs the Go toolchain and must be run inside the module.
+For the sake of seeds that reproduce their runs the standard library is compiled anew, with a few
+lines of the runtime replaced (see jepsen/sim); the first time takes a minute.
+`
 
-Simulations run inside testing/synctest bubbles, so this compiles the tests of
-server/simtest and runs them, one process for each seed: it needs the Go
-toolchain and must be run inside the module. For the sake of seeds that
-reproduce their runs the standard library is compiled anew, with a few lines of
-the runtime replaced (see jepsen/sim); the first time takes a minute.
-
-  -seeds N         how many simulations (default 10)
-  -seed N          the first seed; the others follow (default: by chance)
-  -virtual D       virtual time of each (default 1h)
-  -jobs N          how many at a time (default 1)
-  -workload LIST   what clients do, instead of what the seed says: %s
-  -keep-going      do not stop at the first seed that fails
-  -repeat          the same seed again and again: are the runs the same?
-  -json FILE       appends a line of JSON for each simulation
-  -journal FILE    everything that happens in the (last) simulation
-  -mutation NAME   with this bug planted; see -list
-  -mutations       with each planted bug, until it is caught
-  -quick           -mutations only with those that are caught within seconds
-  -list            lists the bugs that can be planted
-  -plain           with the Go runtime as it is
+const simExits = `Exit status: 0 every promise was kept; 1 one was broken, or it could not be done; 2 a wrong command line.
 `
 
 type simFlags struct {
@@ -56,38 +38,35 @@ type simFlags struct {
 	list, plain                         bool
 }
 
-func parseSim(args []string) (f simFlags, err error) {
-	fs := flag.NewFlagSet("sim", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // the texts are ours
-	fs.Uint64Var(&f.seeds, "seeds", 10, "")
-	fs.Uint64Var(&f.first, "seed", 0, "")
-	fs.DurationVar(&f.virtual, "virtual", time.Hour, "")
-	fs.IntVar(&f.jobs, "jobs", 1, "")
-	fs.StringVar(&f.workload, "workload", "", "")
-	fs.BoolVar(&f.keepGoing, "keep-going", false, "")
-	fs.BoolVar(&f.repeat, "repeat", false, "")
-	fs.StringVar(&f.jsonFile, "json", "", "")
-	fs.StringVar(&f.journal, "journal", "", "")
-	fs.StringVar(&f.mutation, "mutation", "", "")
-	fs.BoolVar(&f.mutations, "mutations", false, "")
-	fs.BoolVar(&f.quick, "quick", false, "")
-	fs.BoolVar(&f.list, "list", false, "")
-	fs.BoolVar(&f.plain, "plain", false, "")
-	if err := fs.Parse(args); err != nil {
-		return f, err
-	}
+// define adds the flags to a command line.
+func (f *simFlags) define(c *commandLine) {
+	c.Uint64Var(&f.seeds, "seeds", 10, "how many simulations")
+	c.Uint64Var(&f.first, "seed", 0, "the first seed; the others follow (default: by chance)")
+	c.DurationVar(&f.virtual, "virtual", time.Hour, "virtual time of each")
+	c.IntVar(&f.jobs, "jobs", 1, "how many at a time")
+	c.StringVar(&f.workload, "workload", "", "what clients do, instead of what the seed says, a `list` of: "+strings.Join(sim.Workloads(), ", "))
+	c.BoolVar(&f.keepGoing, "keep-going", false, "do not stop at the first seed that fails")
+	c.BoolVar(&f.repeat, "repeat", false, "the same seed again and again: are the runs the same?")
+	c.StringVar(&f.jsonFile, "json", "", "append a line of JSON for each simulation to this `file`")
+	c.StringVar(&f.journal, "journal", "", "the `file` for everything that happens in the (last) simulation")
+	c.StringVar(&f.mutation, "mutation", "", "with the bug of this `name` planted; see -list")
+	c.BoolVar(&f.mutations, "mutations", false, "with each planted bug, until it is caught")
+	c.BoolVar(&f.quick, "quick", false, "-mutations only with those that are caught within seconds")
+	c.BoolVar(&f.list, "list", false, "list the bugs that can be planted")
+	c.BoolVar(&f.plain, "plain", false, "with the Go runtime as it is")
+}
+
+// check says what is wrong with the flags, and chooses the first seed.
+func (f *simFlags) check() error {
 	switch {
-	case fs.NArg() > 0:
-		return f, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case f.seeds == 0 || f.jobs < 1 || f.virtual <= 0:
-		return f, errors.New("-seeds, -jobs and -virtual must be more than 0")
+		return errors.New("-seeds, -jobs and -virtual must be more than 0")
 	case f.mutation != "" && entry(f.mutation) == nil:
-		return f, fmt.Errorf("there is no mutation %q; see -list", f.mutation)
-	}
-	if f.first == 0 {
+		return fmt.Errorf("there is no mutation %q; see -list", f.mutation)
+	case f.first == 0:
 		f.first = rand.Uint64()>>33 + 1
 	}
-	return f, nil
+	return nil
 }
 
 func entry(name string) *mutant.Entry {
@@ -101,15 +80,13 @@ func entry(name string) *mutant.Entry {
 
 // runSim is the command sim.
 func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	f, err := parseSim(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(stdout, simUsage, strings.Join(sim.Workloads(), ", "))
-		return exitOK
-	case err != nil:
-		fmt.Fprintf(stderr, "jepsen sim: %v\n", err)
-		return exitUsage
-	case f.list:
+	var f simFlags
+	c := newCommandLine("sim", simAbout, simExits)
+	f.define(c)
+	if status, ok := c.parse(args, stdout, stderr, f.check); !ok {
+		return status
+	}
+	if f.list {
 		for _, e := range mutant.Table {
 			fmt.Fprintf(stdout, "%-26s %s  %s (%s)\n", e.Name, e.Promise, e.What, e.Where)
 		}

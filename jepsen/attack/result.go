@@ -1,9 +1,7 @@
 package attack
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -68,18 +66,14 @@ func percentile(all []time.Duration) float64 {
 
 // A Document is the results of all attacks on one target.
 type Document struct {
-	Target  string    `json:"target"`
-	Began   time.Time `json:"began"`
-	Seed    uint64    `json:"seed"`
-	EachMs  int64     `json:"eachMs"`
-	Results []*Result `json:"results"`
+	Target  string
+	Results []*Result
 
+	cfg     Config
+	began   time.Time
 	history *jepsen.History
 	faults  []report.Fault
 }
-
-// OK says whether no attack did harm.
-func (d *Document) OK() bool { return d.Stood() == len(d.Results) }
 
 // Stood is how many attacks did no harm.
 func (d *Document) Stood() (n int) {
@@ -91,22 +85,12 @@ func (d *Document) Stood() (n int) {
 	return n
 }
 
-// WriteJSON writes the results.
-func (d *Document) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "\t")
-	if err := e.Encode(d); err != nil {
-		return fmt.Errorf("attack: write JSON: %w", err)
-	}
-	return nil
-}
-
-// Report is the run as jepsen/report shows it: the lock users' operations, with the attacks as
-// faults.
-func (d *Document) Report(again string) *report.Run {
+// Report is the run as jepsen/report shows it: the lock users' operations, with the attacks as faults.
+func (d *Document) Report() *report.Run {
 	run := &report.Run{
-		Title: fmt.Sprintf("%d attacks on %s", len(d.Results), d.Target), Target: d.Target, Began: d.Began, Took: time.Since(d.Began),
-		Seed: d.Seed, Again: again, Ops: d.history.Ops(), Faults: d.faults,
+		Title: fmt.Sprintf("%d attacks on %s", len(d.Results), d.Target), Target: d.Target, Began: d.began, Took: time.Since(d.began),
+		Seed: d.cfg.Seed, Again: d.cfg.Again, Ops: d.history.Ops(), Faults: d.faults, Cases: d.Results,
+		Settings: []report.Setting{{Name: "time of each attack", Value: d.cfg.Each.String()}},
 	}
 	for _, r := range d.Results {
 		v := workload.Verdict{Checker: r.Attack, Promise: "C9", Valid: workload.Yes, Text: r.Text()}

@@ -44,6 +44,8 @@ type Config struct {
 	Calm, Each time.Duration
 	// Seed makes the noise that is sent.
 	Seed uint64
+	// Again is the command line that plays the same.
+	Again string
 	// Tool is lockkeeper's command line program.
 	Tool func(args ...string) *exec.Cmd
 	// Dir is where the clusters have their files.
@@ -56,7 +58,7 @@ type Config struct {
 // when an attack has done harm to it or has left its members large. The error is for what could not be done.
 func Run(ctx context.Context, cfg Config) (*Document, error) {
 	s := &stage{cfg: cfg, history: jepsen.NewHistory()}
-	d := &Document{Target: cfg.Target.Name, Began: time.Now(), Seed: cfg.Seed, EachMs: cfg.Each.Milliseconds(), history: s.history}
+	d := &Document{Target: cfg.Target.Name, cfg: cfg, began: time.Now(), history: s.history}
 	var err error
 	for _, a := range cfg.Attacks {
 		if cfg.Target.Name == "zookeeper" && (a.Port == PeerPort || a.Port == HTTPPort) {

@@ -3,7 +3,6 @@ package attack
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 )
@@ -46,34 +45,10 @@ const tooLittle = "saw too little: "
 // isHarm says whether a failure is one of the member.
 func isHarm(failure string) bool { return !strings.HasPrefix(failure, tooLittle) }
 
-// The comments between which WriteTable puts its table.
-const (
-	tableBegin = "<!-- attack table: begin -->"
-	tableEnd   = "<!-- attack table: end -->"
-)
-
-// WriteTable replaces the table in a page by one of these results, a column for each target.
-func WriteTable(file string, all []*Document) error {
-	page, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("attack: write table: %w", err)
-	}
-	head, rest, found1 := strings.Cut(string(page), tableBegin)
-	_, tail, found2 := strings.Cut(rest, tableEnd)
-	if !found1 || !found2 {
-		return fmt.Errorf("attack: write table: %s has no %s ... %s", file, tableBegin, tableEnd)
-	}
-	text := head + tableBegin + "\n\n" + markdown(all) + "\n" + tableEnd + tail
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		return fmt.Errorf("attack: write table: %w", err)
-	}
-	return nil
-}
-
-// markdown is the table.
-func markdown(all []*Document) string {
+// Table is the results as a table in Markdown, with columns for each target.
+func Table(all []*Document) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| attack | sends |")
+	b.WriteString("\n| attack | sends |")
 	for _, d := range all {
 		fmt.Fprintf(&b, " %s | p99, ms | most MB |", d.Target)
 	}
@@ -93,7 +68,7 @@ func markdown(all []*Document) string {
 			fmt.Fprintln(&b, row)
 		}
 	}
-	return b.String()
+	return b.String() + "\n"
 }
 
 // short is the verdict with the first failure.

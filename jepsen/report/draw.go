@@ -17,6 +17,11 @@ type scale struct{ length time.Duration }
 // x is where a time stands.
 func (s scale) x(d time.Duration) float64 { return float64(d) / float64(s.length) * pictureWidth }
 
+// X, Width and Ticks are for the template.
+func (s scale) X(d time.Duration) string            { return num(s.x(d)) }
+func (s scale) Width(from, to time.Duration) string { return num(s.x(to - from)) }
+func (s scale) Ticks() []tick                       { return s.timeTicks() }
+
 // percent is where a time stands, for what is laid out in HTML.
 func (s scale) percent(d time.Duration) string { return num(s.x(d)/pictureWidth*100) + "%" }
 

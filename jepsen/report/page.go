@@ -74,7 +74,8 @@ type page struct {
 // verdictView is a checker's verdict.
 type verdictView struct {
 	workload.Verdict
-	Picture    template.HTML
+	Picture    Picture
+	Scale      scale // of the picture's lanes
 	Figures    []Setting
 	Violations []violationView
 	More       int
@@ -124,7 +125,7 @@ func newPage(r *Run) *page {
 	for i, v := range r.Verdicts {
 		view := viewVerdict(v)
 		if r.Pictures != nil {
-			view.Picture = r.Pictures[i]
+			view.Picture, view.Scale = r.Pictures[i], scale{r.Pictures[i].Length}
 		}
 		p.Verdicts = append(p.Verdicts, view)
 		for _, violation := range v.Violations {

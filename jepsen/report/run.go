@@ -29,7 +29,7 @@ type Run struct {
 	// Verdicts are the checkers'. Pictures, if there are any, are as many: each is shown with its
 	// verdict.
 	Verdicts []workload.Verdict
-	Pictures []template.HTML
+	Pictures []Picture
 	// Complaints are what was wrong with the run itself: data races and panics of members, a client
 	// that could not begin, a member that did not come back. A run that has any is not valid,
 	// whatever the checkers say.
@@ -38,6 +38,27 @@ type Run struct {
 	Ops []jepsen.Op
 	// Faults are when something was broken. If nil, they are FindFaults(Ops).
 	Faults []Fault
+	// Cases are the results case by case, for report.json; nil for none.
+	Cases any
+}
+
+// A Picture is shown with a verdict: a drawing, and below it lines of time.
+type Picture struct {
+	Drawn  template.HTML
+	Length time.Duration // of the lanes
+	Lanes  []Lane
+}
+
+// A Lane is a line of time.
+type Lane struct {
+	Name string
+	Bars []Bar
+}
+
+// A Bar is a time in a Lane. Its class gives it its colour, in the style sheet.
+type Bar struct {
+	From, To time.Duration
+	Class    string
 }
 
 // A Setting is one line of the configuration.

@@ -2,14 +2,37 @@ package report
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/workload"
 )
 
-// WriteFile makes a file of what write writes. When it returns without an error, nothing is missing.
-func WriteFile(name string, write func(io.Writer) error) error {
+// Write leaves all that is known about a run in a directory: index.html, report.json, the history,
+// if there is one, as history.jsonl, and all logs that are in the scratch directory.
+func Write(dir, scratch string, r *Run) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	err := errors.Join(
+		writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return WriteHTML(w, r) }),
+		writeFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return WriteJSON(w, r) }))
+	if len(r.Ops) > 0 {
+		err = errors.Join(err, writeFile(filepath.Join(dir, "history.jsonl"), func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }))
+	}
+	return errors.Join(err, copyLogs(dir, scratch))
+}
+
+// writeFile makes a file of what write writes. When it returns without an error, nothing is missing.
+func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -17,6 +40,94 @@ func WriteFile(name string, write func(io.Writer) error) error {
 	b := bufio.NewWriter(f)
 	if err := errors.Join(write(b), b.Flush(), f.Close()); err != nil {
 		return fmt.Errorf("report: %s: %w", name, err)
+	}
+	return nil
+}
+
+// copyLogs copies the logs that are not empty: client1.log under its name, m1/log as m1.log. What is
+// in a member's data directory is no such log.
+func copyLogs(dir, scratch string) error {
+	return filepath.WalkDir(scratch, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // somebody's temporary file
+		case err != nil:
+			return fmt.Errorf("report: %w", err)
+		case entry.IsDir() && entry.Name() == "data":
+			return fs.SkipDir
+		case entry.IsDir() || entry.Name() != "log" && filepath.Ext(name) != ".log":
+			return nil
+		}
+		below, err := filepath.Rel(scratch, name)
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		to := strings.ReplaceAll(strings.TrimSuffix(filepath.ToSlash(below), "/log"), "/", "-")
+		text, err := os.ReadFile(name)
+		if err == nil && len(text) > 0 {
+			err = os.WriteFile(filepath.Join(dir, strings.TrimSuffix(to, ".log")+".log"), text, 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		return nil
+	})
+}
+
+// ReplaceTable puts a table into a page, between the lines "<!-- NAME: begin -->" and "<!-- NAME: end
+// -->", which have to be there. If there is no such file, the table becomes one.
+func ReplaceTable(file, name, table string) error {
+	begin, end := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->"
+	page, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		page, err = []byte(begin+end+"\n"), nil
+	}
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	before, rest, found := strings.Cut(string(page), begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		return fmt.Errorf("report: %s has no place for the table: the lines %q and %q", file, strings.TrimSpace(begin), end)
+	}
+	if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// A Summary is a Run without its history: what report.json holds.
+type Summary struct {
+	Title      string             `json:"title"`
+	Valid      workload.Valid     `json:"valid"`
+	Target     string             `json:"target"`
+	Began      time.Time          `json:"began"`
+	TookMs     int64              `json:"tookMs"`
+	Seed       uint64             `json:"seed"`
+	Again      string             `json:"again"`
+	Settings   []Setting          `json:"settings"`
+	Complaints []string           `json:"complaints,omitempty"`
+	Verdicts   []workload.Verdict `json:"verdicts"`
+	Faults     []Fault            `json:"faults"`
+	Figures    Figures            `json:"figures"`
+	// HistoryOps is how many entries the history has.
+	HistoryOps int `json:"historyOps"`
+	// Cases are Run.Cases.
+	Cases any `json:"cases,omitempty"`
+}
+
+// WriteJSON writes the summary of a run.
+func WriteJSON(w io.Writer, r *Run) error {
+	length := r.length()
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	err := e.Encode(Summary{
+		Title: r.Title, Valid: r.Valid(), Target: r.Target, Began: r.Began, TookMs: length.Milliseconds(), Seed: r.Seed,
+		Again: r.Again, Settings: r.Settings, Complaints: r.Complaints, Verdicts: r.Verdicts, Faults: r.faults(),
+		Figures: measure(findCalls(r.Ops, length), length), HistoryOps: len(r.Ops), Cases: r.Cases,
+	})
+	if err != nil {
+		return fmt.Errorf("report: write JSON: %w", err)
 	}
 	return nil
 }

@@ -6,13 +6,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestWriteFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "page")
 	for _, text := range []string{"the first is longer", "second"} {
-		if err := WriteFile(name, func(w io.Writer) error { _, err := fmt.Fprint(w, text); return err }); err != nil {
+		if err := writeFile(name, func(w io.Writer) error { _, err := fmt.Fprint(w, text); return err }); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(name); string(got) != text {
@@ -20,10 +22,62 @@ func TestWriteFile(t *testing.T) {
 		}
 	}
 	failed := errors.New("failed")
-	if err := WriteFile(name, func(io.Writer) error { return failed }); !errors.Is(err, failed) {
+	if err := writeFile(name, func(io.Writer) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("a write that fails: %v", err)
 	}
-	if err := WriteFile(filepath.Join(name, "page"), func(io.Writer) error { return nil }); err == nil {
+	if err := writeFile(filepath.Join(name, "page"), func(io.Writer) error { return nil }); err == nil {
 		t.Error("a file was made below a file")
+	}
+}
+
+// The logs of a scratch directory are kept, those that a member has in its data directory are not.
+func TestWriteKeepsLogs(t *testing.T) {
+	scratch, dir := t.TempDir(), filepath.Join(t.TempDir(), "report")
+	for name, text := range map[string]string{
+		"m1/log": "of m1", "cluster2/m3/log": "of m3", "client1.log": "of a client", "host1.log": "", "m1/zoo.cfg": "no log", "m1/data/raft.wal/1.log": "no log",
+	} {
+		file := filepath.Join(scratch, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Write(dir, scratch, sample(1, time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := "client1.log cluster2-m3.log history.jsonl index.html m1.log report.json"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestReplaceTable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	for _, step := range []struct{ before, name, table, want string }{
+		{"# Page\n<!-- a: begin -->\nold\n<!-- a: end -->\nrest <!-- b: begin -->", "a", "new\n", "# Page\n<!-- a: begin -->\nnew\n<!-- a: end -->\nrest <!-- b: begin -->"},
+		{"", "c", "new\n", "<!-- c: begin -->\nnew\n<!-- c: end -->\n"}, // there is no file
+		{"# Page\n", "a", "new\n", ""},
+		{"<!-- a: begin -->\n", "a", "new\n", ""},
+	} {
+		_ = os.Remove(file)
+		if step.before != "" {
+			if err := os.WriteFile(file, []byte(step.before), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err := ReplaceTable(file, step.name, step.table)
+		if text, _ := os.ReadFile(file); step.want != "" && (err != nil || string(text) != step.want) {
+			t.Errorf("%q: %q, %v", step.before, text, err)
+		}
+		if step.want == "" && (err == nil || !strings.Contains(err.Error(), "has no place for the table")) {
+			t.Errorf("%q: %v", step.before, err)
+		}
 	}
 }

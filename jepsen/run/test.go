@@ -57,9 +57,8 @@ type Test struct {
 	Network string
 	// Client is the command line that runs Client.
 	Client []string
-	// Scratch is a directory for the members' data and everyone's logs, Report
-	// one for what is to stay. Both must exist.
-	Scratch, Report string
+	// Scratch is a directory for the members' data and everyone's logs. It must exist.
+	Scratch string
 	// Again is the command line of this run, for the report.
 	Again string
 	// Progress is where it is told what happens; nil means nowhere.
@@ -134,7 +133,7 @@ func (t Test) Check() error {
 // Run does the test. An error means that it could not be done; whether promises
 // were broken is in what it returns. When ctx ends, the run is called off and
 // that is an error. Nothing of the run is left then or later, apart from the
-// files in t.Scratch and t.Report.
+// files in t.Scratch.
 func (t Test) Run(ctx context.Context) (*report.Run, error) {
 	t, err := t.withDefaults()
 	if err != nil {

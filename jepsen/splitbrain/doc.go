@@ -7,7 +7,7 @@
 //	recorder  what the clients' libraries and the members say, with the time since the break
 //	Replica   a member's copy of the data, read after the healing
 //	judge     holds what was seen against what was predicted; a pure function
-//	Document  the results as JSON, and as a page of jepsen/report with a picture for each case; Row is the table's
+//	Document  the results, as a page of jepsen/report with a picture for each case, and as a table
 //
 // It imports quorum for Maj only: the rule that it holds reality against is the very one that the
 // server has.

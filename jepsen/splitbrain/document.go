@@ -1,91 +1,144 @@
 package splitbrain
 
 import (
-	"encoding/json"
+	_ "embed"
 	"fmt"
-	"io"
+	"html/template"
+	"os"
+	"runtime"
+	"strings"
 	"time"
+
+	"lockkeeper/jepsen/report"
+	"lockkeeper/jepsen/workload"
+	"lockkeeper/quorum"
 )
 
-// A Document is all that was played, as it is written to the page and as JSON.
+// A Document is what Play has played, for a page, for JSON and for a table.
 type Document struct {
-	Target    string        `json:"target"`
-	Began     time.Time     `json:"began"`
-	TookMs    int64         `json:"tookMs"`
-	TickMs    int64         `json:"tickMs"`
-	SessionMs int64         `json:"sessionMs"`
-	Again     string        `json:"again"`
-	Played    int           `json:"played"`
-	Right     int           `json:"asPredicted"`
-	Cases     []CaseSummary `json:"cases"`
+	Config  Config
+	Began   time.Time
+	Took    time.Duration
+	Results []*Result
 }
 
-// A CaseSummary is a Result with its conclusions.
-type CaseSummary struct {
-	*Result
-	OK        bool         `json:"asPredicted"`
-	Predicted []Prediction `json:"predicted"`
-	Sentences []string     `json:"sentences"`
-}
-
-// A Prediction is what quorum.Maj says of a side.
-type Prediction struct {
-	Members    []int  `json:"members"`
-	Voters     int    `json:"voters"`
-	Observers  int    `json:"observers"`
-	Arithmetic string `json:"arithmetic"`
-	GoesOn     bool   `json:"goesOn"`
-}
-
-// NewDocument makes a document of results.
-func NewDocument(target string, began time.Time, cfg Config, again string, results []*Result) *Document {
-	cfg = cfg.withDefaults()
-	d := &Document{
-		Target: target, Began: began, TookMs: time.Since(began).Milliseconds(), TickMs: cfg.Tick.Milliseconds(),
-		SessionMs: cfg.Session.Milliseconds(), Again: again, Played: len(results),
-	}
-	for _, r := range results {
-		s := CaseSummary{Result: r, OK: r.OK(), Sentences: r.Sentences()}
-		if s.OK {
-			d.Right++
-		}
-		for i, g := range r.Case.Sides {
-			s.Predicted = append(s.Predicted, Prediction{r.Sides[i].Members, g.Voters, g.Observers, r.formula(i), r.Case.Quorum(i)})
-		}
-		d.Cases = append(d.Cases, s)
-	}
-	return d
-}
-
-// OK says whether every case came as predicted.
-func (d *Document) OK() bool { return d.Right == d.Played && d.Played > 0 }
-
-// WriteJSON writes the document.
-func (d *Document) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "\t")
-	if err := e.Encode(d); err != nil {
-		return fmt.Errorf("splitbrain: write JSON: %w", err)
-	}
-	return nil
-}
-
-// Windows is in how many cases two clients held one lock; Window is the longest time for which they did.
-func (d *Document) Windows() int {
-	n := 0
-	for _, c := range d.Cases {
-		if c.Window > 0 {
+// right is how many cases came as predicted.
+func (d *Document) right() (n int) {
+	for _, r := range d.Results {
+		if r.OK() {
 			n++
 		}
 	}
 	return n
 }
 
-// Window is the longest time for which two clients held one lock and were both told that they are connected; 0 if never.
-func (d *Document) Window() time.Duration {
-	var window time.Duration
-	for _, c := range d.Cases {
-		window = max(window, c.Window)
+// OK says whether every case came as predicted.
+func (d *Document) OK() bool { return len(d.Results) > 0 && d.right() == len(d.Results) }
+
+// windows is in how many cases two clients held one lock, both told that they are connected, and the
+// longest time for which they did.
+func (d *Document) windows() (n int, longest time.Duration) {
+	for _, r := range d.Results {
+		if r.Window > 0 {
+			n, longest = n+1, max(longest, r.Window)
+		}
 	}
-	return window
+	return n, longest
+}
+
+// Summary says how many cases came as predicted.
+func (d *Document) Summary() string {
+	text := fmt.Sprintf("%d of %d cases came as predicted, in %v.", d.right(), len(d.Results), d.Took.Round(time.Second))
+	if n, longest := d.windows(); n > 0 {
+		text += fmt.Sprintf(" In %d of them two clients held one lock, both told that they are connected, for up to %s.", n, seconds(longest))
+	}
+	return text
+}
+
+//go:embed case.html
+var caseText string
+
+var caseTemplate = template.Must(template.New("case").Parse(caseText))
+
+// intro is what the page says of the rule.
+var intro = []string{
+	"A split brain is a cluster in two pieces that both go on: two leaders, one lock with " +
+		"two holders. One rule prevents it. Of n voters, a set may act only if it has more than " +
+		"half of them: set.size > n/2. Two such sets have a member in common, so there is only " +
+		"ever one. It also means that a set which is not more than half must stop, though all " +
+		"its members are well: it cannot tell whether the others are dead or just cut off. Dead " +
+		"voters count in n. Observers do not count at all.",
+	"Every case below was played by real processes, each with a network of its own: cut " +
+		"apart or killed, looked at through real clients, and healed. Green members go on, grey " +
+		"ones stop, crossed ones are dead, those with a broken edge are observers; a crown is " +
+		"on who leads, an empty one on who led before.",
+}
+
+// Report is the document as jepsen/report shows it: a verdict with a picture for each case.
+func (d *Document) Report() (*report.Run, error) {
+	cfg := d.Config.withDefaults()
+	r := &report.Run{
+		Title:  fmt.Sprintf("Split brain: %d of %d cases came as predicted", d.right(), len(d.Results)),
+		Target: cfg.Target.Name, Began: d.Began, Took: d.Took, Again: cfg.Again, Intro: intro, Cases: d.Results,
+		Settings: []report.Setting{{Name: "tickTime", Value: cfg.Tick.String()}, {Name: "session timeout", Value: cfg.Session.String()}},
+	}
+	for n := 3; n <= 7; n++ {
+		maj := quorum.NewMaj(n)
+		r.Settings = append(r.Settings, report.Setting{
+			Name:  plural(n, "voter"),
+			Value: fmt.Sprintf("a majority is %d, %d may fail", maj.Size(), maj.Tolerates()),
+		})
+	}
+	if n, longest := d.windows(); n > 0 {
+		r.Intro = append(r.Intro[:len(r.Intro):len(r.Intro)], fmt.Sprintf("In %d of the cases a client that was cut off still "+
+			"held its lock, and was told that it is connected, when somebody else had been given it: for up to %s. That does "+
+			"not depend on majorities: a member that loses its leader has to tell its clients in time.", n, seconds(longest)))
+	}
+	for _, c := range d.Results {
+		v := workload.Verdict{
+			Checker: c.Case.Cluster.String() + " voters: " + c.Name, Valid: workload.Yes,
+			Text: strings.Join(append(c.Sentences(), c.Notes...), " "),
+		}
+		for _, check := range c.Checks {
+			if !check.OK {
+				v.Valid = workload.No
+				v.Violations = append(v.Violations, workload.Violation{Text: check.What + ": " + check.Got})
+			}
+		}
+		r.Verdicts = append(r.Verdicts, v)
+		var drawn strings.Builder
+		if err := caseTemplate.Execute(&drawn, c.draw()); err != nil {
+			return nil, fmt.Errorf("splitbrain: draw %s: %w", c.Name, err)
+		}
+		r.Pictures = append(r.Pictures, report.Picture{Drawn: template.HTML(drawn.String()), Lanes: c.lanes(), Length: c.Watched})
+	}
+	return r, nil
+}
+
+// Table is the document as a table in Markdown, under a line that says how it was measured.
+func (d *Document) Table() string {
+	cfg := d.Config.withDefaults()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: `%s`, on %d cores (%s afterwards); tickTime %d ms, sessions of %d ms. %d of %d cases came as predicted, in %v.\n\n",
+		d.Began.UTC().Format("2006-01-02 15:04 MST"), cfg.Again, runtime.NumCPU(), loadText(), cfg.Tick.Milliseconds(), cfg.Session.Milliseconds(),
+		d.right(), len(d.Results), d.Took.Round(time.Second))
+	b.WriteString("| voters | case | predicted | " + cfg.Target.Name + " |\n|---|---|---|---|\n")
+	for _, r := range d.Results {
+		cells := []string{r.Case.Cluster.String(), r.Name, r.predictedText(), r.happenedText()}
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(cells[i], "|", `\|`)
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return b.String()
+}
+
+// loadText is how busy the machine is, as far as the system says it.
+func loadText() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "load unknown"
+	}
+	return "load average " + strings.Join(fields[:3], " ")
 }

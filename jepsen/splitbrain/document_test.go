@@ -3,11 +3,13 @@ package splitbrain
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/report"
 )
 
@@ -19,40 +21,39 @@ func documents() (good, bad *Document) {
 	wrong.Sides[0].Writes = 3
 	wrong.Dead, wrong.DeadTold[4] = []int{4}, at(1)
 	judge(wrong, true)
-	return NewDocument("lockkeeper", began, Config{}, "again & again", []*Result{right}),
-		NewDocument("zookeeper", began, Config{Tick: time.Second}, "<script>", []*Result{right, wrong})
+	cfg := Config{Target: jepsen.Lockkeeper(""), Again: "again & again"}
+	other := Config{Target: jepsen.Target{Name: "zookeeper"}, Tick: time.Second, Again: "<script>"}
+	return &Document{Config: cfg, Began: began, Results: []*Result{right}}, &Document{Config: other, Began: began, Results: []*Result{right, wrong}}
 }
 
 func TestDocument(t *testing.T) {
 	good, bad := documents()
-	if !good.OK() || bad.OK() || bad.Right != 1 || bad.Played != 2 || good.SessionMs != 2000 || bad.SessionMs != 4000 {
-		t.Errorf("good %+v, bad %+v", good, bad)
+	if !good.OK() || bad.OK() || bad.Summary() != "1 of 2 cases came as predicted, in 0s." {
+		t.Errorf("good %s, bad %s", good.Summary(), bad.Summary())
 	}
 	if (&Document{}).OK() {
 		t.Error("nothing was played, and all is well")
 	}
-	var b bytes.Buffer
-	if err := bad.WriteJSON(&b); err != nil {
+	text, err := json.Marshal(bad.Results)
+	if err != nil {
 		t.Fatal(err)
 	}
-	var back struct {
-		AsPredicted int
-		Cases       []struct {
-			AsPredicted bool
-			Predicted   []Prediction
-			Sides       []struct {
-				LockMs *int64
-				ToldMs map[string]int64
-			}
+	var cases []struct {
+		AsPredicted bool
+		Predicted   []prediction
+		Sentences   []string
+		Sides       []struct {
+			LockMs *int64
+			ToldMs map[string]int64
 		}
 	}
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+	if err := json.Unmarshal(text, &cases); err != nil {
 		t.Fatal(err)
 	}
-	c := back.Cases[1]
-	if back.AsPredicted != 1 || c.AsPredicted || !c.Predicted[1].GoesOn || c.Predicted[1].Arithmetic != "2 > 3/2 = 1.5 is true" ||
-		c.Sides[0].LockMs != nil || *c.Sides[1].LockMs != 1020 || c.Sides[0].ToldMs["1"] != 1300 {
-		t.Errorf("JSON: %s", b.String())
+	c := cases[1]
+	if !cases[0].AsPredicted || c.AsPredicted || !c.Predicted[1].GoesOn || c.Predicted[1].Arithmetic != "2 > 3/2 = 1.5 is true" ||
+		c.Sides[0].LockMs != nil || *c.Sides[1].LockMs != 1020 || c.Sides[0].ToldMs["1"] != 1300 || len(c.Sentences) == 0 {
+		t.Errorf("JSON: %s", text)
 	}
 }
 
@@ -94,27 +95,68 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func TestRow(t *testing.T) {
+func TestWrite(t *testing.T) {
 	_, bad := documents()
 	var b bytes.Buffer
-	Heading(&b, bad.Cases[0].Case.Cluster)
-	bad.Cases[1].Window = time.Second
-	for _, c := range bad.Cases {
-		c.Row(&b)
+	Heading(&b, bad.Results[0].Case.Cluster)
+	for _, r := range bad.Results {
+		r.Write(&b)
 	}
 	want := `
 3 voters: a side may go on if set.size > 3/2, that is with 2; 1 may fail
 
-case                                       side                 majority predicted leader       writes        lock    serves      clients
-1 | 2, leader left                         m1                   1 ≤ 3/2  stops     none         none          none    until 0.5 s told at 1.3 s
-                                           m2 m3                2 > 3/2  goes on   m2, 1.0 s    80, 1.0 s     1.0 s   yes         +1.9 s          as predicted
-1 | 2, leader left                         m1                   1 ≤ 3/2  stops     none         3, never      none    until 0.5 s told at 1.3 s
-                                           m2 m3                2 > 3/2  goes on   m2, 1.0 s    80, 1.0 s     1.0 s   yes         +1.9 s          NOT AS PREDICTED
-    ✗ m1 acknowledges no write: 3 writes
-    ✗ m2 m3 gives away the lock that a client of m4 held: never
-    ! for 1.0 s two clients held one lock, and both were told that they are connected
+1 | 2, leader left: as predicted
+    m1: 1 of 3 voters. 1 > 3/2 = 1.5 is false, so it stops, although m1 had been the leader. No write was acknowledged, no lock granted; the last member stopped serving after 0.5 s, and the last client knew it after 1.3 s.
+    m2 m3: 2 of 3 voters. 2 > 3/2 = 1.5 is true, so they go on: m2 was elected, after 1.0 s; the first write was acknowledged after 1.0 s, 80 writes in all, and a lock was granted after 1.0 s.
+    The clients that were left behind held locks. Each knew that it is cut off before its lock was given to somebody else: by 1.9 s at least.
+    After healing all 3 replicas had one history, with every acknowledged write in it.
+
+1 | 2, leader left: NOT AS PREDICTED
+    m1: 1 of 3 voters. 1 > 3/2 = 1.5 is false, so it stops, although m1 had been the leader. But it acknowledged 3 writes and granted locks: none.
+    m2 m3: 2 of 3 voters. 2 > 3/2 = 1.5 is true, so they go on: m2 was elected, after 1.0 s; the first write was acknowledged after 1.0 s, 80 writes in all, and a lock was granted after 1.0 s.
+    The clients that were left behind held locks. Each knew that it is cut off before its lock was given to somebody else: by 1.9 s at least.
+    After healing all 3 replicas had one history, with every acknowledged write in it.
+  ✗ m1 acknowledges no write: 3 writes
+  ✗ m2 m3 gives away the lock that a client of m4 held: never
 `
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTable(t *testing.T) {
+	good, bad := documents()
+	for want, d := range map[string]*Document{
+		"2026-11-21 17:00 UTC: `again & again`, on ":                                                                          good,
+		"tickTime 500 ms, sessions of 2000 ms. 1 of 1 cases came as predicted":                                                good,
+		"| voters | case | predicted | lockkeeper |\n|---|---|---|---|\n| 3 | 1 ":                                             good,
+		"| 3 | 1 \\| 2, leader left | 2 > 3/2 goes on | stopped after 0.5 s, writes again after 1.0 s, told 1.9 s before |\n": good,
+		"told 1.9 s before, **not as predicted** |":                                                                           bad,
+	} {
+		if got := d.Table(); !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, got)
+		}
+	}
+}
+
+// TestSplitBrainPage: docs/split-brain.md has the tables of both systems as Table makes them, each with its command, and
+// no other figures of time.
+func TestSplitBrainPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/split-brain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, target := range []string{"lockkeeper", "zookeeper"} {
+		before, rest, _ := strings.Cut(page, "<!-- split-brain "+target+": begin -->\n")
+		table, after, found := strings.Cut(rest, "<!-- split-brain "+target+": end -->")
+		head := regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d UTC: ` + "`go run ./cmd/jepsen split-brain [^`]*`, on ")
+		if !found || !head.MatchString(table) || strings.Count(table, "\n| ") < 5 {
+			t.Errorf("there is no table of %s: write it with 'go run ./cmd/jepsen split-brain -target %s -out docs/split-brain.md'", target, target)
+		}
+		page = before + after
+	}
+	if figures := regexp.MustCompile(`\d\.\d+ ?(s|ms)\b`).FindAllString(page, -1); len(figures) > 0 {
+		t.Errorf("these figures are in no table that a command has written: %q", figures)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,50 +20,59 @@ type Config struct {
 	Target jepsen.Target
 	// Cases are played in their order; those that follow each other and have clusters of the same shape share one.
 	Cases []Case
-	// Tick is tickTime, 500 ms if zero. Session is the clients' session timeout, four ticks if zero; the servers keep it
-	// between 2 and 20 ticks.
+	// Tick is tickTime, DefaultTick if zero. Session is the clients' session timeout, four ticks if
+	// zero; the servers keep it between 2 and 20 ticks.
 	Tick, Session time.Duration
-	// Patience is how long to wait for anything that should happen; 60 s if zero.
+	// Patience is how long to wait for anything that should happen; DefaultPatience if zero.
 	Patience time.Duration
-	// Leases says that the target promises that a client is told that it is cut off before its lock is given away.
-	Leases bool
+	// Promises says that the target promises two things more than ZooKeeper does: a client is told
+	// that it is cut off before its lock is given away, and members that hold the same show the same
+	// digest (four-letter word hash). If not, what breaks them is a note.
+	Promises bool
 	// Extra are more lines for every member's zoo.cfg.
 	Extra []string
-	// Digests says that members which show a digest for the same zxid (four-letter word hash) must show the same one. If
-	// not, a difference is a note; the trees are compared in any case.
-	Digests bool
+	// Again is the command line that plays the same.
+	Again string
 	// Dir is for the members' files. It must exist.
 	Dir string
 	// Progress is called with each result as it comes, from the goroutine of Play; nil for nobody.
 	Progress func(*Result)
 }
 
+// The defaults of a Config.
+const (
+	DefaultTick     = 500 * time.Millisecond
+	DefaultPatience = time.Minute
+)
+
 // withDefaults fills in what is zero.
 func (cfg Config) withDefaults() Config {
-	cfg.Tick = cmp.Or(cfg.Tick, 500*time.Millisecond)
+	cfg.Tick = cmp.Or(cfg.Tick, DefaultTick)
 	cfg.Session = cmp.Or(cfg.Session, 4*cfg.Tick)
-	cfg.Patience = cmp.Or(cfg.Patience, time.Minute)
+	cfg.Patience = cmp.Or(cfg.Patience, DefaultPatience)
 	return cfg
 }
 
-// Play plays all cases. It returns what it has of them also with an error, which says what kept it from going on; that a
-// case did not come as predicted is no error. When it returns, no process and no network is left.
-func Play(ctx context.Context, cfg Config) ([]*Result, error) {
+// Play plays all cases. It returns what it has of them also with an error, which says what kept it
+// from going on; that a case did not come as predicted is no error. When it returns, no process and
+// no network is left.
+func Play(ctx context.Context, cfg Config) (d *Document, err error) {
 	cfg = cfg.withDefaults()
-	var results []*Result
-	for number, cases := 0, cfg.Cases; len(cases) > 0; number++ {
+	d = &Document{Config: cfg, Began: time.Now()}
+	defer func() { d.Took = time.Since(d.Began) }()
+	for number, cases := 1, cfg.Cases; len(cases) > 0; number++ {
 		same := 1
 		for same < len(cases) && cases[same].Cluster == cases[0].Cluster {
 			same++
 		}
-		some, err := playShape(ctx, cfg, number, cases[:same])
-		results = append(results, some...)
+		results, err := playShape(ctx, cfg, number, cases[:same])
+		d.Results = append(d.Results, results...)
 		if err != nil {
-			return results, err
+			return d, err
 		}
 		cases = cases[same:]
 	}
-	return results, nil
+	return d, nil
 }
 
 // A lab is a cluster on a network of its own.
@@ -77,7 +87,7 @@ type lab struct {
 // playShape plays cases that have one shape.
 func playShape(ctx context.Context, cfg Config, number int, cases []Case) (results []*Result, err error) {
 	l := &lab{cfg: cfg, shape: cases[0].Cluster}
-	dir := filepath.Join(cfg.Dir, fmt.Sprintf("cluster%d", number+1))
+	dir := filepath.Join(cfg.Dir, fmt.Sprintf("cluster%d", number))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("splitbrain: %w", err)
 	}
@@ -169,7 +179,7 @@ func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	if err := l.agree(ctx, s, r); err != nil {
 		return nil, err
 	}
-	judge(r, l.cfg.Leases)
+	judge(r, l.cfg.Promises)
 	return r, nil
 }
 
@@ -253,16 +263,26 @@ func (l *lab) mend(ctx context.Context, s *stage) error {
 	return err
 }
 
+// digestPatience is how long members that promise no equal digests may take to show one.
+const digestPatience = time.Second
+
 // agree reads all replicas and removes what the case has left in them.
 func (l *lab) agree(ctx context.Context, s *stage, r *Result) error {
 	reading, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()
-	replicas, err := readReplicas(reading, l.cluster.Members(), l.cfg.Session, l.cfg.Digests)
+	replicas, err := readReplicas(reading, l.cluster.Members(), l.cfg.Session)
 	for _, replica := range replicas {
 		err = errors.Join(err, s.checkNumbers(replica))
 	}
-	if digests := compareDigests(replicas); digests != nil && !l.cfg.Digests {
-		r.Notes = append(r.Notes, "The trees are equal, and yet members show different digests: "+digests.Error())
+	if l.cfg.Promises {
+		_, digests := l.cluster.AwaitAgreement(reading)
+		err = errors.Join(err, digests)
+	} else {
+		brief, cancel := context.WithTimeout(reading, digestPatience)
+		defer cancel()
+		if _, digests := l.cluster.AwaitAgreement(brief); errors.Is(digests, jepsen.ErrReplicasDiffer) {
+			r.Notes = append(r.Notes, "The trees are equal, and yet members show different digests: "+digests.Error())
+		}
 	}
 	if r.Replicas = replicas; err != nil {
 		r.Differ = err.Error()
@@ -270,11 +290,7 @@ func (l *lab) agree(ctx context.Context, s *stage, r *Result) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	addrs := []string{}
-	for _, m := range l.cluster.Members() {
-		addrs = append(addrs, m.ClientAddr)
-	}
-	c, err := dial(addrs, l.cfg.Session, nil)
+	c, err := dial(strings.Split(l.cluster.Servers(), ","), l.cfg.Session, nil)
 	if err != nil {
 		return err
 	}

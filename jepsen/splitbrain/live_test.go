@@ -38,7 +38,7 @@ func TestPlay(t *testing.T) {
 		}
 		cases = append(cases, ObserverCases()...)
 	}
-	cfg := Config{Cases: cases, Leases: *targetFlag == "lockkeeper", Digests: *targetFlag == "lockkeeper", Dir: jepsen.KeptDir(t, false), Tick: 500 * time.Millisecond}
+	cfg := Config{Cases: cases, Promises: *targetFlag == "lockkeeper", Dir: jepsen.KeptDir(t, false), Tick: 500 * time.Millisecond}
 	cfg.Session = 2 * time.Second
 	var err error
 	if *targetFlag == "zookeeper" {
@@ -56,11 +56,11 @@ func TestPlay(t *testing.T) {
 		}
 		t.Logf("figures: %d voters, %s: %s", r.Case.Cluster.Voters, r.Name, slices.Concat(r.Sentences(), r.Notes))
 	}
-	results, err := Play(t.Context(), cfg)
+	played, err := Play(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(results) != len(cases) {
-		t.Errorf("%d cases were played, want %d", len(results), len(cases))
+	if len(played.Results) != len(cases) {
+		t.Errorf("%d cases were played, want %d", len(played.Results), len(cases))
 	}
 }

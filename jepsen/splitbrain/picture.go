@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"lockkeeper/jepsen/report"
 )
 
 // A picture shows a case: circles for the members, in a box for each side, and one for the dead.
@@ -97,50 +99,33 @@ func (r *Result) circle(id, x, y int, class string) circle {
 	return c
 }
 
-// A lane is a line of the small timeline of a case.
-type lane struct {
-	Name, Class string
-	Bars        []bar
-}
-
-// A bar is a time in a lane, in per mille of the time that was watched.
-type bar struct {
-	X, Width int
-	Class    string
-}
-
-// lanes are the timeline: who served when, and what became of the lock of the client that was left behind, of the one that
-// was told last before its lock went.
-func (r *Result) lanes() []lane {
-	at := func(i Instant) int {
+// lanes are the timeline: who served when, and what became of the lock of the client that was left
+// behind, of the one that was told last before its lock went.
+func (r *Result) lanes() []report.Lane {
+	at := func(i Instant) time.Duration {
 		if !i.Came() {
-			return 1000
+			return r.Watched
 		}
-		return int(min(1000, i.After()*1000/max(1, r.Watched)))
+		return min(r.Watched, i.After())
 	}
-	var all []lane
+	var all []report.Lane
 	for i, s := range r.Sides {
-		l := lane{Name: sideName(s.Members) + " served"}
+		bar := report.Bar{From: at(s.Wrote), To: r.Watched, Class: "goes"}
 		if stopped, _ := r.stopped(i); !r.Case.Quorum(i) {
-			l.Class = "stops"
-			l.Bars = []bar{{0, at(stopped), "stops"}}
-		} else {
-			from := at(s.Wrote)
-			l.Class = "goes"
-			l.Bars = []bar{{from, 1000 - from, "goes"}}
+			bar = report.Bar{To: at(stopped), Class: "stops"}
 		}
-		all = append(all, l)
+		all = append(all, report.Lane{Name: sideName(s.Members) + " served", Bars: []report.Bar{bar}})
 	}
 	id, ok := r.worst()
 	if !ok {
 		return all
 	}
 	told, given := at(r.toldAt(id)), at(r.Sides[r.Case.Goes()].Inherited[id])
-	believed := lane{Name: fmt.Sprintf("client of m%d believed", id), Bars: []bar{{0, told, "believes"}}}
+	believed := report.Lane{Name: fmt.Sprintf("client of m%d believed", id), Bars: []report.Bar{{To: told, Class: "believes"}}}
 	if given < told {
-		believed.Bars = append(believed.Bars, bar{given, told - given, "both"})
+		believed.Bars = append(believed.Bars, report.Bar{From: given, To: told, Class: "both"})
 	}
-	return append(all, believed, lane{Name: "another had its lock", Bars: []bar{{given, 1000 - given, "given"}}})
+	return append(all, believed, report.Lane{Name: "another had its lock", Bars: []report.Bar{{From: given, To: r.Watched, Class: "given"}}})
 }
 
 // worst is the member whose client was told last, compared with when its lock was given away.
@@ -166,22 +151,6 @@ func (r *Result) margin(goes, id int) time.Duration {
 	}
 	return given.After() - told.After()
 }
-
-// seconds are the marks of the time axis: full seconds, in per mille, not too many.
-func (r *Result) axis() []mark {
-	step := time.Second
-	for r.Watched/step > 8 {
-		step *= 2
-	}
-	var marks []mark
-	for at := time.Duration(0); at < r.Watched; at += step {
-		marks = append(marks, mark{fmt.Sprintf("%.1f%%", float64(at)/float64(r.Watched)*100), fmt.Sprintf("%d s", int(at.Seconds()))})
-	}
-	return marks
-}
-
-// A mark stands on the time axis.
-type mark struct{ At, Text string }
 
 // Half is half the width of a box, for what stands in its middle.
 func (b box) Half() int { return b.Width / 2 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,9 +22,6 @@ type Replica struct {
 	Member int `json:"member"`
 	// Zxid is what the member's four-letter word srvr says, in hex.
 	Zxid string `json:"zxid"`
-	// Hash is what the word hash says: by zxid in hex, a digest of the tree as it was then. lockkeeper has one line, for
-	// its newest zxid; ZooKeeper has one for every 128th zxid.
-	Hash map[string]string `json:"hash"`
 	// Tree is a SHA-256 of the whole tree as a client reads it: paths, data and Stats. Nodes is how many nodes that were.
 	Tree  string `json:"tree"`
 	Nodes int    `json:"nodes"`
@@ -51,33 +47,6 @@ func compare(replicas []Replica) error {
 	return errors.Join(errs...)
 }
 
-// compareShown is compareDigests, and all must show a digest for one zxid at least.
-func compareShown(replicas []Replica) error {
-	common := maps.Clone(replicas[0].Hash)
-	for _, r := range replicas {
-		maps.DeleteFunc(common, func(zxid, _ string) bool { return r.Hash[zxid] == "" })
-	}
-	if len(common) == 0 {
-		return fmt.Errorf("splitbrain: there is no zxid for which all members show a digest: %w", errDiffer)
-	}
-	return compareDigests(replicas)
-}
-
-// compareDigests says whether the members show the same digest for every zxid for which two of them show one.
-func compareDigests(replicas []Replica) error {
-	var errs []error
-	for i, r := range replicas {
-		for _, o := range replicas[:i] {
-			for _, zxid := range slices.Sorted(maps.Keys(r.Hash)) {
-				if digest, both := o.Hash[zxid]; both && digest != r.Hash[zxid] {
-					errs = append(errs, fmt.Errorf("splitbrain: at zxid %s m%d has digest %s, m%d has %s: %w", zxid, o.Member, digest, r.Member, r.Hash[zxid], errDiffer))
-				}
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // firstDifference shows the first node that two replicas do not have in common.
 func firstDifference(a, b Replica) string {
 	paths := slices.Collect(maps.Keys(a.nodes))
@@ -91,10 +60,10 @@ func firstDifference(a, b Replica) string {
 	return "their nodes are the same"
 }
 
-// readReplicas reads every member's replica until they agree, for members take a moment to apply what is committed and
-// the sessions of ended clients still expire. If they never do, it returns the last ones it read, with what is different.
-// digests says that they must agree in what they show as their digests, too.
-func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Duration, digests bool) ([]Replica, error) {
+// readReplicas reads every member's replica until they agree, for members take a moment to apply what
+// is committed and the sessions of ended clients still expire. If they never do, it returns the last
+// ones it read, with what is different.
+func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Duration) ([]Replica, error) {
 	clients := make([]*client, 0, len(members))
 	defer func() {
 		for _, c := range clients {
@@ -118,10 +87,7 @@ func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Du
 	for {
 		replicas, err := readAll(ctx, members, clients)
 		if err == nil {
-			last = replicas
-			if err = compare(replicas); err == nil && digests {
-				err = compareShown(replicas)
-			}
+			last, err = replicas, compare(replicas)
 		}
 		switch {
 		case err == nil:
@@ -170,12 +136,7 @@ func readReplica(ctx context.Context, m *jepsen.Member, c *client) (Replica, err
 	if err != nil {
 		return r, err
 	}
-	hash, err := jepsen.FourLetter(ctx, m.ClientAddr, "hash")
-	if err != nil {
-		return r, err
-	}
-	r.Zxid, r.Hash = parseZxid(srvr), parseHash(hash)
-	if r.Zxid == "" {
+	if r.Zxid = parseZxid(srvr); r.Zxid == "" {
 		return r, fmt.Errorf("srvr has no zxid: %q", srvr)
 	}
 	return r, nil
@@ -230,16 +191,4 @@ func parseZxid(srvr string) string {
 		}
 	}
 	return ""
-}
-
-// parseHash reads the answer to hash: lines of a zxid in hex and a decimal digest.
-func parseHash(hash string) map[string]string {
-	all := make(map[string]string)
-	for line := range strings.Lines(hash) {
-		zxid, digest, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if _, err := strconv.ParseInt(digest, 10, 64); ok && err == nil {
-			all[zxid] = digest
-		}
-	}
-	return all
 }

@@ -2,10 +2,40 @@ package splitbrain
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
+
+	"lockkeeper/quorum"
 )
+
+// Heading writes what is above the cases of one cluster.
+func Heading(w io.Writer, cluster Group) {
+	maj := quorum.NewMaj(cluster.Voters)
+	fmt.Fprintf(w, "\n%s: a side may go on if set.size > %d/2, that is with %d; %d may fail", plural(cluster.Voters, "voter"), cluster.Voters, maj.Size(), maj.Tolerates())
+	if cluster.Observers > 0 {
+		fmt.Fprintf(w, "; and %s, which do not count", plural(cluster.Observers, "observer"))
+	}
+	fmt.Fprintln(w)
+}
+
+// Write writes a case: what happened, a sentence a line, then what did not come as predicted.
+func (r *Result) Write(w io.Writer) {
+	verdict := "as predicted"
+	if !r.OK() {
+		verdict = "NOT AS PREDICTED"
+	}
+	fmt.Fprintf(w, "\n%s: %s\n", r.Name, verdict)
+	for _, sentence := range slices.Concat(r.Sentences(), r.Notes) {
+		fmt.Fprintf(w, "    %s\n", sentence)
+	}
+	for _, c := range r.Checks {
+		if !c.OK {
+			fmt.Fprintf(w, "  ✗ %s: %s\n", c.What, c.Got)
+		}
+	}
+}
 
 // Sentences say what happened in a case, and why, in words for somebody who learns it.
 func (r *Result) Sentences() []string {
@@ -107,4 +137,42 @@ func (r *Result) sayLeases() string {
 		return fmt.Sprintf("The clients that were left behind held locks. Each knew that it is cut off before its lock was given to somebody else: by %s at least.", seconds(r.Margin))
 	}
 	return ""
+}
+
+// predictedText says which side goes on, or why none does.
+func (r *Result) predictedText() string {
+	if goes := r.Case.Goes(); goes >= 0 {
+		return r.Case.Arithmetic(goes) + " goes on"
+	}
+	var sides []string
+	for i := range r.Case.Sides {
+		sides = append(sides, r.Case.Arithmetic(i))
+	}
+	return "nobody: " + strings.Join(sides, ", ")
+}
+
+// happenedText says what became of the side that goes on, when the others stopped, and who knew it when.
+func (r *Result) happenedText() string {
+	var parts []string
+	for i, seen := range r.Sides {
+		_, kept := seen.Leading[r.LeaderBefore]
+		switch stopped, _ := r.stopped(i); {
+		case i != r.Case.Goes():
+			parts = append(parts, "stopped after "+stopped.String())
+		case kept:
+			parts = append(parts, "keeps its leader")
+		default:
+			parts = append(parts, "writes again after "+seen.Wrote.String())
+		}
+	}
+	switch {
+	case r.Window > 0:
+		parts = append(parts, "**two holders for "+seconds(r.Window)+"**")
+	case r.Margin > 0:
+		parts = append(parts, "told "+seconds(r.Margin)+" before")
+	}
+	if !r.OK() {
+		parts = append(parts, "**not as predicted**")
+	}
+	return strings.Join(parts, ", ")
 }
