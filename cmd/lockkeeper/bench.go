@@ -16,76 +16,55 @@ import (
 	"lockkeeper/bench"
 )
 
-func benchUsage() string {
-	var b strings.Builder
-	b.WriteString(`Usage: lockkeeper bench [flags]
+func benchAbout() string {
+	return `Usage: lockkeeper bench [flags]
 
 Puts load on servers that speak ZooKeeper's protocol, and says how many operations a second
 they did, with what latency and which errors; for servers on this machine also how much CPU
 an operation took, and how much memory they have.
 
 Workloads:
-`)
-	for _, w := range bench.Workloads() {
-		fmt.Fprintf(&b, "	%-15s %s\n", w[0], w[1])
-	}
-	b.WriteString(`
-Flags:
-	-servers host:port,...   the servers; the clients spread over them
-	                         (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)
-	-workload w              which (default write)
-	-clients n               connections that work side by side (default: the workload's own number)
-	-in-flight n             requests that each has outstanding; write, read, mixed (default 1)
-	-duration d              how long to measure, after a second of warming up (default 10s)
-	-size n                  bytes of data (default 100)
-	-nodes n                 how many nodes; znodes (default 200000)
-	-rounds n                how many rounds; herd, boot
-	-session d               session timeout (default 30s)
-	-pids n,...              the servers' processes, in the order of -servers; by default they are
-	                         looked for by their ports (Linux)
-	-start 'command'         starts the first server, in the foreground; boot, and znodes to
-	                         measure a restart (which kills the server with SIGKILL first)
-	-json                    the result as one JSON object
+` + described(bench.Workloads())
+}
 
-All nodes are made below one of the benchmark's own, /bench-..., which is deleted in the end.
+const benchExits = `All nodes are made below one of the benchmark's own, /bench-..., which is deleted in the end.
 failover kills the leader with SIGKILL, and leaves it to you to start it again.
 
 Exit status: 0; 1 nothing could be measured; 2 wrong command line.
-`)
-	return b.String()
-}
+`
 
-// benchFlags are the flags of bench.
-type benchFlags struct {
+// benchCommand is bench, with the flags whose values are not those of the Config.
+type benchCommand struct {
 	bench.Config
 	servers, pids, start string
 	json                 bool
 }
 
-func parseBench(fs *flag.FlagSet) *benchFlags {
-	f := &benchFlags{}
-	fs.StringVar(&f.servers, "servers", usualServers(), "")
-	fs.StringVar(&f.Workload, "workload", "write", "")
-	fs.IntVar(&f.Clients, "clients", 0, "")
-	fs.IntVar(&f.InFlight, "in-flight", 0, "")
-	fs.DurationVar(&f.Duration, "duration", 0, "")
-	fs.IntVar(&f.Size, "size", 0, "")
-	fs.IntVar(&f.Nodes, "nodes", 0, "")
-	fs.IntVar(&f.Rounds, "rounds", 0, "")
-	fs.DurationVar(&f.Session, "session", 0, "")
-	fs.StringVar(&f.pids, "pids", "", "")
-	fs.StringVar(&f.start, "start", "", "")
-	fs.BoolVar(&f.json, "json", false, "")
-	return f
+func (c *benchCommand) flags(fs *flag.FlagSet) {
+	fs.StringVar(&c.servers, "servers", usualServers(),
+		"`host:port,...` the servers; the clients spread over them (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
+	fs.StringVar(&c.Workload, "workload", "write", "`w` which (default write)")
+	fs.IntVar(&c.Clients, "clients", 0, "`n` connections that work side by side (default: the workload's own number)")
+	fs.IntVar(&c.InFlight, "in-flight", 0, "`n` requests that each has outstanding; write, read, mixed (default 1)")
+	fs.DurationVar(&c.Duration, "duration", 0, "`d` how long to measure, after a second of warming up (default 10s)")
+	fs.IntVar(&c.Size, "size", 0, "`n` bytes of data (default 100)")
+	fs.IntVar(&c.Nodes, "nodes", 0, "`n` how many nodes; znodes (default 200000)")
+	fs.IntVar(&c.Rounds, "rounds", 0, "`n` how many rounds; herd, boot")
+	fs.DurationVar(&c.Session, "session", 0, "`d` session timeout (default 30s)")
+	fs.StringVar(&c.pids, "pids", "",
+		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their ports (Linux)")
+	fs.StringVar(&c.start, "start", "", "`'command'` starts the first server, in the foreground; boot, and znodes to measure "+
+		"a restart (which kills the server with SIGKILL first)")
+	fs.BoolVar(&c.json, "json", false, "the result as one JSON object")
 }
 
 // config completes the Config from the flags that are lists.
-func (f *benchFlags) config() (cfg bench.Config, err error) {
-	cfg = f.Config
-	if cfg.Servers, err = (&clientFlags{servers: f.servers}).serverList(); err != nil {
+func (c *benchCommand) config() (cfg bench.Config, err error) {
+	cfg = c.Config
+	if cfg.Servers, err = serverList(c.servers); err != nil {
 		return cfg, err
 	}
-	for word := range strings.SplitSeq(f.pids, ",") {
+	for word := range strings.SplitSeq(c.pids, ",") {
 		if word == "" {
 			continue
 		}
@@ -95,22 +74,14 @@ func (f *benchFlags) config() (cfg bench.Config, err error) {
 		}
 		cfg.PIDs = append(cfg.PIDs, pid)
 	}
-	cfg.Start = strings.Fields(f.start)
+	cfg.Start = strings.Fields(c.start)
 	return cfg, cfg.Validate()
 }
 
-func runBench(args []string, e env) int {
-	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	f := parseBench(fs)
-	if status, done := parseFlags(fs, benchUsage(), args, e); done {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return usageError("bench", e, "unexpected argument %q", fs.Arg(0))
-	}
-	cfg, err := f.config()
+func (c *benchCommand) run(e env, _ []string) error {
+	cfg, err := c.config()
 	if err != nil {
-		return usageError("bench", e, "%v", err)
+		return usageError{err}
 	}
 	progress := io.Discard
 	if f, ok := e.stderr.(*os.File); ok && isTerminal(f) {
@@ -131,15 +102,13 @@ func runBench(args []string, e env) int {
 	res, err := bench.Run(ctx, cfg)
 	fmt.Fprint(progress, "\r\x1b[K")
 	if err != nil {
-		fmt.Fprintf(e.stderr, "lockkeeper bench: %v\n", err)
-		return exitFailed
+		return err
 	}
-	if f.json {
-		_ = json.NewEncoder(e.stdout).Encode(res)
-	} else {
-		printResult(e.stdout, res)
+	if c.json {
+		return json.NewEncoder(e.stdout).Encode(res)
 	}
-	return exitOK
+	printResult(e.stdout, res)
+	return nil
 }
 
 // printResult writes a result as text.

@@ -67,7 +67,7 @@ func startChild(args, environment []string, dieWithUs bool) (*child, error) {
 }
 
 // cannotStart is the exit status for a command that does not start.
-func cannotStart(err error) int {
+func cannotStart(err error) exitStatus {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return exitNotFound
 	}

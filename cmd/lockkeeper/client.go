@@ -7,9 +7,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,51 +22,46 @@ import (
 	"lockkeeper/recipes"
 )
 
-// serversVariable names the environment variable that stands for -servers.
-const serversVariable = "LOCKKEEPER_SERVERS"
+// Environment variables that stand for -servers and -auth.
+const (
+	serversVariable = "LOCKKEEPER_SERVERS"
+	authVariable    = "LOCKKEEPER_AUTH"
+)
 
 const defaultServers = "127.0.0.1:2181"
 
-// usualServers is what -servers is if nobody says it.
+// usualServers is what -servers is if it is not given.
 func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultServers) }
 
-// clientFlags are the flags of every command that is a client.
+// clientFlags are the flags of every command that is a client, and how it says something.
 type clientFlags struct {
 	servers  string
 	session  time.Duration
 	auth     string
 	authFile string
 	json     bool
-	tree     *recipes.TreeWatch // for connect; nil: none
-	verbose  bool               // of those that run a command: say also what goes well
-	logger   *slog.Logger       // nil: what package recipes logs is not said
+	verbose  bool // of those that run a command: say also what goes well
+
+	e       env    // for messages
+	command string // which begin with its name
+	path    string // of the lock that they are about; empty if there is none
 }
 
-// clientFlagsUsage is their part of the help texts.
-const clientFlagsUsage = `	-servers host:port,...   members of the cluster; any that answers will do
-	                         (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)
-	-session d               session timeout: for how long after it was last heard of
-	                         the cluster keeps what this command holds (default 10s)
-	-auth user:password      identity for ACLs of the scheme digest; of others: scheme:secret
-	-auth-file file          the same, in the first line of a file: a command line can be
-	                         seen by others (default: $LOCKKEEPER_AUTH)
-	-json                    what the command says is JSON, one object a line
-`
-
-func addClientFlags(fs *flag.FlagSet) *clientFlags {
-	f := &clientFlags{}
-	fs.StringVar(&f.servers, "servers", usualServers(), "")
-	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout, "")
-	fs.StringVar(&f.auth, "auth", "", "")
-	fs.StringVar(&f.authFile, "auth-file", "", "")
-	fs.BoolVar(&f.json, "json", false, "")
-	return f
+func (f *clientFlags) flags(fs *flag.FlagSet) {
+	f.command = fs.Name()
+	fs.StringVar(&f.servers, "servers", usualServers(),
+		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
+	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout,
+		"`d` session timeout: for how long after it was last heard of the cluster keeps what this command holds (default 10s)")
+	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret")
+	fs.StringVar(&f.authFile, "auth-file", "",
+		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
+	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
 }
 
-// serverList checks -servers and returns them one by one, with their ports.
-func (f *clientFlags) serverList() ([]string, error) {
-	var list []string
-	for s := range strings.SplitSeq(f.servers, ",") {
+// serverList returns the servers of a list one by one, with their ports.
+func serverList(text string) (list []string, err error) {
+	for s := range strings.SplitSeq(text, ",") {
 		if s = strings.TrimSpace(s); s == "" {
 			continue
 		}
@@ -85,24 +83,130 @@ func (f *clientFlags) serverList() ([]string, error) {
 	return list, nil
 }
 
-// tell is say for what goes well; it prints only if verbose or -json is set.
-func (f *clientFlags) tell(e env, command, words string, event map[string]any) {
-	if f.verbose || f.json {
-		f.say(e, command, words, event)
-	}
-}
-
 // check reports what is wrong with the flags.
 func (f *clientFlags) check() error {
 	if f.session < time.Second {
 		return fmt.Errorf("-session: %v is less than a second", f.session)
 	}
-	if _, _, err := f.identity(); err != nil {
-		return err
-	}
-	_, err := f.serverList()
-	return err
+	_, _, err := f.identity()
+	_, listErr := serverList(f.servers)
+	return cmp.Or(err, listErr)
 }
+
+// digestScheme is the scheme of an identity that does not name one.
+const digestScheme = "digest"
+
+// authSchemes are the schemes that may precede a secret. Others would be taken for a
+// user's name.
+var authSchemes = []string{digestScheme, "key", "ensemble", "ip", "sasl", "x509"}
+
+// parseAuth reads scheme:secret, or user:password for digest.
+func parseAuth(text string) (recipes.Auth, error) {
+	first, rest, found := strings.Cut(text, ":")
+	if !found || first == "" {
+		return recipes.Auth{}, errors.New("must be user:password, or scheme:secret")
+	}
+	scheme, secret := digestScheme, text
+	if slices.Contains(authSchemes, first) {
+		scheme, secret = first, rest
+	}
+	if scheme == digestScheme && !strings.Contains(secret, ":") {
+		return recipes.Auth{}, errors.New("must be user:password, or scheme:secret")
+	}
+	return recipes.Auth{Scheme: scheme, Secret: []byte(secret)}, nil
+}
+
+// identity is who the command says it is: -auth, or the first line of -auth-file, or else the
+// environment. ok is false if nobody is named. Errors do not contain the secret.
+func (f *clientFlags) identity() (id recipes.Auth, ok bool, err error) {
+	text, from := f.auth, "-auth"
+	switch {
+	case f.auth != "" && f.authFile != "":
+		return id, false, errors.New("-auth and -auth-file: one of them, please")
+	case f.auth != "":
+	case f.authFile != "":
+		from = "-auth-file"
+		b, err := os.ReadFile(f.authFile)
+		if err != nil {
+			return id, false, fmt.Errorf("-auth-file: %w", err)
+		}
+		text, _, _ = strings.Cut(string(b), "\n")
+		text = strings.TrimSuffix(text, "\r")
+	default:
+		if text, from = os.Getenv(authVariable), "$"+authVariable; text == "" {
+			return id, false, nil
+		}
+	}
+	if id, err = parseAuth(text); err != nil {
+		return id, false, fmt.Errorf("%s: %w", from, err)
+	}
+	return id, true, nil
+}
+
+// say writes a message of the command itself: as text, or with -json the event with the message, the
+// lock and more fields, which are names and values in turn. Both go to standard error, as standard
+// output may belong to another command.
+func (f *clientFlags) say(event, text string, fields ...any) {
+	if !f.json {
+		fmt.Fprintf(f.e.stderr, "lockkeeper %s: %s\n", f.command, text)
+		return
+	}
+	record := map[string]any{"event": event, "message": text, "time": time.Now().UTC().Format(time.RFC3339Nano)}
+	if f.path != "" {
+		record["lock"] = f.path
+	}
+	for pair := range slices.Chunk(fields, 2) {
+		record[pair[0].(string)] = pair[1]
+	}
+	_ = json.NewEncoder(f.e.stderr).Encode(record) // strings and numbers only
+}
+
+// tell is say for what goes well; it prints only if verbose or -json is set.
+func (f *clientFlags) tell(event, text string, fields ...any) {
+	if f.verbose || f.json {
+		f.say(event, text, fields...)
+	}
+}
+
+// fail says why the command has failed, and returns the exit status.
+func (f *clientFlags) fail(status exitStatus, err error) error {
+	f.say("failed", err.Error())
+	return status
+}
+
+// clientLog is a slog.Handler that says what package recipes logs, from warnings on, as a command
+// says its own messages.
+type clientLog struct {
+	*clientFlags
+	attrs []slog.Attr
+}
+
+// Enabled implements slog.Handler.
+func (l *clientLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// Handle implements slog.Handler.
+func (l *clientLog) Handle(_ context.Context, r slog.Record) error {
+	text, fields := r.Message, []any{}
+	add := func(a slog.Attr) bool {
+		text += fmt.Sprintf("  %s=%q", a.Key, a.Value)
+		fields = append(fields, a.Key, a.Value.String())
+		return true
+	}
+	for _, a := range l.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	l.say("warning", text, fields...)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l *clientLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &clientLog{l.clientFlags, slices.Concat(l.attrs, attrs)}
+}
+
+// WithGroup implements slog.Handler. It changes nothing: no key is used twice.
+func (l *clientLog) WithGroup(string) slog.Handler { return l }
 
 // client is a connection to the cluster.
 type client struct {
@@ -110,13 +214,13 @@ type client struct {
 	servers []string
 }
 
-// connect begins to connect. It does not wait.
-func (f *clientFlags) connect() (*client, error) {
-	servers, err := f.serverList()
+// connect begins to connect, with the config completed from the flags. It does not wait.
+func (f *clientFlags) connect(config recipes.Config) (*client, error) {
+	servers, err := serverList(f.servers)
 	if err != nil {
 		return nil, err
 	}
-	config := recipes.Config{Servers: servers, SessionTimeout: f.session, Tree: f.tree, Logger: f.logger}
+	config.Servers, config.SessionTimeout = servers, f.session
 	if id, ok, err := f.identity(); err != nil {
 		return nil, err
 	} else if ok {
@@ -135,11 +239,11 @@ func (c *client) connected() bool {
 
 // reach waits for the cluster, and returns at once if nothing listens at any address. With patience
 // it says so, and has the caller go on: its requests wait.
-func (f *clientFlags) reach(ctx context.Context, e env, command string, c *client, patience bool) error {
+func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error {
 	err := c.Reach(ctx)
 	switch {
 	case patience && errors.Is(err, recipes.ErrUnreachable):
-		f.say(e, command, c.unreachable()+"; still trying", map[string]any{"event": "unreachable"})
+		f.say("unreachable", c.unreachable()+"; still trying")
 		return nil
 	case errors.Is(err, recipes.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
 		return errors.New(c.unreachable())
@@ -158,24 +262,38 @@ func (c *client) unreachable() string {
 	return text + ": a member was reached, but it serves nobody: it may have no leader"
 }
 
-// given says whether a flag stands on the command line.
-func given(fs *flag.FlagSet, name string) (found bool) {
-	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+// consLine is a line of the four-letter word cons: a connection that has a session.
+var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
+
+// sessionAddresses reads the clients' addresses from the servers. A server that does not answer, or
+// whose whitelist does not have cons, is left out.
+func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
+	found := map[int64]string{}
+	for _, server := range servers {
+		for _, m := range consLine.FindAllStringSubmatch(fourLetters(ctx, server, "cons"), -1) {
+			if id, err := strconv.ParseUint(m[2], 16, 64); err == nil {
+				found[int64(id)] = m[1]
+			}
+		}
+	}
 	return found
 }
 
-// say writes a message of the command itself: as text, or with -json the event and its
-// fields. Both go to standard error, as standard output may belong to somebody else.
-func (f *clientFlags) say(e env, command, words string, event map[string]any) {
-	if !f.json {
-		fmt.Fprintf(e.stderr, "lockkeeper %s: %s\n", command, words)
-		return
+// fourLetters sends a server a four-letter word. It returns nothing if the answer does not come
+// soon.
+func fourLetters(ctx context.Context, server, word string) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", server)
+	if err != nil {
+		return ""
 	}
-	event["message"] = words
-	event["time"] = time.Now().UTC().Format(time.RFC3339Nano)
-	b, err := json.Marshal(event)
-	if err != nil { // strings and numbers only
-		panic(err)
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	if _, err := io.WriteString(conn, word); err != nil {
+		return ""
 	}
-	fmt.Fprintf(e.stderr, "%s\n", b)
+	text, _ := io.ReadAll(io.LimitReader(conn, 16<<20))
+	return string(text)
 }

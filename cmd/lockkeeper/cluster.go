@@ -18,40 +18,36 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/recipes"
 	"lockkeeper/server"
 )
 
-const clusterUsage = `Usage: lockkeeper cluster list            [flags]
+const clusterAbout = `Usage: lockkeeper cluster list            [flags]
        lockkeeper cluster add LINE        [flags]
        lockkeeper cluster remove N[,N...] [flags]
        lockkeeper cluster transfer-leader [flags] [N]
 
 Shows and changes who the members of a cluster are, while it runs.
 
-	list              the members, their role and state, where clients connect, and the version
-	                  of the list. Each member is asked by the one that answers
-	add LINE          makes a member, or gives a member another role or other addresses.
-	                  LINE is its server line: server.4=host:2888:3888[:observer];2181
-	                  Start the new member first, with an empty data directory, its myid, and a
-	                  zoo.cfg with the server lines of the present members and its own. It
-	                  waits, gets the data, and then its vote. Ends when that is done
-	remove N          removes members. They stop serving; stop them then. The leader may be
-	                  among them
-	transfer-leader   hands the leadership to member N, or to any other voter. Clients
-	                  notice nothing
+	list             the members, their role and state, where clients connect, and the
+	                 version of the list. The member that answers queries the others
+	add LINE         makes a member, or gives a member another role or other addresses.
+	                 LINE is its server line: server.4=host:2888:3888[:observer];2181
+	                 Start the new member first, with an empty data directory, its myid,
+	                 and a zoo.cfg with the server lines of the present members and its
+	                 own. It waits, gets the data, and then its vote. Ends when that is done
+	remove N         removes members. They stop serving; stop them then. The leader may be
+	                 among them
+	transfer-leader  transfers the leadership to member N, or to any other voter. Clients
+	                 notice nothing
 
 add and remove are ZooKeeper's reconfig: every member needs reconfigEnabled=true, and -auth has to
 be the super user (DigestAuthenticationProvider.superDigest), or somebody with WRITE on
 /zookeeper/config. A change that would leave no majority of live voters is refused.
 transfer-leader asks the HTTP port of a member (admin.enableServer=true), with the same right.
+`
 
-Flags (they may also stand behind the arguments):
-	-http host:port          the HTTP port of any member, for transfer-leader
-	                         (default: the host of the first of -servers, port 8080)
-	-timeout d               how long to try (default 2m30s, but not at all if nobody
-	                         listens at any address)
-` + clientFlagsUsage + `
-Exit status: 0; 1 refused, or the cluster cannot be reached; 2 wrong command line.
+const clusterExits = `Exit status: 0; 1 refused, or the cluster cannot be reached; 2 wrong command line.
 `
 
 // clusterPatience is longer than a cluster waits for a new member to get its data.
@@ -59,37 +55,30 @@ const clusterPatience = 150 * time.Second
 
 // clusterCommand is one call of cluster.
 type clusterCommand struct {
-	*clientFlags
-	e       env
+	clientFlags
+	fs      *flag.FlagSet
 	what    string
 	args    []string
 	http    string
 	timeout time.Duration
-	patient bool // -timeout is on the command line
 }
 
-func runCluster(args []string, e env) int {
-	fs := flag.NewFlagSet("cluster", flag.ContinueOnError)
-	c := &clusterCommand{clientFlags: addClientFlags(fs), e: e}
-	fs.StringVar(&c.http, "http", "", "")
-	fs.DurationVar(&c.timeout, "timeout", clusterPatience, "")
-	// Flags may come before, between and after the arguments.
-	var words []string
-	for {
-		if status, done := parseFlags(fs, clusterUsage, args, e); done {
-			return status
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		words = append(words, fs.Arg(0))
-		args = fs.Args()[1:]
+func (c *clusterCommand) flags(fs *flag.FlagSet) {
+	c.clientFlags.flags(fs)
+	c.fs = fs
+	fs.StringVar(&c.http, "http", "",
+		"`host:port` the HTTP port of any member, for transfer-leader (default: the host of the first of -servers, port 8080)")
+	fs.DurationVar(&c.timeout, "timeout", clusterPatience,
+		"`d` how long to try (default 2m30s, but not at all if nobody listens at any address)")
+}
+
+func (c *clusterCommand) run(e env, args []string) error {
+	c.e = e
+	err := c.check(args)
+	if err != nil {
+		return usageError{err}
 	}
-	c.patient = given(fs, "timeout")
-	if err := c.check(words); err != nil {
-		return usageError("cluster", e, "%v", err)
-	}
-	var err error
+	c.command += " " + c.what
 	switch c.what {
 	case "list":
 		err = c.list()
@@ -101,10 +90,9 @@ func runCluster(args []string, e env) int {
 		err = c.transfer()
 	}
 	if err != nil {
-		c.say(e, "cluster "+c.what, err.Error(), map[string]any{"event": "failed"})
-		return exitFailed
+		return c.fail(exitFailed, err)
 	}
-	return exitOK
+	return nil
 }
 
 // check reports what is wrong with the command line.
@@ -160,24 +148,27 @@ func (c *clusterCommand) check(words []string) error {
 	return nil
 }
 
-// open connects, shows who we are, and reads the present members.
-func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.Member, string, error) {
-	cl, err := c.connect()
+// open connects, authenticates, and reads the present members and their version.
+func (c *clusterCommand) open(ctx context.Context) (_ *client, ms []server.Member, version string, err error) {
+	cl, err := c.connect(recipes.Config{})
 	if err != nil {
-		return nil, nil, nil, "", err
+		return nil, nil, "", err
 	}
-	if err := c.reach(ctx, c.e, "cluster "+c.what, cl, c.patient); err != nil {
-		cl.Close()
-		return nil, nil, nil, "", err
+	defer func() {
+		if err != nil {
+			cl.Close()
+		}
+	}()
+	if err := c.reach(ctx, cl, given(c.fs, "timeout")); err != nil {
+		return nil, nil, "", err
 	}
-	conn := cl.Conn().(*zk.Conn)
 	var data []byte
 	err = within(ctx, func() (err error) {
 		for ctx.Err() == nil {
 			// The member that answers may be behind, and an operator empties a disk because of
 			// what this says.
-			if _, err = conn.Sync("/zookeeper/config"); err == nil {
-				data, _, err = conn.Get("/zookeeper/config")
+			if _, err = cl.Conn().Sync("/zookeeper/config"); err == nil {
+				data, _, err = cl.Conn().Get("/zookeeper/config")
 			}
 			if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
 				return err // the others say only that the connection must be made, or made again
@@ -185,19 +176,14 @@ func (c *clusterCommand) open(ctx context.Context) (*client, *zk.Conn, []server.
 		}
 		return context.DeadlineExceeded
 	})
-	var ms []server.Member
-	var version string
-	if err == nil {
-		ms, version, err = server.ParseConfigText(string(data))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, nil, "", errors.New(cl.unreachable())
+	case err != nil:
+		return nil, nil, "", err
 	}
-	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = errors.New(cl.unreachable())
-		}
-		cl.Close()
-		return nil, nil, nil, "", err
-	}
-	return cl, conn, ms, version, nil
+	ms, version, err = server.ParseConfigText(string(data))
+	return cl, ms, version, err
 }
 
 // within calls f, and waits for it no longer than ctx allows.
@@ -221,7 +207,7 @@ type listed struct {
 func (c *clusterCommand) list() error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(c.timeout, tryPatience))
 	defer cancel()
-	cl, conn, ms, version, err := c.open(ctx)
+	cl, ms, version, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -230,21 +216,13 @@ func (c *clusterCommand) list() error {
 		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
 		return nil
 	}
-	list := make([]listed, 0, len(ms))
-	reports, ok := server.ParseMembersText(fourLetters(ctx, conn.Server(), "mbrs"))
-	if !ok || !slices.EqualFunc(reports, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
-		reports = askEach(ctx, ms) // it does not have mbrs, or does not have the change yet
-	}
-	for _, r := range reports {
-		list = append(list, listed{r, version})
+	list, ok := server.ParseMembersText(fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
+	if !ok || !slices.EqualFunc(list, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
+		list = askEach(ctx, ms) // it does not have mbrs, or does not have the change yet
 	}
 	if c.json {
 		for _, l := range list {
-			line, err := json.Marshal(l)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(c.e.stdout, "%s\n", line)
+			_ = json.NewEncoder(c.e.stdout).Encode(listed{l, version})
 		}
 		return nil
 	}
@@ -300,7 +278,7 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	defer cancel()
 	first, stop := context.WithTimeout(ctx, min(c.timeout, tryPatience))
 	defer stop()
-	cl, conn, before, version, err := c.open(first)
+	cl, before, version, err := c.open(first)
 	if err != nil {
 		return err
 	}
@@ -318,7 +296,7 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 		return fmt.Errorf("the version of the list of members: %w", err)
 	}
 	err = within(ctx, func() error {
-		_, err := conn.IncrementalReconfig(joining, leaving, from)
+		_, err := cl.Conn().(*zk.Conn).IncrementalReconfig(joining, leaving, from)
 		return err
 	})
 	if err != nil {
@@ -328,7 +306,7 @@ func (c *clusterCommand) change(joining, leaving []string) error {
 	if len(joining) > 0 {
 		words = "added " + strings.Join(joining, ", ")
 	}
-	c.say(c.e, "cluster "+c.what, words, map[string]any{"event": "changed"})
+	c.say("changed", words)
 	return nil
 }
 
@@ -394,7 +372,7 @@ const defaultHTTPPort = "8080"
 func (c *clusterCommand) transfer() error {
 	addr := c.http
 	if addr == "" {
-		servers, _ := c.serverList() // checked
+		servers, _ := serverList(c.servers) // checked
 		host, _, _ := net.SplitHostPort(servers[0])
 		addr = net.JoinHostPort(host, defaultHTTPPort)
 	}
@@ -433,6 +411,6 @@ func (c *clusterCommand) transfer() error {
 	if answer.Error != "" {
 		return errors.New("refused: " + answer.Error)
 	}
-	c.say(c.e, "cluster transfer-leader", fmt.Sprintf("member %d leads", answer.Leader), map[string]any{"event": "changed", "leader": answer.Leader})
+	c.say("changed", fmt.Sprintf("member %d leads", answer.Leader), "leader", answer.Leader)
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -8,13 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
 	"lockkeeper/recipes"
 )
 
-const lockUsage = `Usage: lockkeeper lock [flags] PATH [--] CMD [ARG...]
+const lockAbout = `Usage: lockkeeper lock [flags] PATH [--] CMD [ARG...]
 
 Runs CMD while it holds the lock PATH, and gives the lock back when CMD ends. CMD finds in
 its environment
@@ -37,34 +39,17 @@ before anybody else can have it; then CMD gets SIGTERM, and SIGKILL after a whil
 command is killed itself, the kernel kills CMD (on Linux). Signals are forwarded to CMD.
 Nobody ends CMD while this command is stopped, or the machine asleep: that is what the token
 is for. CMD inherits the environment, LOCKKEEPER_AUTH included.
+`
 
-Flags:
-	-timeout d               give up if the lock is not acquired in time; 0: do not wait
-	                         for others, nor for a cluster that nobody listens for
-	                         (default: wait for ever, and say so if there is no cluster)
-	-shared                  hold the lock together with others that are -shared
-	-n leases                up to so many may hold it at a time; all have to say the same
-	-on-lost what            when the lock is lost: kill CMD, warn, or continue in silence
-	                         (default kill)
-	-kill-after d            how long CMD may take after SIGTERM (default: a quarter of the
-	                         session timeout that the servers granted; nobody else has the
-	                         lock within a third of it)
-	-delay d                 if this holder vanishes without giving the lock back, the next
-	                         one that has a -delay waits for so long, at most 1m
-	-note text               why; others see it with 'lockkeeper locks'
-	-v                       say when the lock is acquired and given back
-` + clientFlagsUsage + `
-Exit status: that of CMD, or 128 + n if signal n ended it; 123 the lock was lost; 124 it was
+const lockExits = `Exit status: that of CMD, or 128 + n if signal n ended it; 123 the lock was lost; 124 it was
 not acquired in time; 125 the cluster cannot be reached, or the command line is wrong;
 126 CMD cannot be run; 127 there is no CMD.
 `
 
 // holdFlags are the flags of lock and elect: of holding something while a command runs.
 type holdFlags struct {
-	*clientFlags
-	command   string // lock or elect
-	path      string
-	args      []string
+	clientFlags
+	args      []string // CMD
 	onLost    string
 	killAfter time.Duration
 	note      string
@@ -76,113 +61,114 @@ const (
 	onLostContinue = "continue"
 )
 
-func addHoldFlags(fs *flag.FlagSet) *holdFlags {
-	f := &holdFlags{clientFlags: addClientFlags(fs), command: fs.Name()}
-	fs.StringVar(&f.onLost, "on-lost", onLostKill, "")
-	fs.DurationVar(&f.killAfter, "kill-after", -1, "")
-	fs.StringVar(&f.note, "note", "", "")
-	fs.BoolVar(&f.verbose, "v", false, "")
-	return f
+func (f *holdFlags) flags(fs *flag.FlagSet) {
+	f.clientFlags.flags(fs)
+	fs.DurationVar(&f.killAfter, "kill-after", -1, "`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
+		"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
+	fs.StringVar(&f.note, "note", "", "`text` why; others see it with 'lockkeeper locks'")
 }
 
-// finish takes PATH and CMD from what the flags have left over.
-func (f *holdFlags) finish(fs *flag.FlagSet) error {
-	if err := f.clientFlags.check(); err != nil {
-		return err
+// lostFlag declares -on-lost; what is lost is the lock or the leadership.
+func (f *holdFlags) lostFlag(fs *flag.FlagSet, what string) {
+	fs.StringVar(&f.onLost, "on-lost", onLostKill,
+		"`what` when the "+what+" is lost: kill CMD, warn, or continue in silence (default kill)")
+}
+
+// finish checks the flags, and takes PATH and CMD from the arguments.
+func (f *holdFlags) finish(e env, args []string) error {
+	f.e = e
+	if err := f.check(); err != nil {
+		return usageError{err}
 	}
 	if f.onLost != onLostKill && f.onLost != onLostWarn && f.onLost != onLostContinue {
-		return fmt.Errorf("-on-lost must be kill, warn or continue, not %q", f.onLost)
+		return wrongUsage("-on-lost must be kill, warn or continue, not %q", f.onLost)
 	}
-	rest := fs.Args()
-	if len(rest) > 1 && rest[1] == "--" {
-		rest = append(rest[:1:1], rest[2:]...)
+	if len(args) > 1 && args[1] == "--" {
+		args = slices.Delete(args, 1, 2)
 	}
-	if len(rest) < 2 {
-		return errors.New("a path and a command are needed")
+	if len(args) < 2 {
+		return wrongUsage("a path and a command are needed")
 	}
-	f.path, f.args = rest[0], rest[1:]
+	f.path, f.args = args[0], args[1:]
 	return checkPath(f.path)
 }
 
-// findCommand looks for the command before anything is locked; 0 if it is there.
-func (f *holdFlags) findCommand(e env) int {
+// open connects, if there is a CMD, and returns the signals for it, too.
+func (f *holdFlags) open() (*client, <-chan os.Signal, error) {
 	if _, err := exec.LookPath(f.args[0]); err != nil {
-		f.say(e, f.command, err.Error(), map[string]any{"event": "failed", "lock": f.path})
-		return cannotStart(err)
+		return nil, nil, f.fail(cannotStart(err), err)
 	}
-	return 0
+	signals := catch()
+	c, err := f.connect(recipes.Config{Logger: slog.New(&clientLog{clientFlags: &f.clientFlags})})
+	if err != nil {
+		return nil, nil, f.fail(exitTrouble, err)
+	}
+	return c, signals, nil
 }
 
 func checkPath(path string) error {
 	if len(path) < 2 || path[0] != '/' || path[len(path)-1] == '/' {
-		return fmt.Errorf("the path of a lock begins with / and has a name behind it, unlike %q", path)
+		return wrongUsage("the path of a lock begins with / and has a name behind it, unlike %q", path)
 	}
 	return nil
 }
 
-func lock(args []string, e env) int {
-	fs := flag.NewFlagSet("lock", flag.ContinueOnError)
-	f := addHoldFlags(fs)
-	timeout := fs.Duration("timeout", -1, "")
-	shared := fs.Bool("shared", false, "")
-	leases := fs.Int("n", 0, "")
-	delay := fs.Duration("delay", 0, "")
-	if status, done := parseFlags(fs, lockUsage, args, e); done {
-		return troubleIfUsage(status)
-	}
-	err := f.finish(fs)
+type lockCommand struct {
+	holdFlags
+	timeout, delay time.Duration
+	shared         bool
+	leases         int
+}
+
+func (f *lockCommand) flags(fs *flag.FlagSet) {
+	f.holdFlags.flags(fs)
+	f.lostFlag(fs, "lock")
+	fs.DurationVar(&f.timeout, "timeout", -1, "`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
+		"nor for a cluster that nobody listens for (default: wait for ever, and say so if there is no cluster)")
+	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
+	fs.IntVar(&f.leases, "n", 0, "`leases` up to so many may hold it at a time; all have to say the same")
+	fs.DurationVar(&f.delay, "delay", 0, "`d` if this holder vanishes without giving the lock back, the next one that has a "+
+		"-delay waits for so long, at most 1m")
+	fs.BoolVar(&f.verbose, "v", false, "say when the lock is acquired and given back")
+}
+
+func (f *lockCommand) run(e env, args []string) error {
+	err := f.finish(e, args)
 	switch {
 	case err != nil:
-	case *shared && *leases != 0:
-		err = errors.New("-shared and -n are different locks")
-	case *leases < 0:
-		err = fmt.Errorf("-n: there must be at least one lease, not %d", *leases)
-	case *delay < 0 || *delay > recipes.MaxLockDelay:
-		err = fmt.Errorf("-delay: must be between 0 and %v, not %v", recipes.MaxLockDelay, *delay)
+		return err
+	case f.shared && f.leases != 0:
+		return wrongUsage("-shared and -n are different locks")
+	case f.leases < 0:
+		return wrongUsage("-n: there must be at least one lease, not %d", f.leases)
+	case f.delay < 0 || f.delay > recipes.MaxLockDelay:
+		return wrongUsage("-delay: must be between 0 and %v, not %v", recipes.MaxLockDelay, f.delay)
 	}
+	c, signals, err := f.open()
 	if err != nil {
-		return troubleIfUsage(usageError("lock", e, "%v", err))
-	}
-	if status := f.findCommand(e); status != 0 {
-		return status
-	}
-	signals := catch()
-	f.logger = slog.New(&clientLog{f: f.clientFlags, e: e, command: "lock"})
-	c, err := f.connect()
-	if err != nil {
-		f.say(e, "lock", err.Error(), map[string]any{"event": "failed"})
-		return exitTrouble
+		return err
 	}
 	defer c.Close()
-	opts := recipes.MutexOptions{Note: f.note, LockDelay: *delay}
+	opts := recipes.MutexOptions{Note: f.note, LockDelay: f.delay}
 	var l recipes.Locker
 	switch {
-	case *shared:
+	case f.shared:
 		l = recipes.NewRWMutex(c.Session, f.path, opts).RLocker()
-	case *leases > 0:
-		l = recipes.NewSemaphore(c.Session, f.path, recipes.SemaphoreOptions{MutexOptions: opts, Leases: *leases})
+	case f.leases > 0:
+		l = recipes.NewSemaphore(c.Session, f.path, recipes.SemaphoreOptions{MutexOptions: opts, Leases: f.leases})
 	default:
 		l = recipes.NewMutex(c.Session, f.path, opts)
 	}
-	g, status := f.acquire(e, c, signals, *timeout, func(ctx context.Context) (*recipes.Grant, error) {
-		if *timeout == 0 {
-			return l.TryLock(ctx)
-		}
-		return l.Lock(ctx)
-	})
-	if g == nil {
-		return status
+	acquire := l.Lock
+	if f.timeout == 0 {
+		acquire = l.TryLock
 	}
-	status, _ = f.run(e, c, g, signals)
-	return status
-}
-
-// troubleIfUsage keeps 2, which a CMD may well end with, for CMD.
-func troubleIfUsage(status int) int {
-	if status == exitUsage {
-		return exitTrouble
+	g, err := f.acquire(c, signals, f.timeout, acquire)
+	if err != nil {
+		return err
 	}
-	return status
+	_, err = f.hold(c, g, signals)
+	return err
 }
 
 const (
@@ -194,17 +180,13 @@ const (
 )
 
 // acquire gets the lock, up to timeout (for ever if it is negative; one attempt if it is 0), or
-// until a signal comes. Without a grant it returns the exit status.
-func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout time.Duration,
-	lock func(context.Context) (*recipes.Grant, error)) (*recipes.Grant, int) {
+// until a signal comes. The error is an exitStatus.
+func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Duration,
+	lock func(context.Context) (*recipes.Grant, error)) (*recipes.Grant, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	switch {
-	case timeout > 0:
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	case timeout == 0:
-		ctx, cancel = context.WithTimeout(ctx, tryPatience)
+	if timeout >= 0 {
+		ctx, cancel = context.WithTimeout(ctx, cmp.Or(timeout, tryPatience))
 		defer cancel()
 	}
 	type outcome struct {
@@ -231,18 +213,17 @@ func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout 
 		select {
 		case o := <-got:
 			if o.err != nil {
-				return nil, f.notAcquired(e, c, o.err)
+				return nil, f.notAcquired(c, o.err)
 			}
-			f.tell(e, f.command, fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()),
-				map[string]any{"event": "acquired", "lock": f.path, "token": o.g.Token(), "node": o.g.Node()})
-			return o.g, 0
+			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node", o.g.Node())
+			return o.g, nil
 		case s := <-signals:
 			if s, ok := interrupts(s); ok {
 				cancel()
 				if o := <-got; o.g != nil {
 					_ = o.g.Unlock(context.Background())
 				}
-				return nil, s
+				return nil, exitStatus(s)
 			}
 		case err := <-reached:
 			if !errors.Is(err, recipes.ErrUnreachable) {
@@ -252,32 +233,32 @@ func (f *holdFlags) acquire(e env, c *client, signals <-chan os.Signal, timeout 
 			if timeout == 0 { // one attempt, and it has failed
 				cancel()
 				<-got
-				f.say(e, f.command, c.unreachable(), map[string]any{"event": "unreachable", "lock": f.path})
-				return nil, exitTrouble
+				f.say("unreachable", c.unreachable())
+				return nil, exitStatus(exitTrouble)
 			}
-			f.say(e, f.command, c.unreachable()+"; still trying", map[string]any{"event": "unreachable", "lock": f.path})
+			f.say("unreachable", c.unreachable()+"; still trying")
 		case <-unreached.C:
 			if !c.connected() {
-				f.say(e, f.command, c.unreachable()+"; still trying", map[string]any{"event": "unreachable", "lock": f.path})
+				f.say("unreachable", c.unreachable()+"; still trying")
 			}
 		}
 	}
 }
 
 // notAcquired says why there is no grant.
-func (f *holdFlags) notAcquired(e env, c *client, err error) int {
+func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 	switch {
 	case errors.Is(err, recipes.ErrLocked):
-		f.say(e, f.command, "another holds "+f.path, map[string]any{"event": "locked", "lock": f.path})
+		f.say("locked", "another holds "+f.path)
 		return exitTimedOut
 	case errors.Is(err, context.DeadlineExceeded) && !c.connected():
-		f.say(e, f.command, c.unreachable(), map[string]any{"event": "unreachable", "lock": f.path})
+		f.say("unreachable", c.unreachable())
 		return exitTrouble
 	case errors.Is(err, context.DeadlineExceeded):
-		f.say(e, f.command, "not acquired in time: "+f.path, map[string]any{"event": "timeout", "lock": f.path})
+		f.say("timeout", "not acquired in time: "+f.path)
 		return exitTimedOut
 	}
-	f.say(e, f.command, err.Error(), map[string]any{"event": "failed", "lock": f.path})
+	f.say("failed", err.Error())
 	return exitTrouble
 }
 
@@ -291,26 +272,27 @@ func (f *holdFlags) grace(granted time.Duration) time.Duration {
 	return granted / 4
 }
 
-// run runs the command while the grant stands, and then releases it. lost says that the command
-// was ended because the grant was lost.
-func (f *holdFlags) run(e env, conn *client, g *recipes.Grant, signals <-chan os.Signal) (status int, lost bool) {
-	defer f.release(e, g)
-	if third := conn.Timeout() / 3; f.grace(conn.Timeout()) > third && f.onLost == onLostKill {
-		f.say(e, f.command, fmt.Sprintf("-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else has the lock",
-			f.killAfter, third.Round(time.Millisecond), f.args[0]), map[string]any{"event": "kill-after is long", "lock": f.path})
+// hold runs the command while the grant stands, and then releases it. The error is an exitStatus.
+// lost says that the command was ended because the grant was lost.
+func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signal) (lost bool, err error) {
+	defer f.release(g)
+	grace := f.grace(conn.Timeout())
+	if third := conn.Timeout() / 3; grace > third && f.onLost == onLostKill {
+		f.say("kill-after is long", fmt.Sprintf(
+			"-kill-after %v is more than %v, a third of the session timeout: %s may still run when somebody else has the lock",
+			f.killAfter, third.Round(time.Millisecond), f.args[0]))
 	}
 	c, err := startChild(f.args, []string{
 		"LOCKKEEPER_LOCK=" + f.path, "LOCKKEEPER_TOKEN=" + strconv.FormatInt(g.Token(), 10), withinVariable(g),
 	}, f.onLost == onLostKill)
 	if err != nil {
-		f.say(e, f.command, err.Error(), map[string]any{"event": "failed", "lock": f.path})
-		return cannotStart(err), false
+		return false, f.fail(cannotStart(err), err)
 	}
 	gone := g.Lost()
 	for {
 		select {
 		case <-c.done:
-			return c.status(), false
+			return false, exitStatus(c.status())
 		case s := <-signals:
 			c.forward(s)
 		case <-gone:
@@ -318,11 +300,10 @@ func (f *holdFlags) run(e env, conn *client, g *recipes.Grant, signals <-chan os
 			if f.onLost == onLostContinue {
 				continue
 			}
-			f.say(e, f.command, fmt.Sprintf("lost %s: %v", f.path, g.Err()),
-				map[string]any{"event": "lost", "lock": f.path, "token": g.Token()})
+			f.say("lost", fmt.Sprintf("lost %s: %v", f.path, g.Err()), "token", g.Token())
 			if f.onLost == onLostKill {
-				c.kill(f.grace(conn.Timeout()), signals)
-				return exitLost, true
+				c.kill(grace, signals)
+				return true, exitStatus(exitLost)
 			}
 		}
 	}
@@ -346,18 +327,18 @@ const (
 	lostTimeout    = 100 * time.Millisecond
 )
 
-func (f *holdFlags) release(e env, g *recipes.Grant) {
-	stood, timeout := g.Held(), min(releaseTimeout, f.session)
-	if !stood {
+func (f *holdFlags) release(g *recipes.Grant) {
+	held, timeout := g.Held(), min(releaseTimeout, f.session)
+	if !held {
 		timeout = lostTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	if err := g.Unlock(ctx); err != nil && stood {
-		f.say(e, f.command, err.Error(), map[string]any{"event": "unlock failed", "lock": f.path})
-		return
-	}
-	if stood {
-		f.tell(e, f.command, "gave back "+f.path, map[string]any{"event": "released", "lock": f.path, "token": g.Token()})
+	switch err := g.Unlock(ctx); {
+	case !held: // it has been said that it is lost
+	case err != nil:
+		f.say("unlock failed", err.Error())
+	default:
+		f.tell("released", "gave back "+f.path, "token", g.Token())
 	}
 }

@@ -60,18 +60,6 @@ func (p *process) wait() (status int, rest []string) {
 	return p.ProcessState.ExitCode(), rest
 }
 
-// TestEveryCommandNamesItsFlags, and none that does not exist.
-func TestEveryCommandNamesItsFlags(t *testing.T) {
-	for _, c := range commands() {
-		for _, flag := range regexp.MustCompile(`(?m)^\t-(\S+)`).FindAllStringSubmatch(c.usage, -1) {
-			// Whether 1 is a good value or not, it does not come to anything.
-			if _, _, stderr := invoke(c.name, "-"+flag[1]+"=1", "-h"); strings.Contains(stderr, "not defined") {
-				t.Errorf("%s has no flag -%s", c.name, flag[1])
-			}
-		}
-	}
-}
-
 // TestLockUsage: a wrong command line never ends with a status that CMD could have meant.
 func TestLockUsage(t *testing.T) {
 	for _, c := range []struct {

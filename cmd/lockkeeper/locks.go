@@ -16,7 +16,7 @@ import (
 	"lockkeeper/recipes"
 )
 
-const locksUsage = `Usage: lockkeeper locks [flags] [PATH]
+const locksAbout = `Usage: lockkeeper locks [flags] [PATH]
 
 Shows who holds which lock since when, and who waits for it in which order: of the lock PATH
 and of all locks below it; without PATH, of all. It knows the locks of this project, of
@@ -34,17 +34,9 @@ It marks
 
 The addresses of clients are known if the servers answer the four-letter word cons
 (4lw.commands.whitelist).
+`
 
-Flags:
-	-watch                   go on, and show the locks again whenever something has changed.
-	                         "passed by" are contenders that have come and gone, or stopped
-	                         waiting, between two looks: they may have held the lock. No one
-	                         is missed while the connection stands (with a server older than
-	                         ZooKeeper 3.6 it looks once a second, and misses some)
-	-timeout d               how long to try to reach the cluster (default 10s, but not at
-	                         all if nobody listens at any address)
-` + clientFlagsUsage + `
-Exit status: 0; 1 the cluster cannot be reached, or PATH may not be read; 2 wrong command line.
+const locksExits = `Exit status: 0; 1 the cluster cannot be reached, or PATH may not be read; 2 wrong command line.
 `
 
 const (
@@ -54,61 +46,61 @@ const (
 	lookPause = 20 * time.Millisecond
 )
 
-func locks(args []string, e env) int {
-	fs := flag.NewFlagSet("locks", flag.ContinueOnError)
-	f := addClientFlags(fs)
-	watch := fs.Bool("watch", false, "")
-	timeout := fs.Duration("timeout", tryPatience, "")
-	if status, done := parseFlags(fs, locksUsage, args, e); done {
-		return status
-	}
-	root := "/"
-	err := f.check()
-	switch {
-	case err != nil:
-	case fs.NArg() > 1:
-		err = fmt.Errorf("one path, please, and flags in front of it: unexpected %q", fs.Arg(1))
-	case fs.NArg() == 1 && fs.Arg(0) != "/":
-		root = fs.Arg(0)
-		err = checkPath(root)
-	}
-	if err != nil {
-		return usageError("locks", e, "%v", err)
-	}
-	l := &lockLister{clientFlags: f, e: e, root: root, timeout: *timeout}
-	if *watch {
-		l.changes = newTreeChanges()
-		f.tree = &recipes.TreeWatch{Path: root, Notify: l.changes.notify}
-	}
-	if err := l.run(given(fs, "timeout")); err != nil {
-		f.say(e, "locks", err.Error(), map[string]any{"event": "failed"})
-		return exitFailed
-	}
-	return exitOK
-}
-
 // lockLister is one call of locks.
 type lockLister struct {
-	*clientFlags
-	e       env
-	root    string
+	clientFlags
+	watch   bool
 	timeout time.Duration // of a look
-	changes *treeChanges  // nil without -watch
-	shown   bool          // something was shown, and it was
-	last    string        // this list
+	fs      *flag.FlagSet
+	root    string
+	changes *treeChanges // nil without -watch
+	shown   bool         // something was shown, and it was
+	last    string       // this list
 }
 
-// run shows the locks, once or until a signal comes. Without patience a cluster that cannot be
+func (l *lockLister) flags(fs *flag.FlagSet) {
+	l.clientFlags.flags(fs)
+	l.fs = fs
+	fs.BoolVar(&l.watch, "watch", false, "go on, and show the locks again whenever something has changed. \"passed by\" are "+
+		"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. No one is "+
+		"missed while the connection stands (with a server older than ZooKeeper 3.6 it looks once a second, and misses some)")
+	fs.DurationVar(&l.timeout, "timeout", tryPatience,
+		"`d` how long to try to reach the cluster (default 10s, but not at all if nobody listens at any address)")
+}
+
+func (l *lockLister) run(e env, args []string) error {
+	l.e, l.root = e, "/"
+	if err := l.check(); err != nil {
+		return usageError{err}
+	}
+	if len(args) == 1 && args[0] != "/" {
+		l.root = args[0]
+		if err := checkPath(l.root); err != nil {
+			return err
+		}
+	}
+	var config recipes.Config
+	if l.watch {
+		l.changes = newTreeChanges()
+		config.Tree = &recipes.TreeWatch{Path: l.root, Notify: l.changes.notify}
+	}
+	if err := l.show(config, given(l.fs, "timeout")); err != nil {
+		return l.fail(exitFailed, err)
+	}
+	return nil
+}
+
+// show shows the locks, once or until a signal comes. Without patience a cluster that cannot be
 // connected to ends it at once.
-func (l *lockLister) run(patience bool) error {
-	c, err := l.connect()
+func (l *lockLister) show(config recipes.Config, patience bool) error {
+	c, err := l.connect(config)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
 	defer cancel()
-	if err := l.reach(ctx, l.e, "locks", c, patience); err != nil {
+	if err := l.reach(ctx, c, patience); err != nil {
 		return err
 	}
 	for {
@@ -149,18 +141,14 @@ func (l *lockLister) update(list lockList) {
 		fmt.Fprintf(l.e.stdout, "\n-- %s\n", time.Now().Format(time.TimeOnly))
 	}
 	for _, p := range passed {
-		if !l.json {
+		if l.json {
+			_ = json.NewEncoder(l.e.stdout).Encode(map[string]passedBy{"passed": p})
+		} else {
 			fmt.Fprintf(l.e.stdout, "passed by: %s  %s  %s\n", p.Path, p.Kind, p.Node)
-			continue
 		}
-		line, err := json.Marshal(map[string]passedBy{"passed": p})
-		if err != nil { // strings only
-			panic(err)
-		}
-		fmt.Fprintf(l.e.stdout, "%s\n", line)
 	}
 	if missed > 0 {
-		l.say(l.e, "locks", fmt.Sprintf("%d more have passed by", missed), map[string]any{"event": "missed", "count": missed})
+		l.say("missed", fmt.Sprintf("%d more have passed by", missed), "count", missed)
 	}
 	if !l.shown || key != l.last {
 		l.shown, l.last = true, key
@@ -314,12 +302,7 @@ func reaches(waitsFor map[int64][]int64, from, to int64) bool {
 func (l lockList) json() string {
 	var b strings.Builder
 	for _, lock := range l {
-		line, err := json.Marshal(lock)
-		if err != nil { // a time beyond the year 9999, at most
-			panic(err)
-		}
-		b.Write(line)
-		b.WriteByte('\n')
+		_ = json.NewEncoder(&b).Encode(lock) // it fails for a time beyond the year 9999, at most
 	}
 	return b.String()
 }

@@ -8,7 +8,7 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-const logUsage = `Usage: lockkeeper log convert zoo.cfg
+const logAbout = `Usage: lockkeeper log convert zoo.cfg
        lockkeeper log convert -to wal|bolt [-data-dir directory]
 
 Moves the write-ahead log of a stopped member into the form that logStore= in zoo.cfg names:
@@ -17,46 +17,36 @@ member whose log is of the other kind does not start, and says so.
 
 The log is read and verified, written in the other form, synced, and verified again. A crash
 on the way leaves it whole in one of the two forms. The disk needs room for it twice.
-
-Flags:
-	-to kind              the kind, without a file: wal (default) or bolt
-	-data-dir directory   where the data is, without a file (default lockkeeper-data)
-
-Exit status: 0; 1 the log could not be converted, or the member runs; 2 wrong command line.
 `
 
-func runLog(args []string, e env) int {
-	fs := flag.NewFlagSet("log", flag.ContinueOnError)
-	to := fs.String("to", "", "")
-	dataDir := fs.String("data-dir", "", "")
-	rest := args
-	if len(args) > 0 && args[0] == "convert" {
-		rest = args[1:]
+const logExits = `Exit status: 0; 1 the log could not be converted, or the member runs; 2 wrong command line.
+`
+
+type logCommand struct{ to, dataDir string }
+
+func (c *logCommand) flags(fs *flag.FlagSet) {
+	fs.StringVar(&c.to, "to", "", "`kind` the kind, without a file: wal (default) or bolt")
+	fs.StringVar(&c.dataDir, "data-dir", "", "`directory` where the data is, without a file (default lockkeeper-data)")
+}
+
+func (c *logCommand) run(e env, args []string) (err error) {
+	if len(args) == 0 || args[0] != "convert" {
+		return wrongUsage("it can convert: lockkeeper log convert")
 	}
-	if status, done := parseFlags(fs, logUsage, rest, e); done {
-		return status
-	}
-	switch {
-	case len(args) == 0 || args[0] != "convert":
-		return usageError("log", e, "it can convert: lockkeeper log convert")
-	case fs.NArg() > 1:
-		return usageError("log", e, "one configuration file, please; flags go in front of it: unexpected %q", fs.Arg(1))
-	case fs.NArg() == 1 && (*to != "" || *dataDir != ""):
-		return usageError("log", e, "-to and -data-dir are for a member without a file; set logStore and dataDir in %s", fs.Arg(0))
-	}
-	cfg := server.Config{DataDir: *dataDir}
-	if fs.NArg() == 1 {
-		var err error
-		if cfg, err = server.LoadConfig(fs.Arg(0), zoocfg.AllowUnknownKeys); err != nil {
+	cfg := server.Config{DataDir: c.dataDir}
+	if len(args) == 2 {
+		if c.to != "" || c.dataDir != "" {
+			return wrongUsage("-to and -data-dir are for a member without a file; set logStore and dataDir in %s", args[1])
+		}
+		if cfg, err = server.LoadConfig(args[1], zoocfg.AllowUnknownKeys); err != nil {
 			fmt.Fprintf(e.stderr, "%v\n", err)
-			return exitFailed
+			return exitStatus(exitFailed)
 		}
 	}
-	done, err := server.ConvertLog(cfg, *to)
+	done, err := server.ConvertLog(cfg, c.to)
 	if err != nil {
-		fmt.Fprintf(e.stderr, "lockkeeper log: %v\n", err)
-		return exitFailed
+		return err
 	}
 	fmt.Fprintln(e.stdout, done)
-	return exitOK
+	return nil
 }

@@ -1,18 +1,19 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"lockkeeper/server"
-	"lockkeeper/server/zoocfg"
 )
 
 // Exit statuses; see doc.go.
@@ -40,43 +41,165 @@ func main() {
 	os.Exit(run(os.Args[1:], env{os.Stdout, os.Stderr, signals}))
 }
 
-// command is one subcommand.
+// runner is a command: a struct whose fields are its flags.
+type runner interface {
+	// flags declares the flags. The usage of each begins with the name of its value in backquotes,
+	// unless it is a boolean.
+	flags(fs *flag.FlagSet)
+	// run runs the command with the arguments that the flags have left over. The error is a
+	// usageError, an exitStatus if everything has been said, or why the command failed.
+	run(e env, args []string) error
+}
+
+// command is one subcommand, with its help text before and behind the list of its flags.
 type command struct {
-	name  string
-	usage string // the whole help text
-	run   func(args []string, e env) int
+	name    string
+	maxArgs int
+	runner  runner
+	about   string
+	exits   string
 }
 
 func commands() []command {
+	const many = 1 << 10
 	return []command{
-		{"serve", serveUsage, serve},
-		{"lock", lockUsage, lock},
-		{"elect", electUsage, elect},
-		{"locks", locksUsage, locks},
-		{"cluster", clusterUsage, runCluster},
-		{"log", logUsage, runLog},
-		{"bench", benchUsage(), runBench},
-		{"digest", digestUsage, digest},
-		{"version", versionUsage, version},
-		{"help", helpUsage, help},
+		{"serve", 1, &serveCommand{}, serveAbout, serveExits},
+		{"lock", many, &lockCommand{}, lockAbout, lockExits},
+		{"elect", many, &electCommand{}, electAbout, electExits},
+		{"locks", 1, &lockLister{}, locksAbout, locksExits},
+		{"cluster", many, &clusterCommand{}, clusterAbout, clusterExits},
+		{"log", 2, &logCommand{}, logAbout, logExits},
+		{"bench", 0, &benchCommand{}, benchAbout(), benchExits},
+		{"digest", many, &digestCommand{}, digestAbout, digestExits},
+		{"version", 0, &versionCommand{}, versionAbout, ""},
+		{"help", many, &helpCommand{}, helpAbout, ""},
 	}
 }
 
+func findCommand(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
+}
+
+// exitStatus is the error of a command that has said everything itself.
+type exitStatus int
+
+// Error implements error.
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// signalStatus is the status of a command that a signal has ended, as shells have it.
+func signalStatus(sig os.Signal) exitStatus {
+	if n, ok := sig.(syscall.Signal); ok {
+		return exitStatus(exitSignal + int(n))
+	}
+	return exitFailed
+}
+
+// untilSignal returns what f returns. A signal ends f's context and is returned; f then has the time
+// of grace to return, after which the end of the process ends it.
+func untilSignal[T any](e env, grace time.Duration, f func(context.Context) T) (result T, sig os.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan T, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case result = <-done:
+	case sig = <-e.signals:
+		cancel()
+		select {
+		case result = <-done:
+		case <-time.After(grace):
+		}
+	}
+	return result, sig
+}
+
+// usageError is what is wrong with a command line.
+type usageError struct{ error }
+
+// Unwrap returns the cause.
+func (e usageError) Unwrap() error { return e.error }
+
+func wrongUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 // run runs the command line and returns the exit status.
 func run(args []string, e env) int {
-	if rest, ok := serveArgs(args); ok {
-		return serve(rest, e)
+	name, rest := "serve", args
+	if serving, ok := serveArgs(args); ok {
+		rest = serving
+	} else {
+		name, rest = args[0], args[1:]
 	}
-	switch first := args[0]; {
-	case isHelp(first):
-		return help(args[1:], e)
-	case isVersion(first):
-		return version(args[1:], e)
+	switch {
+	case isHelp(name):
+		name = "help"
+	case isVersion(name):
+		name = "version"
 	}
-	if c, ok := findCommand(args[0]); ok {
-		return c.run(args[1:], e)
+	c, ok := findCommand(name)
+	if !ok {
+		return unknownCommand(name, e)
 	}
-	return unknownCommand(args[0], e)
+	fs := c.flagSet()
+	rest, err := c.parse(fs, rest)
+	if err == nil {
+		err = c.runner.run(e, rest)
+	}
+	var status exitStatus
+	var wrong usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(e.stdout, c.help())
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	}
+	fmt.Fprintf(e.stderr, "lockkeeper %s: %v\n", c.name, err)
+	if !errors.As(err, &wrong) {
+		return exitFailed
+	}
+	fmt.Fprintf(e.stderr, "'lockkeeper help %s' shows how to use it.\n", c.name)
+	if c.runsAnother() {
+		return exitTrouble // the other command may well end with exitUsage
+	}
+	return exitUsage
+}
+
+func (c command) flagSet() *flag.FlagSet {
+	fs := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // the texts are ours
+	c.runner.flags(fs)
+	return fs
+}
+
+// runsAnother says that the arguments are a path and another command with flags of its own.
+func (c command) runsAnother() bool { return c.name == "lock" || c.name == "elect" }
+
+// parse parses the flags, and returns the arguments that they leave over. Flags may come before,
+// between and after them, unless they are those of another command.
+func (c command) parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := fs.Parse(args); err != nil {
+			return nil, usageError{err}
+		}
+		if c.runsAnother() {
+			return fs.Args(), nil
+		}
+		if fs.NArg() == 0 {
+			break
+		}
+		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
+	}
+	if len(rest) > c.maxArgs {
+		return nil, wrongUsage("unexpected argument %q", rest[c.maxArgs])
+	}
+	return rest, nil
 }
 
 // serveArgs returns the arguments of serve, if the command line is for that.
@@ -96,106 +219,18 @@ func isVersion(arg string) bool { return arg == "-version" || arg == "--version"
 
 func isHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
 
-func findCommand(name string) (command, bool) {
-	all := commands()
-	if i := slices.IndexFunc(all, func(c command) bool { return c.name == name }); i >= 0 {
-		return all[i], true
-	}
-	return command{}, false
+// given says whether a flag is on the command line.
+func given(fs *flag.FlagSet, name string) (found bool) {
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
-// maxTypos is how many edits away from a command a word may be to count as a misspelling of it.
-const maxTypos = 2
+// noFlags is part of commands without flags.
+type noFlags struct{}
 
-func unknownCommand(name string, e env) int {
-	fmt.Fprintf(e.stderr, "lockkeeper: unknown command %q\n", name)
-	nearest, edits := zoocfg.Nearest(name, func(yield func(string) bool) {
-		for _, c := range commands() {
-			if !yield(c.name) {
-				return
-			}
-		}
-	})
-	switch _, err := os.Stat(name); {
-	case err == nil:
-		fmt.Fprintf(e.stderr, "To start a member with that configuration file: lockkeeper serve %s\n", name)
-	case edits <= maxTypos:
-		fmt.Fprintf(e.stderr, "Did you mean: lockkeeper %s\n", nearest)
-	}
-	fmt.Fprintln(e.stderr, "'lockkeeper help' lists the commands.")
-	return exitUsage
-}
+func (noFlags) flags(*flag.FlagSet) {}
 
-// parseFlags parses args. When done is true the command ends with that status: help was asked for,
-// or the flags are wrong.
-func parseFlags(fs *flag.FlagSet, usage string, args []string, e env) (status int, done bool) {
-	fs.SetOutput(io.Discard) // the texts are ours
-	switch err := fs.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(e.stdout, usage)
-		return exitOK, true
-	case err != nil:
-		return usageError(fs.Name(), e, "%v", err), true
-	}
-	return 0, false
-}
-
-func usageError(command string, e env, format string, args ...any) int {
-	fmt.Fprintf(e.stderr, "lockkeeper %s: %s\n", command, fmt.Sprintf(format, args...))
-	fmt.Fprintf(e.stderr, "'lockkeeper help %s' shows how to use it.\n", command)
-	return exitUsage
-}
-
-const mainUsage = `lockkeeper is a coordination server: programs that take their locks, elections and
-membership from ZooKeeper connect to it with the libraries they have.
-
-Usage:
-
-	lockkeeper                    start one member: port 2181, data in ./lockkeeper-data
-	lockkeeper serve [zoo.cfg]    start a member, alone or one of several
-	lockkeeper lock PATH CMD      run a command while holding a lock
-	lockkeeper elect PATH CMD     run a command while leading
-	lockkeeper locks [PATH]       show who holds which lock and who waits for it
-	lockkeeper cluster            show, add and remove members, transfer the leadership
-	lockkeeper log convert        move the log of a stopped member to where logStore says
-	lockkeeper bench              put load on servers and measure them
-	lockkeeper digest USER        make a superDigest from a password
-	lockkeeper version            print the version
-	lockkeeper help [command]     print this, or how to use a command
-	lockkeeper help config [KEY]  list the keys of zoo.cfg, or describe one
-
-Ctrl-C (or SIGTERM) stops a member cleanly, a second one at once.
-`
-
-const helpUsage = `Usage: lockkeeper help [command]
-       lockkeeper help config [KEY...]
-
-Prints what lockkeeper can do, or how to use one of its commands. 'help config' lists the
-keys that may stand in a zoo.cfg; with keys, it says of each what its value may be, what
-the default is and what it does.
-`
-
-func help(args []string, e env) int {
-	if len(args) == 0 {
-		fmt.Fprint(e.stdout, mainUsage)
-		return exitOK
-	}
-	if isHelp(args[0]) {
-		fmt.Fprint(e.stdout, helpUsage)
-		return exitOK
-	}
-	if args[0] == "config" {
-		return helpConfig(args[1:], e)
-	}
-	c, ok := findCommand(args[0])
-	if !ok {
-		return unknownCommand(args[0], e)
-	}
-	fmt.Fprint(e.stdout, c.usage)
-	return exitOK
-}
-
-const versionUsage = `Usage: lockkeeper version
+const versionAbout = `Usage: lockkeeper version
 
 Prints lockkeeper's version, the commit that it was built from and the date of that commit,
 as far as they are known, and the ZooKeeper version whose behaviour clients find.
@@ -205,19 +240,11 @@ to the linker: -ldflags "-X lockkeeper/server.buildVersion=1.2.3
 -X lockkeeper/server.buildCommit=0123abcd -X lockkeeper/server.buildDate=2026-01-31T12:00:00Z".
 `
 
-func version(args []string, e env) int {
-	fs := flag.NewFlagSet("version", flag.ContinueOnError)
-	if status, done := parseFlags(fs, versionUsage, args, e); done {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return usageError("version", e, "unexpected argument %q", fs.Arg(0))
-	}
+type versionCommand struct{ noFlags }
+
+func (versionCommand) run(e env, _ []string) error {
 	b := server.BuildInfo()
-	commit, date := "unknown", "unknown"
-	if b.Commit != "" {
-		commit = b.Commit
-	}
+	commit, date := cmp.Or(b.Commit, "unknown"), "unknown"
 	if b.Changed {
 		commit += ", and changes that are not committed"
 	}
@@ -226,5 +253,5 @@ func version(args []string, e env) int {
 	}
 	fmt.Fprintf(e.stdout, "lockkeeper %s\ncommit     %s\ndate       %s\n", b.Version, commit, date)
 	fmt.Fprintf(e.stdout, "compiler   %s\nprotocol   ZooKeeper %s\n", b.Go, server.ZooKeeperVersion)
-	return exitOK
+	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -67,6 +68,10 @@ func invoke(args ...string) (status int, stdout, stderr string) {
 }
 
 func TestHelp(t *testing.T) {
+	of := func(name string) string {
+		c, _ := findCommand(name)
+		return c.help()
+	}
 	for _, c := range []struct {
 		args  []string
 		usage string
@@ -75,15 +80,18 @@ func TestHelp(t *testing.T) {
 		{[]string{"--help"}, mainUsage},
 		{[]string{"-h"}, mainUsage},
 		{[]string{"-help"}, mainUsage},
-		{[]string{"help", "serve"}, serveUsage},
-		{[]string{"help", "version"}, versionUsage},
-		{[]string{"help", "help"}, helpUsage},
-		{[]string{"--help", "serve"}, serveUsage},
-		{[]string{"serve", "--help"}, serveUsage},
-		{[]string{"serve", "-h"}, serveUsage},
-		{[]string{"serve", "-log-level", "debug", "-h"}, serveUsage},
-		{[]string{"version", "--help"}, versionUsage},
-		{[]string{"help", "--help"}, helpUsage},
+		{[]string{"help", "serve"}, of("serve")},
+		{[]string{"help", "version"}, versionAbout},
+		{[]string{"help", "help"}, helpAbout},
+		{[]string{"--help", "serve"}, of("serve")},
+		{[]string{"serve", "--help"}, of("serve")},
+		{[]string{"serve", "-h"}, of("serve")},
+		{[]string{"serve", "-log-level", "debug", "-h"}, of("serve")},
+		{[]string{"serve", "zoo.cfg", "-h"}, of("serve")},
+		{[]string{"cluster", "list", "-h"}, of("cluster")},
+		{[]string{"lock", "-h"}, of("lock")},
+		{[]string{"version", "--help"}, versionAbout},
+		{[]string{"help", "--help"}, helpAbout},
 	} {
 		status, stdout, stderr := invoke(c.args...)
 		if status != exitOK || stdout != c.usage || stderr != "" {
@@ -92,13 +100,30 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestUsageNamesEveryFlag, and none that does not exist.
-func TestUsageNamesEveryFlag(t *testing.T) {
-	for _, flag := range regexp.MustCompile(`(?m)^\t-(\S+)`).FindAllStringSubmatch(serveUsage, -1) {
-		status, _, stderr := invoke("serve", "-"+flag[1]+"=1", "one", "two")
-		if status != exitUsage || !strings.Contains(stderr, "one configuration file, please") {
-			t.Errorf("-%s: status %d, %q", flag[1], status, stderr)
+// The help of each command describes every flag: the name of its value, and what it does, on lines
+// that a terminal shows as they are.
+func TestHelpDescribesFlags(t *testing.T) {
+	flags := 0
+	for _, c := range commands() {
+		text := c.help()
+		c.flagSet().VisitAll(func(f *flag.Flag) {
+			flags++
+			value := ` \S.*`
+			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
+				value = ""
+			}
+			if !regexp.MustCompile(`(?m)^\t-` + f.Name + value + `  +\S`).MatchString(text) {
+				t.Errorf("%s: -%s is not described in\n%s", c.name, f.Name, text)
+			}
+		})
+		for line := range strings.Lines(text) {
+			if n := len(strings.TrimRight(strings.ReplaceAll(line, "\t", "        "), "\n")); n > 98 {
+				t.Errorf("%s: a line of %d columns: %s", c.name, n, line)
+			}
 		}
+	}
+	if flags < 40 {
+		t.Errorf("%d flags in all", flags)
 	}
 }
 
@@ -135,7 +160,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"version", "-x"}, "lockkeeper version: flag provided but not defined: -x\n" + version},
 		{[]string{"serve", "-x"}, "lockkeeper serve: flag provided but not defined: -x\n" + serves},
 		{[]string{"-x"}, "lockkeeper serve: flag provided but not defined: -x\n" + serves},
-		{[]string{"serve", "a.cfg", "b.cfg"}, "lockkeeper serve: one configuration file, please; flags go in front of it: unexpected \"b.cfg\"\n" + serves},
+		{[]string{"serve", "a.cfg", "b.cfg"}, "lockkeeper serve: unexpected argument \"b.cfg\"\n" + serves},
 		{[]string{"serve", "-data-dir", "d", "a.cfg"}, "lockkeeper serve: -data-dir is for a start without a file; set dataDir in a.cfg\n" + serves},
 		{[]string{"serve", "-client-address", ":1", "a.cfg"}, "lockkeeper serve: -client-address is for a start without a file; set clientPort and clientPortAddress in a.cfg\n" + serves},
 		{[]string{"serve", "-log-level", "loud"}, "lockkeeper serve: -log-level must be debug, info, warn or error, not \"loud\"\n" + serves},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -10,14 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"syscall"
+	"strings"
 	"time"
 
 	"lockkeeper/server"
 	"lockkeeper/server/zoocfg"
 )
 
-const serveUsage = `Usage: lockkeeper serve [flags] [zoo.cfg]
+const serveAbout = `Usage: lockkeeper serve [flags] [zoo.cfg]
 
 Starts a member and runs until it is told to stop. Without a file, the member is alone,
 listens on port 2181 of every address, keeps its data in ./lockkeeper-data, and has
@@ -36,16 +37,9 @@ When clients can connect it prints one line on standard output. The log goes to 
 error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go program;
 without them a small heap grows to some 30 MB before there is a collection.
 GOMAXPROCS is on how many cores the member runs at a time.
+`
 
-Flags:
-	-client-address host:port   where clients connect; only without a file (default :2181)
-	-data-dir directory         where the data is; only without a file (default lockkeeper-data)
-	-log-level level            debug, info, warn or error (default info with a file, else warn)
-	-allow-unknown-keys         start although a key of the file looks like a misspelt one
-	-ignore-zookeeper-data      start empty although dataDir has data of ZooKeeper (version-2/),
-	                            which is left alone and not read; without it that is refused
-
-SIGINT, SIGTERM and SIGHUP stop it: it transfers the leadership if it has it, and closes its
+const serveExits = `SIGINT, SIGTERM and SIGHUP stop it: it transfers the leadership if it has it, and closes its
 connections in order. The configuration is not read again. A second signal that comes more
 than a second after the first one cuts the stop short.
 
@@ -56,10 +50,24 @@ line; 128 + n: a second signal, number n, cut the stop short.
 // shutdownTimeout is how long clients may take to close their side when the member stops.
 const shutdownTimeout = 5 * time.Second
 
-func serve(args []string, e env) int {
-	cfg, level, status := serveConfig(args, e)
-	if status >= 0 {
-		return status
+type serveCommand struct {
+	clientAddr, dataDir, logLevel string
+	ignoreZooKeeper, allowUnknown bool
+}
+
+func (c *serveCommand) flags(fs *flag.FlagSet) {
+	fs.StringVar(&c.clientAddr, "client-address", "", "`host:port` where clients connect; only without a file (default :2181)")
+	fs.StringVar(&c.dataDir, "data-dir", "", "`directory` where the data is; only without a file (default lockkeeper-data)")
+	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, else warn)")
+	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
+	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
+		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; without it that is refused")
+}
+
+func (c *serveCommand) run(e env, args []string) error {
+	cfg, level, err := c.config(e, args)
+	if err != nil {
+		return err
 	}
 	room := heapRoom(os.Getenv)
 	defer runtime.KeepAlive(room)
@@ -71,10 +79,10 @@ func serve(args []string, e env) int {
 		s, err, sig := startMember(cfg, e)
 		if sig != nil {
 			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n", sig)
-			return exitOK
+			return nil
 		}
 		if err != nil && (cfg.DiskFullStops == 0 || !errors.Is(err, server.ErrDiskFull)) {
-			return startError(err, e)
+			return startError(e, err)
 		}
 		if err == nil {
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
@@ -88,16 +96,16 @@ func serve(args []string, e env) int {
 			if cerr := s.Close(); !errors.Is(err, server.ErrDiskFull) {
 				// What matters is why it failed; how it then closed is seldom news.
 				fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", errors.Join(err, cerr))
-				return exitFailed
+				return exitStatus(exitFailed)
 			}
 		}
 		cfg.DiskFullStops++
-		_, sig = untilSignal(e, func(ctx context.Context) error {
+		_, sig = untilSignal(e, signalRepeat, func(ctx context.Context) error {
 			return server.AwaitRoom(ctx, cfg) // fails only when ctx ends
 		})
 		if sig != nil {
 			cfg.Logger.Info("stopping", "signal", sig.String())
-			return exitOK
+			return nil
 		}
 	}
 }
@@ -110,7 +118,7 @@ type started struct {
 
 // startMember starts the member. A signal ends that, and is returned.
 func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
-	r, sig := untilSignal(e, func(ctx context.Context) started {
+	r, sig := untilSignal(e, signalRepeat, func(ctx context.Context) started {
 		s, err := server.StartContext(ctx, cfg)
 		return started{s, err}
 	})
@@ -120,80 +128,44 @@ func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
 	return r.member, r.err, sig
 }
 
-// untilSignal returns what f returns. A signal ends f's context and is returned; f then has
-// signalRepeat to return, after which the end of the process ends it.
-func untilSignal[T any](e env, f func(context.Context) T) (result T, sig os.Signal) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	done := make(chan T, 1)
-	go func() { done <- f(ctx) }()
-	select {
-	case result = <-done:
-	case sig = <-e.signals:
-		cancel()
-		select {
-		case result = <-done:
-		case <-time.After(signalRepeat):
-		}
-	}
-	return result, sig
-}
-
-// serveConfig reads flags and file. A status of 0 or more ends the command.
-func serveConfig(args []string, e env) (cfg server.Config, level slog.Level, status int) {
-	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
-	clientAddr := fs.String("client-address", "", "")
-	dataDir := fs.String("data-dir", "", "")
-	levelName := fs.String("log-level", "", "")
-	ignoreZooKeeper := fs.Bool("ignore-zookeeper-data", false, "")
-	allowUnknown := fs.Bool("allow-unknown-keys", false, "")
-	if status, done := parseFlags(fs, serveUsage, args, e); done {
-		return cfg, level, status
-	}
-	switch {
-	case fs.NArg() > 1:
-		return cfg, level, usageError("serve", e, "one configuration file, please; flags go in front of it: unexpected %q", fs.Arg(1))
-	case fs.NArg() == 1 && *clientAddr != "":
-		return cfg, level, usageError("serve", e, "-client-address is for a start without a file; set clientPort and clientPortAddress in %s", fs.Arg(0))
-	case fs.NArg() == 1 && *dataDir != "":
-		return cfg, level, usageError("serve", e, "-data-dir is for a start without a file; set dataDir in %s", fs.Arg(0))
-	}
+// config reads flags and file.
+func (c *serveCommand) config(e env, args []string) (cfg server.Config, level slog.Level, err error) {
 	level = slog.LevelWarn
-	if fs.NArg() == 1 {
+	if len(args) == 1 {
 		level = slog.LevelInfo
-	}
-	if *levelName != "" {
-		if err := level.UnmarshalText([]byte(*levelName)); err != nil {
-			return cfg, level, usageError("serve", e, "-log-level must be debug, info, warn or error, not %q", *levelName)
+		switch {
+		case c.clientAddr != "":
+			return cfg, level, wrongUsage("-client-address is for a start without a file; set clientPort and clientPortAddress in %s", args[0])
+		case c.dataDir != "":
+			return cfg, level, wrongUsage("-data-dir is for a start without a file; set dataDir in %s", args[0])
 		}
 	}
-	if fs.NArg() == 1 {
+	if c.logLevel != "" && level.UnmarshalText([]byte(c.logLevel)) != nil {
+		return cfg, level, wrongUsage("-log-level must be debug, info, warn or error, not %q", c.logLevel)
+	}
+	if len(args) == 0 {
+		cfg = server.Config{ClientAddr: c.clientAddr, DataDir: cmp.Or(c.dataDir, zoocfg.DefaultDataDir)}
+	} else {
 		var options []zoocfg.Option
-		if *allowUnknown {
+		if c.allowUnknown {
 			options = append(options, zoocfg.AllowUnknownKeys)
 		}
-		cfg, err := server.LoadConfig(fs.Arg(0), options...)
-		if err != nil {
+		if cfg, err = server.LoadConfig(args[0], options...); err != nil {
 			for _, n := range cfg.Notices() {
 				if n.Level >= level {
 					fmt.Fprintf(e.stderr, "%v\n", n)
 				}
 			}
-			return cfg, level, startError(err, e)
+			return cfg, level, startError(e, err)
 		}
-		cfg.IgnoreZooKeeperData = *ignoreZooKeeper
-		return cfg, level, -1
 	}
-	cfg = server.Config{ClientAddr: *clientAddr, DataDir: *dataDir, IgnoreZooKeeperData: *ignoreZooKeeper}
-	if cfg.DataDir == "" {
-		cfg.DataDir = zoocfg.DefaultDataDir
-	}
-	return cfg, level, -1
+	cfg.IgnoreZooKeeperData = c.ignoreZooKeeper
+	return cfg, level, nil
 }
 
 // startError says why the member does not start. Faults stand at the beginning of their lines, so
 // that editors find the place.
-func startError(err error, e env) int {
+func startError(e env, err error) error {
 	var faults zoocfg.Faults
 	var fault zoocfg.Fault
 	switch {
@@ -204,7 +176,7 @@ func startError(err error, e env) int {
 	default:
 		fmt.Fprintf(e.stderr, "lockkeeper: not started: %v\n", err)
 	}
-	return exitFailed
+	return exitStatus(exitFailed)
 }
 
 // startupLine tells a person where it listens, where its data is, and how to stop it.
@@ -224,7 +196,7 @@ func startupLine(at net.Addr, dataDir string) string {
 const signalRepeat = time.Second
 
 // stop shuts the member down, unless a second signal comes first.
-func stop(s *server.Server, e env) int {
+func stop(s *server.Server, e env) error {
 	stopped := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
@@ -236,18 +208,62 @@ func stop(s *server.Server, e env) int {
 		case err := <-stopped:
 			if err != nil {
 				fmt.Fprintf(e.stderr, "lockkeeper: stopped, but not cleanly: %v\n", err)
-				return exitFailed
+				return exitStatus(exitFailed)
 			}
-			return exitOK
+			return nil
 		case sig := <-e.signals:
 			if time.Since(began) < signalRepeat {
 				continue
 			}
 			fmt.Fprintf(e.stderr, "lockkeeper: second signal (%v), stopped at once\n", sig)
-			if n, ok := sig.(syscall.Signal); ok {
-				return exitSignal + int(n)
-			}
-			return exitSignal + int(syscall.SIGINT)
+			return signalStatus(sig)
 		}
+	}
+}
+
+// heapRoomBytes is by how much the heap counts as larger than it is. What a member keeps alive is 3
+// to 8 MB while its state is small, under load, too.
+const heapRoomBytes = 12 << 20
+
+// heapRoom lets the heap of a small member grow before garbage is collected. Go collects when what
+// was live at the last collection has doubled, so with 4 MB live it does so every 4 MB, which under
+// load is 20 times a second, and each time costs the same. The room counts as live and is never
+// written, so it takes no physical memory: the next collection begins at
+//
+//	2 * (live + heapRoomBytes)
+//
+// bytes. That is 32 MB with 4 MB live, a floor, and with 400 MB live 824 MB instead of 800. A
+// percentage that is set anew after each collection would do the same, but late: between a
+// collection and that, a heap that grows fast, as at a start with a large snapshot, would have the
+// goal of a small one, many times what is live. The room needs no such adjustment.
+//
+// heapRoom returns nil if GOGC or GOMEMLIMIT is set. Otherwise the caller keeps the room alive
+// until the process ends. It has to be allocated before the heap has been used, because Go clears
+// memory that it uses again.
+func heapRoom(getenv func(string) string) []byte {
+	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	return make([]byte, heapRoomBytes)
+}
+
+// testClockEnv names a file that holds by how much this member's wall clock is wrong, as 90s or
+// -24h. It is read whenever the time is asked for. Tests set a member's clock with it, which cannot
+// be done to one process alone otherwise; nobody else knows of it.
+const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
+
+// testClock is the wall clock that is wrong by what the file says, or right if it says nothing.
+func testClock(file string) func() time.Time {
+	return func() time.Time {
+		now := time.Now().Round(0) // without the monotonic clock, which nobody can set
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return now
+		}
+		wrong, err := time.ParseDuration(strings.TrimSpace(string(text)))
+		if err != nil {
+			return now
+		}
+		return now.Add(wrong)
 	}
 }

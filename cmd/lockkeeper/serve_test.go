@@ -5,6 +5,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,5 +54,60 @@ func TestSignalEndsAStartThatWaits(t *testing.T) {
 	want := "lockkeeper: not started: stopped by a signal (terminated) before clients could connect\n"
 	if !strings.HasSuffix(text.String(), want) || stdout.Len() > 0 {
 		t.Errorf("stdout %q, stderr %q", stdout.String(), text.String())
+	}
+}
+
+// heapGoal collects garbage, and says what was live and at how many bytes the next collection is to
+// be over.
+func heapGoal() (live, goal uint64) {
+	runtime.GC()
+	s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64(), s[1].Value.Uint64()
+}
+
+// The room raises the goal by twice its size, whatever else is live.
+func TestHeapRoomRaisesTheGoal(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	for _, stateBytes := range []int{0, 64 << 20} {
+		state := make([]byte, stateBytes)
+		room := heapRoom(func(string) string { return "" })
+		live, goal := heapGoal()
+		if want := uint64(stateBytes + heapRoomBytes); live < want || goal < 2*want || goal > 2*live+live/2 {
+			t.Errorf("with a state of %d bytes: %d bytes count as live, and the goal is %d", stateBytes, live, goal)
+		}
+		runtime.KeepAlive(room)
+		runtime.KeepAlive(state)
+	}
+}
+
+// An operator who has set the pace has set it.
+func TestHeapRoomLeavesSettingsAlone(t *testing.T) {
+	for _, set := range []string{"GOGC", "GOMEMLIMIT"} {
+		if room := heapRoom(func(name string) string { return map[string]string{set: "50"}[name] }); room != nil {
+			t.Errorf("with %s the room has %d bytes", set, len(room))
+		}
+	}
+}
+
+func TestTestClock(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clock")
+	clock := testClock(file)
+	for _, test := range []struct {
+		text  string // empty: there is no file
+		wrong time.Duration
+	}{
+		{"", 0}, {"-24h\n", -24 * time.Hour}, {"90s", 90 * time.Second}, {"nonsense", 0},
+	} {
+		if test.text != "" {
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := time.Now().Round(0)
+		now := clock()
+		if after := time.Now().Round(0); now.Before(before.Add(test.wrong)) || now.After(after.Add(test.wrong)) {
+			t.Errorf("%q: it is %v, want %v later than %v", test.text, now, test.wrong, before)
+		}
 	}
 }

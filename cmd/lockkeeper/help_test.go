@@ -9,10 +9,10 @@ import (
 
 func TestHelpConfigOfAKey(t *testing.T) {
 	const want = "maxClientCnxns\n" +
-		"\ttype        integer\n" +
-		"\tunit        connections\n" +
-		"\tdefault     60\n" +
-		"\tZooKeeper   maxClientCnxns\n" +
+		"\ttype       integer\n" +
+		"\tunit       connections\n" +
+		"\tdefault    60\n" +
+		"\tZooKeeper  maxClientCnxns\n" +
 		"\n" +
 		"\tHow many connections one client address may have. 0 and less mean no limit.\n"
 	if status, stdout, stderr := invoke("help", "config", "maxClientCnxns"); status != exitOK || stdout != want || stderr != "" {

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"lockkeeper/server/zoocfg"
+)
+
+const mainUsage = `lockkeeper is a coordination server: programs that take their locks, elections and
+membership from ZooKeeper connect to it with the libraries they have.
+
+Usage:
+
+	lockkeeper                    start one member: port 2181, data in ./lockkeeper-data
+	lockkeeper serve [zoo.cfg]    start a member, alone or one of several
+	lockkeeper lock PATH CMD      run a command while holding a lock
+	lockkeeper elect PATH CMD     run a command while leading
+	lockkeeper locks [PATH]       show who holds which lock and who waits for it
+	lockkeeper cluster            show, add and remove members, transfer the leadership
+	lockkeeper log convert        move the log of a stopped member to where logStore says
+	lockkeeper bench              put load on servers and measure them
+	lockkeeper digest USER        make a superDigest from a password
+	lockkeeper version            print the version
+	lockkeeper help [command]     print this, or how to use a command
+	lockkeeper help config [KEY]  list the keys of zoo.cfg, or describe one
+
+Ctrl-C (or SIGTERM) stops a member cleanly, a second one at once.
+`
+
+const helpAbout = `Usage: lockkeeper help [command]
+       lockkeeper help config [KEY...]
+
+Prints what lockkeeper can do, or how to use one of its commands. 'help config' lists the
+keys that may stand in a zoo.cfg; with keys, it says of each what its value may be, what
+the default is and what it does.
+
+Flags may come before, between and after the arguments of a command. Those of lock and elect
+come before PATH: what follows PATH is the other command.
+`
+
+type helpCommand struct{ noFlags }
+
+func (helpCommand) run(e env, args []string) error {
+	if len(args) == 0 {
+		fmt.Fprint(e.stdout, mainUsage)
+		return nil
+	}
+	if args[0] == "config" {
+		return helpConfig(e, args[1:])
+	}
+	c, ok := findCommand(args[0])
+	if !ok {
+		return exitStatus(unknownCommand(args[0], e))
+	}
+	fmt.Fprint(e.stdout, c.help())
+	return nil
+}
+
+// help is the help text of a command.
+func (c command) help() string {
+	var flags [][2]string
+	c.flagSet().VisitAll(func(f *flag.Flag) {
+		value, text, ok := strings.Cut(strings.TrimPrefix(f.Usage, "`"), "` ")
+		if !ok {
+			flags = append(flags, [2]string{"-" + f.Name, f.Usage})
+			return
+		}
+		flags = append(flags, [2]string{"-" + f.Name + " " + value, text})
+	})
+	text := c.about
+	if len(flags) > 0 {
+		text += "\nFlags:\n" + described(flags)
+	}
+	if c.exits != "" {
+		text += "\n" + c.exits
+	}
+	return text
+}
+
+// described formats names, each with its description beside it; without a description it is left out.
+func described(list [][2]string) string {
+	width := 0
+	for _, l := range list {
+		width = max(width, len(l[0]))
+	}
+	var b strings.Builder
+	for _, l := range list {
+		name := l[0]
+		for _, line := range wrap(l[1], helpWidth-10-width) {
+			fmt.Fprintf(&b, "\t%-*s  %s\n", width, name, line)
+			name = ""
+		}
+	}
+	return b.String()
+}
+
+// maxTypos is how many edits away from a command a name may be to count as a misspelling of it.
+const maxTypos = 2
+
+func unknownCommand(name string, e env) int {
+	fmt.Fprintf(e.stderr, "lockkeeper: unknown command %q\n", name)
+	nearest, edits := zoocfg.Nearest(name, func(yield func(string) bool) {
+		for _, c := range commands() {
+			if !yield(c.name) {
+				return
+			}
+		}
+	})
+	switch _, err := os.Stat(name); {
+	case err == nil:
+		fmt.Fprintf(e.stderr, "To start a member with that configuration file: lockkeeper serve %s\n", name)
+	case edits <= maxTypos:
+		fmt.Fprintf(e.stderr, "Did you mean: lockkeeper %s\n", nearest)
+	}
+	fmt.Fprintln(e.stderr, "'lockkeeper help' lists the commands.")
+	return exitUsage
+}
+
+// helpConfig lists the keys of a configuration file, or describes those that are named.
+func helpConfig(e env, names []string) error {
+	if len(names) == 0 {
+		fmt.Fprint(e.stdout, configKeyList())
+		return nil
+	}
+	var wrong error
+	for i, name := range names {
+		key, ok := zoocfg.FindKey(name)
+		if !ok && strings.HasSuffix(name, ".N") { // a family, as the list names it
+			key, ok = zoocfg.FindKey(strings.TrimSuffix(name, "N") + "1")
+		}
+		if !ok {
+			nearest, _ := zoocfg.NearestKey(name)
+			fmt.Fprintf(e.stderr, "lockkeeper: no configuration key %q\nDid you mean: lockkeeper help config %s\n", name, nearest)
+			wrong = exitStatus(exitUsage)
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
+		}
+		fmt.Fprint(e.stdout, describeKey(key))
+	}
+	if wrong != nil {
+		fmt.Fprintln(e.stderr, "'lockkeeper help config' lists the keys.")
+	}
+	return wrong
+}
+
+// keyClasses are the headings of the list.
+var keyClasses = []struct {
+	class zoocfg.KeyClass
+	title string
+}{
+	{zoocfg.KeyUsed, "Keys that have an effect:"},
+	{zoocfg.KeyRefused, "Keys that ask for protection that is missing, and so stop the start:"},
+	{zoocfg.KeyMissing, "Keys that ask for something else that is missing, and get a warning:"},
+	{zoocfg.KeyIneffective, "ZooKeeper's keys that have no effect here:"},
+}
+
+func configKeyList() string {
+	var b strings.Builder
+	for _, c := range keyClasses {
+		fmt.Fprintf(&b, "%s\n\n", c.title)
+		for _, k := range zoocfg.Keys() {
+			if k.Class == c.class {
+				fmt.Fprintf(&b, "\t%s\n", k.Name)
+			}
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("'lockkeeper help config KEY' describes one of them.\n")
+	return b.String()
+}
+
+// helpWidth is the width of the help texts, in columns; a tab counts 8.
+const helpWidth = 90
+
+func describeKey(k zoocfg.Key) string {
+	return k.Name + "\n" + described([][2]string{
+		{"type", k.Type}, {"unit", k.Unit}, {"default", k.Default},
+		{"ZooKeeper", cmp.Or(k.ZooKeeper, "has no such key: it is lockkeeper's own")},
+	}) + "\n\t" + strings.Join(wrap(k.Effect, helpWidth-8), "\n\t") + "\n"
+}
+
+// wrap breaks a text between words into lines of at most width bytes, unless one word is longer.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
