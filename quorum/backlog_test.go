@@ -327,77 +327,6 @@ func TestBacklogCloses(t *testing.T) {
 	})
 }
 
-// The library sees that a follower has an entry when this member has it on its disk. What commits nothing it sees at once.
-func TestAnswersAreHeldBack(t *testing.T) {
-	for _, tt := range []struct {
-		about string
-		index uint64 // of the entry in the request; 0: none
-		ans   answer
-		held  bool
-	}{
-		{"entries", 3, ok, true},
-		{"entries that are durable", 2, ok, false},
-		{"no entries", 0, ok, false},
-		{"refused", 3, answer{term: 5}, false},
-		{"a later term", 3, answer{term: 6}, false},
-	} {
-		t.Run(tt.about, func(t *testing.T) {
-			inBacklog(t, func(b *backlogTest) {
-				b.log.InmemStore.StoreLogs(entries(1, 2))
-				tr := newTransport(nil, 1, nil)
-				defer tr.close()
-				tr.durable = b.await
-				p, far := pipelineTo(t, tr)
-				b.StoreLogs(entries(3, 3))
-				mustAppend(t, p, carrying(tt.index))
-				far.answer(tt.ans)
-				got := begin(func() error { <-p.Consumer(); return nil })
-				b.expect("before it is durable", got, !tt.held)
-				tr.mu.Lock()
-				heard := tr.followers["2"] != nil
-				tr.mu.Unlock()
-				if follows := tt.ans.term == 5; heard != follows {
-					t.Errorf("it follows: %v; noted at once: %v", follows, heard)
-				}
-				b.log.word <- nil
-				if tt.held {
-					b.expect("when it is durable", got, true)
-				}
-				if err := p.Close(); err != nil {
-					t.Error(err)
-				}
-				b.close()
-			})
-		})
-	}
-}
-
-// Answers that are held back when the disk fails are never handed on, nor any behind them; and nobody has to wait to get
-// rid of one.
-func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
-	inBacklog(t, func(b *backlogTest) {
-		tr := newTransport(nil, 1, nil)
-		defer tr.close()
-		tr.durable = b.await
-		p, far := pipelineTo(t, tr)
-		b.StoreLogs(entries(1, 1))
-		mustAppend(t, p, carrying(1))
-		far.answer(ok)
-		b.log.word <- syscall.EIO
-		for range 3 * flyingMax { // a bubble in which this cannot go on ends the test
-			mustAppend(t, p, carrying(1))
-			far.answer(ok)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := len(p.Consumer()); n != 0 {
-			t.Errorf("%d answers were handed on", n)
-		}
-		b.close()
-	})
-}
-
 // While the leader's disk is slow, nothing that it has not written is answered, though both followers have it. It goes on
 // leading, for heartbeats do not wait. When its power fails it comes back with a shorter log, and finds the entry with the
 // others.
@@ -420,7 +349,7 @@ func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 						t.Errorf("member %d has applied what the leader's disk does not have", i+1)
 					}
 				}
-				if got := c.leader(); got != l || c.reps[l].transport.provenAt(c.reps[l].raft.CurrentTerm(), time.Now()).Before(time.Now().Add(-time.Second)) {
+				if got := c.leader(); got != l || c.reps[l].transport.ProvenAt(c.reps[l].raft.CurrentTerm(), time.Now()).Before(time.Now().Add(-time.Second)) {
 					t.Errorf("member %d leads, it was %d", got+1, l+1)
 				}
 				if crash {

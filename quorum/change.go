@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -99,7 +99,7 @@ func (r *Replica) followMembers(told *toldMembers) (again bool) {
 	if change != nil {
 		coming = change.Members
 	}
-	r.roster.update(members, coming)
+	r.roster.Update(members, coming)
 	if members == nil || told.version == version && slices.Equal(told.members, members) {
 		return false
 	}
@@ -131,15 +131,11 @@ func (r *Replica) moveTo(told *toldMembers, addr string) {
 		return
 	}
 	told.addr = addr
-	err := r.port.listenOn(addr)
-	if errors.Is(err, syscall.EADDRINUSE) && r.port.hasPortOf(addr) {
-		return // the host is another name of what is listened on already
-	}
-	if err != nil {
+	if err := r.port.Move(addr); err != nil {
 		r.log.Error("cannot listen for peers at this member's new address; a restart may be needed", "address", addr, "err", err)
 		return
 	}
-	r.log.Info("listening for peers at a new address", "address", addr)
+	r.log.Info("listening for peers at the agreed address", "address", addr)
 }
 
 // driveChange takes at most one step, if this member leads and what raft counts is not what is
@@ -179,7 +175,7 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		return true // it runs, and has not asked around yet
 	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id):
 		return true // it is getting the log
-	case step.kind == stepRemove && r.transport.heardWithin(step.id, r.peerTimeout()) && !r.transport.knowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
+	case step.kind == stepRemove && r.transport.HeardWithin(step.id, r.peerTimeout()) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
 		return true // its clients are to hear of the change
 	case step.kind == stepDemote && step.id == r.cfg.ID && ch.transfers < 3:
 		ch.transfers++
@@ -262,11 +258,11 @@ var (
 )
 
 // caughtUp says whether a follower has all that is committed.
-func (r *Replica) caughtUp(id MemberID) bool { return r.transport.caughtUp(id, r.raft.CommitIndex()) }
+func (r *Replica) caughtUp(id MemberID) bool { return r.transport.CaughtUp(id, r.raft.CommitIndex()) }
 
 // take makes raft count one member differently, and waits until that is committed.
 func (r *Replica) take(ctx context.Context, s step) {
-	id := serverID(s.id)
+	id := peer.ServerID(s.id)
 	addr := raft.ServerAddress(id) // the roster knows where it is
 	for _, known := range r.servers() {
 		if known.ID == id {
@@ -276,7 +272,7 @@ func (r *Replica) take(ctx context.Context, s step) {
 	var f raft.IndexFuture
 	switch s.kind {
 	case stepAdd:
-		r.transport.forget(id)
+		r.transport.Forget(s.id)
 		f = r.raft.AddNonvoter(id, addr, 0, r.peerTimeout())
 	case stepVote:
 		f = r.raft.AddVoter(id, addr, 0, r.peerTimeout())
@@ -350,9 +346,9 @@ func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *p
 		target: map[MemberID]bool{}, alive: map[MemberID]bool{r.cfg.ID: true}, unready: map[MemberID]bool{}}
 	for _, s := range r.servers() {
 		if s.Suffrage == raft.Voter {
-			p.voters[memberID(s.ID)] = true
+			p.voters[peer.IDOf(s.ID)] = true
 		} else {
-			p.others[memberID(s.ID)] = true
+			p.others[peer.IDOf(s.ID)] = true
 		}
 	}
 	r.mu.RLock()
@@ -383,8 +379,8 @@ func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *p
 	}
 	delete(ask, r.cfg.ID)
 	for id, h := range r.helloAll(ctx, sortedIDs(ask)) {
-		if h.cluster == 0 || h.cluster == r.roster.cluster() {
-			p.alive[id], p.unready[id] = true, h.cluster == 0
+		if h.Cluster == 0 || h.Cluster == r.roster.Cluster() {
+			p.alive[id], p.unready[id] = true, h.Cluster == 0
 		}
 	}
 	for id := range p.target {

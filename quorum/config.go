@@ -1,33 +1,25 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"log/slog"
-	"net"
-	"net/netip"
 	"time"
 
-	"github.com/hashicorp/raft"
-
+	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// MemberID numbers a member: the N of its server.N line and the content of its myid file, 0 to 255; or it is NoMember.
-type MemberID int16
+// Who the members are is package peer's.
+type (
+	MemberID = peer.MemberID
+	Member   = peer.Member
+	Report   = peer.Report
+)
 
-// NoMember is the MemberID of no member: that of the leader while none is known, for example.
-const NoMember MemberID = -1
-
-// Member is one machine of the cluster as the configuration names it.
-type Member struct {
-	ID       MemberID
-	Addr     string // host:port of the peer port
-	Observer bool   // replicates but does not vote
-}
+// NoMember is the MemberID of no member.
+const NoMember = peer.NoMember
 
 // Listener hears what happens to the replica of this member. Applied, Restored and Lead run inside the
 // critical section in which entries are applied: what they do is atomic with the change for every
@@ -87,20 +79,8 @@ type Config struct {
 	Listener Listener
 	Logger   *slog.Logger // nil: slog.Default
 
-	// Listen and Dial open the peer connections; nil means TCP. ListenAddr defaults to this member's
-	// Addr.
-	Listen     func(network, addr string) (net.Listener, error)
-	Dial       func(ctx context.Context, network, addr string) (net.Conn, error)
-	ListenAddr string
-	// Lookup finds the addresses of a host name, to compare with where peers connect from; nil means the system's resolver.
-	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// AnyPeerAddr takes connections in the name of a member from wherever they come.
-	AnyPeerAddr bool
-	// PeerConns is how many connections the peer port takes. 0 means DefaultPeerConns. One address may have half of them, one member
-	// an eighth, and a quarter may be those that have not said who they are.
-	PeerConns int
-	// PeerFrameBytes bounds what frames above 64 KiB hold that peers have begun to send. 0 means DefaultPeerFrameBytes.
-	PeerFrameBytes int64
+	// Peers describes the peer port. Open sets its ID, Members and Logger.
+	Peers peer.Config
 	// MayTransfer says whether whoever has shown proof may have the leadership moved; nil: everybody may. It is called on the leader,
 	// with what was given to TransferLeadership on another member.
 	MayTransfer func(proof string) error
@@ -167,28 +147,9 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.Listen == nil {
-		c.Listen = net.Listen
-	}
-	if c.Dial == nil {
-		c.Dial = (&net.Dialer{}).DialContext
-	}
-	if c.Lookup == nil {
-		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		}
-	}
-	if c.PeerConns == 0 {
-		c.PeerConns = DefaultPeerConns
-	}
-	if c.PeerFrameBytes == 0 {
-		c.PeerFrameBytes = DefaultPeerFrameBytes
-	}
+	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
 	if c.MayTransfer == nil {
 		c.MayTransfer = func(string) error { return nil }
-	}
-	if c.ListenAddr == "" {
-		c.ListenAddr = c.member(c.ID).Addr
 	}
 	if c.ClientAddr == nil {
 		c.ClientAddr = func() string { return "" }
@@ -222,33 +183,6 @@ func (c *Config) maj() Maj {
 
 // alone says that this member is no member of a cluster, and can become none.
 func (c *Config) alone() bool { return len(c.Members) == 1 && c.Members[0].Addr == "" }
-
-// membersSum is a checksum, never 0, of who the members are and which of them vote; not of their addresses.
-func (c *Config) membersSum() uint32 {
-	var votes [256]byte
-	for _, m := range c.Members {
-		votes[m.ID] = voteMark(!m.Observer)
-	}
-	return max(1, crc32.ChecksumIEEE(votes[:]))
-}
-
-// membersSum is the same of what raft counts.
-func membersSum(servers []raft.Server) uint32 {
-	var votes [256]byte
-	for _, s := range servers {
-		if id := memberID(s.ID); id != NoMember {
-			votes[id] = voteMark(s.Suffrage == raft.Voter)
-		}
-	}
-	return max(1, crc32.ChecksumIEEE(votes[:]))
-}
-
-func voteMark(votes bool) byte {
-	if votes {
-		return 1
-	}
-	return 2
-}
 
 // heartbeatTimeout is how long a follower waits for its leader before it stands for election.
 func (c *Config) heartbeatTimeout() time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -42,7 +43,7 @@ func (r *Replica) controlLoop(ctx context.Context) {
 // reroute sends this member's commands to the present leader.
 func (r *Replica) reroute(ctx context.Context, rt *route) *route {
 	_, id := r.raft.LeaderWithID()
-	changed := r.setLeader(memberID(id))
+	changed := r.setLeader(peer.IDOf(id))
 	leader := r.leaderID()
 	if !changed && (rt == nil) == (leader == NoMember) {
 		return rt

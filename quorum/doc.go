@@ -24,7 +24,7 @@
 //
 // A leader may have been deposed without knowing it yet. So what it confirms to other members
 // counts only from the last moment at which a quorum of voters still answered it in its term
-// (transport.provenAt): no other leader was elected before that moment, and a new leader gives
+// (peer.Transport.ProvenAt): no other leader was elected before that moment, and a new leader gives
 // every session its full timeout.
 //
 // # Goroutines
@@ -41,30 +41,16 @@
 //	electTarget   Replica    the answer of the voter that is    with raft
 //	                         to lead
 //	completeLoop  batcher    entries in flight                  Close
-//	acceptLoop    peerPort   peer connections                   Close
-//	welcome       peerPort   the frames of one peer stream; on  with the stream, Close
-//	                         a raft stream what raft answers
-//	commitLoop    transport  a commit index to send, per        with the term, Close
-//	                         follower
-//	readLoop      pipeline   answers to appended entries; its   with the pipeline
-//	                         own disk, to hand them on
 //	flushLoop     backlog    a leader's entries to write        Close
 //
-// A snapshot that arrives is decoded on the side by a goroutine that ends with its request
-// (snapshotChecker).
+// Package peer has those of the streams between members.
 //
 // The raft library has its own: one main loop, one that applies, one that takes snapshots, and two
 // per follower while leading.
 //
-// # What others may send
-//
-// The library believes its peers. So a connection to the peer port passes three gates: how many
-// there are (guests), where it comes from (origins), and for each request, whether a member could
-// have sent it (requestChecker).
-//
 // # Locks
 //
 // Order: Replica.mu (the state), then the locks of the Listener, then outbox.mu. stateMu,
-// batcher.mu, transport.mu, pipeline.mu, network.mu and backlog.mu are leaves: nothing is locked
-// and nobody is called under them, except that the batcher gives raft its entries.
+// batcher.mu, backlog.mu and the locks of package peer are leaves: nothing is locked and nobody is
+// called under them, except that the batcher gives raft its entries.
 package quorum

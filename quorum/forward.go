@@ -1,17 +1,16 @@
 package quorum
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"time"
 
 	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -34,43 +33,37 @@ const (
 )
 
 // serveForward is the leader's end of a forward stream.
-func (r *Replica) serveForward(from MemberID, c net.Conn) {
+func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 	ctx, end, ok := r.leadership()
 	if !ok {
-		return // closing the stream says it
+		return nil // closing the stream says it
 	}
 	defer end()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	if _, err := c.Write([]byte{forwardAccepted}); err != nil {
-		return
+		return err
 	}
-	in := &frameReader{Reader: bufio.NewReaderSize(c, 64<<10), limit: c.SetReadDeadline, room: r.port.room}
-	defer in.release()
 	for taken := uint64(0); ; {
 		// A fresh buffer for each frame: the commands are kept until they are in an entry.
-		frame, err := in.readPeerFrame(maxPeerFrame, nil)
-		if err != nil && !errors.Is(err, errPeerFrame) && !errors.Is(err, errFrameRoom) {
-			return
-		}
-		var cmds [][]byte
-		if err == nil {
-			cmds, err = splitCommands(frame)
-		}
+		frame, err := c.ReadFrame(peer.MaxFrame, nil)
 		if err != nil {
-			r.port.refuse(c, err)
-			return
+			return err
+		}
+		cmds, err := splitCommands(frame)
+		if err != nil {
+			return err
 		}
 		good, refused := checkForwarded(cmds)
-		if good > 0 && r.batcher.submit(ctx, cmds[:good]) != nil {
-			return
+		if good > 0 {
+			if err := r.batcher.submit(ctx, cmds[:good]); err != nil {
+				return err
+			}
 		}
 		taken += uint64(good)
 		if refused != nil {
-			r.port.refused.Add(1)
-			r.port.log.Warn("command", "command of another member refused", "remote", c.RemoteAddr(), "err", refused)
 			_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
 			_, _ = c.Write(binary.BigEndian.AppendUint64([]byte{forwardRefused}, taken)) // the stream ends in any case
-			return
+			return refused
 		}
 	}
 }
@@ -80,7 +73,7 @@ func (r *Replica) serveForward(from MemberID, c net.Conn) {
 func checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
 		if err := checkCommandSafely(b); err != nil {
-			return i, fmt.Errorf("quorum: forwarded command: %w", err)
+			return i, fmt.Errorf("%w: forwarded command: %w", peer.ErrRefused, err)
 		}
 	}
 	return len(cmds), nil
@@ -116,24 +109,27 @@ func checkCommand(b []byte) error {
 
 func appendCommands(b []byte, cmds [][]byte) []byte {
 	start := len(b)
-	b = appendFrameHeader(b)
+	b = peer.BeginFrame(b)
 	for _, c := range cmds {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(c)))
 		b = append(b, c...)
 	}
-	return sealFrame(b, start)
+	return peer.EndFrame(b, start)
 }
+
+// errTruncated says that a command of a frame is longer than the frame.
+var errTruncated = fmt.Errorf("%w: truncated command in a forward frame", peer.ErrRefused)
 
 func splitCommands(frame []byte) ([][]byte, error) {
 	var cmds [][]byte
 	for len(frame) > 0 {
 		if len(frame) < 4 {
-			return nil, errors.New("quorum: truncated command in a forward frame")
+			return nil, errTruncated
 		}
 		n := binary.BigEndian.Uint32(frame)
 		frame = frame[4:]
 		if uint64(n) > uint64(len(frame)) {
-			return nil, errors.New("quorum: truncated command in a forward frame")
+			return nil, errTruncated
 		}
 		cmds = append(cmds, frame[:n:n])
 		frame = frame[n:]
@@ -167,7 +163,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 			}
 			if ctx.Err() == nil {
 				followed = followed || errors.Is(err, errStreamEnded)
-				if followed && !succeeding && r.port.refuses(ctx, leader) {
+				if followed && !succeeding && r.processEnded(ctx, leader) {
 					succeeding = true
 					r.wg.Go(func() { r.succeed(life, leader, term) })
 				}
@@ -193,12 +189,12 @@ var errStreamEnded = errors.New("quorum: forward stream ended")
 // forwardTo opens a forward stream and sends commands over it until it breaks.
 func (r *Replica) forwardTo(ctx context.Context, leader MemberID) error {
 	dialCtx, cancel := context.WithTimeout(ctx, r.peerTimeout())
-	c, err := r.port.dial(dialCtx, leader, streamForward)
+	c, err := r.port.Dial(dialCtx, leader, peer.StreamForward)
 	cancel()
 	if err != nil {
 		return err
 	}
-	defer r.port.forget(c)
+	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	var ok [1]byte
 	_ = c.SetReadDeadline(time.Now().Add(r.peerTimeout()))
@@ -256,28 +252,30 @@ func (r *Replica) refused(n uint64) error {
 const (
 	leaseConfirmed byte = 1
 	leaseNotLeader byte = 2
+
+	// maxLeaseFrame bounds a frame of the lease stream: two million sessions of one member.
+	maxLeaseFrame = 16 << 20
+	// keptBytes is the largest buffer that a stream keeps.
+	keptBytes = 1 << 20
 )
 
 // serveLease is the leader's end of a lease stream.
-func (r *Replica) serveLease(_ MemberID, c net.Conn) {
-	frames := &frameReader{Reader: bufio.NewReaderSize(c, 16<<10), limit: c.SetReadDeadline, room: r.port.room}
-	defer frames.release()
+func (r *Replica) serveLease(_ MemberID, c *peer.Stream) error {
 	var in, out []byte
 	for {
 		var err error
-		if in, err = frames.readPeerFrame(maxLeaseFrame, keep(in)); errors.Is(err, errPeerFrame) || err == nil && len(in)%8 != 0 {
-			r.port.refuse(c, errPeerFrame)
-			return
+		if in, err = c.ReadFrame(maxLeaseFrame, keep(in)); err != nil {
+			return err
 		}
-		if err != nil {
-			return
+		if len(in)%8 != 0 {
+			return fmt.Errorf("%w: a lease report of %d bytes", peer.ErrRefused, len(in))
 		}
 		received := time.Now()
 		heard := make([]wire.SessionID, len(in)/8)
 		for i := range heard {
 			heard[i] = wire.SessionID(binary.BigEndian.Uint64(in[8*i:]))
 		}
-		out = appendFrameHeader(keep(out)[:0])
+		out = peer.BeginFrame(keep(out)[:0])
 		if extended, proven, err := r.touchAsLeader(heard); err != nil {
 			out = append(out, leaseNotLeader)
 		} else {
@@ -287,8 +285,8 @@ func (r *Replica) serveLease(_ MemberID, c net.Conn) {
 				out = binary.BigEndian.AppendUint64(out, uint64(id))
 			}
 		}
-		if _, err := c.Write(sealFrame(out, 0)); err != nil {
-			return
+		if _, err := c.Write(peer.EndFrame(out, 0)); err != nil {
+			return err
 		}
 	}
 }
@@ -307,7 +305,7 @@ func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.Session
 	if !ok {
 		return nil, time.Time{}, ErrNoLeader
 	}
-	proven = r.transport.provenAt(term, time.Now())
+	proven = r.transport.ProvenAt(term, time.Now())
 	if proven.IsZero() {
 		return nil, time.Time{}, ErrNoLeader
 	}
@@ -318,8 +316,7 @@ func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.Session
 type leaseClient struct {
 	mu     sync.Mutex
 	leader MemberID
-	conn   net.Conn
-	br     *bufio.Reader
+	conn   *peer.Stream
 	buf    []byte
 }
 
@@ -347,11 +344,11 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	defer cancel()
 	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
 	if l.conn == nil {
-		c, err := r.port.dial(ctx, leader, streamLease)
+		c, err := r.port.Dial(ctx, leader, peer.StreamLease)
 		if err != nil {
 			return nil, time.Time{}, fmt.Errorf("quorum: reach leader %d: %w", leader, err)
 		}
-		l.leader, l.conn, l.br = leader, c, bufio.NewReaderSize(c, 16<<10)
+		l.leader, l.conn = leader, c
 	}
 	c := l.conn
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
@@ -368,20 +365,20 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 
 func (r *Replica) dropLeaseStream() {
 	if r.lease.conn != nil {
-		r.port.forget(r.lease.conn)
+		_ = r.lease.conn.Close()
 		r.lease.conn = nil
 	}
 }
 
 func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionID, lag time.Duration, err error) {
-	l.buf = appendFrameHeader(l.buf[:0])
+	l.buf = peer.BeginFrame(l.buf[:0])
 	for _, id := range heard {
 		l.buf = binary.BigEndian.AppendUint64(l.buf, uint64(id))
 	}
-	if _, err := l.conn.Write(sealFrame(l.buf, 0)); err != nil {
+	if _, err := l.conn.Write(peer.EndFrame(l.buf, 0)); err != nil {
 		return nil, 0, err
 	}
-	if l.buf, err = (&frameReader{Reader: l.br}).readPeerFrame(maxLeaseFrame, keep(l.buf)); err != nil {
+	if l.buf, err = l.conn.ReadFrame(maxLeaseFrame, keep(l.buf)); err != nil {
 		return nil, 0, err
 	}
 	b := l.buf

@@ -42,7 +42,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 			continue
 		}
 		if l.Index <= f.early.Load() {
-			f.transport.applied(l.Index, l.Term)
+			f.transport.Applied(l.Index, l.Term)
 			continue
 		}
 		entry, err := znode.DecodeEntry(l.Data)
@@ -58,7 +58,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.appliedIndex = l.Index
 		f.grownLocked(len(entry.Commands), len(l.Data))
 		f.mu.Unlock()
-		f.transport.applied(l.Index, l.Term)
+		f.transport.Applied(l.Index, l.Term)
 		if t, ok := f.cfg.Stores.Log.(appliedTracker); ok {
 			t.SetApplied(l.Index)
 		}

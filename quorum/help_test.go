@@ -15,6 +15,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -147,8 +148,7 @@ func (c *cluster) start(i int) {
 		Tick:     2 * time.Second,
 		Stores:   Stores{Log: c.disks[i], Stable: c.disks[i], Snapshots: c.disks[i]},
 		Listener: c.recs[i],
-		Listen:   host.Listen,
-		Dial:     host.Dial,
+		Peers:    peer.Config{Listen: host.Listen, Dial: host.Dial},
 		Logger:   testLogger().With("member", i+1),
 	}
 	if list := c.files[i]; list != nil {
@@ -229,7 +229,7 @@ func (c *cluster) leader() int {
 
 // isCounted says whether a member takes itself for one.
 func (r *Replica) isCounted() bool {
-	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == serverID(r.cfg.ID) })
+	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == peer.ServerID(r.cfg.ID) })
 }
 
 func createSession(id wire.SessionID) *znode.Command {

@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +190,36 @@ func FuzzSplitCommands(f *testing.F) {
 		cmds, err := splitCommands(b)
 		if err == nil && string(appendCommands(nil, cmds)[4:]) != string(b) {
 			t.Fatalf("%q does not survive a round trip", b)
+		}
+	})
+}
+
+// FuzzForwardFrame decodes what a peer may send on a forward stream.
+func FuzzForwardFrame(f *testing.F) {
+	f.Add(appendCommands(nil, [][]byte{createSession(9).Append(nil), sequential(9, 1, "/n-").Append(nil)})[4:])
+	f.Add([]byte{0, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		cmds, err := splitCommands(frame)
+		if err != nil {
+			return
+		}
+		good, err := checkForwarded(cmds)
+		if err != nil && strings.Contains(err.Error(), "decoding it") {
+			t.Errorf("panic: %v", err)
+		}
+		if err := znode.CheckEntry(znode.AppendEntry(nil, 1, 0, cmds[:good])); err != nil {
+			t.Errorf("an entry with the commands cannot be applied: %v", err)
+		}
+	})
+}
+
+// FuzzTransfer reads what a peer may send on a transfer stream.
+func FuzzTransfer(f *testing.F) {
+	f.Add(transferRequest(NoMember, ""))
+	f.Add(transferRequest(3, "digest super:x"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if to, proof, err := readTransfer(bytes.NewReader(b)); err == nil && to != NoMember && !bytes.HasPrefix(b, transferRequest(to, proof)) {
+			t.Errorf("%x read as %d, %q", b, to, proof)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -28,15 +28,11 @@ var ErrCommandTooLong = errors.New("quorum: command too long")
 // as many entries as one request may have.
 const MaxCommandBytes = 5<<20 - 64<<10
 
-// maxEntryBytes is more than an entry takes up in a raft frame: 64 KiB for what stands around its commands.
-const maxEntryBytes = 5 << 20
-
 // These are negative, and do not compile, when the limits contradict each other.
 const (
-	_ = uint64(maxEntryBytes - MaxCommandBytes - 64<<10)
+	_ = uint64(peer.MaxEntryBytes - MaxCommandBytes - 64<<10)
 	_ = uint64(MaxCommandBytes - 2*entryMaxBytes)
-	_ = uint64(maxRequestBytes - appendEntriesMax*maxEntryBytes)
-	_ = uint64(maxPeerFrame - 2*sendMaxBytes - MaxCommandBytes)
+	_ = uint64(peer.MaxFrame - 2*sendMaxBytes - MaxCommandBytes)
 )
 
 // Replica is one member's copy of the replicated state and its part in keeping the copies equal.
@@ -47,13 +43,12 @@ type Replica struct {
 	raft      *raft.Raft
 	guard     *guardedStore
 	backlog   *backlog
-	transport *transport
-	port      *peerPort // nil for a member alone
+	transport *peer.Transport
+	port      *peer.Port // nil for a member alone
 	batcher   *batcher
 	outbox    *outbox
 	lease     leaseClient
-	roster    *roster
-	newcomer  *newcomer // nil: this member has a log, and may vote
+	roster    *peer.Roster
 	asks      asks
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
@@ -95,17 +90,6 @@ type Replica struct {
 // cachedEntries is how many of the newest entries are kept in memory besides the log.
 const cachedEntries = 64
 
-func serverID(id MemberID) raft.ServerID { return raft.ServerID(strconv.Itoa(int(id))) }
-
-// memberID is the reverse of serverID. It is NoMember for the empty ID, which is raft's for no server.
-func memberID(id raft.ServerID) MemberID {
-	n, err := strconv.ParseUint(string(id), 10, 8)
-	if err != nil {
-		return NoMember
-	}
-	return MemberID(n)
-}
-
 // Open starts a member. It returns as soon as the member takes part; there may be no leader yet. On an
 // error the stores stay open and the caller's.
 func Open(cfg Config) (_ *Replica, err error) {
@@ -132,7 +116,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 			lines.Warn("starved", "the log waits for a file descriptor (ulimit -n); nothing is written meanwhile", "err", err, "limit", limit)
 		})
 	}
-	r.roster = newRoster(&r.cfg, r.servers)
+	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
 	r.asks.init()
 	r.setLeader(NoMember)
 	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
@@ -156,12 +140,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.batcher.raft = r.raft
 	if r.port != nil {
-		r.port.serve[streamForward] = r.serveForward
-		r.port.serve[streamLease] = r.serveLease
-		r.port.serve[streamHello] = r.serveHello
-		r.port.serve[streamTransfer] = r.serveTransfer
-		r.port.join = r.join
-		r.port.start()
+		r.port.Start(peer.Handlers{Join: r.join, Hello: r.hello,
+			Streams: map[peer.StreamKind]func(MemberID, *peer.Stream) error{
+				peer.StreamForward: r.serveForward, peer.StreamLease: r.serveLease, peer.StreamTransfer: r.serveTransfer}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
@@ -174,7 +155,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 	go r.snapshotLoop(ctx)
 	go r.changeLoop(ctx)
 	if r.cfg.alone() {
-		r.transport.stand(ctx) // nobody to wait for
+		r.transport.Stand(ctx) // nobody to wait for
 	} else {
 		r.wg.Add(1)
 		go r.askLoop(ctx)
@@ -182,63 +163,61 @@ func Open(cfg Config) (_ *Replica, err error) {
 	return r, nil
 }
 
-func (r *Replica) openTransport() error {
+func (r *Replica) openTransport() (err error) {
 	if r.cfg.alone() {
-		_, inner := raft.NewInmemTransport(aloneAddr)
-		r.transport = newTransport(inner, r.cfg.ID, r.servers)
+		r.transport = peer.NewAlone(r.cfg.ID, local{r})
 		return nil
 	}
-	port, err := listenPeers(&r.cfg, r.roster)
-	if err != nil {
-		return err
+	if r.port, err = peer.Listen(r.cfg.Peers, r.roster, local{r}); err != nil {
+		return fmt.Errorf("quorum: %w", err)
 	}
-	r.port = port
-	net := newNetwork(port, func(rpc raft.RPC, stop <-chan struct{}) { r.transport.hand(rpc, stop) })
-	net.checker = r.newRequestChecker()
-	port.mayLead = func(id MemberID) bool {
-		leader := r.leaderID()
-		return leader == NoMember || leader == id
-	}
-	r.transport = newTransport(net, r.cfg.ID, r.servers)
-	r.transport.net = net
+	r.transport = peer.NewTransport(r.port)
 	return nil
 }
 
-// newRequestChecker makes what looks at the requests of peers. They are served when raft and the backlog are there.
-func (r *Replica) newRequestChecker() *requestChecker {
-	return &requestChecker{
-		term: func() uint64 { return r.raft.CurrentTerm() },
-		leader: func() MemberID {
-			_, id := r.raft.LeaderWithID()
-			return memberID(id)
-		},
-		history: configurationHistory{
-			latest: func() raft.Configuration {
-				f := r.raft.GetConfiguration()
-				_ = f.Error() // it never fails
-				return f.Configuration()
-			},
-			last: func() uint64 { return r.raft.LastIndex() },
-			entry: func(index uint64) (term uint64, ok bool) {
-				var l raft.Log
-				err := r.backlog.GetLog(index, &l)
-				return l.Term, err == nil
-			},
-		},
-	}
+// local is what the peer port and raft's transport know of this member.
+type local struct{ *Replica }
+
+var _ peer.Local = local{}
+
+// Term implements peer.Local.
+func (l local) Term() uint64 { return l.raft.CurrentTerm() }
+
+// Leader implements peer.Local.
+func (l local) Leader() MemberID {
+	_, id := l.raft.LeaderWithID()
+	return peer.IDOf(id)
 }
 
-// aloneAddr stands for the address of a member alone in the configuration that it writes.
-const aloneAddr raft.ServerAddress = "standalone"
+// Servers implements peer.Local.
+func (l local) Servers() []raft.Server { return l.servers() }
+
+// LastIndex implements peer.Local.
+func (l local) LastIndex() uint64 { return l.raft.LastIndex() }
+
+// EntryTerm implements peer.Local.
+func (l local) EntryTerm(index uint64) (term uint64, ok bool) {
+	var entry raft.Log
+	err := l.backlog.GetLog(index, &entry)
+	return entry.Term, err == nil
+}
+
+// AppliedIndex implements peer.Local.
+func (l local) AppliedIndex() uint64 { return max(l.raft.AppliedIndex(), l.early.Load()) }
+
+// AwaitDurable implements peer.Local.
+func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
+	return l.backlog.await(index, stop)
+}
 
 func (r *Replica) openRaft() error {
 	rc := raft.DefaultConfig()
-	rc.LocalID = serverID(r.cfg.ID)
+	rc.LocalID = peer.ServerID(r.cfg.ID)
 	rc.HeartbeatTimeout = r.cfg.heartbeatTimeout()
 	rc.ElectionTimeout = rc.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
 	rc.CommitTimeout = rc.HeartbeatTimeout / 2 // the transport tells followers of commits at once; this is for what it could not deliver
-	rc.MaxAppendEntries = appendEntriesMax
+	rc.MaxAppendEntries = peer.MaxAppendEntries
 	rc.BatchApplyCh = true
 	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12)
 	rc.TrailingLogs = r.cfg.TrailingEntries
@@ -259,13 +238,7 @@ func (r *Replica) openRaft() error {
 	}
 	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
 	var started atomic.Pointer[raft.Raft]
-	r.transport.keepOut(func() uint64 {
-		if raft := started.Load(); raft != nil {
-			return max(raft.AppliedIndex(), r.early.Load())
-		}
-		return r.early.Load()
-	})
-	if err := r.startNewcomer(known); err != nil {
+	if err := r.withholdVotes(known); err != nil {
 		return fmt.Errorf("quorum: begin as a new member: %w", err)
 	}
 	r.backlog = newBacklog(r.guard, rc.LocalID, func() ([]raft.Server, bool) {
@@ -277,9 +250,8 @@ func (r *Replica) openRaft() error {
 		// With the next thing that it is to store raft learns that it cannot, and leads no longer.
 		started.Load().Barrier(0)
 	})
-	r.transport.durable = r.backlog.await
 	r.backlog.wrote = func(index, term uint64) {
-		if r.transport.wrote(index, term) {
+		if r.transport.Wrote(index, term) {
 			r.batcher.answerable()
 		}
 	}
@@ -303,12 +275,12 @@ func (r *Replica) openRaft() error {
 func (r *Replica) initialConfiguration() raft.Configuration {
 	var c raft.Configuration
 	for _, m := range r.cfg.Members {
-		s := raft.Server{Suffrage: raft.Voter, ID: serverID(m.ID), Address: raft.ServerAddress(m.Addr)}
+		s := raft.Server{Suffrage: raft.Voter, ID: peer.ServerID(m.ID), Address: raft.ServerAddress(m.Addr)}
 		if m.Observer {
 			s.Suffrage = raft.Nonvoter
 		}
 		if r.cfg.alone() {
-			s.Address = aloneAddr
+			s.Address = peer.AloneAddr
 		}
 		c.Servers = append(c.Servers, s)
 	}
@@ -320,7 +292,7 @@ func (r *Replica) initialConfiguration() raft.Configuration {
 func (r *Replica) checkMembers(known bool) error {
 	servers := r.servers()
 	if known && len(servers) > 0 {
-		wasAlone := servers[0].Address == aloneAddr
+		wasAlone := servers[0].Address == peer.AloneAddr
 		switch {
 		case r.cfg.alone() && !wasAlone:
 			return fmt.Errorf("quorum: %s is the log of a member of a cluster (%d members), and this member is to stand alone: its server lines are missing", r.cfg.Stores.LogName, len(servers))
@@ -336,12 +308,12 @@ func (r *Replica) checkMembers(known bool) error {
 		return err
 	}
 	if cluster == 0 && len(servers) > 0 {
-		cluster = membersSum(servers) // from before this was stored: the members are still the first
+		cluster = serversSum(servers) // from before this was stored: the members are still the first
 		if err := r.cfg.Stores.setCluster(cluster); err != nil {
 			return err
 		}
 	}
-	r.roster.setCluster(cluster)
+	r.roster.SetCluster(cluster)
 	return nil
 }
 
@@ -490,12 +462,12 @@ func (r *Replica) stopRaft() {
 		r.stateMu.Unlock()
 		r.outbox.close()
 		if r.port != nil {
-			r.port.cut()
+			r.port.Cut()
 		}
 		r.shutdownRaft()
 		r.batcher.close()
 		if r.port != nil {
-			r.port.close()
+			r.port.Close()
 		}
 	})
 }
@@ -510,9 +482,9 @@ func (r *Replica) shutdownRaft() {
 
 func (r *Replica) closeTransport() {
 	if r.port != nil {
-		r.port.close()
+		r.port.Close()
 	}
-	r.transport.close()
+	r.transport.Close()
 }
 
 // Status is what a member knows of itself and the cluster.
@@ -534,11 +506,7 @@ type Status struct {
 
 // PeerStats counts what happens at the peer port, and waits of the log.
 type PeerStats struct {
-	Connections int   // open ones that others have opened
-	Crowded     int64 // connections closed because there were too many
-	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
-	Refused     int64 // requests that no member sends
-	FrameBytes  int64 // that large frames hold which have begun
+	peer.Stats
 	// DescriptorWaits is how often the log had to wait for a file descriptor.
 	DescriptorWaits int64
 }
@@ -549,9 +517,8 @@ func (r *Replica) PeerStats() PeerStats {
 	if files := r.cfg.Stores.Files; files != nil {
 		s.DescriptorWaits = files.DescriptorWaits()
 	}
-	if p := r.port; p != nil {
-		s.Connections, s.FrameBytes = p.guests.count(), p.room.inUse()
-		s.Crowded, s.Rejected, s.Refused = p.crowded.Load(), p.rejected.Load(), p.refused.Load()
+	if r.port != nil {
+		s.Stats = r.port.Stats()
 	}
 	return s
 }
@@ -570,7 +537,7 @@ func (r *Replica) Status() Status {
 		s.Members++
 		if srv.Suffrage == raft.Voter {
 			s.Voters++
-			votes = votes || memberID(srv.ID) == r.cfg.ID
+			votes = votes || peer.IDOf(srv.ID) == r.cfg.ID
 		}
 	}
 	r.mu.RLock()
@@ -584,11 +551,31 @@ func (r *Replica) Status() Status {
 		s.Role = "standalone"
 	case s.Leader == r.cfg.ID:
 		s.Role = "leader"
-		s.SyncedFollowers, s.SyncedObservers = r.transport.synced()
+		s.SyncedFollowers, s.SyncedObservers = r.transport.Synced()
 	case !votes:
 		s.Role = "observer"
 	default:
 		s.Role = "follower"
 	}
 	return s
+}
+
+// servers are the members that raft counts, or is about to: the newest configuration in the log.
+func (r *Replica) servers() []raft.Server {
+	f := r.raft.GetConfiguration()
+	if f.Error() != nil { // it never fails
+		return nil
+	}
+	return f.Configuration().Servers
+}
+
+// serversSum is peer.Sum of the members that raft counts.
+func serversSum(servers []raft.Server) uint32 {
+	var members []Member
+	for _, s := range servers {
+		if id := peer.IDOf(s.ID); id != NoMember {
+			members = append(members, Member{ID: id, Observer: s.Suffrage != raft.Voter})
+		}
+	}
+	return peer.Sum(members)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/simdisk"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -384,7 +385,7 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 		"a longer command":   append(createSession(9).Append(nil), 0),
 		"the leader's alone": expire.Append(nil),
 	} {
-		conn, err := f.port.dial(context.Background(), MemberID(l+1), streamForward)
+		conn, err := f.port.Dial(context.Background(), MemberID(l+1), peer.StreamForward)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -399,7 +400,7 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 		if b, err := io.ReadAll(conn); err != nil || !bytes.Equal(b, want) {
 			t.Errorf("%s: the stream ends with %x, %v", name, b, err)
 		}
-		f.port.forget(conn)
+		conn.Close()
 	}
 	c.recs[l].result(t, c.propose(l, createSession(9)))
 }

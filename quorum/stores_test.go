@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -369,7 +370,7 @@ func TestStoresOfMemberZeroBelongToIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := memberID(""); got != NoMember {
+	if got := peer.IDOf(""); got != NoMember {
 		t.Errorf("raft's empty ID is that of member %d", got)
 	}
 }

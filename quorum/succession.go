@@ -2,12 +2,12 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/peer"
 )
 
 // When the process of a leader ends, its connections end with it, and nobody listens at its address
@@ -20,7 +20,7 @@ import (
 // taken for dead that is not. A refusal comes from the leader's machine, or from a firewall that
 // answers for it. In the second case one voter that is cut off takes the leadership, once: a stream
 // must have been accepted by the leader of the term before its end counts. Leases are not touched:
-// what a leader confirms counts from when a quorum still followed it (transport.provenAt), and the
+// what a leader confirms counts from when a quorum still followed it (peer.Transport.ProvenAt), and the
 // next leader begins anew.
 
 // successionStep is how long a voter waits for each voter with a smaller number than its own before
@@ -38,29 +38,30 @@ func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 		return
 	}
 	sleep(ctx, time.Duration(rank)*successionStep)
-	for r.transport.net.asked.Load() > 0 && ctx.Err() == nil {
+	voted, asked := r.transport.Votes()
+	for ; asked && ctx.Err() == nil; voted, asked = r.transport.Votes() {
 		sleep(ctx, successionStep/10)
 	}
-	if r.transport.net.voted.Load() > term {
+	if voted > term {
 		return
 	}
 	_, id := r.raft.LeaderWithID()
-	if leader := memberID(id); ctx.Err() != nil || leader != NoMember && leader != dead || r.raft.State() != raft.Follower {
+	if leader := peer.IDOf(id); ctx.Err() != nil || leader != NoMember && leader != dead || r.raft.State() != raft.Follower {
 		return
 	}
 	r.log.Info("the leader's process has ended, standing for election", "leader", dead)
-	r.transport.stand(ctx)
+	r.transport.Stand(ctx)
 }
 
 // successor returns how many voters come before this member when the leader is to be replaced; less
 // than 0 if it is not to stand.
 func (r *Replica) successor(dead MemberID) int {
-	if r.mayStand() != nil {
+	if r.transport.VotesWithheld() {
 		return -1
 	}
 	var voters []MemberID
 	for _, s := range r.servers() {
-		if id := memberID(s.ID); s.Suffrage == raft.Voter && id != dead {
+		if id := peer.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {
 			voters = append(voters, id)
 		}
 	}
@@ -68,32 +69,9 @@ func (r *Replica) successor(dead MemberID) int {
 	return slices.Index(voters, r.cfg.ID)
 }
 
-// refuses reports whether connections to all addresses of a member are refused: nothing listens
-// there.
-func (p *peerPort) refuses(ctx context.Context, id MemberID) bool {
+// processEnded reports whether nothing listens at the addresses of a member any more.
+func (r *Replica) processEnded(ctx context.Context, id MemberID) bool {
 	ctx, cancel := context.WithTimeout(ctx, successionStep)
 	defer cancel()
-	addrs := p.roster.addrs(id)
-	for _, addr := range addrs {
-		c, err := p.cfg.Dial(ctx, "tcp", addr)
-		if err == nil {
-			_ = c.Close()
-			return false
-		}
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return false
-		}
-	}
-	return len(addrs) > 0
-}
-
-// stand has the library hold an election at once.
-func (t *transport) stand(ctx context.Context) {
-	rpc := raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)} // whose answer says nothing
-	t.hand(rpc, ctx.Done())
-}
-
-// timeoutNow is the request that makes the library of a voter hold an election at once.
-func timeoutNow() *raft.TimeoutNowRequest {
-	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+	return r.port.Refuses(ctx, id)
 }

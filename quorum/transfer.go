@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/peer"
 )
 
 // Transfer stream, any member to the leader:
@@ -65,11 +66,11 @@ func (r *Replica) requestTransfer(ctx context.Context, leader, to MemberID, proo
 	if len(proof) > maxProof {
 		return fmt.Errorf("a proof of %d bytes; %d are the most", len(proof), maxProof)
 	}
-	c, err := r.port.dial(ctx, leader, streamTransfer)
+	c, err := r.port.Dial(ctx, leader, peer.StreamTransfer)
 	if err != nil {
 		return err
 	}
-	defer r.port.forget(c)
+	defer c.Close()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	if _, err := c.Write(transferRequest(to, proof)); err != nil {
 		return err
@@ -94,11 +95,11 @@ func transferRequest(to MemberID, proof string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(proof))), proof...)
 }
 
-func (r *Replica) serveTransfer(_ MemberID, c net.Conn) {
-	_ = c.SetDeadline(time.Now().Add(prefaceDeadline))
+func (r *Replica) serveTransfer(_ MemberID, c *peer.Stream) error {
+	_ = c.SetDeadline(time.Now().Add(peer.PrefaceTimeout))
 	to, proof, err := readTransfer(c)
 	if err != nil {
-		return
+		return err
 	}
 	answer := []byte{0}
 	if err = r.cfg.MayTransfer(proof); err == nil {
@@ -107,7 +108,8 @@ func (r *Replica) serveTransfer(_ MemberID, c net.Conn) {
 	if err != nil {
 		answer = []byte(err.Error())
 	}
-	_, _ = c.Write(answer)
+	_, err = c.Write(answer)
+	return err
 }
 
 // readTransfer reads what is asked on a transfer stream.
@@ -118,7 +120,7 @@ func readTransfer(r io.Reader) (to MemberID, proof string, err error) {
 	}
 	n := binary.BigEndian.Uint16(head[2:])
 	if n > maxProof || head[1] > 1 {
-		return NoMember, "", errPeerFrame
+		return NoMember, "", fmt.Errorf("%w: a request to transfer the leadership", peer.ErrRefused)
 	}
 	b := make([]byte, n)
 	if _, err = io.ReadFull(r, b); err != nil || head[1] == 0 {
@@ -144,7 +146,7 @@ func (r *Replica) transferTo(to MemberID) error {
 	}
 	defer r.transferring.Store(false)
 	target, err := r.transferTarget(to)
-	if err != nil || target.ID == serverID(r.cfg.ID) {
+	if err != nil || target.ID == peer.ServerID(r.cfg.ID) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(epoch, r.peerTimeout())
@@ -188,7 +190,7 @@ func (r *Replica) transferTarget(to MemberID) (target raft.Server, err error) {
 	var most uint64
 	began, _ := r.LeaderKnown() // who has not answered since then may be about to
 	for _, s := range r.servers() {
-		id, voter := memberID(s.ID), s.Suffrage == raft.Voter
+		id, voter := peer.IDOf(s.ID), s.Suffrage == raft.Voter
 		switch {
 		case id == to && !voter:
 			return target, fmt.Errorf("member %d is an observer and cannot lead", to)
@@ -197,7 +199,7 @@ func (r *Replica) transferTarget(to MemberID) (target raft.Server, err error) {
 		case id == r.cfg.ID || !voter || to != NoMember && id != to:
 			continue
 		}
-		switch acked, heard := r.transport.progress(id); {
+		switch acked, heard := r.transport.Progress(id); {
 		case time.Since(heard) > r.peerTimeout() && time.Since(began) > r.peerTimeout():
 			err = fmt.Errorf("member %d does not answer", id)
 		case target.ID == "" || acked > most:
@@ -221,7 +223,7 @@ const transferStep = time.Millisecond
 // electTarget waits until the target has all of the log, has it stand for election, and waits until
 // it has been elected. No entry is proposed meanwhile.
 func (r *Replica) electTarget(ctx context.Context, target raft.Server) error {
-	for !r.transport.caughtUp(memberID(target.ID), r.raft.LastIndex()) {
+	for !r.transport.CaughtUp(peer.IDOf(target.ID), r.raft.LastIndex()) {
 		sleep(ctx, transferStep)
 		if ctx.Err() != nil {
 			return fmt.Errorf("member %s does not take the end of the log", target.ID)
@@ -229,7 +231,7 @@ func (r *Replica) electTarget(ctx context.Context, target raft.Server) error {
 	}
 	sent := make(chan error, 1)
 	r.futures.Go(func() { // it may take the transport longer than anybody should wait for it
-		sent <- r.transport.TimeoutNow(target.ID, target.Address, timeoutNow(), &raft.TimeoutNowResponse{})
+		sent <- r.transport.Elect(peer.IDOf(target.ID))
 	})
 	for {
 		select {

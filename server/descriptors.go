@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
 )
 
 const (
@@ -39,9 +39,9 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 	case cfg.Standalone():
 		p.peers = 0
 	case p.peers == 0 && p.limit > 0:
-		p.peers = min(quorum.DefaultPeerConns, max(32, int(p.limit/8)))
+		p.peers = min(peer.DefaultMaxConns, max(32, int(p.limit/8)))
 	case p.peers == 0:
-		p.peers = quorum.DefaultPeerConns
+		p.peers = peer.DefaultMaxConns
 	}
 	if !cfg.Standalone() {
 		p.opened = descriptorsEachPeer * max(len(cfg.Members)-1, 2)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/znode"
@@ -294,14 +295,11 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Logger:           s.log,
 		MembersChanged:   s.membersChanged,
 		ClientAddr:       func() string { return s.ClientAddr().String() },
-		Listen:           s.listenPeers(peers),
-		Dial:             s.cfg.Dial,
 		Now:              s.cfg.Now,
 		Fatal:            s.fail,
 		MayTransfer:      s.mayTransfer,
-		AnyPeerAddr:      s.cfg.AnyPeerAddr,
-		PeerConns:        s.cfg.MaxPeerCnxns,
-		PeerFrameBytes:   int64(s.cfg.PeerFrameBytes),
+		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
+			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes)},
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,

@@ -53,7 +53,7 @@ var Table = []Entry{
 	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", false, ""},
 	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", false, ""},
 	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/forward.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate"},
-	{LeaseUnproven, "lease-unproven", "C6", "quorum/transport.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate"},
+	{LeaseUnproven, "lease-unproven", "C6", "quorum/peer/transport.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate"},
 	{AnswersWithoutLease, "answers-without-lease", "C6", "session/lease.go", "clients are answered while their lease is unconfirmed", false, ""},
 	{GapTaken, "gap-taken", "C2", "znode/store.go", "a request is applied though one before it was lost", false, ""},
 	{AppliedTwice, "applied-twice", "C5", "znode/store.go", "a request that is handed over again is applied again", true, ""},
@@ -68,9 +68,9 @@ var Table = []Entry{
 	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/tracker.go", "the leader expires sessions in its own state, without a command in the log", false, ""},
 	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/session.go", "a session's ephemerals go in two steps", false, ""},
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not told what it has missed", true, "TestWatchOverLostConnection"},
-	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/oldsnapshots.go", "a snapshot that comes late takes the state back", false, ""},
-	{GateOpen, "gate-open", "C1", "quorum/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
-	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
+	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/peer/snapshot.go", "a snapshot that comes late takes the state back", false, ""},
+	{GateOpen, "gate-open", "C1", "quorum/peer/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
+	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/peer/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
 }
 
 // active is the mutation that is switched on.

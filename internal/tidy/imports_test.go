@@ -14,16 +14,18 @@ const imports = `
 	wire:
 	znode:                 wire internal/mutant
 
+	quorum/peer:           znode internal/mutant internal/loglimit
+	                       github.com/hashicorp/raft
 	quorum/wal:            github.com/hashicorp/raft golang.org/x/sys/unix
-	quorum:                wire znode quorum/wal internal/mutant internal/loglimit
+	quorum:                wire znode quorum/peer quorum/wal internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant
 
-	server/zoocfg:         wire znode quorum session
-	server:                wire znode quorum session server/zoocfg internal/loglimit
+	server/zoocfg:         wire znode quorum quorum/peer session
+	server:                wire znode quorum quorum/peer session server/zoocfg internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire
@@ -72,6 +74,7 @@ const testImports = `
 	jepsen/zkcli:          jepsen
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
+	quorum/peer:           internal/simnet
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk internal/freeport
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -175,10 +176,10 @@ type Config struct {
 	// AnyPeerAddr takes peers in the name of a member from wherever they connect (peerAddressCheck=false).
 	AnyPeerAddr bool
 	// MaxPeerCnxns is how many connections the peer port takes (maxPeerCnxns); one address may have half of them, one member an
-	// eighth. 0 means quorum.DefaultPeerConns.
+	// eighth. 0 means peer.DefaultMaxConns.
 	MaxPeerCnxns int
 	// PeerFrameBytes bounds what frames hold in memory that peers have begun to send (peerFrameMaxBytes). 0 means
-	// quorum.DefaultPeerFrameBytes.
+	// peer.DefaultFrameBytes.
 	PeerFrameBytes int
 	// InitLimit and SyncLimit are only shown by conf: the time it takes to notice that a leader has gone
 	// follows TickTime. 0 means DefaultInitLimit and DefaultSyncLimit.
@@ -321,7 +322,7 @@ func (c Config) WithDefaults() Config {
 			*p = d
 		}
 	}
-	orInt(&c.PeerFrameBytes, quorum.DefaultPeerFrameBytes)
+	orInt(&c.PeerFrameBytes, peer.DefaultFrameBytes)
 	if c.ClientAddr == "" {
 		c.ClientAddr = net.JoinHostPort("", strconv.Itoa(DefaultClientPort))
 	}

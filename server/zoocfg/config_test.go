@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/session"
 )
 
@@ -174,7 +175,7 @@ func TestDefaults(t *testing.T) {
 		DigestAlgorithm:  "SHA1",
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: DefaultHTTPConnsPerAddr, HTTPRequestTimeout: DefaultHTTPRequestTimeout,
 		HandshakeTimeout: 10 * time.Second,
-		PeerFrameBytes:   quorum.DefaultPeerFrameBytes,
+		PeerFrameBytes:   peer.DefaultFrameBytes,
 		Backlog:          -1,
 		InitLimit:        10,
 		SyncLimit:        5,

@@ -1,9 +1,9 @@
-package quorum
+package peer
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -53,11 +53,12 @@ const (
 )
 
 const (
-	rpcHeadLen = 5
-	// appendEntriesMax is how many entries a request has at the most.
-	appendEntriesMax = 64
+	// MaxAppendEntries is how many entries a request has at the most.
+	MaxAppendEntries = 64
+	// MaxEntryBytes is the most that an entry takes up in a frame.
+	MaxEntryBytes = 5 << 20
 	// maxRequestBytes lets through as many entries, each with the largest request of a client and what stands around it.
-	maxRequestBytes = appendEntriesMax * maxEntryBytes
+	maxRequestBytes = MaxAppendEntries * MaxEntryBytes
 	// maxAnswerBytes is far more than any answer has.
 	maxAnswerBytes = 64 << 10
 	maxRefusal     = 1 << 10
@@ -65,7 +66,7 @@ const (
 )
 
 // errRaftFrame says that what came is not what a member of this version sends.
-var errRaftFrame = errors.New("quorum: what it sends is no request of raft")
+var errRaftFrame = fmt.Errorf("%w: what it sends is no request of raft", ErrRefused)
 
 // rpcRefusal is why another member could not do what it was asked. The connection goes on.
 type rpcRefusal string
@@ -87,13 +88,13 @@ func kindOf(req any) rpcKind {
 	case *raft.TimeoutNowRequest:
 		return rpcTimeoutNow
 	}
-	panic(fmt.Sprintf("quorum: %T is no request of raft", req))
+	panic(fmt.Sprintf("peer: %T is no request of raft", req))
 }
 
 // appendRequest encodes a request as a frame.
 func appendRequest(b []byte, kind rpcKind, req any) []byte {
 	start := len(b)
-	b = append(appendFrameHeader(b), byte(kind))
+	b = append(BeginFrame(b), byte(kind))
 	switch q := req.(type) {
 	case *raft.AppendEntriesRequest:
 		b = appendRPCHeader(b, q.RPCHeader)
@@ -130,7 +131,7 @@ func appendRequest(b []byte, kind rpcKind, req any) []byte {
 	case *raft.TimeoutNowRequest:
 		b = appendRPCHeader(b, q.RPCHeader)
 	}
-	return sealFrame(b, start)
+	return EndFrame(b, start)
 }
 
 // decodeRequest decodes the body of a request, whose memory the request keeps.
@@ -165,11 +166,11 @@ func decodeRequest(kind rpcKind, body []byte) (any, error) {
 // appendAnswer encodes the answer to a request of that kind as a frame.
 func appendAnswer(b []byte, kind rpcKind, answer raft.RPCResponse) []byte {
 	start := len(b)
-	b = append(appendFrameHeader(b), byte(kind|rpcAnswer))
+	b = append(BeginFrame(b), byte(kind|rpcAnswer))
 	if answer.Error != nil {
 		b[start+4] = byte(rpcRefused)
 		why := answer.Error.Error()
-		return sealFrame(append(b, why[:min(len(why), maxRefusal)]...), start)
+		return EndFrame(append(b, why[:min(len(why), maxRefusal)]...), start)
 	}
 	switch a := answer.Response.(type) {
 	case *raft.AppendEntriesResponse:
@@ -194,9 +195,9 @@ func appendAnswer(b []byte, kind rpcKind, answer raft.RPCResponse) []byte {
 	case *raft.TimeoutNowResponse:
 		b = appendRPCHeader(b, a.RPCHeader)
 	default:
-		panic(fmt.Sprintf("quorum: %T is no answer of raft", answer.Response))
+		panic(fmt.Sprintf("peer: %T is no answer of raft", answer.Response))
 	}
-	return sealFrame(b, start)
+	return EndFrame(b, start)
 }
 
 // decodeAnswer decodes the answer to a request of that kind into answer. Errors: an rpcRefusal; errRaftFrame.
@@ -220,7 +221,7 @@ func decodeAnswer(asked, kind rpcKind, body []byte, answer any) error {
 	case *raft.TimeoutNowResponse:
 		*a = raft.TimeoutNowResponse{RPCHeader: d.header()}
 	default:
-		panic(fmt.Sprintf("quorum: %T is no answer of raft", answer))
+		panic(fmt.Sprintf("peer: %T is no answer of raft", answer))
 	}
 	return d.err()
 }
@@ -334,4 +335,18 @@ func (d *rpcDecoder) err() error {
 		return errRaftFrame
 	}
 	return nil
+}
+
+// appendedNs is when the leader appended an entry: nanoseconds since 1970, 0 for never.
+func appendedNs(l *raft.Log) uint64 {
+	if l.AppendedAt.IsZero() {
+		return 0
+	}
+	return uint64(l.AppendedAt.UnixNano())
+}
+
+func setAppendedNs(l *raft.Log, ns uint64) {
+	if ns != 0 {
+		l.AppendedAt = time.Unix(0, int64(ns))
+	}
 }

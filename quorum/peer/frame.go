@@ -1,10 +1,10 @@
-package quorum
+package peer
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -13,12 +13,10 @@ import (
 // All streams of the peer port but those of a few bytes carry frames: a 4-byte big-endian length, then that many bytes. On a raft stream
 // the first of them is the kind.
 const (
-	// maxPeerFrame bounds a frame of the forward stream.
-	maxPeerFrame = 64 << 20
-	// maxLeaseFrame bounds a frame of the lease stream: two million sessions of one member.
-	maxLeaseFrame = 16 << 20
-	// DefaultPeerFrameBytes has room for the largest request of raft, and for some of the forward stream beside it.
-	DefaultPeerFrameBytes = maxRequestBytes + maxPeerFrame
+	// MaxFrame bounds a frame of the forward stream.
+	MaxFrame = 64 << 20
+	// DefaultFrameBytes has room for the largest request of raft, and for some of the forward stream beside it.
+	DefaultFrameBytes = maxRequestBytes + MaxFrame
 	// frameStep is what a frame gets room for before more of it has arrived.
 	frameStep = 64 << 10
 	// framePiece is the largest piece that room is made for at once.
@@ -27,16 +25,15 @@ const (
 	frameTime = 2 * rpcTimeout
 )
 
-var (
-	errPeerFrame = errors.New("quorum: peer frame too long")
-	// errFrameRoom says that too many large frames are on their way here at once.
-	errFrameRoom = errors.New("quorum: no room for a large frame: others are on their way")
-)
+// errFrameRoom says that too many large frames are on their way here at once.
+var errFrameRoom = fmt.Errorf("%w: no memory for a large frame while others arrive", ErrRefused)
 
-func appendFrameHeader(b []byte) []byte { return append(b, 0, 0, 0, 0) }
+// BeginFrame appends the head of a frame, and EndFrame fills in the length of the frame that begins
+// at b[start].
+func BeginFrame(b []byte) []byte { return append(b, 0, 0, 0, 0) }
 
-// sealFrame fills in the length of the frame that starts at b[start].
-func sealFrame(b []byte, start int) []byte {
+// EndFrame is the end of BeginFrame.
+func EndFrame(b []byte, start int) []byte {
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	return b
 }
@@ -52,38 +49,16 @@ type frameReader struct {
 	timed bool  // the stream has a deadline for the frame
 }
 
-// readRaftFrame reads one frame of a raft stream whose deadlines are the caller's. The body is the caller's, too.
-func readRaftFrame(r *bufio.Reader, limit int) (rpcKind, []byte, error) {
-	return (&frameReader{Reader: r}).readRaftFrame(limit)
-}
-
-// readRaftFrame reads one frame of a raft stream. The body is the caller's.
-func (r *frameReader) readRaftFrame(limit int) (rpcKind, []byte, error) {
-	r.release()
-	defer r.endFrame()
-	if err := r.beginFrame(rpcHeadLen); err != nil {
-		return 0, nil, err
-	}
-	h, err := r.Peek(rpcHeadLen)
-	if err != nil {
-		return 0, nil, unexpected(err)
-	}
-	n, kind := int64(binary.BigEndian.Uint32(h)), rpcKind(h[4])
-	if n < 1 || n > int64(limit) {
-		return 0, nil, errRaftFrame
-	}
-	_, _ = r.Discard(rpcHeadLen)
-	b, err := r.body(int(n)-1, nil)
-	return kind, b, err
-}
-
-// readPeerFrame reads one frame of another stream, into buf if there is room in it. Errors: errPeerFrame, errFrameRoom, those of the
+// readFrame reads one frame, into buf if there is room in it. Errors: ErrRefused, those of the
 // stream.
-func (r *frameReader) readPeerFrame(limit int, buf []byte) ([]byte, error) {
+func (r *frameReader) readFrame(limit int, buf []byte) ([]byte, error) {
 	r.release()
 	defer r.endFrame()
-	if err := r.beginFrame(4); err != nil {
+	if _, err := r.Peek(1); err != nil { // which may take as long as it likes
 		return nil, err
+	}
+	if r.Buffered() < 4 {
+		r.begun()
 	}
 	h, err := r.Peek(4)
 	if err != nil {
@@ -91,21 +66,10 @@ func (r *frameReader) readPeerFrame(limit int, buf []byte) ([]byte, error) {
 	}
 	n := int64(binary.BigEndian.Uint32(h))
 	if n > int64(limit) {
-		return nil, errPeerFrame
+		return nil, fmt.Errorf("%w: a frame of %d bytes", ErrRefused, n)
 	}
 	_, _ = r.Discard(4)
 	return r.body(int(n), buf)
-}
-
-// beginFrame waits, for as long as it takes, for the first byte of a frame. What is not there yet of its head has a deadline.
-func (r *frameReader) beginFrame(head int) error {
-	if _, err := r.Peek(1); err != nil {
-		return err
-	}
-	if r.Buffered() < head {
-		r.begun()
-	}
-	return nil
 }
 
 // begun gives the frame its time.

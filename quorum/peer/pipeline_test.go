@@ -1,4 +1,4 @@
-package quorum
+package peer
 
 import (
 	"bufio"
@@ -25,13 +25,13 @@ type farFrame struct {
 }
 
 // pipelineTo opens a pipeline to member 2, in a bubble.
-func pipelineTo(t *testing.T, tr *transport) (*pipeline, *farEnd) {
+func pipelineTo(t *testing.T, tr *Transport) (*pipeline, *farEnd) {
 	near, c := net.Pipe()
 	f := &farEnd{t: t, c: c, got: make(chan farFrame, 100)}
 	go func() {
 		defer close(f.got)
 		for r := bufio.NewReader(c); ; {
-			kind, body, err := readRaftFrame(r, maxRequestBytes)
+			kind, body, err := readRPC(r, maxRequestBytes)
 			if err != nil {
 				return
 			}
@@ -43,7 +43,7 @@ func pipelineTo(t *testing.T, tr *transport) (*pipeline, *farEnd) {
 			f.got <- farFrame{kind, req.(*raft.AppendEntriesRequest)}
 		}
 	}()
-	return newPipeline(tr, "2", "", newRaftConn(near, func() { near.Close() })), f
+	return newPipeline(tr, "2", "", streamOf(near)), f
 }
 
 // answer is what a follower answers to a request of term 5.
@@ -103,7 +103,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(nil, 1, nil)
+				tr := newTransport(nil, 1, &fakeLocal{})
 				p, far := pipelineTo(t, tr)
 				for _, answer := range []func(*farEnd){func(f *farEnd) { f.answer(ok) }, last} {
 					want := mustAppend(t, p, carrying(0))
@@ -130,7 +130,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 				if err := p.Close(); err != nil {
 					t.Error(err)
 				}
-				tr.close()
+				tr.Close()
 			})
 		})
 	}
@@ -139,7 +139,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 // Answers belong to requests by their order alone. As many as may be are on their way, and the sender waits for room.
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, nil)
+		tr := newTransport(nil, 1, &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		const n = 5 * flyingMax
 		sent := 0
@@ -169,18 +169,18 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 		if err, over := done(); !over || err != nil {
 			t.Errorf("the sender is done: %v, %v", over, err)
 		}
-		if acked, _ := tr.progress(2); acked != n {
+		if acked, _ := tr.Progress(2); acked != n {
 			t.Errorf("the follower has %d, want %d", acked, n)
 		}
 		p.Close()
-		tr.close()
+		tr.Close()
 	})
 }
 
 // A large request goes alone.
 func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, nil)
+		tr := newTransport(nil, 1, &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		large := carrying(1)
 		large.Entries[0].Data = make([]byte, flyingMaxBytes+1)
@@ -197,7 +197,7 @@ func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 			t.Errorf("sent when the large one is answered: %v, %v", over, err)
 		}
 		p.Close()
-		tr.close()
+		tr.Close()
 	})
 }
 
@@ -216,7 +216,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(nil, 1, nil)
+				tr := newTransport(nil, 1, &fakeLocal{})
 				p, far := pipelineTo(t, tr)
 				time.Sleep(time.Hour)
 				mustAppend(t, p, carrying(1))
@@ -244,7 +244,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 				}
 				p.Close()
 				far.c.Close()
-				tr.close()
+				tr.Close()
 			})
 		})
 	}
@@ -253,7 +253,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 // A stream on which something comes that nobody has asked for is no use any more.
 func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, nil)
+		tr := newTransport(nil, 1, &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		far.send(rpcAppend, &raft.AppendEntriesResponse{Term: 5, Success: true}, nil)
 		synctest.Wait()
@@ -261,7 +261,7 @@ func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 			t.Errorf("sent: %v", err)
 		}
 		p.Close()
-		tr.close()
+		tr.Close()
 	})
 }
 
@@ -269,7 +269,7 @@ func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 // nothing of what the follower has.
 func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, func() []raft.Server { return servers("12") })
+		tr := newTransport(nil, 1, &fakeLocal{servers: servers("12")})
 		p, far := pipelineTo(t, tr)
 		mustAppend(t, p, carrying(9))
 		mustAppend(t, p, carrying(10))
@@ -280,14 +280,14 @@ func TestAnswersOfAnEarlierTerm(t *testing.T) {
 		if f := <-p.Consumer(); f.Error() != nil {
 			t.Error(f.Error())
 		}
-		if at := tr.provenAt(6, time.Now()); !at.IsZero() {
+		if at := tr.ProvenAt(6, time.Now()); !at.IsZero() {
 			t.Errorf("term 6 is proven by an answer of term 5, at %v", at)
 		}
-		if acked, _ := tr.progress(2); acked != 0 {
+		if acked, _ := tr.Progress(2); acked != 0 {
 			t.Errorf("in term 6 the follower has %d", acked)
 		}
 		p.Close()
-		tr.close()
+		tr.Close()
 	})
 }
 
@@ -308,7 +308,7 @@ func (a *asked) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft.App
 func TestNoticesOfCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &asked{}
-		tr := newTransport(inner, 1, nil)
+		tr := newTransport(inner, 1, &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		replicate := func(q *raft.AppendEntriesRequest) {
 			t.Helper()
@@ -324,41 +324,41 @@ func TestNoticesOfCommits(t *testing.T) {
 		}
 		replicate(carrying(1))
 		quiet("before the commit")
-		tr.applied(1, 5)
+		tr.Applied(1, 5)
 		if q := far.expect(rpcNotice); q.LeaderCommitIndex != 1 || q.PrevLogEntry != 1 || q.PrevLogTerm != 5 || q.Term != 5 || len(q.Entries) > 0 {
 			t.Errorf("noticed: %+v", q)
 		}
-		tr.applied(1, 5)
+		tr.Applied(1, 5)
 		quiet("the second time")
 		replicate(carrying(2))
-		tr.applied(2, 5)
+		tr.Applied(2, 5)
 		far.expect(rpcNotice)
 		replicate(carrying(3))
 		with := carrying(4)
 		with.LeaderCommitIndex = 3
 		replicate(with)
-		tr.applied(3, 5)
+		tr.Applied(3, 5)
 		quiet("with the next entry")
 
-		tr.applied(4, 5)
+		tr.Applied(4, 5)
 		far.expect(rpcNotice)
 		quiet("after the notice")
-		if tr.knowsAll(2) {
+		if tr.KnowsAll(2) {
 			t.Error("it knows what it has not confirmed")
 		}
 		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4}) {
 			t.Errorf("asked for %v, want 4", inner.commits)
 		}
-		if !tr.knowsAll(2) {
+		if !tr.KnowsAll(2) {
 			t.Error("it does not know what it has confirmed")
 		}
 
 		replicate(carrying(5))
 		p.Close()
-		tr.applied(5, 5)
+		tr.Applied(5, 5)
 		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4, 5}) {
 			t.Errorf("asked for %v, want 4 and, without a pipeline, 5", inner.commits)
 		}
-		tr.close()
+		tr.Close()
 	})
 }

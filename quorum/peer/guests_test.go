@@ -1,4 +1,4 @@
-package quorum
+package peer
 
 import (
 	"context"
@@ -12,37 +12,6 @@ import (
 
 	"lockkeeper/internal/simnet"
 )
-
-// Connections that say nothing are few, whoever opens them, and members go on reaching each other.
-func TestSilentConnectionsAreBounded(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		l := c.leader()
-		c.recs[l].result(t, c.propose(l, createSession(9)))
-		term := c.reps[l].raft.CurrentTerm()
-		port := c.reps[l].port
-		for i := range 1500 {
-			conn, err := c.net.Host("10.0.0.99").Dial(t.Context(), "tcp", c.members[l].Addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if i%100 == 0 {
-				c.recs[l].result(t, c.propose((l+1)%3, sequential(9, uint64(i/100)+1, "/n-")))
-			}
-		}
-		synctest.Wait()
-		if n := port.guests.count(); n > DefaultPeerConns/8+40 {
-			t.Errorf("%d connections are open", n)
-		}
-		time.Sleep(2 * prefaceDeadline)
-		if n := port.guests.count(); n > 40 {
-			t.Errorf("%d connections are open after the deadline of the preface", n)
-		}
-		if c.leader() != l || c.reps[l].raft.CurrentTerm() != term {
-			t.Error("another leader has been elected")
-		}
-	})
-}
 
 // guestsOf opens connections of hosts in a network, and takes them in.
 type guestsOf struct {
@@ -122,49 +91,22 @@ func TestTheLongestSilentGivesWay(t *testing.T) {
 	})
 }
 
-// Who speaks for a member comes from where the member is.
-func TestMembersComeFromTheirAddresses(t *testing.T) {
-	for _, any := range []bool{false, true} {
-		inCluster(t, 3, func(cfg *Config) { cfg.AnyPeerAddr = any }, func(t *testing.T, c *cluster) {
-			l := c.leader()
-			f := (l + 1) % 3
-			for _, kind := range []streamKind{streamRaft, streamForward, streamLease, streamTransfer} {
-				before := c.reps[l].port.rejected.Load()
-				conn := c.strangerFrom("10.0.0.99", kind, MemberID(f+1), l)
-				_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-				_, _ = conn.Read(make([]byte, 1))
-				if n := c.reps[l].port.rejected.Load() - before; (n == 0) != any {
-					t.Errorf("stream %q from another host, with AnyPeerAddr %v: %d rejected", kind, any, n)
-				}
-				conn.Close()
-			}
-		})
-	}
-}
-
-// An unknown number is only listened to by a member that follows nobody.
+// A number that is in no roster is only listened to by a member that follows nobody.
 func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		l := c.leader()
-		f := (l + 1) % 3
-		p := c.reps[f].port
-		cluster := c.reps[f].roster.cluster()
-		ip := netip.MustParseAddr("10.0.0.99")
-		if why := p.stranger(streamRaft, 77, cluster, ip); why == "" {
-			t.Error("an unknown member is heard beside the leader")
-		}
-		c.isolate(f)
-		for c.reps[f].leaderID() != NoMember {
-			time.Sleep(time.Millisecond)
-		}
-		if why := p.stranger(streamRaft, 77, cluster, ip); why != "" {
-			t.Errorf("without a leader: %s", why)
-		}
-		if why := p.stranger(streamForward, 77, cluster, ip); why == "" {
-			t.Error("an unknown member forwards commands")
-		}
-		c.heal()
-	})
+	members := []Member{{ID: 1}, {ID: 2, Addr: "10.0.0.2:2888"}}
+	local := &fakeLocal{leader: 2, servers: servers("12")}
+	p := &Port{cfg: Config{ID: 1, Members: members}, local: local, roster: NewRoster(members, false, local), origins: newOrigins(nil)}
+	ip := netip.MustParseAddr("10.0.0.99")
+	if why := p.stranger(StreamRaft, 77, Sum(members), ip); why == "" {
+		t.Error("an unknown member is heard beside the leader")
+	}
+	local.leader = NoMember
+	if why := p.stranger(StreamRaft, 77, Sum(members), ip); why != "" {
+		t.Errorf("without a leader: %s", why)
+	}
+	if why := p.stranger(StreamForward, 77, Sum(members), ip); why == "" {
+		t.Error("an unknown member forwards commands")
+	}
 }
 
 // Addresses of members may be names, several for a host, or say nothing.

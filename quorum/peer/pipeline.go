@@ -1,4 +1,4 @@
-package quorum
+package peer
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 //
 // Notices of commits go over it too, between the requests; nobody answers them.
 type pipeline struct {
-	t    *transport
+	t    *Transport
 	id   raft.ServerID
 	addr raft.ServerAddress
-	c    *raftConn
+	c    *Stream
 	out  chan raft.AppendFuture
 	stop chan struct{} // closed by Close
 	dead chan struct{} // closed when the stream has failed
@@ -72,7 +72,7 @@ func (f *appendFuture) Request() *raft.AppendEntriesRequest { return f.args }
 func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
 
 // newPipeline begins a pipeline on a stream, which it closes at its end.
-func newPipeline(t *transport, id raft.ServerID, addr raft.ServerAddress, c *raftConn) *pipeline {
+func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, c *Stream) *pipeline {
 	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, flyingMax), stop: make(chan struct{}),
 		dead: make(chan struct{}), writing: make(chan struct{}, 1)}
 	p.room = sync.NewCond(&p.mu)
@@ -168,7 +168,7 @@ func (p *pipeline) fail(err error) {
 	p.mu.Unlock()
 	if first {
 		p.t.ended(p)
-		p.c.end()
+		_ = p.c.Close()
 	}
 }
 
@@ -218,7 +218,7 @@ func (p *pipeline) next() (*appendFuture, error) {
 	var kind rpcKind
 	var body []byte
 	if err == nil {
-		if kind, body, err = readRaftFrame(p.c.r, maxAnswerBytes); err != nil {
+		if kind, body, err = p.c.readRPC(maxAnswerBytes); err != nil {
 			p.fail(err)
 		}
 	}

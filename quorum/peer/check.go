@@ -1,9 +1,8 @@
-package quorum
+package peer
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -19,27 +18,15 @@ import (
 //
 // It knows nothing of who really sends: whoever can pass for a member (peerPort.admit) can still send what a member could.
 type requestChecker struct {
-	term    func() uint64 // the current term
-	leader  func() MemberID
-	history configurationHistory
-	terms   termBudget
+	local Local
+	terms termBudget
 }
-
-// configurationHistory is what the checker needs of the member's log.
-type configurationHistory struct {
-	latest func() raft.Configuration // the newest configuration in the log; raft does not tell its index
-	last   func() uint64             // the last index of the log or the snapshot
-	entry  func(index uint64) (term uint64, ok bool)
-}
-
-// errRequest says that a request is none that a member sends. It ends the stream.
-var errRequest = errors.New("quorum: a request that no member sends")
 
 func requestErrorf(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errRequest, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: a request that no member sends: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// check looks at a request that member from has sent. Errors: errRequest.
+// check looks at a request that member from has sent. Errors: ErrRefused.
 func (c *requestChecker) check(from MemberID, req any) error {
 	if err := checkRequest(from, req); err != nil {
 		return err
@@ -49,7 +36,7 @@ func (c *requestChecker) check(from MemberID, req any) error {
 		if err := c.checkTerm(q.Term); err != nil {
 			return err
 		}
-		return c.history.check(q)
+		return c.checkConfigurations(q)
 	case *raft.RequestVoteRequest:
 		return c.checkTerm(q.Term)
 	case *raft.RequestPreVoteRequest:
@@ -57,7 +44,7 @@ func (c *requestChecker) check(from MemberID, req any) error {
 	case *raft.InstallSnapshotRequest:
 		return c.checkTerm(q.Term)
 	case *raft.TimeoutNowRequest:
-		if leader := c.leader(); leader != from {
+		if leader := c.local.Leader(); leader != from {
 			return requestErrorf("member %d asks for an election, and member %d leads", from, leader)
 		}
 	}
@@ -66,7 +53,7 @@ func (c *requestChecker) check(from MemberID, req any) error {
 
 // checkTerm refuses a term that elections cannot have reached.
 func (c *requestChecker) checkTerm(term uint64) error {
-	now := c.term()
+	now := c.local.Term()
 	if limit := c.terms.limit(now, time.Now()); term > limit {
 		return requestErrorf("term %d: this member is at %d, and takes at most %d now", term, now, limit)
 	}
@@ -114,7 +101,7 @@ func (b *termBudget) limit(term uint64, now time.Time) uint64 {
 func checkRequest(from MemberID, req any) error {
 	header := req.(raft.WithRPCHeader).GetRPCHeader()
 	_, bare := req.(*raft.TimeoutNowRequest) // timeoutNow names nobody
-	switch id := string(serverID(from)); {
+	switch id := string(ServerID(from)); {
 	case header.ProtocolVersion != raft.ProtocolVersionMax:
 		return requestErrorf("version %d of raft's protocol", header.ProtocolVersion)
 	case bare && len(header.ID) == 0 && len(header.Addr) == 0:
@@ -148,7 +135,7 @@ func checkAppend(q *raft.AppendEntriesRequest) error {
 	switch {
 	case q.Term == 0 || q.PrevLogTerm > q.Term || (q.PrevLogEntry == 0) != (q.PrevLogTerm == 0):
 		return requestErrorf("a leader of term %d whose entries stand behind entry %d of term %d", q.Term, q.PrevLogEntry, q.PrevLogTerm)
-	case len(q.Entries) > appendEntriesMax:
+	case len(q.Entries) > MaxAppendEntries:
 		return requestErrorf("%d entries at once", len(q.Entries))
 	case q.PrevLogEntry == 0 && len(q.Entries) == 0 && q.LeaderCommitIndex > 0:
 		// The library would commit all that is in the log here, whether it is the leader's or not.
@@ -224,11 +211,11 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, 0
 	for _, s := range conf.Servers {
 		switch {
-		case memberID(s.ID) == NoMember || serverID(memberID(s.ID)) != s.ID:
+		case IDOf(s.ID) == NoMember || ServerID(IDOf(s.ID)) != s.ID:
 			return conf, fmt.Errorf("a configuration with the member %.40q", s.ID)
 		case s.Suffrage != raft.Voter && s.Suffrage != raft.Nonvoter:
 			return conf, fmt.Errorf("a configuration with the suffrage %d", s.Suffrage)
-		case s.Address == "" || s.Address == aloneAddr || len(s.Address) > maxServerAddrBytes:
+		case s.Address == "" || s.Address == AloneAddr || len(s.Address) > maxServerAddrBytes:
 			return conf, fmt.Errorf("a configuration with the address %.40q", s.Address)
 		case ids[s.ID] || addrs[s.Address]:
 			return conf, fmt.Errorf("a configuration with member %s, or its address, twice", s.ID)
@@ -244,14 +231,14 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 	return conf, nil
 }
 
-// check refuses configurations that do not follow the one before: raft changes one member at a time. Only entries that are
+// checkConfigurations refuses configurations that do not follow the one before: raft changes one member at a time. Only entries that are
 // new here are compared. If the entries before them do not match this member's log, raft refuses them all, and is to tell
 // the leader so.
 //
 // If the entries replace some that are here, the newest configuration may be among those: it was never committed, and the
 // one before it counts, which is one step away from it. So two steps are allowed then.
-func (h *configurationHistory) check(q *raft.AppendEntriesRequest) error {
-	var before raft.Configuration
+func (c *requestChecker) checkConfigurations(q *raft.AppendEntriesRequest) error {
+	var before []raft.Server
 	steps := 0
 	for _, e := range q.Entries {
 		if e.Type != raft.LogConfiguration {
@@ -262,41 +249,41 @@ func (h *configurationHistory) check(q *raft.AppendEntriesRequest) error {
 			return requestErrorf("entry %d of term %d: %v", e.Index, e.Term, err)
 		}
 		if steps == 0 {
-			if !h.matches(q.PrevLogEntry, q.PrevLogTerm) {
+			if !c.matches(q.PrevLogEntry, q.PrevLogTerm) {
 				return nil
 			}
-			if term, ok := h.entry(e.Index); ok && term == e.Term {
+			if term, ok := c.local.EntryTerm(e.Index); ok && term == e.Term {
 				continue // it is here
 			}
-			before, steps = h.latest(), 1
-			if h.replaced(q) {
+			before, steps = c.local.Servers(), 1
+			if c.replaced(q) {
 				steps = 2
 			}
 		}
-		if n := configurationSteps(before, next); len(before.Servers) > 0 && n > steps {
+		if n := configurationSteps(before, next.Servers); len(before) > 0 && n > steps {
 			return requestErrorf("entry %d of term %d: a configuration that changes %d members at once: from %v to %v",
-				e.Index, e.Term, n, before.Servers, next.Servers)
+				e.Index, e.Term, n, before, next.Servers)
 		}
-		before, steps = next, 1
+		before, steps = next.Servers, 1
 	}
 	return nil
 }
 
 // matches says whether this member's log has that entry.
-func (h *configurationHistory) matches(index, term uint64) bool {
+func (c *requestChecker) matches(index, term uint64) bool {
 	if index == 0 {
 		return true
 	}
-	if have, ok := h.entry(index); ok {
+	if have, ok := c.local.EntryTerm(index); ok {
 		return have == term
 	}
-	return index == h.last() // a snapshot's, all of which is committed; raft compares the terms
+	return index == c.local.LastIndex() // a snapshot's, all of which is committed; raft compares the terms
 }
 
 // replaced says whether entries of a request take the place of others that are here.
-func (h *configurationHistory) replaced(q *raft.AppendEntriesRequest) bool {
+func (c *requestChecker) replaced(q *raft.AppendEntriesRequest) bool {
 	return slices.ContainsFunc(q.Entries, func(e *raft.Log) bool {
-		term, ok := h.entry(e.Index)
+		term, ok := c.local.EntryTerm(e.Index)
 		return ok && term != e.Term
 	})
 }
@@ -304,86 +291,16 @@ func (h *configurationHistory) replaced(q *raft.AppendEntriesRequest) bool {
 // configurationSteps is how many members differ: are in one only, or have another role. Addresses do not count: members
 // that begin with a file of their own may know each other by different ones (roster), and have them in their first
 // configuration.
-func configurationSteps(a, b raft.Configuration) (n int) {
+func configurationSteps(a, b []raft.Server) (n int) {
 	servers := map[raft.ServerID]raft.Server{}
-	for _, s := range a.Servers {
+	for _, s := range a {
 		servers[s.ID] = s
 	}
-	for _, s := range b.Servers {
+	for _, s := range b {
 		if old, ok := servers[s.ID]; !ok || old.Suffrage != s.Suffrage {
 			n++
 		}
 		delete(servers, s.ID)
 	}
 	return n + len(servers)
-}
-
-// snapshotChecker passes a snapshot on while it is decoded on the side. The last byte is followed by io.EOF only if all of it was a
-// state; if not, the library drops what it has written.
-type snapshotChecker struct {
-	r    io.Reader
-	pipe *io.PipeWriter
-	done chan error // capacity 1: what came of the decoding
-	err  error      // what Read returns from now on; nil while there is more
-}
-
-func checkSnapshot(r io.Reader) *snapshotChecker {
-	out, in := io.Pipe()
-	s := &snapshotChecker{r: r, pipe: in, done: make(chan error, 1)}
-	go func() { // until close
-		_, err := restoreSafely(out)
-		if err == nil {
-			_, err = io.Copy(io.Discard, out)
-		}
-		_ = out.CloseWithError(err)
-		s.done <- err
-	}()
-	return s
-}
-
-// restoreSafely is znode.Restore, of which a panic is an error.
-func restoreSafely(r io.Reader) (store *znode.Store, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("quorum: decode snapshot: %v", p)
-		}
-	}()
-	return znode.Restore(r)
-}
-
-// Read implements io.Reader. Errors: errRequest, if it is no snapshot; those of the stream.
-func (s *snapshotChecker) Read(b []byte) (int, error) {
-	if s.err != nil {
-		return 0, s.err
-	}
-	n, err := s.r.Read(b)
-	if n > 0 {
-		if _, werr := s.pipe.Write(b[:n]); werr != nil {
-			s.err = requestErrorf("a snapshot that is none: %v", werr)
-			return 0, s.err
-		}
-	}
-	if err == io.EOF {
-		_ = s.pipe.Close()
-		if derr := <-s.done; derr != nil {
-			err = requestErrorf("a snapshot that is none: %v", derr)
-		}
-		s.done <- nil // for close
-	}
-	s.err = err
-	return n, err
-}
-
-// close waits for the decoding to end.
-func (s *snapshotChecker) close() {
-	_ = s.pipe.CloseWithError(io.ErrUnexpectedEOF)
-	<-s.done
-}
-
-// refused is why the snapshot was none; nil if it was one, or has not been read to its end.
-func (s *snapshotChecker) refused() error {
-	if errors.Is(s.err, errRequest) {
-		return s.err
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
-package quorum
+package peer
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -19,19 +18,19 @@ import (
 // the frames of rpcwire.go. What wants an answer and waits for it takes a connection out of a pool; a pipeline and a snapshot have
 // one of their own. Whoever accepts a stream answers one request before it reads the next, in the goroutine of the connection.
 type network struct {
-	port *peerPort
+	port *Port
 	// hand takes what peers ask.
 	hand rpcHandler
 	// beat takes heartbeats, which must not wait for the disk.
 	beat atomic.Pointer[func(raft.RPC)]
-	// checker looks at what peers ask before hand or beat see it; nil: nobody does.
+	// checker validates what peers ask before hand or beat see it; nil: it is not validated.
 	checker *requestChecker
 
 	asked atomic.Int32  // votes that this member has been asked for and has not answered
 	voted atomic.Uint64 // the newest term in which it has given one to a peer
 
 	mu   sync.Mutex
-	idle map[raft.ServerID][]*raftConn // the newest last
+	idle map[raft.ServerID][]*Stream // the newest last
 }
 
 // rpcHandler takes what a peer asks, and answers, or has it answered. It gives up when stop is closed.
@@ -54,42 +53,42 @@ const (
 	requestReadBytes, answerReadBytes = 32 << 10, 512
 )
 
-func newNetwork(port *peerPort, hand rpcHandler) *network {
-	n := &network{port: port, hand: hand, idle: map[raft.ServerID][]*raftConn{}}
-	port.serve[streamRaft] = n.serve
+func newNetwork(port *Port, hand rpcHandler) *network {
+	n := &network{port: port, hand: hand, checker: &requestChecker{local: port.local}, idle: map[raft.ServerID][]*Stream{}}
+	port.raft = n.serve
 	return n
 }
 
-// raftConn is a raft stream that this member has opened.
-type raftConn struct {
-	net.Conn
-	r   *bufio.Reader
-	buf []byte // where frames are put together
-	// end closes the stream.
-	end func()
-}
-
-func newRaftConn(c net.Conn, end func()) *raftConn {
-	return &raftConn{Conn: c, r: bufio.NewReaderSize(c, answerReadBytes), end: end}
-}
-
 // send sends a request with one write.
-func (c *raftConn) send(kind rpcKind, req any) error {
-	c.buf = appendRequest(c.buf[:0], kind, req)
-	_, err := c.Write(c.buf)
-	if cap(c.buf) > keptBytes {
-		c.buf = nil
+func (s *Stream) send(kind rpcKind, req any) error {
+	s.buf = appendRequest(s.buf[:0], kind, req)
+	_, err := s.Write(s.buf)
+	if cap(s.buf) > keptBytes {
+		s.buf = nil
 	}
 	return err
 }
 
-// receive reads the answer to a request of that kind. Errors: an rpcRefusal, after which the connection may be used again; others.
-func (c *raftConn) receive(asked rpcKind, answer any) error {
-	kind, body, err := readRaftFrame(c.r, maxAnswerBytes)
+// receive reads the answer to a request of that kind. Errors: an rpcRefusal, after which the stream
+// may be used again; others.
+func (s *Stream) receive(asked rpcKind, answer any) error {
+	kind, body, err := s.readRPC(maxAnswerBytes)
 	if err != nil {
 		return err
 	}
 	return decodeAnswer(asked, kind, body, answer)
+}
+
+// readRPC reads a frame of a raft stream. The body is the caller's.
+func (s *Stream) readRPC(limit int) (rpcKind, []byte, error) {
+	b, err := s.frames.readFrame(limit, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(b) == 0 {
+		return 0, nil, errRaftFrame
+	}
+	return rpcKind(b[0]), b[1:], nil
 }
 
 // isRefusal says whether err is an answer.
@@ -102,21 +101,21 @@ func isRefusal(err error) bool {
 //
 // When it is closed, or its process killed, what the peer has not got yet is thrown away (SO_LINGER 0). The system would go on sending it,
 // for minutes if the network does not let it through; and a leader that is long dead would be heard of once more when the network heals.
-func (n *network) dial(id raft.ServerID) (*raftConn, error) {
+func (n *network) dial(id raft.ServerID) (*Stream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
-	c, err := n.port.dial(ctx, memberID(id), streamRaft)
+	s, err := n.port.Dial(ctx, IDOf(id), StreamRaft)
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := c.(interface{ SetLinger(seconds int) error }); ok {
+	if tcp, ok := s.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0) // it fails if the connection has ended
 	}
-	return newRaftConn(c, func() { n.port.forget(c) }), nil
+	return s, nil
 }
 
 // connect takes a stream out of the pool, or opens one.
-func (n *network) connect(id raft.ServerID) (*raftConn, error) {
+func (n *network) connect(id raft.ServerID) (*Stream, error) {
 	n.mu.Lock()
 	if idle := n.idle[id]; len(idle) > 0 {
 		last := len(idle) - 1
@@ -130,7 +129,7 @@ func (n *network) connect(id raft.ServerID) (*raftConn, error) {
 }
 
 // keep puts a stream into the pool.
-func (n *network) keep(id raft.ServerID, c *raftConn) {
+func (n *network) keep(id raft.ServerID, c *Stream) {
 	n.mu.Lock()
 	idle := n.idle[id]
 	full := len(idle) >= idleMax
@@ -139,19 +138,19 @@ func (n *network) keep(id raft.ServerID, c *raftConn) {
 	}
 	n.mu.Unlock()
 	if full {
-		c.end()
+		_ = c.Close()
 	}
 }
 
 // drop closes a stream that has failed, and those in the pool: they are older, and have most likely ended with the same process.
-func (n *network) drop(id raft.ServerID, c *raftConn) {
-	c.end()
+func (n *network) drop(id raft.ServerID, c *Stream) {
+	_ = c.Close()
 	n.mu.Lock()
 	idle := n.idle[id]
 	delete(n.idle, id)
 	n.mu.Unlock()
 	for _, c := range idle {
-		c.end()
+		_ = c.Close()
 	}
 }
 
@@ -200,7 +199,7 @@ func (n *network) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *
 	if err != nil {
 		return err
 	}
-	defer c.end()
+	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(rpcTimeout * time.Duration(max(1, args.Size/snapshotStep))))
 	if err := c.send(rpcSnapshot, args); err != nil {
 		return err
@@ -210,7 +209,7 @@ func (n *network) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *
 	case err != nil:
 		return err
 	case sent < args.Size:
-		return fmt.Errorf("quorum: the snapshot has %d bytes, and should have %d", sent, args.Size)
+		return fmt.Errorf("peer: the snapshot has %d bytes, and should have %d", sent, args.Size)
 	}
 	return c.receive(rpcSnapshot, resp)
 }
@@ -225,7 +224,7 @@ func (n *network) Consumer() <-chan raft.RPC { return nil }
 
 // LocalAddr implements raft.Transport. A member's number stands for its address: where that is at present the roster knows.
 func (n *network) LocalAddr() raft.ServerAddress {
-	return raft.ServerAddress(serverID(n.port.cfg.ID))
+	return raft.ServerAddress(ServerID(n.port.cfg.ID))
 }
 
 // EncodePeer implements raft.Transport.
@@ -237,41 +236,35 @@ func (n *network) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAd
 // SetHeartbeatHandler implements raft.Transport.
 func (n *network) SetHeartbeatHandler(beat func(raft.RPC)) { n.beat.Store(&beat) }
 
-// serve answers what a peer asks on a stream, until that or the peer port ends.
-func (n *network) serve(from MemberID, c net.Conn) {
-	r := &frameReader{Reader: bufio.NewReaderSize(c, requestReadBytes), limit: c.SetReadDeadline, room: n.port.room}
-	defer r.release()
-	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: c, r: r}
-	var buf []byte
+// serve answers what a peer asks on a stream, until that or the peer port ends. Errors: ErrRefused,
+// those of the stream.
+func (n *network) serve(from MemberID, s *Stream) error {
+	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: s, r: s.frames.Reader}
 	for {
-		kind, body, err := r.readRaftFrame(maxRequestBytes)
-		var req any
-		if err == nil {
-			req, err = n.decode(from, kind, body)
-		}
-		var answer raft.RPCResponse
-		if err == nil && kind != rpcNotice {
-			answer, err = n.ask(raft.RPC{Command: req, RespChan: answers}, answers, source)
-		}
-		if errors.Is(err, errRaftFrame) || errors.Is(err, errRequest) || errors.Is(err, errFrameRoom) {
-			n.port.refuse(c, err)
-			return
-		}
+		kind, body, err := s.readRPC(maxRequestBytes)
 		if err != nil {
-			return
+			return err
+		}
+		req, err := n.decode(from, kind, body)
+		if err != nil {
+			return err
 		}
 		if kind == rpcNotice {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
 			continue
 		}
-		buf = appendAnswer(buf[:0], kind, answer)
-		if _, err := c.Write(buf); err != nil {
-			return
+		answer, err := n.ask(raft.RPC{Command: req, RespChan: answers}, answers, source)
+		if err != nil {
+			return err
+		}
+		s.buf = appendAnswer(s.buf[:0], kind, answer)
+		if _, err := s.Write(s.buf); err != nil {
+			return err
 		}
 	}
 }
 
-// decode decodes a request and looks at it. A panic of either is an error. Errors: errRaftFrame, errRequest.
+// decode decodes a request and looks at it. A panic of either is an error. Errors: ErrRefused.
 func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -284,7 +277,7 @@ func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err
 	return req, n.checker.check(from, req)
 }
 
-// ask has the library answer a request. Errors end the stream: errRequest, net.ErrClosed, those of the stream.
+// ask has the library answer a request. Errors end the stream: ErrRefused, net.ErrClosed, those of the stream.
 func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
 	switch q := rpc.Command.(type) {
@@ -335,42 +328,4 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 func isHeartbeat(q *raft.AppendEntriesRequest) bool {
 	return q.Term != 0 && len(q.Addr) > 0 && q.PrevLogEntry == 0 && q.PrevLogTerm == 0 &&
 		len(q.Entries) == 0 && q.LeaderCommitIndex == 0
-}
-
-// snapshotSource is the snapshot behind a request. The library reads it in its main loop (UPSTREAM.md, 8), so it must end when its sender falls silent,
-// or is slower than a leader would wait for.
-type snapshotSource struct {
-	c    net.Conn
-	r    io.Reader
-	left int64
-	read int64
-	from time.Time
-	err  error
-}
-
-// begin begins a snapshot of so many bytes.
-func (s *snapshotSource) begin(size int64) { s.left, s.read, s.from = size, 0, time.Now() }
-
-// Read implements io.Reader. Errors: os.ErrDeadlineExceeded, when nothing has come for rpcTimeout, or less than a snapshotStep for each
-// rpcTimeout; those of the connection. They stay.
-func (s *snapshotSource) Read(b []byte) (int, error) {
-	switch {
-	case s.err != nil:
-		return 0, s.err
-	case s.left == 0:
-		return 0, io.EOF
-	}
-	silent, slow := time.Now().Add(rpcTimeout), s.from.Add(rpcTimeout*time.Duration(1+s.read/snapshotStep))
-	_ = s.c.SetReadDeadline(minTime(silent, slow))
-	n, err := s.r.Read(b[:min(int64(len(b)), s.left)])
-	s.read += int64(n)
-	if s.left -= int64(n); s.left == 0 {
-		_ = s.c.SetReadDeadline(time.Time{})
-		return n, nil
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	s.err = err
-	return n, err
 }

@@ -1,4 +1,4 @@
-package quorum
+package peer
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// DefaultPeerConns is how many connections a peer port takes. A member has some ten to each other one.
-const DefaultPeerConns = 256
+// DefaultMaxConns is how many connections a peer port takes. A member has some ten to each other one.
+const DefaultMaxConns = 256
 
 // guests are the connections that the peer port has accepted. They are bounded in total, for each address, for each member, and before
 // they have said who they are. A full port closes the connection that has been silent for the longest rather than refuse a new one: members
@@ -37,7 +37,7 @@ var guestEpoch = time.Now()
 // quietGuest is for how long a connection must have been silent to be closed for the sake of another.
 const quietGuest = time.Second
 
-var errTooManyPeers = errors.New("quorum: too many connections")
+var errTooManyPeers = errors.New("peer: too many connections")
 
 func newGuests(total int) *guests {
 	return &guests{max: total, open: map[*guest]struct{}{}}

@@ -1,4 +1,4 @@
-package quorum
+package peer
 
 import (
 	"bufio"
@@ -80,7 +80,7 @@ func TestRPCsKeepEveryField(t *testing.T) {
 			}
 			kind := kindOf(tt.req)
 			frame := appendRequest([]byte("before"), kind, tt.req)[6:]
-			got, body, err := readRaftFrame(bufio.NewReader(iotestOneByte{bytes.NewReader(frame)}), maxRequestBytes)
+			got, body, err := readRPC(bufio.NewReader(iotestOneByte{bytes.NewReader(frame)}), maxRequestBytes)
 			if err != nil || got != kind {
 				t.Fatalf("%T: read kind %d, %v", tt.req, got, err)
 			}
@@ -88,7 +88,7 @@ func TestRPCsKeepEveryField(t *testing.T) {
 				t.Errorf("%T: decoded as %+v, %v, want %+v", tt.req, req, err, tt.req)
 			}
 			frame = appendAnswer([]byte("before"), kind, raft.RPCResponse{Response: tt.answer})[6:]
-			got, body, err = readRaftFrame(bufio.NewReader(bytes.NewReader(frame)), maxAnswerBytes)
+			got, body, err = readRPC(bufio.NewReader(bytes.NewReader(frame)), maxAnswerBytes)
 			if err != nil {
 				t.Fatalf("%T: %v", tt.answer, err)
 			}
@@ -110,7 +110,7 @@ func TestRefusalIsTold(t *testing.T) {
 	long := strings.Repeat("x", 2*maxRefusal)
 	for _, tt := range []struct{ say, want string }{{"unsupported", "unsupported"}, {long, long[:maxRefusal]}} {
 		frame := appendAnswer(nil, rpcVote, raft.RPCResponse{Error: errors.New(tt.say)})
-		kind, body, err := readRaftFrame(bufio.NewReader(bytes.NewReader(frame)), maxAnswerBytes)
+		kind, body, err := readRPC(bufio.NewReader(bytes.NewReader(frame)), maxAnswerBytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestLengthsThatLieTakeNoMemory(t *testing.T) {
 		return bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, n), make([]byte, sent)...)))
 	}
 	for _, n := range []uint32{0, maxRequestBytes + 1, 1 << 31, 1<<32 - 1} {
-		if _, _, err := readRaftFrame(frame(n, 100), maxRequestBytes); !errors.Is(err, errRaftFrame) {
+		if _, _, err := readRPC(frame(n, 100), maxRequestBytes); !errors.Is(err, ErrRefused) {
 			t.Errorf("a frame of %d bytes: %v", n, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestLengthsThatLieTakeNoMemory(t *testing.T) {
 		r := frame(maxRequestBytes, sent)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, b, err := readRaftFrame(r, maxRequestBytes)
+		_, b, err := readRPC(r, maxRequestBytes)
 		runtime.ReadMemStats(&after)
 		if err != io.ErrUnexpectedEOF || len(b) > 2*sent+frameStep {
 			t.Errorf("%d bytes of a frame that says %d: %v, room for %d", sent, maxRequestBytes, err, len(b))

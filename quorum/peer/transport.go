@@ -1,6 +1,7 @@
-package quorum
+package peer
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -9,11 +10,31 @@ import (
 	"lockkeeper/internal/mutant"
 )
 
-// transport is raft's transport as a leader and a candidate use it. It wraps the network for three
+// Local is what the port and the transport need to know of this member: its raft node, its log and
+// its state. Its methods are called by several goroutines, once raft runs; Servers before, too.
+type Local interface {
+	// Term is the current term.
+	Term() uint64
+	// Leader is the leader that raft knows.
+	Leader() MemberID
+	// Servers are the members of the newest configuration in the log, committed or not.
+	Servers() []raft.Server
+	// LastIndex is the last index of the log or the snapshot.
+	LastIndex() uint64
+	// EntryTerm is the term of an entry of the log; false if it is not there.
+	EntryTerm(index uint64) (term uint64, ok bool)
+	// AppliedIndex is the newest entry that is in the state.
+	AppliedIndex() uint64
+	// AwaitDurable waits until this member's log is durable up to index. Errors: it will not be, or
+	// stop is closed before it is.
+	AwaitDurable(index uint64, stop <-chan struct{}) error
+}
+
+// Transport is raft's transport as a leader and a candidate use it. It wraps the network for three
 // things that the library's interface does not have:
 //
 //   - the proof of leadership: when a quorum of voters last answered this leader in its term
-//     (provenAt), which leases rely on;
+//     (ProvenAt), which leases rely on;
 //   - holding back followers' answers until this leader's own log is durable (hold), because the
 //     leader's disk is written in parallel with the followers' (backlog);
 //   - sending followers the commit index at once (commitLoop; UPSTREAM.md, 10). The library sends
@@ -22,24 +43,16 @@ import (
 //     over the pipeline, an AppendEntries without entries that has no answer. Where a leader and
 //     one follower are a majority, that is done as soon as the entry is on the leader's disk: the
 //     early commit, docs/decisions/001-early-commit.md.
-type transport struct {
+type Transport struct {
 	raft.Transport
-	self    raft.ServerID
-	servers func() []raft.Server // the newest configuration in the log
-
-	net *network // the same as Transport; nil for a member alone
+	net   *network // the same; nil for a member alone
+	self  raft.ServerID
+	local Local
+	votes *voteFilter // nil: this member may vote
 
 	wg   sync.WaitGroup
 	stop chan struct{}
 	rpcs chan raft.RPC // to the library
-	// hand takes peers' requests, and this member's own to its library. Filters between the two
-	// wrap it.
-	hand rpcHandler
-	// mayStand says why this member must not be voted for; nil: it always may.
-	mayStand func() error
-	// durable waits until this member's log is durable up to index, or stop is closed; nil: it
-	// always is.
-	durable func(index uint64, stop <-chan struct{}) error
 
 	mu         sync.Mutex
 	term       uint64 // of the leadership that the fields below belong to
@@ -67,38 +80,63 @@ type follower struct {
 	wake chan struct{} // capacity 1: a commit index may be due
 }
 
-func newTransport(inner raft.Transport, self MemberID, servers func() []raft.Server) *transport {
-	t := &transport{
+// NewTransport makes the transport of a member with a peer port.
+func NewTransport(p *Port) *Transport {
+	t := newTransport(nil, p.cfg.ID, p.local)
+	t.net = newNetwork(p, t.hand)
+	t.Transport = t.net
+	return t
+}
+
+// NewAlone makes the transport of a member that is in no cluster.
+func NewAlone(id MemberID, local Local) *Transport {
+	_, inner := raft.NewInmemTransport(AloneAddr)
+	return newTransport(inner, id, local)
+}
+
+func newTransport(inner raft.Transport, self MemberID, local Local) *Transport {
+	return &Transport{
 		Transport: inner,
-		self:      serverID(self),
-		servers:   servers,
+		self:      ServerID(self),
+		local:     local,
 		stop:      make(chan struct{}),
 		rpcs:      make(chan raft.RPC),
 		followers: map[raft.ServerID]*follower{},
 		pipelines: map[raft.ServerID]*pipeline{},
 	}
-	t.hand = t.toLibrary
-	return t
 }
 
-// toLibrary gives the library a peer's request, which it answers.
-func (t *transport) toLibrary(rpc raft.RPC, stop <-chan struct{}) {
+// hand gives the library a peer's request, or this member's own, unless it answers it itself.
+func (t *Transport) hand(rpc raft.RPC, stop <-chan struct{}) {
+	if t.votes.withheld() {
+		t.votes.filter(rpc, stop)
+		return
+	}
+	t.pass(rpc, stop)
+}
+
+// pass gives the library a request, which it answers.
+func (t *Transport) pass(rpc raft.RPC, stop <-chan struct{}) {
+	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && t.declineOld(&rpc, req) {
+		return
+	}
 	select {
 	case t.rpcs <- rpc:
 	case <-stop:
 	}
 }
 
-func (t *transport) close() {
+// Close ends the goroutines of the transport.
+func (t *Transport) Close() {
 	close(t.stop)
 	t.wg.Wait()
 }
 
 // Consumer implements raft.Transport.
-func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
+func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
 // AppendEntries implements raft.Transport.
-func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	start := time.Now()
 	err := t.Transport.AppendEntries(id, target, args, resp)
@@ -114,15 +152,15 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 // delayed; and the contact that an answer proves (answered) counts from when its request was sent,
 // however long it is delayed. Errors: the entries will not be durable, or stop is closed; then the
 // library must not see the answer.
-func (t *transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
-	if t.durable == nil || len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
+func (t *Transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
+	if len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
 		return nil
 	}
-	return t.durable(args.Entries[len(args.Entries)-1].Index, stop)
+	return t.local.AwaitDurable(args.Entries[len(args.Entries)-1].Index, stop)
 }
 
 // AppendEntriesPipeline implements raft.Transport.
-func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	if t.net == nil {
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
@@ -135,7 +173,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 }
 
 // opened records the newest pipeline of its follower.
-func (t *transport) opened(p *pipeline) {
+func (t *Transport) opened(p *pipeline) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pipelines[p.id] = p
@@ -143,7 +181,7 @@ func (t *transport) opened(p *pipeline) {
 
 // ended records that a pipeline has failed or was closed: what it carried may not have reached the
 // follower.
-func (t *transport) ended(p *pipeline) {
+func (t *Transport) ended(p *pipeline) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.pipelines[p.id] != p {
@@ -156,7 +194,7 @@ func (t *transport) ended(p *pipeline) {
 }
 
 // carried records that a request was sent over a pipeline, with its entries and its commit index.
-func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
+func (t *Transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := t.followers[p.id]
@@ -175,7 +213,7 @@ func (t *transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 }
 
 // answered records a follower's answer to a request that was sent at start.
-func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time,
+func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if resp.Term != args.Term {
 		return // it follows somebody else
@@ -212,7 +250,7 @@ func (t *transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 }
 
 // enterTermLocked forgets what belongs to an earlier term.
-func (t *transport) enterTermLocked(term uint64) {
+func (t *Transport) enterTermLocked(term uint64) {
 	if term <= t.term {
 		return
 	}
@@ -223,9 +261,9 @@ func (t *transport) enterTermLocked(term uint64) {
 	}
 }
 
-// applied records that this leader has applied its log up to that entry, and sends followers the
+// Applied records that this leader has applied its log up to that entry, and sends followers the
 // commit index.
-func (t *transport) applied(index, term uint64) {
+func (t *Transport) Applied(index, term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.commit, t.commitTerm = index, term
@@ -234,10 +272,10 @@ func (t *transport) applied(index, term uint64) {
 	}
 }
 
-// wrote is called when an entry of that term of this leader, and with it all entries before, are on
+// Wrote is called when an entry of that term of this leader, and with it all entries before, are on
 // its disk. It reports whether any follower can apply it before this leader knows that it is
 // committed (early commit).
-func (t *transport) wrote(index, term uint64) (early bool) {
+func (t *Transport) Wrote(index, term uint64) (early bool) {
 	voters, others := t.quorum()
 	pairs := voters[t.self] && others == 1
 	t.mu.Lock()
@@ -258,7 +296,7 @@ func (t *transport) wrote(index, term uint64) (early bool) {
 // there; 0: none. It is the newest commit if the follower has that entry and was not sent the
 // index, or an early commit: what is on this leader's disk and was sent to a follower with which it
 // is a majority. The follower applies no entry that is not on its own disk.
-func (t *transport) pendingCommitLocked(f *follower) (index, term uint64) {
+func (t *Transport) pendingCommitLocked(f *follower) (index, term uint64) {
 	switch {
 	case f.matched >= t.commit && (f.commitSent < t.commit || f.confirm && f.commitAcked < t.commit):
 		return t.commit, t.commitTerm
@@ -270,7 +308,7 @@ func (t *transport) pendingCommitLocked(f *follower) (index, term uint64) {
 }
 
 // wakeLocked wakes a follower's commitLoop if there is a commit index to send.
-func (t *transport) wakeLocked(f *follower) {
+func (t *Transport) wakeLocked(f *follower) {
 	if index, _ := t.pendingCommitLocked(f); index == 0 {
 		return
 	}
@@ -282,7 +320,7 @@ func (t *transport) wakeLocked(f *follower) {
 
 // commitLoop sends one follower the commit indexes that no entry carries, or not early enough: in a
 // notice, which has no answer, while there is a pipeline, else in a request. It ends with the term.
-func (t *transport) commitLoop(f *follower) {
+func (t *Transport) commitLoop(f *follower) {
 	defer t.wg.Done()
 	for {
 		select {
@@ -317,9 +355,9 @@ func (t *transport) commitLoop(f *follower) {
 
 // quorum returns the voters of the newest configuration in the log, and how many of them make a
 // majority together with this member.
-func (t *transport) quorum() (voters map[raft.ServerID]bool, others int) {
+func (t *Transport) quorum() (voters map[raft.ServerID]bool, others int) {
 	voters = map[raft.ServerID]bool{}
-	for _, s := range t.servers() {
+	for _, s := range t.local.Servers() {
 		if s.Suffrage == raft.Voter {
 			voters[s.ID] = true
 		}
@@ -330,7 +368,7 @@ func (t *transport) quorum() (voters map[raft.ServerID]bool, others int) {
 	return voters, others
 }
 
-// provenAt returns a moment at which a quorum of voters still took this member for the leader of
+// ProvenAt returns a moment at which a quorum of voters still took this member for the leader of
 // term: no other leader had been elected by then. For a single voter that is now. The zero time
 // means that there is no such moment yet.
 //
@@ -339,7 +377,7 @@ func (t *transport) quorum() (voters map[raft.ServerID]bool, others int) {
 // seen replaced by a committed one. A majority of the newest has a member in common with every
 // majority of the first two, which differ by one voter at most; and by the last nobody can be
 // elected who lacks the committed one, whose majority knew it (Raft, section 5.4).
-func (t *transport) provenAt(term uint64, now time.Time) time.Time {
+func (t *Transport) ProvenAt(term uint64, now time.Time) time.Time {
 	voters, need := t.quorum()
 	if need == 0 || mutant.On(mutant.LeaseUnproven) {
 		return now
@@ -369,9 +407,9 @@ func (t *transport) provenAt(term uint64, now time.Time) time.Time {
 	return newest[need-1]
 }
 
-// synced counts the followers, and observers, that have all that this leader knows to be committed.
-func (t *transport) synced() (followers, observers int) {
-	servers := t.servers()
+// Synced counts the followers, and observers, that have all that this leader knows to be committed.
+func (t *Transport) Synced() (followers, observers int) {
+	servers := t.local.Servers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range servers {
@@ -387,20 +425,20 @@ func (t *transport) synced() (followers, observers int) {
 	return followers, observers
 }
 
-// caughtUp reports whether a follower has the log up to commit, as of its newest answer.
-func (t *transport) caughtUp(id MemberID, commit uint64) bool {
+// CaughtUp reports whether a follower has the log up to commit, as of its newest answer.
+func (t *Transport) CaughtUp(id MemberID, commit uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.followers[serverID(id)]
+	f := t.followers[ServerID(id)]
 	return f != nil && f.matched >= commit
 }
 
-// knowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is
+// KnowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is
 // sent a request that makes it confirm.
-func (t *transport) knowsAll(id MemberID) bool {
+func (t *Transport) KnowsAll(id MemberID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.followers[serverID(id)]
+	f := t.followers[ServerID(id)]
 	if f == nil || f.commitAcked >= t.commit {
 		return f != nil
 	}
@@ -409,27 +447,28 @@ func (t *transport) knowsAll(id MemberID) bool {
 	return false
 }
 
-// progress returns up to where a follower has the log, and when the newest request that it has
+// Progress returns up to where a follower has the log, and when the newest request that it has
 // answered was sent.
-func (t *transport) progress(id MemberID) (matched uint64, heard time.Time) {
+func (t *Transport) Progress(id MemberID) (matched uint64, heard time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.followers[serverID(id)]; f != nil {
+	if f := t.followers[ServerID(id)]; f != nil {
 		return f.matched, f.contactAt
 	}
 	return 0, time.Time{}
 }
 
-// heardWithin reports whether a follower has answered a request that was sent no longer than d ago.
-func (t *transport) heardWithin(id MemberID, d time.Duration) bool {
+// HeardWithin reports whether a follower has answered a request that was sent no longer than d ago.
+func (t *Transport) HeardWithin(id MemberID, d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.followers[serverID(id)]
+	f := t.followers[ServerID(id)]
 	return f != nil && time.Since(f.contactAt) < d
 }
 
-// forget drops what is known of a follower, which may come back with another log.
-func (t *transport) forget(id raft.ServerID) {
+// Forget drops what is known of a follower, which may come back with another log.
+func (t *Transport) Forget(member MemberID) {
+	id := ServerID(member)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.followers[id]; f != nil {
@@ -440,23 +479,41 @@ func (t *transport) forget(id raft.ServerID) {
 
 // RequestPreVote implements raft.WithPreVote. Without it a member that comes back from a partition
 // would depose the leader with the high term that it reached alone.
-func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
+func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if t.mayStand != nil {
-		if err := t.mayStand(); err != nil {
-			return err
-		}
+	if t.votes.withheld() {
+		return errVotesWithheld
 	}
 	return t.Transport.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
 }
 
 // RequestVote implements raft.Transport.
-func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
+func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 	args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if t.mayStand != nil {
-		if err := t.mayStand(); err != nil {
-			return err
-		}
+	if t.votes.withheld() {
+		return errVotesWithheld
 	}
 	return t.Transport.RequestVote(id, target, args, resp)
+}
+
+// Stand has the library of this member hold an election at once.
+func (t *Transport) Stand(ctx context.Context) {
+	rpc := raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)} // whose answer says nothing
+	t.hand(rpc, ctx.Done())
+}
+
+// Elect has the library of another voter hold an election at once. It waits for its answer.
+func (t *Transport) Elect(id MemberID) error {
+	return t.TimeoutNow(ServerID(id), "", timeoutNow(), &raft.TimeoutNowResponse{})
+}
+
+// timeoutNow is the request that makes the library of a voter hold an election at once.
+func timeoutNow() *raft.TimeoutNowRequest {
+	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+}
+
+// Votes reports the newest term in which this member has voted for a peer, and whether it has been
+// asked for a vote and has not answered.
+func (t *Transport) Votes() (term uint64, asked bool) {
+	return t.net.voted.Load(), t.net.asked.Load() > 0
 }

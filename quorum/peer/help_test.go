@@ -1,0 +1,103 @@
+package peer
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+)
+
+// fakeLocal is what a test says of this member. Fields that are not set are zero.
+type fakeLocal struct {
+	term, last, applied uint64
+	leader              MemberID
+	servers             []raft.Server
+	terms               []uint64 // of the entries, by index; 0: there is none
+	durable             func(index uint64, stop <-chan struct{}) error
+}
+
+func (l *fakeLocal) Term() uint64           { return l.term }
+func (l *fakeLocal) Leader() MemberID       { return l.leader }
+func (l *fakeLocal) Servers() []raft.Server { return l.servers }
+func (l *fakeLocal) LastIndex() uint64      { return l.last }
+func (l *fakeLocal) AppliedIndex() uint64   { return l.applied }
+
+func (l *fakeLocal) EntryTerm(index uint64) (term uint64, ok bool) {
+	if index < uint64(len(l.terms)) {
+		term = l.terms[index]
+	}
+	return term, term != 0
+}
+
+func (l *fakeLocal) AwaitDurable(index uint64, stop <-chan struct{}) error {
+	if l.durable == nil {
+		return nil
+	}
+	return l.durable(index, stop)
+}
+
+// servers has those with these numbers as voters; behind a dot as others.
+func servers(numbers string) (list []raft.Server) {
+	suffrage := raft.Voter
+	for _, n := range numbers {
+		if n == '.' {
+			suffrage = raft.Nonvoter
+			continue
+		}
+		list = append(list, raft.Server{ID: raft.ServerID(n), Suffrage: suffrage})
+	}
+	return list
+}
+
+func entries(first, last uint64) (list []*raft.Log) {
+	for i := first; i <= last; i++ {
+		list = append(list, &raft.Log{Index: i, Term: 5, Data: []byte{byte(i)}})
+	}
+	return list
+}
+
+// begin calls f in a goroutine, and returns what tells whether it has returned, and with what.
+func begin(f func() error) func() (err error, returned bool) {
+	c := make(chan error, 1)
+	go func() { c <- f() }()
+	return func() (error, bool) {
+		synctest.Wait()
+		select {
+		case err := <-c:
+			return err, true
+		default:
+			return nil, false
+		}
+	}
+}
+
+func testLogger() *slog.Logger {
+	out := io.Discard
+	if os.Getenv("LOG") != "" {
+		out = os.Stderr
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// streamOf is a stream over a connection that no port owns.
+func streamOf(c net.Conn) *Stream { return newStream(&Port{}, c, 4096) }
+
+// readerConn is a connection of which only Read is there.
+type readerConn struct {
+	net.Conn
+	r io.Reader
+}
+
+func (c readerConn) Read(b []byte) (int, error) { return c.r.Read(b) }
+
+// readRPC reads a frame of a raft stream.
+func readRPC(r *bufio.Reader, limit int) (rpcKind, []byte, error) {
+	return (&Stream{frames: frameReader{Reader: r}}).readRPC(limit)
+}
+
+// rpcHeadLen is the length and the kind of a frame of a raft stream.
+const rpcHeadLen = 5

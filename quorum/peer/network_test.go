@@ -1,0 +1,181 @@
+package peer
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hashicorp/raft"
+)
+
+// A leader whose follower has been started again finds all its old connections dead with the first
+// that fails.
+func TestPoolIsDroppedWithAMember(t *testing.T) {
+	n := newNetwork(&Port{}, nil)
+	var held []*Stream
+	for range idleMax + 2 {
+		near, far := net.Pipe()
+		far.Close()
+		s := streamOf(near)
+		held = append(held, s)
+		n.keep("2", s)
+	}
+	if got := len(n.idle["2"]); got != idleMax {
+		t.Errorf("%d connections are kept, want %d", got, idleMax)
+	}
+	if err := n.RequestVote("2", "", &raft.RequestVoteRequest{Term: 1}, &raft.RequestVoteResponse{}); err == nil {
+		t.Error("a request over a dead connection succeeds")
+	}
+	if got := len(n.idle["2"]); got != 0 {
+		t.Errorf("%d connections are kept when one has failed", got)
+	}
+	for i, s := range held {
+		if _, err := s.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+}
+
+// Of a raft stream that is closed nothing arrives later: it is reset, not ended.
+func TestClosedStreamSendsNothingMore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	members := []Member{{ID: 1, Addr: "127.0.0.1:0"}, {ID: 2, Addr: l.Addr().String()}}
+	port, err := Listen(Config{ID: 1, Members: members}, NewRoster(members, false, &fakeLocal{}), &fakeLocal{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	near, err := newNetwork(port, nil).dial("2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near.Close()
+	if _, err := io.ReadAll(far); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the stream ended with %v", err)
+	}
+}
+
+// served serves a stream with what the library would say, in a bubble.
+func served(t *testing.T, hand func(rpc raft.RPC)) (c *Stream, done func()) {
+	port := &Port{done: make(chan struct{})}
+	n := newNetwork(port, func(rpc raft.RPC, _ <-chan struct{}) { hand(rpc) })
+	n.checker = nil
+	near, far := net.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = n.serve(2, streamOf(far))
+		far.Close()
+	})
+	return streamOf(near), func() {
+		close(port.done)
+		near.Close()
+		wg.Wait()
+	}
+}
+
+// One request of a stream is answered before the next is looked at, but for notices, of which the library may hear when it likes.
+func TestStreamIsServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan raft.RPC, 10)
+		c, done := served(t, func(rpc raft.RPC) { asked <- rpc })
+		var b []byte
+		for _, commit := range []uint64{1, 2} {
+			b = appendRequest(b, rpcNotice, &raft.AppendEntriesRequest{Term: 5, LeaderCommitIndex: commit})
+		}
+		for _, term := range []uint64{6, 7} {
+			b = appendRequest(b, rpcVote, &raft.RequestVoteRequest{Term: term})
+		}
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := len(asked); n != 3 {
+			t.Fatalf("the library hears of %d requests, want 3", n)
+		}
+		for range 2 {
+			rpc := <-asked
+			rpc.Respond(&raft.AppendEntriesResponse{Term: 99, Success: true}, nil) // nobody needs it, and raft must not wait
+		}
+		for _, term := range []uint64{6, 7} {
+			rpc := <-asked
+			rpc.Respond(&raft.RequestVoteResponse{Term: term}, nil)
+			var resp raft.RequestVoteResponse
+			if err := c.receive(rpcVote, &resp); err != nil || resp.Term != term {
+				t.Errorf("answered: %+v, %v, want %d", resp, err, term)
+			}
+			synctest.Wait()
+		}
+		done()
+	})
+}
+
+// Heartbeats go past the library's main loop, which may be waiting for the disk.
+func TestHeartbeatsDoNotWait(t *testing.T) {
+	from := raft.RPCHeader{Addr: []byte("1")}
+	for _, tt := range []struct {
+		about string
+		req   *raft.AppendEntriesRequest
+		beat  bool
+	}{
+		{"a heartbeat", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3}, true},
+		{"with a commit", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, LeaderCommitIndex: 1}, false},
+		{"behind an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, PrevLogEntry: 1}, false},
+		{"with an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, Entries: entries(1, 1)}, false},
+		{"of nobody", &raft.AppendEntriesRequest{Term: 3}, false},
+	} {
+		if got := isHeartbeat(tt.req); got != tt.beat {
+			t.Errorf("%s: a heartbeat: %v, want %v", tt.about, got, tt.beat)
+		}
+	}
+	n := &network{port: &Port{done: make(chan struct{})}, hand: func(raft.RPC, <-chan struct{}) { t.Error("it goes to the main loop") }}
+	n.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Term: 3}, nil) })
+	near, far := net.Pipe()
+	go n.serve(2, streamOf(far))
+	c := streamOf(near)
+	if err := c.send(rpcAppend, &raft.AppendEntriesRequest{RPCHeader: from, Term: 3}); err != nil {
+		t.Fatal(err)
+	}
+	var resp raft.AppendEntriesResponse
+	if err := c.receive(rpcAppend, &resp); err != nil || resp.Term != 3 {
+		t.Errorf("answered: %+v, %v", resp, err)
+	}
+	near.Close()
+}
+
+// BenchmarkAppendFrame is what a request with one entry costs, on both sides but for the network.
+func BenchmarkAppendFrame(b *testing.B) {
+	req := carrying(1)
+	req.RPCHeader = raft.RPCHeader{ProtocolVersion: 3, ID: []byte("1"), Addr: []byte("1")}
+	req.Entries[0].Data = make([]byte, 200)
+	var frame []byte
+	src := bytes.NewReader(nil)
+	r := bufio.NewReaderSize(src, requestReadBytes)
+	b.ReportAllocs()
+	for b.Loop() {
+		frame = appendRequest(frame[:0], rpcAppend, req)
+		src.Reset(frame)
+		r.Reset(src)
+		kind, body, err := readRPC(r, maxRequestBytes)
+		if err == nil {
+			_, err = decodeRequest(kind, body)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,480 @@
+package peer
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"lockkeeper/internal/loglimit"
+)
+
+// Every connection to a peer port starts with a preface that says what it carries and between whom:
+//
+//	 0        4         5       6      7    8            12
+//	+--------+---------+-------+------+----+------------+
+//	| "LKPR" | version | kind  | from | to | cluster    |
+//	+--------+---------+-------+------+----+------------+
+//
+// Cluster is a checksum of the ids and roles of the members of the first start (Sum), and 0 for a
+// member that is in no cluster yet. The receiver closes a connection that is not for it: two
+// clusters whose addresses were mixed up must not exchange a single entry. Who the members are now,
+// raft settles.
+const (
+	prefaceMagic   = "LKPR"
+	prefaceVersion = 6
+	prefaceLen     = 12
+
+	// PrefaceTimeout bounds the exchange of a few bytes: the preface, and the answer to a hello.
+	PrefaceTimeout = 5 * time.Second
+)
+
+// StreamKind says what a stream carries.
+type StreamKind byte
+
+// The kinds of streams.
+const (
+	StreamRaft     StreamKind = 'R' // requests of the raft library
+	StreamForward  StreamKind = 'F' // commands on their way to the leader
+	StreamLease    StreamKind = 'L' // lease reports and their confirmations
+	StreamHello    StreamKind = 'H' // the state of a member
+	StreamTransfer StreamKind = 'T' // a request to transfer the leadership
+)
+
+// ErrRefused says that what another member has sent is refused: no member of this version sends it,
+// or there is no memory for it. It ends the stream.
+var ErrRefused = errors.New("peer: refused")
+
+// Config describes the peer port of one member. Zero values are useful where a comment says so.
+type Config struct {
+	ID      MemberID
+	Members []Member     // of the configuration file, including this one
+	Logger  *slog.Logger // nil: slog.Default
+
+	// Listen and Dial open the connections; nil means TCP. ListenAddr defaults to this member's Addr.
+	Listen     func(network, addr string) (net.Listener, error)
+	Dial       func(ctx context.Context, network, addr string) (net.Conn, error)
+	ListenAddr string
+	// Lookup finds the addresses of a host name, to compare with those that peers connect from; nil
+	// means the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// AnyAddr accepts connections in the name of a member from all addresses.
+	AnyAddr bool
+	// MaxConns is how many connections the port accepts. 0 means DefaultMaxConns. One address may
+	// have half of them, one member an eighth, and a quarter may be those whose preface is missing.
+	MaxConns int
+	// FrameBytes bounds the memory of frames above 64 KiB whose end has not arrived yet. 0 means
+	// DefaultFrameBytes.
+	FrameBytes int64
+}
+
+func (c *Config) setDefaults() {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Listen == nil {
+		c.Listen = net.Listen
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Lookup == nil {
+		c.Lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = DefaultMaxConns
+	}
+	if c.FrameBytes == 0 {
+		c.FrameBytes = DefaultFrameBytes
+	}
+	if c.ListenAddr == "" {
+		for _, m := range c.Members {
+			if m.ID == c.ID {
+				c.ListenAddr = m.Addr
+			}
+		}
+	}
+}
+
+// Handlers serve what other members send, in the goroutine of the stream, which is closed when they
+// return.
+type Handlers struct {
+	// Join makes a cluster this member's, on its disk, before the first request of raft is served.
+	Join func(cluster uint32) error
+	// Hello returns the state of this member; the port fills in Member, Cluster and Listed.
+	Hello func() Hello
+	// Streams serve the streams of the other kinds, raft's excepted. An error that is ErrRefused
+	// is counted, and logged with the address of the sender.
+	Streams map[StreamKind]func(from MemberID, s *Stream) error
+}
+
+// Stats counts what happens at a peer port.
+type Stats struct {
+	Connections int   // open ones that others have opened
+	Crowded     int64 // connections closed because there were too many
+	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
+	Refused     int64 // of these, the second kind
+	FrameBytes  int64 // that large frames hold which have begun
+}
+
+// Port owns this member's listener and every peer connection, accepted or dialled. Closing it closes
+// them all, which is what ends the goroutines that read from them.
+type Port struct {
+	cfg     Config
+	roster  *Roster
+	local   Local
+	log     *loglimit.Limiter
+	guests  *guests
+	origins *origins
+	room    *frameRoom
+
+	handlers Handlers
+	raft     func(from MemberID, s *Stream) error // serves raft streams
+
+	crowded  atomic.Int64
+	rejected atomic.Int64
+	refused  atomic.Int64
+
+	wg   sync.WaitGroup
+	done chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	listener net.Listener
+	conns    map[net.Conn]struct{}
+}
+
+// Listen opens the peer port of a member. Nothing is accepted before Start.
+func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
+	cfg.setDefaults()
+	l, err := cfg.Listen("tcp", cfg.ListenAddr)
+	if err != nil {
+		return nil, fmt.Errorf("peer: listen: %w", err)
+	}
+	return &Port{
+		cfg:      cfg,
+		roster:   roster,
+		local:    local,
+		listener: l,
+		log:      loglimit.New(cfg.Logger),
+		guests:   newGuests(cfg.MaxConns),
+		origins:  newOrigins(cfg.Lookup),
+		room:     &frameRoom{max: cfg.FrameBytes},
+		done:     make(chan struct{}),
+		conns:    map[net.Conn]struct{}{},
+	}, nil
+}
+
+// Start begins to accept connections.
+func (p *Port) Start(h Handlers) {
+	p.handlers = h
+	p.wg.Add(1)
+	go p.acceptLoop(p.listener)
+}
+
+// Move listens at another address instead. Connections stay. It does nothing if addr is another name
+// of the address that the port listens on.
+func (p *Port) Move(addr string) error {
+	l, err := p.cfg.Listen("tcp", addr)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(err, syscall.EADDRINUSE) && samePort(addr, p.listener.Addr().String()) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("peer: listen: %w", err)
+	}
+	if p.closed {
+		return l.Close()
+	}
+	old := p.listener
+	p.listener = l
+	p.wg.Add(1)
+	go p.acceptLoop(l)
+	return old.Close()
+}
+
+func samePort(a, b string) bool {
+	_, one, _ := net.SplitHostPort(a)
+	_, two, _ := net.SplitHostPort(b)
+	return one == two
+}
+
+// Stats reports the counts.
+func (p *Port) Stats() Stats {
+	return Stats{Connections: p.guests.count(), Crowded: p.crowded.Load(), Rejected: p.rejected.Load(),
+		Refused: p.refused.Load(), FrameBytes: p.room.inUse()}
+}
+
+func (p *Port) acceptLoop(l net.Listener) {
+	defer p.wg.Done()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			p.mu.Lock()
+			replaced := p.listener != l
+			p.mu.Unlock()
+			if replaced {
+				return
+			}
+			select {
+			case <-p.done:
+				return
+			case <-time.After(50 * time.Millisecond): // out of file descriptors, for example
+				p.log.Warn("accept", "peer port: accept failed", "err", err)
+				continue
+			}
+		}
+		g := newGuest(c)
+		if err := p.guests.admit(g); err != nil {
+			p.crowd(g, err)
+			continue
+		}
+		if !p.track(g) {
+			return
+		}
+		p.wg.Add(1)
+		go func() {
+			defer p.wg.Done()
+			defer p.guests.forget(g)
+			p.welcome(g)
+		}()
+	}
+}
+
+// crowd closes a connection for which there is no room.
+func (p *Port) crowd(g *guest, err error) {
+	p.crowded.Add(1)
+	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.guests.max)
+	p.forget(g)
+}
+
+// welcome reads the preface and serves the stream.
+func (p *Port) welcome(c *guest) {
+	defer p.forget(c)
+	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
+	var b [prefaceLen]byte
+	if _, err := io.ReadFull(c, b[:]); err != nil {
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	kind, from, to := StreamKind(b[5]), MemberID(b[6]), MemberID(b[7])
+	switch {
+	case string(b[:4]) != prefaceMagic:
+		p.reject(c, "it does not speak lockkeeper's peer protocol")
+		return
+	case b[4] != prefaceVersion:
+		p.reject(c, fmt.Sprintf("it speaks version %d of the peer protocol, this member version %d", b[4], prefaceVersion))
+		return
+	case to != p.cfg.ID:
+		p.reject(c, fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", from, to))
+		return
+	case from == p.cfg.ID:
+		p.reject(c, fmt.Sprintf("it says it is member %d, which is this one", from))
+		return
+	}
+	if err := p.guests.name(c, from); err != nil {
+		p.crowd(c, err)
+		return
+	}
+	if kind == StreamHello { // its sender may be about to become a member
+		p.serveHello(from, c)
+		return
+	}
+	if why := p.stranger(kind, from, binary.BigEndian.Uint32(b[8:]), c.addr); why != "" {
+		p.reject(c, why)
+		return
+	}
+	serve := p.handlers.Streams[kind]
+	if kind == StreamRaft {
+		// A request that comes in here makes this member one of that cluster, and it has to say so
+		// itself from now on.
+		if p.handlers.Join(p.expects()) != nil {
+			return
+		}
+		serve = p.raft
+	}
+	if serve == nil {
+		p.reject(c, fmt.Sprintf("unknown kind of stream %q", byte(kind)))
+		return
+	}
+	s := newStream(p, c, requestReadBytes)
+	s.frames.limit, s.frames.room = c.SetReadDeadline, p.room
+	defer s.frames.release()
+	if err := serve(from, s); errors.Is(err, ErrRefused) {
+		p.refused.Add(1)
+		p.reject(c, err.Error())
+	}
+}
+
+// stranger says why a connection cannot be of the member that it says it is of; empty if it can.
+func (p *Port) stranger(kind StreamKind, from MemberID, cluster uint32, ip netip.Addr) string {
+	if cluster != p.expects() {
+		return fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from)
+	}
+	if !p.roster.isPeer(from) && (kind != StreamRaft || !p.mayLead(from)) {
+		// This member may have been down while others were made members, the leader among them. The
+		// library itself knows whose vote counts. But as long as this member follows a leader, it
+		// hears of new members from that.
+		return fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from)
+	}
+	if p.cfg.AnyAddr {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
+	defer cancel()
+	if addrs := p.roster.addrs(from); !p.origins.fits(ctx, ip, addrs) {
+		return fmt.Sprintf("it says it is member %d, and does not come from its address (%s); peerAddressCheck=false does not look at that",
+			from, strings.Join(addrs, ", "))
+	}
+	return ""
+}
+
+// mayLead reports whether a member that is not in the roster may be the leader: no other is known.
+func (p *Port) mayLead(id MemberID) bool {
+	leader := p.local.Leader()
+	return leader == NoMember || leader == id
+}
+
+// expects is the cluster that connections must come from: a new member takes those whose list of
+// members is its own.
+func (p *Port) expects() uint32 {
+	if c := p.roster.Cluster(); c != 0 {
+		return c
+	}
+	return Sum(p.cfg.Members)
+}
+
+// reject closes a connection and logs why, now and then for each remote host.
+func (p *Port) reject(c net.Conn, why string) {
+	p.rejected.Add(1)
+	p.log.Warn(remoteIP(c).String(), "peer port: connection refused", "remote", c.RemoteAddr(), "reason", why)
+	p.forget(c)
+}
+
+// Dial opens a stream of that kind to a member, at the first of its addresses that answers.
+func (p *Port) Dial(ctx context.Context, to MemberID, kind StreamKind) (*Stream, error) {
+	c, err := p.reach(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	preface := append([]byte(prefaceMagic), prefaceVersion, byte(kind), byte(p.cfg.ID), byte(to))
+	preface = binary.BigEndian.AppendUint32(preface, p.roster.Cluster())
+	_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
+	if _, err := c.Write(preface); err != nil {
+		p.forget(c)
+		return nil, err
+	}
+	_ = c.SetWriteDeadline(time.Time{})
+	return newStream(p, c, answerReadBytes), nil
+}
+
+// reach connects to a member.
+func (p *Port) reach(ctx context.Context, to MemberID) (net.Conn, error) {
+	err := fmt.Errorf("peer: member %d is unknown", to)
+	for _, addr := range p.roster.addrs(to) {
+		var c net.Conn
+		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
+			continue
+		}
+		if !p.track(c) {
+			return nil, net.ErrClosed
+		}
+		return c, nil
+	}
+	return nil, err
+}
+
+// Refuses reports whether connections to all addresses of a member are refused: no process listens
+// there.
+func (p *Port) Refuses(ctx context.Context, id MemberID) bool {
+	addrs := p.roster.addrs(id)
+	for _, addr := range addrs {
+		c, err := p.cfg.Dial(ctx, "tcp", addr)
+		if err == nil {
+			_ = c.Close()
+			return false
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return false
+		}
+	}
+	return len(addrs) > 0
+}
+
+func (p *Port) track(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = c.Close()
+		return false
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Port) forget(c net.Conn) {
+	_ = c.Close()
+	p.mu.Lock()
+	delete(p.conns, c)
+	p.mu.Unlock()
+}
+
+// Cut ends every connection, and accepts no more.
+func (p *Port) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		close(p.done)
+	}
+	for c := range p.conns {
+		_ = c.Close()
+	}
+	_ = p.listener.Close()
+}
+
+// Close is Cut, and waits for the goroutines that serve the connections.
+func (p *Port) Close() {
+	p.Cut()
+	p.wg.Wait()
+}
+
+// Stream is a connection between two members, behind its preface.
+type Stream struct {
+	net.Conn
+	port   *Port
+	frames frameReader
+	buf    []byte // in which requests are encoded
+}
+
+// newStream wraps a connection that the port tracks. ReadFrame reads up to readBytes ahead.
+func newStream(p *Port, c net.Conn, readBytes int) *Stream {
+	return &Stream{Conn: c, port: p, frames: frameReader{Reader: bufio.NewReaderSize(c, readBytes)}}
+}
+
+// Close implements net.Conn.
+func (s *Stream) Close() error {
+	s.port.forget(s.Conn)
+	return nil
+}
+
+// ReadFrame reads one frame, into buf if it fits. What follows a frame on an accepted stream may
+// take as long as it likes to begin, and then has to arrive within 10 s; the deadlines of a dialled
+// one are the caller's. Errors: ErrRefused, for a frame of more than limit bytes, or one for which
+// all accepted streams together have no memory left; those of the connection.
+func (s *Stream) ReadFrame(limit int, buf []byte) ([]byte, error) {
+	return s.frames.readFrame(limit, buf)
+}

@@ -1,0 +1,155 @@
+package peer
+
+import (
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+// MemberID numbers a member: the N of its server.N line and the content of its myid file, 0 to 255;
+// or it is NoMember.
+type MemberID int16
+
+// NoMember is the MemberID of no member: that of the leader while none is known, for example.
+const NoMember MemberID = -1
+
+// Member is one machine of the cluster as the configuration names it.
+type Member struct {
+	ID       MemberID
+	Addr     string // host:port of the peer port
+	Observer bool   // replicates but does not vote
+}
+
+// AloneAddr stands for the address of a member alone in the configuration that it writes.
+const AloneAddr raft.ServerAddress = "standalone"
+
+// ServerID is the name that raft has for a member.
+func ServerID(id MemberID) raft.ServerID { return raft.ServerID(strconv.Itoa(int(id))) }
+
+// IDOf is the reverse of ServerID. It is NoMember for the empty ID, which is raft's for no server.
+func IDOf(id raft.ServerID) MemberID {
+	n, err := strconv.ParseUint(string(id), 10, 8)
+	if err != nil {
+		return NoMember
+	}
+	return MemberID(n)
+}
+
+// Sum is a checksum, never 0, of who the members are and which of them vote; not of their addresses.
+func Sum(members []Member) uint32 {
+	var votes [256]byte
+	for _, m := range members {
+		votes[m.ID] = 1
+		if m.Observer {
+			votes[m.ID] = 2
+		}
+	}
+	return max(1, crc32.ChecksumIEEE(votes[:]))
+}
+
+// formerAddrs is how many addresses that a member once had are still tried: it may not have heard yet that it has moved.
+const formerAddrs = 2
+
+// Roster is where the members are. The raft library knows members by their number only.
+type Roster struct {
+	file  []Member // of the configuration
+	local Local
+
+	reconfig bool // whether what has been agreed upon counts more than the file
+
+	mu     sync.Mutex
+	birth  uint32                // of the cluster that this member belongs to; 0 while it belongs to none
+	agreed map[MemberID]string   // by what has been agreed, or is about to be
+	coming map[MemberID]string   // by a change that is being carried out
+	former map[MemberID][]string // the newest first
+}
+
+// NewRoster makes the roster of a member whose configuration file has these members. With reconfig,
+// the members that have been agreed upon count more than the file.
+func NewRoster(file []Member, reconfig bool, local Local) *Roster {
+	return &Roster{file: file, local: local, reconfig: reconfig, agreed: map[MemberID]string{}, coming: map[MemberID]string{},
+		former: map[MemberID][]string{}}
+}
+
+// Update records the members that have been agreed upon, and those of a change that is under way.
+func (r *Roster) Update(agreed, coming []znode.Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := addrsOf(agreed)
+	for id, old := range r.agreed {
+		if addr, ok := now[id]; ok && addr != old {
+			r.former[id] = slices.Insert(r.former[id], 0, old)
+			r.former[id] = r.former[id][:min(len(r.former[id]), formerAddrs)]
+		}
+	}
+	r.agreed, r.coming = now, addrsOf(coming)
+}
+
+func addrsOf(ms []znode.Member) map[MemberID]string {
+	addrs := map[MemberID]string{}
+	for _, m := range ms {
+		addrs[MemberID(m.ID)] = m.PeerAddr()
+	}
+	return addrs
+}
+
+// addrs are the addresses at which a member may be, the most likely first. As long as reconfig is not enabled it is where this member's
+// own file says, and nowhere else: members may see each other at different addresses.
+func (r *Roster) addrs(id MemberID) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	add := func(addr string) {
+		if addr != "" && !slices.Contains(all, addr) {
+			all = append(all, addr)
+		}
+	}
+	file := ""
+	for _, m := range r.file {
+		if m.ID == id {
+			file = m.Addr
+		}
+	}
+	if file != "" && !r.reconfig {
+		return []string{file}
+	}
+	add(r.agreed[id])
+	add(r.coming[id])
+	for _, addr := range r.former[id] {
+		add(addr)
+	}
+	add(file)
+	return all
+}
+
+// isPeer says whether a member may take part, as far as this one knows. One that knows nothing yet takes who comes.
+func (r *Roster) isPeer(id MemberID) bool {
+	servers := r.local.Servers()
+	if len(servers) == 0 || slices.ContainsFunc(servers, func(s raft.Server) bool { return IDOf(s.ID) == id }) {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, agreed := r.agreed[id]
+	_, coming := r.coming[id]
+	return agreed || coming
+}
+
+// Cluster is the cluster that this member belongs to; 0 for none.
+func (r *Roster) Cluster() uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.birth
+}
+
+// SetCluster records the cluster that this member belongs to.
+func (r *Roster) SetCluster(birth uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.birth = birth
+}

@@ -1,0 +1,214 @@
+package peer
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A follower is sent an early commit once, when it was sent the entry and the leader has it on its
+// disk.
+func TestEarlyCommitIsSentOnce(t *testing.T) {
+	for name, tt := range map[string]struct {
+		voters []raft.ServerID
+		early  bool
+	}{
+		"two": {[]raft.ServerID{"1", "2"}, true}, "three": {[]raft.ServerID{"1", "2", "3"}, true}, "four": {[]raft.ServerID{"1", "2", "3", "4"}, false},
+		"an observer": {[]raft.ServerID{"1", "3"}, false}, "a leader without a vote": {[]raft.ServerID{"2", "3"}, false},
+		"only the follower votes": {[]raft.ServerID{"2"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var servers []raft.Server
+				for _, id := range []raft.ServerID{"1", "2", "3", "4"} {
+					s := raft.Server{ID: id, Suffrage: raft.Nonvoter}
+					if slices.Contains(tt.voters, id) {
+						s.Suffrage = raft.Voter
+					}
+					servers = append(servers, s)
+				}
+				tr := newTransport(&asked{}, 1, &fakeLocal{servers: servers})
+				defer tr.Close()
+				p, far := pipelineTo(t, tr)
+				defer func() { p.Close() }()
+				told := func(when string, want uint64) {
+					t.Helper()
+					var got uint64
+					for synctest.Wait(); len(far.got) > 0; synctest.Wait() {
+						if f := <-far.got; f.kind == rpcNotice {
+							if q := f.req; q.Term != 5 || q.PrevLogTerm != 5 || q.PrevLogEntry != q.LeaderCommitIndex || len(q.Entries) > 0 || got != 0 {
+								t.Errorf("%s: noticed %+v, and %d before", when, q, got)
+							}
+							got = f.req.LeaderCommitIndex
+						}
+					}
+					if !tt.early {
+						want = 0
+					}
+					if got != want {
+						t.Errorf("%s it is told of %d, want %d", when, got, want)
+					}
+				}
+				send := func(q *raft.AppendEntriesRequest) { mustAppend(t, p, q) }
+				answer := func() {
+					far.send(rpcAppend, &raft.AppendEntriesResponse{Term: 5, Success: true, LastLog: 1}, nil)
+					<-p.Consumer()
+				}
+				send(carrying(0))
+				answer()
+				told("before there is anything", 0)
+				if early := tr.Wrote(1, 5); early != tt.early {
+					t.Errorf("what is written can be told early: %v", early)
+				}
+				told("before it is sent", 0)
+				send(carrying(1))
+				told("when it is sent and written", 1)
+				tr.Wrote(1, 5)
+				answer()
+				told("when it has it", 0)
+
+				send(carrying(2))
+				told("before it is written", 0)
+				send(carrying(3))
+				tr.Wrote(2, 5)
+				told("when more is sent than is written", 2)
+				tr.Wrote(3, 4)
+				told("in a term that is over", 0)
+				tr.Wrote(3, 5)
+				told("when all is written", 3)
+
+				p.Close()
+				p, far = pipelineTo(t, tr)
+				told("over another pipeline", 0)
+				send(carrying(3))
+				told("when it is sent once more", 3)
+				tr.Wrote(4, 5)
+				send(carrying(5))
+				told("when more is sent behind it", 4)
+			})
+		})
+	}
+}
+
+// What leases rely on (C6): a majority of the voters that the newest configuration has, and of nobody else.
+func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
+	now := time.Now()
+	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
+	for _, tt := range []struct {
+		about    string
+		voters   string // their numbers; member 1 leads
+		others   string
+		contacts map[raft.ServerID]int // seconds ago
+		want     time.Time
+	}{
+		{"alone", "1", "", nil, now},
+		{"three, nobody has answered", "123", "", nil, time.Time{}},
+		{"three", "123", "", map[raft.ServerID]int{"2": 5, "3": 9}, ago(5)},
+		{"two more have just got their vote", "12345", "", map[raft.ServerID]int{"2": 5, "3": 9}, ago(9)},
+		{"and half of them is no majority", "12345", "", map[raft.ServerID]int{"2": 5}, time.Time{}},
+		{"four need three", "1234", "", map[raft.ServerID]int{"2": 1, "3": 2, "4": 3}, ago(2)},
+		{"observers do not count", "123", "45", map[raft.ServerID]int{"4": 1, "5": 1, "3": 9}, ago(9)},
+		{"nor who is no voter any more", "134", "2", map[raft.ServerID]int{"2": 1, "3": 9}, ago(9)},
+		{"nor who has been removed", "134", "", map[raft.ServerID]int{"2": 1, "4": 9}, ago(9)},
+		{"nor this member, when it votes no longer", "234", "1", map[raft.ServerID]int{"2": 1}, time.Time{}},
+		{"which then needs two others", "234", "1", map[raft.ServerID]int{"2": 1, "4": 7}, ago(7)},
+	} {
+		tr := newTransport(nil, 1, &fakeLocal{servers: servers(tt.voters + "." + tt.others)})
+		const term = 7
+		for id, seconds := range tt.contacts {
+			tr.answered(id, "", ago(seconds), &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
+		}
+		if got := tr.ProvenAt(term, now); !got.Equal(tt.want) {
+			t.Errorf("%s: proven %v ago, want %v ago", tt.about, now.Sub(got), now.Sub(tt.want))
+		}
+		if len(tt.contacts) > 0 {
+			if got := tr.ProvenAt(term+1, now); !got.IsZero() {
+				t.Errorf("%s: what was answered in an earlier term proves the next one: %v", tt.about, got)
+			}
+		}
+		tr.Close()
+	}
+}
+
+// The library sees that a follower has an entry when this member has it on its disk. What commits
+// nothing it sees at once.
+func TestAnswersAreHeldBack(t *testing.T) {
+	for _, tt := range []struct {
+		about string
+		index uint64 // of the entry in the request; 0: none
+		ans   answer
+		held  bool
+	}{
+		{"entries", 3, ok, true},
+		{"entries that are durable", 2, ok, false},
+		{"no entries", 0, ok, false},
+		{"refused", 3, answer{term: 5}, false},
+		{"a later term", 3, answer{term: 6}, false},
+	} {
+		t.Run(tt.about, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				disk := make(chan struct{})
+				tr := newTransport(nil, 1, &fakeLocal{durable: func(index uint64, _ <-chan struct{}) error {
+					if index > 2 {
+						<-disk
+					}
+					return nil
+				}})
+				defer tr.Close()
+				p, far := pipelineTo(t, tr)
+				mustAppend(t, p, carrying(tt.index))
+				far.answer(tt.ans)
+				got := begin(func() error { <-p.Consumer(); return nil })
+				if _, passed := got(); passed == tt.held {
+					t.Errorf("passed on before it is durable: %v", passed)
+				}
+				tr.mu.Lock()
+				heard := tr.followers["2"] != nil
+				tr.mu.Unlock()
+				if follows := tt.ans.term == 5; heard != follows {
+					t.Errorf("it follows: %v; noted at once: %v", follows, heard)
+				}
+				close(disk)
+				if tt.held {
+					if _, passed := got(); !passed {
+						t.Error("not passed on when it is durable")
+					}
+				}
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Answers that are held back when the disk fails are never passed on, nor any after them; and nobody
+// has to wait to get rid of one.
+func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := make(chan struct{})
+		tr := newTransport(nil, 1, &fakeLocal{durable: func(uint64, <-chan struct{}) error {
+			<-disk
+			return syscall.EIO
+		}})
+		defer tr.Close()
+		p, far := pipelineTo(t, tr)
+		mustAppend(t, p, carrying(1))
+		far.answer(ok)
+		close(disk)
+		for range 3 * flyingMax { // a bubble in which this cannot go on ends the test
+			mustAppend(t, p, carrying(1))
+			far.answer(ok)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := len(p.Consumer()); n != 0 {
+			t.Errorf("%d answers were passed on", n)
+		}
+	})
+}
