@@ -1,6 +1,13 @@
 package server
 
-import "lockkeeper/server/zoocfg"
+import (
+	"cmp"
+	"strconv"
+
+	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/znode"
+)
 
 // Config is everything that a member can be told. The zero value is a member that is alone, listens on
 // port 2181 of every address, and keeps its data in ./lockkeeper-data.
@@ -16,3 +23,18 @@ func LoadConfig(file string, options ...zoocfg.Option) (Config, error) {
 
 // Unlimited turns MaxClientCnxns, Limits.MultiReadOps and Limits.MultiReadBytes off.
 const Unlimited = zoocfg.Unlimited
+
+// ParseConfigText reads the content of /zookeeper/config: the members in ascending order, and the version as it stands there.
+func ParseConfigText(text string) (members []Member, version string, err error) {
+	if text == "" {
+		return nil, "", nil
+	}
+	ms, v, err := znode.ParseConfigText(text)
+	return ms, strconv.FormatUint(uint64(v), 16), err
+}
+
+// ConvertLog moves the log of a stopped member into a kind, that of cfg.LogStore if to is empty, and says
+// from where to where. See quorum.ConvertLog.
+func ConvertLog(cfg Config, to string) (string, error) {
+	return quorum.ConvertLog(cmp.Or(cfg.DataLogDir, cfg.DataDir, zoocfg.DefaultDataDir), cmp.Or(quorum.LogKind(to), cfg.LogStore))
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -209,4 +210,130 @@ func sizeOf(dir string) (sizeBytes int64) {
 		return nil
 	})
 	return sizeBytes
+}
+
+// ErrDiskFull is what Server.Err wraps when the member has stopped for want of room for its log. Nothing is lost by that:
+// when AwaitRoom returns, the member can be started again.
+var ErrDiskFull = quorum.ErrDiskFull
+
+const (
+	// roomBytes is how much must be free before a member with a full disk starts again: many large entries.
+	roomBytes = 16 << 20
+	// roomFile is written to see whether there is room: a quota shows only to one who writes.
+	roomFile      = "lockkeeper.room"
+	roomCheck     = time.Second
+	roomLogPeriod = time.Minute
+)
+
+// AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It says once a minute what it waits
+// for.
+func AwaitRoom(ctx context.Context, cfg Config) error {
+	cfg = cfg.WithDefaults()
+	from := time.Now()
+	ticker := time.NewTicker(roomCheck)
+	defer ticker.Stop()
+	var logged time.Time
+	for {
+		err := probeRoom(cfg.DataLogDir)
+		if err == nil {
+			cfg.Logger.Info("the disk has room again, this member starts", "dir", cfg.DataLogDir, "waited", time.Since(from).Round(time.Second))
+			return nil
+		}
+		if time.Since(logged) >= roomLogPeriod {
+			logRoom(cfg.Logger, cfg.DataLogDir, err)
+			logged = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+func logRoom(log *slog.Logger, dir string, err error) {
+	if quorum.IsStarved(err) {
+		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves nobody until there is one, and then starts by itself", "err", err)
+		return
+	}
+	free, ok := freeBytes(dir)
+	args := []any{"dir", dir, "neededBytes", roomBytes, "err", err}
+	if ok {
+		args = append(args, "freeBytes", free)
+	}
+	log.Error("disk full: this member has stopped, it acknowledges nothing and serves nobody until there is room, and then starts by itself", args...)
+}
+
+var errNoRoom = errors.New("too little is free")
+
+// probeRoom says whether there is room, and leaves nothing behind.
+func probeRoom(dir string) error {
+	if free, ok := freeBytes(dir); ok && free < roomBytes {
+		return errNoRoom
+	}
+	path := filepath.Join(dir, roomFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("server: look for room: %w", err)
+	}
+	block := make([]byte, 1<<20)
+	for n := 0; n < roomBytes && err == nil; n += len(block) {
+		_, err = f.Write(block)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close(), os.Remove(path)); err != nil {
+		return fmt.Errorf("server: look for room: %w", err)
+	}
+	return nil
+}
+
+// withAdvice adds what an operator can do about files that cannot be used.
+func (s *Server) withAdvice(err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, quorum.ErrDamaged):
+		advice = s.rebuildAdvice()
+	case errors.Is(err, quorum.ErrFormat):
+		advice = "start the version of lockkeeper that wrote it"
+	case errors.Is(err, fs.ErrPermission):
+		advice = "the file must belong to the user that runs lockkeeper, and be readable and writable for that user"
+	case errors.Is(err, syscall.EROFS):
+		advice = "the file system is mounted read-only; a kernel does that to one that it found damaged"
+	case errors.Is(err, syscall.ENOSPC), quorum.IsStarved(err):
+		return fmt.Errorf("server: %w: %w", ErrDiskFull, err)
+	default:
+		return err
+	}
+	return fmt.Errorf("server: %w\n%s", err, advice)
+}
+
+// rebuildAdvice is how a member with damaged files comes back.
+func (s *Server) rebuildAdvice() string {
+	logs, snaps := s.logFiles(), filepath.Join(s.cfg.DataDir, snapshotsDir)
+	if s.cfg.Standalone() {
+		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s (docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
+	}
+	return fmt.Sprintf(`To rebuild member %d from the others, while a majority of the whole cluster runs without it:
+  1. leave this member stopped; lockkeeper cluster remove %d -servers ANOTHER-MEMBER
+  2. move %s and %s away
+  3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
+Never delete the files and just start again: this member has given its word for what they held, and with an empty
+log it could help to elect a leader that does not have it (docs/operations.md, "Damaged files").`,
+		s.cfg.ID, s.cfg.ID, strings.Join(logs, ", "), snaps)
+}
+
+// logFiles are the files and directories of the log, with the term and the vote, that are there.
+func (s *Server) logFiles() []string {
+	names := []string{filepath.Join(s.cfg.DataLogDir, logFile)}
+	if segments := filepath.Join(s.cfg.DataLogDir, segmentsDir); exists(segments) {
+		names = append(names, segments)
+	}
+	return names
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

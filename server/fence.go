@@ -34,13 +34,13 @@ type fenceAnswer struct {
 func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 	lock, token, err := fenceQuestion(r)
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
 	defer cancel()
 	if err := s.sessions.Sync(ctx); err != nil {
-		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": "this member has no leader, so it cannot know"})
+		writeError(w, http.StatusServiceUnavailable, "this member has no leader, so it cannot know")
 		return
 	}
 	answer := fenceAnswer{Lock: lock, Token: token}
@@ -49,7 +49,7 @@ func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 	s.replica.View(func(store *znode.Store) { code = answer.judge(store, ids, s.cfg.SkipACL) })
 	switch {
 	case code == wire.CodeNoAuth:
-		writeJSON(w, http.StatusForbidden, map[string]string{"error": "READ on " + lock + " is needed: Authorization: digest user:password"})
+		writeError(w, http.StatusForbidden, "READ on "+lock+" is needed: Authorization: digest user:password")
 	case answer.Valid:
 		writeJSON(w, http.StatusOK, answer)
 	default:

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// listingWords are the four-letter words that are answered by listings.
+var listingWords = map[string]bool{"cons": true, "dump": true, "stat": true, "wchc": true, "wchp": true}
+
 // anyTime are the four-letter words that are answered in any state; the others are while this member serves clients.
 var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "ruok": true, "stmk": true}
 
@@ -21,7 +24,7 @@ func (s *Server) answerWord(c *conn, word string) {
 	s.counters.wordsReceived.Add(1)
 	s.counters.bytesReceived.Add(4)
 	s.log.Debug("four-letter word", "client", c.remote, "word", word)
-	if lists(word) {
+	if listingWords[word] {
 		select {
 		case s.listings <- struct{}{}:
 			defer func() { <-s.listings }()

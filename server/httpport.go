@@ -8,11 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"lockkeeper/quorum"
 	"lockkeeper/session"
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -58,7 +63,7 @@ func wholeRequests(next http.Handler) http.Handler {
 			}
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not waited for
 			w.Header().Set("Connection", "close")
-			writeJSON(w, http.StatusRequestEntityTooLarge, map[string]string{"error": "the body of the request is too long, or did not come in time; none is needed"})
+			writeError(w, http.StatusRequestEntityTooLarge, "the body of the request is too long, or did not come in time; none is needed")
 			return
 		}
 		// The answer may take longer than the request. net/http would take the end of its deadline for a client that has gone.
@@ -90,6 +95,11 @@ func (s *Server) HTTPAddr() net.Addr {
 	return s.http.slots.Addr()
 }
 
+// writeError answers a request with why it fails.
+func writeError(w http.ResponseWriter, status int, reason string) {
+	writeJSON(w, status, map[string]string{"error": reason})
+}
+
 // writeJSON answers a request.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
@@ -116,4 +126,210 @@ func (s *Server) authorization(header string) []znode.Identity {
 		return s.sessions.DigestIdentities(auth)
 	}
 	return nil
+}
+
+// leaderAnswer is what POST /leader says.
+type leaderAnswer struct {
+	Leader int `json:"leader"` // who leads now
+}
+
+// serveLeader answers POST /leader?to=N: member N, or without it any other voter, is to lead. Whoever asks needs what reconfig
+// needs: WRITE on /zookeeper/config. It answers 200 when that has happened, 409 and the reason when it has not, 403 to those
+// who may not ask, 400 if N is no number, and 503 if there is no leader.
+func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Standalone() {
+		writeError(w, http.StatusConflict, "this member stands alone: there is nobody else")
+		return
+	}
+	to := quorum.NoMember
+	if text := r.URL.Query().Get("to"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 8)
+		if to = quorum.MemberID(n); err != nil {
+			writeError(w, http.StatusBadRequest, strconv.Quote(text)+" is not the number of a member")
+			return
+		}
+	}
+	if err := s.mayLead(s.httpIdentities(r)); err != nil {
+		writeError(w, http.StatusForbidden, err.Error())
+		return
+	}
+	if !s.Serving() {
+		writeError(w, http.StatusServiceUnavailable, "this member has no leader")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
+	defer cancel()
+	if err := s.replica.TransferLeadership(ctx, to, r.Header.Get("Authorization")); err != nil {
+		writeError(w, http.StatusConflict, err.Error())
+		return
+	}
+	leader := int(s.replica.Leader())
+	s.log.Info("leadership transferred, as asked over HTTP", "remote", r.RemoteAddr, "leader", leader)
+	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
+}
+
+var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: Authorization: digest user:password")
+
+// mayLead says why somebody must not have the leadership moved.
+func (s *Server) mayLead(ids []znode.Identity) error {
+	var acl []wire.ACL
+	s.replica.View(func(store *znode.Store) {
+		acl, _, _ = store.GetACL("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
+	})
+	if !s.cfg.SkipACL && !znode.Allowed(acl, ids, wire.PermWrite) {
+		return errMayNotLead
+	}
+	return nil
+}
+
+// mayTransfer is mayLead of somebody whom another member has heard, as that says. Proof is what stood behind Authorization. The
+// address of whoever asked does not count here: the other member could say anything.
+func (s *Server) mayTransfer(proof string) error { return s.mayLead(s.authorization(proof)) }
+
+// httpSlots is the listener of the HTTP port. It bounds how many connections there are, in total and from one address. A
+// connection beyond a bound takes the place of the oldest one that is not being served: one that has been answered and is kept
+// alive, or one whose request has not come as a whole. So whoever sends slowly makes nobody wait who does not. When all are
+// being served, the new connection is closed.
+type httpSlots struct {
+	net.Listener
+	maxConns, maxPerAddr int
+
+	refused, displaced, late atomic.Int64 // see metrics
+
+	mu    sync.Mutex
+	conns []*httpConn // the oldest first
+}
+
+// httpConn is a connection of the HTTP port.
+type httpConn struct {
+	net.Conn
+	slots *httpSlots
+	host  string
+	state httpState // guarded by slots.mu
+}
+
+type httpState int
+
+const (
+	httpWaiting   httpState = iota // for its first request
+	httpServing                    // a request has come as a whole, and is not answered yet
+	httpIdle                       // answered, and kept for the next request
+	httpGivenUp                    // its request did not come in time, or is too long
+	httpDisplaced                  // closed in favour of another
+)
+
+// Accept returns the next connection for which there is room.
+func (l *httpSlots) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		hc := &httpConn{Conn: c, slots: l, host: c.RemoteAddr().String()}
+		if host, _, err := net.SplitHostPort(hc.host); err == nil {
+			hc.host = host
+		}
+		victim, ok := l.admit(hc)
+		if victim != nil {
+			_ = victim.Conn.Close()
+		}
+		if ok {
+			return hc, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// admit gives c a place, that of victim if there was no other; false if there is none. The caller closes the victim.
+func (l *httpSlots) admit(c *httpConn) (victim *httpConn, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sameHost int
+	var oldest, oldestOfHost *httpConn // of those that are not being served
+	for _, other := range l.conns {
+		free := other.state != httpServing
+		if free && oldest == nil {
+			oldest = other
+		}
+		if other.host == c.host {
+			sameHost++
+			if free && oldestOfHost == nil {
+				oldestOfHost = other
+			}
+		}
+	}
+	switch {
+	case sameHost >= l.maxPerAddr:
+		victim = oldestOfHost
+	case len(l.conns) >= l.maxConns:
+		victim = oldest
+	default:
+		l.conns = append(l.conns, c)
+		return nil, true
+	}
+	if victim == nil {
+		l.refused.Add(1)
+		return nil, false
+	}
+	l.displaced.Add(1)
+	l.removeLocked(victim)
+	victim.state = httpDisplaced
+	l.conns = append(l.conns, c)
+	return victim, true
+}
+
+func (l *httpSlots) removeLocked(c *httpConn) {
+	for i, other := range l.conns {
+		if other == c {
+			l.conns = append(l.conns[:i], l.conns[i+1:]...)
+			return
+		}
+	}
+}
+
+// Close gives the place back.
+func (c *httpConn) Close() error {
+	c.slots.mu.Lock()
+	c.slots.removeLocked(c)
+	c.slots.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// Read counts the requests that do not come in time.
+func (c *httpConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.slots.mu.Lock()
+		if c.state == httpWaiting {
+			c.slots.late.Add(1)
+			c.state = httpGivenUp
+		}
+		c.slots.mu.Unlock()
+	}
+	return n, err
+}
+
+// setState is false when c has been closed in favour of another connection.
+func (c *httpConn) setState(state httpState) bool {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	if c.state == httpDisplaced {
+		return false
+	}
+	c.state = state
+	return true
+}
+
+// httpConnKey is where the context of a request has its connection.
+type httpConnKey struct{}
+
+func withHTTPConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, httpConnKey{}, c)
+}
+
+// httpStateChanged takes note that a request has been answered.
+func httpStateChanged(c net.Conn, state http.ConnState) {
+	if hc, ok := c.(*httpConn); ok && state == http.StateIdle {
+		hc.setState(httpIdle)
+	}
 }

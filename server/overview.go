@@ -88,11 +88,11 @@ func javaDouble(f float64) string {
 // clientsText is what stat has more than srvr.
 func (s *Server) clientsText(asking *conn) string {
 	b := s.newListing()
-	_, _ = b.WriteString("Clients:\n")
+	fmt.Fprint(b, "Clients:\n")
 	for _, c := range s.sortedConns() {
 		fmt.Fprintf(b, " %s\n", c.line(c == asking))
 	}
-	_, _ = b.WriteString("\n")
+	fmt.Fprintln(b)
 	return b.String()
 }
 
@@ -106,7 +106,7 @@ func (s *Server) consText(asking *conn) string {
 		}
 		fmt.Fprintf(b, " %s\n", line)
 	}
-	_, _ = b.WriteString("\n")
+	fmt.Fprintln(b)
 	return b.String()
 }
 
@@ -139,7 +139,7 @@ func (c *conn) line(asking bool) string {
 // sessionDetails is the part of a line of cons that only a connection with a session has.
 func sessionDetails(st session.ConnStats) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(st.Session), lastOp(st.LastOp), st.Established.UnixMilli(), st.Timeout.Milliseconds())
+	fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(st.Session), cmp.Or(opNames[st.LastOp], "NA"), st.Established.UnixMilli(), st.Timeout.Milliseconds())
 	if st.LastXid >= 0 {
 		fmt.Fprintf(&b, ",lcxid=0x%x", uint32(st.LastXid))
 	}
@@ -152,59 +152,16 @@ func sessionDetails(st session.ConnStats) string {
 	return b.String()
 }
 
-// lastOp is ZooKeeper's short name of an operation, in cons.
-func lastOp(op wire.Op) string {
-	switch op {
-	case wire.OpPing:
-		return "PING"
-	case wire.OpCreateSession:
-		return "SESS"
-	case wire.OpCloseSession:
-		return "CLOS"
-	case wire.OpMulti:
-		return "MULT"
-	case wire.OpMultiRead:
-		return "MLTR"
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
-		return "CREA"
-	case wire.OpDelete:
-		return "DELE"
-	case wire.OpSetData:
-		return "SETD"
-	case wire.OpSetACL:
-		return "SETA"
-	case wire.OpReconfig:
-		return "RECO"
-	case wire.OpCheck:
-		return "CHEC"
-	case wire.OpSync:
-		return "SYNC"
-	case wire.OpExists:
-		return "EXIS"
-	case wire.OpGetData:
-		return "GETD"
-	case wire.OpGetACL:
-		return "GETA"
-	case wire.OpGetChildren, wire.OpGetChildren2:
-		return "GETC"
-	case wire.OpGetAllChildrenNumber:
-		return "GETACN"
-	case wire.OpGetEphemerals:
-		return "GETE"
-	case wire.OpSetWatches:
-		return "SETW"
-	case wire.OpSetWatches2:
-		return "STW2"
-	case wire.OpAddWatch:
-		return "ADDW"
-	case wire.OpCheckWatches:
-		return "CHKW"
-	case wire.OpRemoveWatches:
-		return "REMW"
-	case wire.OpWhoAmI:
-		return "HOMI"
-	}
-	return "NA"
+// opNames are ZooKeeper's short names of operations, in cons; any other is NA.
+var opNames = map[wire.Op]string{
+	wire.OpPing: "PING", wire.OpCreateSession: "SESS", wire.OpCloseSession: "CLOS", wire.OpSync: "SYNC",
+	wire.OpCreate: "CREA", wire.OpCreate2: "CREA", wire.OpCreateContainer: "CREA", wire.OpCreateTTL: "CREA",
+	wire.OpDelete: "DELE", wire.OpSetData: "SETD", wire.OpSetACL: "SETA", wire.OpReconfig: "RECO",
+	wire.OpMulti: "MULT", wire.OpMultiRead: "MLTR", wire.OpCheck: "CHEC", wire.OpWhoAmI: "HOMI",
+	wire.OpExists: "EXIS", wire.OpGetData: "GETD", wire.OpGetACL: "GETA", wire.OpGetEphemerals: "GETE",
+	wire.OpGetChildren: "GETC", wire.OpGetChildren2: "GETC", wire.OpGetAllChildrenNumber: "GETACN",
+	wire.OpSetWatches: "SETW", wire.OpSetWatches2: "STW2", wire.OpAddWatch: "ADDW",
+	wire.OpCheckWatches: "CHKW", wire.OpRemoveWatches: "REMW",
 }
 
 // confText is the configuration as it is in force.

@@ -6,38 +6,27 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"lockkeeper/quorum"
-	"lockkeeper/quorum/peer"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// Defaults and limits of the configuration; the defaults are ZooKeeper's own.
 const (
-	DefaultClientPort       = 2181
-	DefaultDataDir          = "lockkeeper-data" // in the working directory
-	DefaultTickTime         = 3 * time.Second   // what ZooKeeper's code has; its sample file says 2 s
-	DefaultMaxClientCnxns   = 60                // per client address
-	DefaultHandshakeTimeout = 10 * time.Second
-	DefaultInitLimit        = 10 // ticks
-	DefaultSyncLimit        = 5  // ticks
-	DefaultOutstanding      = 1000
-	DefaultLargeBytes       = 100 << 20
-	DefaultMultiReadOps     = 1000
-	DefaultReapInterval     = time.Minute
-	DefaultReapPerMinute    = 10_000
+	DefaultClientPort = 2181
+	DefaultDataDir    = "lockkeeper-data" // in the working directory
+	defaultDigest     = "SHA1"
 
 	// MaxHTTPConns is how many connections the HTTP port may have.
-	MaxHTTPConns              = 32
-	DefaultHTTPConnsPerAddr   = 8
-	DefaultHTTPRequestTimeout = 2 * time.Second
+	MaxHTTPConns = 32
 
 	// Unlimited turns MaxClientCnxns, Limits.MultiReadOps and Limits.MultiReadBytes off.
 	Unlimited = -1
@@ -50,140 +39,89 @@ const (
 	minResponse, maxResponse  = 1 << 10, 1 << 30
 	minMemory, minWatchMemory = 16 << 20, 8 << 20
 
-	// handshakeBytes is the length of the first request of a client that sends a password of 16 bytes and says whether
-	// it accepts a read-only server, as ZooKeeper's own do.
+	// handshakeBytes is the length of the first request of a client that sends a password of 16
+	// bytes and says whether it accepts a read-only server, as ZooKeeper's own do.
 	handshakeBytes = 45
 )
 
-// Config is everything that a member can be told. The zero value is a member that is alone, listens on
-// port 2181 of every address, and keeps its data in ./lockkeeper-data. Load fills one from a zoo.cfg;
-// the comments name the keys.
+// Config is everything that can be configured about a member. The zero value is a member that is
+// alone, listens on port 2181 of every address, and keeps its data in ./lockkeeper-data. Load fills
+// one from a zoo.cfg. Each field names its key, which keys.go and docs/configuration.md describe; a
+// number that is 0 and a text that is empty mean the key's default.
 type Config struct {
-	// File is the configuration file, for messages. Load sets it.
-	File string
+	File string // the configuration file, for messages; set by Load
 
-	// ClientAddr is the host:port where clients connect (clientPort, clientPortAddress, or the part after
-	// the ';' of this member's server line). An empty host means every address, port 0 one that the system
-	// chooses, and the empty string port 2181.
+	// ClientAddr is the host:port where clients connect (clientPort, clientPortAddress, or the part
+	// after the ';' of this member's server line). An empty host means every address, port 0 one
+	// that the system chooses.
 	ClientAddr string
-	// DataDir holds the snapshots (dataDir). Empty means DefaultDataDir. It is created if missing.
-	DataDir string
-	// DataLogDir holds the log (dataLogDir). Empty means DataDir.
-	DataLogDir string
-	// LogStore is how the log is kept on disk (logStore). Empty means quorum.LogWAL.
-	LogStore quorum.LogKind
-	// DiskFullStops is how often this member has stopped for want of room, for mntr: see ErrDiskFull.
-	DiskFullStops int
-	// MustExist says that the data directory is not to be created when it is missing
-	// (datadir.autocreate=false).
-	MustExist bool
-	// MustHoldData says that the member must not start on an empty data directory (db.autocreate=false),
-	// unless an operator has put a file named "initialize" there, which is used up by that.
-	MustHoldData bool
-	// IgnoreZooKeeperData lets a member whose own data is not there yet start beside data of ZooKeeper, which it leaves alone.
-	// Otherwise it refuses.
+	// HTTPAddr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty
+	// means that there is none.
+	HTTPAddr                    string
+	HTTPConns, HTTPConnsPerAddr int           // admin.maxCnxns, admin.maxCnxnsPerAddress
+	HTTPRequestTimeout          time.Duration // admin.requestTimeout
+
+	DataDir      string         // dataDir
+	DataLogDir   string         // dataLogDir
+	LogStore     quorum.LogKind // logStore
+	SnapCount    int            // snapCount
+	MustExist    bool           // datadir.autocreate=false
+	MustHoldData bool           // db.autocreate=false
+	// IgnoreZooKeeperData lets a member that has no data yet start beside data of ZooKeeper, which
+	// it leaves alone. Otherwise it refuses.
 	IgnoreZooKeeperData bool
+	// DiskFullStops is how often this member has stopped for want of room, for mntr: see
+	// server.ErrDiskFull.
+	DiskFullStops int
 
-	// HTTPAddr is the host:port where questions over HTTP are answered (admin.serverAddress, admin.serverPort). Empty
-	// means nowhere.
-	HTTPAddr string
-	// HTTPConns and HTTPConnsPerAddr are how many connections the HTTP port has at a time, and how many from one address
-	// (admin.maxCnxns, admin.maxCnxnsPerAddress). 0 means MaxHTTPConns and DefaultHTTPConnsPerAddr. HTTPRequestTimeout is how
-	// long a request may take to arrive (admin.requestTimeout); 0 means DefaultHTTPRequestTimeout.
-	HTTPConns, HTTPConnsPerAddr int
-	HTTPRequestTimeout          time.Duration
+	TickTime                             time.Duration // tickTime
+	MinSessionTimeout, MaxSessionTimeout time.Duration // minSessionTimeout, maxSessionTimeout
 
-	// TickTime is the unit of the session timeouts' defaults and of the pace of the cluster (tickTime).
-	TickTime time.Duration
-	// MinSessionTimeout and MaxSessionTimeout bound what a client may ask for (minSessionTimeout,
-	// maxSessionTimeout). 0 means 2 and 20 times TickTime.
-	MinSessionTimeout, MaxSessionTimeout time.Duration
-
-	// MaxClientCnxns is how many connections one client address may have (maxClientCnxns). 0 means
-	// DefaultMaxClientCnxns, Unlimited (or any negative number) no limit.
-	MaxClientCnxns int
-	// MaxCnxns is how many connections there may be altogether (maxCnxns). 0 means no limit.
-	MaxCnxns int
-	// MaxBuffer is how many bytes a request may have (jute.maxbuffer). 0 means wire.DefaultMaxBuffer.
-	MaxBuffer int
-	// Limits bound the requests that are not answered yet: GlobalOutstandingLimit, the request throttle and
-	// the budget of large requests.
-	Limits session.Limits
-	// ConnectTokens is how many handshakes there may be at once, and ConnectFillCount how many more every
-	// ConnectFillTime (connection_throttle_tokens, connection_throttle_fill_count,
-	// connection_throttle_fill_time). 0 tokens mean no limit.
+	MaxClientCnxns   int           // maxClientCnxns; Unlimited or any negative number: no limit
+	MaxCnxns         int           // maxCnxns
+	MaxBuffer        int           // jute.maxbuffer
+	HandshakeTimeout time.Duration // nio.sessionlessCnxnTimeout
+	TCPKeepAlive     bool          // clientTcpKeepAlive
+	Backlog          int           // clientPortListenBacklog
+	ReadOnlyMode     bool          // readonlymode.enabled
+	// FourLetterWords are those of 4lw.commands.whitelist; see AllowsWord.
+	FourLetterWords []string
+	// ConnectTokens, ConnectFillCount and ConnectFillTime are connection_throttle_tokens,
+	// connection_throttle_fill_count and connection_throttle_fill_time.
 	ConnectTokens, ConnectFillCount int
 	ConnectFillTime                 time.Duration
-	// HandshakeTimeout is how long a connection may take until its first request is complete
-	// (nio.sessionlessCnxnTimeout). 0 means DefaultHandshakeTimeout.
-	HandshakeTimeout time.Duration
-	// TCPKeepAlive turns on keep-alive probes on client connections (clientTcpKeepAlive).
-	TCPKeepAlive bool
-	// FourLetterWords are the four-letter words that are answered (4lw.commands.whitelist) beside srvr, and isro when
-	// ReadOnlyMode is set; "*" stands for all.
-	FourLetterWords []string
-	// ReadOnlyMode lets a member that has no leader serve clients that accept to be able to read only
-	// (readonlymode.enabled).
-	ReadOnlyMode bool
-	// Backlog is clientPortListenBacklog as configured, for conf; the system's default is used.
-	Backlog int
+	// Limits bound requests, answers and what a client can make a member keep: the keys from
+	// globalOutstandingLimit to maxSessionEphemerals.
+	Limits session.Limits
 
-	// SnapCount is the number of updates between snapshots, at most (snapCount). 0 means the quorum room's default, which looks at
-	// the state's size, too.
-	SnapCount int
-	// SkipACL lets every client do everything (skipACL=yes).
-	SkipACL bool
-	// SuperDigest is user:BASE64(SHA1(user:password)) of the digest identity that no ACL stops
-	// (DigestAuthenticationProvider.superDigest). Empty means that there is none.
-	SuperDigest string
-	// DigestAlgorithm is the hash of digest identities, by its name in Java
-	// (DigestAuthenticationProvider.digestAlg). Empty means SHA1.
-	DigestAlgorithm string
-	// NoDigest switches the scheme digest off (DigestAuthenticationProvider.enabled=false).
-	NoDigest bool
-	// X509 and SASL allow ACLs with these schemes. Nobody can prove to be named there in this version, and so Load
-	// refuses the authProvider.N that asks for them.
-	X509, SASL bool
-	// RequiredSchemes are those of which a client must have proved one before anything else
-	// (enforce.auth.enabled, enforce.auth.schemes). nil means none.
-	RequiredSchemes []string
-	// EnforceQuota makes quotas a limit instead of a warning (enforceQuota).
-	EnforceQuota bool
-	// Reconfig allows clients to change the members (reconfigEnabled). From then on those that have been agreed upon count, and
-	// Members are only those of the first start.
-	Reconfig bool
-	// LoneVoter allows a cluster to shrink to one voter (standaloneEnabled=false).
-	LoneVoter bool
-	// ExtendedTypes allows nodes with a time to live (extendedTypesEnabled).
-	ExtendedTypes bool
+	SkipACL         bool     // skipACL=yes
+	SuperDigest     string   // DigestAuthenticationProvider.superDigest; empty: none
+	DigestAlgorithm string   // DigestAuthenticationProvider.digestAlg
+	NoDigest        bool     // DigestAuthenticationProvider.enabled=false
+	RequiredSchemes []string // enforce.auth.schemes, with enforce.auth.enabled; nil: none
+	// X509 and SASL allow ACLs with these schemes. Nobody can prove such an identity in this version,
+	// so Load refuses the authProvider.N that asks for them.
+	X509, SASL    bool
+	EnforceQuota  bool // enforceQuota
+	ExtendedTypes bool // extendedTypesEnabled
 
-	// ReapInterval is how often the leader looks for containers and TTL nodes that are to be deleted
-	// (znode.container.checkIntervalMs); 0 means DefaultReapInterval. ReapPerMinute bounds how many it deletes
-	// (znode.container.maxPerMinute); 0 means DefaultReapPerMinute. ReapNeverUsed is after how long a container that
-	// never had a child is deleted too (znode.container.maxNeverUsedIntervalMs); 0 means never.
-	ReapInterval  time.Duration
-	ReapPerMinute int
-	ReapNeverUsed time.Duration
+	ReapInterval  time.Duration // znode.container.checkIntervalMs
+	ReapPerMinute int           // znode.container.maxPerMinute
+	ReapNeverUsed time.Duration // znode.container.maxNeverUsedIntervalMs
 
-	// Members are the members of the cluster, this one included (server.N). nil means that this member
-	// stands alone.
+	// Members are the members of the cluster, this one included (server.N). nil means that this
+	// member stands alone. With Reconfig they are only those of the first start.
 	Members []Member
-	// ID says which of Members this is (dataDir/myid), 0 to 255. Ignored when it stands alone.
-	ID uint8
-	// PeerListenAll makes the member listen for its peers on every address instead of the one in its
-	// server line (quorumListenOnAllIPs).
-	PeerListenAll bool
-	// AnyPeerAddr takes peers in the name of a member from wherever they connect (peerAddressCheck=false).
-	AnyPeerAddr bool
-	// MaxPeerCnxns is how many connections the peer port takes (maxPeerCnxns); one address may have half of them, one member an
-	// eighth. 0 means peer.DefaultMaxConns.
-	MaxPeerCnxns int
-	// PeerFrameBytes bounds what frames hold in memory that peers have begun to send (peerFrameMaxBytes). 0 means
-	// peer.DefaultFrameBytes.
-	PeerFrameBytes int
-	// InitLimit and SyncLimit are only shown by conf: the time it takes to notice that a leader has gone
-	// follows TickTime. 0 means DefaultInitLimit and DefaultSyncLimit.
-	InitLimit, SyncLimit int
+	// ID says which of Members this is (dataDir/myid), 0 to 255. It is ignored when the member
+	// stands alone.
+	ID                   uint8
+	Reconfig             bool // reconfigEnabled
+	LoneVoter            bool // standaloneEnabled=false
+	PeerListenAll        bool // quorumListenOnAllIPs
+	AnyPeerAddr          bool // peerAddressCheck=false
+	MaxPeerCnxns         int  // maxPeerCnxns
+	PeerFrameBytes       int  // peerFrameMaxBytes
+	InitLimit, SyncLimit int  // initLimit, syncLimit
 
 	// Logger gets what an operator should know. nil means slog.Default.
 	Logger *slog.Logger
@@ -195,9 +133,12 @@ type Config struct {
 	// Now is the wall clock that stamps nodes. nil means time.Now.
 	Now func() time.Time
 
-	origin  map[string]property // where each key stands in the file
+	origin  map[string]property // where each key is in the file
 	notices []Notice
 }
+
+// Member is one machine of the cluster, as a server.N line of the configuration describes it.
+type Member = znode.Member
 
 // Standalone reports whether the member is alone and not part of a cluster. A cluster may consist of one
 // member, too (standaloneEnabled=false).
@@ -213,6 +154,10 @@ func (c *Config) Self() Member {
 	return Member{}
 }
 
+// ConfigText is what the configuration says of /zookeeper/config at the first start. It is empty for
+// a member alone.
+func (c *Config) ConfigText() string { return znode.ConfigText(c.Members, 0) }
+
 // Validate reports everything that is wrong with c, as Faults. For a Config from Load they name the
 // file and the line.
 func (c *Config) Validate() error {
@@ -222,45 +167,34 @@ func (c *Config) Validate() error {
 			faults = append(faults, c.Fault(key, format, args...))
 		}
 	}
-	if c.ClientAddr != "" {
-		_, _, err := SplitHostPort(c.ClientAddr)
-		check(err == nil, "clientPort", "%q is not host:port: %v", c.ClientAddr, err)
+	address := func(key, addr string) {
+		if addr != "" {
+			_, _, err := SplitHostPort(addr)
+			check(err == nil, key, "%q is not host:port: %v", addr, err)
+		}
 	}
-	if c.HTTPAddr != "" {
-		_, _, err := SplitHostPort(c.HTTPAddr)
-		check(err == nil, "admin.serverPort", "%q is not host:port: %v", c.HTTPAddr, err)
-	}
-	check(c.TickTime >= 0, "tickTime", "must be positive")
-	check(c.TickTime%time.Millisecond == 0, "tickTime", "must be whole milliseconds")
-	for _, t := range []struct {
-		key string
-		d   time.Duration
-	}{{"minSessionTimeout", c.MinSessionTimeout}, {"maxSessionTimeout", c.MaxSessionTimeout}} {
-		check(t.d >= 0 && t.d.Milliseconds() <= math.MaxInt32, t.key, "must be between 1 and %d ms", math.MaxInt32)
+	address("clientPort", c.ClientAddr)
+	address("admin.serverPort", c.HTTPAddr)
+	l := loader{cfg: *c}
+	for _, key := range slices.Sorted(maps.Keys(usedKeys)) {
+		if v := usedKeys[key].value; v.check != nil {
+			reason := v.check(&l)
+			check(reason == "", key, "%s", reason)
+		}
 	}
 	d := c.WithDefaults()
 	check(d.MinSessionTimeout <= d.MaxSessionTimeout, "minSessionTimeout",
 		"%d ms is more than maxSessionTimeout, %d ms", d.MinSessionTimeout.Milliseconds(), d.MaxSessionTimeout.Milliseconds())
 	check(d.MaxBuffer >= 1 && d.MaxBuffer <= MaxMaxBuffer, "jute.maxbuffer",
 		"must be between 1 and %d bytes", MaxMaxBuffer)
-	check(d.HTTPConns > 0 && d.HTTPConns <= MaxHTTPConns, "admin.maxCnxns", "must be between 1 and %d", MaxHTTPConns)
-	check(d.HTTPConnsPerAddr > 0 && d.HTTPConnsPerAddr <= MaxHTTPConns, "admin.maxCnxnsPerAddress", "must be between 1 and %d", MaxHTTPConns)
-	check(d.HTTPRequestTimeout > 0, "admin.requestTimeout", "must not be negative")
-	check(d.Limits.Response >= minResponse && d.Limits.Response <= maxResponse, "maxResponseBytes", "must be between %d and %d bytes", minResponse, maxResponse)
-	check(d.Limits.Memory >= minMemory, "maxClientMemory", "must be at least %d bytes", minMemory)
-	check(d.Limits.Memory >= 2*d.Limits.Response, "maxClientMemory", "%d bytes are less than two answers of maxResponseBytes, %d, take", d.Limits.Memory, d.Limits.Response)
-	check(d.Limits.WatchBytes >= minWatchMemory, "maxWatchMemory", "must be at least %d bytes", minWatchMemory)
-	check(d.Limits.Identities > 0 && d.Limits.Identities <= MaxMaxBuffer, "maxIdentities", "must be between 1 and %d", MaxMaxBuffer)
-	check(d.Limits.IdentityBytes > 0 && d.Limits.IdentityBytes <= MaxMaxBuffer, "maxIdentityBytes", "must be between 1 and %d", MaxMaxBuffer)
+	check(d.Limits.Memory >= 2*d.Limits.Response, "maxClientMemory",
+		"%d bytes are less than two answers of maxResponseBytes, %d, take", d.Limits.Memory, d.Limits.Response)
 	largest := d.largestCommand()
 	check(largest <= quorum.MaxCommandBytes, "maxIdentityBytes",
 		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) is a command of up to %d bytes, and members exchange commands of at most %d",
 		d.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
-	check(c.HandshakeTimeout >= 0, "nio.sessionlessCnxnTimeout", "must be positive")
-	check(c.MaxCnxns >= 0, "maxCnxns", "must not be negative")
-	badLog := cmp.Or(c.LogStore, quorum.LogWAL).Validate()
+	badLog := d.LogStore.Validate()
 	check(badLog == nil, "logStore", "%v", badLog)
-	check(c.SnapCount == 0 || c.SnapCount >= 2, "snapCount", "must be at least 2")
 	newHash := DigestHash(d.DigestAlgorithm)
 	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.DigestAlgorithm, digestNames())
 	check(c.SuperDigest == "" || newHash == nil || validDigest(c.SuperDigest, newHash().Size()), "DigestAuthenticationProvider.superDigest",
@@ -310,63 +244,24 @@ func (c *Config) memberFaults() (faults Faults) {
 	return faults
 }
 
-// WithDefaults is c with every zero that has a meaning replaced by what it means. It leaves the seams alone.
+// WithDefaults is c with every zero that has a meaning replaced by what it means. It leaves the
+// seams (Listen, Dial, Stores, Now) alone.
 func (c Config) WithDefaults() Config {
-	orInt := func(p *int, d int) {
-		if *p == 0 {
-			*p = d
+	l := loader{cfg: c}
+	for _, def := range usedKeys {
+		if def.value.settle != nil {
+			def.value.settle(&l)
 		}
 	}
-	orDuration := func(p *time.Duration, d time.Duration) {
-		if *p == 0 {
-			*p = d
-		}
-	}
-	orInt(&c.PeerFrameBytes, peer.DefaultFrameBytes)
-	if c.ClientAddr == "" {
-		c.ClientAddr = net.JoinHostPort("", strconv.Itoa(DefaultClientPort))
-	}
-	if c.DataDir == "" {
-		c.DataDir = DefaultDataDir
-	}
-	c.DataDir = filepath.Clean(c.DataDir)
-	if c.DataLogDir == "" {
-		c.DataLogDir = c.DataDir
-	}
-	c.DataLogDir = filepath.Clean(c.DataLogDir)
-	orDuration(&c.TickTime, DefaultTickTime)
-	orDuration(&c.MinSessionTimeout, 2*c.TickTime)
-	orDuration(&c.MaxSessionTimeout, 20*c.TickTime)
-	orDuration(&c.HandshakeTimeout, DefaultHandshakeTimeout)
-	orInt(&c.MaxClientCnxns, DefaultMaxClientCnxns)
-	orInt(&c.MaxBuffer, wire.DefaultMaxBuffer)
-	orInt(&c.HTTPConns, MaxHTTPConns)
-	orInt(&c.HTTPConnsPerAddr, DefaultHTTPConnsPerAddr)
-	orDuration(&c.HTTPRequestTimeout, DefaultHTTPRequestTimeout)
-	orInt(&c.Limits.Outstanding, DefaultOutstanding)
-	orInt(&c.Limits.LargeBytes, DefaultLargeBytes)
-	orInt(&c.Limits.Response, session.DefaultResponse)
-	orInt(&c.Limits.MultiReadOps, DefaultMultiReadOps)
-	orInt(&c.Limits.MultiReadBytes, session.DefaultResponse)
-	orInt(&c.Limits.Memory, session.DefaultMemory)
-	orInt(&c.Limits.WatchBytes, session.DefaultWatchBytes)
-	orInt(&c.Limits.Identities, session.DefaultIdentities)
-	orInt(&c.Limits.IdentityBytes, session.DefaultIdentityBytes)
-	orInt(&c.Limits.ACLEntries, session.DefaultACLEntries)
-	orInt(&c.Limits.ACLBytes, session.DefaultACLBytes)
-	orDuration(&c.Limits.Cost, session.DefaultCost)
-	orInt(&c.Limits.Ephemerals, session.DefaultEphemerals)
-	orInt(&c.ConnectFillCount, 1)
-	orDuration(&c.ConnectFillTime, time.Millisecond)
-	if c.DigestAlgorithm == "" {
-		c.DigestAlgorithm = "SHA1"
-	}
-	orInt(&c.InitLimit, DefaultInitLimit)
-	orInt(&c.SyncLimit, DefaultSyncLimit)
-	orInt(&c.Backlog, -1)
-	orDuration(&c.ReapInterval, DefaultReapInterval)
-	orInt(&c.ReapPerMinute, DefaultReapPerMinute)
+	c = l.cfg
+	c.ClientAddr = cmp.Or(c.ClientAddr, net.JoinHostPort("", strconv.Itoa(DefaultClientPort)))
+	c.DataDir = filepath.Clean(cmp.Or(c.DataDir, DefaultDataDir))
+	c.DataLogDir = filepath.Clean(cmp.Or(c.DataLogDir, c.DataDir))
 	c.LogStore = cmp.Or(c.LogStore, quorum.LogWAL)
+	c.MinSessionTimeout = cmp.Or(c.MinSessionTimeout, 2*c.TickTime)
+	c.MaxSessionTimeout = cmp.Or(c.MaxSessionTimeout, 20*c.TickTime)
+	c.MaxBuffer = cmp.Or(c.MaxBuffer, wire.DefaultMaxBuffer)
+	c.DigestAlgorithm = cmp.Or(c.DigestAlgorithm, defaultDigest)
 	if c.Standalone() {
 		c.ID = 1 // as in ZooKeeper's session ids
 	}
@@ -376,11 +271,15 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Fault is a fault at the place where key stands, if it stands anywhere.
-func (c *Config) Fault(key, format string, args ...any) Fault {
-	f := Fault{File: c.File, Key: key, Reason: fmt.Sprintf(format, args...)}
-	if at, ok := c.origin[key]; ok {
-		f.File, f.Line, f.Key = at.file, at.line, at.key // clientPort may come from a server line
+// SplitHostPort takes host:port apart; the host may be empty and the port 0.
+func SplitHostPort(addr string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
 	}
-	return f
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q is no port number", p)
+	}
+	return host, int(n), nil
 }

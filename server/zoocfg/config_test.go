@@ -173,7 +173,7 @@ func TestDefaults(t *testing.T) {
 		ConnectFillCount: 1,
 		ConnectFillTime:  time.Millisecond,
 		DigestAlgorithm:  "SHA1",
-		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: DefaultHTTPConnsPerAddr, HTTPRequestTimeout: DefaultHTTPRequestTimeout,
+		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second,
 		HandshakeTimeout: 10 * time.Second,
 		PeerFrameBytes:   peer.DefaultFrameBytes,
 		Backlog:          -1,
@@ -554,10 +554,11 @@ func TestKnownKeys(t *testing.T) {
 }
 
 func TestValidateByHand(t *testing.T) {
-	cfg := Config{ClientAddr: "nowhere", MaxBuffer: MaxMaxBuffer + 1, TickTime: time.Microsecond, Members: []Member{
+	cfg := Config{ClientAddr: "nowhere", MaxBuffer: MaxMaxBuffer + 1, TickTime: time.Microsecond, SnapCount: 1, Members: []Member{
 		{ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}, {ID: 1, Host: "a", PeerPort: 1, ElectionPort: 2}}, ID: 2}
 	want := []string{
 		`clientPort: "nowhere" is not host:port: address nowhere: missing port in address`,
+		"snapCount: must be at least 2, not 1",
 		"tickTime: must be whole milliseconds",
 		"jute.maxbuffer: must be between 1 and 4194304 bytes",
 		"server.1: two members have this number",

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
+	"lockkeeper/session"
 )
 
 // keyDef is one key of a zoo.cfg: how its value is taken, and what docs/configuration.md and 'lockkeeper help config'
@@ -23,7 +25,8 @@ type keyDef struct {
 	value value
 	// unit is what a number counts: "ms", "bytes", "ticks". Empty when it has no unit.
 	unit string
-	// def is the default as it would stand in the file. What cannot stand there is in parentheses, as "(required)".
+	// def is the default as it would be in the file, unless the value has one. What is not a value is
+	// in parentheses, as "(required)".
 	def string
 	// effect says what the key does here, in one or a few sentences.
 	effect string
@@ -56,13 +59,13 @@ func findKey(key string) *keyDef {
 
 // keyFamilies are keys whose second half the operator chooses.
 var keyFamilies = map[string]keyDef{
-	"server.": {value: value{"host:peerPort:electionPort[:participant|observer][;[address:]clientPort]", useMember}, def: "(none)",
+	"server.": {value: value{kind: "host:peerPort:electionPort[:participant|observer][;[address:]clientPort]", use: useMember}, def: "(none)",
 		effect: "A member of the cluster, this one included; the number behind the dot is the one in the file myid of its dataDir. " +
 			"Members connect to each other at the peer port; the election port is read and not used. Without any such line, or with one alone, " +
 			"the member stands alone (see standaloneEnabled)."},
-	"group.":  {value: value{"numbers with ':' between them", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
-	"weight.": {value: value{"integer", refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
-	"authProvider.": {property: true, value: value{"name of a Java class", authProvider}, def: "(none)",
+	"group.":  {value: value{kind: "numbers with ':' between them", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
+	"weight.": {value: value{kind: "integer", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
+	"authProvider.": {property: true, value: value{kind: "name of a Java class", use: authProvider}, def: "(none)",
 		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. Any other class stops the start: this version has no TLS and no SASL, and can load no class."},
 	"superUser.":       {property: true, value: ignored(saslOnly), def: "(none)", effect: categories[saslOnly].effect},
 	"metricsProvider.": {value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
@@ -81,12 +84,12 @@ var knownKeys = merge(usedKeys, refusedKeys, missingKeys,
 
 var usedKeys = map[string]keyDef{
 	// Where clients connect, and where the data is.
-	"clientPort": {value: integer(1, math.MaxUint16, func(l *loader) *int { return &l.port }), def: "(required)",
+	"clientPort": {value: integer(1, math.MaxUint16, 0, func(l *loader) *int { return &l.port }), def: "(required)",
 		effect: "The TCP port where clients connect. It may stand in this member's server line instead."},
-	"clientPortAddress": {value: value{"host name or IP address", func(l *loader, p property) {
+	"clientPortAddress": {value: value{kind: "host name or IP address", use: func(l *loader, p property) {
 		l.portAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
 	}}, def: "(every address)", effect: "The address at which the client port listens."},
-	"clientPortListenBacklog": {value: integer(-1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Backlog }), unit: "connections", def: "-1",
+	"clientPortListenBacklog": {value: integer(-1, math.MaxInt32, -1, func(l *loader) *int { return &l.cfg.Backlog }), unit: "connections",
 		effect: "Shown by the four-letter word conf; the operating system's own backlog is used."},
 	"clientTcpKeepAlive": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TCPKeepAlive }), def: "false",
 		effect: "Turns on TCP keep-alive probes on client connections."},
@@ -98,104 +101,98 @@ var usedKeys = map[string]keyDef{
 		effect: "With false the member does not start when its directories do not exist."},
 	"db.autocreate": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.MustHoldData }), def: "true",
 		effect: "With false the member does not start on an empty data directory, unless there is a file named initialize in it; the start removes that file."},
-	"logStore": {own: true, value: value{"wal or bolt", func(l *loader, p property) {
+	"logStore": {own: true, value: value{kind: "wal or bolt", use: func(l *loader, p property) {
 		l.cfg.LogStore = quorum.LogKind(p.val)
 		if err := l.cfg.LogStore.Validate(); err != nil {
 			l.fault(p, "%v", err)
 		}
 	}}, def: "wal", effect: "How the write-ahead log is kept: wal, in segments, with one sync for each write; or bolt, in one file, with two. See docs/operations.md."},
-	"snapCount": {property: true, value: integer(2, math.MaxInt32, func(l *loader) *int { return &l.cfg.SnapCount }), unit: "updates", def: "(100000, more when the state is large)",
+	"snapCount": {property: true, value: integer(2, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.SnapCount }), unit: "updates", def: "(100000, more when the state is large)",
 		effect: "A snapshot is written after this many updates at most; each time a number between half of it and all of it is drawn."},
 
 	// Sessions and connections.
-	"tickTime": {value: millis(1, func(l *loader) *time.Duration { return &l.cfg.TickTime }), unit: "ms", def: "3000",
+	"tickTime": {value: millis(1, 3000, func(l *loader) *time.Duration { return &l.cfg.TickTime }), unit: "ms",
 		effect: "The unit for the defaults of the session timeouts, and of the time after which a leader that is silent is replaced."},
 	"minSessionTimeout": {value: sessionTimeout(func(l *loader) *time.Duration { return &l.cfg.MinSessionTimeout }), unit: "ms", def: "-1",
 		effect: "The shortest session timeout that a client gets. -1 means 2 ticks."},
 	"maxSessionTimeout": {value: sessionTimeout(func(l *loader) *time.Duration { return &l.cfg.MaxSessionTimeout }), unit: "ms", def: "-1",
 		effect: "The longest session timeout that a client gets. -1 means 20 ticks."},
-	"maxClientCnxns": {value: value{"integer", func(l *loader, p property) {
-		if n, ok := l.intValue(p, math.MinInt32, math.MaxInt32); ok {
-			l.cfg.MaxClientCnxns = n
-			if n <= 0 {
-				l.cfg.MaxClientCnxns = Unlimited
-			}
-		}
-	}}, unit: "connections", def: "60", effect: "How many connections one client address may have. 0 and less mean no limit."},
-	"maxCnxns": {property: true, value: integer(0, math.MaxInt32, func(l *loader) *int { return &l.cfg.MaxCnxns }), unit: "connections", def: "0",
+	"maxClientCnxns": {value: orUnlimited(60, func(l *loader) *int { return &l.cfg.MaxClientCnxns }), unit: "connections",
+		effect: "How many connections one client address may have. 0 and less mean no limit."},
+	"maxCnxns": {property: true, value: integer(0, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.MaxCnxns }), unit: "connections",
 		effect: "How many client connections there may be altogether. 0 means no limit."},
-	"nio.sessionlessCnxnTimeout": {property: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.HandshakeTimeout }), unit: "ms", def: "10000",
+	"nio.sessionlessCnxnTimeout": {property: true, value: millis(1, 10000, func(l *loader) *time.Duration { return &l.cfg.HandshakeTimeout }), unit: "ms",
 		effect: "How long a connection may take until its first request is complete."},
 	"readonlymode.enabled": {property: true, zooKeeper: "readonlymode.enabled", value: boolean(func(l *loader) *bool { return &l.cfg.ReadOnlyMode }), def: "false",
 		effect: "Lets a member without a leader answer reads of clients that accept a read-only server."},
-	"connection_throttle_tokens": {property: true, value: limit(func(l *loader) *int { return &l.cfg.ConnectTokens }), unit: "handshakes", def: "0",
+	"connection_throttle_tokens": {property: true, value: limit(func(l *loader) *int { return &l.cfg.ConnectTokens }), unit: "handshakes",
 		effect: "How many handshakes are accepted at once; others are refused until connection_throttle_fill_time has brought more. Below 1 there is no limit."},
-	"connection_throttle_fill_count": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.ConnectFillCount }), unit: "handshakes", def: "1",
+	"connection_throttle_fill_count": {property: true, value: integer(1, math.MaxInt32, 1, func(l *loader) *int { return &l.cfg.ConnectFillCount }), unit: "handshakes",
 		effect: "How many handshakes are allowed again each connection_throttle_fill_time."},
-	"connection_throttle_fill_time": {property: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.ConnectFillTime }), unit: "ms", def: "1",
+	"connection_throttle_fill_time": {property: true, value: millis(1, 1, func(l *loader) *time.Duration { return &l.cfg.ConnectFillTime }), unit: "ms",
 		effect: "The time between two additions of connection_throttle_fill_count."},
 
 	// Requests.
-	"jute.maxbuffer": {property: true, zooKeeper: "jute.maxbuffer", value: value{"integer; 0x and a leading 0 as in Java", useMaxBuffer}, unit: "bytes", def: "1048575",
+	"jute.maxbuffer": {property: true, zooKeeper: "jute.maxbuffer", value: value{kind: "integer; 0x and a leading 0 as in Java", use: useMaxBuffer}, unit: "bytes", def: "1048575",
 		effect: "The largest request. A connection that sends more is closed. More than 4 MiB is taken as 4 MiB. A number that leaves no room for a client's first request is taken, too, as in ZooKeeper: nobody can connect then. Replies have another limit, maxResponseBytes."},
-	"globalOutstandingLimit": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Outstanding }), unit: "requests", def: "1000",
+	"globalOutstandingLimit": {property: true, value: integer(1, math.MaxInt32, 1000, func(l *loader) *int { return &l.cfg.Limits.Outstanding }), unit: "requests",
 		effect: "How many requests the clients of all members may have outstanding, shared among the members. Beyond that a member reads nothing more from the clients that wait for an answer."},
-	"request_throttle_max_requests": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests", def: "0",
+	"request_throttle_max_requests": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests",
 		effect: "How many requests a member works on at a time; others wait. Below 1 there is no limit."},
-	"requestThrottleLimit": {property: true, zooKeeper: "zookeeper.request_throttle_max_requests", value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests", def: "0",
+	"requestThrottleLimit": {property: true, zooKeeper: "zookeeper.request_throttle_max_requests", value: limit(func(l *loader) *int { return &l.cfg.Limits.Requests }), unit: "requests",
 		effect: "Another name of request_throttle_max_requests."},
-	"throttled_op_wait_time": {property: true, value: millis(0, func(l *loader) *time.Duration { return &l.cfg.Limits.Wait }), unit: "ms", def: "0",
+	"throttled_op_wait_time": {property: true, value: millis(0, 0, func(l *loader) *time.Duration { return &l.cfg.Limits.Wait }), unit: "ms",
 		effect: "A request that has waited for longer because of request_throttle_max_requests is refused with ThrottledOp. 0 means never."},
-	"throttledOpWaitTime": {property: true, zooKeeper: "zookeeper.throttled_op_wait_time", value: millis(0, func(l *loader) *time.Duration { return &l.cfg.Limits.Wait }), unit: "ms", def: "0",
+	"throttledOpWaitTime": {property: true, zooKeeper: "zookeeper.throttled_op_wait_time", value: millis(0, 0, func(l *loader) *time.Duration { return &l.cfg.Limits.Wait }), unit: "ms",
 		effect: "Another name of throttled_op_wait_time."},
-	"largeRequestThreshold": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.LargeRequest }), unit: "bytes", def: "0",
+	"largeRequestThreshold": {property: true, value: limit(func(l *loader) *int { return &l.cfg.Limits.LargeRequest }), unit: "bytes",
 		effect: "Requests that are larger count for largeRequestMaxBytes. Below 1 none does."},
-	"largeRequestMaxBytes": {property: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.LargeBytes }), unit: "bytes", def: "104857600",
+	"largeRequestMaxBytes": {property: true, value: integer(1, math.MaxInt32, 100<<20, func(l *loader) *int { return &l.cfg.Limits.LargeBytes }), unit: "bytes",
 		effect: "How many bytes large requests may have together while they are not answered. A connection whose request does not fit is closed."},
-	"maxResponseBytes": {own: true, value: integer(minResponse, maxResponse, func(l *loader) *int { return &l.cfg.Limits.Response }), unit: "bytes", def: "67108864",
+	"maxResponseBytes": {own: true, value: integer(minResponse, maxResponse, session.DefaultResponse, func(l *loader) *int { return &l.cfg.Limits.Response }), unit: "bytes",
 		effect: "The longest answer to one request; a name of a child counts 48 bytes more than it has, so a million names of 15 bytes are the most by default. A longer one is not made: the answer is BadArguments. A connection with more than twice as much that its client has not taken is closed."},
-	"multiRead.maxOps": {property: true, value: orUnlimited(func(l *loader) *int { return &l.cfg.Limits.MultiReadOps }), unit: "reads", def: "1000",
+	"multiRead.maxOps": {property: true, value: orUnlimited(1000, func(l *loader) *int { return &l.cfg.Limits.MultiReadOps }), unit: "reads",
 		effect: "How many reads a multiRead may have. One with more is answered with BadArguments. Below 1 there is no limit."},
-	"multiRead.maxResponseBytes": {property: true, value: orUnlimited(func(l *loader) *int { return &l.cfg.Limits.MultiReadBytes }), unit: "bytes", def: "67108864",
+	"multiRead.maxResponseBytes": {property: true, value: orUnlimited(session.DefaultResponse, func(l *loader) *int { return &l.cfg.Limits.MultiReadBytes }), unit: "bytes",
 		effect: "The longest answer to a multiRead, if maxResponseBytes does not say less. Below 1 only that counts."},
-	"maxClientMemory": {own: true, value: integer(minMemory, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Memory }), unit: "bytes", def: "268435456",
+	"maxClientMemory": {own: true, value: integer(minMemory, math.MaxInt32, session.DefaultMemory, func(l *loader) *int { return &l.cfg.Limits.Memory }), unit: "bytes",
 		effect: "How much a member holds of answers and events that clients have not taken and of requests that wait. Beyond a half, connections that hold anything are not read until it is less; " +
 			"beyond three quarters, those whose clients do not read are closed, the ones that hold the most first."},
-	"maxWatchMemory": {own: true, value: integer(minWatchMemory, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.WatchBytes }), unit: "bytes", def: "536870912",
+	"maxWatchMemory": {own: true, value: integer(minWatchMemory, math.MaxInt32, session.DefaultWatchBytes, func(l *loader) *int { return &l.cfg.Limits.WatchBytes }), unit: "bytes",
 		effect: "How much memory the watches of a member's clients may take: the path and 400 bytes for each path that a connection watches. One connection may have an eighth of it. " +
 			"A read that would set one more is answered with BadArguments. 1 MiB is left to each connection in any case."},
-	"maxIdentities": {own: true, value: integer(1, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.Identities }), unit: "identities", def: "100",
+	"maxIdentities": {own: true, value: integer(1, MaxMaxBuffer, session.DefaultIdentities, func(l *loader) *int { return &l.cfg.Limits.Identities }), unit: "identities",
 		effect: "How many identities a connection may show (auth) besides its address. One more is answered with AuthFailed, and the connection is closed."},
-	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes", def: "16384",
+	"maxIdentityBytes": {own: true, value: integer(64, MaxMaxBuffer, session.DefaultIdentityBytes, func(l *loader) *int { return &l.cfg.Limits.IdentityBytes }), unit: "bytes",
 		effect: "How many bytes the schemes and ids of these identities may have together. More is answered in the same way. " +
 			"A request of jute.maxbuffer bytes with all of them must fit into a frame between members."},
-	"maxACLEntries": {own: true, value: integer(1, 1<<16, func(l *loader) *int { return &l.cfg.Limits.ACLEntries }), unit: "entries", def: "1000",
+	"maxACLEntries": {own: true, value: integer(1, 1<<16, session.DefaultACLEntries, func(l *loader) *int { return &l.cfg.Limits.ACLEntries }), unit: "entries",
 		effect: "How many entries a request may give to the ACL of a node; one of scheme auth counts once for each identity of the connection. More is refused with InvalidACL, and does not enter the log."},
-	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes", def: "65536",
+	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, session.DefaultACLBytes, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes",
 		effect: "How many bytes the schemes and ids of these entries may have together. More is refused in the same way."},
-	"maxRequestCost": {own: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms", def: "30",
+	"maxRequestCost": {own: true, value: millis(1, int(session.DefaultCost.Milliseconds()), func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms",
 		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 2400 creates or deletes, or 2900 setData. " +
 			"More is refused with BadArguments, and does not enter the log."},
-	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes", def: "20000",
+	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, session.DefaultEphemerals, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes",
 		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with QuotaExceeded."},
 	"enforceQuota": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota }), def: "false",
 		effect: "Makes hard quotas a limit: what exceeds one is refused with QuotaExceeded. Otherwise quotas are counted, and limit nothing."},
 	"extendedTypesEnabled": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes }), def: "false",
 		effect: "Allows nodes with a time to live."},
-	"znode.container.checkIntervalMs": {property: true, zooKeeper: "znode.container.checkIntervalMs", value: millis(1, func(l *loader) *time.Duration { return &l.cfg.ReapInterval }), unit: "ms", def: "60000",
+	"znode.container.checkIntervalMs": {property: true, zooKeeper: "znode.container.checkIntervalMs", value: millis(1, 60000, func(l *loader) *time.Duration { return &l.cfg.ReapInterval }), unit: "ms",
 		effect: "How often the leader looks for container nodes and nodes with a time to live that are to be deleted."},
-	"znode.container.maxPerMinute": {property: true, zooKeeper: "znode.container.maxPerMinute", value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.ReapPerMinute }), unit: "nodes a minute", def: "10000",
+	"znode.container.maxPerMinute": {property: true, zooKeeper: "znode.container.maxPerMinute", value: integer(1, math.MaxInt32, 10000, func(l *loader) *int { return &l.cfg.ReapPerMinute }), unit: "nodes a minute",
 		effect: "How many of them it deletes at most."},
-	"znode.container.maxNeverUsedIntervalMs": {property: true, zooKeeper: "znode.container.maxNeverUsedIntervalMs", value: millis(0, func(l *loader) *time.Duration { return &l.cfg.ReapNeverUsed }), unit: "ms", def: "0",
+	"znode.container.maxNeverUsedIntervalMs": {property: true, zooKeeper: "znode.container.maxNeverUsedIntervalMs", value: millis(0, 0, func(l *loader) *time.Duration { return &l.cfg.ReapNeverUsed }), unit: "ms",
 		effect: "After which time a container that has never had a child is deleted. 0 means never."},
 
 	// Who may do what.
-	"skipACL": {property: true, value: value{kindYesNo, func(l *loader, p property) {
+	"skipACL": {property: true, value: value{kind: kindYesNo, use: func(l *loader, p property) {
 		if l.cfg.SkipACL, _ = l.yesNo(p); l.cfg.SkipACL {
 			l.warn(p, "no ACL is checked: every client may do everything")
 		}
 	}}, def: "no", effect: "With yes no ACL is checked: every client may do everything."},
-	"DigestAuthenticationProvider.superDigest": {property: true, value: value{"user:BASE64(hash(user:password))", func(l *loader, p property) {
+	"DigestAuthenticationProvider.superDigest": {property: true, value: value{kind: "user:BASE64(hash(user:password))", use: func(l *loader, p property) {
 		l.cfg.SuperDigest = p.val
 		if p.val == "" {
 			l.fault(p, "is empty")
@@ -203,18 +200,18 @@ var usedKeys = map[string]keyDef{
 	}}, def: "(none)", effect: "The digest identity that no ACL stops. 'lockkeeper digest USER' makes one from a password."},
 	"DigestAuthenticationProvider.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoDigest }), def: "true",
 		effect: "With false there is no scheme digest: logins with it fail, and ACLs cannot name it."},
-	"DigestAuthenticationProvider.digestAlg": {property: true, value: value{"one of " + digestNames(), func(l *loader, p property) {
+	"DigestAuthenticationProvider.digestAlg": {property: true, value: value{kind: "one of " + digestNames(), use: func(l *loader, p property) {
 		if l.cfg.DigestAlgorithm = p.val; DigestHash(p.val) == nil {
 			l.fault(p, "%q is none of %s", p.val, digestNames())
 		}
 	}}, def: "SHA1", effect: "The hash of digest identities and of superDigest. All members need the same one, and ACLs keep what they were made with."},
 	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.enforceAuth }), def: "false",
 		effect: "A client must have proved an identity of one of enforce.auth.schemes before any other request."},
-	"enforce.auth.schemes": {property: true, value: value{"digest, ip, or both with a comma", useAuthSchemes}, def: "(none)",
+	"enforce.auth.schemes": {property: true, value: value{kind: "digest, ip, or both with a comma", use: useAuthSchemes}, def: "(none)",
 		effect: "The schemes that satisfy enforce.auth.enabled."},
 
 	// Looking at a member.
-	"4lw.commands.whitelist": {property: true, value: value{"four-letter words with commas, or *", func(l *loader, p property) {
+	"4lw.commands.whitelist": {property: true, value: value{kind: "four-letter words with commas, or *", use: func(l *loader, p property) {
 		l.cfg.FourLetterWords = parseWhitelist(p.val)
 		for _, w := range l.cfg.FourLetterWords {
 			if w != "*" && !IsFourLetterWord(w) {
@@ -222,32 +219,32 @@ var usedKeys = map[string]keyDef{
 			}
 		}
 	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr and mbrs are always among them, and isro is with readonlymode.enabled=true."},
-	"admin.enableServer": {property: true, value: value{kindBoolean, func(l *loader, p property) {
+	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
 	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence, GET /members and POST /leader. In ZooKeeper it is open by default, and has other commands."},
-	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, func(l *loader) *int { return &l.httpPort }), def: "8080",
+	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
-	"admin.serverAddress": {property: true, value: value{"host name or IP address", func(l *loader, p property) {
+	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {
 		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
 	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
 
-	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConns }), unit: "connections", def: "32",
+	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConns }), unit: "connections",
 		effect: "How many connections the HTTP port has at a time. One more takes the place of the oldest that is not being served, or is closed."},
-	"admin.maxCnxnsPerAddress": {own: true, value: integer(1, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConnsPerAddr }), unit: "connections", def: "8",
+	"admin.maxCnxnsPerAddress": {own: true, value: integer(1, MaxHTTPConns, 8, func(l *loader) *int { return &l.cfg.HTTPConnsPerAddr }), unit: "connections",
 		effect: "How many connections the HTTP port has from one address at a time, in the same way."},
-	"admin.requestTimeout": {own: true, value: millis(1, func(l *loader) *time.Duration { return &l.cfg.HTTPRequestTimeout }), unit: "ms", def: "2000",
+	"admin.requestTimeout": {own: true, value: millis(1, 2000, func(l *loader) *time.Duration { return &l.cfg.HTTPRequestTimeout }), unit: "ms",
 		effect: "How long a request to the HTTP port may take to arrive, with its headers and its body."},
 
 	// The members of a cluster.
 	"dynamicConfigFile": {value: directory(func(l *loader) *string { return &l.dynamic }), def: "(none)",
 		effect: "A file with the server lines, which then must not stand in zoo.cfg. It is read and never written."},
-	"standaloneEnabled": {value: value{kindBoolean, func(l *loader, p property) {
+	"standaloneEnabled": {value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, ok := l.boolValue(p); ok {
 			l.standing, l.cfg.LoneVoter = on, !on
 		}
 	}}, def: "true", effect: "With true a member whose file has one server line for a participant stands alone. With false it is a cluster of one, and a cluster may shrink to one voter."},
-	"peerType": {value: value{"participant or observer", func(l *loader, p property) {
+	"peerType": {value: value{kind: "participant or observer", use: func(l *loader, p property) {
 		switch strings.ToLower(p.val) {
 		case "participant":
 		case "observer":
@@ -262,15 +259,15 @@ var usedKeys = map[string]keyDef{
 		effect: "The peer port listens at every address, and not only at the one of this member's server line."},
 	"peerAddressCheck": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.AnyPeerAddr }), def: "true",
 		effect: "A connection in the name of a member must come from an address at which this member would look for it. false is for networks that change source addresses."},
-	"maxPeerCnxns": {own: true, value: integer(32, math.MaxInt32, func(l *loader) *int { return &l.cfg.MaxPeerCnxns }), unit: "connections", def: "(256, but at most an eighth of ulimit -n, and at least 32)",
+	"maxPeerCnxns": {own: true, value: integer(32, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.MaxPeerCnxns }), unit: "connections", def: "(256, but at most an eighth of ulimit -n, and at least 32)",
 		effect: "How many connections the peer port takes: half of them from one address, an eighth in the name of one member, a quarter before they have said who they are."},
-	"peerFrameMaxBytes": {own: true, value: integer(8<<20, math.MaxInt32, func(l *loader) *int { return &l.cfg.PeerFrameBytes }), unit: "bytes", def: "402653184",
+	"peerFrameMaxBytes": {own: true, value: integer(8<<20, math.MaxInt32, peer.DefaultFrameBytes, func(l *loader) *int { return &l.cfg.PeerFrameBytes }), unit: "bytes",
 		effect: "How many bytes frames above 64 KiB may hold together while they arrive at the peer port. A stream whose frame does not fit is closed."},
-	"initLimit": {value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.InitLimit }), unit: "ticks", def: "10",
+	"initLimit": {value: integer(1, math.MaxInt32, 10, func(l *loader) *int { return &l.cfg.InitLimit }), unit: "ticks",
 		effect: "Shown by the four-letter word conf. A follower may take as long as it needs to catch up."},
-	"syncLimit": {value: integer(1, math.MaxInt32, func(l *loader) *int { return &l.cfg.SyncLimit }), unit: "ticks", def: "5",
+	"syncLimit": {value: integer(1, math.MaxInt32, 5, func(l *loader) *int { return &l.cfg.SyncLimit }), unit: "ticks",
 		effect: "Shown by the four-letter word conf. How soon a silent leader or follower is noticed follows from tickTime."},
-	"electionAlg": {value: value{"3", func(l *loader, p property) {
+	"electionAlg": {value: value{kind: "3", use: func(l *loader, p property) {
 		if p.val != "3" {
 			l.fault(p, "ZooKeeper has only 3, and lockkeeper elects in its own way; remove the key")
 		}
@@ -323,9 +320,9 @@ var missingKeys = map[string]keyDef{
 	"forceSync":            warnNo("every update is on disk before it is answered, whatever this says"),
 	"localSessionsEnabled": warnTrue("every session is known to the whole cluster: there are no local sessions"),
 	"leaderServes":         warnNo("the leader serves clients like every other member"),
-	"oraclePath": {value: value{"path", func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
+	"oraclePath": {value: value{kind: "path", use: func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
 		effect: "Without effect: " + noOracle + "."},
-	"metricsProvider.className": {value: value{"name of a Java class", func(l *loader, p property) {
+	"metricsProvider.className": {value: value{kind: "name of a Java class", use: func(l *loader, p property) {
 		if strings.Contains(p.val, "Prometheus") {
 			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
 		}

@@ -63,7 +63,7 @@ func FindKey(name string) (Key, bool) {
 func (def keyDef) describe(name, shown string) Key {
 	return Key{
 		Name: shown, ZooKeeper: def.zooKeeperName(shown), Class: classOf(name),
-		Type: def.value.kind, Unit: def.unit, Default: def.def, Effect: def.effect,
+		Type: def.value.kind, Unit: def.unit, Default: cmp.Or(def.def, def.value.def), Effect: def.effect,
 	}
 }
 

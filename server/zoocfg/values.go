@@ -1,6 +1,7 @@
 package zoocfg
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -41,23 +42,35 @@ func (l *loader) intValue(p property, min, max int) (int, bool) {
 		l.fault(p, "must be a number, not %q", p.val)
 		return 0, false
 	}
-	switch {
-	case n >= min && n <= max:
-		return n, true
-	case min > math.MinInt32 && max < math.MaxInt32:
-		l.fault(p, "must be between %d and %d, not %d", min, max, n)
-	case n < min:
-		l.fault(p, "must be at least %d, not %d", min, n)
-	default:
-		l.fault(p, "must be at most %d, not %d", max, n)
+	if reason := outOfRange(n, min, max); reason != "" {
+		l.fault(p, "%s", reason)
+		return 0, false
 	}
-	return 0, false
+	return n, true
 }
 
-// value is how the text behind a key is read: the name of its type, for people, and what takes it.
+// outOfRange says what is wrong with a number that is not between min and max.
+func outOfRange(n, min, max int) string {
+	switch {
+	case n >= min && n <= max:
+		return ""
+	case min > math.MinInt32 && max < math.MaxInt32:
+		return fmt.Sprintf("must be between %d and %d, not %d", min, max, n)
+	case n < min:
+		return fmt.Sprintf("must be at least %d, not %d", min, n)
+	}
+	return fmt.Sprintf("must be at most %d, not %d", max, n)
+}
+
+// value is how the text behind a key is read.
 type value struct {
-	kind string
+	kind string // the name of its type, for people
 	use  func(*loader, property)
+	// Of numbers: def is the default, settle replaces a field that is 0 by it, and check says what is
+	// wrong with the field.
+	def    string
+	settle func(*loader)
+	check  func(*loader) (reason string)
 }
 
 // What keys do with their values, for the tables in keys.go.
@@ -67,9 +80,33 @@ const (
 	kindYesNo   = "yes or no"
 )
 
-// integer is a number between min and max.
-func integer(min, max int, field func(*loader) *int) value {
-	return value{rangeText(min, max), func(l *loader, p property) { *field(l), _ = l.intValue(p, min, max) }}
+// number is a number of units between min and max.
+func number[T int | time.Duration](unit T, min, max, def int, field func(*loader) *T) value {
+	return value{
+		kind:   rangeText(min, max),
+		use:    func(l *loader, p property) { n, _ := l.intValue(p, min, max); *field(l) = T(n) * unit },
+		def:    strconv.Itoa(def),
+		settle: func(l *loader) { *field(l) = cmp.Or(*field(l), T(def)*unit) },
+		check: func(l *loader) string {
+			switch v := *field(l); {
+			case v == 0 || v == T(def)*unit:
+				return ""
+			case v%unit != 0:
+				return "must be whole milliseconds"
+			default:
+				return outOfRange(int(v/unit), min, max)
+			}
+		},
+	}
+}
+
+func integer(min, max, def int, field func(*loader) *int) value {
+	return number(1, min, max, def, field)
+}
+
+// millis is a number of milliseconds that is at least min.
+func millis(min, def int, field func(*loader) *time.Duration) value {
+	return number(time.Millisecond, min, math.MaxInt32, def, field)
 }
 
 // rangeText is the type of a number between min and max.
@@ -83,45 +120,45 @@ func rangeText(min, max int) string {
 	return "integer"
 }
 
-// millis is a number of milliseconds that is at least min.
-func millis(min int, field func(*loader) *time.Duration) value {
-	return value{rangeText(min, math.MaxInt32), func(l *loader, p property) {
-		n, _ := l.intValue(p, min, math.MaxInt32)
-		*field(l) = time.Duration(n) * time.Millisecond
-	}}
-}
-
-// limit is a number of which everything below 1 means that there is no limit.
+// limit is a number of which everything below 1, which is the default, means that there is no limit.
 func limit(field func(*loader) *int) value {
-	return value{"integer", func(l *loader, p property) {
-		n, _ := l.intValue(p, math.MinInt32, math.MaxInt32)
-		*field(l) = max(n, 0)
-	}}
+	v := integer(math.MinInt32, math.MaxInt32, 0, field)
+	use := v.use
+	v.use = func(l *loader, p property) {
+		use(l, p)
+		*field(l) = max(*field(l), 0)
+	}
+	return v
 }
 
-// orUnlimited is a number of which everything below 1 means that there is no limit, and of which nothing means the default.
-func orUnlimited(field func(*loader) *int) value {
-	return value{"integer", func(l *loader, p property) {
+// orUnlimited is a number of which everything below 1 means that there is no limit.
+func orUnlimited(def int, field func(*loader) *int) value {
+	v := integer(math.MinInt32, math.MaxInt32, def, field)
+	v.use = func(l *loader, p property) {
 		if n, ok := l.intValue(p, math.MinInt32, math.MaxInt32); ok {
 			if *field(l) = n; n <= 0 {
 				*field(l) = Unlimited
 			}
 		}
-	}}
+	}
+	return v
 }
 
 // sessionTimeout accepts -1 for the default, as ZooKeeper does.
 func sessionTimeout(field func(*loader) *time.Duration) value {
-	timeout := millis(1, field)
-	return value{"integer, at least 1; or -1", func(l *loader, p property) {
+	v := millis(1, 0, field)
+	use := v.use
+	v.kind = "integer, at least 1; or -1"
+	v.use = func(l *loader, p property) {
 		if p.val != "-1" {
-			timeout.use(l, p)
+			use(l, p)
 		}
-	}}
+	}
+	return v
 }
 
 func directory(field func(*loader) *string) value {
-	return value{"path", func(l *loader, p property) {
+	return value{kind: "path", use: func(l *loader, p property) {
 		if p.val == "" {
 			l.fault(p, "is empty")
 			return
@@ -131,12 +168,12 @@ func directory(field func(*loader) *string) value {
 }
 
 func boolean(field func(*loader) *bool) value {
-	return value{kindBoolean, func(l *loader, p property) { *field(l), _ = l.boolValue(p) }}
+	return value{kind: kindBoolean, use: func(l *loader, p property) { *field(l), _ = l.boolValue(p) }}
 }
 
 // booleanNot sets its field to the opposite of the value.
 func booleanNot(field func(*loader) *bool) value {
-	return value{kindBoolean, func(l *loader, p property) {
+	return value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, ok := l.boolValue(p); ok {
 			*field(l) = !on
 		}
@@ -196,12 +233,12 @@ func (l *loader) ignore(c category, p property) {
 }
 
 func ignored(c category) value {
-	return value{"(not read)", func(l *loader, p property) { l.ignore(c, p) }}
+	return value{kind: "(not read)", use: func(l *loader, p property) { l.ignore(c, p) }}
 }
 
 // refuse stops the start whatever the value is.
 func refuse(kind, why string) value {
-	return value{kind, func(l *loader, p property) { l.fault(p, "%s", why) }}
+	return value{kind: kind, use: func(l *loader, p property) { l.fault(p, "%s", why) }}
 }
 
 // asProperty is def as a Java system property.
@@ -211,7 +248,7 @@ func (def keyDef) asProperty() keyDef {
 }
 
 func refuseTrue(why string) keyDef {
-	return keyDef{value: value{kindBoolean, func(l *loader, p property) {
+	return keyDef{value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.fault(p, "%s; set it to false to start without", why)
 		}
@@ -220,7 +257,7 @@ func refuseTrue(why string) keyDef {
 
 // refuseNeed is for the keys that say whether a client's certificate is needed, wanted, or not asked for.
 func refuseNeed(why string) keyDef {
-	return keyDef{property: true, value: value{"need, want or none", func(l *loader, p property) {
+	return keyDef{property: true, value: value{kind: "need, want or none", use: func(l *loader, p property) {
 		switch strings.ToLower(p.val) {
 		case "need":
 			l.fault(p, "%s; set it to none to start without", why)
@@ -233,7 +270,7 @@ func refuseNeed(why string) keyDef {
 }
 
 func warnTrue(text string) keyDef {
-	return keyDef{value: value{kindBoolean, func(l *loader, p property) {
+	return keyDef{value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.warn(p, "%s", text)
 		}
@@ -242,7 +279,7 @@ func warnTrue(text string) keyDef {
 
 // warnNo is a Java system property whose default is yes, and that nothing here can change.
 func warnNo(text string) keyDef {
-	return keyDef{property: true, value: value{kindYesNo, func(l *loader, p property) {
+	return keyDef{property: true, value: value{kind: kindYesNo, use: func(l *loader, p property) {
 		if on, ok := l.yesNo(p); ok && !on {
 			l.warn(p, "%s", text)
 		}

@@ -53,7 +53,7 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	}
 	mntr := dialReal(t, s).word("mntr")
 	refused, displaced, late := s.http.slots.refused.Load(), s.http.slots.displaced.Load(), s.http.slots.late.Load()
-	if displaced == 0 || late == 0 || late > zoocfg.DefaultHTTPConnsPerAddr {
+	if displaced == 0 || late == 0 || late > int64(s.cfg.HTTPConnsPerAddr) {
 		t.Errorf("%d connections were displaced, and %d requests too late", displaced, late)
 	}
 	if want := fmt.Sprintf("zk_http_connections_refused\t%d\nzk_http_connections_displaced\t%d\nzk_http_requests_late\t%d\n", refused, displaced, late); !strings.Contains(mntr, want) {
