@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -105,24 +105,12 @@ func latency(h *Histogram) Latency {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func (c *Config) setDefaults(w workload) {
-	if c.Clients == 0 {
-		c.Clients = w.clients
-	}
-	if c.InFlight == 0 {
-		c.InFlight = 1
-	}
-	if c.Duration == 0 {
-		c.Duration = 10 * time.Second
-	}
-	if c.WarmUp == 0 {
-		c.WarmUp = time.Second
-	}
-	if c.Size == 0 {
-		c.Size = 100
-	}
-	if c.Session == 0 {
-		c.Session = 30 * time.Second
-	}
+	c.Clients = cmp.Or(c.Clients, w.clients)
+	c.InFlight = cmp.Or(c.InFlight, 1)
+	c.Duration = cmp.Or(c.Duration, 10*time.Second)
+	c.WarmUp = cmp.Or(c.WarmUp, time.Second)
+	c.Size = cmp.Or(c.Size, 100)
+	c.Session = cmp.Or(c.Session, 30*time.Second)
 }
 
 // Validate reports what is wrong with c.
@@ -130,12 +118,16 @@ func (c *Config) Validate() error {
 	var faults []error
 	w, ok := find(c.Workload)
 	if !ok {
-		faults = append(faults, fmt.Errorf("there is no workload %q; there are %s", c.Workload, strings.Join(names(), ", ")))
+		var names []string
+		for _, known := range workloads() {
+			names = append(names, known.name)
+		}
+		faults = append(faults, fmt.Errorf("there is no workload %q; there are %s", c.Workload, strings.Join(names, ", ")))
 	}
 	if len(c.Servers) == 0 {
 		faults = append(faults, errors.New("no server is named"))
 	}
-	if c.Clients < 0 || c.InFlight < 0 || c.Duration < 0 || c.WarmUp < 0 || c.Size < 0 || c.Nodes < 0 || c.Rounds < 0 || c.Session < 0 {
+	if min(c.Clients, c.InFlight, c.Size, c.Nodes, c.Rounds) < 0 || min(c.Duration, c.WarmUp, c.Session) < 0 {
 		faults = append(faults, errors.New("a number is negative"))
 	}
 	if len(c.PIDs) > 0 && len(c.PIDs) != len(c.Servers) {
@@ -153,11 +145,18 @@ func (c *Config) Validate() error {
 // run is a run on its way.
 type run struct {
 	Config
-	dir      string // the node below which everything is made; gone in the end
-	recorder *recorder
-	ops      atomic.Int64
-	phase    atomic.Pointer[string]
-	figures  map[string]float64
+	meter
+	dir   string // the node below which everything is made; gone in the end
+	ops   atomic.Int64
+	phase atomic.Pointer[string]
+	// figures are those of Result.
+	figures map[string]float64
+}
+
+func newRun(cfg Config) *run {
+	r := &run{Config: cfg, figures: map[string]float64{}}
+	r.enter("set up")
+	return r
 }
 
 // Run measures one workload. It returns what it has measured so far when ctx ends, and an error if
@@ -168,8 +167,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	w, _ := find(cfg.Workload)
 	cfg.setDefaults(w)
-	r := &run{Config: cfg, recorder: newRecorder(), figures: map[string]float64{}}
-	r.enter("set up")
+	r := newRun(cfg)
 	if len(r.PIDs) == 0 {
 		for _, s := range r.Servers {
 			r.PIDs = append(r.PIDs, FindProcess(s))
@@ -197,24 +195,17 @@ func (r *run) reportProgress() (stop func()) {
 	if r.Progress == nil {
 		return func() {}
 	}
-	done, over := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	start := time.Now()
-	go func() {
-		defer close(over)
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				r.Progress(Progress{Elapsed: time.Since(start), Ops: r.ops.Load(), Phase: *r.phase.Load()})
-			}
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		for pause(ctx, 500*time.Millisecond); ctx.Err() == nil; pause(ctx, 500*time.Millisecond) {
+			r.Progress(Progress{Elapsed: time.Since(start), Ops: r.ops.Load(), Phase: *r.phase.Load()})
 		}
-	}()
+	})
 	return func() {
-		close(done)
-		<-over
+		cancel()
+		reporting.Wait()
 	}
 }
 
@@ -227,7 +218,7 @@ const dialPatience = 10 * time.Second
 func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 	var refused error
 	for began := time.Now(); ; pause(ctx, 20*time.Millisecond) {
-		c, err := r.dialOnce(ctx, n)
+		c, err := dial(ctx, r.server(n), r.Session, patience)
 		switch {
 		case err == nil:
 			return c, nil
@@ -243,8 +234,44 @@ func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 	}
 }
 
-func (r *run) dialOnce(ctx context.Context, n int) (*conn, error) {
-	return dial(ctx, r.server(n), r.Session)
+// dialAll connects all clients, and calls opened for each. leave closes their sessions.
+func (r *run) dialAll(ctx context.Context, opened func(took time.Duration)) (all []*conn, leave func(), err error) {
+	all = make([]*conn, r.Clients)
+	leave = func() {
+		for _, c := range all {
+			if c != nil {
+				c.leave()
+			}
+		}
+	}
+	err = r.each(r.Clients, func(n int) (err error) {
+		began := time.Now()
+		if all[n], err = r.dial(ctx, n); err == nil {
+			opened(time.Since(began))
+		}
+		return err
+	})
+	return all, leave, err
+}
+
+// each calls f for 0 to n-1, several side by side, until one fails. The error is that of the first.
+func (r *run) each(n int, f func(i int) error) error {
+	const atOnce = 32
+	slots := make(chan struct{}, atOnce)
+	failed := make(chan error, n)
+	var wg sync.WaitGroup
+	for i := 0; i < n && len(failed) == 0; i++ {
+		slots <- struct{}{}
+		wg.Go(func() {
+			if err := f(i); err != nil {
+				failed <- err
+			}
+			<-slots
+		})
+	}
+	wg.Wait()
+	close(failed)
+	return <-failed
 }
 
 // makeDir makes the node that everything else is made below.
@@ -261,11 +288,45 @@ func (r *run) makeDir(ctx context.Context) error {
 	return r.syncAll(ctx)
 }
 
+// makeNodes makes nodes below the directory, and has every server know them.
+func (r *run) makeNodes(ctx context.Context, n int, path func(i int) string, data []byte) error {
+	c, err := r.dial(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer c.end()
+	if err := c.createAll(ctx, n, path, data); err != nil {
+		return err
+	}
+	return r.syncAll(ctx)
+}
+
+// makeDirs makes nodes name0, name1, ... below the directory.
+func (r *run) makeDirs(ctx context.Context, name string, n int) error {
+	return r.makeNodes(ctx, n, func(i int) string { return fmt.Sprintf("%s/%s%d", r.dir, name, i) }, nil)
+}
+
+// syncAll returns when every server knows what has been written.
+func (r *run) syncAll(ctx context.Context) error {
+	for i := range r.Servers {
+		c, err := r.dial(ctx, i)
+		if err != nil {
+			return err
+		}
+		_, err = c.call(wire.OpSync, &wire.SyncRequest{Path: r.dir})
+		c.end()
+		if err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+	}
+	return nil
+}
+
 // removeDir deletes what is below the directory, and it.
 func (r *run) removeDir() {
 	r.enter("clean up")
 	for i := range r.Servers { // the first that serves
-		c, err := dial(context.Background(), r.server(i), r.Session)
+		c, err := dial(context.Background(), r.server(i), r.Session, patience)
 		if err != nil {
 			continue
 		}
@@ -277,42 +338,11 @@ func (r *run) removeDir() {
 	}
 }
 
-// usage adds up all servers' processes; false if one of them is not known.
-func (r *run) usage() (total Usage, each []int64, known bool) {
-	for _, pid := range r.PIDs {
-		u, err := UsageOf(pid)
-		if pid == 0 || err != nil {
-			return total, nil, false
-		}
-		total.CPU += u.CPU
-		total.Resident += u.Resident
-		each = append(each, u.Resident)
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
 	}
-	return total, each, true
-}
-
-func (r *run) result() *Result {
-	m := r.recorder
-	res := NewResult(&m.latency, m.elapsed, m.serverCPU, m.clientCPU)
-	res.Workload, res.Servers, res.Clients, res.InFlight, res.Size = r.Workload, slices.Clone(r.Servers), r.Clients, r.InFlight, r.Size
-	res.Errors, res.Figures = m.errors, r.figures
-	if _, each, known := r.usage(); known {
-		res.Resident = each
-	}
-	return res
-}
-
-// NewResult works out a Result from the latencies of all operations, how long they took, and the
-// CPU time that all servers and this process used meanwhile. What it was measured on is left to
-// fill in.
-func NewResult(operations *Histogram, elapsed, servers, own time.Duration) *Result {
-	res := &Result{Seconds: elapsed.Seconds(), Ops: operations.Count(), Latency: latency(operations)}
-	if elapsed > 0 {
-		res.PerSecond = float64(res.Ops) / res.Seconds
-	}
-	if res.Ops > 0 {
-		res.ServerCPU = float64(servers.Microseconds()) / float64(res.Ops)
-		res.ClientCPU = float64(own.Microseconds()) / float64(res.Ops)
-	}
-	return res
 }

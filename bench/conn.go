@@ -1,94 +1,56 @@
 package bench
 
 import (
-	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
+	"lockkeeper/internal/zkconn"
 	"lockkeeper/wire"
 )
 
-const (
-	// maxReplyBytes is the largest frame that is taken from a server.
-	maxReplyBytes = 64 << 20
-	// patience is how long a request may go unanswered before the connection counts as broken.
-	patience = 30 * time.Second
-)
+// patience is how long a request may go unanswered before the connection counts as broken.
+const patience = 30 * time.Second
 
-var (
-	// errRefused says that the server has answered the handshake with no session.
-	errRefused = errors.New("the session was refused")
-	// errTurnedAway says that there is a server, but it gave no session.
-	errTurnedAway = errors.New("turned away")
-)
+// errTurnedAway says that there is a server, but it gave no session.
+var errTurnedAway = errors.New("turned away")
 
 // conn is one connection with a session. It is used by one goroutine.
 type conn struct {
-	net.Conn
-	r       *bufio.Reader
-	xid     wire.Xid
+	*zkconn.Conn
 	timeout time.Duration // of the session, as negotiated
-	session wire.SessionID
-	frame   []byte    // the newest; its memory is used again
-	out     []byte    // requests that flush has not sent yet
-	sent    time.Time // when flush has sent some
+	out     []byte        // requests that flush has not sent yet
+	sent    time.Time     // when flush has sent some
 	events  []wire.WatcherEvent
 }
 
-// dial connects and opens a session.
-func dial(ctx context.Context, addr string, timeout time.Duration) (*conn, error) {
-	return dialWithin(ctx, addr, timeout, patience)
-}
-
-// dialWithin gives up when the server has said nothing for so long.
-func dialWithin(ctx context.Context, addr string, timeout, patience time.Duration) (*conn, error) {
+// dial connects and opens a session. It gives up when the server has sent nothing for so long.
+func dial(ctx context.Context, addr string, timeout, patience time.Duration) (*conn, error) {
 	nc, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("bench: connect: %w", err)
 	}
-	c := &conn{Conn: nc, r: bufio.NewReaderSize(nc, 16<<10)}
+	c := &conn{Conn: zkconn.New(nc)}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if err := c.handshake(timeout); err != nil {
+	answer, err := c.Handshake(wire.ConnectRequest{
+		TimeoutMs: int32(timeout.Milliseconds()), Password: make([]byte, wire.PasswordLen), HasReadOnly: true,
+	})
+	if err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("bench: connect to %s: %w: %w", addr, errTurnedAway, err)
 	}
+	c.timeout = time.Duration(answer.TimeoutMs) * time.Millisecond
 	return c, nil
 }
 
-func (c *conn) handshake(timeout time.Duration) error {
-	hello := wire.ConnectRequest{TimeoutMs: int32(timeout.Milliseconds()), Password: make([]byte, wire.PasswordLen), HasReadOnly: true}
-	if _, err := c.Write(wire.AppendFrame(nil, hello)); err != nil {
-		return err
-	}
-	frame, err := wire.ReadFrame(c.r, nil, maxReplyBytes)
-	if err != nil {
-		return err
-	}
-	var answer wire.ConnectResponse
-	if err := wire.Decode(frame, &answer); err != nil {
-		return err
-	}
-	if answer.TimeoutMs <= 0 {
-		return errRefused
-	}
-	c.timeout, c.session = time.Duration(answer.TimeoutMs)*time.Millisecond, answer.SessionID
-	return nil
-}
-
 // put appends a request to what flush sends.
-func (c *conn) put(op wire.Op, body wire.Record) {
-	c.xid++
-	xid := c.xid
-	if op == wire.OpPing {
-		xid = wire.XidPing
-	}
-	c.out = wire.AppendRequest(c.out, xid, op, body)
-}
+func (c *conn) put(op wire.Op, body wire.Record) { c.out, _ = c.Append(c.out, op, body) }
 
 // flush sends what has been put, with one system call.
 func (c *conn) flush() error {
@@ -97,24 +59,17 @@ func (c *conn) flush() error {
 	return err
 }
 
-// read reads one frame. An event goes to events and has the xid of a notification here. body is
-// valid until the next call.
+// read reads one frame. An event goes to events, too. body is valid until the next call.
 func (c *conn) read() (h wire.ReplyHeader, body []byte, err error) {
-	if c.r.Buffered() == 0 {
+	if c.R.Buffered() == 0 {
 		_ = c.SetDeadline(time.Now().Add(patience))
 	}
-	if c.frame, err = wire.ReadFrame(c.r, c.frame, maxReplyBytes); err != nil {
-		return h, nil, err
+	if h, body, err = c.ReadReply(); err == nil && h.Xid == wire.XidNotification {
+		var e wire.WatcherEvent
+		err = wire.Decode(body, &e)
+		c.events = append(c.events, e)
 	}
-	if h, body, err = wire.DecodeReply(c.frame); err != nil || h.Xid != wire.XidNotification {
-		return h, body, err
-	}
-	var e wire.WatcherEvent
-	if err := wire.Decode(body, &e); err != nil {
-		return h, nil, err
-	}
-	c.events = append(c.events, e)
-	return h, nil, nil
+	return h, body, err
 }
 
 // next reads the next reply that is none to a ping.
@@ -150,7 +105,7 @@ func (c *conn) event(ctx context.Context) (wire.WatcherEvent, error) {
 			return wire.WatcherEvent{}, err
 		}
 		_ = c.SetReadDeadline(c.sent.Add(c.timeout / 3))
-		if _, err := c.r.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := c.R.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
 			_ = c.SetWriteDeadline(time.Now().Add(patience))
 			c.put(wire.OpPing, nil)
 			if err := c.flush(); err != nil {
@@ -198,27 +153,114 @@ func (c *conn) remove(path string) error {
 	return err
 }
 
-// end closes the session and the connection.
+// end closes the session and the connection, and waits for the reply, at most a second.
 func (c *conn) end() {
 	_ = c.SetDeadline(time.Now().Add(time.Second))
 	_, _ = c.call(wire.OpCloseSession, nil)
 	_ = c.Close()
 }
 
-// fourLetter asks a server a four-letter word.
-func fourLetter(addr, word string) (string, error) {
+// leave closes the session and the connection without waiting.
+func (c *conn) leave() {
+	_ = c.SetDeadline(time.Now().Add(time.Second))
+	c.put(wire.OpCloseSession, nil)
+	_ = c.flush()
+	_ = c.Close()
+}
+
+// whole says whether another frame has come completely.
+func (c *conn) whole() bool {
+	const lengthBytes = 4
+	if c.R.Buffered() < lengthBytes {
+		return false
+	}
+	b, _ := c.R.Peek(lengthBytes)
+	return c.R.Buffered() >= lengthBytes+int(binary.BigEndian.Uint32(b))
+}
+
+// pipelineWindow is how many requests pipeline has outstanding.
+const pipelineWindow = 256
+
+// pipeline sends n requests, many at a time, and reads all replies. see is called for each; an
+// error that it returns ends it.
+func (c *conn) pipeline(ctx context.Context, n int, request func(i int) (wire.Op, wire.Record), see func(i int, code wire.Code) error) error {
+	for sent, answered := 0, 0; answered < n; {
+		for ; sent < n && sent-answered < pipelineWindow; sent++ {
+			c.put(request(sent))
+		}
+		if err := c.flush(); err != nil {
+			return err
+		}
+		for more := true; more; more = answered < n && c.whole() {
+			h, _, err := c.next()
+			if err == nil {
+				err = see(answered, h.Err)
+			}
+			if err != nil {
+				return err
+			}
+			answered++
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// createAll makes n nodes with an open ACL.
+func (c *conn) createAll(ctx context.Context, n int, path func(i int) string, data []byte) error {
+	return c.pipeline(ctx, n, func(i int) (wire.Op, wire.Record) {
+		return wire.OpCreate, &wire.CreateRequest{Path: path(i), Data: data, ACL: wire.OpenACL}
+	}, func(i int, code wire.Code) error {
+		if code != wire.CodeOK {
+			return fmt.Errorf("create %s: %w", path(i), code)
+		}
+		return nil
+	})
+}
+
+// removeAll deletes a node and everything below it.
+func (c *conn) removeAll(path string) error {
+	names, err := c.children(path)
+	if errors.Is(err, wire.CodeNoNode) {
+		return nil
+	}
+	// Most have no children: only those that turn out to have some are looked into.
+	var deep []string
+	if err == nil {
+		err = c.pipeline(context.Background(), len(names), func(i int) (wire.Op, wire.Record) {
+			return wire.OpDelete, &wire.DeleteRequest{Path: path + "/" + names[i], Version: -1}
+		}, func(i int, code wire.Code) error {
+			if code == wire.CodeNotEmpty {
+				deep = append(deep, path+"/"+names[i])
+			}
+			return nil
+		})
+	}
+	for _, d := range deep {
+		if err == nil {
+			err = c.removeAll(d)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.remove(path)
+}
+
+// mode is what a server says of itself in its answer to the four-letter word srvr: leader,
+// follower, observer, standalone; "" if nothing.
+func mode(addr string) string {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
-		return "", fmt.Errorf("bench: %s: %w", word, err)
+		return ""
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", fmt.Errorf("bench: %s: %w", word, err)
-	}
-	text, err := io.ReadAll(c)
-	if err != nil {
-		return "", fmt.Errorf("bench: %s: %w", word, err)
-	}
-	return string(text), nil
+	_, _ = io.WriteString(c, "srvr") // if it fails, reading fails too
+	text, _ := io.ReadAll(c)
+	_, rest, _ := strings.Cut(string(text), "\nMode: ")
+	role, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(role)
 }

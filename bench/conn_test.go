@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/zkconn"
 	"lockkeeper/wire"
 )
 
@@ -31,7 +31,7 @@ func TestDialTriesAgainWhenTurnedAway(t *testing.T) {
 			}
 			if n == refusals {
 				came <- n
-				_, _ = wire.ReadFrame(c, nil, maxReplyBytes)
+				_, _ = wire.ReadFrame(c, nil, zkconn.MaxFrameBytes)
 				_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
 			}
 			_ = c.Close()
@@ -74,13 +74,12 @@ func TestClientsThatNeverGetIn(t *testing.T) {
 			}
 		}
 	}()
-	r := &run{Config: Config{Servers: []string{l.Addr().String()}, Session: 4 * time.Second}, recorder: newRecorder()}
-	r.recorder.measuring.Store(true)
-	if err := r.again(ctx, 0, nil, &Histogram{}); err != nil {
+	r := &run{Config: Config{Servers: []string{l.Addr().String()}, Session: 4 * time.Second}}
+	if err := r.again(ctx, 0, nil, nil); err != nil {
 		t.Error(err)
 	}
-	if n := r.recorder.errors["connection lost"]; n != 1 || len(r.recorder.errors) != 1 {
-		t.Errorf("errors: %v", r.recorder.errors)
+	if n := r.errors["connection lost"]; n != 1 || len(r.errors) != 1 {
+		t.Errorf("errors: %v", r.errors)
 	}
 }
 
@@ -102,7 +101,7 @@ func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
 				defer c.Close()
 				continue // and says nothing
 			}
-			_, _ = wire.ReadFrame(c, nil, maxReplyBytes)
+			_, _ = wire.ReadFrame(c, nil, zkconn.MaxFrameBytes)
 			_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
 			_ = c.Close()
 		}
@@ -125,7 +124,7 @@ func TestEventPingsAlthoughEventsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 9 * time.Second
 		ours, theirs := net.Pipe()
-		c := &conn{Conn: ours, r: bufio.NewReader(ours), timeout: timeout, sent: time.Now()}
+		c := &conn{Conn: zkconn.New(ours), timeout: timeout, sent: time.Now()}
 		var server sync.WaitGroup
 		server.Go(func() {
 			event := wire.AppendReply(nil, wire.ReplyHeader{Xid: wire.XidNotification}, &wire.WatcherEvent{Path: "/n"})
@@ -136,7 +135,7 @@ func TestEventPingsAlthoughEventsCome(t *testing.T) {
 		pings := 0
 		server.Go(func() {
 			for {
-				frame, err := wire.ReadFrame(theirs, nil, maxReplyBytes)
+				frame, err := wire.ReadFrame(theirs, nil, zkconn.MaxFrameBytes)
 				if err != nil {
 					return
 				}
@@ -163,13 +162,13 @@ func TestIdleSessionsPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 9 * time.Second
 		ours, theirs := net.Pipe()
-		c := &conn{Conn: ours, r: bufio.NewReader(ours), timeout: timeout}
+		c := &conn{Conn: zkconn.New(ours), timeout: timeout}
 		start := time.Now()
 		var at []time.Duration
 		var server sync.WaitGroup
 		server.Go(func() {
 			for {
-				if _, err := wire.ReadFrame(theirs, nil, maxReplyBytes); err != nil {
+				if _, err := wire.ReadFrame(theirs, nil, zkconn.MaxFrameBytes); err != nil {
 					return
 				}
 				at = append(at, time.Since(start))

@@ -27,18 +27,8 @@ func herd(ctx context.Context, r *run) error {
 		return err
 	}
 	defer writer.end()
-	watchers := make([]*conn, r.Clients)
-	err = r.each(r.Clients, func(n int) (err error) {
-		watchers[n], err = r.dial(ctx, n)
-		return err
-	})
-	defer func() {
-		for _, c := range watchers {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
-	}()
+	watchers, leave, err := r.dialAll(ctx, func(time.Duration) {})
+	defer leave()
 	if err != nil {
 		return err
 	}
@@ -52,41 +42,7 @@ func herd(ctx context.Context, r *run) error {
 		last.Add(slowest)
 	}
 	r.figures["last of all, p50 ms"], r.figures["last of all, max ms"] = ms(last.Quantile(0.5)), ms(last.Max())
-	for _, c := range watchers {
-		c.put(wire.OpCloseSession, nil)
-		_ = c.flush()
-	}
 	return nil
-}
-
-// each calls f for 0 to n-1, several side by side, until one fails. The error is that of the first.
-func (r *run) each(n int, f func(i int) error) error {
-	const atOnce = 32
-	slots := make(chan struct{}, atOnce)
-	failed := make(chan error, 1)
-	var wg sync.WaitGroup
-	for i := range n {
-		slots <- struct{}{}
-		if len(failed) > 0 {
-			break
-		}
-		wg.Go(func() {
-			if err := f(i); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-			<-slots
-		})
-	}
-	wg.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
 }
 
 // stampede is one round: everybody watches, one writes, everybody hears of it.
@@ -125,30 +81,7 @@ func (r *run) stampede(ctx context.Context, path string, writer *conn, watchers 
 	for _, at := range heard {
 		h.Add(at.Sub(mark.at))
 	}
-	r.recorder.merge(&h)
+	r.merge(&h)
 	r.ops.Add(int64(len(heard)))
 	return h.Max(), nil
-}
-
-// usageMark is where measuring began: how much CPU time was used by then, and when.
-type usageMark struct {
-	servers, own time.Duration
-	known        bool
-	at           time.Time
-}
-
-// startUsage begins to measure. The time that it takes itself to look is not measured.
-func (r *run) startUsage() usageMark {
-	u, _, known := r.usage()
-	return usageMark{u.CPU, ownCPU(), known, time.Now()}
-}
-
-// addUsage adds what has passed since mark to what was measured.
-func (r *run) addUsage(mark usageMark) {
-	m := r.recorder
-	m.elapsed += time.Since(mark.at)
-	m.clientCPU += ownCPU() - mark.own
-	if u, _, known := r.usage(); known && mark.known {
-		m.serverCPU += u.CPU - mark.servers
-	}
 }

@@ -18,10 +18,9 @@ func lockCycle(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", r.Clients); err != nil {
 		return err
 	}
-	return r.measure(ctx, func(ctx context.Context, n int) error {
+	return r.clients(ctx, func(n int) work {
 		dir := fmt.Sprintf("%s/lock%d", r.dir, n)
-		var h Histogram
-		return r.again(ctx, n, func(ctx context.Context, c *conn) error {
+		return func(ctx context.Context, c *conn, done func(time.Duration)) error {
 			for ctx.Err() == nil {
 				start := time.Now()
 				own, err := c.create(dir+"/lock-", nil, wire.ModeEphemeralSequential)
@@ -34,51 +33,16 @@ func lockCycle(ctx context.Context, r *run) error {
 				}
 				if len(names) != 1 {
 					// What an earlier connection of this client has left goes with its session.
-					r.recorder.fail(errors.New("somebody else in the queue"))
+					r.fail(errors.New("somebody else in the queue"))
 				}
 				if _, err := c.call(wire.OpDelete, &wire.DeleteRequest{Path: own, Version: -1}); err != nil {
 					return err
 				}
-				r.ops.Add(1)
-				if r.recorder.measuring.Load() {
-					h.Add(time.Since(start))
-				}
+				done(time.Since(start))
 			}
 			return ctx.Err()
-		}, &h)
-	})
-}
-
-// makeDirs makes nodes name0, name1, ... below the directory, and has every server know them.
-func (r *run) makeDirs(ctx context.Context, name string, n int) error {
-	c, err := r.dial(ctx, 0)
-	if err != nil {
-		return err
-	}
-	defer c.end()
-	err = c.pipelineAll(ctx, n, func(i int) (wire.Op, wire.Record) {
-		return wire.OpCreate, &wire.CreateRequest{Path: fmt.Sprintf("%s/%s%d", r.dir, name, i), ACL: wire.OpenACL}
-	})
-	if err != nil {
-		return fmt.Errorf("create directories: %w", err)
-	}
-	return r.syncAll(ctx)
-}
-
-// syncAll returns when every server knows what has been written.
-func (r *run) syncAll(ctx context.Context) error {
-	for i := range r.Servers {
-		c, err := r.dial(ctx, i)
-		if err != nil {
-			return err
 		}
-		_, err = c.call(wire.OpSync, &wire.SyncRequest{Path: r.dir})
-		c.end()
-		if err != nil {
-			return fmt.Errorf("sync: %w", err)
-		}
-	}
-	return nil
+	})
 }
 
 // lockContended is one queue in which all clients stand. An operation is a handoff: its latency is
@@ -89,16 +53,12 @@ func lockContended(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", 1); err != nil {
 		return err
 	}
-	q := &queue{run: r, dir: r.dir + "/lock0", began: time.Now(), watches: make(map[string]chan struct{})}
-	return r.measure(ctx, func(ctx context.Context, n int) error {
-		var h Histogram
-		return r.again(ctx, n, func(ctx context.Context, c *conn) error { return q.stand(ctx, c, &h) }, &h)
-	})
+	q := &queue{dir: r.dir + "/lock0", began: time.Now(), watches: make(map[string]chan struct{})}
+	return r.clients(ctx, func(int) work { return q.stand })
 }
 
 // queue is the lock of lockContended.
 type queue struct {
-	run      *run
 	dir      string
 	began    time.Time
 	released atomic.Int64 // when the last delete was sent, in ns since began
@@ -108,7 +68,7 @@ type queue struct {
 }
 
 // stand takes the lock and gives it back, again and again.
-func (q *queue) stand(ctx context.Context, c *conn, h *Histogram) error {
+func (q *queue) stand(ctx context.Context, c *conn, done func(time.Duration)) error {
 	for ctx.Err() == nil {
 		path, err := c.create(q.dir+"/lock-", nil, wire.ModeEphemeralSequential)
 		if err != nil {
@@ -120,10 +80,7 @@ func (q *queue) stand(ctx context.Context, c *conn, h *Histogram) error {
 			return err
 		}
 		if waited {
-			q.run.ops.Add(1)
-			if q.run.recorder.measuring.Load() {
-				h.Add(time.Since(q.began) - time.Duration(q.released.Load()))
-			}
+			done(time.Since(q.began) - time.Duration(q.released.Load()))
 		}
 		select {
 		case <-q.watched(own):

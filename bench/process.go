@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -23,54 +22,42 @@ type Usage struct {
 // clockTick is the unit of CPU times in /proc: USER_HZ is 100 on all architectures that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// UsageOf asks the kernel (Linux: /proc) for one process.
-func UsageOf(pid int) (u Usage, err error) {
+// procStat reads /proc/PID/stat from the third field on, the state.
+func procStat(pid int) ([]string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return u, fmt.Errorf("bench: process %d: %w", pid, err)
+		return nil, err
 	}
 	// pid (name) state ppid ...: the name may hold anything, also brackets.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const utime, stime = 11, 12 // counted from the state
-	if len(fields) <= stime {
-		return u, fmt.Errorf("bench: process %d: /proc/%d/stat is too short", pid, pid)
-	}
-	user, err1 := strconv.ParseInt(fields[utime], 10, 64)
-	system, err2 := strconv.ParseInt(fields[stime], 10, 64)
-	resident, err3 := residentOf(pid)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return u, fmt.Errorf("bench: process %d: %w", pid, err)
-	}
-	return Usage{CPU: time.Duration(user+system) * clockTick, Resident: resident}, nil
+	return strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])), nil
 }
 
-// gone says whether a process has ended, and let go of its files. Its first thread may have ended
-// before the others; what is left then, until the parent has looked, is that thread alone.
-func gone(pid int) bool {
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return true
+// UsageOf reads what one process has used from /proc (Linux).
+func UsageOf(pid int) (u Usage, err error) {
+	const utime, stime, rss = 11, 12, 21 // counted from the state
+	fields, err := procStat(pid)
+	if err == nil && len(fields) <= rss {
+		err = fmt.Errorf("/proc/%d/stat is too short", pid)
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	state := strings.TrimSpace(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	return len(threads) <= 1 && (strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X"))
-}
-
-func residentOf(pid int) (int64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kib << 10, err
+	number := func(i int) (n int64) {
+		if err == nil {
+			n, err = strconv.ParseInt(fields[i], 10, 64)
 		}
+		return n
 	}
-	return 0, errors.New("no VmRSS in its status")
+	u = Usage{CPU: time.Duration(number(utime)+number(stime)) * clockTick, Resident: number(rss) * int64(os.Getpagesize())}
+	if err != nil {
+		return Usage{}, fmt.Errorf("bench: process %d: %w", pid, err)
+	}
+	return u, nil
+}
+
+// gone says whether a process has ended and closed its files. Its first thread may have ended
+// before the others; what is left then, until the parent has waited for it, is that thread alone.
+func gone(pid int) bool {
+	threads, err1 := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	stat, err2 := procStat(pid)
+	return err1 != nil || err2 != nil || len(threads) <= 1 && (stat[0] == "Z" || stat[0] == "X")
 }
 
 // FindProcess is the process on this machine that listens on a port of addr, 0 if there is none, or

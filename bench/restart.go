@@ -24,7 +24,6 @@ func boot(ctx context.Context, r *run) error {
 		r.Rounds = bootRounds
 	}
 	r.enter("measure")
-	var h Histogram
 	for round := range r.Rounds {
 		began := time.Now()
 		p, err := startServer(r.Start)
@@ -37,8 +36,8 @@ func boot(ctx context.Context, r *run) error {
 				return err
 			}
 			took := time.Since(began)
-			h.Add(took)
-			r.recorder.elapsed += took
+			r.opened(took)
+			r.elapsed += took
 			return c.remove(path)
 		})
 		if u, err := UsageOf(p.cmd.Process.Pid); err == nil {
@@ -48,9 +47,7 @@ func boot(ctx context.Context, r *run) error {
 		if err != nil {
 			return err
 		}
-		r.ops.Add(1)
 	}
-	r.recorder.merge(&h)
 	return nil
 }
 
@@ -107,7 +104,7 @@ func (p *server) await(ctx context.Context, addr string, f func(c *conn) error) 
 	ctx, cancel := context.WithTimeout(ctx, awaitPatience)
 	defer cancel()
 	for patience := firstPatience; ; {
-		c, err := dialWithin(ctx, addr, 10*time.Second, patience)
+		c, err := dial(ctx, addr, 10*time.Second, patience)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			patience = min(2*patience, lastPatience)
 		}
@@ -184,7 +181,7 @@ func failover(ctx context.Context, r *run) error {
 	f := &fall{run: r, leader: leader}
 	stop := time.AfterFunc(r.WarmUp+r.Duration/2, f.kill)
 	defer stop.Stop()
-	err := r.measure(ctx, f.client)
+	err := r.clients(ctx, f.client)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err = errors.Join(err, f.err); err != nil {
@@ -224,56 +221,44 @@ func (f *fall) kill() {
 	f.mu.Unlock()
 }
 
+// written counts a write that succeeded.
+func (f *fall) written(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.armed {
+		f.gap = max(f.gap, at.Sub(f.last))
+	}
+	f.last = at
+}
+
 // client writes one request at a time.
-func (f *fall) client(ctx context.Context, n int) error {
+func (f *fall) client(n int) work {
 	r := f.run
 	survivor := n%len(r.Servers) != f.leader
-	if survivor {
+	count := func(n *int) {
 		f.mu.Lock()
-		f.bystanders++
-		f.mu.Unlock()
+		defer f.mu.Unlock()
+		*n++
 	}
-	var h Histogram
+	if survivor {
+		count(&f.bystanders)
+	}
 	first := true
-	return r.again(ctx, n, func(ctx context.Context, c *conn) error {
+	return func(ctx context.Context, c *conn, done func(time.Duration)) error {
 		mine := first && survivor // its first connection, to a server that stays
 		first = false
 		for i := 0; ctx.Err() == nil; i++ {
 			start := time.Now()
 			if _, err := c.call(wire.OpSetData, &wire.SetDataRequest{Path: r.key(n, i%keysPerClient), Data: make([]byte, r.Size), Version: -1}); err != nil {
 				if mine && ctx.Err() == nil {
-					f.mu.Lock()
-					f.lost++
-					f.mu.Unlock()
+					count(&f.lost)
 				}
 				return err
 			}
-			r.ops.Add(1)
 			now := time.Now()
-			f.mu.Lock()
-			if f.armed {
-				f.gap = max(f.gap, now.Sub(f.last))
-			}
-			f.last = now
-			f.mu.Unlock()
-			if r.recorder.measuring.Load() {
-				h.Add(now.Sub(start))
-			}
+			f.written(now)
+			done(now.Sub(start))
 		}
 		return ctx.Err()
-	}, &h)
-}
-
-// mode is what a server says of itself: leader, follower, observer, standalone; "" if nothing.
-func mode(addr string) string {
-	text, err := fourLetter(addr, "srvr")
-	if err != nil {
-		return ""
 	}
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, "Mode: "); ok {
-			return strings.TrimSpace(rest)
-		}
-	}
-	return ""
 }

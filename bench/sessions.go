@@ -27,29 +27,10 @@ func sessions(ctx context.Context, r *run) error {
 		return err
 	}
 	before, _, known := r.usage()
-	open := make([]*conn, r.Clients)
-	defer func() {
-		for _, c := range open {
-			if c != nil {
-				c.put(wire.OpCloseSession, nil)
-				_ = c.flush()
-				_ = c.Close()
-			}
-		}
-	}()
 	r.enter("measure")
 	mark := r.startUsage()
-	err := r.each(r.Clients, func(n int) (err error) {
-		began := time.Now()
-		if open[n], err = r.dial(ctx, n); err != nil {
-			return err
-		}
-		var h Histogram
-		h.Add(time.Since(began))
-		r.recorder.merge(&h)
-		r.ops.Add(1)
-		return nil
-	})
+	open, leave, err := r.dialAll(ctx, r.opened)
+	defer leave()
 	r.addUsage(mark)
 	if err != nil {
 		return err
@@ -104,7 +85,7 @@ func (r *run) keepAlive(ctx context.Context, open []*conn) error {
 			}
 		}
 		for _, c := range open {
-			for first := true; first || c.r.Buffered() > 0; first = false {
+			for first := true; first || c.R.Buffered() > 0; first = false {
 				if _, _, err := c.read(); err != nil {
 					return fmt.Errorf("an idle session's connection: %w", err)
 				}
@@ -123,7 +104,7 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 	defer watcher.end()
 	due := map[string]time.Time{}
 	for n := range min(silentSessions, r.Clients) {
-		c, err := dial(ctx, r.server(n), silentTimeout)
+		c, err := dial(ctx, r.server(n), silentTimeout, patience)
 		if err != nil {
 			return late, err
 		}

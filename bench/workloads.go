@@ -37,17 +37,11 @@ func Workloads() (list [][2]string) {
 	return list
 }
 
-func find(name string) (workload, bool) {
+func find(name string) (w workload, ok bool) {
 	all := workloads()
-	if i := slices.IndexFunc(all, func(w workload) bool { return w.name == name }); i >= 0 {
-		return all[i], true
+	i := slices.IndexFunc(all, func(w workload) bool { return w.name == name })
+	if i < 0 {
+		return w, false
 	}
-	return workload{}, false
-}
-
-func names() (list []string) {
-	for _, w := range workloads() {
-		list = append(list, w.name)
-	}
-	return list
+	return all[i], true
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"lockkeeper/wire"
 )
 
 const (
@@ -68,10 +66,7 @@ func (r *run) fill(ctx context.Context, n, dirs int) error {
 	for d := n; d < dirs; d += r.Clients {
 		began := time.Now()
 		many := min(nodesPerDir, r.Nodes-d*nodesPerDir)
-		err := c.pipelineAll(ctx, many, func(i int) (wire.Op, wire.Record) {
-			return wire.OpCreate, &wire.CreateRequest{Path: fmt.Sprintf("%s/d%d/node-%06d", r.dir, d, i), Data: data, ACL: wire.OpenACL}
-		})
-		if err != nil {
+		if err := c.createAll(ctx, many, func(i int) string { return fmt.Sprintf("%s/d%d/node-%06d", r.dir, d, i) }, data); err != nil {
 			return err
 		}
 		r.ops.Add(int64(many))
@@ -80,6 +75,6 @@ func (r *run) fill(ctx context.Context, n, dirs int) error {
 			h.Add(each)
 		}
 	}
-	r.recorder.merge(&h)
+	r.merge(&h)
 	return nil
 }

@@ -90,7 +90,7 @@ func TestSpread(t *testing.T) {
 	if got := s.text(); got != "failed: why" {
 		t.Error(got)
 	}
-	s.add(7)
+	s.Values = append(s.Values, 7)
 	s.finish()
 	if got := s.text(); got != "7.00 (7.00..7.00), failed 2 of 3 times: why" {
 		t.Error(got)

@@ -85,53 +85,38 @@ func (e *etcd) close() error {
 	return errors.Join(errs...)
 }
 
-// inOrder are the endpoints: the first has that role if one is asked for, else it is the leader.
-func (e *etcd) inOrder(ctx context.Context, first role) ([]string, error) {
-	var leading, following []string
+// leader is the endpoint of the member that leads.
+func (e *etcd) leader(ctx context.Context) (addr string, err error) {
 	for _, endpoint := range e.endpoints {
 		c, err := dialEtcd(endpoint)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		s, err := c.Status(ctx, endpoint)
 		if err = errors.Join(err, c.Close()); err != nil {
-			return nil, fmt.Errorf("etcd: status: %w", err)
+			return "", fmt.Errorf("etcd: status: %w", err)
 		}
 		if s.Leader == s.Header.MemberId {
-			leading = append(leading, endpoint)
-		} else {
-			following = append(following, endpoint)
+			return endpoint, nil
 		}
 	}
-	if len(leading) != 1 {
-		return nil, fmt.Errorf("etcd: %d members say that they lead", len(leading))
-	}
-	if first == follower {
-		return append(following, leading...), nil
-	}
-	return append(leading, following...), nil
+	return "", errors.New("etcd: no member says that it leads")
 }
 
 func (e *etcd) measure(ctx context.Context, l load, duration time.Duration) (*bench.Result, error) {
 	if l.workload == idle {
 		return rest(ctx, e.pids)
 	}
-	endpoints, err := e.inOrder(ctx, l.first)
+	leads, err := e.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &etcdLoad{clients: l.clients, endpoints: endpoints, pids: e.pids, prefix: fmt.Sprintf("/compare-%d", time.Now().UnixNano())}
-	switch l.workload {
-	case "write":
-		w.client = w.write
-	case "lock-cycle":
-		w.client = w.cycle
-	case "lock-contended":
-		w.client = w.contend
-	default:
+	w := &etcdLoad{clients: l.clients, prefix: fmt.Sprintf("/compare-%d", time.Now().UnixNano())}
+	client := map[string]etcdClient{"write": w.write, "lock-cycle": w.cycle, "lock-contended": w.contend}[l.workload]
+	if client == nil {
 		return nil, fmt.Errorf("etcd has no workload %s", l.workload)
 	}
-	r, err := w.run(ctx, duration)
+	r, err := w.run(ctx, e, inOrder(e.endpoints, leads, l.first), client, duration)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %s: %w", l.workload, err)
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,8 +14,6 @@ import (
 )
 
 const (
-	// warmUp is for how long clients work before they are measured; it is the same in package bench.
-	warmUp = time.Second
 	// leaseSeconds is that of a lock's session.
 	leaseSeconds = 30
 	// keysPerClient is how many keys a client writes to, as in package bench.
@@ -25,95 +21,34 @@ const (
 	sizeBytes     = 100
 )
 
-// etcdLoad are clients of etcd, each with a connection of its own, that do what those of package bench do.
+// etcdLoad are clients of etcd that do what those of package bench do.
 type etcdLoad struct {
-	clients   int
-	endpoints []string // client n has the n-th, and again from the first
-	pids      []int
-	prefix    string
-	client    func(ctx context.Context, c *clientv3.Client, n int, done func(time.Duration)) error
+	clients int
+	prefix  string
 
-	measuring atomic.Bool
-	released  atomic.Int64 // when the lock was last given back, in ns since began
-	began     time.Time
+	began    time.Time
+	released atomic.Int64 // when the lock was last given back, in ns since began
 }
 
-// run measures for a duration.
-func (w *etcdLoad) run(ctx context.Context, duration time.Duration) (*bench.Result, error) {
+// etcdClient is one of them. It works until ctx ends, and calls done for each operation.
+type etcdClient func(ctx context.Context, c *clientv3.Client, n int, done func(took time.Duration)) error
+
+// run measures for a duration. Each client has a connection of its own, client n to the n-th
+// endpoint, and again from the first.
+func (w *etcdLoad) run(ctx context.Context, e *etcd, endpoints []string, client etcdClient, duration time.Duration) (*bench.Result, error) {
 	w.began = time.Now()
 	clients := make([]*clientv3.Client, w.clients)
-	defer func() {
-		for _, c := range clients {
-			if c != nil {
-				_ = c.Close()
-			}
-		}
-	}()
 	for n := range clients {
 		var err error
-		if clients[n], err = dialEtcd(w.endpoints[n%len(w.endpoints)]); err != nil {
+		if clients[n], err = dialEtcd(endpoints[n%len(endpoints)]); err != nil {
 			return nil, err
 		}
+		defer clients[n].Close()
 	}
-	working, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var all bench.Histogram
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for n, c := range clients {
-		wg.Go(func() {
-			var h bench.Histogram
-			err := w.client(working, c, n, func(took time.Duration) {
-				if w.measuring.Load() {
-					h.Add(took)
-				}
-			})
-			if err != nil && working.Err() == nil {
-				stop(err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			all.Merge(&h)
-		})
-	}
-	_ = pause(working, warmUp)
-	before, own, start := w.usage(), ownCPU(), time.Now()
-	w.measuring.Store(true)
-	_ = pause(working, duration)
-	w.measuring.Store(false)
-	took, ownUsed, used := time.Since(start), ownCPU()-own, w.usage()
-	err := context.Cause(working)
-	stop(nil)
-	wg.Wait()
-	if err != nil {
-		return nil, err
-	}
-	r := bench.NewResult(&all, took, used.CPU-before.CPU, ownUsed)
-	r.Servers, r.Clients, r.InFlight, r.Size = w.endpoints, w.clients, 1, sizeBytes
-	for _, pid := range w.pids {
-		if u, err := bench.UsageOf(pid); err == nil {
-			r.Resident = append(r.Resident, u.Resident)
-		}
-	}
-	return r, nil
-}
-
-// usage adds up the servers.
-func (w *etcdLoad) usage() (total bench.Usage) {
-	for _, pid := range w.pids {
-		if u, err := bench.UsageOf(pid); err == nil {
-			total.CPU += u.CPU
-		}
-	}
-	return total
-}
-
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	cfg := bench.Config{Servers: endpoints, Clients: w.clients, Duration: duration, Size: sizeBytes, PIDs: e.pids}
+	return bench.Measure(ctx, cfg, func(ctx context.Context, n int, done func(time.Duration)) error {
+		return client(ctx, clients[n], n, done)
+	})
 }
 
 // write puts keys of its own.
@@ -158,8 +93,8 @@ func (w *etcdLoad) cycle(ctx context.Context, c *clientv3.Client, n int, done fu
 	return nil
 }
 
-// contend is one of many that want one lock. It measures from when Unlock is called until the next one's Lock returns, if that one
-// was waiting by then; the lock is kept until somebody is.
+// contend is one of many that want one lock. It measures from when Unlock is called until the next
+// one's Lock returns, if that one was waiting by then; the lock is kept until somebody is.
 func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done func(time.Duration)) error {
 	m, end, err := mutex(c, w.prefix)
 	if err != nil {
@@ -188,8 +123,8 @@ func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done 
 // watchTime is what a client of etcd has to set up its watch, after its key is in the queue.
 const watchTime = 5 * time.Millisecond
 
-// awaited returns when the other of two clients is in the queue, and has had time to set its watch; it does not say when it has. Of
-// more than two, somebody always waits.
+// awaited returns when the other of two clients is in the queue, and has had time to set its watch;
+// it does not say when it has. Of more than two, somebody always waits.
 func (w *etcdLoad) awaited(ctx context.Context, c *clientv3.Client) error {
 	if w.clients > 2 {
 		return nil

@@ -7,7 +7,8 @@ type figure struct {
 	name, unit string
 	// more says that more is better.
 	more bool
-	// ratio is the target: at most (with more: at least) so many times what ZooKeeper and etcd have; 0 for none.
+	// ratio is the target: at most (with more: at least) so many times what ZooKeeper and etcd
+	// have; 0 for none.
 	ratio float64
 	// limit is a target in units, at most, if limited.
 	limit   float64

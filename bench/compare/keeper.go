@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,22 +72,14 @@ func (k *keeper) close() error {
 	return errors.Join(err, k.unlink())
 }
 
-// inOrder are the members' addresses: the first has that role if one is asked for, else the leader is the first.
-func (k *keeper) inOrder(ctx context.Context, first role) ([]string, error) {
-	l, err := k.AwaitLeader(ctx)
-	if err != nil {
-		return nil, err
+// inOrder sorts the addresses of members: first comes one with that role if one is asked for, else
+// the leader.
+func inOrder(members []string, leads string, first role) []string {
+	others := slices.DeleteFunc(slices.Clone(members), func(addr string) bool { return addr == leads })
+	if first == follower && len(others) > 0 {
+		return slices.Concat(others[:1], []string{leads}, others[1:])
 	}
-	servers := []string{l.ClientAddr}
-	for _, m := range k.Members() {
-		if m != l {
-			servers = append(servers, m.ClientAddr)
-		}
-	}
-	if first == follower && len(servers) > 1 {
-		servers[0], servers[1] = servers[1], servers[0]
-	}
-	return servers, nil
+	return append([]string{leads}, others...)
 }
 
 func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*bench.Result, error) {
@@ -103,10 +94,11 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 			}
 		}
 	}
-	servers, err := k.inOrder(ctx, l.first)
+	leads, err := k.AwaitLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
+	servers := inOrder(strings.Split(k.Servers(), ","), leads.ClientAddr, l.first)
 	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight, Nodes: l.nodes, Rounds: l.rounds, Duration: duration}
 	for _, addr := range servers {
 		cfg.PIDs = append(cfg.PIDs, bench.FindProcess(addr))
@@ -150,8 +142,8 @@ func rest(ctx context.Context, pids []int) (*bench.Result, error) {
 	return r, nil
 }
 
-// settle has servers put their memory in order. A JVM takes all memory that it is allowed to before it collects garbage, so it is
-// told to; others have settling to do what they do by themselves.
+// settle has servers put their memory in order. A JVM takes all memory that it is allowed to before
+// it collects garbage, so it is told to; others have settling to do what they do by themselves.
 func settle(ctx context.Context, pids []int) error {
 	for _, pid := range pids {
 		program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
@@ -186,20 +178,5 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-time.After(d):
 		return nil
-	}
-}
-
-// await waits until somebody listens.
-func await(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	for {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		if err == nil {
-			return c.Close()
-		}
-		if pause(ctx, 5*time.Millisecond) != nil {
-			return err
-		}
 	}
 }

@@ -16,22 +16,13 @@ import (
 	"lockkeeper/bench"
 )
 
-// machine is how fast the disk under the data was, so that tables of different days can be compared.
+// machine is how fast the disk under the data was, so that tables of different days can be
+// compared.
 type machine struct {
-	// FdatasyncUs and FdatasyncP99Us are the median and the 99th percentile of writing a small block
-	// into a file that has its length already, and having it on disk.
+	// FdatasyncUs and FdatasyncP99Us are the median and the 99th percentile of writing a small
+	// block into a file that has its length already, and having it on disk.
 	FdatasyncUs    float64 `json:"fdatasyncUs"`
 	FdatasyncP99Us float64 `json:"fdatasyncP99Us"`
-}
-
-// measureMachine measures in dir for a duration.
-func measureMachine(dir string, duration time.Duration) (m *machine, err error) {
-	m = &machine{}
-	m.FdatasyncUs, m.FdatasyncP99Us, err = measureSync(filepath.Join(dir, "sync"), duration)
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
 }
 
 const (
@@ -39,18 +30,19 @@ const (
 	syncBlock, syncFile = 512, 4 << 20
 )
 
-// measureSync writes small blocks one after the other into a file that is there already, each followed by fdatasync.
-func measureSync(name string, duration time.Duration) (p50Us, p99Us float64, err error) {
-	f, err := os.Create(name)
+// measureMachine writes small blocks one after the other into a file in dir that has its length
+// already, each followed by fdatasync, for a duration.
+func measureMachine(dir string, duration time.Duration) (m *machine, err error) {
+	f, err := os.Create(filepath.Join(dir, "sync"))
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(name)) }()
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
 	if _, err := f.Write(make([]byte, syncFile)); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	if err := f.Sync(); err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	var h bench.Histogram
 	block := []byte(strings.Repeat("x", syncBlock))
@@ -58,15 +50,15 @@ func measureSync(name string, duration time.Duration) (p50Us, p99Us float64, err
 	for i := 0; time.Since(began) < duration; i++ {
 		start := time.Now()
 		if _, err := f.WriteAt(block, int64(i*syncBlock%syncFile)); err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
-			return 0, 0, fmt.Errorf("fdatasync: %w", err)
+			return nil, fmt.Errorf("fdatasync: %w", err)
 		}
 		h.Add(time.Since(start))
 	}
-	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	return us(h.Quantile(0.5)), us(h.Quantile(0.99)), nil
+	us := func(q float64) float64 { return float64(h.Quantile(q)) / float64(time.Microsecond) }
+	return &machine{FdatasyncUs: us(0.5), FdatasyncP99Us: us(0.99)}, nil
 }
 
 // describe says which machine this is, and what the data lie on.

@@ -75,7 +75,8 @@ type sample struct {
 	Step   string        `json:"step"` // its first figure
 	Result *bench.Result `json:"result,omitempty"`
 	Error  string        `json:"error,omitempty"`
-	// Stolen is which share of the CPU time that the machine wanted meanwhile its host gave to others, 0 to 1.
+	// Stolen is which share of the CPU time that the machine wanted meanwhile its host gave to
+	// others, 0 to 1.
 	Stolen float64 `json:"stolen"`
 	// Tries is how many measurements were made to find this one.
 	Tries int `json:"tries"`
@@ -95,9 +96,9 @@ type round struct {
 	stat     string // where the CPU times stand
 	samples  []sample
 
-	shared cluster // the members of cold and warm
-	warmed bool
-	used   int // directories
+	cluster cluster // what runs, nil if nothing
+	warmed  bool
+	used    int // directories
 }
 
 // stepPatience is how long a step may take beyond its duration.
@@ -105,6 +106,7 @@ const stepPatience = 3 * time.Minute
 
 // run takes the steps. What fails is an entry of its own; the rest goes on, with a new cluster.
 func (r *round) run(ctx context.Context, steps []step) {
+	defer r.drop()
 	for _, s := range steps {
 		if r.system.etcd && !s.load.etcd {
 			continue
@@ -112,38 +114,31 @@ func (r *round) run(ctx context.Context, steps []step) {
 		for range max(1, s.times) {
 			one := r.undisturbed(ctx, s)
 			if ctx.Err() != nil { // what it has measured so far is worth nothing
-				r.finish()
 				return
 			}
 			r.samples = append(r.samples, one)
 		}
 	}
-	r.finish()
 }
 
-// undisturbed takes a step until the host has left the machine alone meanwhile, stolenTries times at the most. The least disturbed
-// measurement counts. What fails is not tried again, nor is what measures memory only.
+// undisturbed takes a step until the host has left the machine alone meanwhile, stolenTries times
+// at the most. The least disturbed measurement counts. What fails is not tried again, nor is what
+// measures memory only.
 func (r *round) undisturbed(ctx context.Context, s step) (best sample) {
-	start := time.Now()
+	start, f := time.Now(), s.figures[0]
 	for try := 1; try <= stolenTries; try++ {
-		name := s.figures[0].name
 		began := time.Now()
-		one := sample{Round: r.number, System: r.system.name, Step: name}
+		one := sample{Round: r.number, System: r.system.name, Step: f.name}
 		var err error
-		one.Result, one.Stolen, err = r.take(ctx, s)
-		said := ""
-		if err != nil {
+		var said string
+		if one.Result, one.Stolen, err = r.take(ctx, s); err != nil {
 			one.Error = err.Error()
 			said = "failed: " + one.Error
-			err = r.drop()
+			r.drop()
 		} else {
-			f := s.figures[0]
 			said = fmt.Sprintf("%s %s, %.0f %% stolen", number(f.value(one.Result)), f.unit, 100*one.Stolen)
 		}
-		fmt.Fprintf(r.progress, "round %d, %s: %s: %s (%.1f s)\n", r.number, r.system.name, name, said, time.Since(began).Seconds())
-		if err != nil {
-			fmt.Fprintln(r.progress, "compare:", err)
-		}
+		fmt.Fprintf(r.progress, "round %d, %s: %s: %s (%.1f s)\n", r.number, r.system.name, f.name, said, time.Since(began).Seconds())
 		if try == 1 || one.Error == "" && one.Stolen < best.Stolen {
 			best = one
 		}
@@ -155,56 +150,40 @@ func (r *round) undisturbed(ctx context.Context, s step) (best sample) {
 	return best
 }
 
-// finish ends what is left of the round.
-func (r *round) finish() {
-	if err := r.drop(); err != nil {
-		fmt.Fprintln(r.progress, "compare:", err)
-	}
-}
-
 // take takes one step, and says which share of the CPU time was stolen while it measured.
 func (r *round) take(ctx context.Context, s step) (res *bench.Result, stolen float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.duration+stepPatience)
 	defer cancel()
-	c := r.shared
-	switch s.stage {
-	case fresh, alone:
-		if err := r.drop(); err != nil { // only one cluster runs at a time
-			return nil, 0, err
-		}
+	if s.stage == fresh || s.stage == alone {
+		r.drop() // only one cluster runs at a time
+		defer r.drop()
+	}
+	if r.cluster == nil {
 		many := members
 		if s.stage == alone {
 			many = 1
 		}
-		if c, err = r.start(ctx, many); err != nil {
+		if err := r.start(ctx, many); err != nil {
 			return nil, 0, err
 		}
-		defer func() { err = errors.Join(err, r.end(c)) }()
-		if s.stage == fresh && r.system.jit {
-			// What it compiles takes memory, which is not that of what it is asked to hold.
-			if err := r.warm(ctx, c, r.warmUp/2); err != nil {
-				return nil, 0, fmt.Errorf("warm up: %w", err)
-			}
-		}
-	default:
-		if c == nil {
-			if c, err = r.start(ctx, members); err != nil {
-				return nil, 0, err
-			}
-			r.shared, r.warmed = c, false
-		}
-		if s.stage == warm && !r.warmed {
-			if err := r.warm(ctx, c, r.warmUp); err != nil {
-				return nil, 0, fmt.Errorf("warm up: %w", err)
-			}
-			r.warmed = true
+	}
+	var warming time.Duration
+	switch {
+	case s.stage == warm && !r.warmed:
+		warming, r.warmed = r.warmUp, true
+	case s.stage == fresh && r.system.jit:
+		warming = r.warmUp / 2 // what it compiles takes memory, which is not that of what it is asked to hold
+	}
+	if warming > 0 {
+		if err := r.warm(ctx, warming); err != nil {
+			return nil, 0, fmt.Errorf("warm up: %w", err)
 		}
 	}
 	before, err := readCPUTime(r.stat)
 	if err != nil {
 		return nil, 0, err
 	}
-	if res, err = c.measure(ctx, s.load, r.duration); err == nil {
+	if res, err = r.cluster.measure(ctx, s.load, r.duration); err == nil {
 		err = worthless(res)
 	}
 	after, e := readCPUTime(r.stat)
@@ -224,8 +203,8 @@ func worthless(r *bench.Result) error {
 	return nil
 }
 
-// warm has a cluster do for a time what it is measured at later, for a JVM to compile it.
-func (r *round) warm(ctx context.Context, c cluster, d time.Duration) error {
+// warm has the cluster do for a time what it is measured at later, for a JVM to compile it.
+func (r *round) warm(ctx context.Context, d time.Duration) error {
 	fmt.Fprintf(r.progress, "round %d, %s: warm up\n", r.number, r.system.name)
 	for _, w := range []struct {
 		load
@@ -239,35 +218,38 @@ func (r *round) warm(ctx context.Context, c cluster, d time.Duration) error {
 		if r.system.etcd && !w.etcd {
 			continue
 		}
-		if _, err := c.measure(ctx, w.load, w.share); err != nil {
+		if _, err := r.cluster.measure(ctx, w.load, w.share); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *round) start(ctx context.Context, many int) (cluster, error) {
+func (r *round) start(ctx context.Context, many int) error {
 	r.used++
-	dir := filepath.Join(r.dir, fmt.Sprint(r.used))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	r.warmed = false
+	if err := os.MkdirAll(r.dataDir(), 0o755); err != nil {
+		return err
 	}
-	return r.system.start(ctx, dir, many)
-}
-
-// drop ends the shared cluster, if there is one.
-func (r *round) drop() error {
-	c := r.shared
-	if c == nil {
-		return nil
+	c, err := r.system.start(ctx, r.dataDir(), many)
+	if err == nil {
+		r.cluster = c
 	}
-	r.shared = nil
-	return r.end(c)
-}
-
-// end kills a cluster and removes its data; the next one finds a disk that has nothing left to do.
-func (r *round) end(c cluster) error {
-	err := errors.Join(c.close(), os.RemoveAll(filepath.Join(r.dir, fmt.Sprint(r.used))))
-	syscall.Sync()
 	return err
+}
+
+// dataDir is where the cluster has its data.
+func (r *round) dataDir() string { return filepath.Join(r.dir, fmt.Sprint(r.used)) }
+
+// drop kills the cluster, if there is one, and removes its data; the next one finds a disk that has
+// nothing left to do.
+func (r *round) drop() {
+	if r.cluster == nil {
+		return
+	}
+	if err := errors.Join(r.cluster.close(), os.RemoveAll(r.dataDir())); err != nil {
+		fmt.Fprintln(r.progress, "compare:", err)
+	}
+	r.cluster = nil
+	syscall.Sync()
 }

@@ -10,18 +10,21 @@ import (
 )
 
 const (
-	// stolenMax is which share of the CPU time that the machine wanted its host may have given to others, for a measurement to count.
+	// stolenMax is which share of the CPU time that the machine wanted its host may have given to
+	// others, for a measurement to count.
 	stolenMax = 0.05
-	// stolenTries is how often a step is taken at the most to find such a moment, and stolenPatience for how long at the most another
-	// try is begun.
+	// stolenTries is how often a step is taken at the most to find such a moment, and
+	// stolenPatience for how long at the most another try is begun.
 	stolenTries    = 6
 	stolenPatience = time.Minute
 )
 
-// cpuTime is what the machine has had since it was started, and what it wanted and did not get, in ticks.
+// cpuTime is what the machine has had since it was started, and what it wanted and did not get, in
+// ticks.
 type cpuTime struct{ had, stolen float64 }
 
-// readCPUTime reads it from a file like /proc/stat: cpu, user, nice, system, idle, iowait, irq, softirq, steal, ...
+// readCPUTime reads it from a file like /proc/stat: cpu, user, nice, system, idle, iowait, irq,
+// softirq, steal, ...
 func readCPUTime(file string) (t cpuTime, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -55,7 +58,8 @@ func (t cpuTime) stolenSince(before cpuTime) float64 {
 	return stolen / (had + stolen)
 }
 
-// stolenText says how much was stolen while what counts was measured, and how much of it was measured again.
+// stolenText says how much was stolen while what counts was measured, and how much of it was
+// measured again.
 func stolenText(samples []sample) string {
 	var shares []float64
 	again := 0

@@ -62,7 +62,8 @@ func (m *measured) measure(context.Context, load, time.Duration) (*bench.Result,
 	return &bench.Result{Workload: "write", Ops: uint64(m.times)}, os.WriteFile(m.file, []byte(text), 0o644)
 }
 
-// fmtStat is /proc/stat of a machine that has had so much, of what it wanted besides what was stolen.
+// fmtStat is /proc/stat of a machine that has had so much, of what it wanted besides what was
+// stolen.
 func fmtStat(had, stolen int) string { return fmt.Sprintf("cpu  %d 0 0 0 0 0 0 %d\n", had, stolen) }
 
 func (m *measured) close() error { return nil }

@@ -19,8 +19,6 @@ type spread struct {
 	Failed   string `json:"failed,omitempty"`
 }
 
-func (s *spread) add(v float64) { s.Values = append(s.Values, v) }
-
 func (s *spread) finish() {
 	if len(s.Values) == 0 {
 		return
@@ -91,7 +89,7 @@ func rows(steps []step, samples []sample) (list []*row) {
 				if one.Error != "" {
 					sp.Failures, sp.Failed = sp.Failures+1, one.Error
 				} else {
-					sp.add(f.value(one.Result))
+					sp.Values = append(sp.Values, f.value(one.Result))
 				}
 			}
 			for _, sp := range r.Systems {
@@ -166,19 +164,17 @@ func writeTable(w io.Writer, rows []*row) {
 	}
 }
 
-// writeMachine writes how fast the disk was, before and after.
+// writeMachine writes how fast the disk was, before and after; nil is unknown.
 func writeMachine(w io.Writer, before, after *machine) {
+	cells := func(m *machine) [2]string {
+		if m == nil {
+			return [2]string{"–", "–"}
+		}
+		return [2]string{number(m.FdatasyncUs), number(m.FdatasyncP99Us)}
+	}
+	b, a := cells(before), cells(after)
 	fmt.Fprintln(w, "| the disk under the data | | before | after |")
 	fmt.Fprintln(w, "|---|---|---|---|")
-	line := func(name, unit string, value func(*machine) float64) {
-		cell := func(m *machine) string {
-			if m == nil {
-				return "–"
-			}
-			return number(value(m))
-		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", name, unit, cell(before), cell(after))
-	}
-	line("write of 512 bytes into a file that has its length, and fdatasync, p50", "us", func(m *machine) float64 { return m.FdatasyncUs })
-	line("the same, p99", "us", func(m *machine) float64 { return m.FdatasyncP99Us })
+	fmt.Fprintf(w, "| write of 512 bytes into a file that has its length, and fdatasync, p50 | us | %s | %s |\n", b[0], a[0])
+	fmt.Fprintf(w, "| the same, p99 | us | %s | %s |\n", b[1], a[1])
 }

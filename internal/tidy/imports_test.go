@@ -28,7 +28,7 @@ const imports = `
 	server:                wire znode quorum quorum/peer session server/zoocfg internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
-	bench:                 wire
+	bench:                 wire internal/zkconn
 	bench/compare:         bench jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server server/zoocfg recipes bench github.com/go-zookeeper/zk golang.org/x/term
 
@@ -38,11 +38,11 @@ const imports = `
 	recipes/peerbench:     recipes jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	jepsen:                internal/freeport
 	jepsen/curator:
-	jepsen/differ:         wire jepsen
+	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/kazoosuite:
 	jepsen/sim:            jepsen/workload
 	jepsen/zkcli:
-	jepsen/workload:       jepsen wire recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
+	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
 	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
@@ -58,6 +58,7 @@ const imports = `
 	internal/simnet:
 	internal/freeport:
 	internal/loglimit:
+	internal/zkconn:       wire
 	internal/simdisk:      github.com/hashicorp/raft
 	internal/tidy:
 `

@@ -1,7 +1,6 @@
 package differ
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,16 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"lockkeeper/internal/zkconn"
 	"lockkeeper/wire"
 )
 
-// maxReplyBytes is the largest frame that is taken from a server.
-const maxReplyBytes = 64 << 20
-
 // conn is one connection of a session, byte by byte.
 type conn struct {
-	net.Conn
-	r    *bufio.Reader
+	*zkconn.Conn
 	xid  wire.Xid
 	open []sent // not answered yet, oldest first
 }
@@ -38,7 +34,7 @@ func dial(addr string, patience time.Duration) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("differ: %w", err)
 	}
-	return &conn{Conn: c, r: bufio.NewReader(c)}, nil
+	return &conn{Conn: zkconn.New(c)}, nil
 }
 
 // send sends bytes. When that fails, reading fails too.
@@ -77,7 +73,7 @@ func (c *conn) answered(xid wire.Xid) *Request {
 // next reads a frame and makes an item of it. What ends the connection is an item too.
 func (c *conn) next(patience time.Duration, decode func(frame []byte, it *item) error) item {
 	_ = c.SetReadDeadline(time.Now().Add(patience))
-	frame, err := wire.ReadFrame(c.r, nil, maxReplyBytes)
+	frame, err := wire.ReadFrame(c.R, nil, zkconn.MaxFrameBytes)
 	if err != nil {
 		return ending(err)
 	}

@@ -82,7 +82,7 @@ func (s *side) hangUp(i int) {
 // the new one.)
 func (s *side) drop(i int) {
 	c := s.slots[i].conn
-	if err := c.Conn.(*net.TCPConn).CloseWrite(); err == nil {
+	if err := c.Conn.Conn.(*net.TCPConn).CloseWrite(); err == nil {
 		_ = c.SetReadDeadline(time.Now().Add(patience))
 		_, _ = io.Copy(io.Discard, c)
 	}

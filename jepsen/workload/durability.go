@@ -23,7 +23,8 @@ const (
 const (
 	fRemove = "remove" // delete of Path
 	fBump   = "bump"   // setData of the client's own node
-	// fRefused is a create of Path that has to fail: its parent is missing, or a check in the same multi fails.
+	// fRefused is a create of Path that has to fail: its parent is missing, or a check in the same
+	// multi fails.
 	fRefused = "refused"
 )
 

@@ -28,8 +28,8 @@ const (
 	fAlive    = "alive"    // the owner looks for Path, one of its nodes: its sign of life
 	fAbandon  = "abandon"  // the owner will not be heard of again
 	fSnapshot = "snapshot" // behind a sync, the names in ephemeralLive as Value
-	// fGone: the owner's two directories are empty after Session. Zxid is the last change of the first one, Value
-	// that of the second.
+	// fGone: the owner's two directories are empty after Session. Zxid is the last change of the
+	// first one, Value that of the second.
 	fGone = "gone"
 )
 

@@ -1,14 +1,13 @@
 package workload
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
+	"lockkeeper/internal/zkconn"
 	"lockkeeper/jepsen"
 	"lockkeeper/wire"
 )
@@ -18,12 +17,10 @@ import (
 // session timeout without a request, and it gives up after two thirds of silence.
 // One goroutine uses it.
 type link struct {
-	net.Conn
+	*zkconn.Conn
 	w       *worker
-	r       *bufio.Reader
 	member  string
 	session session
-	xid     wire.Xid
 	open    []request // not answered yet, oldest first
 	heard   time.Time // when the newest byte was read
 	sent    time.Time // when the newest request was sent
@@ -71,11 +68,7 @@ const (
 	fOrder = "outoforder"
 )
 
-const (
-	dialTimeout = time.Second
-	// maxFrameBytes is how large a frame may be that a member sends.
-	maxFrameBytes = 64 << 20
-)
+const dialTimeout = time.Second
 
 // open connects to a member, with a new session if s is zero, and tells the
 // history. The link ends with ctx.
@@ -84,7 +77,7 @@ func (w *worker) open(ctx context.Context, member string, s session) (*link, err
 	if err != nil {
 		return nil, fmt.Errorf("workload: %s: %w", w.name, err)
 	}
-	l := &link{Conn: c, w: w, r: bufio.NewReader(c), member: member}
+	l := &link{Conn: zkconn.New(c), w: w, member: member}
 	l.unhook = context.AfterFunc(ctx, func() { c.SetReadDeadline(time.Unix(1, 0)) })
 	if err := l.handshake(s); err != nil {
 		l.shut()
@@ -105,22 +98,14 @@ func (l *link) handshake(s session) error {
 		timeout = l.w.env.SessionTimeout
 	}
 	l.SetDeadline(time.Now().Add(timeout))
-	_, err := l.Write(wire.AppendFrame(nil, wire.ConnectRequest{
+	answer, err := l.Handshake(wire.ConnectRequest{
 		LastZxidSeen: s.seen, TimeoutMs: int32(timeout.Milliseconds()), SessionID: s.id, Password: s.password,
-	}))
-	var payload []byte
-	if err == nil {
-		payload, err = wire.ReadFrame(l.r, nil, maxFrameBytes)
-	}
-	var answer wire.ConnectResponse
-	if err == nil {
-		err = wire.Decode(payload, &answer)
+	})
+	if errors.Is(err, zkconn.ErrRefused) || err == nil && answer.SessionID == 0 {
+		return errExpired
 	}
 	if err != nil {
 		return fmt.Errorf("workload: handshake with %s: %w", l.member, err)
-	}
-	if answer.SessionID == 0 || answer.TimeoutMs <= 0 {
-		return errExpired
 	}
 	l.session = session{
 		id: answer.SessionID, password: append([]byte(nil), answer.Password...),
@@ -133,13 +118,9 @@ func (l *link) handshake(s session) error {
 // add encodes a request, as the next one of the connection, and takes note of it.
 // op is what invoke has returned.
 func (l *link) add(b []byte, code wire.Op, body wire.Record, op jepsen.Op) []byte {
-	xid := wire.XidPing
-	if code != wire.OpPing {
-		l.xid++
-		xid = l.xid
-	}
+	b, xid := l.Append(b, code, body)
 	l.open = append(l.open, request{xid: xid, code: code, body: body, op: op})
-	return wire.AppendRequest(b, xid, code, body)
+	return b
 }
 
 // send sends what add has encoded.
@@ -190,25 +171,21 @@ func (l *link) await(ctx context.Context, until time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if l.r.Buffered() > 0 {
+	if l.R.Buffered() > 0 {
 		return nil
 	}
 	l.SetReadDeadline(until)
 	if err := ctx.Err(); err != nil { // the hook may have come before
 		return err
 	}
-	_, err := l.r.Peek(1)
+	_, err := l.R.Peek(1)
 	return err
 }
 
 func (l *link) read(until time.Time) (f frame, err error) {
 	l.heard = time.Now()
 	l.SetReadDeadline(until.Add(l.patience()))
-	payload, err := wire.ReadFrame(l.r, nil, maxFrameBytes)
-	if err == nil {
-		f.header, f.body, err = wire.DecodeReply(payload)
-	}
-	if err != nil {
+	if f.header, f.body, err = l.ReadReply(); err != nil {
 		return f, fmt.Errorf("workload: receive: %w", err)
 	}
 	if f.header.Xid == wire.XidNotification {

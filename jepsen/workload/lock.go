@@ -24,8 +24,9 @@ const (
 // time that a lock is wanted is a Contender of its own.
 const (
 	fHeld = "held" // the holder asks its grant whether it still stands; OK if so
-	// fUse is the holder's write, with its Token, to the resource that its lock protects. OK is entered while the
-	// resource is closed to everybody else; Fail means that it has refused the token.
+	// fUse is the holder's write, with its Token, to the resource that its lock protects. OK is
+	// entered while the resource is closed to everybody else; Fail means that it has refused the
+	// token.
 	fUse = "use"
 )
 

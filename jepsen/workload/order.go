@@ -27,7 +27,8 @@ const (
 	fWatch = "watch" // getData of Path with a watch; OK has Value and Version
 	fSync  = "sync"
 	fEvent = "event" // a watch has fired for Path, with the Zxid if the member says it
-	// fRewatch: the first request of a connection that takes a session over tells of the watch on Path.
+	// fRewatch: the first request of a connection that takes a session over tells of the watch on
+	// Path.
 	fRewatch = "rewatch"
 )
 

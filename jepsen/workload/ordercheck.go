@@ -71,7 +71,8 @@ type orderSession struct {
 
 	base jepsen.Op     // the newest reply about the session's own node
 	lost [][]jepsen.Op // its sets that were not answered since, by connection
-	// settled are those that must not take effect any more, or have: a later connection was answered.
+	// settled are those that must not take effect any more, or have: a later connection was
+	// answered.
 	settled []jepsen.Op
 	made    bool
 

@@ -9,35 +9,37 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Whether a majority of the members can act: enough of them run and can talk to each other. What breaks things says so
-// in the history. (jepsen.Op.F)
+// Whether a majority of the members can act: enough of them run and can talk to each other. What
+// breaks things says so in the history. (jepsen.Op.F)
 const (
 	FMajorityLost = "majority-lost"
 	FMajorityBack = "majority-back"
 )
 
-// Progress checks that clients get on whenever a majority of the members can act: however many members are down,
-// paused or cut off beside that majority, each client completes an operation within Bound, counted from the moment at
-// which the majority is back, from the client's last completed operation, or from the moment at which its own process
-// goes on (FResume), whichever is the latest.
+// Progress checks that clients get on whenever a majority of the members can act: however many
+// members are down, paused or cut off beside that majority, each client completes an operation
+// within Bound, counted from the moment at which the majority is back, from the client's last
+// completed operation, or from the moment at which its own process goes on (FResume), whichever is
+// the latest.
 type Progress struct {
-	// Workers are the clients, as Op.Worker has them; without any, only for how long a majority could act is looked at.
+	// Workers are the clients, as Op.Worker has them; without any, only for how long a majority
+	// could act is looked at.
 	Workers []string
 	// From and To are the part of the history that counts. At From a majority can act.
 	From, To time.Duration
 	// Bound is how long a client may be without a completed operation.
 	Bound time.Duration
-	// Able is the share of the time, 0 to 1, in which a majority must have been able to act for the history to say
-	// enough.
+	// Able is the share of the time, 0 to 1, in which a majority must have been able to act for the
+	// history to say enough.
 	Able float64
 }
 
-// enoughProgress is the share of the time in which a majority could act that the clients must have made progress in, on
-// average, for a history to say enough about the other promises.
+// enoughProgress is the share of the time in which a majority could act that the clients must have
+// made progress in, on average, for a history to say enough about the other promises.
 const enoughProgress = 0.5
 
-// progressSlice is the unit in which progress is counted: a slice counts as one with progress if the client completed
-// an operation in it.
+// progressSlice is the unit in which progress is counted: a slice counts as one with progress if
+// the client completed an operation in it.
 const progressSlice = time.Second
 
 // Check judges a history.
@@ -87,8 +89,8 @@ func (p Progress) Check(ops []jepsen.Op) Verdict {
 // interval is a time in the history.
 type interval struct{ from, to time.Duration }
 
-// spans are the times between From and To outside of those that an entry with the field F off begins and one with on
-// ends.
+// spans are the times between From and To outside of those that an entry with the field F off
+// begins and one with on ends.
 func (p Progress) spans(ops []jepsen.Op, off, on string, counts func(jepsen.Op) bool) []interval {
 	var spans []interval
 	from, is := p.From, true
@@ -160,7 +162,8 @@ func (s interval) longestGap(done []time.Duration) (gap, at time.Duration) {
 	return gap, at
 }
 
-// progressSlices counts the slices that are wholly in the spans, and those of them in which an operation was completed.
+// progressSlices counts the slices that are wholly in the spans, and those of them in which an
+// operation was completed.
 func progressSlices(spans []interval, done []time.Duration) (with, all int) {
 	for _, s := range spans {
 		for at := s.from; at+progressSlice <= s.to; at += progressSlice {
@@ -173,8 +176,8 @@ func progressSlices(spans []interval, done []time.Duration) (with, all int) {
 	return with, all
 }
 
-// nearby are the client's entries and those about the majority and faults around a time, the last ones before it and the
-// first ones in it.
+// nearby are the client's entries and those about the majority and faults around a time, the last
+// ones before it and the first ones in it.
 func nearby(ops []jepsen.Op, worker string, from, to time.Duration) []jepsen.Op {
 	const few = 12
 	var before, within []jepsen.Op

@@ -79,9 +79,9 @@ func TestWorkloadsOnRealProcesses(t *testing.T) {
 	}
 }
 
-// TestLibrariesFindOverlaps is the test of the test: clients of the workload libraries that do not lock at
-// all are seen to overlap, through everything that lies between a library's process and the verdict;
-// and so is a lock that nobody gave back.
+// TestLibrariesFindOverlaps is the test of the test: clients of the workload libraries that do not
+// lock at all are seen to overlap, through everything that lies between a library's process and the
+// verdict; and so is a lock that nobody gave back.
 func TestLibrariesFindOverlaps(t *testing.T) {
 	tools, err := jepsen.NewToolbox(false)
 	if err != nil {

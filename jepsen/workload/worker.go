@@ -62,8 +62,8 @@ func (w *worker) end(op jepsen.Op, kind jepsen.Kind, note string) {
 	w.add(op)
 }
 
-// answered looks at the reply to an operation. It ends the operation, and reports false, if the reply is a refusal or cannot
-// be understood; else ending it is the caller's.
+// answered looks at the reply to an operation. It ends the operation, and reports false, if the
+// reply is a refusal or cannot be understood; else ending it is the caller's.
 func (w *worker) answered(f frame) (op jepsen.Op, answer wire.Record, ok bool) {
 	op = f.request.op
 	op.Zxid = int64(f.header.Zxid)
