@@ -162,8 +162,8 @@ func (l *lab) logged(m *Member, text string, times int) {
 }
 
 const (
-	stopsWhenFull = "disk full: this member lets its clients go"
-	waitsForRoom  = "serves nobody until there is room"
+	stopsWhenFull = "disk full: this member closes its client connections"
+	waitsForRoom  = "serves no clients until there is room"
 )
 
 // fullDiskLab is a cluster of which each member has a small disk of its own.

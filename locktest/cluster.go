@@ -175,7 +175,7 @@ func (c *Cluster) Restart(member int) {
 // Isolate cuts a member off from all others, until Heal. Clients reach it still.
 func (c *Cluster) Isolate(member int) { c.net.Isolate(c.members[member].host) }
 
-// Heal mends all links between members, but for those of members that are frozen.
+// Heal restores all links between members, except those of members that are frozen.
 func (c *Cluster) Heal() {
 	c.net.HealAll()
 	for _, m := range c.members {
@@ -185,8 +185,8 @@ func (c *Cluster) Heal() {
 	}
 }
 
-// Freeze has a member go silent to everybody, as a stopped process does, until Thaw: connections to
-// it stay, new ones are taken by its system, and nothing is answered.
+// Freeze stops a member as SIGSTOP stops a process, until Thaw: connections to it stay, its system
+// accepts new ones, and nothing is answered.
 func (c *Cluster) Freeze(member int) {
 	c.t.Helper()
 	m := c.running(member)
@@ -212,7 +212,7 @@ func (c *Cluster) running(member int) *member {
 	return m
 }
 
-// leads says whether the member leads and can act.
+// leads reports whether the member leads and can act.
 func (m *member) leads() bool {
 	if m.srv == nil || m.gate.isFrozen() {
 		return false

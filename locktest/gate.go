@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// gate stands between a member and its clients: it can hold back everything, and cut all
-// connections.
+// gate is between a member and its clients: it can hold back everything, and close all connections.
 type gate struct {
 	mu     sync.Mutex
 	frozen chan struct{} // closed by thaw; nil while nothing is held back

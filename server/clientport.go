@@ -13,8 +13,8 @@ import (
 	"lockkeeper/internal/loglimit"
 )
 
-// clientPort accepts client connections, keeps to the limits on their number, and owns them until they
-// are closed.
+// clientPort accepts client connections, enforces the limits on their number, and owns them until
+// they are closed.
 type clientPort struct {
 	log        *slog.Logger
 	refusals   *loglimit.Limiter
@@ -90,8 +90,8 @@ func (p *clientPort) addr() net.Addr {
 	return p.listener.Addr()
 }
 
-// Accepting fails for a while when the process is out of file descriptors; trying again at once would
-// only burn CPU.
+// Accepting fails for a while when the process is out of file descriptors; trying again at once
+// would only burn CPU.
 const (
 	acceptPauseMin = 5 * time.Millisecond
 	acceptPauseMax = time.Second
@@ -119,8 +119,8 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 	}
 }
 
-// admit counts a connection before anything is read from it, and closes it at once when there are too
-// many: what a client cannot have must cost nothing.
+// admit counts a connection before anything is read from it, and closes it at once when there are
+// too many: a refused client costs no memory.
 func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c := newConn(nc)
 	c.port = p
@@ -149,7 +149,7 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	_ = nc.Close()
 }
 
-// live serves a connection to its end. It goes on in another goroutine when serve asks for that.
+// live serves a connection to its end. When serve returns true, it continues in a new goroutine.
 func (p *clientPort) live(ctx context.Context, c *conn) {
 	if p.serve(ctx, c) {
 		p.wg.Go(func() { p.live(ctx, c) })
@@ -194,15 +194,15 @@ func (p *clientPort) stopAccepting() {
 	p.mu.Unlock()
 }
 
-// cut closes every connection without a word.
+// cut closes every connection without a last answer.
 func (p *clientPort) cut() {
 	for _, c := range p.list() {
 		_ = c.Close()
 	}
 }
 
-// cutSilent closes the connections that have not said yet what they want. Those with a session end with
-// it, and those that get their last answer end by themselves.
+// cutSilent closes the connections without a session. Those with a session end with it, and those
+// that are being sent their last answer end by themselves.
 func (p *clientPort) cutSilent() {
 	for _, c := range p.list() {
 		if c.session.Load() == nil && !c.parting.Load() {
@@ -214,8 +214,8 @@ func (p *clientPort) cutSilent() {
 // wait waits until every goroutine of the port and of its connections has ended.
 func (p *clientPort) wait() { p.wg.Wait() }
 
-// tokenBucket limits how often something may happen: max times at once, and fill times more every so often. The
-// zero value does not limit.
+// tokenBucket limits how often something may happen: max times at once, and fill times more after
+// each interval. The zero value does not limit.
 type tokenBucket struct {
 	max, fill int
 	every     time.Duration
@@ -225,7 +225,7 @@ type tokenBucket struct {
 	filled time.Time // zero before the first use
 }
 
-// take says whether it may happen now, and counts it if so.
+// take takes a token. It returns false when there is none.
 func (b *tokenBucket) take() bool {
 	if b.max <= 0 {
 		return true

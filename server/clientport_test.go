@@ -20,8 +20,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestFirstBytes: what is neither a word nor a handshake closes the connection without a byte, and disturbs
-// nobody else.
+// TestFirstBytes: what is neither a word nor a handshake closes the connection without a byte, and
+// disturbs nobody else.
 func TestFirstBytes(t *testing.T) {
 	checkGoroutines(t)
 	s := startReal(t, nil)
@@ -53,7 +53,8 @@ func TestFirstBytes(t *testing.T) {
 	bystander.call(wire.OpPing, wire.Empty{})
 }
 
-// TestBufferLimit: a frame of exactly jute.maxbuffer bytes is taken, one more closes this connection only.
+// TestBufferLimit: a frame of exactly jute.maxbuffer bytes is taken, one more closes this
+// connection only.
 func TestBufferLimit(t *testing.T) {
 	for _, limit := range []int{100, 2000} { // 100 is what one of ZooKeeper's own tests uses
 		t.Run(fmt.Sprint(limit), func(t *testing.T) { testBufferLimit(t, limit) })
@@ -114,8 +115,8 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 }
 
-// TestHalfFrame: a client that stops in the middle of a frame holds up nobody, and loses its connection
-// with its session.
+// TestHalfFrame: a client that stops in the middle of a frame holds up nobody, and loses its
+// connection with its session.
 func TestHalfFrame(t *testing.T) {
 	inBubble(t, simnet.Config{}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		slow, other := dialSim(t, h), dialSim(t, h)
@@ -193,8 +194,8 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 	})
 }
 
-// TestClientThatDoesNotRead: its replies fill the socket, its own connection comes to a halt, and nobody
-// else's. When it has taken nothing for as long as its session may be silent, it is let go.
+// TestClientThatDoesNotRead: its replies fill the socket, its own connection comes to a halt, and
+// nobody else's. When it has taken nothing for as long as its session may be silent, it is let go.
 func TestClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		deaf, other := dialSim(t, h), dialSim(t, h)
@@ -253,8 +254,8 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
-// TestRefusedHandshake: the answer "expired" arrives whole although the client has sent more behind its
-// request, and the connection ends without a reset.
+// TestRefusedHandshake: the answer "expired" arrives whole although the client has sent more behind
+// its request, and the connection ends without a reset.
 func TestRefusedHandshake(t *testing.T) {
 	s := startReal(t, nil)
 	for _, readOnly := range []bool{false, true} {
@@ -273,8 +274,8 @@ func TestRefusedHandshake(t *testing.T) {
 	}
 }
 
-// TestPipelinedBehindHandshake: requests in the same segment as the connect request are answered after it,
-// in order.
+// TestPipelinedBehindHandshake: requests in the same segment as the connect request are answered
+// after it, in order.
 func TestPipelinedBehindHandshake(t *testing.T) {
 	s := startReal(t, nil)
 	c := dialReal(t, s)
@@ -358,7 +359,8 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// No port takes the descriptors that the log needs, whatever is configured; and a limit that is too low for that is told at the start.
+// No port takes the descriptors that the log needs, whatever is configured; and a limit that is too
+// low for that is told at the start.
 func TestDescriptorsAreKeptForTheLog(t *testing.T) {
 	three := []Member{{ID: 1}, {ID: 2}, {ID: 3}}
 	for _, tt := range []struct {

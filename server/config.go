@@ -9,8 +9,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// Config is everything that a member can be told. The zero value is a member that is alone, listens on
-// port 2181 of every address, and keeps its data in ./lockkeeper-data.
+// Config is the configuration of a member; see zoocfg.Config. The zero value is a member that is
+// alone, listens on port 2181 of every address, and keeps its data in ./lockkeeper-data.
 type Config = zoocfg.Config
 
 // Member is one machine of the cluster, as a server.N line of the configuration describes it.
@@ -24,7 +24,8 @@ func LoadConfig(file string, options ...zoocfg.Option) (Config, error) {
 // Unlimited turns MaxClientCnxns, Limits.MultiReadOps and Limits.MultiReadBytes off.
 const Unlimited = zoocfg.Unlimited
 
-// ParseConfigText reads the content of /zookeeper/config: the members in ascending order, and the version as it stands there.
+// ParseConfigText reads the content of /zookeeper/config: the members in ascending order, and the
+// version in hexadecimal. A member that is alone has neither.
 func ParseConfigText(text string) (members []Member, version string, err error) {
 	if text == "" {
 		return nil, "", nil
@@ -33,8 +34,8 @@ func ParseConfigText(text string) (members []Member, version string, err error) 
 	return ms, strconv.FormatUint(uint64(v), 16), err
 }
 
-// ConvertLog moves the log of a stopped member into a kind, that of cfg.LogStore if to is empty, and says
-// from where to where. See quorum.ConvertLog.
+// ConvertLog converts the log of a stopped member to a kind, that of cfg.LogStore if to is empty.
+// The text says from where to where. See quorum.ConvertLog.
 func ConvertLog(cfg Config, to string) (string, error) {
 	return quorum.ConvertLog(cmp.Or(cfg.DataLogDir, cfg.DataDir, zoocfg.DefaultDataDir), cmp.Or(quorum.LogKind(to), cfg.LogStore))
 }

@@ -19,13 +19,15 @@ import (
 )
 
 const (
-	// idleBufferBytes is what a connection reads into, once there is something to read: it holds a few usual requests.
+	// idleBufferBytes is the size of the read buffer of a connection: it holds a few usual
+	// requests.
 	idleBufferBytes = 512
-	// readBufferBytes is what one gets whose client sends many requests without waiting for the answers.
+	// readBufferBytes is its size once the client sends many requests without waiting for replies.
 	readBufferBytes = 16 << 10
-	// restAfter is how long a client is silent that is taken for idle. Clients that only ping are.
+	// restAfter is after which silence a client counts as idle. Clients that only ping are idle.
 	restAfter = 500 * time.Millisecond
-	// farewellTimeout is how long a last answer (a four-letter word's, "session expired") may take.
+	// farewellTimeout bounds sending the last answer of a connection without a session: to a
+	// four-letter word, or "session expired".
 	farewellTimeout = 10 * time.Second
 	// lingerTimeout and lingerBytes bound what is still read from a client after the last answer.
 	lingerTimeout = 2 * time.Second
@@ -41,7 +43,7 @@ type conn struct {
 	accepted time.Time
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
-	parting  atomic.Bool                     // what is sent now are its last words
+	parting  atomic.Bool                     // its last answer is being sent
 }
 
 func newConn(nc net.Conn) *conn {
@@ -56,18 +58,19 @@ func (c *conn) WriteUntil(b []byte, until time.Time) (int, error) {
 	return n, err
 }
 
-// Wake implements session.Conn: it starts a goroutine that sends what the session has to say.
+// Wake implements session.Conn: it starts a goroutine that sends the pending output of the session.
 func (c *conn) Wake() {
 	c.port.wg.Go(func() { _ = c.flush(true) })
 }
 
-// Abort implements session.Conn. It closes the connection in a goroutine of its own, because Close takes time, and many
-// sessions may end in one entry.
+// Abort implements session.Conn. It closes the connection in a goroutine of its own, because Close
+// takes time, and many sessions may end in one entry.
 func (c *conn) Abort() {
 	c.port.wg.Go(func() { _ = c.Close() })
 }
 
-// flush sends what the session has to say, as Session.Flush does. With an error the connection is closed.
+// flush sends the pending output of the session; see Session.Flush. With an error the connection is
+// closed.
 func (c *conn) flush(wait bool) error {
 	switch err := c.session.Load().Flush(wait); err {
 	case nil:
@@ -81,8 +84,8 @@ func (c *conn) flush(wait bool) error {
 	}
 }
 
-// remoteAddr is the client's address, an IPv4 one as such even on an IPv6 socket: limits and ACLs are
-// about that.
+// remoteAddr is the address of the client. An IPv4 address is returned as such even on an IPv6
+// socket, because limits and ACLs compare addresses.
 func remoteAddr(nc net.Conn) netip.AddrPort {
 	var at netip.AddrPort
 	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
@@ -93,10 +96,11 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// serveConn is the life of a connection, from its first byte until it can be closed. It returns true when it is to be called
-// again in a new goroutine, because the client may be silent for long now: a request, or the handshake, is answered
-// further down the stack than the next request is waited for, and a stack that has grown does not shrink below 4 KB. That is
-// more than everything else that a silent client costs.
+// serveConn serves a connection from its first byte until it can be closed. It returns true when it
+// is to be called again in a new goroutine, because the client may now be silent for long: a
+// request, or the handshake, is answered deeper in the stack than the next request is awaited, and
+// a stack that has grown does not shrink below 4 KB. That is more than everything else that a
+// silent client costs.
 func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 	sess := c.session.Load()
 	if sess == nil {
@@ -111,7 +115,7 @@ func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 	return false
 }
 
-// open answers the first bytes of a connection. Without a session, the connection is done for.
+// open answers the first bytes of a connection. Without a session, the connection is to be closed.
 func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 	_ = c.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
 	first, err := c.r.Peek(4)
@@ -131,7 +135,7 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 	return sess
 }
 
-// silent takes note of a connection that ended before it said what it wanted.
+// silent counts a connection that ended before its first request was complete.
 func (s *Server) silent(c *conn, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.counters.sessionlessExpired.Add(1)
@@ -139,7 +143,8 @@ func (s *Server) silent(c *conn, err error) {
 	s.log.Debug("connection closed before its handshake", "client", c.remote, "err", err)
 }
 
-// handshake reads the connect request and answers it. Without a session, the connection is done for.
+// handshake reads the connect request and answers it. Without a session, the connection is to be
+// closed.
 func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 	frame, err := s.readFrame(c)
 	if err != nil {
@@ -193,14 +198,14 @@ func (s *Server) readFrame(c *conn) ([]byte, error) {
 	return frame, err
 }
 
-// widen gives the connection a buffer into which much can be read at a time.
+// widen replaces the read buffer by a large one.
 func (c *conn) widen() {
 	rest, _ := c.r.Peek(c.r.Buffered()) // what is buffered can be peeked at
 	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(rest)), c.Conn), readBufferBytes)
 	_, _ = c.r.Peek(len(rest)) // so that it is buffered again
 }
 
-// frameBuffered says whether a whole frame has been received that is not read yet.
+// frameBuffered reports whether a whole frame has been received that has not been read yet.
 func (c *conn) frameBuffered() bool {
 	n := c.r.Buffered()
 	if n < 4 {
@@ -210,11 +215,13 @@ func (c *conn) frameBuffered() bool {
 	return int64(binary.BigEndian.Uint32(head)) <= int64(n-4)
 }
 
-// readLoop hands frames to the session until the connection or the session ends, and has what the session answers at once
-// sent before it waits for the client. When all that the session had to say has been sent, it goes on reading, and the
-// session ignores what comes, until the client closes too or the deadline for that has passed.
+// readLoop submits frames to the session until the connection or the session ends, and flushes the
+// replies that were made at once before it waits for the client. After the last output of a session
+// that has ended, it goes on reading, and the session ignores what comes, until the client closes
+// too or the deadline for that has passed.
 //
-// It returns nil when it has answered a client that was silent for restAfter, and is likely to be silent again.
+// It returns nil when it has answered a client that was silent for restAfter, and is likely to be
+// silent again.
 func (s *Server) readLoop(c *conn, sess *session.Session) error {
 	for rested := false; ; {
 		if !c.frameBuffered() {
@@ -238,9 +245,9 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 	}
 }
 
-// halfClose says that nothing more will come, and bounds how long the client may take to say the same.
-// Closing outright would make TCP send a reset if the client has sent anything that was not read, and a
-// reset may destroy the last answer on its way.
+// halfClose ends the direction to the client, and bounds how long the client may take to end the
+// other. Closing both would make TCP send a reset if the client has sent anything that was not
+// read, and a reset may destroy the last answer on its way.
 func (c *conn) halfClose() {
 	hc, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok || hc.CloseWrite() != nil {
@@ -250,7 +257,7 @@ func (c *conn) halfClose() {
 	_ = c.SetReadDeadline(time.Now().Add(lingerTimeout))
 }
 
-// part ends a connection that has no session: after the last answer.
+// part ends a connection that has no session, after the last answer.
 func (c *conn) part() {
 	c.halfClose()
 	_, _ = io.CopyN(io.Discard, c.r, lingerBytes)

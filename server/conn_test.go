@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Frames are read one after the other, whether they come one by one or many at once, for which the connection gets a larger buffer.
+// Frames are read one after the other, whether they come one by one or many at once, for which the
+// connection gets a larger buffer.
 func TestFramesAreReadWhileTheBufferGrows(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()

@@ -16,9 +16,9 @@ import (
 	"lockkeeper/quorum"
 )
 
-// Files in the data directories. The quorum room has raft.db, raft.wal/ and snapshots/ there.
+// Files in the data directories. Package quorum has raft.db, raft.wal/ and snapshots/ there.
 const (
-	lockFile       = "lockkeeper.lock" // held while a member runs; stays behind, empty
+	lockFile       = "lockkeeper.lock" // locked while a member runs; empty, and never removed
 	initializeFile = "initialize"      // see Config.MustHoldData
 	logFile        = "raft.db"
 	segmentsDir    = "raft.wal"
@@ -26,12 +26,13 @@ const (
 	zooKeeperDir   = "version-2" // where ZooKeeper has its snapshots and logs
 )
 
-// dataDirs are a member's places on disk while it runs.
+// dataDirs are the data directories of a member that runs.
 type dataDirs struct {
 	locks []*os.File
 }
 
-// openDataDirs creates the directories where that is allowed, and locks them against other processes.
+// openDataDirs creates the directories where that is allowed, and locks them against other
+// processes.
 func openDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
 	d := &dataDirs{}
 	defer func() {
@@ -82,8 +83,9 @@ func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) erro
 }
 
 const (
-	// lockPatience is how long a start waits for another process to leave the data directory. One that has been killed leaves it
-	// when the kernel has given its memory back, some 100 ms later for each GB.
+	// lockPatience is how long a start waits for another process to release the data directory. One
+	// that has been killed releases it when the kernel has freed its memory, some 100 ms later for
+	// each GB.
 	lockPatience = 3 * time.Second
 	lockRetry    = 20 * time.Millisecond
 )
@@ -141,8 +143,8 @@ func (d *dataDirs) close() {
 	d.locks = nil
 }
 
-// checkData looks at what the directories hold: nothing although there must be something, or data of
-// ZooKeeper that somebody may expect to find again.
+// checkData refuses directories that are empty although they must hold data, and those that hold
+// data of ZooKeeper.
 func checkData(cfg *Config) error {
 	log := filepath.Join(cfg.DataLogDir, logFile)
 	switch _, err := os.Stat(log); {
@@ -162,8 +164,8 @@ func checkData(cfg *Config) error {
 	if !cfg.MustHoldData {
 		return nil
 	}
-	// As ZooKeeper does: a member that has lost its disk must not come back empty and vote as if it had
-	// never promised anything. The operator's file is good for one start.
+	// As in ZooKeeper, a member that has lost its disk must not come back empty and vote as if it
+	// had never voted. The file of the operator allows one start.
 	init := filepath.Join(cfg.DataDir, initializeFile)
 	if err := os.Remove(init); err != nil {
 		f := cfg.Fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s", log, init)
@@ -173,8 +175,8 @@ func checkData(cfg *Config) error {
 	return nil
 }
 
-// checkZooKeeperData refuses to start empty beside data of ZooKeeper, which somebody may expect to find again, unless the
-// configuration says that it is to be left alone.
+// checkZooKeeperData refuses to start empty beside data of ZooKeeper, unless the configuration says
+// that it is to be ignored: an operator may expect to find that data again.
 func checkZooKeeperData(cfg *Config) error {
 	for _, dir := range []struct{ key, path string }{{"dataDir", cfg.DataDir}, {"dataLogDir", cfg.DataLogDir}} {
 		found := filepath.Join(dir.path, zooKeeperDir)
@@ -198,7 +200,7 @@ func isZooKeeperData(f fs.DirEntry) bool {
 	return strings.HasPrefix(f.Name(), "snapshot.") || strings.HasPrefix(f.Name(), "log.")
 }
 
-// sizeOf adds up the files below dir, in bytes. What cannot be read does not count.
+// sizeOf adds up the files below dir, in bytes. Files that cannot be read do not count.
 func sizeOf(dir string) (sizeBytes int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -212,21 +214,22 @@ func sizeOf(dir string) (sizeBytes int64) {
 	return sizeBytes
 }
 
-// ErrDiskFull is what Server.Err wraps when the member has stopped for want of room for its log. Nothing is lost by that:
-// when AwaitRoom returns, the member can be started again.
+// ErrDiskFull is what Server.Err wraps when the member has stopped because its log has no room.
+// Nothing is lost: when AwaitRoom returns, the member can be started again.
 var ErrDiskFull = quorum.ErrDiskFull
 
 const (
-	// roomBytes is how much must be free before a member with a full disk starts again: many large entries.
+	// roomBytes is how much must be free before a member with a full disk starts again: many large
+	// entries.
 	roomBytes = 16 << 20
-	// roomFile is written to see whether there is room: a quota shows only to one who writes.
+	// roomFile is written to find out whether there is room: a quota shows only in a write.
 	roomFile      = "lockkeeper.room"
 	roomCheck     = time.Second
 	roomLogPeriod = time.Minute
 )
 
-// AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It says once a minute what it waits
-// for.
+// AwaitRoom waits until 16 MiB can be written where the log of cfg is, or ctx ends. It logs once a
+// minute what it waits for.
 func AwaitRoom(ctx context.Context, cfg Config) error {
 	cfg = cfg.WithDefaults()
 	from := time.Now()
@@ -253,7 +256,7 @@ func AwaitRoom(ctx context.Context, cfg Config) error {
 
 func logRoom(log *slog.Logger, dir string, err error) {
 	if quorum.IsStarved(err) {
-		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves nobody until there is one, and then starts by itself", "err", err)
+		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves no clients until there is one, and then starts by itself", "err", err)
 		return
 	}
 	free, ok := freeBytes(dir)
@@ -261,12 +264,12 @@ func logRoom(log *slog.Logger, dir string, err error) {
 	if ok {
 		args = append(args, "freeBytes", free)
 	}
-	log.Error("disk full: this member has stopped, it acknowledges nothing and serves nobody until there is room, and then starts by itself", args...)
+	log.Error("disk full: this member has stopped, it acknowledges nothing and serves no clients until there is room, and then starts by itself", args...)
 }
 
 var errNoRoom = errors.New("too little is free")
 
-// probeRoom says whether there is room, and leaves nothing behind.
+// probeRoom returns nil if there is room. It leaves no file.
 func probeRoom(dir string) error {
 	if free, ok := freeBytes(dir); ok && free < roomBytes {
 		return errNoRoom

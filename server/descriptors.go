@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// fileDescriptorsForFiles are kept for the log, of which each segment is open, for snapshots, and for what the process has open from
-	// the beginning. All limits of ports together leave them alone.
+	// fileDescriptorsForFiles are kept for the log, of which each segment is open, for snapshots,
+	// and for the files that the process opens at its start. The limits of all ports together do
+	// not use them.
 	fileDescriptorsForFiles = 128
 	// descriptorsEachPeer are for the connections that a member itself opens to another one.
 	descriptorsEachPeer = 16
@@ -17,14 +18,15 @@ const (
 	clientsMin = 16
 )
 
-// descriptorPlan shares the file descriptors that the process may have among those who take them.
+// descriptorPlan divides the file descriptors of the process among its uses.
 type descriptorPlan struct {
 	limit int64 // of the process; 0 if there is none
 	// clients, accepted from peers, opened to peers, of the HTTP port. 0 clients mean no limit.
 	clients, peers, opened, http int
 }
 
-// planDescriptors shares the file descriptors of this process. What is left for clients may be negative, if there are too few.
+// planDescriptors divides the file descriptors of this process. The share of clients is negative if
+// there are too few.
 func planDescriptors(cfg *Config) descriptorPlan {
 	_, limit := fileDescriptors()
 	return shareDescriptors(limit, cfg)
@@ -47,7 +49,7 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 		p.opened = descriptorsEachPeer * max(len(cfg.Members)-1, 2)
 	}
 	if cfg.HTTPAddr != "" {
-		p.http = cfg.HTTPConns + 1 // one more has been accepted, for which another one is about to be closed
+		p.http = cfg.HTTPConns + 1 // one is accepted before another is closed
 	}
 	if p.limit > 0 {
 		p.clients = int(p.limit) - fileDescriptorsForFiles - p.peers - p.opened - p.http
@@ -55,7 +57,7 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 	return p
 }
 
-// forClients is how many clients there may be because of the limit; 0 means that there is none.
+// forClients is how many clients there may be because of the limit; 0 means no limit.
 func (p descriptorPlan) forClients() int {
 	if p.limit == 0 {
 		return 0
@@ -63,7 +65,8 @@ func (p descriptorPlan) forClients() int {
 	return max(p.clients, clientsMin)
 }
 
-// check says what the limit of file descriptors is too low for: an error if the member cannot run with it, else a warning, or nothing.
+// check returns an error if the member cannot run with its limit of file descriptors, or a warning
+// if the limit is lower than a setting.
 func (p descriptorPlan) check(cfg *Config) (warning string, err error) {
 	if p.limit == 0 {
 		return "", nil

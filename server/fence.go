@@ -11,26 +11,28 @@ import (
 	"lockkeeper/znode"
 )
 
-// fenceAnswer is what GET /fence?lock=PATH&token=N says: whether the holder whose fencing token that is has the lock now. A
-// resource that any language guards can ask this before it does what the holder wants. The answer is true of a moment
-// between question and answer; a resource that also remembers the largest token it has seen is safe after that moment too.
+// fenceAnswer is the answer to GET /fence?lock=PATH&token=N: whether the holder with this fencing
+// token has the lock now. A resource in any language can query it before it serves the holder. The
+// answer is true of a moment between question and answer; a resource that also remembers the
+// largest token it has seen is safe after that moment too.
 type fenceAnswer struct {
 	Lock  string `json:"lock"`
 	Token int64  `json:"token"` // the zxid that created the holder's node
 	Valid bool   `json:"valid"`
 	// Reason says why it is not valid.
 	Reason string `json:"reason,omitempty"`
-	// Node and Session are of the token's node, if it still stands in the queue.
+	// Node and Session are of the token's node, if it is still in the queue.
 	Node    string `json:"node,omitempty"`
 	Session string `json:"session,omitempty"`
-	// Newest is the token of whoever is at the front of the queue, 0 if nobody is.
+	// Newest is the token at the front of the queue, 0 if the queue is empty.
 	Newest int64 `json:"newest"`
 	// Zxid is the newest change that the answer takes into account.
 	Zxid string `json:"zxid"`
 }
 
-// serveFence answers 200 if the token is valid, 409 if it is not, 403 if the lock may not be read, 400 for a question that makes no
-// sense, and 503 if this member cannot prove anything, because it has no leader.
+// serveFence answers 200 if the token is valid, 409 if it is not, 403 if the lock may not be read,
+// 400 for a question that makes no sense, and 503 if this member cannot prove anything, because it
+// has no leader.
 func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 	lock, token, err := fenceQuestion(r)
 	if err != nil {
@@ -96,7 +98,8 @@ func (a *fenceAnswer) judge(store *znode.Store, ids []znode.Identity, skipACL bo
 	return wire.CodeOK
 }
 
-// judgeQueue looks at the nodes of a queue: whoever was created first has the lock, readers share it, and every lease counts.
+// judgeQueue decides by the nodes of a queue: the one that was created first has the lock, readers
+// share it, and every lease counts.
 func (a *fenceAnswer) judgeQueue(store *znode.Store, names []string) {
 	contenders := map[int64]string{} // by token
 	for _, name := range names {
@@ -134,13 +137,14 @@ func childPath(parent, name string) string { return strings.TrimSuffix(parent, "
 // sequenceDigits is how many digits the server appends to the name of a sequential node.
 const sequenceDigits = 10
 
-// queued says whether a name is that of a contender: it ends in a sequence number.
+// queued reports whether a name is that of a contender: it ends in a sequence number.
 func queued(name string) bool {
 	cut := len(name) - sequenceDigits
 	return cut >= 0 && strings.Trim(name[cut:], "0123456789") == ""
 }
 
-// shares says whether own need not wait for other: both read (Curator's and kazoo's names), or own is a lease.
+// shares reports whether own need not wait for other: both read (Curator's and kazoo's names), or
+// own is a lease.
 func shares(own, other string) bool {
 	reads := func(name string) bool { return is(name, "__READ__") || is(name, "__rlock__") }
 	return is(own, "lease-") || reads(own) && reads(other)

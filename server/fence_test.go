@@ -166,7 +166,8 @@ func TestHTTPKeys(t *testing.T) {
 	}
 }
 
-// TestFenceOnEveryMember: whichever member is asked, it knows of what was done before through another one.
+// TestFenceOnEveryMember: whichever member is asked, it knows of what was done before through
+// another one.
 func TestFenceOnEveryMember(t *testing.T) {
 	checkGoroutines(t)
 	members, _ := startCluster(t, "")

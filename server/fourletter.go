@@ -11,14 +11,15 @@ import (
 // listingWords are the four-letter words that are answered by listings.
 var listingWords = map[string]bool{"cons": true, "dump": true, "stat": true, "wchc": true, "wchp": true}
 
-// anyTime are the four-letter words that are answered in any state; the others are while this member serves clients.
+// anyTime are the four-letter words that are answered in any state; the others are while this
+// member serves clients.
 var anyTime = map[string]bool{"envi": true, "mbrs": true, "gtmk": true, "isro": true, "ruok": true, "stmk": true}
 
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// answerWord answers a four-letter word and ends the connection. The answer goes out in one piece, because
-// kazoo reads only once, and before the end whatever the client still sends is read, because otherwise
-// TCP might take the answer back (docs/protocol/admin.md section 1).
+// answerWord answers a four-letter word and ends the connection. The answer is sent in one piece,
+// because kazoo reads only once, and what the client still sends is read before the end, because
+// otherwise TCP might drop the answer (docs/protocol/admin.md section 1).
 func (s *Server) answerWord(c *conn, word string) {
 	c.parting.Store(true)
 	s.counters.wordsReceived.Add(1)
@@ -29,7 +30,7 @@ func (s *Server) answerWord(c *conn, word string) {
 		case s.listings <- struct{}{}:
 			defer func() { <-s.listings }()
 		case <-time.After(farewellTimeout):
-			return // others do not read theirs
+			return // other clients do not read their listings
 		}
 	}
 	answer := s.wordText(c, word)
@@ -103,14 +104,15 @@ func (s *Server) wordText(c *conn, word string) string {
 		s.counters.reset()
 		return "Server stats reset.\n"
 	}
-	panic("server: no answer to the four-letter word " + word) // zoocfg.FourLetterWords promises one
+	// zoocfg.FourLetterWords has only words with an answer.
+	panic("server: no answer to the four-letter word " + word)
 }
 
-// defaultTraceMask is ZooKeeper's. The mask chooses what ZooKeeper writes to its trace log; here it is kept for
-// the tools that set it, and chooses nothing.
+// defaultTraceMask is ZooKeeper's, where the mask chooses what is written to the trace log. Here it
+// is kept for the tools that set it, and has no effect.
 const defaultTraceMask = 306
 
-// setTraceMask takes the eight bytes behind stmk for the new trace mask and shows it.
+// setTraceMask reads the new trace mask, the eight bytes that follow stmk, and returns it.
 func (s *Server) setTraceMask(c *conn) string {
 	b := make([]byte, 8)
 	if _, err := c.r.Discard(4); err != nil {

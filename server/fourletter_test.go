@@ -124,7 +124,8 @@ func mntrValues(t *testing.T, text string) map[string]string {
 	return values
 }
 
-// TestWhitelist: srvr and mbrs are answered whatever the list says, and isro in a member that has the read-only mode.
+// TestWhitelist: srvr and mbrs are answered whatever the list says, and isro in a member that has
+// the read-only mode.
 func TestWhitelist(t *testing.T) {
 	s := startReal(t, nil)
 	for _, word := range zoocfg.FourLetterWords() {
@@ -148,8 +149,8 @@ func TestWhitelist(t *testing.T) {
 	}
 }
 
-// TestWordWithMoreBehind: the line end that echo adds, and whatever else comes, neither changes the answer
-// nor lets a reset destroy it.
+// TestWordWithMoreBehind: the line end that echo adds, and whatever else comes, neither changes the
+// answer nor lets a reset destroy it.
 func TestWordWithMoreBehind(t *testing.T) {
 	s := startReal(t, allWords)
 	for range 20 {
@@ -224,8 +225,8 @@ func TestJavaDouble(t *testing.T) {
 	}
 }
 
-// TestWordsAgainstZooKeeper compares the answers with those of a real ZooKeeper, line by line: the same
-// keys in the same order, and values of the same kind.
+// TestWordsAgainstZooKeeper compares the answers with those of a real ZooKeeper, line by line: the
+// same keys in the same order, and values of the same kind.
 func TestWordsAgainstZooKeeper(t *testing.T) {
 	zk := startZooKeeper(t)
 	s := startReal(t, allWords)
@@ -281,7 +282,8 @@ func TestWordsAgainstZooKeeper(t *testing.T) {
 	}
 }
 
-// ownMetrics are the lines of mntr that ZooKeeper does not have: it ends when its disk is full, and these bounds are ours.
+// ownMetrics are the lines of mntr that ZooKeeper does not have: it ends when its disk is full, and
+// these bounds are ours.
 var ownMetrics = []string{
 	"zk_disk_full_stops", "zk_disk_free_bytes", "zk_log_descriptor_waits",
 	"zk_http_connections_refused", "zk_http_connections_displaced", "zk_http_requests_late",

@@ -4,7 +4,8 @@ package server
 
 import "syscall"
 
-// freeBytes is how much more a user that is not root may write on the disk of dir; false if that is not known.
+// freeBytes is how much more a user that is not root may write on the disk of dir; false if that is
+// not known.
 func freeBytes(dir string) (int64, bool) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -27,15 +27,16 @@ const (
 	fuzzModes
 )
 
-// fuzzTarget is a member, in memory, that lives as long as the process, and a client that must not be disturbed.
+// fuzzTarget is a member, in memory, that lives as long as the process, and a client that must not
+// be disturbed.
 type fuzzTarget struct {
 	server  *Server
 	host    *simnet.Host
 	witness *rawClient
 }
 
-// newFuzzTarget has no T to end with, because it outlives each one. A tick is how long a handshake may take on a busy machine,
-// and how long one takes that claims to have seen the future.
+// newFuzzTarget has no T to end with, because it outlives each one. A tick is how long a handshake
+// may take on a busy machine, and how long one takes that claims to have seen the future.
 var newFuzzTarget = sync.OnceValues(func() (*fuzzTarget, error) {
 	n := simnet.New(simnet.Config{})
 	cfg := Config{
@@ -92,8 +93,9 @@ func (ft *fuzzTarget) check(t *testing.T) {
 	}
 }
 
-// FuzzConnection feeds bytes to a live connection. Whatever they are, the member answers in whole frames or ends the
-// connection, takes no memory for what it has not got, and serves its other clients.
+// FuzzConnection feeds bytes to a live connection. Whatever they are, the member answers in whole
+// frames or ends the connection, takes no memory for what it has not got, and serves its other
+// clients.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range fuzzSeeds() {
 		f.Add(seed.mode, seed.op, seed.b)

@@ -32,8 +32,8 @@ func testLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// startReal starts a member that stands alone on a loopback port and with real files, and stops it when
-// the test ends. Nothing of it may be left then.
+// startReal starts a member that stands alone on a loopback port and with real files, and stops it
+// when the test ends. Nothing of it may be left then.
 func startReal(t *testing.T, change func(*Config)) *Server {
 	t.Helper()
 	cfg := Config{ClientAddr: "127.0.0.1:0", DataDir: t.TempDir(), Logger: testLogger()}
@@ -58,7 +58,8 @@ func awaitServing(t *testing.T, s *Server) {
 	await(t, "a leader", s.Serving)
 }
 
-// await waits until cond is true: in real time there is nothing better for what cannot be subscribed to.
+// await waits until cond is true: in real time there is nothing better for what cannot be
+// subscribed to.
 func await(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
@@ -68,8 +69,8 @@ func await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// checkGoroutines fails the test when, at its end, goroutines of this module are left that were not there
-// before. Call it first.
+// checkGoroutines fails the test when, at its end, goroutines of this module are left that were not
+// there before. Call it first.
 func checkGoroutines(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -98,7 +99,8 @@ func ourGoroutines() (ours []string) {
 	return ours
 }
 
-// inBubble runs f in virtual time, on a network with one member, that stands alone, on host "server".
+// inBubble runs f in virtual time, on a network with one member, that stands alone, on host
+// "server".
 func inBubble(t *testing.T, net simnet.Config, change func(*Config), f func(t *testing.T, s *Server, client *simnet.Host)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,8 +248,8 @@ func (c *rawClient) call(op wire.Op, body wire.Record) []byte {
 	return b
 }
 
-// expectEnd checks that nothing more comes, and that the connection ends in an orderly way: a reset might
-// have destroyed an answer.
+// expectEnd checks that nothing more comes, and that the connection ends in an orderly way: a reset
+// might have destroyed an answer.
 func (c *rawClient) expectEnd() {
 	c.t.Helper()
 	b, err := io.ReadAll(c)
@@ -256,8 +258,8 @@ func (c *rawClient) expectEnd() {
 	}
 }
 
-// expectClosed is expectEnd for a connection that ends because of what the client has done: that may be a
-// reset when bytes were left unread.
+// expectClosed is expectEnd for a connection that ends because of what the client has done: that
+// may be a reset when bytes were left unread.
 func (c *rawClient) expectClosed() {
 	c.t.Helper()
 	b, err := io.ReadAll(c)

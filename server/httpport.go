@@ -22,13 +22,14 @@ import (
 )
 
 const (
-	// httpTimeout bounds a question on the HTTP port, and how long one that is under way may take when the member stops.
+	// httpTimeout bounds the work for a request on the HTTP port, and how long one that is under
+	// way may take when the member stops.
 	httpTimeout = 5 * time.Second
 	// httpBodyBytes is how long the body of a request may be. No request needs one.
 	httpBodyBytes = 4 << 10
 )
 
-// httpPort answers what is asked over HTTP. It is only there if the configuration asks for it.
+// httpPort is the HTTP port. It exists only if the configuration asks for it.
 type httpPort struct {
 	srv   *http.Server
 	slots *httpSlots
@@ -53,7 +54,8 @@ func (s *Server) startHTTP(l net.Listener) {
 	})
 }
 
-// wholeRequests is next for requests that have come as a whole. From then on their connections are being served.
+// wholeRequests calls next for requests that have been received completely. From then on their
+// connections count as being served.
 func wholeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
@@ -61,12 +63,13 @@ func wholeRequests(next http.Handler) http.Handler {
 			if conn != nil {
 				conn.setState(httpGivenUp)
 			}
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not waited for
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not read
 			w.Header().Set("Connection", "close")
 			writeError(w, http.StatusRequestEntityTooLarge, "the body of the request is too long, or did not come in time; none is needed")
 			return
 		}
-		// The answer may take longer than the request. net/http would take the end of its deadline for a client that has gone.
+		// The answer may take longer than the request. net/http would take the end of its deadline
+		// for a client that has disconnected.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		if conn == nil || conn.setState(httpServing) {
 			next.ServeHTTP(w, r)
@@ -74,7 +77,7 @@ func wholeRequests(next http.Handler) http.Handler {
 	})
 }
 
-// stop ends it, after what is under way.
+// stop stops the port after the requests that are under way.
 func (p *httpPort) stop() {
 	if p == nil {
 		return
@@ -110,8 +113,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = e.Encode(body) // the client has gone, or has its answer
 }
 
-// httpIdentities are who asks: an address, and what an Authorization header "digest user:password" shows, as in the
-// admin server of ZooKeeper.
+// httpIdentities are the identities of a request: its address, and those of an Authorization header
+// "digest user:password", as in the admin server of ZooKeeper.
 func (s *Server) httpIdentities(r *http.Request) []znode.Identity {
 	var ids []znode.Identity
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
@@ -120,7 +123,7 @@ func (s *Server) httpIdentities(r *http.Request) []znode.Identity {
 	return append(ids, s.authorization(r.Header.Get("Authorization"))...)
 }
 
-// authorization are the identities that an Authorization header shows.
+// authorization are the identities that an Authorization header proves.
 func (s *Server) authorization(header string) []znode.Identity {
 	if scheme, auth, ok := strings.Cut(header, " "); ok && scheme == "digest" {
 		return s.sessions.DigestIdentities(auth)
@@ -128,14 +131,15 @@ func (s *Server) authorization(header string) []znode.Identity {
 	return nil
 }
 
-// leaderAnswer is what POST /leader says.
+// leaderAnswer is the answer to POST /leader.
 type leaderAnswer struct {
-	Leader int `json:"leader"` // who leads now
+	Leader int `json:"leader"` // the new leader
 }
 
-// serveLeader answers POST /leader?to=N: member N, or without it any other voter, is to lead. Whoever asks needs what reconfig
-// needs: WRITE on /zookeeper/config. It answers 200 when that has happened, 409 and the reason when it has not, 403 to those
-// who may not ask, 400 if N is no number, and 503 if there is no leader.
+// serveLeader answers POST /leader?to=N: it transfers the leadership to member N, or without it to
+// any other voter. It needs the permission that reconfig needs, WRITE on /zookeeper/config. It
+// answers 200 when that has happened, 409 and the reason when it has not, 403 without the
+// permission, 400 if N is no number, and 503 if there is no leader.
 func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Standalone() {
 		writeError(w, http.StatusConflict, "this member stands alone: there is nobody else")
@@ -170,7 +174,7 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 
 var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: Authorization: digest user:password")
 
-// mayLead says why somebody must not have the leadership moved.
+// mayLead returns an error if these identities may not transfer the leadership.
 func (s *Server) mayLead(ids []znode.Identity) error {
 	var acl []wire.ACL
 	s.replica.View(func(store *znode.Store) {
@@ -182,14 +186,15 @@ func (s *Server) mayLead(ids []znode.Identity) error {
 	return nil
 }
 
-// mayTransfer is mayLead of somebody whom another member has heard, as that says. Proof is what stood behind Authorization. The
-// address of whoever asked does not count here: the other member could say anything.
+// mayTransfer is mayLead for a request that another member forwards. Proof is the Authorization
+// header. The address of the client does not count here: the other member could claim any.
 func (s *Server) mayTransfer(proof string) error { return s.mayLead(s.authorization(proof)) }
 
-// httpSlots is the listener of the HTTP port. It bounds how many connections there are, in total and from one address. A
-// connection beyond a bound takes the place of the oldest one that is not being served: one that has been answered and is kept
-// alive, or one whose request has not come as a whole. So whoever sends slowly makes nobody wait who does not. When all are
-// being served, the new connection is closed.
+// httpSlots is the listener of the HTTP port. It bounds how many connections there are, in total
+// and from one address. A connection beyond a bound takes the place of the oldest one that is not
+// being served: one that is idle after an answer, or whose request has not been received
+// completely. So slow senders do not delay others. When all are being served, the new connection is
+// closed.
 type httpSlots struct {
 	net.Listener
 	maxConns, maxPerAddr int
@@ -212,13 +217,13 @@ type httpState int
 
 const (
 	httpWaiting   httpState = iota // for its first request
-	httpServing                    // a request has come as a whole, and is not answered yet
+	httpServing                    // a request has been received, and is not answered yet
 	httpIdle                       // answered, and kept for the next request
 	httpGivenUp                    // its request did not come in time, or is too long
 	httpDisplaced                  // closed in favour of another
 )
 
-// Accept returns the next connection for which there is room.
+// Accept implements net.Listener. It returns the next connection that is within the bounds.
 func (l *httpSlots) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -240,7 +245,8 @@ func (l *httpSlots) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives c a place, that of victim if there was no other; false if there is none. The caller closes the victim.
+// admit adds c, in place of victim if a bound is reached; false if there is no place. The caller
+// closes the victim.
 func (l *httpSlots) admit(c *httpConn) (victim *httpConn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -287,7 +293,7 @@ func (l *httpSlots) removeLocked(c *httpConn) {
 	}
 }
 
-// Close gives the place back.
+// Close implements net.Conn.
 func (c *httpConn) Close() error {
 	c.slots.mu.Lock()
 	c.slots.removeLocked(c)
@@ -295,7 +301,7 @@ func (c *httpConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read counts the requests that do not come in time.
+// Read implements net.Conn. It counts the requests that do not arrive in time.
 func (c *httpConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -309,7 +315,7 @@ func (c *httpConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// setState is false when c has been closed in favour of another connection.
+// setState returns false when c has been closed in favour of another connection.
 func (c *httpConn) setState(state httpState) bool {
 	c.slots.mu.Lock()
 	defer c.slots.mu.Unlock()
@@ -320,14 +326,14 @@ func (c *httpConn) setState(state httpState) bool {
 	return true
 }
 
-// httpConnKey is where the context of a request has its connection.
+// httpConnKey is the key of the connection in the context of a request.
 type httpConnKey struct{}
 
 func withHTTPConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, httpConnKey{}, c)
 }
 
-// httpStateChanged takes note that a request has been answered.
+// httpStateChanged records that a request has been answered.
 func httpStateChanged(c net.Conn, state http.ConnState) {
 	if hc, ok := c.(*httpConn); ok && state == http.StateIdle {
 		hc.setState(httpIdle)

@@ -12,8 +12,8 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-// Requests that do not come as a whole make nobody else wait, be it their headers or their bodies that are late, and are given up
-// when their time is over.
+// Requests that do not come as a whole make nobody else wait, be it their headers or their bodies
+// that are late, and are given up when their time is over.
 func TestSlowRequestsHoldUpNobody(t *testing.T) {
 	checkGoroutines(t)
 	s := startReal(t, func(c *Config) {
@@ -79,7 +79,8 @@ func TestHTTPBodies(t *testing.T) {
 	}
 }
 
-// Who is displaced: the oldest connection that is not being served, of the same address if that has its share; none that is.
+// Who is displaced: the oldest connection that is not being served, of the same address if that has
+// its share; none that is.
 func TestHTTPSlots(t *testing.T) {
 	l := &httpSlots{maxConns: 3, maxPerAddr: 2}
 	add := func(host string) (c, victim *httpConn, ok bool) {

@@ -9,8 +9,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// TestLargestRequest: a request of the largest size that jute.maxbuffer may allow goes through a cluster,
-// from a follower, and costs it neither its leader nor its clients.
+// TestLargestRequest: a request of the largest size that jute.maxbuffer may allow goes through a
+// cluster, from a follower, and costs it neither its leader nor its clients.
 func TestLargestRequest(t *testing.T) {
 	checkGoroutines(t)
 	members, _ := startCluster(t, "jute.maxbuffer=4194304\n")

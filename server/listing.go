@@ -13,8 +13,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// listing is the text of a four-letter word that lists what clients have made: watches, sessions, connections. It takes up to max
-// bytes; what is written beyond that is dropped, and the text says so.
+// listing is the text of a four-letter word that lists what clients have made: watches, sessions,
+// connections. It holds up to max bytes; what is written beyond that is dropped, and a last line
+// says so.
 type listing struct {
 	b   strings.Builder
 	max int
@@ -24,7 +25,8 @@ type listing struct {
 // listingCut is the last line of a listing that is not complete.
 const listingCut = "(cut: the rest is longer than maxResponseBytes)\n"
 
-// listingsAtOnce is how many listings there are at a time: each is up to twice maxResponseBytes long until it has been sent.
+// listingsAtOnce is how many listings there are at a time: each takes up to twice maxResponseBytes
+// until it has been sent.
 const listingsAtOnce = 2
 
 func (s *Server) newListing() *listing { return &listing{max: s.cfg.Limits.Response} }
@@ -45,8 +47,6 @@ func (l *listing) String() string {
 	return l.b.String()
 }
 
-// The four-letter words that list sessions, their nodes and their watches.
-
 // idText is a session's id as the four-letter words write it.
 func idText(id wire.SessionID) string { return fmt.Sprintf("0x%x", uint64(id)) }
 
@@ -63,7 +63,7 @@ func (s *Server) wchpText() string {
 	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return w.Path, idText(w.Session) })
 }
 
-// grouped writes each head once, its items under it, and an empty line at the end.
+// grouped writes each head once, its items below it, and an empty line at the end.
 func grouped(b *listing, watches []session.Watch, text func(session.Watch) (head, item string)) string {
 	last := ""
 	for _, w := range watches {
@@ -78,8 +78,8 @@ func grouped(b *listing, watches []session.Watch, text func(session.Watch) (head
 	return b.String()
 }
 
-// dumpText lists sessions, their ephemeral nodes, and connections. When a session expires only the leader knows;
-// the others list the timeouts.
+// dumpText lists sessions, their ephemeral nodes, and connections. Only the leader knows when a
+// session expires; other members list the timeouts.
 func (s *Server) dumpText() string {
 	b := s.newListing()
 	fmt.Fprint(b, "SessionTracker dump:\n")
@@ -120,7 +120,7 @@ func (s *Server) dumpText() string {
 	return b.String()
 }
 
-// connectionSets is when each connection is let go if its client stays silent.
+// connectionSets lists when each connection is closed if its client stays silent.
 func (s *Server) connectionSets() expirySets {
 	sets := expirySets{}
 	for _, c := range s.sortedConns() {
@@ -138,7 +138,8 @@ func (s *Server) connectionSets() expirySets {
 type expirySets map[time.Time][]string
 
 func (e expirySets) add(at time.Time, member string) {
-	// Rounded up: nothing expires before the second that is shown is over. Round(0) leaves the wall clock.
+	// Rounded up: nothing expires before the second that is shown is over. Round(0) drops the
+	// monotonic clock.
 	second := at.Round(0).Add(time.Second - 1).Truncate(time.Second).UTC()
 	e[second] = append(e[second], member)
 }
@@ -159,8 +160,9 @@ func (e expirySets) write(b *listing, title string) {
 	}
 }
 
-// hashText is the digest of the tree at the zxid that this member has applied: members that show the same zxid
-// must show the same digest. ZooKeeper has one line for every 128th zxid, of a digest of its own.
+// hashText is the digest of the tree at the zxid that this member has applied: members that show
+// the same zxid must show the same digest. ZooKeeper has one line for every 128th zxid, of a digest
+// of its own.
 func (s *Server) hashText() string {
 	var zxid wire.Zxid
 	var digest uint64

@@ -20,8 +20,8 @@ func lock(f *os.File) error {
 	return err
 }
 
-// fileDescriptors returns how many files this process has open and how many it may have; -1 for what the
-// system does not say.
+// fileDescriptors returns how many files this process has open and how many it may have; -1 where
+// the system does not report it.
 func fileDescriptors() (open, limit int64) {
 	open, limit = -1, -1
 	if entries, err := os.ReadDir("/proc/self/fd"); err == nil {

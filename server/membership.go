@@ -18,14 +18,14 @@ import (
 	"lockkeeper/znode"
 )
 
-// membership is who the members are, as this member last heard.
+// membership are the members of the cluster, as this member last learned.
 type membership struct {
 	members []Member
 	version wire.Zxid
 }
 
-// membership is who the members are: those that have been agreed upon, or those of the configuration as long as this member has
-// not heard of any.
+// membership are the members that have been agreed upon, or those of the configuration while this
+// member has not learned of any.
 func (s *Server) membership() membership {
 	if m := s.agreed.Load(); m != nil {
 		return *m
@@ -41,10 +41,11 @@ func (m membership) member(id uint8) (Member, bool) {
 	return Member{}, false
 }
 
-// Replica is this member's part in the cluster, for tests and tools that change the members or the leader.
+// Replica is this member's replica, for tests and tools that change the members or the leader.
 func (s *Server) Replica() *quorum.Replica { return s.replica }
 
-// membersChanged is called, by one goroutine, when this member learns who the members are and whenever that has changed.
+// membersChanged is called, by one goroutine, when this member learns the members of the cluster
+// and whenever they have changed.
 func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 	first := s.agreed.Load() == nil
 	before := s.membership()
@@ -77,7 +78,7 @@ func (s *Server) membersChanged(members []Member, version wire.Zxid) {
 func (s *Server) moveClientPort(addr string) {
 	l, err := s.listenAt(addr)
 	if errors.Is(err, syscall.EADDRINUSE) && samePort(addr, s.port.addr().String()) {
-		return // the host is another name, or a part, of what is listened on already
+		return // it listens there already, under another name or a wildcard
 	}
 	if err != nil {
 		s.log.Error("cannot listen for clients at this member's new address; a restart may be needed", "address", addr, "err", err)
@@ -94,7 +95,8 @@ func samePort(a, b string) bool {
 	return portA == portB
 }
 
-// listenPeers gives the quorum room the port that Start has opened, and later others, when the member's address changes.
+// listenPeers returns the port that Start has opened, and later others, when the member's address
+// changes.
 func (s *Server) listenPeers(opened net.Listener) func(network, addr string) (net.Listener, error) {
 	return func(_, addr string) (net.Listener, error) {
 		if l := opened; l != nil {
@@ -114,7 +116,8 @@ func (s *Server) peerListenAddr(addr string) string {
 	return net.JoinHostPort("", port)
 }
 
-// differences says where the configuration differs from the members that have been agreed upon, which count.
+// differences are warnings about where the configuration differs from the members that have been
+// agreed upon, which count.
 func differences(c *Config, now membership) (notices []zoocfg.Notice) {
 	note := func(key, format string, args ...any) {
 		notices = append(notices, c.Warning(key, format, args...))
@@ -145,32 +148,34 @@ func (s *Server) voters() int { return znode.Voters(s.membership().members) }
 type ListedMember struct {
 	ID   uint8  `json:"id"`
 	Role string `json:"role"` // as agreed: participant or observer
-	// State is what the member says of itself: leader, follower, observer or looking; or "no answer".
+	// State is the role that the member reports: leader, follower, observer or looking; or "no
+	// answer".
 	State string `json:"state"`
 	Peers string `json:"peers"` // host:port for its peers
-	// Clients is where clients connect, as the member says. If it does not answer, it is what it last said, or what its
-	// server line says; empty if that is not known.
+	// Clients is where clients connect, as the member reports it. If it does not answer, it is its
+	// last report, or its server line; empty if that is not known.
 	Clients string `json:"clients"`
 }
 
 const noAnswer = "no answer"
 
-// reportsKept is how long members are not asked again how they are, however many want to know.
+// reportsKept is for how long a report is not requested again, however many clients query.
 const reportsKept = time.Second
 
-// memberReports are what the other members have said of themselves.
+// memberReports are what the other members have reported.
 type memberReports struct {
-	turn    chan struct{} // capacity 1: full while somebody asks, or uses the fields below
+	turn    chan struct{} // capacity 1: full while the fields below are used
 	asked   time.Time
 	answers map[quorum.MemberID]quorum.Report
-	clients map[quorum.MemberID]string // the last that was said, without a wildcard
+	clients map[quorum.MemberID]string // the last that was reported, without a wildcard
 }
 
 func newMemberReports() memberReports {
 	return memberReports{turn: make(chan struct{}, 1), clients: map[quorum.MemberID]string{}}
 }
 
-// MemberList are the members of the cluster, in ascending order. It asks those that it has not asked in the last second.
+// MemberList are the members of the cluster, in ascending order. It requests reports that are older
+// than a second.
 func (s *Server) MemberList() []ListedMember {
 	r := &s.reports
 	r.turn <- struct{}{}
@@ -220,7 +225,8 @@ func reachable(m Member, addr string) string {
 	return net.JoinHostPort(m.Host, port)
 }
 
-// membersText is the four-letter word mbrs: a line for each member, with tabs between the fields of ListedMember.
+// membersText is the four-letter word mbrs: a line for each member, with tabs between the fields of
+// ListedMember.
 func (s *Server) membersText() string {
 	var b strings.Builder
 	for _, l := range s.MemberList() {
@@ -229,7 +235,8 @@ func (s *Server) membersText() string {
 	return b.String()
 }
 
-// ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a member that stands alone.
+// ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a
+// member that is alone.
 func ParseMembersText(text string) (list []ListedMember, ok bool) {
 	for line := range strings.Lines(text) {
 		var l ListedMember
@@ -250,7 +257,7 @@ func ParseMembersText(text string) (list []ListedMember, ok bool) {
 func (s *Server) serveMembers(w http.ResponseWriter, _ *http.Request) {
 	list := s.MemberList()
 	if list == nil {
-		list = []ListedMember{} // a member that stands alone
+		list = []ListedMember{} // a member that is alone
 	}
 	writeJSON(w, http.StatusOK, list)
 }

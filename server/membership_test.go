@@ -18,7 +18,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// A standalone member cannot become one of a cluster: reconfig says so as ZooKeeper does, and the connection lives.
+// A standalone member cannot become one of a cluster: reconfig says so as ZooKeeper does, and the
+// connection lives.
 func TestReconfigOfAStandaloneMember(t *testing.T) {
 	for enabled, want := range map[bool]wire.Code{false: wire.CodeReconfigDisabled, true: wire.CodeUnimplemented} {
 		c := dialReal(t, startReal(t, func(cfg *Config) { cfg.Reconfig, cfg.SkipACL = enabled, true }))
@@ -31,8 +32,8 @@ func TestReconfigOfAStandaloneMember(t *testing.T) {
 	}
 }
 
-// The smallest and the largest number that a member may have are numbers like any other: such members lead, transfer the
-// leadership, open sessions, leave and come back.
+// The smallest and the largest number that a member may have are numbers like any other: such
+// members lead, transfer the leadership, open sessions, leave and come back.
 func TestMembersFromZeroTo255(t *testing.T) {
 	ids := []uint8{0, 1, 255}
 	members, ports := startMembers(t, ids, "reconfigEnabled=true\nskipACL=yes\nextendedTypesEnabled=true\n")
@@ -113,7 +114,8 @@ func TestPortsMove(t *testing.T) {
 	}
 }
 
-// The members that have been agreed upon count; where the file differs from them, a notice names the line.
+// The members that have been agreed upon count; where the file differs from them, a notice names
+// the line.
 func TestNoticesOfOtherMembers(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "zoo.cfg")
@@ -141,7 +143,8 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 	}
 }
 
-// Each member says of all of them how they are and where their clients connect, though no server line says that.
+// Each member says of all of them how they are and where their clients connect, though no server
+// line says that.
 func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 	members, ports := startCluster(t, "")
 	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })

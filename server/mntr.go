@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// metric is one line of mntr. The names are ZooKeeper's; one that has no counterpart here is left out, for
-// a number that is always zero would look like a measurement.
+// metric is one line of mntr. The names are ZooKeeper's; one that has no counterpart here is left
+// out, for a number that is always zero would look like a measurement.
 type metric struct {
 	name  string // without zk_
 	help  string
@@ -115,8 +115,8 @@ func (s *Server) mntrText(o overview) string {
 	return b.String()
 }
 
-// peerState is the role as mntr has it in a cluster. A member that serves is past election, discovery and
-// synchronization.
+// peerState is the role as mntr has it in a cluster. A member that serves is past election,
+// discovery and synchronization.
 func peerState(mode string) string {
 	switch mode {
 	case "leader":

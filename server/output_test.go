@@ -77,8 +77,8 @@ func watched(w *writes) func(*Config) {
 	}
 }
 
-// TestReadsAreAnsweredByTheirReader: what is answered at once is written by the goroutine that has read the request, in
-// one write for all that came together.
+// TestReadsAreAnsweredByTheirReader: what is answered at once is written by the goroutine that has
+// read the request, in one write for all that came together.
 func TestReadsAreAnsweredByTheirReader(t *testing.T) {
 	w := new(writes)
 	inBubble(t, simnet.Config{}, watched(w), func(t *testing.T, s *Server, h *simnet.Host) {
@@ -173,8 +173,9 @@ func TestIdleConnectionHasOneGoroutine(t *testing.T) {
 	})
 }
 
-// TestConnectionRestsOnAFreshStack: a client that has been silent finds its connection in another goroutine when it has been
-// answered, because the stack of the one before has grown with the answer. One that is busy does not.
+// TestConnectionRestsOnAFreshStack: a client that has been silent finds its connection in another
+// goroutine when it has been answered, because the stack of the one before has grown with the
+// answer. One that is busy does not.
 func TestConnectionRestsOnAFreshStack(t *testing.T) {
 	inBubble(t, simnet.Config{}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		c := dialSim(t, h)
@@ -207,8 +208,8 @@ func TestConnectionRestsOnAFreshStack(t *testing.T) {
 	})
 }
 
-// TestEndOfAClientThatDoesNotRead: the connection of a session that ends is closed soon, though its client takes nothing of
-// what is being written.
+// TestEndOfAClientThatDoesNotRead: the connection of a session that ends is closed soon, though its
+// client takes nothing of what is being written.
 func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		deaf, other := dialSim(t, h), dialSim(t, h)
@@ -238,8 +239,8 @@ func TestEndOfAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// What a client has not taken when its lease is no longer confirmed stays with the member until it is again: also the rest of an
-// answer that is being written.
+// What a client has not taken when its lease is no longer confirmed stays with the member until it
+// is again: also the rest of an answer that is being written.
 func TestAnswerStopsWithTheLease(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		const timeout = 30 * time.Second

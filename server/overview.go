@@ -19,7 +19,7 @@ import (
 	"lockkeeper/znode"
 )
 
-// overview is what srvr, stat and mntr tell about a member at one moment.
+// overview are the figures of srvr, stat and mntr at one moment.
 type overview struct {
 	work           session.Stats
 	status         quorum.Status
@@ -76,7 +76,8 @@ func (s *Server) srvrText(o overview, clients string) string {
 	return b.String()
 }
 
-// javaDouble writes a number as Java does, rounded to four decimals: there is always a decimal point.
+// javaDouble writes a number as Java does, rounded to four decimals: there is always a decimal
+// point.
 func javaDouble(f float64) string {
 	text := strconv.FormatFloat(math.Round(f*10000)/10000, 'f', -1, 64)
 	if !strings.Contains(text, ".") {
@@ -96,7 +97,7 @@ func (s *Server) clientsText(asking *conn) string {
 	return b.String()
 }
 
-// consText is stat's list with what is known of each session.
+// consText is the list of stat with the details of each session.
 func (s *Server) consText(asking *conn) string {
 	b := s.newListing()
 	for _, c := range s.sortedConns() {
@@ -120,7 +121,8 @@ func (s *Server) sortedConns() []*conn {
 //
 //	/127.0.0.1:43798[1](queued=0,recved=4,sent=4)
 //
-// The number in brackets stands for what ZooKeeper waits for: 1 = to read, 5 = to write as well, 0 = neither.
+// The number in brackets stands for what ZooKeeper waits for: 1 = to read, 5 = to write as well, 0
+// = neither.
 func (c *conn) line(asking bool) string {
 	interest := 1
 	var stats session.ConnStats
@@ -221,8 +223,8 @@ func absolute(dir string) string {
 	return dir
 }
 
-// dirSizes adds up what the member has on disk: snapshots and log, as far as they are in directories of
-// their own.
+// dirSizes adds up what the member has on disk: snapshots and log, as far as they are in
+// directories of their own.
 func (s *Server) dirSizes() (dataBytes, logBytes int64) {
 	if s.cfg.Stores != nil {
 		return 0, 0
@@ -230,7 +232,7 @@ func (s *Server) dirSizes() (dataBytes, logBytes int64) {
 	return sizeOf(s.cfg.DataDir), sizeOf(s.cfg.DataLogDir)
 }
 
-// enviText describes the process. What ZooKeeper says about its JVM has no counterpart here.
+// enviText describes the process. ZooKeeper's facts about its JVM have no counterpart here.
 func (s *Server) enviText() string {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -92,7 +92,8 @@ func TestTokenBucketWithoutLimit(t *testing.T) {
 	})
 }
 
-// TestACLSchemes: what Config.X509, Config.SASL and DigestAuthenticationProvider.enabled allow in ACLs.
+// TestACLSchemes: what Config.X509, Config.SASL and DigestAuthenticationProvider.enabled allow in
+// ACLs.
 func TestACLSchemes(t *testing.T) {
 	for _, x := range []struct {
 		name   string

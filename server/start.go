@@ -37,7 +37,7 @@ type Server struct {
 	http      *httpPort // nil unless it is configured
 	counters  counters
 
-	agreed atomic.Pointer[membership] // nil until this member has heard who the members are
+	agreed atomic.Pointer[membership] // nil until this member has learned of one
 
 	traceMask atomic.Int64 // of gtmk and stmk
 	reports   memberReports
@@ -56,10 +56,10 @@ type Server struct {
 type counters struct {
 	wordsReceived      atomic.Int64 // four-letter words: they count as packets
 	wordsSent          atomic.Int64
-	connectRequests    atomic.Int64 // handshakes that were asked for
-	refusedHandshakes  atomic.Int64 // closed without an answer: no leader, or behind what the client has seen
+	connectRequests    atomic.Int64
+	refusedHandshakes  atomic.Int64 // no leader, or the client has seen later state
 	badHandshakes      atomic.Int64 // first frames that were no connect request
-	sessionlessExpired atomic.Int64 // connections that took too long to say what they want
+	sessionlessExpired atomic.Int64 // connections whose first request did not arrive in time
 	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
 	bytesReceived      atomic.Int64
 }
@@ -71,9 +71,9 @@ func (c *counters) reset() {
 	}
 }
 
-// Start starts a member. When it returns, clients can connect; in a cluster they are served once there
-// is a leader. Faults say what is wrong with the configuration, and where: also a port that is taken,
-// and a data directory that another process has open.
+// Start starts a member. When it returns, clients can connect; in a cluster they are served once
+// there is a leader. Faults say what is wrong with the configuration, and where: also a port that
+// is taken, and a data directory that another process has open.
 func Start(cfg Config) (*Server, error) { return StartContext(context.Background(), cfg) }
 
 // StartContext is Start; the end of ctx ends a start that waits for its data directory, or that has
@@ -139,7 +139,7 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
 	if ports.http != nil {
-		s.startHTTP(ports.http) // before there are clients, who may ask how it is with mntr
+		s.startHTTP(ports.http) // before there are clients: mntr shows its figures
 	}
 	s.port.start(handshakes)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
@@ -178,8 +178,8 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 // listeners are the ports of a member; those that it does not need are nil.
 type listeners struct{ clients, peers, http net.Listener }
 
-// listen opens the ports, so that a port in use stops the start before anything else has begun. It reports the faults of
-// all of them.
+// listen opens the ports, so that a port in use stops the start before anything else has begun. It
+// reports the faults of all of them.
 func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 	listen := s.cfg.Listen
 	if listen == nil {
@@ -217,7 +217,7 @@ func (s *Server) listenAt(addr string) (net.Listener, error) {
 	return s.listenTCP("tcp", everywhere(addr))
 }
 
-// everywhere turns 0.0.0.0 into the empty host: like ZooKeeper, whoever writes it means IPv6 as well.
+// everywhere turns 0.0.0.0 into the empty host: as in ZooKeeper, it means IPv6 as well.
 func everywhere(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "0.0.0.0" {
 		return net.JoinHostPort("", port)
@@ -275,7 +275,8 @@ func (s *Server) sessionConfig() session.Config {
 	}
 }
 
-// limits are those of this member: all voters but one share the number of outstanding requests, as in ZooKeeper.
+// limits are those of this member: as in ZooKeeper, all voters but one share the number of
+// outstanding requests.
 func (s *Server) limits() session.Limits {
 	l := s.cfg.Limits
 	if n := s.voters(); n > 2 && l.Outstanding > 0 {
@@ -319,22 +320,23 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 	return c
 }
 
-// ClientAddr is where clients connect, with the port that the system chose if the Config left it open.
+// ClientAddr is where clients connect, with the port that the system chose if the Config left it
+// open.
 func (s *Server) ClientAddr() net.Addr { return s.port.addr() }
 
 // Serving reports whether clients are served: the member knows a leader.
 func (s *Server) Serving() bool { return s.sessions.Serving() }
 
-// Status is what the member knows of itself and the cluster.
+// Status is the state of the replica and what it knows of the cluster.
 func (s *Server) Status() quorum.Status { return s.replica.Status() }
 
-// View calls f with the state of this replica as it is after some entry. f must not keep it, nor call the
-// Server. It is for tests and tools: Check and Digest want to be called like this.
+// View calls f with the state of this replica as it is after some entry. f must not keep it, nor
+// call the Server. It is for tests and tools, for example Check and Digest.
 func (s *Server) View(f func(*znode.Store)) { s.replica.View(f) }
 
-// Failed is closed when the member cannot go on, for example because its log cannot be written. By then
-// it answers nobody any more; Err says why: with ErrDiskFull it can be started again after AwaitRoom. It must still be
-// closed.
+// Failed is closed when the member cannot go on, for example because its log cannot be written. It
+// has then closed its client connections. Err says why: with ErrDiskFull it can be started again
+// after AwaitRoom. It must still be closed.
 func (s *Server) Failed() <-chan struct{} { return s.failed }
 
 // Err is why the member failed; nil while it has not.
@@ -345,14 +347,14 @@ func (s *Server) Err() error {
 	return nil
 }
 
-// fail lets every client go: another member can serve it. It is called from the middle of what failed, so
-// it must not wait for anything.
+// fail closes all client connections: another member can serve them. It is called from where the
+// failure happens, so it must not block.
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
 		if quorum.IsStarved(err) {
-			s.log.Error("no file descriptor left for the log: this member lets its clients go and stops until there is one", "err", err)
+			s.log.Error("no file descriptor left for the log: this member closes its client connections and stops until there is one", "err", err)
 		} else if errors.Is(err, ErrDiskFull) {
-			s.log.Error("disk full: this member lets its clients go and stops until there is room", "err", err)
+			s.log.Error("disk full: this member closes its client connections and stops until there is room", "err", err)
 		} else {
 			s.log.Error("this member cannot go on", "err", err)
 		}
@@ -363,9 +365,10 @@ func (s *Server) fail(err error) {
 	})
 }
 
-// Shutdown stops the member: it takes no more connections, lets go of its clients, who keep their sessions
-// and go to other members, transfers the leadership if it has it, and closes the log. When ctx ends, it
-// waits no longer for clients to close their side. It returns when nothing of the member is left.
+// Shutdown stops the member: it accepts no more connections, closes those of its clients, who keep
+// their sessions and go to other members, transfers the leadership if it has it, and closes the
+// log. When ctx ends, it no longer waits for clients to close their side. It returns when nothing
+// of the member is left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	stopped := make(chan struct{})
 	var err error
@@ -392,7 +395,8 @@ func (s *Server) Close() error {
 func (s *Server) stopOnce() error {
 	s.port.stopAccepting()
 	s.http.stop()
-	// Order: handshakes give up before the sessions end, so that none comes to a session afterwards.
+	// Order: handshakes give up before the sessions end, so that none comes to a session
+	// afterwards.
 	s.cancel()
 	s.sessions.Close()
 	s.port.cutSilent()

@@ -129,8 +129,8 @@ func TestDataDirThatCannotBe(t *testing.T) {
 	mustFail(t, cfg, "dataDir: "+cfg.DataDir+" does not exist, and datadir.autocreate=false forbids to create it")
 }
 
-// TestDBAutocreate: with db.autocreate=false a member that finds no data starts only if an operator says
-// so, once.
+// TestDBAutocreate: with db.autocreate=false a member that finds no data starts only if an operator
+// says so, once.
 func TestDBAutocreate(t *testing.T) {
 	dir := t.TempDir()
 	initialize := filepath.Join(dir, "data", "initialize")
@@ -164,7 +164,8 @@ func TestLostLog(t *testing.T) {
 		"dataLogDir: "+dir+"/raft.db is missing although "+dir+" has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)")
 }
 
-// A start waits for another process that is about to leave the data directory, as one does that has just been killed.
+// A start waits for another process that is about to leave the data directory, as one does that has
+// just been killed.
 func TestStartWaitsForTheDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	first, err := Start(Config{ClientAddr: "127.0.0.1:0", DataDir: dir, Logger: testLogger()})
@@ -202,8 +203,8 @@ func (f writerFunc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestZooKeeperData: a member does not start in a directory with ZooKeeper's data, unless it is told to leave that alone; with data
-// of our own it does. An empty version-2 is no data.
+// TestZooKeeperData: a member does not start in a directory with ZooKeeper's data, unless it is
+// told to leave that alone; with data of our own it does. An empty version-2 is no data.
 func TestZooKeeperData(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "version-2"), 0o755); err != nil {
@@ -306,8 +307,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestCloseInEveryState: nothing is left of a member, whatever its connections were about. In virtual time
-// a goroutine that is left stops the test.
+// TestCloseInEveryState: nothing is left of a member, whatever its connections were about. In
+// virtual time a goroutine that is left stops the test.
 func TestCloseInEveryState(t *testing.T) {
 	for _, how := range []string{"Close", "Shutdown"} {
 		t.Run(how, func(t *testing.T) {
@@ -394,8 +395,8 @@ func TestShutdownThatIsCutShort(t *testing.T) {
 	})
 }
 
-// TestFailedLog: a member whose log cannot be written lets its clients go, answers nothing more, and says
-// so.
+// TestFailedLog: a member whose log cannot be written lets its clients go, answers nothing more,
+// and says so.
 func TestFailedLog(t *testing.T) {
 	disk := simdisk.New()
 	inBubble(t, simnet.Config{}, func(c *Config) { c.Stores = diskStores(disk) }, func(t *testing.T, s *Server, h *simnet.Host) {
@@ -493,8 +494,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// startCluster starts three members with files of their own on loopback ports, each with more in its file.
-// The i-th peer port is ports[i].
+// startCluster starts three members with files of their own on loopback ports, each with more in
+// its file. The i-th peer port is ports[i].
 func startCluster(t *testing.T, more string) (members []*Server, ports []int) {
 	t.Helper()
 	return startMembers(t, []uint8{1, 2, 3}, more)

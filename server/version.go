@@ -8,13 +8,15 @@ import (
 )
 
 const (
-	// Version is the version of the source. A build of it may have a name of its own; see BuildInfo.
+	// Version is the version of the source. A build of it may have a name of its own; see
+	// BuildInfo.
 	Version = "0.1.0"
-	// ZooKeeperVersion is the version whose behaviour a client finds here. Clients switch features on by it.
+	// ZooKeeperVersion is the version whose behaviour a client finds here. Clients switch features
+	// on by it.
 	ZooKeeperVersion = "3.9.5"
 )
 
-// What packagers say of their builds, each as they like:
+// What packagers set for their builds:
 //
 //	go build -ldflags "-X lockkeeper/server.buildVersion=1.2.3-4 \
 //	    -X lockkeeper/server.buildCommit=$(git rev-parse HEAD) \
@@ -32,8 +34,8 @@ type Build struct {
 	Go      string    // version of the compiler
 }
 
-// BuildInfo returns what packagers have given to the linker, and for the rest what the Go tool has put into the binary. It
-// does that when it builds in a repository, and not with -buildvcs=false.
+// BuildInfo returns what packagers have given to the linker, and for the rest what the Go tool has
+// put into the binary. It does that when it builds in a repository, and not with -buildvcs=false.
 func BuildInfo() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -67,9 +69,9 @@ const lineLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 //
 //	3.9.5-lockkeeper-0.1.0-0123456789ab, built on 11/21/2026 10:15 GMT
 //
-// ZooKeeper has written the date as 2026-11-21 10:15 UTC since 3.6, which go-zookeeper cannot read; all
-// parsers that are known can read this older form (docs/protocol/clients.md section 5). They need a date, so one that is not known is
-// that of a clock that has not been set: 01/01/1970 00:00.
+// ZooKeeper has written the date as 2026-11-21 10:15 UTC since 3.6, which go-zookeeper cannot read;
+// all parsers that are known can read this older form (docs/protocol/clients.md section 5). They
+// need a date, so one that is not known is that of a clock that has not been set: 01/01/1970 00:00.
 func (b Build) zooKeeperLine() string {
 	v := ZooKeeperVersion + "-lockkeeper-" + b.Version
 	if b.Commit != "" {

@@ -103,7 +103,7 @@ func (c *child) kill(grace time.Duration, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-c.done:
-			c.signal(os.Kill) // what it has left behind in its group
+			c.signal(os.Kill) // what is left of its group
 			return
 		case s := <-signals:
 			c.forward(s)
@@ -123,7 +123,7 @@ func (c *child) status() int {
 	return c.cmd.ProcessState.ExitCode()
 }
 
-// isTerminal says whether a file is a terminal.
+// isTerminal reports whether a file is a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0 && !isNull(info)

@@ -30,7 +30,7 @@ func endedBySignal(st *os.ProcessState) (number int, ok bool) {
 	return int(ws.Signal()), true
 }
 
-// interrupts says whether a signal ends a command that waits, and with which exit status.
+// interrupts reports whether a signal ends a command that waits, and with which exit status.
 func interrupts(s os.Signal) (status int, ok bool) {
 	switch s {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM:

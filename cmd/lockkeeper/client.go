@@ -22,7 +22,7 @@ import (
 	"lockkeeper/recipes"
 )
 
-// Environment variables that stand for -servers and -auth.
+// The environment variables of -servers and -auth.
 const (
 	serversVariable = "LOCKKEEPER_SERVERS"
 	authVariable    = "LOCKKEEPER_AUTH"
@@ -33,14 +33,14 @@ const defaultServers = "127.0.0.1:2181"
 // usualServers is what -servers is if it is not given.
 func usualServers() string { return cmp.Or(os.Getenv(serversVariable), defaultServers) }
 
-// clientFlags are the flags of every command that is a client, and how it says something.
+// clientFlags are the flags of every command that is a client, and what its messages need.
 type clientFlags struct {
 	servers  string
 	session  time.Duration
 	auth     string
 	authFile string
 	json     bool
-	verbose  bool // of those that run a command: say also what goes well
+	verbose  bool // of lock and elect: messages about success, too
 
 	e       env    // for messages
 	command string // which begin with its name
@@ -96,8 +96,8 @@ func (f *clientFlags) check() error {
 // digestScheme is the scheme of an identity that does not name one.
 const digestScheme = "digest"
 
-// authSchemes are the schemes that may precede a secret. Others would be taken for a
-// user's name.
+// authSchemes are the schemes that may precede a secret. Another one would be read as the name of a
+// user.
 var authSchemes = []string{digestScheme, "key", "ensemble", "ip", "sasl", "x509"}
 
 // parseAuth reads scheme:secret, or user:password for digest.
@@ -116,8 +116,8 @@ func parseAuth(text string) (recipes.Auth, error) {
 	return recipes.Auth{Scheme: scheme, Secret: []byte(secret)}, nil
 }
 
-// identity is who the command says it is: -auth, or the first line of -auth-file, or else the
-// environment. ok is false if nobody is named. Errors do not contain the secret.
+// identity is the identity of the command: -auth, or the first line of -auth-file, or the
+// environment variable. ok is false without any. Errors do not contain the secret.
 func (f *clientFlags) identity() (id recipes.Auth, ok bool, err error) {
 	text, from := f.auth, "-auth"
 	switch {
@@ -143,9 +143,9 @@ func (f *clientFlags) identity() (id recipes.Auth, ok bool, err error) {
 	return id, true, nil
 }
 
-// say writes a message of the command itself: as text, or with -json the event with the message, the
-// lock and more fields, which are names and values in turn. Both go to standard error, as standard
-// output may belong to another command.
+// say writes a message: as text, or with -json the event with the message, the path of the lock and
+// more fields, which are names and values in turn. Both go to standard error, as standard output
+// may belong to another command.
 func (f *clientFlags) say(event, text string, fields ...any) {
 	if !f.json {
 		fmt.Fprintf(f.e.stderr, "lockkeeper %s: %s\n", f.command, text)
@@ -161,21 +161,21 @@ func (f *clientFlags) say(event, text string, fields ...any) {
 	_ = json.NewEncoder(f.e.stderr).Encode(record) // strings and numbers only
 }
 
-// tell is say for what goes well; it prints only if verbose or -json is set.
+// tell is say for messages about success; it prints only if verbose or -json is set.
 func (f *clientFlags) tell(event, text string, fields ...any) {
 	if f.verbose || f.json {
 		f.say(event, text, fields...)
 	}
 }
 
-// fail says why the command has failed, and returns the exit status.
+// fail writes why the command has failed, and returns the exit status.
 func (f *clientFlags) fail(status exitStatus, err error) error {
 	f.say("failed", err.Error())
 	return status
 }
 
-// clientLog is a slog.Handler that says what package recipes logs, from warnings on, as a command
-// says its own messages.
+// clientLog is a slog.Handler that writes the warnings of package recipes as messages of the
+// command.
 type clientLog struct {
 	*clientFlags
 	attrs []slog.Attr
@@ -238,7 +238,7 @@ func (c *client) connected() bool {
 }
 
 // reach waits for the cluster, and returns at once if nothing listens at any address. With patience
-// it says so, and has the caller go on: its requests wait.
+// it writes a message instead, and the requests of the caller wait.
 func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error {
 	err := c.Reach(ctx)
 	switch {
@@ -265,8 +265,8 @@ func (c *client) unreachable() string {
 // consLine is a line of the four-letter word cons: a connection that has a session.
 var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]+),`)
 
-// sessionAddresses reads the clients' addresses from the servers. A server that does not answer, or
-// whose whitelist does not have cons, is left out.
+// sessionAddresses reads the addresses of the clients from the servers. It leaves out a server that
+// does not answer, or whose whitelist does not have cons.
 func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	found := map[int64]string{}
 	for _, server := range servers {
@@ -279,8 +279,8 @@ func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	return found
 }
 
-// fourLetters sends a server a four-letter word. It returns nothing if the answer does not come
-// soon.
+// fourLetters sends a four-letter word to a server. It returns nothing if the answer does not
+// arrive within 2 s.
 func fourLetters(ctx context.Context, server, word string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -165,13 +165,13 @@ func (c *clusterCommand) open(ctx context.Context) (_ *client, ms []server.Membe
 	var data []byte
 	err = within(ctx, func() (err error) {
 		for ctx.Err() == nil {
-			// The member that answers may be behind, and an operator empties a disk because of
-			// what this says.
+			// The member that answers may be behind, and an operator empties a disk after reading
+			// the list.
 			if _, err = cl.Conn().Sync("/zookeeper/config"); err == nil {
 				data, _, err = cl.Conn().Get("/zookeeper/config")
 			}
 			if !errors.Is(err, zk.ErrNoServer) && !errors.Is(err, zk.ErrConnectionClosed) {
-				return err // the others say only that the connection must be made, or made again
+				return err // those two only mean that there is no connection yet
 			}
 		}
 		return context.DeadlineExceeded
@@ -218,7 +218,7 @@ func (c *clusterCommand) list() error {
 	}
 	list, ok := server.ParseMembersText(fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
 	if !ok || !slices.EqualFunc(list, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
-		list = askEach(ctx, ms) // it does not have mbrs, or does not have the change yet
+		list = queryEach(ctx, ms) // it does not have mbrs, or does not have the change yet
 	}
 	if c.json {
 		for _, l := range list {
@@ -234,8 +234,8 @@ func (c *clusterCommand) list() error {
 	return nil
 }
 
-// askEach queries the state of each member, for servers that do not report on each other.
-func askEach(ctx context.Context, ms []server.Member) []server.ListedMember {
+// queryEach queries the state of each member, for servers that do not report on each other.
+func queryEach(ctx context.Context, ms []server.Member) []server.ListedMember {
 	list := make([]server.ListedMember, len(ms))
 	var wg sync.WaitGroup
 	for i, m := range ms {
@@ -324,19 +324,19 @@ func (c *clusterCommand) explain(err error, before []server.Member, joining, lea
 	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer), errors.Is(err, context.DeadlineExceeded), errors.Is(err, zk.ErrSessionExpired):
 		return fmt.Errorf("the answer got lost (%v): 'cluster list' shows what came of it", err)
 	}
-	// The library has no names for these two codes, and no other way to tell them.
+	// The library has no errors for these two codes, only their numbers in a text.
 	switch text := err.Error(); {
 	case strings.HasSuffix(text, " -14"):
 		return errors.New("refused: another change is under way; try again when it is done")
 	case strings.HasSuffix(text, " -13"):
-		return errors.New("refused: " + whoIsMissing(before, joining, leaving))
+		return errors.New("refused: " + missingVoters(before, joining, leaving))
 	}
 	return err
 }
 
-// whoIsMissing says which voters cannot be reached that would be needed. This machine may reach
-// others than the leader does.
-func whoIsMissing(before []server.Member, joining, leaving []string) string {
+// missingVoters describes which voters that would be needed cannot be reached. This machine may
+// reach other members than the leader does.
+func missingVoters(before []server.Member, joining, leaving []string) string {
 	after := slices.DeleteFunc(slices.Clone(before), func(m server.Member) bool {
 		return slices.Contains(leaving, strconv.Itoa(int(m.ID)))
 	})

@@ -81,7 +81,7 @@ func (c command) help() string {
 	return text
 }
 
-// described formats names, each with its description beside it; without a description it is left out.
+// described formats a list of names and descriptions. A name without a description is left out.
 func described(list [][2]string) string {
 	width := 0
 	for _, l := range list {

@@ -172,7 +172,7 @@ func (f *lockCommand) run(e env, args []string) error {
 }
 
 const (
-	// reachPatience is after how long without a connection we say so.
+	// reachPatience is after how long without a connection there is a message.
 	reachPatience = 3 * time.Second
 	// tryPatience is how long one attempt that does not wait for other contenders may wait for the
 	// cluster.
@@ -227,7 +227,7 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 			}
 		case err := <-reached:
 			if !errors.Is(err, recipes.ErrUnreachable) {
-				continue // the outcome says more
+				continue // the outcome has the reason
 			}
 			unreached.Stop()
 			if timeout == 0 { // one attempt, and it has failed
@@ -245,7 +245,7 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 	}
 }
 
-// notAcquired says why there is no grant.
+// notAcquired writes why there is no grant, and returns the exit status.
 func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 	switch {
 	case errors.Is(err, recipes.ErrLocked):
@@ -263,8 +263,8 @@ func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 }
 
 // grace returns how long the command may take to end when the lock is lost. A grant is lost after
-// two thirds of the session timeout that the servers granted, which may be shorter than the one
-// that was asked for; nobody else gets the lock before the last third is over.
+// two thirds of the session timeout that the servers granted, which may be shorter than -session;
+// nobody else gets the lock before the last third is over.
 func (f *holdFlags) grace(granted time.Duration) time.Duration {
 	if f.killAfter >= 0 {
 		return f.killAfter
@@ -272,8 +272,8 @@ func (f *holdFlags) grace(granted time.Duration) time.Duration {
 	return granted / 4
 }
 
-// hold runs the command while the grant stands, and then releases it. The error is an exitStatus.
-// lost says that the command was ended because the grant was lost.
+// hold runs the command until it ends, or the grant is lost, and then releases the grant. The error
+// is an exitStatus. lost reports that the command was ended because the grant was lost.
 func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signal) (lost bool, err error) {
 	defer f.release(g)
 	grace := f.grace(conn.Timeout())
@@ -320,8 +320,7 @@ func withinVariable(g *recipes.Grant) string {
 }
 
 // releaseTimeout bounds the release of the lock; after it, the cluster releases it with the
-// session. lostTimeout is how long it may take when the lock has been lost; it goes on in the
-// background.
+// session. lostTimeout bounds it when the lock has been lost.
 const (
 	releaseTimeout = 5 * time.Second
 	lostTimeout    = 100 * time.Millisecond
@@ -335,7 +334,7 @@ func (f *holdFlags) release(g *recipes.Grant) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	switch err := g.Unlock(ctx); {
-	case !held: // it has been said that it is lost
+	case !held: // there was a message that it is lost
 	case err != nil:
 		f.say("unlock failed", err.Error())
 	default:

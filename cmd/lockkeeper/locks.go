@@ -40,9 +40,9 @@ const locksExits = `Exit status: 0; 1 the cluster cannot be reached, or PATH may
 `
 
 const (
-	// watchPause is how often -watch looks if the server has no persistent watches.
+	// watchPause is how often -watch reads the locks if the server has no persistent watches.
 	watchPause = time.Second
-	// lookPause is the least time between two looks of -watch.
+	// lookPause is the least time between two reads of -watch.
 	lookPause = 20 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ const (
 type lockLister struct {
 	clientFlags
 	watch   bool
-	timeout time.Duration // of a look
+	timeout time.Duration // of reading the locks once
 	fs      *flag.FlagSet
 	root    string
 	changes *treeChanges // nil without -watch
@@ -186,7 +186,7 @@ type contender struct {
 
 type lockList []lockState
 
-// locks looks at all locks at and below a path.
+// locks reads all locks at and below a path.
 func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -207,7 +207,7 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 		l := lockState{Path: p}
 		for _, one := range all {
 			if one.Info != nil {
-				one.Data = nil // they say the same
+				one.Data = nil // it is where Info comes from
 			}
 			l.Contenders = append(l.Contenders, contender{
 				Contender: one, SessionText: sessionText(one.Session), Address: addresses[one.Session],
@@ -228,7 +228,7 @@ func (l lockList) markDeadlocks() {
 			if waiter.Held || waiter.MayHold {
 				continue
 			}
-			// Those who hold the locks around it do not give them back before it has ended.
+			// The holders of the locks around it do not release them before it has ended.
 			for _, session := range waiter.within() {
 				waitsFor[session] = append(waitsFor[session], waiter.Session)
 			}
@@ -245,8 +245,7 @@ func (l lockList) markDeadlocks() {
 			if c.Held || c.MayHold {
 				continue
 			}
-			// Only a wait that is part of the cycle counts: of those in front, one has to lead
-			// back.
+			// Only a wait that is part of the cycle counts: a contender before it has to lead back.
 			for _, other := range lock.Contenders[:i] {
 				if c.waitsFor(&other) && reaches(waitsFor, other.Session, c.Session) {
 					c.Deadlock = true
@@ -256,7 +255,7 @@ func (l lockList) markDeadlocks() {
 	}
 }
 
-// maxWithin bounds how many locks around a contender are looked at: another client says so.
+// maxWithin bounds how many locks around a contender are considered: another client claims them.
 const maxWithin = 32
 
 // within are the sessions that hold locks around a contender.
@@ -272,14 +271,13 @@ func (c *contender) within() (sessions []int64) {
 	return sessions
 }
 
-// waitsFor says whether c, which waits, waits for one in front of it. Readers do not wait for
-// readers. That a session waits for itself is no deadlock by itself: programs share one among their
-// threads.
+// waitsFor reports whether c, which waits, waits for a contender before it. Readers do not wait for
+// readers. A session that waits for itself is no deadlock: programs share one among their threads.
 func (c *contender) waitsFor(other *contender) bool {
 	return other.Session != c.Session && (c.Kind != recipes.KindRead || other.Kind != recipes.KindRead)
 }
 
-// reaches says whether from waits for to, directly or not; everybody reaches himself.
+// reaches reports whether from waits for to, directly or through others; each reaches itself.
 func reaches(waitsFor map[int64][]int64, from, to int64) bool {
 	seen := map[int64]bool{from: true}
 	todo := []int64{from}
@@ -327,7 +325,7 @@ func (l lockList) text(now time.Time) string {
 			}
 			fmt.Fprintf(&b, "  %-8s %-7s since %s (%s)  token %d  session %s", state, c.Kind, c.Created.Format(time.DateTime),
 				age(now.Sub(c.Created)), c.Token, c.SessionText)
-			for _, s := range []string{c.Address, c.Library, c.who()} {
+			for _, s := range []string{c.Address, c.Library, c.self()} {
 				if s != "" {
 					b.WriteString("  " + s)
 				}
@@ -340,15 +338,15 @@ func (l lockList) text(now time.Time) string {
 			}
 			b.WriteByte('\n')
 		}
-		for _, warning := range lock.strangers() {
+		for _, warning := range lock.warnings() {
 			fmt.Fprintf(&b, "  warning: %s\n", warning)
 		}
 	}
 	return b.String()
 }
 
-// strangers says, once for each kind of node, which others its owners may not wait for.
-func (l lockState) strangers() (warnings []string) {
+// warnings describes, once for each kind of node, which others its owners may not wait for.
+func (l lockState) warnings() (warnings []string) {
 	for _, c := range l.Contenders {
 		if len(c.MayIgnore) == 0 {
 			continue
@@ -362,8 +360,8 @@ func (l lockState) strangers() (warnings []string) {
 	return warnings
 }
 
-// who is what a contender says of itself.
-func (c *contender) who() string {
+// self is how a contender describes itself.
+func (c *contender) self() string {
 	if c.Info == nil {
 		return printable(string(c.Data))
 	}
@@ -405,7 +403,7 @@ func printable(data string) string {
 	return fmt.Sprintf("%q", data)
 }
 
-// age is a duration as people say it.
+// age is a duration for people.
 func age(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -51,7 +51,7 @@ type runner interface {
 	run(e env, args []string) error
 }
 
-// command is one subcommand, with its help text before and behind the list of its flags.
+// command is one subcommand, with its help text before and after the list of its flags.
 type command struct {
 	name    string
 	maxArgs int
@@ -99,8 +99,8 @@ func signalStatus(sig os.Signal) exitStatus {
 	return exitFailed
 }
 
-// untilSignal returns what f returns. A signal ends f's context and is returned; f then has the time
-// of grace to return, after which the end of the process ends it.
+// untilSignal returns what f returns. A signal ends f's context and is returned; f then has the
+// time of grace to return, after which the end of the process ends it.
 func untilSignal[T any](e env, grace time.Duration, f func(context.Context) T) (result T, sig os.Signal) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -178,7 +178,7 @@ func (c command) flagSet() *flag.FlagSet {
 	return fs
 }
 
-// runsAnother says that the arguments are a path and another command with flags of its own.
+// runsAnother reports whether the arguments are a path and another command with flags of its own.
 func (c command) runsAnother() bool { return c.name == "lock" || c.name == "elect" }
 
 // parse parses the flags, and returns the arguments that they leave over. Flags may come before,

@@ -31,8 +31,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// heedSignals has the commands that tests start heed the signals that this process was started to ignore, as with nohup or
-// in the background of a script: a program that is started anew gets the default for what its parent catches.
+// heedSignals has the commands that tests start heed the signals that this process was started to
+// ignore, as with nohup or in the background of a script: a program that is started anew gets the
+// default for what its parent catches.
 func heedSignals() {
 	for _, s := range forwarded {
 		if signal.Ignored(s) {

@@ -69,8 +69,8 @@ func (c *serveCommand) run(e env, args []string) error {
 	if err != nil {
 		return err
 	}
-	room := heapRoom(os.Getenv)
-	defer runtime.KeepAlive(room)
+	ballast := heapBallast(os.Getenv)
+	defer runtime.KeepAlive(ballast)
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
@@ -163,8 +163,8 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 	return cfg, level, nil
 }
 
-// startError says why the member does not start. Faults stand at the beginning of their lines, so
-// that editors find the place.
+// startError writes why the member does not start. Each fault begins its line, so that editors find
+// the place.
 func startError(e env, err error) error {
 	var faults zoocfg.Faults
 	var fault zoocfg.Fault
@@ -179,7 +179,7 @@ func startError(e env, err error) error {
 	return exitStatus(exitFailed)
 }
 
-// startupLine tells a person where it listens, where its data is, and how to stop it.
+// startupLine says where the member listens, where its data is, and how to stop it.
 func startupLine(at net.Addr, dataDir string) string {
 	where := at.String()
 	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
@@ -191,8 +191,8 @@ func startupLine(at net.Addr, dataDir string) string {
 	return fmt.Sprintf("lockkeeper listens on %s, keeps its data in %s, and stops at Ctrl-C.", where, dataDir)
 }
 
-// signalRepeat is how long after the first signal another one is taken for the same: timeout(1) and
-// some supervisors send it to the process and to its group.
+// signalRepeat is how long after the first signal another one counts as the same: timeout(1) and
+// some supervisors send a signal to the process and to its group.
 const signalRepeat = time.Second
 
 // stop shuts the member down, unless a second signal comes first.
@@ -221,41 +221,40 @@ func stop(s *server.Server, e env) error {
 	}
 }
 
-// heapRoomBytes is by how much the heap counts as larger than it is. What a member keeps alive is 3
-// to 8 MB while its state is small, under load, too.
-const heapRoomBytes = 12 << 20
+// ballastBytes is the size of the heap ballast. What a member keeps alive is 3 to 8 MB while its
+// state is small, under load, too.
+const ballastBytes = 12 << 20
 
-// heapRoom lets the heap of a small member grow before garbage is collected. Go collects when what
-// was live at the last collection has doubled, so with 4 MB live it does so every 4 MB, which under
-// load is 20 times a second, and each time costs the same. The room counts as live and is never
-// written, so it takes no physical memory: the next collection begins at
+// heapBallast lets the heap of a small member grow before garbage is collected. Go collects when
+// what was live at the last collection has doubled, so with 4 MB live it does so every 4 MB, which
+// under load is 20 times a second, and each time costs the same. The ballast counts as live and is
+// never written, so it takes no physical memory: the next collection begins at
 //
-//	2 * (live + heapRoomBytes)
+//	2 * (live + ballastBytes)
 //
-// bytes. That is 32 MB with 4 MB live, a floor, and with 400 MB live 824 MB instead of 800. A
-// percentage that is set anew after each collection would do the same, but late: between a
-// collection and that, a heap that grows fast, as at a start with a large snapshot, would have the
-// goal of a small one, many times what is live. The room needs no such adjustment.
+// bytes. That is 32 MB with 4 MB live, a floor, and with 400 MB live 824 MB instead of 800. A GC
+// percentage that is set after each collection would do the same, but late: until then, a heap that
+// grows fast, as at a start with a large snapshot, would have the goal of a small one, many times
+// what is live.
 //
-// heapRoom returns nil if GOGC or GOMEMLIMIT is set. Otherwise the caller keeps the room alive
-// until the process ends. It has to be allocated before the heap has been used, because Go clears
-// memory that it uses again.
-func heapRoom(getenv func(string) string) []byte {
+// heapBallast returns nil if GOGC or GOMEMLIMIT is set. Otherwise the caller keeps the ballast
+// alive until the process ends. It has to be allocated before the heap has been used, because Go
+// clears memory that it uses again.
+func heapBallast(getenv func(string) string) []byte {
 	if getenv("GOGC") != "" || getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	return make([]byte, heapRoomBytes)
+	return make([]byte, ballastBytes)
 }
 
 // testClockEnv names a file that holds by how much this member's wall clock is wrong, as 90s or
-// -24h. It is read whenever the time is asked for. Tests set a member's clock with it, which cannot
-// be done to one process alone otherwise; nobody else knows of it.
+// -24h. It is read whenever the time is needed. Tests set the clock of one member with it.
 const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
 
-// testClock is the wall clock that is wrong by what the file says, or right if it says nothing.
+// testClock is a wall clock that is wrong by the duration in the file, or right without one.
 func testClock(file string) func() time.Time {
 	return func() time.Time {
-		now := time.Now().Round(0) // without the monotonic clock, which nobody can set
+		now := time.Now().Round(0) // without the monotonic clock
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return now

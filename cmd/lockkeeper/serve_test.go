@@ -71,9 +71,9 @@ func TestHeapRoomRaisesTheGoal(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	for _, stateBytes := range []int{0, 64 << 20} {
 		state := make([]byte, stateBytes)
-		room := heapRoom(func(string) string { return "" })
+		room := heapBallast(func(string) string { return "" })
 		live, goal := heapGoal()
-		if want := uint64(stateBytes + heapRoomBytes); live < want || goal < 2*want || goal > 2*live+live/2 {
+		if want := uint64(stateBytes + ballastBytes); live < want || goal < 2*want || goal > 2*live+live/2 {
 			t.Errorf("with a state of %d bytes: %d bytes count as live, and the goal is %d", stateBytes, live, goal)
 		}
 		runtime.KeepAlive(room)
@@ -84,7 +84,7 @@ func TestHeapRoomRaisesTheGoal(t *testing.T) {
 // An operator who has set the pace has set it.
 func TestHeapRoomLeavesSettingsAlone(t *testing.T) {
 	for _, set := range []string{"GOGC", "GOMEMLIMIT"} {
-		if room := heapRoom(func(name string) string { return map[string]string{set: "50"}[name] }); room != nil {
+		if room := heapBallast(func(name string) string { return map[string]string{set: "50"}[name] }); room != nil {
 			t.Errorf("with %s the room has %d bytes", set, len(room))
 		}
 	}

@@ -10,15 +10,14 @@ import (
 )
 
 // passedBy is a contender that has come and gone, or has stopped waiting, without having been shown
-// as a holder: between two looks, in which it may have held the lock.
+// as a holder: between two reads, in which it may have held the lock.
 type passedBy struct {
 	Path string       `json:"path"` // of the node's parent
 	Node string       `json:"node"`
 	Kind recipes.Kind `json:"kind"`
 }
 
-// mostChanges is how many nodes treeChanges keeps account of. Of further ones it says only how many
-// there were.
+// mostChanges is how many nodes treeChanges keeps. Of further ones it keeps only the number.
 const mostChanges = 100_000
 
 // treeChanges gathers what a recipes.TreeWatch reports of contenders, for locks -watch.
@@ -29,7 +28,7 @@ type treeChanges struct {
 	polling bool            // the server has no such watches
 	holds   map[string]bool // nodes that are there and have been shown as holders
 	passed  []string        // nodes that are gone and have not been
-	missed  int             // that did not find room in passed
+	missed  int             // beyond mostChanges
 }
 
 func newTreeChanges() *treeChanges {
@@ -67,12 +66,12 @@ func (t *treeChanges) notify(e zk.Event) {
 	}
 }
 
-// shown takes note of a look, and returns those who have passed by since the one before, and how
-// many more there were.
+// shown records a read of all locks, and returns the contenders that have passed by since the
+// previous one, and how many more there were.
 //
-// Order: the events come over the connection that the look was made with, and a member sends an
-// event before it sends what the look shows of it. So a node that the look does not find is gone,
-// though its deletion may have been lost with an earlier connection.
+// Order: the events come over the connection that was read from, and a member sends an event before
+// it sends what shows the change. So a node that the read does not find is gone, though its
+// deletion may have been lost with an earlier connection.
 func (t *treeChanges) shown(list lockList) (passed []passedBy, missed int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

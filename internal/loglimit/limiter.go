@@ -46,7 +46,7 @@ func (l *Limiter) Warn(cause, msg string, args ...any) {
 	l.log.Log(context.Background(), slog.LevelWarn, msg, args...)
 }
 
-// pass says whether a line may be logged now, and how many were not since the last one.
+// pass reports whether a line may be logged now, and how many were suppressed since the last one.
 func (l *Limiter) pass(name string, now time.Time) (suppressed int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

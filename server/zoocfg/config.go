@@ -70,7 +70,7 @@ type Config struct {
 	// IgnoreZooKeeperData lets a member that has no data yet start beside data of ZooKeeper, which
 	// it leaves alone. Otherwise it refuses.
 	IgnoreZooKeeperData bool
-	// DiskFullStops is how often this member has stopped for want of room, for mntr: see
+	// DiskFullStops is how often this member has stopped because its disk was full, for mntr: see
 	// server.ErrDiskFull.
 	DiskFullStops int
 
@@ -99,8 +99,8 @@ type Config struct {
 	DigestAlgorithm string   // DigestAuthenticationProvider.digestAlg
 	NoDigest        bool     // DigestAuthenticationProvider.enabled=false
 	RequiredSchemes []string // enforce.auth.schemes, with enforce.auth.enabled; nil: none
-	// X509 and SASL allow ACLs with these schemes. Nobody can prove such an identity in this version,
-	// so Load refuses the authProvider.N that asks for them.
+	// X509 and SASL allow ACLs with these schemes. Nobody can prove such an identity in this
+	// version, so Load refuses the authProvider.N that asks for them.
 	X509, SASL    bool
 	EnforceQuota  bool // enforceQuota
 	ExtendedTypes bool // extendedTypesEnabled
@@ -110,10 +110,10 @@ type Config struct {
 	ReapNeverUsed time.Duration // znode.container.maxNeverUsedIntervalMs
 
 	// Members are the members of the cluster, this one included (server.N). nil means that this
-	// member stands alone. With Reconfig they are only those of the first start.
+	// member is alone. With Reconfig they are only those of the first start.
 	Members []Member
-	// ID says which of Members this is (dataDir/myid), 0 to 255. It is ignored when the member
-	// stands alone.
+	// ID says which of Members this is (dataDir/myid), 0 to 255. It is ignored when the member is
+	// alone.
 	ID                   uint8
 	Reconfig             bool // reconfigEnabled
 	LoneVoter            bool // standaloneEnabled=false
@@ -140,11 +140,11 @@ type Config struct {
 // Member is one machine of the cluster, as a server.N line of the configuration describes it.
 type Member = znode.Member
 
-// Standalone reports whether the member is alone and not part of a cluster. A cluster may consist of one
-// member, too (standaloneEnabled=false).
+// Standalone reports whether the member is alone and not part of a cluster. A cluster may consist
+// of one member, too (standaloneEnabled=false).
 func (c *Config) Standalone() bool { return len(c.Members) == 0 }
 
-// Self is this member's own entry in Members; zero when it stands alone.
+// Self is this member's own entry in Members; zero when it is alone.
 func (c *Config) Self() Member {
 	for _, m := range c.Members {
 		if m.ID == c.ID {
@@ -154,8 +154,8 @@ func (c *Config) Self() Member {
 	return Member{}
 }
 
-// ConfigText is what the configuration says of /zookeeper/config at the first start. It is empty for
-// a member alone.
+// ConfigText is the content of /zookeeper/config at the first start, empty for a member that is
+// alone.
 func (c *Config) ConfigText() string { return znode.ConfigText(c.Members, 0) }
 
 // Validate reports everything that is wrong with c, as Faults. For a Config from Load they name the
@@ -203,7 +203,7 @@ func (c *Config) Validate() error {
 	return faults.Err()
 }
 
-// largestCommand is how many bytes the command of a client's request may have.
+// largestCommand is the largest size of the command of a client's request, in bytes.
 func (c *Config) largestCommand() int {
 	const aroundRequest, aroundIdentity = 256, 2 * binary.MaxVarintLen32
 	return c.MaxBuffer + aroundRequest + c.Limits.IdentityBytes + aroundIdentity*c.Limits.Identities
@@ -271,7 +271,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// SplitHostPort takes host:port apart; the host may be empty and the port 0.
+// SplitHostPort splits host:port; the host may be empty and the port 0.
 func SplitHostPort(addr string) (host string, port int, err error) {
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"lockkeeper/session"
 )
 
-// writeConfig puts a zoo.cfg with dataDir=<dir>/data, and a myid unless it is empty, into a new directory.
-// %D in the text stands for that directory.
+// writeConfig puts a zoo.cfg with dataDir=<dir>/data, and a myid unless it is empty, into a new
+// directory. %D in the text stands for that directory.
 func writeConfig(t *testing.T, text, myid string) (file, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -203,7 +203,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestConfigFaults has every reason not to start, as the operator reads it. %D is the directory of zoo.cfg.
+// TestConfigFaults has every reason not to start, as the operator reads it. %D is the directory of
+// zoo.cfg.
 func TestConfigFaults(t *testing.T) {
 	const (
 		voters  = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
@@ -535,8 +536,8 @@ func TestStartModes(t *testing.T) {
 	}
 }
 
-// TestKnownKeys checks that every key of ZooKeeper's own parser and of its list of properties is known: it
-// never gets "neither ZooKeeper nor lockkeeper knows this key".
+// TestKnownKeys checks that every key of ZooKeeper's own parser and of its list of properties is
+// known: it never gets "neither ZooKeeper nor lockkeeper knows this key".
 func TestKnownKeys(t *testing.T) {
 	text, err := os.ReadFile("testdata/zookeeper-keys.txt")
 	if err != nil {

@@ -26,7 +26,8 @@ func validDigest(s string, size int) bool {
 	return ok && user != "" && err == nil && len(sum) == size
 }
 
-// digestHashes are the hashes that digest identities may be made with, by the names that Java has for them.
+// digestHashes are the hashes that digest identities may be made with, by the names that Java has
+// for them.
 var digestHashes = map[string]func() hash.Hash{
 	"MD5": md5.New, "SHA": sha1.New, "SHA1": sha1.New, "SHA-1": sha1.New,
 	"SHA-224": sha256.New224, "SHA-256": sha256.New, "SHA-384": sha512.New384, "SHA-512": sha512.New,
@@ -38,10 +39,11 @@ var digestHashes = map[string]func() hash.Hash{
 // DigestHash is the hash of that name, nil if there is none.
 func DigestHash(name string) func() hash.Hash { return digestHashes[strings.ToUpper(name)] }
 
-// Digest returns the digest identity of a user with a password, as user:BASE64(hash(user:password)): what
-// DigestAuthenticationProvider.superDigest needs, and what an ACL of scheme digest names. The algorithm is one of
-// DigestAuthenticationProvider.digestAlg; empty means SHA1. A user without a name or with a colon in it, and a password that is
-// empty or no UTF-8, cannot log in, and are errors.
+// Digest returns the digest identity of a user with a password, as
+// user:BASE64(hash(user:password)): what DigestAuthenticationProvider.superDigest needs, and what
+// an ACL of scheme digest names. The algorithm is one of DigestAuthenticationProvider.digestAlg;
+// empty means SHA1. A user without a name or with a colon in it, and a password that is empty or no
+// UTF-8, cannot log in, and are errors.
 func Digest(algorithm, user, password string) (string, error) {
 	newHash := DigestHash(cmp.Or(algorithm, "SHA1"))
 	switch {

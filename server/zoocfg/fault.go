@@ -11,8 +11,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// Fault is one thing wrong with a configuration. It reads "file:line: key: reason"; what is not known
-// (the line of a key that is missing, the file of a Config that was put together by a program) is left out.
+// Fault is one thing wrong with a configuration. It reads "file:line: key: reason", without what is
+// not known: the line of a key that is missing, the file of a Config that a program has made.
 type Fault struct {
 	File   string
 	Line   int // from 1; 0 when the fault is not at any one line
@@ -67,7 +67,7 @@ func (f Faults) Err() error {
 	return f
 }
 
-// Fault is a fault at the place where key stands, if it stands anywhere.
+// Fault returns a fault at the line of key, if the file has it.
 func (c *Config) Fault(key, format string, args ...any) Fault {
 	f := Fault{File: c.File, Key: key, Reason: fmt.Sprintf(format, args...)}
 	if at, ok := c.origin[key]; ok {
@@ -76,8 +76,8 @@ func (c *Config) Fault(key, format string, args ...any) Fault {
 	return f
 }
 
-// Notice is something about the configuration that an operator should know and that does not stop the
-// start.
+// Notice is something about the configuration that an operator should know and that does not stop
+// the start.
 type Notice struct {
 	Level slog.Level // Info or Warn
 	File  string
@@ -86,7 +86,7 @@ type Notice struct {
 	Text  string
 }
 
-// Notices are what Load found, and what is to be said about the number of voters. Start writes them to
+// Notices are what Load found, and a warning about an even number of voters. Start writes them to
 // the Logger.
 func (c *Config) Notices() []Notice {
 	notices := slices.Clone(c.notices)
@@ -100,7 +100,7 @@ func (c *Config) Notices() []Notice {
 	return notices
 }
 
-// String is the notice as "file:line: key: warning: text", without what it is not about.
+// String is the notice as "file:line: key: warning: text", without what is not known.
 func (n Notice) String() string {
 	kind := "warning: "
 	if n.Level < slog.LevelWarn {
@@ -128,7 +128,7 @@ func (n Notice) Log(l *slog.Logger) {
 	l.Log(context.Background(), n.Level, n.Text, args...)
 }
 
-// Warning is a warning at the place where key stands, if it stands anywhere.
+// Warning returns a warning at the line of key, if the file has it.
 func (c *Config) Warning(key, format string, args ...any) Notice {
 	f := c.Fault(key, format, args...)
 	return Notice{Level: slog.LevelWarn, File: f.File, Line: f.Line, Key: f.Key, Text: f.Reason}

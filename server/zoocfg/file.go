@@ -21,9 +21,9 @@ type Option int
 // AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
 const AllowUnknownKeys Option = 1
 
-// Load reads a zoo.cfg, the dynamic file it points to, and dataDir/myid. The error is Faults with
-// everything that is wrong, unless the file itself cannot be read; the Config then has nothing but its Notices. What is
-// odd but no reason to stop is in Config.Notices.
+// Load reads a zoo.cfg, the dynamic file that it names, and dataDir/myid. The error is Faults with
+// everything that is wrong, unless the file itself cannot be read; the Config then has nothing but
+// its Notices, which do not stop a start.
 func Load(file string, options ...Option) (Config, error) {
 	l := newLoader(file)
 	l.allowUnknown = slices.Contains(options, AllowUnknownKeys)
@@ -62,7 +62,7 @@ func Load(file string, options ...Option) (Config, error) {
 	return l.cfg, nil
 }
 
-// loader collects what the keys of a file say.
+// loader collects the settings of a file.
 type loader struct {
 	cfg    Config
 	faults Faults
@@ -70,7 +70,7 @@ type loader struct {
 	port        int      // clientPort; 0 = not set
 	portAddr    string   // clientPortAddress
 	observer    bool     // peerType=observer
-	standing    bool     // standaloneEnabled
+	standalone  bool     // standaloneEnabled
 	httpPort    int      // admin.serverPort; 0 = not set
 	httpAddr    string   // admin.serverAddress
 	httpOn      bool     // admin.enableServer=true
@@ -82,11 +82,11 @@ type loader struct {
 	ineffective [len(categories)][]string
 
 	allowUnknown bool       // see AllowUnknownKeys
-	misspelt     []property // lines that are taken for the key that was meant, if that is not set
+	misspelt     []property // under the keys that were probably meant
 }
 
 func newLoader(file string) *loader {
-	return &loader{cfg: Config{File: file, origin: map[string]property{}}, standing: true}
+	return &loader{cfg: Config{File: file, origin: map[string]property{}}, standalone: true}
 }
 
 // Keys that are accepted without effect are collected and reported in one line for each category.
@@ -111,7 +111,7 @@ var categories = [...]struct {
 		"Without effect: it describes SASL, which this version does not have."},
 }
 
-// take looks a property up and lets its key use it.
+// take looks up the key of a property and applies the value.
 func (l *loader) take(p property) {
 	def, name := lookupKey(p.key)
 	if def == nil {
@@ -134,9 +134,9 @@ func (l *loader) take(p property) {
 	def.value.use(l, p)
 }
 
-// unknown deals with a key that neither ZooKeeper nor lockkeeper has. ZooKeeper ignores such a key, since it may be meant for
-// something else that reads the file; but one that is a typing error away from a known key sets nothing that its writer
-// believes to be set.
+// unknown reports a key that neither ZooKeeper nor lockkeeper has. ZooKeeper ignores such a key,
+// since another program may read it. But one that is a typing error away from a known key sets
+// nothing although its writer believes that it does.
 func (l *loader) unknown(p property) {
 	meant, ok := misspeltKey(p.key)
 	switch {
@@ -151,9 +151,9 @@ func (l *loader) unknown(p property) {
 	}
 }
 
-// takeMisspelt takes the values of misspelt keys for those of the keys that were probably meant: the file is refused, and
-// so that it is refused only once, what is wrong with these values is reported, and what would be missing only because of
-// the misspelling is not.
+// takeMisspelt applies the values of misspelt keys to the keys that were probably meant. The file
+// is refused anyway; this reports what is wrong with these values too, and does not report as
+// missing what is only misspelt.
 func (l *loader) takeMisspelt() {
 	for _, p := range l.misspelt {
 		if !l.has(p.key) {
@@ -171,7 +171,7 @@ func (l *loader) faulty(key string) bool {
 	return slices.ContainsFunc(l.faults, func(f Fault) bool { return f.Key == key })
 }
 
-// follows reports whether f compares a value with another one that is at fault itself.
+// follows reports whether f compares a value with another one that is itself wrong.
 func (l *loader) follows(f Fault) bool {
 	switch f.Key {
 	case "minSessionTimeout":
@@ -182,12 +182,12 @@ func (l *loader) follows(f Fault) bool {
 	return false
 }
 
-// warn says something about one key.
+// warn adds a warning about one key.
 func (l *loader) warn(p property, format string, args ...any) {
 	l.cfg.notices = append(l.cfg.notices, Notice{slog.LevelWarn, p.file, p.line, p.key, fmt.Sprintf(format, args...)})
 }
 
-// at is the property with that key, or one that says only the file when the key is not set.
+// at is the property with that key, or one with only the file when the key is not set.
 func (l *loader) at(key string) property {
 	if p, ok := l.cfg.origin[key]; ok {
 		return p
@@ -200,8 +200,8 @@ func (l *loader) has(key string) bool {
 	return ok
 }
 
-// loadDynamic reads the file that dynamicConfigFile names: ZooKeeper moves the server lines there when
-// reconfigEnabled is set. Ignoring it would turn a member of a cluster into one that stands alone.
+// loadDynamic reads the file that dynamicConfigFile names: ZooKeeper moves the server lines there
+// when reconfigEnabled is set. Without them a member of a cluster would start alone.
 func (l *loader) loadDynamic() {
 	if l.dynamic == "" {
 		return
@@ -230,7 +230,7 @@ func isClusterKey(key string) bool {
 	return strings.HasPrefix(key, "server.") || strings.HasPrefix(key, "group.") || strings.HasPrefix(key, "weight.")
 }
 
-// finish settles what takes more than one key.
+// finish decides what depends on more than one key.
 func (l *loader) finish() {
 	if !l.has("dataDir") && !l.faulty("dataDir") {
 		l.fault(l.at("dataDir"), "is not set")
@@ -272,7 +272,7 @@ func (l *loader) checkDirs() {
 	}
 }
 
-// startMode decides whether the member stands alone or belongs to a cluster, by ZooKeeper's rules.
+// startMode decides whether the member is alone or belongs to a cluster, by ZooKeeper's rules.
 func (l *loader) startMode() {
 	voters := znode.Voters(l.members)
 	observers := len(l.members) - voters
@@ -280,7 +280,7 @@ func (l *loader) startMode() {
 	case l.wrongMemberLines():
 		// How many voters there are to be is not known.
 	case len(l.members) == 0:
-		if !l.standing {
+		if !l.standalone {
 			l.fault(l.at("standaloneEnabled"), "is false, and there is no server line: a cluster needs at least one participant")
 		} else if l.dynamic != "" && !l.faulty("dynamicConfigFile") {
 			l.fault(l.at("dynamicConfigFile"), "%s has no server line", l.dynamic)
@@ -290,10 +290,10 @@ func (l *loader) startMode() {
 		}
 		return
 	case voters == 0:
-		// Validate has the words for it.
-	case voters == 1 && l.standing && observers > 0:
+		// Validate reports it.
+	case voters == 1 && l.standalone && observers > 0:
 		l.fault(l.at("standaloneEnabled"), "one participant stands alone unless standaloneEnabled=false, and then its %d observers could not follow it", observers)
-	case voters == 1 && l.standing:
+	case voters == 1 && l.standalone:
 		only := l.members[0]
 		l.warn(l.at(only.Key()), "is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)")
 		l.cfg.Members, l.cfg.ID = nil, 0
@@ -319,7 +319,7 @@ func (l *loader) memberLines() (n int) {
 // wrongMemberLines reports whether there are server lines that cannot be read.
 func (l *loader) wrongMemberLines() bool { return len(l.members) < l.memberLines() }
 
-// mayHaveClientPart reports whether a server line says where clients connect, or is wrong, so that nobody knows.
+// mayHaveClientPart reports whether a server line has a client address, or cannot be read.
 func (l *loader) mayHaveClientPart() bool {
 	return l.wrongMemberLines() || slices.ContainsFunc(l.members, func(m Member) bool { return m.ClientAddr != "" })
 }
@@ -353,15 +353,15 @@ func (l *loader) readMyID() {
 	l.cfg.ID = uint8(id)
 }
 
-// clientAddr settles where clients connect: clientPort in the static file, or the client part of this
-// member's own server line, which must not contradict it.
+// clientAddr decides where clients connect: clientPort in the static file, or the client part of
+// this member's own server line. The two must not contradict each other.
 func (l *loader) clientAddr() {
 	own := l.cfg.Self()
 	switch {
 	case l.cfg.Standalone() && len(l.members) == 1:
 		own = l.members[0]
 	case l.faulty("myid"):
-		own = Member{} // the number is not known, and 0 is one like any other
+		own = Member{} // the number is not known, and 0 is a valid one
 	}
 	if l.port == 0 {
 		switch {
@@ -369,7 +369,7 @@ func (l *loader) clientAddr() {
 			l.cfg.ClientAddr = own.ClientAddr
 			l.cfg.origin["clientPort"] = l.at(own.Key())
 		case l.has("clientPort") || l.faulty("clientPort") || own.Host == "" && l.mayHaveClientPart():
-			// There is a fault already, of the port or of what would say which member this is.
+			// There is a fault already: of the port, or of what identifies this member.
 		default:
 			l.fault(l.at("clientPort"), "is not set: there would be no port for clients")
 		}
@@ -399,8 +399,8 @@ func isWildcard(host string) bool {
 // defaultHTTPPort is that of ZooKeeper's admin server.
 const defaultHTTPPort = 8080
 
-// httpAddress settles where HTTP is served: nowhere, unless the file says that it is to be, or on which port. (ZooKeeper
-// serves it unless told not to.)
+// httpAddress decides where HTTP is served: nowhere, unless the file enables it or has a port.
+// (ZooKeeper serves it by default.)
 func (l *loader) httpAddress() {
 	if l.httpOff || !l.httpOn && l.httpPort == 0 {
 		return

@@ -10,29 +10,32 @@ import (
 	"lockkeeper/session"
 )
 
-// keyDef is one key of a zoo.cfg: how its value is taken, and what docs/configuration.md and 'lockkeeper help config'
-// say about it. To add a key, add a line to usedKeys with a value (the constructors are in values.go), the unit,
-// the default and the effect, and run 'go test ./server/zoocfg -run TestConfigurationPage -update'.
+// keyDef is one key of a zoo.cfg: how its value is read, and its description in
+// docs/configuration.md and 'lockkeeper help config'. To add a key, add a line to usedKeys with a
+// value (the constructors are in values.go), the unit, the default and the effect, and run 'go test
+// ./server/zoocfg -run TestConfigurationPage -update'.
 type keyDef struct {
-	// property keys are those that ZooKeeper reads from Java system properties named zookeeper.<key>. A
-	// line in zoo.cfg sets such a property too, so they are taken with and without that prefix.
+	// property keys are those that ZooKeeper reads from Java system properties named
+	// zookeeper.<key>. A line in zoo.cfg sets such a property too, so they are accepted with and
+	// without that prefix.
 	property bool
 	// own keys are lockkeeper's: ZooKeeper has no such key.
 	own bool
-	// zooKeeper is ZooKeeper's name for the key, where it is neither the key itself nor zookeeper.<key>.
+	// zooKeeper is ZooKeeper's name for the key, where it is neither the key itself nor
+	// zookeeper.<key>.
 	zooKeeper string
-	// value reads what stands behind the key, and has the name of its type.
+	// value reads the text of the value, and has the name of its type.
 	value value
 	// unit is what a number counts: "ms", "bytes", "ticks". Empty when it has no unit.
 	unit string
-	// def is the default as it would be in the file, unless the value has one. What is not a value is
-	// in parentheses, as "(required)".
+	// def is the default as it would be in the file, unless the value has one. What is not a value
+	// is in parentheses, as "(required)".
 	def string
-	// effect says what the key does here, in one or a few sentences.
+	// effect is what the key does here, in one or a few sentences.
 	effect string
 }
 
-// lookupKey finds what a key in a file means, and its name without the prefix.
+// lookupKey finds the definition of a key in a file, and its name without the prefix.
 func lookupKey(key string) (*keyDef, string) {
 	if def := findKey(key); def != nil {
 		return def, key
@@ -71,13 +74,13 @@ var keyFamilies = map[string]keyDef{
 	"metricsProvider.": {value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 
-// knownKeys are all other keys. What is decided about each, and why:
+// knownKeys are all other keys. How each is treated, and why:
 //
-//   - A setting that is there gets used.
-//   - One that asks for more protection than this version has (TLS, SASL, required authentication, quorums
-//     by group) stops the start: going on without it would break a promise that the operator relies on.
-//   - One that asks for something that is missing but protects nothing gets a warning of its own.
-//   - One that tunes a mechanism which lockkeeper does not have is collected into one line.
+//   - A setting that exists here is used.
+//   - One that requires more protection than this version has (TLS, SASL, quorums by group) stops
+//     the start: without it, a promise that the operator relies on would be broken.
+//   - One that requires something that is missing but protects nothing gets a warning of its own.
+//   - One that tunes a mechanism that lockkeeper does not have is collected into one line.
 var knownKeys = merge(usedKeys, refusedKeys, missingKeys,
 	ignoredKeys(unneeded, false, unneededKeys), ignoredKeys(unneeded, true, unneededProperties),
 	ignoredKeys(tlsOnly, true, tlsKeys()), ignoredKeys(saslOnly, true, saslKeys))
@@ -241,7 +244,7 @@ var usedKeys = map[string]keyDef{
 		effect: "A file with the server lines, which then must not stand in zoo.cfg. It is read and never written."},
 	"standaloneEnabled": {value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, ok := l.boolValue(p); ok {
-			l.standing, l.cfg.LoneVoter = on, !on
+			l.standalone, l.cfg.LoneVoter = on, !on
 		}
 	}}, def: "true", effect: "With true a member whose file has one server line for a participant stands alone. With false it is a cluster of one, and a cluster may shrink to one voter."},
 	"peerType": {value: value{kind: "participant or observer", use: func(l *loader, p property) {
@@ -281,7 +284,7 @@ const (
 	noHierarchy = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
 )
 
-// refusedKeys ask for protection that is not there.
+// refusedKeys require protection that is missing.
 var refusedKeys = map[string]keyDef{
 	"secureClientPort": {value: refuse("integer", noTLS+", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"),
 		def: "(none)", effect: "Stops the start: " + noTLS + "."},
@@ -315,7 +318,7 @@ var refusedKeys = map[string]keyDef{
 
 const noEnsembleAuth = "this version cannot turn away clients that were meant for another cluster"
 
-// missingKeys ask for something that is not there and protects nothing.
+// missingKeys require something that is missing and protects nothing.
 var missingKeys = map[string]keyDef{
 	"forceSync":            warnNo("every update is on disk before it is answered, whatever this says"),
 	"localSessionsEnabled": warnTrue("every session is known to the whole cluster: there are no local sessions"),

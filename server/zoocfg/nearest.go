@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// maxWordLen bounds the work for a word that is not one, for example a line of prose.
-const maxWordLen = 80
+// maxNameLen bounds the work for a text that is no key, for example a line of prose.
+const maxNameLen = 80
 
-// Nearest returns the known word with the fewest edits from word, without regard to case: what was
-// probably meant. edits is how many letters to insert, delete, replace or swap with their neighbour that
-// is; of several, the first in the alphabet wins. Without any known word it returns "".
-func Nearest(word string, known iter.Seq[string]) (nearest string, edits int) {
-	word = strings.ToLower(word)
-	word = word[:min(len(word), maxWordLen)]
+// Nearest returns the known name with the fewest edits from name, without regard to case, which was
+// probably meant. edits is how many letters to insert, delete, replace or swap with their
+// neighbour; of several names, the first in alphabetical order is returned. Without any known name
+// it returns "".
+func Nearest(name string, known iter.Seq[string]) (nearest string, edits int) {
+	name = strings.ToLower(name)
+	name = name[:min(len(name), maxNameLen)]
 	edits = math.MaxInt
 	for k := range known {
-		n := distance(word, strings.ToLower(k))
+		n := distance(name, strings.ToLower(k))
 		if n < edits || n == edits && k < nearest {
 			nearest, edits = k, n
 		}
@@ -26,9 +27,10 @@ func Nearest(word string, known iter.Seq[string]) (nearest string, edits int) {
 	return nearest, edits
 }
 
-// misspeltKey returns the known key that is within one typing error of key: one letter too many, too few or wrong, two
-// neighbours swapped, or any letters in the wrong case. A Java system property's prefix in front of a key that is none
-// counts as one, too. Of a family, as server.N, the part that the operator chooses stays as it is.
+// misspeltKey returns the known key that is within one typing error of key: one letter too many,
+// too few or wrong, two neighbours swapped, or any letters in the wrong case. The prefix of a Java
+// system property before a key that is none counts as one, too. Of a family, as server.N, the part
+// that the operator chooses stays as it is.
 func misspeltKey(key string) (meant string, ok bool) {
 	key = strings.TrimPrefix(key, "zookeeper.")
 	for family := range keyFamilies {

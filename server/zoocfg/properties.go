@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// property is one key with its value, where it stands.
+// property is one key with its value, and its place.
 type property struct {
 	file string
 	line int // of the key, from 1
@@ -18,7 +18,8 @@ type property struct {
 	val  string
 }
 
-// readProperties reads a file in the syntax of java.util.Properties, which is what zoo.cfg is written in:
+// readProperties reads a file in the syntax of java.util.Properties, which is what zoo.cfg is
+// written in:
 //
 //	# comment            ! comment
 //	key=value            key: value            key value
@@ -26,9 +27,9 @@ type property struct {
 //	    second
 //	\t \n \r \f \uXXXX   and a backslash before any other character stands for that character
 //
-// Like ZooKeeper it removes blanks around keys and values, also those at the end, which Java keeps. Unlike
-// Java it takes bytes beyond ASCII for UTF-8, so that a path is what its owner wrote. Faults are the lines
-// that cannot be read; the others are returned all the same.
+// Like ZooKeeper it removes blanks around keys and values, also those at the end, which Java keeps.
+// Unlike Java it takes bytes beyond ASCII for UTF-8, so that a path is what its owner wrote. Faults
+// are the lines that cannot be read; the others are returned all the same.
 func readProperties(file string) ([]property, Faults, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -85,8 +86,8 @@ func splitLines(text string) []string {
 	return strings.Split(strings.ReplaceAll(text, "\r", "\n"), "\n")
 }
 
-// continues reports whether the line ends in an odd number of backslashes: an even number is backslashes
-// that escape each other.
+// continues reports whether the line ends in an odd number of backslashes: an even number is
+// backslashes that escape each other.
 func continues(line string) bool {
 	n := len(line) - len(strings.TrimRight(line, `\`))
 	return n%2 == 1
@@ -147,8 +148,8 @@ func unescape(s string) (string, error) {
 	return b.String(), nil
 }
 
-// unicodeEscape decodes the \uXXXX at the start of s, or two of them where they are a surrogate pair, and
-// returns how many bytes of s that took.
+// unicodeEscape decodes the \uXXXX at the start of s, or two of them where they are a surrogate
+// pair, and returns how many bytes of s that took.
 func unicodeEscape(s string) (r rune, n int, err error) {
 	unit := func(s string) (rune, bool) {
 		if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {

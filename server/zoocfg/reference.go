@@ -6,31 +6,34 @@ import (
 	"strings"
 )
 
-// KeyClass says what is done with a key of a configuration file.
+// KeyClass is how a key of a configuration file is treated.
 type KeyClass int
 
 const (
 	KeyUsed        KeyClass = iota // it has an effect
-	KeyRefused                     // it asks for protection that is missing: the member does not start
-	KeyMissing                     // it asks for something else that is missing: there is a warning
+	KeyRefused                     // it requires protection that is missing, and stops the start
+	KeyMissing                     // it requires something else that is missing: a warning
 	KeyIneffective                 // ZooKeeper has it, and it has no effect here
 )
 
-// Key describes one key of a zoo.cfg for people. The same table reads configuration files, so what is here is
-// what Load does.
+// Key describes one key of a zoo.cfg for people. The same table reads configuration files, so what
+// is here is what Load does.
 type Key struct {
-	// Name is the key as it stands in a file. Of a family of keys, such as server.1, server.2, it ends in N.
+	// Name is the key as it stands in a file. Of a family of keys, such as server.1, server.2, it
+	// ends in N.
 	Name string
-	// ZooKeeper is ZooKeeper's name: the key in its zoo.cfg, or the Java system property. Empty for lockkeeper's own keys.
+	// ZooKeeper is ZooKeeper's name: the key in its zoo.cfg, or the Java system property. Empty for
+	// lockkeeper's own keys.
 	ZooKeeper string
 	Class     KeyClass
-	// Type is what the value may be, Unit what a number counts. A Default in parentheses is a description.
+	// Type is what the value may be, Unit what a number counts. A Default in parentheses is a
+	// description.
 	Type, Unit, Default string
 	// Effect is what the key does here.
 	Effect string
 }
 
-// Keys are all keys that lockkeeper knows, in the order of the alphabet without regard to case.
+// Keys are all keys that lockkeeper knows, in alphabetical order without regard to case.
 func Keys() []Key {
 	var keys []Key
 	for name, def := range knownKeys {
@@ -45,8 +48,8 @@ func Keys() []Key {
 	return keys
 }
 
-// FindKey returns the key of that name, with or without "zookeeper." in front of a Java system property. For
-// server.3 it is the family server.N.
+// FindKey returns the key of that name, with or without "zookeeper." in front of a Java system
+// property. For server.3 it is the family server.N.
 func FindKey(name string) (Key, bool) {
 	def, bare := lookupKey(name)
 	if def == nil {
@@ -59,7 +62,8 @@ func FindKey(name string) (Key, bool) {
 	return def.describe(family, family+"N"), true
 }
 
-// describe makes the description of the key or family with that name in the tables, under the name shown.
+// describe makes the description of the key or family with that name in the tables, under the name
+// shown.
 func (def keyDef) describe(name, shown string) Key {
 	return Key{
 		Name: shown, ZooKeeper: def.zooKeeperName(shown), Class: classOf(name),
@@ -79,7 +83,7 @@ func (def keyDef) zooKeeperName(shown string) string {
 	return shown
 }
 
-// classOf finds the table in which the key or family stands.
+// classOf is the class of the table that has the key or family.
 func classOf(name string) KeyClass {
 	in := func(table map[string]keyDef) bool { _, ok := table[name]; return ok }
 	switch {
@@ -93,8 +97,8 @@ func classOf(name string) KeyClass {
 	return KeyIneffective
 }
 
-// NearestKey returns the known key that was probably meant by name, and how many typing errors lie between
-// them (see Nearest).
+// NearestKey returns the known key that was probably meant by name, and how many typing errors lie
+// between them (see Nearest).
 func NearestKey(name string) (nearest string, edits int) {
 	return Nearest(strings.TrimPrefix(name, "zookeeper."), func(yield func(string) bool) {
 		for _, k := range Keys() {

@@ -138,7 +138,8 @@ func TestKeysAreDescribed(t *testing.T) {
 		if k.Type == "" || k.Default == "" || !strings.HasSuffix(k.Effect, ".") {
 			t.Errorf("%s: type %q, default %q, effect %q: each must be there, and the effect be sentences", k.Name, k.Type, k.Default, k.Effect)
 		}
-		// What holds for ZooKeeper's names of families and of keys that are only recognised is TestKnownKeys' business.
+		// What holds for ZooKeeper's names of families and of keys that are only recognised is
+		// TestKnownKeys' business.
 		if k.Class == KeyUsed && !strings.HasSuffix(k.Name, ".N") && k.ZooKeeper != "" && !zooKeepers[k.ZooKeeper] {
 			t.Errorf("%s: ZooKeeper has no %s; lockkeeper's own keys are marked own", k.Name, k.ZooKeeper)
 		}

@@ -11,8 +11,6 @@ import (
 	"lockkeeper/znode"
 )
 
-// Values. Each reports a fault and returns false when the value is none.
-
 func (l *loader) boolValue(p property) (value, ok bool) {
 	switch {
 	case strings.EqualFold(p.val, "true"):
@@ -49,7 +47,7 @@ func (l *loader) intValue(p property, min, max int) (int, bool) {
 	return n, true
 }
 
-// outOfRange says what is wrong with a number that is not between min and max.
+// outOfRange returns what is wrong with a number that is not between min and max.
 func outOfRange(n, min, max int) string {
 	switch {
 	case n >= min && n <= max:
@@ -66,14 +64,12 @@ func outOfRange(n, min, max int) string {
 type value struct {
 	kind string // the name of its type, for people
 	use  func(*loader, property)
-	// Of numbers: def is the default, settle replaces a field that is 0 by it, and check says what is
-	// wrong with the field.
+	// Of numbers: def is the default, settle replaces a field that is 0 by it, and check says what
+	// is wrong with the field.
 	def    string
 	settle func(*loader)
 	check  func(*loader) (reason string)
 }
-
-// What keys do with their values, for the tables in keys.go.
 
 const (
 	kindBoolean = "true or false"
@@ -120,7 +116,8 @@ func rangeText(min, max int) string {
 	return "integer"
 }
 
-// limit is a number of which everything below 1, which is the default, means that there is no limit.
+// limit is a number of which everything below 1, which is the default, means that there is no
+// limit.
 func limit(field func(*loader) *int) value {
 	v := integer(math.MinInt32, math.MaxInt32, 0, field)
 	use := v.use
@@ -180,7 +177,7 @@ func booleanNot(field func(*loader) *bool) value {
 	}}
 }
 
-// useMaxBuffer takes jute.maxbuffer, which Java decodes: 0x and a leading 0 count.
+// useMaxBuffer reads jute.maxbuffer as Java does: 0x and a leading 0 count.
 func useMaxBuffer(l *loader, p property) {
 	n, err := strconv.ParseInt(p.val, 0, 32)
 	switch {
@@ -211,8 +208,8 @@ func useAuthSchemes(l *loader, p property) {
 	}
 }
 
-// authProvider refuses providers that are not there: without them nobody is whom an ACL of their scheme lets in, and clients
-// that they would turn away are served.
+// authProvider refuses providers that are missing: without them nobody has the identities of an ACL
+// with their scheme, and clients that they would refuse are served.
 func authProvider(l *loader, p property) {
 	switch class := p.val[strings.LastIndexByte(p.val, '.')+1:]; class {
 	case "DigestAuthenticationProvider", "IPAuthenticationProvider":
@@ -225,8 +222,6 @@ func authProvider(l *loader, p property) {
 		l.fault(p, "lockkeeper cannot load %s, so nobody can log in with its scheme; remove the key to start without", p.val)
 	}
 }
-
-// Keys without effect, and keys that stop the start.
 
 func (l *loader) ignore(c category, p property) {
 	l.ineffective[c] = append(l.ineffective[c], p.key)
@@ -255,7 +250,7 @@ func refuseTrue(why string) keyDef {
 	}}, def: "false", effect: "With true it stops the start: " + why + "."}
 }
 
-// refuseNeed is for the keys that say whether a client's certificate is needed, wanted, or not asked for.
+// refuseNeed is for the keys that require a client's certificate with the value need.
 func refuseNeed(why string) keyDef {
 	return keyDef{property: true, value: value{kind: "need, want or none", use: func(l *loader, p property) {
 		switch strings.ToLower(p.val) {
@@ -300,7 +295,7 @@ func useMember(l *loader, p property) {
 	l.members = append(l.members, m)
 }
 
-// memberID takes the N out of server.N.
+// memberID is the N of server.N.
 func memberID(key string) (uint8, bool) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(key, "server."), 10, 8)
 	if err != nil || (Member{ID: uint8(n)}).Key() != key {

@@ -11,10 +11,10 @@ var fourLetterWords = []string{
 	"srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs",
 }
 
-// FourLetterWords are the words that may stand in 4lw.commands.whitelist, in the order of the alphabet.
+// FourLetterWords are the words that 4lw.commands.whitelist may have, in alphabetical order.
 func FourLetterWords() []string { return slices.Clone(fourLetterWords) }
 
-// IsFourLetterWord says whether there is a four-letter word of that name.
+// IsFourLetterWord reports whether there is a four-letter word of that name.
 func IsFourLetterWord(w string) bool { return slices.Contains(fourLetterWords, w) }
 
 // parseWhitelist reads the words of 4lw.commands.whitelist. The result is never nil: an empty list
@@ -29,9 +29,9 @@ func parseWhitelist(s string) []string {
 	return words
 }
 
-// AllowsWord says whether a four-letter word may be answered. As in ZooKeeper two words are answered
-// whatever the list says: zkServer.sh status needs srvr, and a client that was served read-only looks
-// with isro for a server that serves it fully. 'lockkeeper cluster list' needs mbrs.
+// AllowsWord reports whether a four-letter word may be answered. As in ZooKeeper two words are
+// always answered: zkServer.sh status needs srvr, and a client that is served read-only looks with
+// isro for a server that is not. 'lockkeeper cluster list' needs mbrs.
 func (c *Config) AllowsWord(word string) bool {
 	if word == "srvr" || word == "mbrs" || word == "isro" && c.ReadOnlyMode {
 		return true
