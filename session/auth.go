@@ -72,7 +72,9 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 }
 
 // AddrIdentity is the identity of a connection from an address.
-func AddrIdentity(a netip.Addr) znode.Identity { return znode.Identity{Scheme: "ip", ID: addrText(a)} }
+func AddrIdentity(a netip.Addr) znode.Identity {
+	return znode.Identity{Scheme: "ip", ID: znode.AddrText(a)}
+}
 
 // DigestID is the id of scheme digest for "user:password" (docs/protocol/semantics.md 7.4). SHA-1
 // is the protocol's choice unless the operator has made another; ACLs with such ids exist and must
@@ -89,32 +91,4 @@ func (s *Session) lacksRequired(op wire.Op) bool {
 	required := s.m.cfg.RequiredSchemes
 	return required != nil && op != wire.OpAuth && op != wire.OpSASL &&
 		!slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
-}
-
-// addrText is the id of scheme ip, as Java writes addresses: IPv6 in full length without leading
-// zeros.
-func addrText(a netip.Addr) string {
-	a = a.Unmap()
-	if !a.Is6() {
-		return a.String()
-	}
-	var b strings.Builder
-	bytes := a.As16()
-	for i := 0; i < 16; i += 2 {
-		if i > 0 {
-			b.WriteByte(':')
-		}
-		const hex = "0123456789abcdef"
-		v := int(bytes[i])<<8 | int(bytes[i+1])
-		for shift, started := 12, false; shift >= 0; shift -= 4 {
-			if d := v >> shift & 15; d != 0 || started || shift == 0 {
-				b.WriteByte(hex[d])
-				started = true
-			}
-		}
-	}
-	if a.Zone() != "" {
-		b.WriteString("%" + a.Zone())
-	}
-	return b.String()
 }

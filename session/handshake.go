@@ -115,7 +115,7 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 			Seq:       m.nonce(),
 			TimeoutMs: int32(timeout.Milliseconds()),
 			Password:  password,
-			Addr:      addrText(addr),
+			Addr:      znode.AddrText(addr),
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err
@@ -155,7 +155,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 			Seq:        m.nonce(),
 			TimeoutMs:  int32(timeout.Milliseconds()),
 			Password:   req.Password,
-			Addr:       addrText(addr),
+			Addr:       znode.AddrText(addr),
 		}, addr, timeout)
 		if err != nil {
 			return nil, nil, err

@@ -42,11 +42,10 @@ func (a ACL) Append(b []byte) []byte {
 }
 
 // Decode reads a from d.
-func (a *ACL) Decode(d *Decoder) error {
+func (a *ACL) Decode(d *Decoder) {
 	a.Perms = Perm(d.Int32())
 	a.ID.Scheme, a.NullScheme = d.aclString()
 	a.ID.ID, a.NullID = d.aclString()
-	return d.Err()
 }
 
 // aclString is NullString without an allocation for the two strings of nearly every ACL.
@@ -64,27 +63,13 @@ func (d *Decoder) aclString() (s string, null bool) {
 }
 
 func appendACLs(b []byte, v []ACL) []byte {
-	if v == nil {
-		return appendInt32(b, -1)
-	}
-	b = appendInt32(b, int32(len(v)))
-	for _, a := range v {
-		b = a.Append(b)
-	}
-	return b
+	return appendVector(b, v, func(b []byte, a ACL) []byte { return a.Append(b) })
 }
 
 // ACLs reads a vector of ACL entries, nil for null.
 func (d *Decoder) ACLs() []ACL {
-	n, null := d.Count(aclMinLen)
-	if null {
-		return nil
-	}
-	v := make([]ACL, n)
-	for i := range v {
-		if v[i].Decode(d) != nil {
-			return nil
-		}
-	}
-	return v
+	return vector(d, aclMinLen, func(d *Decoder) (a ACL) {
+		a.Decode(d)
+		return a
+	})
 }

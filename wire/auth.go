@@ -15,12 +15,7 @@ func (r AuthPacket) Append(b []byte) []byte {
 }
 
 // Decode reads r from d. Auth aliases the input.
-func (r *AuthPacket) Decode(d *Decoder) error {
-	r.Type = d.Int32()
-	r.Scheme = d.Text()
-	r.Auth = d.Buffer()
-	return d.Err()
-}
+func (r *AuthPacket) Decode(d *Decoder) { r.Type, r.Scheme, r.Auth = d.Int32(), d.Text(), d.Buffer() }
 
 // SASLRequest is the body of sasl.
 type SASLRequest struct{ Token []byte }
@@ -29,22 +24,10 @@ type SASLRequest struct{ Token []byte }
 func (r SASLRequest) Append(b []byte) []byte { return appendBuffer(b, r.Token) }
 
 // Decode reads r from d. Token aliases the input.
-func (r *SASLRequest) Decode(d *Decoder) error {
-	r.Token = d.Buffer()
-	return d.Err()
-}
+func (r *SASLRequest) Decode(d *Decoder) { r.Token = d.Buffer() }
 
 // SASLResponse answers sasl. A null token says that this server has no SASL.
-type SASLResponse struct{ Token []byte }
-
-// Append encodes r.
-func (r SASLResponse) Append(b []byte) []byte { return appendBuffer(b, r.Token) }
-
-// Decode reads r from d. Token aliases the input.
-func (r *SASLResponse) Decode(d *Decoder) error {
-	r.Token = d.Buffer()
-	return d.Err()
-}
+type SASLResponse = SASLRequest
 
 // ClientInfo is one identity of a connection, as whoAmI tells it.
 type ClientInfo struct {
@@ -58,11 +41,7 @@ func (c ClientInfo) Append(b []byte) []byte {
 }
 
 // Decode reads c from d. Null decodes as "".
-func (c *ClientInfo) Decode(d *Decoder) error {
-	c.AuthScheme = d.Text()
-	c.User = d.Text()
-	return d.Err()
-}
+func (c *ClientInfo) Decode(d *Decoder) { c.AuthScheme, c.User = d.Text(), d.Text() }
 
 // WhoAmIResponse answers whoAmI.
 type WhoAmIResponse struct {
@@ -71,28 +50,14 @@ type WhoAmIResponse struct {
 
 // Append encodes r.
 func (r WhoAmIResponse) Append(b []byte) []byte {
-	if r.Clients == nil {
-		return appendInt32(b, -1)
-	}
-	b = appendInt32(b, int32(len(r.Clients)))
-	for _, c := range r.Clients {
-		b = c.Append(b)
-	}
-	return b
+	return appendVector(b, r.Clients, func(b []byte, c ClientInfo) []byte { return c.Append(b) })
 }
 
 // Decode reads r from d.
-func (r *WhoAmIResponse) Decode(d *Decoder) error {
-	n, null := d.Count(8) // two string lengths
-	if null {
-		r.Clients = nil
-		return d.Err()
-	}
-	r.Clients = make([]ClientInfo, n)
-	for i := range r.Clients {
-		if err := r.Clients[i].Decode(d); err != nil {
-			return err
-		}
-	}
-	return d.Err()
+func (r *WhoAmIResponse) Decode(d *Decoder) {
+	const minLen = 8 // two string lengths
+	r.Clients = vector(d, minLen, func(d *Decoder) (c ClientInfo) {
+		c.Decode(d)
+		return c
+	})
 }

@@ -56,14 +56,6 @@ func BenchmarkReplyGetDataNewBody(b *testing.B) {
 	}
 }
 
-func BenchmarkNotification(b *testing.B) {
-	var out []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		out = AppendNotification(out[:0], 5, WatcherEvent{EventNodeDeleted, StateSyncConnected, benchCreate.Path})
-	}
-}
-
 func BenchmarkReadFrame(b *testing.B) {
 	frame := AppendRequest(nil, 1, OpCreate, benchCreate)
 	src := bytes.NewReader(nil)

@@ -1,5 +1,9 @@
 package wire
 
+// PasswordLen is the number of bytes of the session password in every ConnectResponse. A client may
+// send any number.
+const PasswordLen = 16
+
 // ConnectRequest is the first frame of a client; it has no header (docs/protocol/wire.md section
 // 4).
 type ConnectRequest struct {
@@ -27,14 +31,13 @@ func (r ConnectRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d. Password aliases the input.
-func (r *ConnectRequest) Decode(d *Decoder) error {
+func (r *ConnectRequest) Decode(d *Decoder) {
 	r.ProtocolVersion = d.Int32()
 	r.LastZxidSeen = Zxid(d.Int64())
 	r.TimeoutMs = d.Int32()
 	r.SessionID = SessionID(d.Int64())
 	r.Password = d.Buffer()
 	r.ReadOnly, r.HasReadOnly = d.optionalBool()
-	return d.Err()
 }
 
 // ConnectResponse is the first frame of a server; it has no header. All zero but for a Password of
@@ -62,13 +65,12 @@ func (r ConnectResponse) Append(b []byte) []byte {
 }
 
 // Decode reads r from d. Password aliases the input.
-func (r *ConnectResponse) Decode(d *Decoder) error {
+func (r *ConnectResponse) Decode(d *Decoder) {
 	r.ProtocolVersion = d.Int32()
 	r.TimeoutMs = d.Int32()
 	r.SessionID = SessionID(d.Int64())
 	r.Password = d.Buffer()
 	r.ReadOnly, r.HasReadOnly = d.optionalBool()
-	return d.Err()
 }
 
 // optionalBool reads a boolean that older clients leave out at the end of the record.

@@ -17,12 +17,11 @@ func (r CreateRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d. Data aliases the input.
-func (r *CreateRequest) Decode(d *Decoder) error {
+func (r *CreateRequest) Decode(d *Decoder) {
 	r.Path = d.Path()
 	r.Data = d.Buffer()
 	r.ACL = d.ACLs()
 	r.Mode = CreateMode(d.Int32())
-	return d.Err()
 }
 
 // CreateTTLRequest is the body of createTTL.
@@ -41,11 +40,10 @@ func (r CreateTTLRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d. Data aliases the input.
-func (r *CreateTTLRequest) Decode(d *Decoder) error {
+func (r *CreateTTLRequest) Decode(d *Decoder) {
 	var c CreateRequest
-	_ = c.Decode(d)
+	c.Decode(d)
 	*r = CreateTTLRequest{Path: c.Path, Data: c.Data, ACL: c.ACL, Mode: c.Mode, TTL: d.Int64()}
-	return d.Err()
 }
 
 // CreateResponse answers create.
@@ -57,10 +55,7 @@ type CreateResponse struct {
 func (r CreateResponse) Append(b []byte) []byte { return appendString(b, r.Path) }
 
 // Decode reads r from d.
-func (r *CreateResponse) Decode(d *Decoder) error {
-	r.Path = d.Path()
-	return d.Err()
-}
+func (r *CreateResponse) Decode(d *Decoder) { r.Path = d.Path() }
 
 // Create2Response answers create2, createContainer and createTTL.
 type Create2Response struct {
@@ -72,7 +67,42 @@ type Create2Response struct {
 func (r Create2Response) Append(b []byte) []byte { return r.Stat.Append(appendString(b, r.Path)) }
 
 // Decode reads r from d.
-func (r *Create2Response) Decode(d *Decoder) error {
+func (r *Create2Response) Decode(d *Decoder) {
 	r.Path = d.Path()
-	return r.Stat.Decode(d)
+	r.Stat.Decode(d)
 }
+
+// CreateMode is the flags field of a create request: what kind of node to make. A request may carry
+// any number; Valid says whether it is one of the seven.
+type CreateMode int32
+
+// All modes of create.
+const (
+	ModePersistent              CreateMode = 0
+	ModeEphemeral               CreateMode = 1
+	ModePersistentSequential    CreateMode = 2
+	ModeEphemeralSequential     CreateMode = 3
+	ModeContainer               CreateMode = 4
+	ModePersistentTTL           CreateMode = 5
+	ModePersistentSequentialTTL CreateMode = 6
+)
+
+// Valid reports whether m is a mode of the protocol.
+func (m CreateMode) Valid() bool { return m >= ModePersistent && m <= ModePersistentSequentialTTL }
+
+// Ephemeral reports whether the node goes away with its session.
+func (m CreateMode) Ephemeral() bool { return m == ModeEphemeral || m == ModeEphemeralSequential }
+
+// Sequential reports whether the server appends a number to the path.
+func (m CreateMode) Sequential() bool {
+	return m == ModePersistentSequential || m == ModeEphemeralSequential || m == ModePersistentSequentialTTL
+}
+
+// Container reports whether the node is a container.
+func (m CreateMode) Container() bool { return m == ModeContainer }
+
+// TTL reports whether the node has a time to live.
+func (m CreateMode) TTL() bool { return m == ModePersistentTTL || m == ModePersistentSequentialTTL }
+
+// MaxTTLMs is the longest time to live, in milliseconds, that CreateTTLRequest.TTL may ask for.
+const MaxTTLMs = 1<<40 - 1

@@ -21,10 +21,12 @@ type Decoder struct {
 // NewDecoder returns a Decoder that reads b.
 func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
 
-// Decode reads r from b. Bytes after the record are ignored, as ZooKeeper does.
-func Decode(b []byte, r interface{ Decode(*Decoder) error }) error {
-	if err := r.Decode(NewDecoder(b)); err != nil {
-		return fmt.Errorf("wire: decode %T: %w", r, err)
+// Decode reads r, a pointer to a record, from b. Bytes after the record are ignored, as ZooKeeper
+// does. It returns the first failure.
+func Decode(b []byte, r interface{ Decode(*Decoder) }) error {
+	d := Decoder{b: b}
+	if r.Decode(&d); d.err != nil {
+		return fmt.Errorf("wire: decode %T: %w", r, d.err)
 	}
 	return nil
 }
@@ -136,15 +138,18 @@ func (d *Decoder) Count(minLen int) (n int, null bool) {
 }
 
 // Strings reads a vector of strings, nil for null. A null element is an error.
-func (d *Decoder) Strings() []string {
-	n, null := d.Count(4)
+func (d *Decoder) Strings() []string { return vector(d, 4, (*Decoder).Path) }
+
+// vector reads a vector whose elements take at least minLen bytes each, nil for null or after a
+// failure.
+func vector[T any](d *Decoder, minLen int, element func(*Decoder) T) []T {
+	n, null := d.Count(minLen)
 	if null {
 		return nil
 	}
-	v := make([]string, n)
+	v := make([]T, n)
 	for i := range v {
-		v[i] = d.Path()
-		if d.err != nil {
+		if v[i] = element(d); d.err != nil {
 			return nil
 		}
 	}

@@ -3,8 +3,8 @@ package wire
 import "encoding/binary"
 
 // Record is an encodable unit of the protocol. Append appends the record's jute encoding to b and
-// returns the extended slice. Every record type of this package also has Decode(*Decoder) error on
-// its pointer.
+// returns the extended slice. Every record type of this package also has Decode(*Decoder) on its
+// pointer, which leaves a failure in the Decoder.
 type Record interface {
 	Append(b []byte) []byte
 }
@@ -40,14 +40,16 @@ func appendNullString(b []byte, s string, null bool) []byte {
 	return appendString(b, s)
 }
 
-// appendStrings keeps the difference between nil (null) and empty.
-func appendStrings(b []byte, v []string) []byte {
+// appendVector keeps the difference between nil (null) and empty.
+func appendVector[T any](b []byte, v []T, element func([]byte, T) []byte) []byte {
 	if v == nil {
 		return appendInt32(b, -1)
 	}
 	b = appendInt32(b, int32(len(v)))
-	for _, s := range v {
-		b = appendString(b, s)
+	for _, e := range v {
+		b = element(b, e)
 	}
 	return b
 }
+
+func appendStrings(b []byte, v []string) []byte { return appendVector(b, v, appendString) }

@@ -46,18 +46,6 @@ func (e WatcherEvent) Append(b []byte) []byte {
 }
 
 // Decode reads e from d.
-func (e *WatcherEvent) Decode(d *Decoder) error {
-	e.Type = EventType(d.Int32())
-	e.State = d.Int32()
-	e.Path = d.Path()
-	return d.Err()
-}
-
-// AppendNotification appends a notification with its length. zxid is that of the update which fired
-// the watch, ZxidNone when setWatches did.
-func AppendNotification(b []byte, zxid Zxid, e WatcherEvent) []byte {
-	start := len(b)
-	b = append(b, 0, 0, 0, 0)
-	b = ReplyHeader{Xid: XidNotification, Zxid: zxid}.Append(b)
-	return setFrameLen(e.Append(b), start)
+func (e *WatcherEvent) Decode(d *Decoder) {
+	e.Type, e.State, e.Path = EventType(d.Int32()), d.Int32(), d.Path()
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +10,10 @@ import (
 // ErrFrameLength says that a frame's length is negative or more than the reader allows. The caller
 // closes the connection without an answer.
 var ErrFrameLength = errors.New("wire: frame length out of range")
+
+// DefaultMaxBuffer is the default of jute.maxbuffer: the most bytes a client's frame may have, not
+// counting its 4 length bytes. A frame of exactly this size is accepted. Replies have no limit.
+const DefaultMaxBuffer = 0xFFFFF
 
 // frameLenBytes is the number of length bytes in front of every frame.
 const frameLenBytes = 4
@@ -26,37 +29,17 @@ const readStep = 16 << 10
 // The error is io.EOF when r ended before the frame, io.ErrUnexpectedEOF when it ended inside, and
 // wraps ErrFrameLength when the length is not in 0..max. No error of r is wrapped.
 func ReadFrame(r io.Reader, buf []byte, max int) ([]byte, error) {
-	n, err := readFrameLen(r, buf)
-	if err != nil {
+	if cap(buf) < frameLenBytes {
+		buf = make([]byte, frameLenBytes)
+	}
+	if _, err := io.ReadFull(r, buf[:frameLenBytes]); err != nil {
 		return nil, err
 	}
+	n := int32(binary.BigEndian.Uint32(buf[:frameLenBytes]))
 	if n < 0 || int64(n) > int64(max) {
 		return nil, fmt.Errorf("%w: %d, at most %d", ErrFrameLength, n, max)
 	}
 	return readPayload(r, buf[:0], int(n))
-}
-
-func readFrameLen(r io.Reader, buf []byte) (int32, error) {
-	if br, ok := r.(*bufio.Reader); ok {
-		b, err := br.Peek(frameLenBytes)
-		if err == nil {
-			n := int32(binary.BigEndian.Uint32(b))
-			_, err = br.Discard(frameLenBytes)
-			return n, err
-		}
-		if err == io.EOF && len(b) > 0 {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, err
-	}
-	if cap(buf) < frameLenBytes {
-		buf = make([]byte, frameLenBytes)
-	}
-	b := buf[:frameLenBytes]
-	if _, err := io.ReadFull(r, b); err != nil {
-		return 0, err
-	}
-	return int32(binary.BigEndian.Uint32(b)), nil
 }
 
 // readPayload reads n bytes into b, growing it in steps when it is too small.

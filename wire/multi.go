@@ -58,80 +58,58 @@ func (r MultiRequest) Append(b []byte) []byte {
 // with writes, an invalid mode, a TTL mode without a TTL or the reverse, a TTL out of range, a null
 // ACL, a null path (also where a request of its own would be told CodeBadArguments). Data aliases
 // the input.
-func (r *MultiRequest) Decode(d *Decoder) error {
-	r.decode(d, 0)
-	return d.Err()
-}
-
-// decode is Decode; kind is OpMulti or OpMultiRead when it is known which of them r has to be,
-// otherwise 0.
-func (r *MultiRequest) decode(d *Decoder, kind Op) {
+func (r *MultiRequest) Decode(d *Decoder) {
 	r.Ops = nil
 	for d.err == nil {
 		op, done, _ := d.multiHeader()
 		if d.err != nil || done {
 			break
 		}
-		var m MultiOp
-		itsKind := OpMulti
-		if op == OpGetChildren || op == OpGetData {
-			itsKind = OpMultiRead
-			rec := new(PathWatchRequest)
-			_ = rec.Decode(d)
-			m = MultiOp{op, rec}
-		} else {
-			m = decodeMultiWrite(op, d)
-		}
-		if kind == 0 {
-			kind = itsKind
-		}
-		if kind != itsKind {
+		r.Ops = append(r.Ops, decodeMultiOp(op, d))
+		if kind := r.Ops[0].kind(); r.Ops[len(r.Ops)-1].kind() != kind {
 			d.fail("%v inside a %v", op, kind)
 		}
-		r.Ops = append(r.Ops, m)
 	}
 	if d.err != nil {
 		r.Ops = nil
 	}
 }
 
-func decodeMultiWrite(op Op, d *Decoder) MultiOp {
+// kind returns the op of the requests that m may be a part of.
+func (m *MultiOp) kind() Op {
+	if m.Op == OpGetChildren || m.Op == OpGetData {
+		return OpMultiRead
+	}
+	return OpMulti
+}
+
+// decodeMultiOp decodes the part of a multi or multiRead that follows a header with op.
+func decodeMultiOp(op Op, d *Decoder) MultiOp {
 	if d.nullAhead() {
 		d.fail("null path in a multi")
 	}
 	switch op {
-	case OpCreate, OpCreate2, OpCreateContainer:
-		r := new(CreateRequest)
-		_ = r.Decode(d)
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL, OpDelete, OpSetData, OpCheck, OpGetChildren, OpGetData:
+	default:
+		d.fail("%v inside a multi", op)
+		return MultiOp{}
+	}
+	rec := newRequest(op)
+	rec.Decode(d)
+	switch r := rec.(type) {
+	case *CreateRequest:
 		return multiCreate(op, r, -1, d)
-	case OpCreateTTL:
-		r := new(CreateTTLRequest)
-		_ = r.Decode(d)
-		if !r.Mode.TTL() {
+	case *CreateTTLRequest:
+		switch {
+		case !r.Mode.TTL():
 			return multiCreate(op, &CreateRequest{r.Path, r.Data, r.ACL, r.Mode}, r.TTL, d)
-		}
-		if r.TTL < 1 || r.TTL > MaxTTLMs {
+		case r.TTL < 1 || r.TTL > MaxTTLMs:
 			d.fail("TTL %d", r.TTL)
-		}
-		if r.ACL == nil {
+		case r.ACL == nil:
 			d.fail("null ACL in a multi")
 		}
-		return MultiOp{op, r}
-	case OpDelete:
-		r := new(DeleteRequest)
-		_ = r.Decode(d)
-		return MultiOp{op, r}
-	case OpSetData:
-		r := new(SetDataRequest)
-		_ = r.Decode(d)
-		return MultiOp{op, r}
-	case OpCheck:
-		r := new(CheckVersionRequest)
-		_ = r.Decode(d)
-		return MultiOp{op, r}
 	}
-	d.fail("%v inside a multi", op)
-	return MultiOp{}
+	return MultiOp{op, rec}
 }
 
 // multiCreate settles the op of a create without a TTL mode. ttl is -1 where the request has no
@@ -226,7 +204,7 @@ func (r *MultiResult) append(b []byte) []byte {
 }
 
 // Decode reads r from d. Data aliases the input.
-func (r *MultiResponse) Decode(d *Decoder) error {
+func (r *MultiResponse) Decode(d *Decoder) {
 	r.Results = nil
 	for d.err == nil {
 		op, done, _ := d.multiHeader()
@@ -238,7 +216,6 @@ func (r *MultiResponse) Decode(d *Decoder) error {
 	if d.err != nil {
 		r.Results = nil
 	}
-	return d.Err()
 }
 
 func decodeMultiResult(op Op, d *Decoder) MultiResult {
@@ -267,6 +244,6 @@ func decodeMultiResult(op Op, d *Decoder) MultiResult {
 
 func (d *Decoder) newStat() *Stat {
 	s := new(Stat)
-	_ = s.Decode(d)
+	s.Decode(d)
 	return s
 }

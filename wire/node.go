@@ -12,11 +12,7 @@ func (r PathWatchRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d.
-func (r *PathWatchRequest) Decode(d *Decoder) error {
-	r.Path = d.Path()
-	r.Watch = d.Bool()
-	return d.Err()
-}
+func (r *PathWatchRequest) Decode(d *Decoder) { r.Path, r.Watch = d.Path(), d.Bool() }
 
 // PathRequest is the body of getACL, getAllChildrenNumber and deleteContainer.
 type PathRequest struct{ Path string }
@@ -25,10 +21,7 @@ type PathRequest struct{ Path string }
 func (r PathRequest) Append(b []byte) []byte { return appendString(b, r.Path) }
 
 // Decode reads r from d.
-func (r *PathRequest) Decode(d *Decoder) error {
-	r.Path = d.Path()
-	return d.Err()
-}
+func (r *PathRequest) Decode(d *Decoder) { r.Path = d.Path() }
 
 // DeleteRequest is the body of delete.
 type DeleteRequest struct {
@@ -42,11 +35,7 @@ func (r DeleteRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d.
-func (r *DeleteRequest) Decode(d *Decoder) error {
-	r.Path = d.Path()
-	r.Version = d.Int32()
-	return d.Err()
-}
+func (r *DeleteRequest) Decode(d *Decoder) { r.Path, r.Version = d.Path(), d.Int32() }
 
 // CheckVersionRequest is the body of check, which exists only inside a multi.
 type CheckVersionRequest struct {
@@ -60,11 +49,7 @@ func (r CheckVersionRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d.
-func (r *CheckVersionRequest) Decode(d *Decoder) error {
-	r.Path = d.Text()
-	r.Version = d.Int32()
-	return d.Err()
-}
+func (r *CheckVersionRequest) Decode(d *Decoder) { r.Path, r.Version = d.Text(), d.Int32() }
 
 // SetDataRequest is the body of setData.
 type SetDataRequest struct {
@@ -81,11 +66,8 @@ func (r SetDataRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d. Data aliases the input.
-func (r *SetDataRequest) Decode(d *Decoder) error {
-	r.Path = d.Text()
-	r.Data = d.Buffer()
-	r.Version = d.Int32()
-	return d.Err()
+func (r *SetDataRequest) Decode(d *Decoder) {
+	r.Path, r.Data, r.Version = d.Text(), d.Buffer(), d.Int32()
 }
 
 // SetACLRequest is the body of setACL.
@@ -103,12 +85,7 @@ func (r SetACLRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d.
-func (r *SetACLRequest) Decode(d *Decoder) error {
-	r.Path = d.Text()
-	r.ACL = d.ACLs()
-	r.Version = d.Int32()
-	return d.Err()
-}
+func (r *SetACLRequest) Decode(d *Decoder) { r.Path, r.ACL, r.Version = d.Text(), d.ACLs(), d.Int32() }
 
 // StatResponse answers exists, setData and setACL.
 type StatResponse struct{ Stat Stat }
@@ -117,7 +94,7 @@ type StatResponse struct{ Stat Stat }
 func (r StatResponse) Append(b []byte) []byte { return r.Stat.Append(b) }
 
 // Decode reads r from d.
-func (r *StatResponse) Decode(d *Decoder) error { return r.Stat.Decode(d) }
+func (r *StatResponse) Decode(d *Decoder) { r.Stat.Decode(d) }
 
 // GetDataResponse answers getData and reconfig.
 type GetDataResponse struct {
@@ -129,9 +106,9 @@ type GetDataResponse struct {
 func (r GetDataResponse) Append(b []byte) []byte { return r.Stat.Append(appendBuffer(b, r.Data)) }
 
 // Decode reads r from d. Data aliases the input.
-func (r *GetDataResponse) Decode(d *Decoder) error {
+func (r *GetDataResponse) Decode(d *Decoder) {
 	r.Data = d.Buffer()
-	return r.Stat.Decode(d)
+	r.Stat.Decode(d)
 }
 
 // GetACLResponse answers getACL.
@@ -144,7 +121,68 @@ type GetACLResponse struct {
 func (r GetACLResponse) Append(b []byte) []byte { return r.Stat.Append(appendACLs(b, r.ACL)) }
 
 // Decode reads r from d.
-func (r *GetACLResponse) Decode(d *Decoder) error {
+func (r *GetACLResponse) Decode(d *Decoder) {
 	r.ACL = d.ACLs()
-	return r.Stat.Decode(d)
+	r.Stat.Decode(d)
 }
+
+// GetChildrenResponse answers getChildren.
+type GetChildrenResponse struct {
+	Children []string // names, not paths, in any order
+}
+
+// Append encodes r.
+func (r GetChildrenResponse) Append(b []byte) []byte { return appendStrings(b, r.Children) }
+
+// Decode reads r from d.
+func (r *GetChildrenResponse) Decode(d *Decoder) { r.Children = d.Strings() }
+
+// GetChildren2Response answers getChildren2.
+type GetChildren2Response struct {
+	Children []string // names, not paths, in any order
+	Stat     Stat
+}
+
+// Append encodes r.
+func (r GetChildren2Response) Append(b []byte) []byte {
+	return r.Stat.Append(appendStrings(b, r.Children))
+}
+
+// Decode reads r from d.
+func (r *GetChildren2Response) Decode(d *Decoder) {
+	r.Children = d.Strings()
+	r.Stat.Decode(d)
+}
+
+// GetAllChildrenNumberResponse answers getAllChildrenNumber.
+type GetAllChildrenNumberResponse struct {
+	Total int32 // descendants at any depth
+}
+
+// Append encodes r.
+func (r GetAllChildrenNumberResponse) Append(b []byte) []byte { return appendInt32(b, r.Total) }
+
+// Decode reads r from d.
+func (r *GetAllChildrenNumberResponse) Decode(d *Decoder) { r.Total = d.Int32() }
+
+// GetEphemeralsRequest is the body of getEphemerals.
+type GetEphemeralsRequest struct {
+	PrefixPath string // null decodes as "": both mean all
+}
+
+// Append encodes r.
+func (r GetEphemeralsRequest) Append(b []byte) []byte { return appendString(b, r.PrefixPath) }
+
+// Decode reads r from d.
+func (r *GetEphemeralsRequest) Decode(d *Decoder) { r.PrefixPath = d.Text() }
+
+// GetEphemeralsResponse answers getEphemerals.
+type GetEphemeralsResponse struct {
+	Ephemerals []string // paths, in any order
+}
+
+// Append encodes r.
+func (r GetEphemeralsResponse) Append(b []byte) []byte { return appendStrings(b, r.Ephemerals) }
+
+// Decode reads r from d.
+func (r *GetEphemeralsResponse) Decode(d *Decoder) { r.Ephemerals = d.Strings() }

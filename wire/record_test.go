@@ -17,10 +17,7 @@ const aStatHex = "0000010000000000" + "fffffffffffffffe" + "0000000000000003" + 
 
 // recordCase says that a record has these bytes; blanks in hex are for reading.
 type recordCase struct {
-	rec interface {
-		Record
-		Decode(*Decoder) error
-	}
+	rec decodable
 	hex string
 }
 
@@ -138,18 +135,12 @@ func unhex(tb testing.TB, s string) []byte {
 }
 
 // fresh returns a pointer to a zero record of rec's type, told what is not on the wire.
-func fresh(rec any) interface {
-	Record
-	Decode(*Decoder) error
-} {
+func fresh(rec any) decodable {
 	p := reflect.New(reflect.TypeOf(rec).Elem()).Interface()
 	if sw, ok := p.(*SetWatchesRequest); ok {
 		sw.V2 = rec.(*SetWatchesRequest).V2
 	}
-	return p.(interface {
-		Record
-		Decode(*Decoder) error
-	})
+	return p.(decodable)
 }
 
 func TestRecords(t *testing.T) {

@@ -21,11 +21,8 @@ func (h ReplyHeader) Append(b []byte) []byte {
 }
 
 // Decode reads h from d.
-func (h *ReplyHeader) Decode(d *Decoder) error {
-	h.Xid = Xid(d.Int32())
-	h.Zxid = Zxid(d.Int64())
-	h.Err = Code(d.Int32())
-	return d.Err()
+func (h *ReplyHeader) Decode(d *Decoder) {
+	h.Xid, h.Zxid, h.Err = Xid(d.Int32()), Zxid(d.Int64()), Code(d.Int32())
 }
 
 // AppendReply appends a reply with its length. body is nil for an op whose reply has none; it is
@@ -43,8 +40,7 @@ func AppendReply(b []byte, h ReplyHeader, body Record) []byte {
 // DecodeReply splits a frame's payload, as a client receives it, into header and body. The body
 // aliases the frame and is empty when the op has none or when the header has an error.
 func DecodeReply(frame []byte) (h ReplyHeader, body []byte, err error) {
-	d := Decoder{b: frame}
-	if err := h.Decode(&d); err != nil {
+	if err := Decode(frame, &h); err != nil {
 		return ReplyHeader{}, nil, fmt.Errorf("wire: reply header: %w", err)
 	}
 	return h, frame[replyHeaderLen:], nil
@@ -58,16 +54,14 @@ func DecodeResponse(op Op, body []byte) (Record, error) {
 	if r == nil {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownOp, int32(op))
 	}
-	if err := r.Decode(NewDecoder(body)); err != nil {
+	if err := Decode(body, r); err != nil {
 		return nil, fmt.Errorf("wire: %v response: %w", op, err)
 	}
 	return r, nil
 }
 
-func newResponse(op Op) interface {
-	Record
-	Decode(*Decoder) error
-} {
+// newResponse is newRequest for the body of the reply to op.
+func newResponse(op Op) decodable {
 	switch op {
 	case OpNotification:
 		return new(WatcherEvent)
@@ -114,7 +108,4 @@ type ErrorResponse struct{ Err Code }
 func (r ErrorResponse) Append(b []byte) []byte { return appendInt32(b, int32(r.Err)) }
 
 // Decode reads r from d.
-func (r *ErrorResponse) Decode(d *Decoder) error {
-	r.Err = Code(d.Int32())
-	return d.Err()
-}
+func (r *ErrorResponse) Decode(d *Decoder) { r.Err = Code(d.Int32()) }

@@ -71,103 +71,68 @@ func AppendRequest(b []byte, xid Xid, op Op, body Record) []byte {
 //
 // Buffers in the record alias body; strings do not.
 func DecodeBody(op Op, body []byte) (Record, error) {
-	d := Decoder{b: body}
-	r := decodeBody(op, &d)
-	if d.err != nil {
-		return nil, fmt.Errorf("wire: %v request: %w", op, d.err)
-	}
+	r := newRequest(op)
 	if r == nil {
 		return nil, fmt.Errorf("%w: %d", ErrUnknownOp, int32(op))
+	}
+	d := Decoder{b: body}
+	r.Decode(&d)
+	if m, ok := r.(*MultiRequest); ok && len(m.Ops) > 0 && m.Ops[0].kind() != op {
+		d.fail("%v inside a %v", m.Ops[0].Op, op)
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("wire: %v request: %w", op, d.err)
 	}
 	return r, nil
 }
 
-// decodeBody calls concrete methods, not an interface's, so that the Decoder stays on the stack.
-// It leaves a failure in d.
-func decodeBody(op Op, d *Decoder) Record {
-	switch op {
-	case OpCreate, OpCreate2, OpCreateContainer:
-		r := new(CreateRequest)
-		_ = r.Decode(d)
-		return r
-	case OpCreateTTL:
-		r := new(CreateTTLRequest)
-		_ = r.Decode(d)
-		return r
-	case OpDelete:
-		r := new(DeleteRequest)
-		_ = r.Decode(d)
-		return r
-	case OpExists, OpGetData, OpGetChildren, OpGetChildren2:
-		r := new(PathWatchRequest)
-		_ = r.Decode(d)
-		return r
-	case OpSetData:
-		r := new(SetDataRequest)
-		_ = r.Decode(d)
-		return r
-	case OpGetACL, OpGetAllChildrenNumber, OpDeleteContainer:
-		r := new(PathRequest)
-		_ = r.Decode(d)
-		return r
-	case OpSetACL:
-		r := new(SetACLRequest)
-		_ = r.Decode(d)
-		return r
-	case OpSync:
-		r := new(SyncRequest)
-		_ = r.Decode(d)
-		return r
-	case OpCheck:
-		r := new(CheckVersionRequest)
-		_ = r.Decode(d)
-		return r
-	case OpMulti, OpMultiRead:
-		r := new(MultiRequest)
-		r.decode(d, op)
-		return r
-	default:
-		return decodeSessionBody(op, d)
-	}
+// decodable is a pointer to a record.
+type decodable interface {
+	Record
+	Decode(*Decoder)
 }
 
-// decodeSessionBody is decodeBody for the ops about watches, identities, the session and the
-// cluster.
-func decodeSessionBody(op Op, d *Decoder) Record {
+// newRequest returns an empty record of the type that the body of op has, nil for unknown ops.
+func newRequest(op Op) decodable {
 	switch op {
+	case OpCreate, OpCreate2, OpCreateContainer:
+		return new(CreateRequest)
+	case OpCreateTTL:
+		return new(CreateTTLRequest)
+	case OpDelete:
+		return new(DeleteRequest)
+	case OpExists, OpGetData, OpGetChildren, OpGetChildren2:
+		return new(PathWatchRequest)
+	case OpSetData:
+		return new(SetDataRequest)
+	case OpGetACL, OpGetAllChildrenNumber, OpDeleteContainer:
+		return new(PathRequest)
+	case OpSetACL:
+		return new(SetACLRequest)
+	case OpSync:
+		return new(SyncRequest)
+	case OpCheck:
+		return new(CheckVersionRequest)
+	case OpMulti, OpMultiRead:
+		return new(MultiRequest)
 	case OpReconfig:
-		r := new(ReconfigRequest)
-		_ = r.Decode(d)
-		return r
+		return new(ReconfigRequest)
 	case OpCheckWatches, OpRemoveWatches:
-		r := new(WatchesRequest)
-		_ = r.Decode(d)
-		return r
+		return new(WatchesRequest)
 	case OpAddWatch:
-		r := new(AddWatchRequest)
-		_ = r.Decode(d)
-		return r
+		return new(AddWatchRequest)
 	case OpSetWatches, OpSetWatches2:
-		r := &SetWatchesRequest{V2: op == OpSetWatches2}
-		_ = r.Decode(d)
-		return r
+		return &SetWatchesRequest{V2: op == OpSetWatches2}
 	case OpGetEphemerals:
-		r := new(GetEphemeralsRequest)
-		_ = r.Decode(d)
-		return r
+		return new(GetEphemeralsRequest)
 	case OpAuth:
-		r := new(AuthPacket)
-		_ = r.Decode(d)
-		return r
+		return new(AuthPacket)
 	case OpSASL:
-		r := new(SASLRequest)
-		_ = r.Decode(d)
-		return r
+		return new(SASLRequest)
 	case OpPing, OpWhoAmI, OpCloseSession:
 		return new(Empty)
-	default:
-		return nil
 	}
+	return nil
 }
 
 // Empty is the record without fields.
@@ -177,4 +142,4 @@ type Empty struct{}
 func (Empty) Append(b []byte) []byte { return b }
 
 // Decode reads nothing.
-func (*Empty) Decode(*Decoder) error { return nil }
+func (*Empty) Decode(*Decoder) {}

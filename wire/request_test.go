@@ -155,7 +155,7 @@ func TestAppendReply(t *testing.T) {
 		{AppendReply([]byte{7}, h, &body), "07 00000016 00000001 0000000000000002 00000000 00000002 2f61"},
 		{AppendReply(nil, h, nil), "00000010 00000001 0000000000000002 00000000"},
 		{AppendReply(nil, ReplyHeader{1, 2, CodeNoNode}, body), "00000010 00000001 0000000000000002 ffffff9b"},
-		{AppendNotification([]byte{7}, ZxidNone, WatcherEvent{EventNodeCreated, StateSyncConnected, "/a"}),
+		{AppendReply([]byte{7}, ReplyHeader{Xid: XidNotification, Zxid: ZxidNone}, WatcherEvent{EventNodeCreated, StateSyncConnected, "/a"}),
 			"07 0000001e ffffffff ffffffffffffffff 00000000 00000001 00000003 00000002 2f61"},
 		{AppendRequest([]byte{7}, 5, OpCloseSession, nil), "07 00000008 00000005 fffffff5"},
 		{AppendRequest(nil, 5, OpSync, SyncRequest{Path: "/"}), "0000000d 00000005 00000009 00000001 2f"},

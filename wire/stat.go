@@ -1,5 +1,8 @@
 package wire
 
+// StatLen is the number of bytes of an encoded Stat.
+const StatLen = 68
+
 // Stat is what the server tells about a node besides its data and ACL. The fields are in wire
 // order.
 type Stat struct {
@@ -33,7 +36,7 @@ func (s Stat) Append(b []byte) []byte {
 }
 
 // Decode reads s from d.
-func (s *Stat) Decode(d *Decoder) error {
+func (s *Stat) Decode(d *Decoder) {
 	*s = Stat{
 		Czxid:          Zxid(d.Int64()),
 		Mzxid:          Zxid(d.Int64()),
@@ -47,5 +50,4 @@ func (s *Stat) Decode(d *Decoder) error {
 		NumChildren:    d.Int32(),
 		Pzxid:          Zxid(d.Int64()),
 	}
-	return d.Err()
 }

@@ -25,11 +25,7 @@ type WatchesRequest struct {
 func (r WatchesRequest) Append(b []byte) []byte { return appendInt32(appendString(b, r.Path), r.Type) }
 
 // Decode reads r from d.
-func (r *WatchesRequest) Decode(d *Decoder) error {
-	r.Path = d.Text()
-	r.Type = d.Int32()
-	return d.Err()
-}
+func (r *WatchesRequest) Decode(d *Decoder) { r.Path, r.Type = d.Text(), d.Int32() }
 
 // AddWatchRequest is the body of addWatch.
 type AddWatchRequest struct {
@@ -41,11 +37,7 @@ type AddWatchRequest struct {
 func (r AddWatchRequest) Append(b []byte) []byte { return appendInt32(appendString(b, r.Path), r.Mode) }
 
 // Decode reads r from d.
-func (r *AddWatchRequest) Decode(d *Decoder) error {
-	r.Path = d.Text()
-	r.Mode = d.Int32()
-	return d.Err()
-}
+func (r *AddWatchRequest) Decode(d *Decoder) { r.Path, r.Mode = d.Text(), d.Int32() }
 
 // SetWatchesRequest is the body of setWatches and setWatches2: the watches a client had before it
 // reconnected.
@@ -73,7 +65,7 @@ func (r SetWatchesRequest) Append(b []byte) []byte {
 
 // Decode reads r from d, as setWatches2 has it when r.V2 is set. A null vector is an error, an
 // empty one is not.
-func (r *SetWatchesRequest) Decode(d *Decoder) error {
+func (r *SetWatchesRequest) Decode(d *Decoder) {
 	paths := func() []string {
 		v := d.Strings()
 		if v == nil {
@@ -87,5 +79,4 @@ func (r *SetWatchesRequest) Decode(d *Decoder) error {
 	if r.V2 {
 		r.Persistent, r.PersistentRecursive = paths(), paths()
 	}
-	return d.Err()
 }

@@ -3,7 +3,6 @@ package znode
 import (
 	"fmt"
 	"math"
-	"unicode/utf8"
 
 	"lockkeeper/wire"
 )
@@ -11,9 +10,7 @@ import (
 // Check verifies the invariants of the whole state and returns the first that does not hold. It
 // looks at every node; it is for tests and for operators. It changes nothing.
 func (s *Store) Check() error {
-	for _, check := range []func() error{
-		s.checkNodes, s.checkChildren, s.checkSessions, s.checkACLs, s.checkQuotas, s.checkTotals,
-	} {
+	for _, check := range []func() error{s.checkNodes, s.checkChildren, s.checkSessions, s.checkACLs, s.checkQuotas} {
 		if err := check(); err != nil {
 			return fmt.Errorf("znode: check: %w", err)
 		}
@@ -21,22 +18,22 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// checkNodes verifies each node by itself.
+// checkNodes verifies each node by itself, and the totals that are kept of them.
 func (s *Store) checkNodes() error {
 	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
 		if _, ok := s.paths[path]; !ok {
 			return fmt.Errorf("no node %s", path)
 		}
 	}
-	used, perishable := 0, 0
-	for i := range s.nodes.used {
-		n := s.nodes.row(i)
-		if n.kind == kindFree {
-			continue
-		}
+	used, perishable, ephemerals, sizeBytes := 0, 0, 0, int64(0)
+	for i, n := range s.allNodes() {
 		used++
+		sizeBytes += nodeSizeBytes(n.path, n.data)
 		if n.mayPerish() {
 			perishable++
+		}
+		if n.kind == kindEphemeral {
+			ephemerals++
 		}
 		if at, ok := s.paths[n.path]; !ok || at != i {
 			return fmt.Errorf("node %q is at %d, its path leads to %d", n.path, i, at)
@@ -47,6 +44,9 @@ func (s *Store) checkNodes() error {
 	}
 	if perishable != s.perishable {
 		return fmt.Errorf("the reaper knows of %d nodes, there are %d", s.perishable, perishable)
+	}
+	if ephemerals != s.ephemerals || sizeBytes != s.sizeBytes {
+		return fmt.Errorf("%d ephemerals and %d bytes, not %d and %d", ephemerals, sizeBytes, s.ephemerals, s.sizeBytes)
 	}
 	if used != len(s.paths) || used != s.nodes.len() {
 		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, len(s.paths), s.nodes.len())
@@ -91,11 +91,8 @@ func (s *Store) checkNode(n *node) error {
 // checkChildren verifies that parents and children agree.
 func (s *Store) checkChildren() error {
 	linked := 1 // the root
-	for i := range s.nodes.used {
-		n, l := s.nodes.row(i), s.link(i)
-		if n.kind == kindFree {
-			continue
-		}
+	for i, n := range s.allNodes() {
+		l := s.link(i)
 		count, nameBytes := int32(0), int64(0)
 		for c := range s.children(i) {
 			cn, cl := s.nodes.row(c), s.link(c)
@@ -134,7 +131,7 @@ func (s *Store) checkParent(i slot) error {
 	return nil
 }
 
-// checkSessions verifies the registry and the rings of ephemerals.
+// checkSessions verifies the registry and the ephemerals of each session.
 func (s *Store) checkSessions() error {
 	used, owned := 0, 0
 	for i := range s.sessions.used {
@@ -149,23 +146,18 @@ func (s *Store) checkSessions() error {
 		if row.lastSeq == 0 && len(row.identities) > 0 {
 			return fmt.Errorf("session %v has %d identities, and no request has shown any", row.id, len(row.identities))
 		}
-		count, bytes := int32(0), int64(0)
-		b := s.belongings[i]
-		for n := b.first; n != noSlot && count <= b.count; {
-			count++
-			row2, l := s.nodes.row(n), s.link(n)
-			bytes += int64(len(row2.path))
-			if row2.kind != kindEphemeral || wire.SessionID(row2.owner) != row.id || s.link(l.ephNext).ephPrev != n {
-				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, row2.path, row2.kind, row2.owner)
-			}
-			if n = l.ephNext; n == b.first {
-				break
+		b, bytes := s.belongings[i], int64(0)
+		for at, slot := range b.nodes {
+			n := s.nodes.row(slot)
+			bytes += int64(len(n.path))
+			if n.kind != kindEphemeral || wire.SessionID(n.owner) != row.id || int(s.link(slot).owned) != at {
+				return fmt.Errorf("session %v has %q, of kind %d and session %#x", row.id, n.path, n.kind, n.owner)
 			}
 		}
-		if count != b.count || bytes != b.bytes {
-			return fmt.Errorf("session %v has not %d ephemerals with paths of %d bytes", row.id, b.count, b.bytes)
+		if bytes != b.bytes {
+			return fmt.Errorf("session %v has not ephemerals with paths of %d bytes", row.id, b.bytes)
 		}
-		owned += int(count)
+		owned += len(b.nodes)
 	}
 	if used != len(s.sessionSlots) || used != s.sessions.len() {
 		return fmt.Errorf("%d sessions, %d ids, %d rows in use", used, len(s.sessionSlots), s.sessions.len())
@@ -179,12 +171,10 @@ func (s *Store) checkSessions() error {
 // checkACLs verifies the table of ACLs.
 func (s *Store) checkACLs() error {
 	refs := map[*aclList]int{}
-	for i := range s.nodes.used {
-		if n := s.nodes.row(i); n.kind != kindFree {
-			refs[n.acl]++
-			if s.acls.byKey[n.acl.key] != n.acl {
-				return fmt.Errorf("node %q has an ACL that is not in the table", n.path)
-			}
+	for _, n := range s.allNodes() {
+		refs[n.acl]++
+		if s.acls.byKey[n.acl.key] != n.acl {
+			return fmt.Errorf("node %q has an ACL that is not in the table", n.path)
 		}
 	}
 	for list, n := range refs {
@@ -201,11 +191,7 @@ func (s *Store) checkACLs() error {
 // checkQuotas verifies that the quotas are those of the tree and their usage adds up.
 func (s *Store) checkQuotas() error {
 	limits := 0
-	for i := range s.nodes.used {
-		n := s.nodes.row(i)
-		if n.kind == kindFree {
-			continue
-		}
+	for _, n := range s.allNodes() {
 		if name, ok := quotaNode(n.path); ok && !name.stats {
 			limits++
 			if s.quotas.byPath[name.of] == nil {
@@ -226,11 +212,7 @@ func (s *Store) checkSums() error {
 		bytes        int64
 	}
 	want := make([]sums, s.nodes.used)
-	for i := range s.nodes.used {
-		n := s.nodes.row(i)
-		if n.kind == kindFree {
-			continue
-		}
+	for i, n := range s.allNodes() {
 		if quota := s.quotas.byPath[n.path] != nil; s.link(i).quota != quota {
 			return fmt.Errorf("node %q has a quota: %v, its links say otherwise", n.path, quota)
 		}
@@ -246,27 +228,11 @@ func (s *Store) checkSums() error {
 			}
 		}
 	}
-	for i := range s.nodes.used {
+	for i, n := range s.allNodes() {
 		l := s.link(i)
-		if got := (sums{l.below, l.count, l.bytes}); s.nodes.row(i).kind != kindFree && got != want[i] {
-			return fmt.Errorf("node %q sums up %+v, counting gives %+v", s.nodes.row(i).path, got, want[i])
+		if got := (sums{l.below, l.count, l.bytes}); got != want[i] {
+			return fmt.Errorf("node %q sums up %+v, counting gives %+v", n.path, got, want[i])
 		}
-	}
-	return nil
-}
-
-// checkTotals verifies the figures that are kept up to date along the way.
-func (s *Store) checkTotals() error {
-	ephemerals, sizeBytes := 0, int64(0)
-	for i := range s.nodes.used {
-		n := s.nodes.row(i)
-		sizeBytes += int64(utf8.RuneCountInString(n.path) + len(n.data))
-		if n.kind == kindEphemeral {
-			ephemerals++
-		}
-	}
-	if ephemerals != s.ephemerals || sizeBytes != s.sizeBytes {
-		return fmt.Errorf("%d ephemerals and %d bytes, not %d and %d", ephemerals, sizeBytes, s.ephemerals, s.sizeBytes)
 	}
 	return nil
 }

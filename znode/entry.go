@@ -84,65 +84,57 @@ func entrySum(b []byte) uint32 {
 // proportion to len(b). An error means that the log cannot be applied: it is damaged (ErrDamaged)
 // or newer than this program (ErrNewer).
 func DecodeEntry(b []byte) (*Entry, error) {
-	e := &Entry{}
-	var err error
-	e.Flags, e.TimeMs, err = eachCommand(b, func(i int, n uint32, left int, c *Command) {
-		if i == 0 {
-			e.Commands = make([]Command, 0, min(int(n), 1+left/minCommandSize))
-		}
-		e.Commands = append(e.Commands, *c)
-	})
+	e, err := decodeEntry(b, true)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("znode: decode entry: %w", err)
 	}
-	if e.Commands == nil {
-		e.Commands = []Command{}
-	}
-	return e, nil
+	return &e, nil
 }
 
-// CheckEntry says whether DecodeEntry can decode b, with its error. It keeps nothing.
+// CheckEntry says whether DecodeEntry can decode b, with its error. It keeps no command.
 func CheckEntry(b []byte) error {
-	_, _, err := eachCommand(b, func(int, uint32, int, *Command) {})
-	return err
+	if _, err := decodeEntry(b, false); err != nil {
+		return fmt.Errorf("znode: check entry: %w", err)
+	}
+	return nil
 }
 
-// eachCommand decodes an entry that takes up all of b and calls f with each command, its position,
-// the number of commands, and the bytes of those that follow and of its own.
-func eachCommand(b []byte, f func(i int, n uint32, left int, c *Command)) (Flags, int64, error) {
+// decodeEntry leaves the commands out if they are not to be kept.
+func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	if len(b) < entryHeaderSize {
-		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d bytes", ErrDamaged, len(b))
+		return e, fmt.Errorf("%w: %d bytes", ErrDamaged, len(b))
 	}
 	// The version comes first: a newer one may have its checksum elsewhere.
 	if b[0] > entryVersion {
-		return 0, 0, fmt.Errorf("znode: decode entry: version %d, know %d: %w", b[0], entryVersion, ErrNewer)
+		return e, fmt.Errorf("version %d, know %d: %w", b[0], entryVersion, ErrNewer)
 	}
 	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] < entryVersionMin || sum != want {
-		return 0, 0, fmt.Errorf("znode: decode entry: %w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
+		return e, fmt.Errorf("%w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
 	}
 	d := decoder{b: b[5:]}
-	flags, timeMs := Flags(d.u32()), int64(d.u64())
+	e.Flags, e.TimeMs = Flags(d.u32()), int64(d.u64())
 	n := d.u32()
-	if uint64(n) > uint64(len(d.b)) {
-		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
+	if uint64(n) > uint64(len(d.b)/minCommandSize) {
+		return e, fmt.Errorf("%w: %d commands in %d bytes", ErrDamaged, n, len(d.b))
 	}
-	var c Command // one for all: f makes it escape
+	if keep {
+		e.Commands = make([]Command, 0, n)
+	}
 	for i := range n {
-		left := len(d.b)
-		var rest []byte
-		var err error
-		if c, rest, err = DecodeCommand(d.bytes()); err != nil {
-			return 0, 0, fmt.Errorf("znode: decode entry: command %d of %d: %w", i, n, err)
+		c, rest, err := DecodeCommand(d.bytes())
+		switch {
+		case err != nil:
+			return e, fmt.Errorf("command %d of %d: %w", i, n, err)
+		case len(rest) != 0:
+			return e, fmt.Errorf("%w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(rest))
+		case keep:
+			e.Commands = append(e.Commands, c)
 		}
-		if len(rest) != 0 {
-			return 0, 0, fmt.Errorf("znode: decode entry: %w: command %d of %d: %d bytes too many", ErrDamaged, i, n, len(rest))
-		}
-		f(int(i), n, left, &c)
 	}
 	if len(d.b) != 0 {
-		return 0, 0, fmt.Errorf("znode: decode entry: %w: %d bytes too many", ErrDamaged, len(d.b))
+		return e, fmt.Errorf("%w: %d bytes too many", ErrDamaged, len(d.b))
 	}
-	return flags, timeMs, nil
+	return e, nil
 }
 
 // minCommandSize is the size in bytes of the shortest command, its length byte included.

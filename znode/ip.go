@@ -57,3 +57,22 @@ func parseIP(text string) (addr netip.Addr, ok bool) {
 	}
 	return netip.AddrFrom4(b), true
 }
+
+// AddrText returns an address as Java writes it, which is the id of scheme ip: an IPv6 address has
+// all of its eight numbers, without leading zeros.
+func AddrText(a netip.Addr) string {
+	a = a.Unmap()
+	if !a.Is6() {
+		return a.String()
+	}
+	b := a.As16()
+	var groups []string
+	for i := 0; i < len(b); i += 2 {
+		groups = append(groups, strconv.FormatUint(uint64(b[i])<<8|uint64(b[i+1]), 16))
+	}
+	text := strings.Join(groups, ":")
+	if a.Zone() != "" {
+		text += "%" + a.Zone()
+	}
+	return text
+}

@@ -48,23 +48,13 @@ func (m Member) Spec() string {
 	return s
 }
 
-// asJava is host:port as Java prints it: an IPv6 address has all of its eight numbers, without
-// leading zeros.
+// asJava is host:port as Java prints it.
 func asJava(addr string) string {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil || !at.Addr().Is6() {
 		return addr
 	}
-	b := at.Addr().As16()
-	var groups []string
-	for i := 0; i < len(b); i += 2 {
-		groups = append(groups, strconv.FormatUint(uint64(b[i])<<8|uint64(b[i+1]), 16))
-	}
-	host := strings.Join(groups, ":")
-	if zone := at.Addr().Zone(); zone != "" {
-		host += "%" + zone
-	}
-	return hostPort(host, int(at.Port()))
+	return hostPort(AddrText(at.Addr()), int(at.Port()))
 }
 
 // String is the whole line.

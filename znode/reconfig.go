@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,6 +59,36 @@ func (s *Store) setMembers(body []byte) {
 	s.setConfig([]byte(ConfigText(m.members, m.version)))
 }
 
+// setConfig makes text the data of /zookeeper/config, if it is not already. The Stat is that of
+// ZooKeeper (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version that the
+// last line of the text states.
+func (s *Store) setConfig(text []byte) {
+	i := s.paths[configPath]
+	old := s.nodes.row(i).data
+	if bytes.Equal(old, text) {
+		return
+	}
+	n := s.edit(i)
+	n.version = -1
+	n.mzxid, n.mtimeMs = s.configZxid(text), s.timeMs
+	s.replaceData(i, n, append([]byte{}, text...))
+	if len(old) > 0 {
+		s.event(wire.EventNodeDataChanged, n)
+	}
+}
+
+// configZxid returns the version in the last line of a config text, or the command's zxid if there
+// is none.
+func (s *Store) configZxid(text []byte) wire.Zxid {
+	last := text[bytes.LastIndexByte(text, '\n')+1:]
+	if digits, ok := bytes.CutPrefix(last, []byte("version=")); ok {
+		if v, err := strconv.ParseUint(string(digits), 16, 64); err == nil {
+			return wire.Zxid(v)
+		}
+	}
+	return s.tx.zxid
+}
+
 // SameVotes reports whether two memberships have the same members in the same roles, whatever their
 // addresses. Both are in ascending order.
 func SameVotes(a, b []Member) bool {
@@ -78,7 +109,7 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 		return wire.CodeUnimplemented
 	}
 	var req wire.ReconfigRequest
-	if req.Decode(wire.NewDecoder(c.Body)) != nil {
+	if wire.Decode(c.Body, &req) != nil {
 		return wire.CodeMarshallingError
 	}
 	if m.change != nil {

@@ -13,60 +13,99 @@ const anyVersion = -1
 // below it is the precedence of the errors (docs/protocol/wire.md section 8.2): the first that
 // fails is the answer.
 func (s *Store) request(c *Command, r *Result) wire.Code {
-	d := wire.NewDecoder(c.Body)
 	switch c.Op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-		var req wire.CreateRequest
-		if req.Decode(d) != nil {
-			return wire.CodeMarshallingError
-		}
-		return s.createAlone(c.Op, wire.CreateTTLRequest{Path: req.Path, Data: req.Data, ACL: req.ACL, Mode: req.Mode, TTL: noTTL}, r)
-	case wire.OpCreateTTL:
-		var req wire.CreateTTLRequest
-		if req.Decode(d) != nil {
-			return wire.CodeMarshallingError
-		}
-		return s.createAlone(c.Op, req, r)
-	case wire.OpDelete:
-		var req wire.DeleteRequest
-		if req.Decode(d) != nil {
-			return wire.CodeMarshallingError
-		}
-		return s.delete(&req)
-	case wire.OpSetData:
-		var req wire.SetDataRequest
-		if req.Decode(d) != nil {
-			return wire.CodeMarshallingError
-		}
-		return s.setData(&req, &r.Stat)
-	case wire.OpSetACL:
-		var req wire.SetACLRequest
-		if req.Decode(d) != nil {
-			return wire.CodeMarshallingError
-		}
-		return s.setACL(&req, &r.Stat)
-	case wire.OpSync:
-		// It changes nothing: that it was applied is all that the client waits for.
-		var req wire.SyncRequest
-		if req.Decode(d) != nil {
-			return wire.CodeMarshallingError
-		}
-		r.Path = req.Path
-		return wire.CodeOK
-	case wire.OpMulti:
-		return s.applyMulti(c.Body, r)
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
+		wire.OpSetData, wire.OpSetACL, wire.OpSync, wire.OpMulti:
 	case wire.OpReconfig:
 		return s.reconfig(c, r)
+	default:
+		return wire.CodeUnimplemented
 	}
-	return wire.CodeUnimplemented
+	record, err := wire.DecodeBody(c.Op, c.Body)
+	if err != nil {
+		return wire.CodeMarshallingError
+	}
+	switch req := record.(type) {
+	case *wire.SyncRequest:
+		r.Path = req.Path // it changes nothing
+		return wire.CodeOK
+	case *wire.MultiRequest:
+		return s.multiRequest(req.Ops, r)
+	}
+	return s.op(c.Op, record, &r.Path, &r.Stat)
+}
+
+// op applies a request, or a part of a multi, that is about one node. It sets path and stat to what
+// the answer to op carries.
+func (s *Store) op(op wire.Op, record wire.Record, path *string, stat *wire.Stat) wire.Code {
+	switch req := record.(type) {
+	case *wire.CreateRequest:
+		return s.create(op, req, noTTL, path, stat)
+	case *wire.CreateTTLRequest:
+		create := wire.CreateRequest{Path: req.Path, Data: req.Data, ACL: req.ACL, Mode: req.Mode}
+		return s.create(op, &create, req.TTL, path, stat)
+	case *wire.DeleteRequest:
+		return s.delete(req)
+	case *wire.SetDataRequest:
+		return s.setData(req, stat)
+	case *wire.SetACLRequest:
+		return s.setACL(req, stat)
+	case *wire.CheckVersionRequest:
+		return s.check(req)
+	}
+	// Neither request nor the decoder of multis lets another op pass, so this is a program error, and
+	// members might differ in it.
+	panic(fmt.Sprintf("znode: %v is applied to a node", op))
+}
+
+// multiRequest applies the ops of a multi one after the other, each seeing what those before it did.
+// If one fails, all are undone and nothing remains of them: not an event, not a number in a parent's
+// sequence.
+func (s *Store) multiRequest(ops []wire.MultiOp, r *Result) wire.Code {
+	s.tx.undoing = true
+	for i := range ops {
+		s.multi = append(s.multi, OpResult{Op: ops[i].Op})
+		res := &s.multi[i]
+		switch res.Op {
+		case wire.OpCreateContainer, wire.OpCreateTTL:
+			res.Op = wire.OpCreate2
+		}
+		code := s.op(ops[i].Op, ops[i].Record, &res.Path, &res.Stat)
+		if code == wire.CodeOK {
+			continue
+		}
+		s.rollback()
+		if code == wire.CodeMarshallingError {
+			// ZooKeeper stumbles over the op rather than refuse it, and the whole request with it.
+			return code
+		}
+		s.failMulti(i, len(ops), code)
+		break
+	}
+	r.Multi = s.multi
+	return wire.CodeOK
+}
+
+// failMulti sets the results of a multi of n ops whose op number at failed with code.
+func (s *Store) failMulti(at, n int, code wire.Code) {
+	s.multi = s.multi[:0]
+	for i := range n {
+		res := OpResult{Op: wire.OpError}
+		switch {
+		case i == at:
+			res.Code = code
+		case i > at:
+			res.Code = wire.CodeRuntimeInconsistency
+		}
+		s.multi = append(s.multi, res)
+	}
 }
 
 // noTTL stands for the time to live of a request that has no such field.
 const noTTL = -1
 
-// createAlone is a create that is not in a multi.
-func (s *Store) createAlone(op wire.Op, req wire.CreateTTLRequest, r *Result) wire.Code {
-	// A container flag does not make a container of create and create2, unlike in a multi.
+// create makes a node. ttl is in milliseconds.
+func (s *Store) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *string, stat *wire.Stat) wire.Code {
 	kind := kindPersistent
 	switch {
 	case !req.Mode.Valid():
@@ -75,23 +114,18 @@ func (s *Store) createAlone(op wire.Op, req wire.CreateTTLRequest, r *Result) wi
 		return wire.CodeBadArguments // ZooKeeper crashes on some of these
 	case req.Mode.TTL():
 		kind = kindTTL
-	case op == wire.OpCreateContainer:
-		kind = kindContainer
-	case req.Mode.Ephemeral():
-		kind = kindEphemeral
-	}
-	return s.create(kind, &req, &r.Path, &r.Stat)
-}
-
-// create makes a node of the given kind, whose mode is valid.
-func (s *Store) create(kind nodeKind, req *wire.CreateTTLRequest, path *string, stat *wire.Stat) wire.Code {
-	if req.Mode.TTL() {
 		if s.tx.flags&ExtendedTypes == 0 {
 			return wire.CodeUnimplemented
 		}
-		if req.TTL <= 0 || req.TTL > wire.MaxTTLMs {
+		if ttl <= 0 || ttl > wire.MaxTTLMs {
 			return wire.CodeBadArguments
 		}
+	case op == wire.OpCreateContainer:
+		// Only the op makes a container, and not the mode: the decoder gives that op to each create in
+		// a multi whose mode is that of a container.
+		kind = kindContainer
+	case req.Mode.Ephemeral():
+		kind = kindEphemeral
 	}
 	parentPath, _, ok := split(req.Path)
 	if !ok {
@@ -134,7 +168,7 @@ func (s *Store) create(kind nodeKind, req *wire.CreateTTLRequest, path *string, 
 	case kindEphemeral:
 		n.owner = int64(s.tx.session)
 	case kindTTL:
-		n.owner = req.TTL
+		n.owner = ttl
 	}
 	*path, *stat = full, s.stat(s.createNode(n, parent))
 	return wire.CodeOK

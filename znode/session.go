@@ -21,12 +21,11 @@ type session struct {
 	identities []Identity
 }
 
-// belongings is the ring of a session's ephemeral nodes. It follows from the nodes and is no part
-// of a snapshot.
+// belongings are the ephemeral nodes of a session. They follow from the nodes and are no part of a
+// snapshot.
 type belongings struct {
-	first slot // noSlot if it has none
-	count int32
-	bytes int64 // of their paths
+	nodes []slot // in any order
+	bytes int64  // of their paths
 }
 
 // SessionInfo is what the state knows about a session.
@@ -58,7 +57,7 @@ func (s *Store) EphemeralCount(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	return int(s.belongings[i].count)
+	return len(s.belongings[i].nodes)
 }
 
 // Sessions returns all sessions, in no particular order.
@@ -77,7 +76,7 @@ func (s *Store) sessionInfo(i slot) SessionInfo {
 	return SessionInfo{
 		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
 		Addr: row.addr, Password: []byte(row.password), Identities: row.identities,
-		Ephemerals: int(s.belongings[i].count),
+		Ephemerals: len(s.belongings[i].nodes),
 	}
 }
 
@@ -88,13 +87,9 @@ func (s *Store) Ephemerals(id wire.SessionID) []string {
 	if !ok {
 		return nil
 	}
-	paths := make([]string, 0, s.belongings[i].count)
-	first := s.belongings[i].first
-	for n := first; n != noSlot; {
+	paths := make([]string, 0, len(s.belongings[i].nodes))
+	for _, n := range s.belongings[i].nodes {
 		paths = append(paths, s.nodes.row(n).path)
-		if n = s.link(n).ephNext; n == first {
-			break
-		}
 	}
 	slices.Sort(paths)
 	return paths
@@ -107,7 +102,7 @@ func (s *Store) EphemeralsBytes(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	return int(s.belongings[i].bytes) + 4*int(s.belongings[i].count)
+	return int(s.belongings[i].bytes) + 4*len(s.belongings[i].nodes)
 }
 
 // addSession puts a session into the registry.
@@ -117,24 +112,15 @@ func (s *Store) addSession(row session) {
 	if int(i) == len(s.belongings) {
 		s.belongings = append(s.belongings, belongings{})
 	}
-	s.belongings[i] = belongings{first: noSlot}
+	s.belongings[i] = belongings{}
 	s.sessionSlots[row.id] = i
 }
 
 // own makes the node at i belong to a session.
 func (s *Store) own(i slot, id wire.SessionID) {
 	b := &s.belongings[s.sessionSlots[id]]
-	l := s.link(i)
-	if b.first == noSlot {
-		b.first = i
-		l.ephNext, l.ephPrev = i, i
-	} else {
-		first := s.link(b.first)
-		l.ephNext, l.ephPrev = b.first, first.ephPrev
-		s.link(first.ephPrev).ephNext = i
-		first.ephPrev = i
-	}
-	b.count++
+	s.link(i).owned = int32(len(b.nodes))
+	b.nodes = append(b.nodes, i)
 	b.bytes += int64(len(s.nodes.row(i).path))
 	s.ephemerals++
 }
@@ -142,16 +128,10 @@ func (s *Store) own(i slot, id wire.SessionID) {
 // disown is the reverse of own.
 func (s *Store) disown(i slot, id wire.SessionID) {
 	b := &s.belongings[s.sessionSlots[id]]
-	l := s.link(i)
-	switch {
-	case l.ephNext == i:
-		b.first = noSlot
-	case b.first == i:
-		b.first = l.ephNext
-	}
-	s.link(l.ephPrev).ephNext = l.ephNext
-	s.link(l.ephNext).ephPrev = l.ephPrev
-	b.count--
+	at, last := s.link(i).owned, len(b.nodes)-1
+	b.nodes[at] = b.nodes[last] // the last one takes its place
+	s.link(b.nodes[at]).owned = at
+	b.nodes = b.nodes[:last]
 	b.bytes -= int64(len(s.nodes.row(i).path))
 	s.ephemerals--
 }

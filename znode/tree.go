@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"iter"
 	"unicode/utf8"
 
 	"lockkeeper/wire"
@@ -35,21 +36,20 @@ type node struct {
 // links tie a node into the tree and into its session, and sum up what is below it. They are no
 // part of a snapshot.
 //
-// Invariant: the children of a node form a ring through next and prev, as do the ephemerals of a
-// session through ephNext and ephPrev. A ring of one points to itself. below is the number of all
-// nodes below this one. count and bytes are those of the node and of all below it, but for what
-// counts for a quota below it, and for no quota (underQuota).
+// Invariant: the children of a node form a ring through next and prev. A ring of one points to
+// itself. below is the number of all nodes below this one. count and bytes are those of the node and
+// of all below it, but for what counts for a quota below it, and for no quota (underQuota).
 type links struct {
-	parent           slot // noSlot for the root
-	first            slot // child; noSlot without children
-	next, prev       slot // siblings
-	ephNext, ephPrev slot // nodes of the same session; noSlot for others
-	children         int32
-	below            int32
-	count            int32
-	quota            bool // there is one on this path, and it is active
-	bytes            int64
-	nameBytes        int64 // of the names of the children
+	parent     slot  // noSlot for the root
+	first      slot  // child; noSlot without children
+	next, prev slot  // siblings
+	owned      int32 // an ephemeral node's index in the belongings of its session
+	children   int32
+	below      int32
+	count      int32
+	quota      bool // there is one on this path, and it is active
+	bytes      int64
+	nameBytes  int64 // of the names of the children
 }
 
 // link returns the links of the node at i.
@@ -90,7 +90,7 @@ func (s *Store) place(n node) slot {
 		s.links = append(s.links, new([pageRows]links))
 	}
 	l := s.link(i)
-	*l = links{parent: noSlot, first: noSlot, next: i, prev: i, ephNext: noSlot, ephPrev: noSlot}
+	*l = links{parent: noSlot, first: noSlot, next: i, prev: i}
 	if !underQuota(n.path) {
 		l.count, l.bytes = 1, int64(len(n.data))
 	}
@@ -180,9 +180,20 @@ func nodeSizeBytes(path string, data []byte) int64 {
 	return int64(utf8.RuneCountInString(path) + len(data))
 }
 
+// allNodes returns an iterator over all nodes and their slots, in no particular order.
+func (s *Store) allNodes() iter.Seq2[slot, *node] {
+	return func(yield func(slot, *node) bool) {
+		for i := range s.nodes.used {
+			if n := s.nodes.row(i); n.kind != kindFree && !yield(i, n) {
+				return
+			}
+		}
+	}
+}
+
 // children returns an iterator over the slots of the children of the node at i, the oldest first
 // (until the state has been through a snapshot, which keeps no order).
-func (s *Store) children(i slot) func(yield func(slot) bool) {
+func (s *Store) children(i slot) iter.Seq[slot] {
 	return func(yield func(slot) bool) {
 		first := s.link(i).first
 		for c := first; c != noSlot; {

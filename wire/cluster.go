@@ -1,5 +1,21 @@
 package wire
 
+// SyncRequest is the body of sync. The path has no meaning but comes back in the answer as it was
+// sent.
+type SyncRequest struct {
+	Path     string
+	NullPath bool
+}
+
+// Append encodes r.
+func (r SyncRequest) Append(b []byte) []byte { return appendNullString(b, r.Path, r.NullPath) }
+
+// Decode reads r from d.
+func (r *SyncRequest) Decode(d *Decoder) { r.Path, r.NullPath = d.NullString() }
+
+// SyncResponse answers sync.
+type SyncResponse = SyncRequest
+
 // ReconfigRequest is the body of reconfig. A null NewMembers asks for an incremental change by
 // Joining and Leaving, an empty one for an empty membership; in the other two null and empty mean
 // the same.
@@ -19,10 +35,9 @@ func (r ReconfigRequest) Append(b []byte) []byte {
 }
 
 // Decode reads r from d.
-func (r *ReconfigRequest) Decode(d *Decoder) error {
+func (r *ReconfigRequest) Decode(d *Decoder) {
 	r.Joining, r.NullJoining = d.NullString()
 	r.Leaving, r.NullLeaving = d.NullString()
 	r.NewMembers, r.NullNewMembers = d.NullString()
 	r.CurConfigID = d.Int64()
-	return d.Err()
 }
