@@ -72,7 +72,7 @@ func sortSpans(spans []span) {
 // areas draws spans over the whole height.
 func (s scale) areas(spans []span) string {
 	var p path
-	for _, sp := range join(spans, s.length/pictureWidth/2) {
+	for _, sp := range s.join(spans) {
 		x := s.x(sp.from)
 		p.rect(x, 0, max(s.x(sp.to)-x, 0.5), 100)
 	}
@@ -82,23 +82,10 @@ func (s scale) areas(spans []span) string {
 // uprights draws moments as lines over the whole height.
 func (s scale) uprights(spans []span) string {
 	var p path
-	for _, sp := range join(spans, s.length/pictureWidth/2) {
+	for _, sp := range s.join(spans) {
 		p.WriteString("M" + num(s.x(sp.from)) + " 0v100")
 	}
 	return p.String()
-}
-
-// join makes one of spans, sorted by their beginnings, that overlap or lie less than gap apart.
-func join(spans []span, gap time.Duration) []span {
-	var joined []span
-	for _, sp := range spans {
-		if n := len(joined); n > 0 && sp.from-joined[n-1].to < gap {
-			joined[n-1].to = max(joined[n-1].to, sp.to)
-			continue
-		}
-		joined = append(joined, sp)
-	}
-	return joined
 }
 
 // rowsView is the timeline.

@@ -43,26 +43,29 @@ func (p *path) rect(x, y, width, height float64) {
 	fmt.Fprintf(p, "M%s %sh%sv%sh-%sz", num(x), num(y), num(width), num(height), num(width))
 }
 
+// tooLittle is how much of an x cannot be seen.
+const tooLittle = 0.6
+
 // spansPath draws spans as lines at y. Those that touch at this size become one.
 func (s scale) spansPath(spans []span, y float64) string {
-	const gap = 0.6 // of an x: too little to be seen
 	var p path
-	from, to := -1.0, -1.0
-	for _, sp := range spans {
-		a, b := s.x(sp.from), s.x(sp.to)
-		if from >= 0 && a-to < gap {
-			to = max(to, b)
-			continue
-		}
-		if from >= 0 {
-			p.hline(from, y, max(to-from, gap))
-		}
-		from, to = a, b
-	}
-	if from >= 0 {
-		p.hline(from, y, max(to-from, gap))
+	for _, sp := range s.join(spans) {
+		p.hline(s.x(sp.from), y, max(s.x(sp.to-sp.from), tooLittle))
 	}
 	return p.String()
+}
+
+// join makes one of spans, sorted by their beginnings, that overlap or lie too close together.
+func (s scale) join(spans []span) []span {
+	var joined []span
+	for _, sp := range spans {
+		if n := len(joined); n > 0 && s.x(sp.from-joined[n-1].to) < tooLittle {
+			joined[n-1].to = max(joined[n-1].to, sp.to)
+			continue
+		}
+		joined = append(joined, sp)
+	}
+	return joined
 }
 
 // A tick is a mark on an axis, at a percentage of it.

@@ -20,6 +20,9 @@ type Fault struct {
 	Open bool `json:"open,omitempty"`
 }
 
+// Lasted is how long it was.
+func (f Fault) Lasted() time.Duration { return f.To - f.From }
+
 // faultEnds are the acts of the nemesis that last, each with the one that ends it. Others are moments.
 var faultEnds = map[string]string{
 	jepsen.FKill:  jepsen.FRestart,

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -14,14 +14,11 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// Bounds of what a page shows, so that it stays one that a browser opens at once. What is left out
-// is said, and stands in the files beside the page.
+// Bounds of what a page shows, so that it stays one that a browser opens at once. page.html bounds
+// its lists, too. What is left out is said, and is in the files beside the page.
 const (
-	maxViolations   = 20  // of one checker
-	maxViolationOps = 200 // of one violation
-	maxActs         = 500 // rows in the table of the nemesis
-	maxTextBytes    = 2000
-	maxLatencies    = 6 // pictures of latency, the most frequent operations
+	maxTextBytes = 2000
+	maxLatencies = 6 // pictures of latency, of the most frequent operations
 )
 
 //go:embed style.css
@@ -33,7 +30,19 @@ var pageText string
 //go:embed script.js
 var scriptText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"clip": clip, "figure": figure, "ms": milliseconds, "first": first, "beyond": beyond, "op": opText,
+	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) },
+	"next":    func(i int) int { return i + 1 },
+}).Parse(pageText))
+
+// first are the first n of a list, beyond is how many there are more.
+func first(n int, list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(n, v.Len())).Interface()
+}
+
+func beyond(n int, list any) int { return max(0, reflect.ValueOf(list).Len()-n) }
 
 // WriteHTML writes the page of a run.
 func WriteHTML(w io.Writer, r *Run) error {
@@ -43,63 +52,24 @@ func WriteHTML(w io.Writer, r *Run) error {
 	return nil
 }
 
-// A page is what the template shows.
+// A page is what the template shows, beside the run itself.
 type page struct {
+	*Run
 	Style      template.CSS
 	Script     template.JS
-	Title      string
-	Valid      workload.Valid
 	Word       string // the verdict for people
 	Facts      []Setting
-	Intro      []string
-	Again      string
-	Complaints []string
-	Verdicts   []verdictView
-	Ticks      []tick
+	Scale      scale
 	Kinds      []kindView
 	Shades     []shade
 	Hits       string // path: when promises were broken
 	Rows       rowsView
 	Throughput chart
 	Latencies  []latencyChart
-	Others     int // operations without a picture of their own
-	Ops        []opView
-	Acts       []actView
-	MoreActs   int
-	Settings   []Setting
-	HistoryOps int
+	Figures    Figures
+	Acts       []Fault
 	Readout    readout
 }
-
-// verdictView is a checker's verdict.
-type verdictView struct {
-	workload.Verdict
-	Picture    Picture
-	Scale      scale // of the picture's lanes
-	Figures    []Setting
-	Violations []violationView
-	More       int
-}
-
-type violationView struct {
-	Number int
-	Text   string
-	Lines  []lineView
-	More   int
-}
-
-// lineView is one entry of the history.
-type lineView struct{ Time, Kind, Text string }
-
-// opView is a row in the table of operations.
-type opView struct {
-	F              string
-	OK, Fail, Info int
-	P50, P99, Max  string
-}
-
-// actView is a row in the table of the nemesis.
-type actView struct{ Time, Kind, On, Until, Lasted string }
 
 // verdictWords say a verdict in words.
 var verdictWords = map[workload.Valid]string{
@@ -112,22 +82,16 @@ func newPage(r *Run) *page {
 	length := r.length()
 	s := scale{length}
 	calls := findCalls(r.Ops, length)
-	faults := r.faults()
+	figures := measure(calls, length)
 	p := &page{
-		Style: template.CSS(styleText), Script: template.JS(scriptText), Title: r.Title, Valid: r.Valid(), Again: r.Again, Settings: r.Settings,
-		Word: verdictWords[r.Valid()], HistoryOps: len(r.Ops), Ticks: s.timeTicks(),
+		Run: r, Style: template.CSS(styleText), Script: template.JS(scriptText), Word: verdictWords[r.Valid()],
+		Facts: facts(r, length), Scale: s, Rows: drawRows(s, lay(r.Ops, calls, length)),
+		Throughput: drawThroughput(s, figures), Figures: figures, Acts: r.faults(),
 	}
-	p.Facts, p.Intro = facts(r, length), r.Intro
-	for _, c := range r.Complaints {
-		p.Complaints = append(p.Complaints, clip(c))
-	}
+	p.Kinds, p.Shades = drawFaults(s, p.Acts)
+	p.Readout = newReadout(length, figures, p.Acts)
 	var hits []span
-	for i, v := range r.Verdicts {
-		view := viewVerdict(v)
-		if r.Pictures != nil {
-			view.Picture, view.Scale = r.Pictures[i], scale{r.Pictures[i].Length}
-		}
-		p.Verdicts = append(p.Verdicts, view)
+	for _, v := range r.Verdicts {
 		for _, violation := range v.Violations {
 			if n := len(violation.Ops); n > 0 {
 				hits = append(hits, span{violation.Ops[0].Time, violation.Ops[n-1].Time})
@@ -135,27 +99,20 @@ func newPage(r *Run) *page {
 		}
 	}
 	p.Hits = s.spansPath(hits, 5)
-	p.Kinds, p.Shades = drawFaults(s, faults)
-	p.Rows = drawRows(s, lay(r.Ops, calls, length))
-	figures := measure(calls, length)
-	p.Throughput = drawThroughput(s, figures)
-	for i, o := range figures.Ops {
-		if i < maxLatencies && o.OK > 0 {
+	for _, o := range figures.Ops[:min(len(figures.Ops), maxLatencies)] {
+		if o.OK > 0 {
 			p.Latencies = append(p.Latencies, drawLatency(s, figures.SliceMs, o))
-		} else {
-			p.Others++
 		}
-		p.Ops = append(p.Ops, opView{o.F, o.OK, o.Fail, o.Info, milliseconds(o.Latency.P50Ms), milliseconds(o.Latency.P99Ms), milliseconds(o.Latency.MaxMs)})
-	}
-	p.Readout = newReadout(length, figures, faults)
-	for i, f := range faults {
-		if i == maxActs {
-			p.MoreActs = len(faults) - i
-			break
-		}
-		p.Acts = append(p.Acts, viewAct(f))
 	}
 	return p
+}
+
+// Picture is what is shown with verdict number i.
+func (p *page) Picture(i int) Picture {
+	if i < len(p.Pictures) {
+		return p.Pictures[i]
+	}
+	return Picture{}
 }
 
 // facts are the line below the title.
@@ -176,52 +133,14 @@ func facts(r *Run, length time.Duration) []Setting {
 	return slices.DeleteFunc(all, func(s Setting) bool { return s.Value == "" })
 }
 
-func viewVerdict(v workload.Verdict) verdictView {
-	view := verdictView{Verdict: v}
-	view.Text = clip(v.Text)
-	for _, name := range slices.Sorted(maps.Keys(v.Figures)) {
-		view.Figures = append(view.Figures, Setting{name, figure(v.Figures[name])})
-	}
-	for i, violation := range v.Violations {
-		if i == maxViolations {
-			view.More = len(v.Violations) - i
-			break
-		}
-		shown := violationView{Number: i + 1, Text: clip(violation.Text)}
-		for j, op := range violation.Ops {
-			if j == maxViolationOps {
-				shown.More = len(violation.Ops) - j
-				break
-			}
-			shown.Lines = append(shown.Lines, viewOp(op))
-		}
-		view.Violations = append(view.Violations, shown)
-	}
-	return view
-}
-
-// viewOp is Op.String without its first two words, which have columns of their own.
-func viewOp(op jepsen.Op) lineView {
+// opText is Op.String without its first two words, which have columns of their own.
+func opText(op jepsen.Op) string {
 	text := strings.TrimSpace(op.String())
 	for range 2 {
 		_, text, _ = strings.Cut(text, " ")
 		text = strings.TrimLeft(text, " ")
 	}
-	return lineView{fmt.Sprintf("%.3f", op.Time.Seconds()), string(op.Kind), clip(text)}
-}
-
-func viewAct(f Fault) actView {
-	view := actView{Time: fmt.Sprintf("%.3f s", f.From.Seconds()), Kind: f.Kind, On: clip(f.On)}
-	switch {
-	case f.Open:
-		view.Until = "the end"
-	case f.To > f.From:
-		view.Until = fmt.Sprintf("%.3f s", f.To.Seconds())
-	}
-	if f.To > f.From {
-		view.Lasted = fmt.Sprintf("%.3f s", (f.To - f.From).Seconds())
-	}
-	return view
+	return clip(text)
 }
 
 // figure is a measure with as many digits as mean something.

@@ -49,6 +49,9 @@ type Picture struct {
 	Lanes  []Lane
 }
 
+// Scale is that of the lanes, for the template.
+func (p Picture) Scale() scale { return scale{p.Length} }
+
 // A Lane is a line of time.
 type Lane struct {
 	Name string
