@@ -9,33 +9,6 @@ import (
 	"lockkeeper/jepsen"
 )
 
-func TestFindFaults(t *testing.T) {
-	at := func(s int, f, note string) jepsen.Op {
-		return jepsen.Op{Time: time.Duration(s) * time.Second, Kind: jepsen.Info, F: f, Note: note, Member: note}
-	}
-	healAll := jepsen.Op{Time: 9 * time.Second, Kind: jepsen.Info, F: jepsen.FHeal}
-	pause := jepsen.Op{Time: 4 * time.Second, Kind: jepsen.Info, F: jepsen.FPause, Worker: "c1"}
-	resume := jepsen.Op{Time: 5 * time.Second, Kind: jepsen.Info, F: jepsen.FResume, Worker: "c1"}
-	ops := []jepsen.Op{
-		at(1, jepsen.FKill, "m1"), at(2, jepsen.FCut, "m2"), at(3, jepsen.FCut, "m3"), pause, resume,
-		{Time: 5 * time.Second, Kind: jepsen.Info, F: jepsen.FSuspended, Worker: "c1"},
-		at(6, jepsen.FHeal, "m2"), at(7, "transfer", "m3"), at(8, jepsen.FRestart, "m9"), healAll, at(10, jepsen.FPause, "m2"),
-		{Time: 20 * time.Second, Kind: jepsen.Invoke, F: "read", Worker: "c1"},
-	}
-	s := time.Second
-	want := []Fault{
-		{Kind: "kill", On: "m1", From: 1 * s, To: 20 * s, Open: true},
-		{Kind: "cut", On: "m2", From: 2 * s, To: 6 * s},
-		{Kind: "cut", On: "m3", From: 3 * s, To: 9 * s},
-		{Kind: "pause", On: "c1", From: 4 * s, To: 5 * s},
-		{Kind: "transfer", On: "m3", From: 7 * s, To: 7 * s},
-		{Kind: "pause", On: "m2", From: 10 * s, To: 20 * s, Open: true},
-	}
-	if got := FindFaults(ops); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-}
-
 func TestMeasure(t *testing.T) {
 	var ops []jepsen.Op
 	call := func(atMs, tookMs int, f string, id int64, kind jepsen.Kind) {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +50,10 @@ func small() *Run {
 			{Time: 3000 * ms, Kind: jepsen.Info, F: "transfer", Note: "m2"},
 			{Time: 3500 * ms, Kind: jepsen.Info, F: jepsen.FKill, Member: "10.0.0.3:1", Note: "m3"},
 		},
+	}
+	r.Faults = []Fault{
+		{Kind: "cut", On: "m1", From: 1000 * ms, To: 2000 * ms}, {Kind: "transfer", On: "m2", From: 3000 * ms, To: 3000 * ms},
+		{Kind: "kill", On: "m3", From: 3500 * ms, To: 3500 * ms, Open: true},
 	}
 	r.Verdicts = []workload.Verdict{
 		{Checker: "register", Promise: "C4", Valid: workload.Yes, Text: "3 operations are linearizable.", Figures: map[string]float64{"operations": 3, "window ms": 1.5}},
@@ -157,9 +160,8 @@ func TestPageSizeIsBounded(t *testing.T) {
 	}
 	for i := range 3000 {
 		at := time.Duration(i) * 8 * time.Millisecond
-		r.Ops = append(r.Ops, jepsen.Op{Time: at, Kind: jepsen.Info, F: []string{jepsen.FKill, jepsen.FRestart, "transfer"}[i%3], Note: "m1", Member: "m1"})
+		r.Faults = append(r.Faults, Fault{Kind: []string{jepsen.FKill, jepsen.FRestart, "transfer"}[i%3], On: "m1", From: at, To: at})
 	}
-	slices.SortStableFunc(r.Ops, func(a, b jepsen.Op) int { return int(a.Time - b.Time) })
 	for range 500 {
 		r.Verdicts[0].Violations = append(r.Verdicts[0].Violations, workload.Violation{Text: strings.Repeat("x", 1<<20), Ops: r.Ops[:5000]})
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"html/template"
+	"slices"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -36,7 +37,7 @@ type Run struct {
 	Complaints []string
 	// Ops is the history.
 	Ops []jepsen.Op
-	// Faults are when something was broken. If nil, they are FindFaults(Ops).
+	// Faults are when something was broken.
 	Faults []Fault
 	// Cases are the results case by case, for report.json; nil for none.
 	Cases any
@@ -63,6 +64,24 @@ type Bar struct {
 	From, To time.Duration
 	Class    string
 }
+
+// A Fault is a time in which something was broken, or a moment at which something was done to the
+// cluster.
+type Fault struct {
+	// Kind is what it was, in one word, as in the history: cut, kill, pause.
+	Kind string `json:"kind"`
+	// On is what it was done to, as "m2" or "1 2 | 3 4 5".
+	On string `json:"on,omitempty"`
+	// From and To are since the start of the history. They are equal for what has no length (a transfer
+	// of leadership).
+	From time.Duration `json:"fromNs"`
+	To   time.Duration `json:"toNs"`
+	// Open says that nothing ended it: it lasts until the end of the run, whatever To says.
+	Open bool `json:"open,omitempty"`
+}
+
+// Lasted is how long it was.
+func (f Fault) Lasted() time.Duration { return f.To - f.From }
 
 // A Setting is one line of the configuration.
 type Setting struct {
@@ -91,19 +110,15 @@ func (r *Run) Valid() workload.Valid {
 	return valid
 }
 
-// faults are the given ones or else those of the history. What nothing ended lasts until the end of
-// the run.
+// faults are Faults, those that are open with their end.
 func (r *Run) faults() []Fault {
-	if r.Faults != nil {
-		return r.Faults
-	}
-	found := FindFaults(r.Ops)
-	for i := range found {
-		if found[i].Open {
-			found[i].To = r.length()
+	all := slices.Clone(r.Faults)
+	for i := range all {
+		if all[i].Open {
+			all[i].To = r.length()
 		}
 	}
-	return found
+	return all
 }
 
 // length is how long the run was, at least to the end of the history, and never 0.

@@ -51,7 +51,7 @@ func planClock(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 	}
 	strobe := rng.IntN(3) == 0
 	set := func(d time.Duration) error {
-		return each(victims, func(m *jepsen.Member) error { return m.SetClock(d) })
+		return each(func(_ context.Context, _ *field, m *jepsen.Member) error { return m.SetClock(d) })(context.Background(), f, victims)
 	}
 	on := fmt.Sprintf("%s: %v", names(victims), wrong)
 	if strobe {

@@ -22,19 +22,31 @@ const (
 
 // diskNemeses are those that need disks of their own for the members.
 func diskNemeses() []nemesis {
+	full := strike{ // a member that ends because of it is started again when there is space
+		began: FDiskFull, over: FDiskFree, choose: anyOne,
+		start: each(func(_ context.Context, f *field, m *jepsen.Member) error { return f.disks.Fill(m.ID) }),
+		mend: each(func(_ context.Context, f *field, m *jepsen.Member) error {
+			err := f.disks.Empty(m.ID)
+			if m.Running() {
+				return err
+			}
+			f.say("restart", m.String())
+			return errors.Join(err, m.Start())
+		}),
+	}
+	fail := strike{began: FDiskFail, over: FDiskNew, choose: anyOne, start: each(failDisk), mend: each(renew)}
+	power := strike{
+		began: jepsen.FKill, over: jepsen.FRestart,
+		choose: amongAll(func(n int, rng *rand.Rand) int { return []int{1, minority(n), n}[rng.IntN(3)] }),
+		// They are stopped first, so that not one instruction is carried out after it.
+		start: inTurn(each(pauseMember), each(failDisk), each(killMember)),
+		mend:  each(renew),
+	}
+	rest := seconds(3, 6)
 	return []nemesis{
-		{
-			name: "disk-full", help: "one member's disk has no space left",
-			usable: hasDisks, rest: seconds(3, 6), lasts: seconds(3, 10), plan: planDiskFull,
-		},
-		{
-			name: "fsync-fail", help: "one member's disk fails: EIO for every write and every fsync",
-			usable: hasDisks, rest: seconds(3, 6), lasts: seconds(2, 6), plan: planDiskFail,
-		},
-		{
-			name: "power", help: "one, some or all members lose power, and what they had not synced",
-			usable: hasDisks, rest: seconds(3, 6), lasts: seconds(0, 4), plan: planPower,
-		},
+		full.nemesis("disk-full", "one member's disk has no space left", rest, seconds(3, 10), hasDisks),
+		fail.nemesis("fsync-fail", "one member's disk fails: EIO for every write and every fsync", rest, seconds(2, 6), hasDisks),
+		power.nemesis("power", "one, some or all members lose power, and what they had not synced", rest, seconds(0, 4), hasDisks),
 	}
 }
 
@@ -55,73 +67,9 @@ func hasDisks(f *field) error {
 	return nil
 }
 
-// restart starts a member that may have ended by itself.
-func (f *field) restart(m *jepsen.Member) error {
-	if m.Running() {
-		return nil
-	}
-	f.say("restart", m.String())
-	return m.Start()
-}
+func failDisk(_ context.Context, f *field, m *jepsen.Member) error { return f.disks.Fail(m.ID) }
 
-// planDiskFull fills a disk. A member that ends because of it is started again
-// when there is space.
-func planDiskFull(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-	victims, release := f.claimMembers("disk-full", rng, f.cluster.Members(), 1)
-	if len(victims) == 0 {
-		return nil, nil
-	}
-	m := victims[0]
-	return &act{
-		on: m.String(), begin: memberOps(FDiskFull, victims), end: memberOps(FDiskFree, victims),
-		start:   func(context.Context) error { return f.disks.Fill(m.ID) },
-		mend:    func(context.Context) error { return errors.Join(f.disks.Empty(m.ID), f.restart(m)) },
-		release: release,
-		harm:    stopped(victims),
-	}, nil
-}
-
-// renew ends a member and starts it again on what its disk had been told to
-// keep.
-func (f *field) renew(m *jepsen.Member) error {
+// renew ends a member and starts it again on what its disk had been told to keep.
+func renew(_ context.Context, f *field, m *jepsen.Member) error {
 	return errors.Join(m.Kill(), f.disks.Renew(m.ID), m.Start())
-}
-
-// planDiskFail has a disk fail under a member that runs.
-func planDiskFail(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-	victims, release := f.claimMembers("fsync-fail", rng, f.cluster.Members(), 1)
-	if len(victims) == 0 {
-		return nil, nil
-	}
-	m := victims[0]
-	return &act{
-		on: m.String(), begin: memberOps(FDiskFail, victims), end: memberOps(FDiskNew, victims),
-		start:   func(context.Context) error { return f.disks.Fail(m.ID) },
-		mend:    func(context.Context) error { return f.renew(m) },
-		release: release,
-		harm:    stopped(victims),
-	}, nil
-}
-
-// planPower cuts the power of members. They are stopped first, so that not one
-// instruction is carried out after it.
-func planPower(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
-	all := f.cluster.Members()
-	n := []int{1, max((len(all)-1)/2, 1), len(all)}[rng.IntN(3)]
-	victims, release := f.claimMembers("power", rng, all, n)
-	if len(victims) == 0 {
-		return nil, nil
-	}
-	return &act{
-		on: names(victims), begin: memberOps(jepsen.FKill, victims), end: memberOps(jepsen.FRestart, victims),
-		start: func(ctx context.Context) error {
-			return errors.Join(
-				each(victims, func(m *jepsen.Member) error { return m.Pause(ctx) }),
-				each(victims, func(m *jepsen.Member) error { return f.disks.Fail(m.ID) }),
-				each(victims, func(m *jepsen.Member) error { return m.Kill() }))
-		},
-		mend:    func(context.Context) error { return each(victims, f.renew) },
-		release: release,
-		harm:    stopped(victims),
-	}, nil
 }

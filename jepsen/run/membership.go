@@ -30,19 +30,36 @@ const (
 
 // memberNemeses do what operators do.
 func memberNemeses() []nemesis {
+	members := strike{
+		began: FRemove, over: FAdd, choose: anyOne, forGood: true, mend: each(rebuild),
+		start: each(func(ctx context.Context, f *field, m *jepsen.Member) error {
+			if err := f.remove(ctx, m); err != nil {
+				f.say("remove refused", firstLine(err)) // nobody knows what became of it: rebuild finds out
+				return nil
+			}
+			return m.Kill()
+		}),
+	}
+	torn := strike{
+		began: FDamage, over: FAdd, choose: anyOne, forGood: true, mend: each(rebuild),
+		start: each(func(ctx context.Context, f *field, m *jepsen.Member) error {
+			if err := m.Kill(); err != nil {
+				return err
+			}
+			if err := tearLog(filepath.Join(m.DataDir(), "raft.wal")); err != nil {
+				return err
+			}
+			return f.mustRefuse(ctx, m)
+		}),
+	}
 	return []nemesis{
 		{
-			name: "transfer", help: "the leadership is handed to another member",
+			name: "transfer", help: "the leadership is transferred to another member",
 			usable: onlyLockkeeper, rest: seconds(1, 5), plan: planTransfer,
 		},
-		{
-			name: "members", help: "a member is removed, ended, emptied, and added again",
-			usable: canReconfigure, rest: seconds(3, 6), lasts: seconds(1, 5), plan: planMembers,
-		},
-		{
-			name: "torn", help: "a member is killed and the end of its log torn: it must refuse to start, and is rebuilt as documented",
-			usable: canReconfigure, rest: seconds(3, 8), lasts: seconds(0, 3), plan: planTorn,
-		},
+		members.nemesis("members", "a member is removed, ended, emptied, and added again", seconds(3, 6), seconds(1, 5), canReconfigure),
+		torn.nemesis("torn", "a member is killed and the end of its log torn: it must refuse to start, and is rebuilt as documented",
+			seconds(3, 8), seconds(0, 3), canReconfigure),
 	}
 }
 
@@ -104,57 +121,16 @@ func planTransfer(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	}, nil
 }
 
-// claimForGood takes a member that will lose what it has. There is one at a
-// time: two of three could not be made good again, by nobody.
-func (f *field) claimForGood(nemesis string, rng *rand.Rand) (victims []*jepsen.Member, release func()) {
-	only, releaseOnly := f.claim(nemesis, []any{"membership"})
-	victims, releaseVictims := f.claimMembers(nemesis, rng, f.cluster.Members(), 1)
-	release = func() { releaseVictims(); releaseOnly() }
-	if len(only) == 0 || len(victims) == 0 {
-		release()
-		return nil, nil
-	}
-	return victims, release
-}
-
-// planMembers removes a member and adds it again.
-func planMembers(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-	victims, release := f.claimForGood("members", rng)
-	if len(victims) == 0 {
-		return nil, nil
-	}
-	m := victims[0]
-	removed := false
-	return &act{
-		on: m.String(), begin: memberOps(FRemove, victims), end: memberOps(FAdd, victims),
-		start: func(ctx context.Context) error {
-			if err := f.remove(ctx, m); err != nil {
-				f.say("remove refused", firstLine(err))
-				return nil
-			}
-			removed = true
-			return m.Kill()
-		},
-		mend: func(ctx context.Context) error {
-			// Nobody knows what became of a refused one: once more, to be sure.
-			return f.rebuild(ctx, m, removed)
-		},
-		release: release,
-		harm:    stopped(victims),
-	}, nil
-}
-
 func (f *field) remove(ctx context.Context, m *jepsen.Member) error {
 	return f.clusterTool(ctx, append([]string{"remove", strconv.Itoa(m.ID)}, f.common()...)...)
 }
 
-// rebuild brings a member back as the documentation says: it is removed, if
-// that has not been done, emptied, started, and added. Others may break things
-// at that time: it is tried again until ctx ends.
-func (f *field) rebuild(ctx context.Context, m *jepsen.Member, removed bool) error {
-	for !removed {
+// rebuild brings a member back as the documentation says: it is removed, emptied, started, and added.
+// Others may break things at that time: it is tried again until ctx ends.
+func rebuild(ctx context.Context, f *field, m *jepsen.Member) error {
+	for removed := false; !removed; {
 		err := f.remove(ctx, m)
-		// One that says so has asked behind a sync.
+		// The program says that there is none only after a sync.
 		removed = err == nil || strings.Contains(err.Error(), fmt.Sprintf("there is no member %d", m.ID))
 		if !removed && !pause(ctx, time.Second) {
 			return fmt.Errorf("run: remove %s: %w", m, err)
@@ -172,30 +148,6 @@ func (f *field) rebuild(ctx context.Context, m *jepsen.Member, removed bool) err
 			return fmt.Errorf("run: add %s: %w", m, err)
 		}
 	}
-}
-
-// planTorn damages the end of a member's log.
-func planTorn(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-	victims, release := f.claimForGood("torn", rng)
-	if len(victims) == 0 {
-		return nil, nil
-	}
-	m := victims[0]
-	return &act{
-		on: m.String(), begin: memberOps(FDamage, victims), end: memberOps(FAdd, victims),
-		start: func(ctx context.Context) error {
-			if err := m.Kill(); err != nil {
-				return err
-			}
-			if err := tearLog(filepath.Join(m.DataDir(), "raft.wal"), rng); err != nil {
-				return err
-			}
-			return f.mustRefuse(ctx, m)
-		},
-		mend:    func(ctx context.Context) error { return f.rebuild(ctx, m, false) },
-		release: release,
-		harm:    stopped(victims),
-	}, nil
 }
 
 // refusePatience is how long a member may take to see that its log is damaged.
@@ -227,7 +179,7 @@ func (f *field) mustRefuse(ctx context.Context, m *jepsen.Member) error {
 const tornBytes = 16
 
 // tearLog writes nonsense over the end of what was written last: the newest segment in dir has zeros behind it.
-func tearLog(dir string, rng *rand.Rand) error {
+func tearLog(dir string) error {
 	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(segments) == 0 {
 		return fmt.Errorf("run: tear the log: no segments in %s (%v)", dir, err)
@@ -247,7 +199,7 @@ func tearLog(dir string, rng *rand.Rand) error {
 	}
 	torn := content[used-tornBytes : used]
 	for i := range torn {
-		torn[i] ^= byte(1 + rng.IntN(255))
+		torn[i] = ^torn[i]
 	}
 	_, err = file.WriteAt(torn, int64(used-tornBytes))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {

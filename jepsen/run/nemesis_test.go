@@ -40,16 +40,21 @@ func TestExpand(t *testing.T) {
 
 // A test says everything that is wrong with it at once.
 func TestCheck(t *testing.T) {
-	err := Test{Members: 8, Workloads: []string{"nonsense"}, Nemeses: []string{"flood"}, Network: "string"}.Check()
+	test := Default
+	test.Members, test.Workloads, test.Nemeses, test.Network = 8, []string{"nonsense"}, []string{"flood"}, "string"
+	err := test.Check()
 	for _, want := range []string{"8 members", "nonsense", "flood", `"string"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want %q in it", err, want)
 		}
 	}
-	if err := (Test{Workloads: []string{"all"}, Nemeses: []string{"all"}}).Check(); err != nil {
+	test = Default
+	test.Workloads, test.Nemeses = []string{"all"}, []string{"all"}
+	if err := test.Check(); err != nil {
 		t.Error(err)
 	}
-	if err := (Test{Workloads: []string{"register"}, Target: jepsen.Target{Name: "zookeeper"}, Network: Proxy}).Check(); err == nil {
+	test.Target.Name, test.Network = "zookeeper", Proxy
+	if err := test.Check(); err == nil {
 		t.Error("ZooKeeper behind proxies is allowed")
 	}
 }

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// DefaultAble is the least share of a run in which a majority of the members can act, unless a Test says otherwise.
-const DefaultAble = 0.5
-
 // harm is what an act takes away: members that do not run, or cannot be counted on, and directions of the network.
 type harm struct {
 	down []int

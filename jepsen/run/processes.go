@@ -9,112 +9,135 @@ import (
 	"lockkeeper/jepsen"
 )
 
+// A strike is what a nemesis does to members that it chooses. No two strikes share a member.
+type strike struct {
+	// began and over are the operations in the history, one for each member.
+	began, over string
+	choose      choice
+	start, mend step
+	// forGood says that the member loses what it has. There is one such member at a time: two of three
+	// could not be rebuilt.
+	forGood bool
+}
+
+// A choice returns the members among which at most n are chosen by chance.
+type choice func(ctx context.Context, f *field, rng *rand.Rand) (from []*jepsen.Member, n int)
+
+// A step does something to all members that were chosen.
+type step func(ctx context.Context, f *field, victims []*jepsen.Member) error
+
+// nemesis makes a nemesis of a strike. usable may be nil.
+func (s strike) nemesis(name, help string, rest, lasts span, usable func(*field) error) nemesis {
+	plan := func(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
+		from, n := s.choose(ctx, f, rng)
+		victims, release := f.claimMembers(name, rng, from, n)
+		if s.forGood && len(victims) > 0 {
+			only, releaseOnly := f.claim(name, []any{"membership"})
+			releaseMembers := release
+			release = func() { releaseMembers(); releaseOnly() }
+			if len(only) == 0 {
+				release()
+				return nil, nil
+			}
+		}
+		if len(victims) == 0 {
+			return nil, nil
+		}
+		var h harm
+		for _, m := range victims {
+			h.down = append(h.down, m.ID)
+		}
+		return &act{
+			on: names(victims), begin: memberOps(s.began, victims), end: memberOps(s.over, victims), release: release, harm: h,
+			start: func(ctx context.Context) error { return s.start(ctx, f, victims) },
+			mend:  func(ctx context.Context) error { return s.mend(ctx, f, victims) },
+		}, nil
+	}
+	return nemesis{name: name, help: help, usable: usable, rest: rest, lasts: lasts, plan: plan}
+}
+
+// each is a step that does the same to each member, also if it fails for one.
+func each(do func(ctx context.Context, f *field, m *jepsen.Member) error) step {
+	return func(ctx context.Context, f *field, victims []*jepsen.Member) error {
+		var errs []error
+		for _, m := range victims {
+			errs = append(errs, do(ctx, f, m))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// inTurn are several steps, each of which ends before the next one begins.
+func inTurn(steps ...step) step {
+	return func(ctx context.Context, f *field, victims []*jepsen.Member) error {
+		var errs []error
+		for _, s := range steps {
+			errs = append(errs, s(ctx, f, victims))
+		}
+		return errors.Join(errs...)
+	}
+}
+
+// What can be done to a member.
+func killMember(_ context.Context, _ *field, m *jepsen.Member) error    { return m.Kill() }
+func startMember(_ context.Context, _ *field, m *jepsen.Member) error   { return m.Start() }
+func pauseMember(ctx context.Context, _ *field, m *jepsen.Member) error { return m.Pause(ctx) }
+func resumeMember(_ context.Context, _ *field, m *jepsen.Member) error  { return m.Resume() }
+
+// amongAll chooses among all members as many as howMany says, of n.
+func amongAll(howMany func(n int, rng *rand.Rand) int) choice {
+	return func(_ context.Context, f *field, rng *rand.Rand) ([]*jepsen.Member, int) {
+		all := f.cluster.Members()
+		return all, howMany(len(all), rng)
+	}
+}
+
+// minority is how many of n members the others can do without, at least 1.
+func minority(n int) int { return max((n-1)/2, 1) }
+
+// anyOne chooses one member, theLeader the one that leads.
+var anyOne = amongAll(func(int, *rand.Rand) int { return 1 })
+
+func theLeader(ctx context.Context, f *field, _ *rand.Rand) (from []*jepsen.Member, n int) {
+	if m := f.leader(ctx); m != nil {
+		from = append(from, m)
+	}
+	return from, 1
+}
+
+// someOrTheLeader chooses one or some members, half of the time the leader.
+func someOrTheLeader(ctx context.Context, f *field, rng *rand.Rand) (from []*jepsen.Member, n int) {
+	all := f.cluster.Members()
+	n, leads := 1+rng.IntN(minority(len(all))), rng.IntN(2) == 0
+	if from, _ := theLeader(ctx, f, rng); leads && len(from) > 0 {
+		return from, 1
+	}
+	return all, n
+}
+
 // processNemeses stop processes: members, for good or for a while, and clients.
 func processNemeses() []nemesis {
-	killLasts := seconds(0, 5)
+	kill := func(name, help string, choose choice) nemesis {
+		return strike{
+			began: jepsen.FKill, over: jepsen.FRestart, choose: choose,
+			start: each(killMember), mend: each(startMember), // it need not serve yet: others may have cut it off
+		}.nemesis(name, help, seconds(3, 8), seconds(0, 5), nil)
+	}
 	kills := []nemesis{
-		killer("kill-one", "kill -9 of one member", func(n int, _ *rand.Rand) int { return 1 }),
-		killer("kill-some", "kill -9 of as many as the others can do without", func(n int, _ *rand.Rand) int { return max((n-1)/2, 1) }),
-		killer("kill-all", "kill -9 of all members", func(n int, _ *rand.Rand) int { return n }),
-		{
-			name: "kill-leader", help: "kill -9 of the leader",
-			rest: seconds(3, 8), lasts: killLasts,
-			plan: func(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
-				leader := f.leader(ctx)
-				if leader == nil {
-					return nil, nil
-				}
-				return killAct(f, "kill-leader", rng, []*jepsen.Member{leader}, 1), nil
-			},
-		},
+		kill("kill-one", "kill -9 of one member", anyOne),
+		kill("kill-some", "kill -9 of as many as the others can do without", amongAll(func(n int, _ *rand.Rand) int { return minority(n) })),
+		kill("kill-all", "kill -9 of all members", amongAll(func(n int, _ *rand.Rand) int { return n })),
+		kill("kill-leader", "kill -9 of the leader", theLeader),
 	}
 	return append(append([]nemesis{oneOf("kill", "kill -9 and restart, one of the following kinds each time", kills)}, kills...),
-		nemesis{
-			name: "pause", help: "SIGSTOP of one or some members, for up to 8 s",
-			rest: seconds(3, 8), lasts: seconds(0.5, 8), plan: planPause,
-		},
+		strike{
+			began: jepsen.FPause, over: jepsen.FResume, choose: someOrTheLeader, start: each(pauseMember), mend: each(resumeMember),
+		}.nemesis("pause", "SIGSTOP of one or some members, for up to 8 s", seconds(3, 8), seconds(0.5, 8), nil),
 		nemesis{
 			name: "pause-client", help: "SIGSTOP of one client's process, for up to 10 s",
 			rest: seconds(2, 6), lasts: seconds(0.5, 10), plan: planPauseClient,
 		},
 	)
-}
-
-// killer kills as many members as howMany says, of n.
-func killer(name, help string, howMany func(n int, rng *rand.Rand) int) nemesis {
-	return nemesis{
-		name: name, help: help, rest: seconds(3, 8), lasts: seconds(0, 5),
-		plan: func(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
-			all := f.cluster.Members()
-			return killAct(f, name, rng, all, howMany(len(all), rng)), nil
-		},
-	}
-}
-
-// killAct kills up to n of the members.
-func killAct(f *field, name string, rng *rand.Rand, from []*jepsen.Member, n int) *act {
-	victims, release := f.claimMembers(name, rng, from, n)
-	if len(victims) == 0 {
-		return nil
-	}
-	return &act{
-		on:    names(victims),
-		begin: memberOps(jepsen.FKill, victims),
-		end:   memberOps(jepsen.FRestart, victims),
-		start: func(context.Context) error {
-			return each(victims, func(m *jepsen.Member) error { return m.Kill() })
-		},
-		// It need not serve yet: others may have cut it off.
-		mend: func(context.Context) error {
-			return each(victims, func(m *jepsen.Member) error { return m.Start() })
-		},
-		release: release,
-		harm:    stopped(victims),
-	}
-}
-
-// stopped is the harm of members that do not run.
-func stopped(members []*jepsen.Member) harm {
-	var h harm
-	for _, m := range members {
-		h.down = append(h.down, m.ID)
-	}
-	return h
-}
-
-// each does something to all members, also if it fails for one.
-func each(members []*jepsen.Member, do func(*jepsen.Member) error) error {
-	var errs []error
-	for _, m := range members {
-		errs = append(errs, do(m))
-	}
-	return errors.Join(errs...)
-}
-
-func planPause(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
-	all := f.cluster.Members()
-	n, leads := 1+rng.IntN(max((len(all)-1)/2, 1)), rng.IntN(2) == 0
-	from := all
-	if leader := f.leader(ctx); leader != nil && leads {
-		from = []*jepsen.Member{leader}
-	}
-	victims, release := f.claimMembers("pause", rng, from, n)
-	if len(victims) == 0 {
-		return nil, nil
-	}
-	return &act{
-		on:    names(victims),
-		begin: memberOps(jepsen.FPause, victims),
-		end:   memberOps(jepsen.FResume, victims),
-		start: func(ctx context.Context) error {
-			return each(victims, func(m *jepsen.Member) error { return m.Pause(ctx) })
-		},
-		mend: func(context.Context) error {
-			return each(victims, func(m *jepsen.Member) error { return m.Resume() })
-		},
-		release: release,
-		harm:    stopped(victims),
-	}, nil
 }
 
 func planPauseClient(_ context.Context, f *field, rng *rand.Rand) (*act, error) {

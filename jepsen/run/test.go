@@ -14,22 +14,19 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// The defaults of a Test.
-const (
-	DefaultMembers        = 5
-	DefaultClients        = 5
-	DefaultTime           = time.Minute
-	DefaultTickTime       = 2 * time.Second // as in ZooKeeper's sample configuration
-	DefaultSessionTimeout = 4 * time.Second // the shortest that this tick allows
-	DefaultThink          = 20 * time.Millisecond
-)
+// Default is a Test with the settings that are used unless others are asked for.
+var Default = Test{
+	Members: 5, Clients: 5, Time: time.Minute, Able: 0.5, Think: 20 * time.Millisecond, Network: Auto,
+	TickTime:       2 * time.Second, // as in ZooKeeper's sample configuration
+	SessionTimeout: 4 * time.Second, // the shortest that this tick allows
+	Progress:       io.Discard,
+}
 
-// A Test is a run that can be done. Zero fields have defaults where one is
-// named.
+// A Test is a run that can be done.
 type Test struct {
 	// Target is the server software.
 	Target jepsen.Target
-	// Members is how many, 1 to jepsen.MaxHosts; 0 means DefaultMembers.
+	// Members is how many, 1 to jepsen.MaxHosts.
 	Members int
 	// Workloads are what the clients do, by name; at least one, or "all".
 	Workloads []string
@@ -37,23 +34,20 @@ type Test struct {
 	Libraries []jepsen.Client
 	// Nemeses are what breaks, by name; none, or "all".
 	Nemeses []string
-	// Time is for how long things are broken; 0 means DefaultTime.
+	// Time is for how long things are broken.
 	Time time.Duration
-	// Able is the least share of Time, 0 to 1, in which a majority of the members can act: acts that would take more are
-	// left out, and a run in which it was less shows too little.
+	// Able is the least share of Time, 0 to 1, in which a majority of the members can act: acts that
+	// would take more are left out, and a run in which it was less shows too little.
 	Able float64
 	// Seed makes the plans.
 	Seed uint64
-	// Clients is how many each workload has; 0 means DefaultClients.
+	// Clients is how many each workload has.
 	Clients int
-	// Think is how long a client waits between two operations, on average; 0
-	// means DefaultThink.
+	// Think is how long a client waits between two operations, on average.
 	Think time.Duration
-	// TickTime is the members' tickTime, SessionTimeout what clients ask for; 0
-	// means DefaultTickTime and DefaultSessionTimeout.
+	// TickTime is the members' tickTime, SessionTimeout what clients ask for.
 	TickTime, SessionTimeout time.Duration
-	// Network is how members are separated: Auto, Namespace or Proxy; empty
-	// means Auto.
+	// Network is how members are separated: Auto, Namespace or Proxy.
 	Network string
 	// Client is the command line that runs Client.
 	Client []string
@@ -61,7 +55,7 @@ type Test struct {
 	Scratch string
 	// Again is the command line of this run, for the report.
 	Again string
-	// Progress is where it is told what happens; nil means nowhere.
+	// Progress is where it is told what happens.
 	Progress io.Writer
 }
 
@@ -76,21 +70,16 @@ const (
 	Proxy = "proxy"
 )
 
-// withDefaults is the test with its zero fields filled in, checked.
-func (t Test) withDefaults() (Test, error) {
-	setDefault(&t.Members, DefaultMembers)
-	setDefault(&t.Clients, DefaultClients)
-	setDefault(&t.Time, DefaultTime)
-	setDefault(&t.Think, DefaultThink)
-	setDefault(&t.TickTime, DefaultTickTime)
-	setDefault(&t.SessionTimeout, DefaultSessionTimeout)
-	setDefault(&t.Network, Auto)
-	if t.Progress == nil {
-		t.Progress = io.Discard
-	}
+// workloads are the names of the workloads, without "all".
+func (t Test) workloads() []string {
 	if slices.Contains(t.Workloads, "all") {
-		t.Workloads = workload.Names()
+		return workload.Names()
 	}
+	return t.Workloads
+}
+
+// Check says everything that is wrong with the test's settings.
+func (t Test) Check() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -106,28 +95,15 @@ func (t Test) withDefaults() (Test, error) {
 	check(slices.Contains([]string{Auto, Namespace, Proxy}, t.Network), "a network %q; there are %s, %s and %s", t.Network, Auto, Namespace, Proxy)
 	check(t.Network != Proxy || t.Target.Name != "zookeeper",
 		"ZooKeeper behind proxies: its members tell each other their addresses and go round; it needs namespaces (run as root)")
-	for i, name := range t.Workloads {
+	for i, name := range t.workloads() {
 		_, err := workload.New(name)
 		check(err == nil, "%w", err)
-		check(!slices.Contains(t.Workloads[:i], name), "workload %s is asked for twice", name)
+		check(!slices.Contains(t.workloads()[:i], name), "workload %s is asked for twice", name)
 	}
 	if _, err := expand(t.Nemeses); err != nil {
 		errs = append(errs, err)
 	}
-	return t, errors.Join(errs...)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Check says what is wrong with the test's settings, if anything.
-func (t Test) Check() error {
-	_, err := t.withDefaults()
-	return err
+	return errors.Join(errs...)
 }
 
 // Run does the test. An error means that it could not be done; whether promises
@@ -135,12 +111,12 @@ func (t Test) Check() error {
 // that is an error. Nothing of the run is left then or later, apart from the
 // files in t.Scratch.
 func (t Test) Run(ctx context.Context) (*report.Run, error) {
-	t, err := t.withDefaults()
-	if err != nil {
+	if err := t.Check(); err != nil {
 		return nil, err
 	}
+	t.Workloads = t.workloads()
 	s := &stage{test: t, began: time.Now()}
-	err = s.play(ctx)
+	err := s.play(ctx)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
 	}
