@@ -65,10 +65,10 @@ func testBelief(t *testing.T, target, victimMode string) {
 		waiter := contend(others, library.name, library.recipe)
 		waiting.Go(func() {
 			reply, err := waiter.DoSeen(l.ctx, func(r Reply) {
-				l.history.Add(Op{Worker: waiter.Name(), Kind: r.Kind, F: FAcquire})
+				l.history.Add(Op{Worker: waiter.name, Kind: r.Kind, F: FAcquire})
 			}, "x", "acquire", "x", "-1")
 			if err != nil || reply.Kind != OK {
-				t.Errorf("%s does not get its lock: %v %v", waiter.Name(), reply, err)
+				t.Errorf("%s does not get its lock: %v %v", waiter.name, reply, err)
 			}
 		})
 		holders, waiters = append(holders, holder), append(waiters, waiter)
@@ -121,23 +121,23 @@ func (l *lab) compareBelief(from int, holder, waiter *Worker) {
 		switch {
 		case op.F == FCut:
 			cut = op.Time
-		case op.F == FSuspended && op.Worker == holder.Name() && told == 0:
+		case op.F == FSuspended && op.Worker == holder.name && told == 0:
 			told = op.Time
-		case op.F == FAcquire && op.Kind == OK && op.Worker == waiter.Name():
+		case op.F == FAcquire && op.Kind == OK && op.Worker == waiter.name:
 			taken = op.Time
 		}
 		return told != 0 && taken != 0
 	})
 	if err != nil {
-		l.t.Errorf("%s is not told that it is cut off: %v", holder.Name(), err)
+		l.t.Errorf("%s is not told that it is cut off: %v", holder.name, err)
 		return
 	}
 	// Both instants are those at which this process learned of it.
 	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 	l.t.Logf("figures: %s was told %v after the cut, %s had its lock %v after the cut: %v in between",
-		holder.Name(), round(told-cut), waiter.Name(), round(taken-cut), round(taken-told))
+		holder.name, round(told-cut), waiter.name, round(taken-cut), round(taken-told))
 	if taken <= told && l.cluster.members[0].target.Name == "lockkeeper" {
-		l.t.Errorf("for %v both %s and %s held one lock", round(told-taken), holder.Name(), waiter.Name())
+		l.t.Errorf("for %v both %s and %s held one lock", round(told-taken), holder.name, waiter.name)
 	}
 }
 
@@ -146,9 +146,9 @@ func (l *lab) compareBelief(from int, holder, waiter *Worker) {
 func (l *lab) endBelief(from int, holders, waiters []*Worker) {
 	l.t.Helper()
 	for _, c := range holders {
-		err := l.history.Follow(l.ctx, from, func(op Op) bool { return op.Worker == c.Name() && op.F == FExpired })
+		err := l.history.Follow(l.ctx, from, func(op Op) bool { return op.Worker == c.name && op.F == FExpired })
 		if err != nil {
-			l.t.Errorf("%s is not told that its session has expired: %v", c.Name(), err)
+			l.t.Errorf("%s is not told that its session has expired: %v", c.name, err)
 		}
 	}
 	for _, c := range waiters {

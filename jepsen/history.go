@@ -217,13 +217,6 @@ func (h *History) Follow(ctx context.Context, from int, see func(Op) (done bool)
 	}
 }
 
-// WriteTo writes the history as JSON, one entry per line.
-func (h *History) WriteTo(w io.Writer) (int64, error) {
-	counted := &countingWriter{w: w}
-	err := WriteOps(counted, h.Ops())
-	return counted.written, err
-}
-
 // WriteOps writes entries as JSON, one per line.
 func WriteOps(w io.Writer, ops []Op) error {
 	buffered := bufio.NewWriter(w)
@@ -237,17 +230,4 @@ func WriteOps(w io.Writer, ops []Op) error {
 		return fmt.Errorf("jepsen: write history: %w", err)
 	}
 	return nil
-}
-
-// countingWriter counts what it passes on.
-type countingWriter struct {
-	w       io.Writer
-	written int64
-}
-
-// Write implements io.Writer.
-func (c *countingWriter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.written += int64(n)
-	return n, err
 }

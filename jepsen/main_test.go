@@ -135,7 +135,7 @@ func (l *lab) close() {
 	}
 	l.t.Logf("the end of the members' logs:\n%s", l.cluster.Logs())
 	for _, w := range l.workers {
-		l.t.Logf("the end of the log of %s:\n%s", w.Name(), w.logTail())
+		l.t.Logf("the end of the log of %s:\n%s", w.name, w.process.LogTail(4<<10))
 	}
 	ops := l.history.Ops()
 	var last strings.Builder
@@ -149,8 +149,7 @@ func (l *lab) close() {
 func (l *lab) writeHistory() {
 	file, err := os.Create(filepath.Join(l.dir, "history.jsonl"))
 	if err == nil {
-		_, err = l.history.WriteTo(file)
-		err = errors.Join(err, file.Close())
+		err = errors.Join(WriteOps(file, l.history.Ops()), file.Close())
 	}
 	if err != nil {
 		l.t.Error(err)
@@ -231,7 +230,7 @@ func (l *lab) mustDo(w *Worker, thread string, words ...string) string {
 	l.t.Helper()
 	reply := l.do(w, thread, words...)
 	if reply.Kind != OK {
-		l.t.Fatalf("%s: %s: %s", w.Name(), strings.Join(words, " "), reply)
+		l.t.Fatalf("%s: %s: %s", w.name, strings.Join(words, " "), reply)
 	}
 	return reply.Text
 }

@@ -38,7 +38,7 @@ func TestObservers(t *testing.T) {
 	need(admin.AddAuth("digest", []byte("super:pw")))
 	var observers []*Member
 	for range 2 {
-		o, err := l.cluster.Join(true, voters...)
+		o, err := l.cluster.join(true, voters...)
 		need(err)
 		_, err = admin.IncrementalReconfig([]string{o.Line()}, nil, -1)
 		need(err)

@@ -30,7 +30,7 @@ func TestPausedHolder(t *testing.T) {
 			waiting := l.later(next, "t", "acquire", "x", "-1")
 			l.awaitQueue("/paused", 2)
 
-			if err := sleeper.Pause(l.ctx); err != nil {
+			if err := l.pause(sleeper); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
@@ -81,7 +81,7 @@ func (l *lab) wake(w *Worker, hasGrant bool, token int64) {
 	}
 	from := l.history.Len()
 	start := time.Now()
-	if err := w.Resume(); err != nil {
+	if err := l.resume(w); err != nil {
 		l.t.Fatal(err)
 	}
 	if hasGrant {
@@ -90,10 +90,10 @@ func (l *lab) wake(w *Worker, hasGrant bool, token int64) {
 		}
 	}
 	err := l.history.Follow(l.ctx, from, func(op Op) bool {
-		return op.Worker == w.Name() && (op.F == FExpired || op.F == FLost)
+		return op.Worker == w.name && (op.F == FExpired || op.F == FLost)
 	})
 	if err != nil {
-		l.t.Fatalf("%s does not say that it lost the lock: %v", w.Name(), err)
+		l.t.Fatalf("%s does not say that it lost the lock: %v", w.name, err)
 	}
 	l.t.Logf("figures: the sleeper was told %v after it woke", time.Since(start).Round(time.Millisecond))
 }
@@ -123,4 +123,15 @@ func (l *lab) awaitQueue(path string, n int) {
 		}
 		return strconv.Itoa(len(children))
 	})
+}
+
+// pause stops a worker's process, resume lets it go on.
+func (l *lab) pause(w *Worker) error {
+	l.history.Add(Op{Worker: w.name, Kind: Info, F: FPause})
+	return w.process.Pause(l.ctx)
+}
+
+func (l *lab) resume(w *Worker) error {
+	l.history.Add(Op{Worker: w.name, Kind: Info, F: FResume})
+	return w.process.Resume()
 }

@@ -205,6 +205,44 @@ func (p *Process) Pause(ctx context.Context) error {
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
+// Run runs a program to its end, its output appended to the file logPath, and
+// kills it when ctx ends. Like members and workers it does not outlive the
+// caller. It returns an error, with the end of the output, if the program does
+// not succeed.
+func Run(ctx context.Context, name string, cmd *exec.Cmd, logPath string) error {
+	p, err := StartProcess(name, cmd, logPath)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		if err := p.Kill(); err != nil {
+			return err
+		}
+		return fmt.Errorf("jepsen: %s was killed: %w; the end of its log:\n%s", name, ctx.Err(), p.LogTail(2048))
+	}
+	if p.err != nil {
+		return p.ExitError()
+	}
+	return nil
+}
+
+// Sleep waits for d, and reports whether ctx has not ended meanwhile.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // poll calls try every interval until it succeeds or ctx ends; then it returns
 // the last error of try.
 func poll(ctx context.Context, interval time.Duration, try func() error) error {

@@ -301,7 +301,7 @@ func (r *readme) shell(t *testing.T) func() *exec.Cmd {
 func (r *readme) java(t *testing.T) func() *exec.Cmd {
 	_, err := tools.Curator()
 	Need(t, err)
-	jars, err := curatorClassPath()
+	jars, err := classPath(curatorJars...)
 	Need(t, err)
 	source := r.write(t, "Report.java", r.blocks["java"])
 	if out, err := exec.CommandContext(r.ctx, "javac", "-cp", jars, "-d", r.dir, source).CombinedOutput(); err != nil {

@@ -139,7 +139,7 @@ func TestCuratorLatch(t *testing.T) {
 	l.mustDo(b, "t", "open", "x", "latch", "/latch")
 	l.mustDo(a, "t", "acquire", "x", "-1")
 	next := l.later(b, "t", "acquire", "x", "-1")
-	l.waitFor(a.Name()+"/x,"+b.Name()+"/x", func() string { return l.mustDo(a, "t", "contenders", "x") })
+	l.waitFor(a.name+"/x,"+b.name+"/x", func() string { return l.mustDo(a, "t", "contenders", "x") })
 	l.mustDo(a, "t", "release", "x")
 	if reply := <-next; reply.Kind != OK {
 		t.Errorf("after the leader left: %s", reply)

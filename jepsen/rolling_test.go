@@ -6,11 +6,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"lockkeeper/internal/freeport"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -238,7 +241,7 @@ func (r *rolling) restart(place int) {
 func (r *rolling) replace(cluster *Cluster, place int) {
 	r.t.Helper()
 	old := r.present[place]
-	next, err := cluster.Join(false, r.present...)
+	next, err := cluster.join(false, r.present...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -312,4 +315,39 @@ func (r *rolling) check() {
 	if r.locked.Load() == 0 {
 		r.t.Error("nobody ever had the lock: the test shows nothing")
 	}
+}
+
+// join starts a new member, whose zoo.cfg has the server lines of the present members and its own. It
+// serves nobody until it is made a member, by its Line. Only for a cluster on the loopback, with reconfigEnabled=true and without Between.
+func (c *Cluster) join(observer bool, present ...*Member) (*Member, error) {
+	found, err := freeport.Take(3)
+	if err != nil {
+		return nil, err
+	}
+	id := len(c.members) + 1
+	m := &Member{ID: id, ClientAddr: fmt.Sprintf("127.0.0.1:%d", found[0]), target: c.cfg.Target, dir: filepath.Join(c.cfg.Dir, fmt.Sprintf("m%d", id))}
+	m.line = serverLine(id, found, observer)
+	var b strings.Builder
+	b.WriteString(strings.Join(append([]string{
+		fmt.Sprintf("tickTime=%d", c.cfg.TickTime.Milliseconds()), "initLimit=20", "syncLimit=10",
+		"dataDir=" + filepath.Join(m.dir, "data"), "maxClientCnxns=0", "4lw.commands.whitelist=*", "admin.enableServer=false",
+	}, c.cfg.Extra...), "\n"))
+	for _, p := range append(present, m) {
+		b.WriteString("\n" + p.Line())
+	}
+	b.WriteString("\n")
+	if err := m.writeConfig(b.String(), false); err != nil {
+		return nil, err
+	}
+	c.members = append(c.members, m)
+	return m, m.Start()
+}
+
+// serverLine is a member's line on the loopback. The ports are for clients, peers and elections.
+func serverLine(id int, ports []int, observer bool) string {
+	role := "participant"
+	if observer {
+		role = "observer"
+	}
+	return fmt.Sprintf("server.%d=127.0.0.1:%d:%d:%s;127.0.0.1:%d", id, ports[1], ports[2], role, ports[0])
 }

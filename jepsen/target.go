@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // A Target is the server software under test. Both targets read the same
@@ -21,6 +22,10 @@ type Target struct {
 	// tool is its program for operators; nil if it has none.
 	tool func(args ...string) *exec.Cmd
 }
+
+// Command is the command line that runs one member in the foreground, for one who starts members in
+// another way than StartCluster does.
+func (t Target) Command(configFile string) *exec.Cmd { return t.command(configFile) }
 
 // Tool is the target's program for operators with those arguments, or nil if it
 // has none.
@@ -72,24 +77,35 @@ func StockZooKeeper() (Target, error) {
 
 // zookeeper is ZooKeeper with those options of the JVM.
 func zookeeper(flags ...string) (Target, error) {
+	run, err := javaProgram([]string{"zookeeper.jar", "slf4j-simple.jar"},
+		append(flags, "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.jmx.log4j.disable=true"),
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain")
+	return Target{Name: "zookeeper", command: func(configFile string) *exec.Cmd { return run(configFile) }}, err
+}
+
+// JavaTool returns how to run one of the programs in ZooKeeper's jar (of Debian's package) by the name
+// of its class. They log nothing.
+func JavaTool(class string) (func(args ...string) *exec.Cmd, error) {
+	return javaProgram([]string{"zookeeper.jar", "slf4j-nop.jar"}, append(javaFlags(), "-Xmx128m"), class)
+}
+
+// CuratorProgram returns how to run a Java source file that uses Curator (of Debian's packages).
+func CuratorProgram(source string) (func(args ...string) *exec.Cmd, error) {
+	return javaProgram(curatorJars, append(javaFlags(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"), source)
+}
+
+// javaProgram returns how to run a Java program, a class or a source file, with some jars.
+func javaProgram(jars, flags []string, program string) (func(args ...string) *exec.Cmd, error) {
 	java, err := findJava("java")
 	if err != nil {
-		return Target{}, err
+		return nil, err
 	}
-	classPath, err := classPath("zookeeper.jar", "slf4j-simple.jar")
+	path, err := classPath(jars...)
 	if err != nil {
-		return Target{}, err
+		return nil, err
 	}
-	return Target{
-		Name: "zookeeper",
-		command: func(configFile string) *exec.Cmd {
-			return exec.Command(java, append(slices.Clone(flags),
-				"-Dzookeeper.admin.enableServer=false",
-				"-Dzookeeper.jmx.log4j.disable=true",
-				"-cp", classPath,
-				"org.apache.zookeeper.server.quorum.QuorumPeerMain", configFile)...)
-		},
-	}, nil
+	command := append(flags, "-cp", path, program)
+	return func(args ...string) *exec.Cmd { return exec.Command(java, append(slices.Clone(command), args...)...) }, nil
 }
 
 // javaFlags make a short-lived Java process start quickly and use few threads:
@@ -117,24 +133,21 @@ func findJava(program string) (string, error) {
 	return path, nil
 }
 
-// classPath joins jars of javaDir.
+// classPath joins jars of javaDir, and directories.
 func classPath(jars ...string) (string, error) {
-	var path string
-	for _, jar := range jars {
-		file := filepath.Join(javaDir, jar)
-		if _, err := os.Stat(file); err != nil {
-			return "", fmt.Errorf("jepsen: %s: %w (apt-get install libcurator-recipes-java zookeeper)", file, ErrMissing)
+	path := slices.Clone(jars)
+	for i, jar := range jars {
+		if !filepath.IsAbs(jar) {
+			jar = filepath.Join(javaDir, jar)
 		}
-		if path != "" {
-			path += string(os.PathListSeparator)
+		path[i] = jar
+		if _, err := os.Stat(jar); err != nil {
+			return "", fmt.Errorf("jepsen: %s: %w (apt-get install libcurator-recipes-java zookeeper)", jar, ErrMissing)
 		}
-		path += file
 	}
-	return path, nil
+	return strings.Join(path, string(os.PathListSeparator)), nil
 }
 
-// curatorClassPath is what a program needs that uses Curator.
-func curatorClassPath() (string, error) {
-	return classPath("curator-recipes.jar", "curator-framework.jar", "curator-client.jar",
-		"zookeeper.jar", "zookeeper-jute.jar", "guava.jar", "slf4j-simple.jar")
-}
+// curatorJars are what a program needs that uses Curator.
+var curatorJars = []string{"curator-recipes.jar", "curator-framework.jar", "curator-client.jar",
+	"zookeeper.jar", "zookeeper-jute.jar", "guava.jar", "slf4j-simple.jar"}

@@ -24,39 +24,44 @@ type Client struct {
 	Command []string `json:"command"`
 }
 
-// A Toolbox builds the programs that a test starts, each once and only when it
-// is asked for. It may be used by several goroutines.
+// A Toolbox builds the programs that a test starts, each once and only when it is asked for. It may
+// be used by several goroutines.
 type Toolbox struct {
 	dir string
 
-	lockkeeper func() (Target, error)
-	kazoo      func() (Client, error)
-	curator    func() (Client, error)
-	gozk       func() (Client, error)
+	// Lockkeeper is this module's own server.
+	Lockkeeper func() (Target, error)
+	// Kazoo is the Python library kazoo (written for 2.8) with its recipes lock, read, write, semaphore
+	// and election.
+	Kazoo func() (Client, error)
+	// Curator is Apache Curator (written for 5.4) over the Java client, with its recipes mutex, read,
+	// write, semaphore and latch.
+	Curator func() (Client, error)
+	// Gozk is github.com/go-zookeeper/zk, with its own Lock as the recipe zklock and this module's
+	// package recipes above it as the recipe mutex.
+	Gozk func() (Client, error)
 }
 
-// NewToolbox makes an empty toolbox. With race, the server is built with the
-// race detector. The go command must be run inside of the module
-// lockkeeper.
+// NewToolbox makes an empty toolbox. With race, the server is built with the race detector. The go
+// command must be run inside of the module lockkeeper.
 func NewToolbox(race bool) (*Toolbox, error) {
 	dir, err := tempDir("toolbox")
 	if err != nil {
 		return nil, err
 	}
 	t := &Toolbox{dir: dir}
-	t.lockkeeper = sync.OnceValues(func() (Target, error) {
+	t.Lockkeeper = sync.OnceValues(func() (Target, error) {
 		binary, err := t.goBuild("lockkeeper/cmd/lockkeeper", race)
 		return Lockkeeper(binary), err
 	})
-	t.gozk = sync.OnceValues(func() (Client, error) {
-		// Never with the race detector: go-zookeeper 1.0.4 has races of its own
-		// (sendSetWatches reads lastZxid while recvLoop writes it), and it is
-		// used as it is.
+	t.Gozk = sync.OnceValues(func() (Client, error) {
+		// Never with the race detector: go-zookeeper 1.0.4 has races of its own (sendSetWatches reads
+		// lastZxid while recvLoop writes it), and it is used as it is.
 		binary, err := t.goBuild("lockkeeper/jepsen/workers/gozk", false)
 		return Client{Name: "gozk", Command: []string{binary}}, err
 	})
-	t.kazoo = sync.OnceValues(t.findKazoo)
-	t.curator = sync.OnceValues(t.buildCurator)
+	t.Kazoo = sync.OnceValues(t.findKazoo)
+	t.Curator = sync.OnceValues(t.buildCurator)
 	return t, nil
 }
 
@@ -68,24 +73,9 @@ func (t *Toolbox) Close() error {
 	return nil
 }
 
-// Lockkeeper is this module's own server.
-func (t *Toolbox) Lockkeeper() (Target, error) { return t.lockkeeper() }
-
-// Kazoo is the Python library kazoo (written for 2.8) with its recipes lock,
-// read, write, semaphore and election.
-func (t *Toolbox) Kazoo() (Client, error) { return t.kazoo() }
-
-// Curator is Apache Curator (written for 5.4) over the Java client, with its
-// recipes mutex, read, write, semaphore and latch.
-func (t *Toolbox) Curator() (Client, error) { return t.curator() }
-
-// Gozk is github.com/go-zookeeper/zk, with its own Lock as the recipe zklock
-// and this module's package recipes above it as the recipe mutex.
-func (t *Toolbox) Gozk() (Client, error) { return t.gozk() }
-
 // Libraries are all clients that there are.
 func (t *Toolbox) Libraries() (all []Client, err error) {
-	for _, find := range []func() (Client, error){t.kazoo, t.curator, t.gozk} {
+	for _, find := range []func() (Client, error){t.Kazoo, t.Curator, t.Gozk} {
 		c, e := find()
 		all, err = append(all, c), errors.Join(err, e)
 	}
@@ -120,10 +110,12 @@ func (t *Toolbox) findKazoo() (Client, error) {
 
 // buildCurator compiles the Java worker.
 func (t *Toolbox) buildCurator() (Client, error) {
-	java, err1 := findJava("java")
-	javac, err2 := findJava("javac")
-	jars, err3 := curatorClassPath()
-	if err := errors.Join(err1, err2, err3); err != nil {
+	javac, err := findJava("javac")
+	if err != nil {
+		return Client{}, err
+	}
+	jars, err := classPath(curatorJars...)
+	if err != nil {
 		return Client{}, err
 	}
 	source, err := t.extract("workers/curator/Worker.java")
@@ -135,9 +127,11 @@ func (t *Toolbox) buildCurator() (Client, error) {
 	if err != nil {
 		return Client{}, fmt.Errorf("jepsen: javac %s: %w\n%s", source, err, out)
 	}
-	command := append([]string{java}, javaFlags()...)
-	command = append(command, "-Xmx128m", "-cp", classes+string(os.PathListSeparator)+jars, "Worker")
-	return Client{Name: "curator", Command: command}, nil
+	worker, err := javaProgram(append([]string{classes}, curatorJars...), append(javaFlags(), "-Xmx128m"), "Worker")
+	if err != nil {
+		return Client{}, err
+	}
+	return Client{Name: "curator", Command: worker().Args}, nil
 }
 
 // extract writes one of the embedded sources to the toolbox's directory, into

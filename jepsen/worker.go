@@ -49,7 +49,6 @@ type Worker struct {
 	mu      sync.Mutex
 	lastID  int
 	pending map[int]request
-	server  string // the member it is connected to, or empty
 	session string // the newest one
 	readErr error  // why the reader ended; nil while it runs
 }
@@ -143,17 +142,6 @@ func acceptFrom(ctx context.Context, l net.Listener, p *Process) (net.Conn, erro
 	case <-ctx.Done():
 		return giveUp(ctx.Err())
 	}
-}
-
-// Name is the worker's name.
-func (w *Worker) Name() string { return w.name }
-
-// Server is the client address of the member that the worker's library is
-// connected to, or empty.
-func (w *Worker) Server() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.server
 }
 
 // Session is the newest session that the worker's library has had, or empty.
@@ -265,13 +253,12 @@ func (w *Worker) takeEvent(event string) error {
 	words := strings.Fields(event)
 	switch {
 	case len(words) == 3 && words[0] == FConnected:
-		w.setServer(words[1], words[2])
+		w.setSession(words[2])
 		w.history.Add(Op{
 			Worker: w.name, Kind: Info, F: FConnected, Member: words[1], Session: words[2],
 			Value: strconv.FormatInt(w.timeout.Milliseconds(), 10),
 		})
 	case len(words) >= 1 && (words[0] == FSuspended || words[0] == FExpired):
-		w.setServer("", w.Session())
 		w.history.Add(Op{Worker: w.name, Kind: Info, F: words[0], Note: strings.Join(words[1:], " ")})
 	case len(words) >= 2 && words[0] == FLost:
 		w.history.Add(Op{
@@ -284,22 +271,10 @@ func (w *Worker) takeEvent(event string) error {
 	return nil
 }
 
-func (w *Worker) setServer(addr, session string) {
+func (w *Worker) setSession(session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.server, w.session = addr, session
-}
-
-// Pause stops the worker's process with SIGSTOP.
-func (w *Worker) Pause(ctx context.Context) error {
-	w.history.Add(Op{Worker: w.name, Kind: Info, F: FPause})
-	return w.process.Pause(ctx)
-}
-
-// Resume lets a paused worker go on.
-func (w *Worker) Resume() error {
-	w.history.Add(Op{Worker: w.name, Kind: Info, F: FResume})
-	return w.process.Resume()
+	w.session = session
 }
 
 // Close has the worker close its session and end, and waits for both. If ctx
@@ -331,6 +306,3 @@ func (w *Worker) Kill() error {
 // Complaints are the data races and panics that a worker's log holds, if it is
 // written in Go.
 func (w *Worker) Complaints() ([]string, error) { return w.process.complaints() }
-
-// logTail is the end of what the worker printed.
-func (w *Worker) logTail() string { return w.process.LogTail(4 << 10) }

@@ -158,7 +158,7 @@ func (s *stage) playOne(ctx context.Context, a Attack) *Result {
 		u.server = u.conn.Server()
 	}
 	calm := time.Now()
-	pause(ctx, s.cfg.Calm)
+	jepsen.Sleep(ctx, s.cfg.Calm)
 	began := time.Now()
 	for _, m := range s.cluster.Members() {
 		if err := m.ResetPeakMemory(); err != nil {
@@ -318,7 +318,7 @@ func awaitWrite(ctx context.Context, m *jepsen.Member) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if !jepsen.Sleep(ctx, 100*time.Millisecond) {
 			return err
 		}
 	}

@@ -169,14 +169,14 @@ func (u *user) rest(ctx context.Context, due *time.Time) bool {
 			return false
 		}
 	}
-	return pause(ctx, time.Until(*due))
+	return jepsen.Sleep(ctx, time.Until(*due))
 }
 
 // op does one operation until it succeeds, and notes how long it took since it was due.
 func (u *user) op(ctx context.Context, f string, due time.Time, do func() error) {
 	u.history.Add(jepsen.Op{Worker: u.name, Kind: jepsen.Invoke, F: f, Member: u.member.String()})
 	for do() != nil {
-		if !pause(ctx, retryPause) {
+		if !jepsen.Sleep(ctx, retryPause) {
 			return
 		}
 	}
@@ -207,7 +207,7 @@ func (u *user) awaitCaughtUp(ctx context.Context, t time.Time) error {
 		if due.After(t) {
 			return nil
 		}
-		if !pause(ctx, 5*time.Millisecond) {
+		if !jepsen.Sleep(ctx, 5*time.Millisecond) {
 			return fmt.Errorf("%s at %s waits since %.1f s", u.name, u.member, time.Since(due).Seconds())
 		}
 	}
@@ -246,19 +246,4 @@ func (u *user) lost() error {
 		return fmt.Errorf("%s at %s has lost its lock", u.name, u.member)
 	}
 	return nil
-}
-
-// pause waits, and says whether ctx has not ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

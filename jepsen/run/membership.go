@@ -132,7 +132,7 @@ func rebuild(ctx context.Context, f *field, m *jepsen.Member) error {
 		err := f.remove(ctx, m)
 		// The program says that there is none only after a sync.
 		removed = err == nil || strings.Contains(err.Error(), fmt.Sprintf("there is no member %d", m.ID))
-		if !removed && !pause(ctx, time.Second) {
+		if !removed && !jepsen.Sleep(ctx, time.Second) {
 			return fmt.Errorf("run: remove %s: %w", m, err)
 		}
 	}
@@ -144,7 +144,7 @@ func rebuild(ctx context.Context, f *field, m *jepsen.Member) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, time.Second) {
+		if !jepsen.Sleep(ctx, time.Second) {
 			return fmt.Errorf("run: add %s: %w", m, err)
 		}
 	}
@@ -164,7 +164,7 @@ func (f *field) mustRefuse(ctx context.Context, m *jepsen.Member) error {
 		if mode, err := m.Mode(ctx); err == nil {
 			return fmt.Errorf("run: %s serves as %s on a damaged log", m, mode)
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if !jepsen.Sleep(ctx, 20*time.Millisecond) {
 			return nil // called off
 		}
 	}

@@ -139,7 +139,7 @@ func (n nemesis) run(ctx context.Context, f *field, seed uint64) error {
 		rest, lasts := n.rest.choose(rng), n.lasts.choose(rng)
 		// A source for this act alone: how much of it is used depends on who leads.
 		own := rand.New(rand.NewPCG(rng.Uint64(), 0))
-		if !pause(ctx, rest) {
+		if !jepsen.Sleep(ctx, rest) {
 			return nil
 		}
 		a, err := n.admitted(ctx, f, own, lasts)
@@ -194,7 +194,7 @@ func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration)
 		return started
 	}
 	if started == nil {
-		pause(ctx, lasts)
+		jepsen.Sleep(ctx, lasts)
 	}
 	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), mendPatience)
 	defer cancel()
@@ -215,18 +215,6 @@ func oneOf(name, help string, kinds []nemesis) nemesis {
 		return kinds[rng.IntN(len(kinds))].plan(ctx, f, rng)
 	}
 	return n
-}
-
-// pause waits for d. It reports false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // errUnusable is why a nemesis is left out.

@@ -64,7 +64,7 @@ func (s *stage) play(ctx context.Context) error {
 		return err
 	}
 	s.heal(ctx)
-	if !pause(ctx, afterwards*s.test.SessionTimeout) {
+	if !jepsen.Sleep(ctx, afterwards*s.test.SessionTimeout) {
 		return s.calledOff(ctx)
 	}
 	s.to = s.field.now()
@@ -246,7 +246,7 @@ func (s *stage) awaitClients(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
 	for _, c := range s.field.clients {
-		for c.invoked.Load() == 0 && pause(ctx, 10*time.Millisecond) {
+		for c.invoked.Load() == 0 && jepsen.Sleep(ctx, 10*time.Millisecond) {
 			select {
 			case <-c.process.Done(): // heard of when it is stopped
 				return
@@ -259,7 +259,7 @@ func (s *stage) awaitClients(ctx context.Context) {
 // tellSpeed tells the terminal how much is done, until ctx ends.
 func (s *stage) tellSpeed(ctx context.Context) {
 	before := s.invoked()
-	for pause(ctx, speedInterval) {
+	for jepsen.Sleep(ctx, speedInterval) {
 		now := s.invoked()
 		if now == 0 {
 			continue // clients that only watch

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/jepsen"
+
 	"github.com/go-zookeeper/zk"
 )
 
@@ -126,13 +128,13 @@ func (c *client) lock(ctx context.Context, path string, waits func()) error {
 			return nil
 		}
 		if !errors.Is(err, zk.ErrNodeExists) {
-			pause(ctx)
+			jepsen.Sleep(ctx, retryPause)
 			continue
 		}
 		exists, stat, gone, err := c.ExistsW(path)
 		switch {
 		case err != nil:
-			pause(ctx)
+			jepsen.Sleep(ctx, retryPause)
 		case exists && stat.EphemeralOwner == c.SessionID():
 			return nil // made by a request whose reply was lost
 		case exists:
@@ -146,17 +148,4 @@ func (c *client) lock(ctx context.Context, path string, waits func()) error {
 		}
 	}
 	return fmt.Errorf("splitbrain: lock %s: %w", path, context.Cause(ctx))
-}
-
-// pause waits a little, less if ctx ends.
-func pause(ctx context.Context) { sleep(ctx, retryPause) }
-
-// sleep waits, less if ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

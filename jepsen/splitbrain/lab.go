@@ -246,7 +246,7 @@ func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
 		return len(s.Leading) == 1 && s.Writes > 0 && s.Lock.Came() && len(s.Inherited) == c.Cluster.size()-len(s.Members)
 	})
 	<-least.Done()
-	sleep(ctx, l.cfg.Session/8) // so that the end can be seen in the picture
+	jepsen.Sleep(ctx, l.cfg.Session/8) // so that the end can be seen in the picture
 }
 
 // mend makes the network whole and starts the dead again.

@@ -18,7 +18,7 @@ func probe(ctx context.Context, r *recorder, side int, m *jepsen.Member) {
 			return
 		}
 		r.note(func(r *recorder, now Instant) { r.sides[side].saw(m.ID, mode, err == nil, now) })
-		sleep(ctx, probePause)
+		jepsen.Sleep(ctx, probePause)
 	}
 }
 

@@ -96,7 +96,7 @@ func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Du
 			return last, differ
 		}
 		differ = err
-		sleep(ctx, 10*retryPause)
+		jepsen.Sleep(ctx, 10*retryPause)
 	}
 }
 
@@ -177,7 +177,7 @@ func (c *client) remove(ctx context.Context, node string) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("splitbrain: delete %s: %w", node, err)
 			}
-			pause(ctx)
+			jepsen.Sleep(ctx, retryPause)
 		}
 	}
 	return nil

@@ -220,7 +220,7 @@ func (s *stage) write(ctx context.Context, w *writer, side int, ready func()) {
 				}
 			})
 		}
-		pause(ctx)
+		jepsen.Sleep(ctx, retryPause)
 	}
 }
 
