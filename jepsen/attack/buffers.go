@@ -130,12 +130,7 @@ func watchers(ctx context.Context, p *Play) error {
 
 func writers(ctx context.Context, p *Play) error {
 	data := make([]byte, 1000)
-	return each(10, func(i int) error {
-		c, err := p.connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	return p.clients(10, func(i int, c *client) error {
 		path := p.path(fmt.Sprint("writer", i))
 		if err := c.make(path, nil); err != nil {
 			return err
@@ -154,18 +149,14 @@ func writers(ctx context.Context, p *Play) error {
 }
 
 func announcedFrames(ctx context.Context, p *Play) error {
-	var conns []net.Conn
-	for i := range 600 {
+	p.hold(ctx, p.hoard(600, func(i int) (net.Conn, error) {
 		c, err := p.connectFrom(p.host(i / (allowed - 5)))
-		if err != nil {
-			p.saw(refused)
-			continue
+		if err == nil {
+			_, _ = c.Write(binary.BigEndian.AppendUint32(nil, wire.DefaultMaxBuffer))
+			_, _ = c.Write(make([]byte, 16))
 		}
-		_, _ = c.Write(binary.BigEndian.AppendUint32(nil, wire.DefaultMaxBuffer))
-		_, _ = c.Write(make([]byte, 16))
-		conns = append(conns, c)
-	}
-	p.hold(ctx, conns)
+		return c, err
+	}))
 	return nil
 }
 
@@ -181,20 +172,11 @@ func directories(ctx context.Context, p *Play) error {
 	}
 	const batch = 2000
 	for from := 0; from < 100_000; from += batch {
-		var ops []wire.MultiOp
-		for i := range batch {
-			ops = append(ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: fmt.Sprintf("%s/%d", directory, from+i), ACL: wire.OpenACL}})
-		}
-		if err := c.multi(ops); err != nil {
+		if err := c.multi(creates(batch, func(i int) string { return fmt.Sprintf("%s/%d", directory, from+i) }, 0)); err != nil {
 			return fmt.Errorf("a directory with %d nodes: %w", from+batch, err)
 		}
 	}
-	return each(10, func(int) error {
-		c, err := p.connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	return p.clients(10, func(_ int, c *client) error {
 		return rounds(ctx, func() error {
 			err := c.do(wire.OpGetChildren, wire.PathWatchRequest{Path: directory})
 			p.saw(outcome(err))
@@ -205,24 +187,23 @@ func directories(ctx context.Context, p *Play) error {
 
 func ephemerals(ctx context.Context, p *Play) error {
 	round := 0
-	return rounds(ctx, func() error {
+	return p.fresh(ctx, 1, func(c *client) error {
 		round++
-		c, err := p.connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
 		for from := 0; from < 5000; from += 1000 {
-			var ops []wire.MultiOp
-			for i := range 1000 {
-				ops = append(ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{
-					Path: p.path(fmt.Sprint("ephemeral", round, "-", from+i)), ACL: wire.OpenACL, Mode: 1}})
-			}
-			if err := c.multi(ops); err != nil {
+			if err := c.multi(creates(1000, func(i int) string { return p.path(fmt.Sprint("ephemeral", round, "-", from+i)) }, 1)); err != nil {
 				return fmt.Errorf("ephemeral nodes: %w", err)
 			}
 		}
 		p.saw(outcome(c.do(wire.OpCloseSession, nil)))
 		return nil
 	})
+}
+
+// creates are n creates for a multi, with the flags of a create.
+func creates(n int, path func(i int) string, flags int32) []wire.MultiOp {
+	var ops []wire.MultiOp
+	for i := range n {
+		ops = append(ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: path(i), ACL: wire.OpenACL, Mode: wire.CreateMode(flags)}})
+	}
+	return ops
 }

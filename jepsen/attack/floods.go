@@ -63,17 +63,13 @@ func connections(ctx context.Context, p *Play) error {
 
 func halfHandshakes(ctx context.Context, p *Play) error {
 	half := wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: sessionTimeoutMs, Password: make([]byte, wire.PasswordLen)})
-	var conns []net.Conn
-	for i := range 1200 {
+	p.hold(ctx, p.hoard(1200, func(i int) (net.Conn, error) {
 		c, err := p.dial(p.attacked.ClientAddr, p.host(i%20))
-		if err != nil {
-			p.saw(refused)
-			continue
+		if err == nil {
+			_, _ = c.Write(half[:len(half)/2])
 		}
-		_, _ = c.Write(half[:len(half)/2])
-		conns = append(conns, c)
-	}
-	p.hold(ctx, conns)
+		return c, err
+	}))
 	return nil
 }
 
@@ -117,12 +113,7 @@ func sessions(ctx context.Context, p *Play) error {
 }
 
 func largeWrites(ctx context.Context, p *Play) error {
-	return each(2, func(i int) error {
-		c, err := p.connect()
-		if err != nil {
-			return err
-		}
-		defer c.leave()
+	return p.clients(2, func(i int, c *client) error {
 		path := p.path(fmt.Sprint("large", i))
 		if err := c.make(path, nil); err != nil {
 			return err

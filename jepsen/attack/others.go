@@ -41,16 +41,13 @@ func slowRequests(ctx context.Context, p *Play) error {
 		"POST /leader HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
 		"G",
 	}
-	var conns []net.Conn
-	for i := range 100 {
+	conns := p.hoard(100, func(i int) (net.Conn, error) {
 		c, err := p.dial(p.attacked.HTTPAddr, p.host(0))
-		if err != nil {
-			p.saw(refused)
-			continue
+		if err == nil {
+			_, _ = io.WriteString(c, halves[i%len(halves)])
 		}
-		_, _ = io.WriteString(c, halves[i%len(halves)])
-		conns = append(conns, c)
-	}
+		return c, err
+	})
 	drip := func() {
 		for _, c := range conns {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Millisecond))

@@ -73,19 +73,13 @@ func peers() []Attack {
 // peerSilence holds connections from the members' own address and from others, and has the log grow:
 // each of its segments is a file to be opened.
 func peerSilence(ctx context.Context, p *Play) error {
-	var conns []net.Conn
-	for i := range 1500 {
+	conns := p.hoard(1500, func(i int) (net.Conn, error) {
 		from := member
 		if i%3 != 0 {
 			from = p.host(i % 20)
 		}
-		c, err := p.dial(p.attacked.PeerAddr, from)
-		if err != nil {
-			p.saw(refused)
-			continue
-		}
-		conns = append(conns, c)
-	}
+		return p.dial(p.attacked.PeerAddr, from)
+	})
 	c, err := p.connect()
 	if err != nil {
 		return err
@@ -182,12 +176,7 @@ var onlyMember = []byte("\x81\xa7Servers\x91\x83\xa8Suffrage\x00\xa2ID\xa19\xa7A
 // peerConfiguration sends entries as the leader would, behind the end of the log.
 func peerConfiguration(ctx context.Context, p *Play) error {
 	rng, n := p.rng(0), 0
-	return rounds(ctx, func() error {
-		c, term, last, err := p.raftStream()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+	return p.raftRounds(ctx, func(c net.Conn, term, last uint64) error {
 		configuration := noise(rng, 1+rng.IntN(100))
 		if n++; n%2 == 0 {
 			configuration = onlyMember
@@ -198,7 +187,7 @@ func peerConfiguration(ctx context.Context, p *Play) error {
 		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
 		// A member that has this entry of the leader by now says that all is well. If it took ours, its
 		// state would differ from the others'.
-		_, _, err = ask(c, frame)
+		_, _, err := ask(c, frame)
 		if errors.Is(err, errRefused) {
 			err = io.EOF
 		}
@@ -207,13 +196,20 @@ func peerConfiguration(ctx context.Context, p *Play) error {
 	})
 }
 
-func peerSnapshot(ctx context.Context, p *Play) error {
+// raftRounds calls round with a new stream of raft, the term and the end of the log, until ctx ends.
+func (p *Play) raftRounds(ctx context.Context, round func(c net.Conn, term, last uint64) error) error {
 	return rounds(ctx, func() error {
 		c, term, last, err := p.raftStream()
 		if err != nil {
 			return err
 		}
 		defer c.Close()
+		return round(c, term, last)
+	})
+}
+
+func peerSnapshot(ctx context.Context, p *Play) error {
+	return p.raftRounds(ctx, func(c net.Conn, term, last uint64) error {
 		content := []byte("no snapshot")
 		frame := p.request(rpcSnapshot, uint32(1), term, p.name(), last+1000, term, []byte{}, []byte{}, last+1000, uint64(len(content)))
 		_, rest, err := ask(c, append(frame, content...))
@@ -223,20 +219,16 @@ func peerSnapshot(ctx context.Context, p *Play) error {
 }
 
 func peerHalfFrames(ctx context.Context, p *Play) error {
-	var conns []net.Conn
 	frame := append(binary.BigEndian.AppendUint32(nil, 60<<20), rpcAppend)
 	frame = append(frame, make([]byte, 30<<20)...)
-	for i := range 40 {
+	p.hold(ctx, p.hoard(40, func(i int) (net.Conn, error) {
 		c, err := p.open([]byte{streamRaft, streamForward, streamLease}[i%3])
-		if err != nil {
-			p.saw(refused)
-			continue
+		if err == nil {
+			_ = c.SetWriteDeadline(time.Now().Add(patience))
+			_, _ = c.Write(frame)
 		}
-		_ = c.SetWriteDeadline(time.Now().Add(patience))
-		_, _ = c.Write(frame)
-		conns = append(conns, c)
-	}
-	p.hold(ctx, conns)
+		return c, err
+	}))
 	return nil
 }
 

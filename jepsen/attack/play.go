@@ -169,6 +169,59 @@ func rounds(ctx context.Context, round func() error) error {
 	}
 }
 
+// hoard opens n connections, and notes those that are refused.
+func (p *Play) hoard(n int, open func(i int) (net.Conn, error)) (conns []net.Conn) {
+	for i := range n {
+		if c, err := open(i); err != nil {
+			p.saw(refused)
+		} else {
+			conns = append(conns, c)
+		}
+	}
+	return conns
+}
+
+// clients does something with n sessions, side by side, which are closed afterwards.
+func (p *Play) clients(n int, do func(i int, c *client) error) error {
+	return each(n, func(i int) error {
+		c, err := p.connect()
+		if err != nil {
+			return err
+		}
+		defer c.leave()
+		return do(i, c)
+	})
+}
+
+// fresh does something again and again with a session of its own, n times side by side.
+func (p *Play) fresh(ctx context.Context, n int, do func(c *client) error) error {
+	return each(n, func(int) error {
+		return rounds(ctx, func() error {
+			c, err := p.connect()
+			if err != nil {
+				return err
+			}
+			defer c.leave()
+			return do(c)
+		})
+	})
+}
+
+// asks does a request, notes its outcome, and connects anew when it has ended the connection.
+func (p *Play) asks(c *client, op wire.Op, body wire.Record) error {
+	err := c.do(op, body)
+	p.saw(outcome(err))
+	if endOnly(err) == nil {
+		return nil
+	}
+	_ = c.Close()
+	next, err := p.connect()
+	if err == nil {
+		*c = *next
+	}
+	return err
+}
+
 // outcomes is what the attackers have seen, as text.
 func outcomes(seen map[string]int) string {
 	var b strings.Builder

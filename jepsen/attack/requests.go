@@ -64,12 +64,7 @@ func requests() []Attack {
 // createWith creates a node with an ACL again and again.
 func (p *Play) createWith(ctx context.Context, acl []wire.ACL) error {
 	request := wire.CreateRequest{Path: p.path("acl"), ACL: acl}
-	return rounds(ctx, func() error {
-		c, err := p.connect()
-		if err != nil {
-			return err
-		}
-		defer c.leave()
+	return p.fresh(ctx, 1, func(c *client) error {
 		p.saw(outcome(c.do(wire.OpCreate, request)))
 		return nil
 	})
@@ -191,26 +186,14 @@ func multiReads(ctx context.Context, p *Play) error {
 	for range 2000 {
 		request.Ops = append(request.Ops, wire.MultiOp{Op: wire.OpGetData, Record: &wire.PathWatchRequest{Path: path}})
 	}
-	return each(4, func(int) error {
-		return rounds(ctx, func() error {
-			c, err := p.connect()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			p.saw(outcome(c.do(wire.OpMultiRead, request)))
-			return nil
-		})
+	return p.fresh(ctx, 4, func(c *client) error {
+		p.saw(outcome(c.do(wire.OpMultiRead, request)))
+		return nil
 	})
 }
 
 func setWatches(ctx context.Context, p *Play) error {
-	return each(4, func(i int) error {
-		c, err := p.connect()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
+	return p.clients(4, func(i int, c *client) error {
 		round := 0
 		return rounds(ctx, func() error {
 			request := wire.SetWatchesRequest{Data: []string{}, Exist: []string{}, Child: []string{}}
@@ -218,13 +201,7 @@ func setWatches(ctx context.Context, p *Play) error {
 				request.Exist = append(request.Exist, fmt.Sprintf("/%x%x", i+4*round, n))
 			}
 			round++
-			err := c.do(wire.OpSetWatches, request)
-			p.saw(outcome(err))
-			if err != nil {
-				_ = c.Close()
-				c, err = p.connect()
-			}
-			return err
+			return p.asks(c, wire.OpSetWatches, request)
 		})
 	})
 }
@@ -326,27 +303,18 @@ func worst(n int, random []byte) raw {
 
 // worstRequests sends each type of request with each content.
 func worstRequests(ctx context.Context, p *Play) error {
-	c, err := p.connect()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
 	rng := p.rng(0)
-	return rounds(ctx, func() error {
-		random := noise(rng, 1_000_000)
-		for _, op := range ops {
-			for n := range contents {
-				err := c.do(op, worst(n, random))
-				p.saw(outcome(err))
-				if endOnly(err) == nil {
-					continue
-				}
-				_ = c.Close()
-				if c, err = p.connect(); err != nil {
-					return fmt.Errorf("after %v with content %d: %w", op, n, err)
+	return p.clients(1, func(_ int, c *client) error {
+		return rounds(ctx, func() error {
+			random := noise(rng, 1_000_000)
+			for _, op := range ops {
+				for n := range contents {
+					if err := p.asks(c, op, worst(n, random)); err != nil {
+						return fmt.Errorf("after %v with content %d: %w", op, n, err)
+					}
 				}
 			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
