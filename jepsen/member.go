@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -269,4 +272,91 @@ func writeSynced(name, text string) error {
 	}
 	_, err = file.WriteString(text)
 	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// Memory is how much of a process is in memory, by the kernel's account (proc(5), VmRSS and VmHWM).
+type Memory struct {
+	// ResidentBytes is what is in memory now, PeakBytes the most since the process started, or since
+	// Member.ResetPeakMemory.
+	ResidentBytes, PeakBytes int64
+}
+
+// errNotRunning says that a member has no process.
+var errNotRunning = errors.New("it is not running")
+
+// Memory says how much memory the member's process takes. Linux only.
+func (m *Member) Memory() (Memory, error) {
+	p, running := m.current()
+	if !running {
+		return Memory{}, fmt.Errorf("jepsen: memory of %s: %w", m, errNotRunning)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
+	if err != nil {
+		return Memory{}, fmt.Errorf("jepsen: memory of %s: %w", m, err)
+	}
+	return parseMemory(string(status)), nil
+}
+
+// parseMemory reads /proc/PID/status. A process that is ending has no such lines.
+func parseMemory(status string) (found Memory) {
+	for line := range strings.Lines(status) {
+		var kilobytes int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); n == 1 {
+			found.ResidentBytes = kilobytes << 10
+		}
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); n == 1 {
+			found.PeakBytes = kilobytes << 10
+		}
+	}
+	return found
+}
+
+// ResetPeakMemory has Memory tell the peak from now on. Linux only.
+func (m *Member) ResetPeakMemory() error {
+	p, running := m.current()
+	if !running {
+		return fmt.Errorf("jepsen: memory of %s: %w", m, errNotRunning)
+	}
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.pid), []byte("5"), 0); err != nil {
+		return fmt.Errorf("jepsen: memory of %s: %w", m, err)
+	}
+	return nil
+}
+
+// FourLetter sends a four-letter word (srvr, mntr, ...) to a client port and
+// returns the whole answer.
+func FourLetter(ctx context.Context, addr, word string) (string, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("jepsen: %s: %w", word, err)
+	}
+	defer conn.Close()
+	// A member that is paused accepts and never answers.
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	if _, err := io.WriteString(conn, word); err != nil {
+		return "", fmt.Errorf("jepsen: %s: %w", word, err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return "", fmt.Errorf("jepsen: %s: %w", word, err)
+	}
+	return string(answer), nil
+}
+
+// errNotServing says that a member answers four-letter words but serves no
+// clients: it has no quorum, or is still starting.
+var errNotServing = errors.New("not serving")
+
+// parseMode finds the role in the answer to srvr: leader, follower, observer
+// or standalone.
+func parseMode(srvr string) (string, error) {
+	for line := range strings.Lines(srvr) {
+		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
+			return strings.TrimSpace(mode), nil
+		}
+	}
+	return "", fmt.Errorf("%w: srvr answered %q", errNotServing, strings.TrimSpace(srvr))
 }

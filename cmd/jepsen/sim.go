@@ -270,49 +270,45 @@ func (s *simRun) summary() {
 	}
 }
 
-// allMutations plants one bug after the other and simulates until it is caught, for as many seeds as the flags say, or runs the
-// scenario that aims at it. It reports whether all were caught.
+// allMutations plants one bug after the other, and reports whether all were caught.
 func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	ok = true
 	for _, e := range mutant.Table {
 		if s.flags.quick && !e.Quick {
 			continue
 		}
-		if e.Scenario != "" {
-			caught, err := s.scenario(ctx, e)
-			if err != nil {
-				return false, err
-			}
-			ok = ok && caught
-			continue
-		}
-		one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true, digests: make(map[string]int)}
-		if err := one.run(ctx, e.Name, false); err != nil {
+		began := time.Now()
+		caught, how, err := s.hunt(ctx, e)
+		if err != nil {
 			return false, err
 		}
-		if one.firstFailure == nil {
-			ok = false
-			fmt.Fprintf(s.out, "NOT CAUGHT  %-26s %s  in %d simulations, %.1f virtual hours, %v\n",
-				e.Name, e.Promise, one.passed, one.virtual.Hours(), time.Since(one.began).Round(time.Second))
-			continue
+		verdict := "caught    "
+		if caught == nil {
+			ok, verdict = false, "NOT CAUGHT"
 		}
-		fmt.Fprintf(s.out, "caught      %-26s %s  by simulation %d, after %.2f virtual hours, %v: %s\n", e.Name, e.Promise,
-			one.passed+1, one.virtual.Hours(), time.Since(one.began).Round(time.Second), one.firstFailure.Violations[0])
+		fmt.Fprintf(s.out, "%s  %-26s %s  %s, %v", verdict, e.Name, e.Promise, how, time.Since(began).Round(time.Second))
+		if caught != nil {
+			fmt.Fprintf(s.out, ": %s", caught.Violations[0])
+		}
+		fmt.Fprintln(s.out)
 	}
 	return ok, nil
 }
 
-// scenario plants a bug that has a scenario of its own, and reports whether it was caught.
-func (s *simRun) scenario(ctx context.Context, e mutant.Entry) (caught bool, err error) {
-	began := time.Now()
-	r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Mutation: e.Name, Virtual: s.flags.virtual})
-	if err != nil {
-		return false, err
+// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say, or runs the
+// scenario that aims at it. It returns the result that caught it, nil if none did, and what was run.
+func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, how string, err error) {
+	if e.Scenario != "" {
+		r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Mutation: e.Name, Virtual: s.flags.virtual})
+		if err == nil && !r.OK() {
+			caught = r
+		}
+		return caught, "by " + e.Scenario, err
 	}
-	if r.OK() {
-		fmt.Fprintf(s.out, "NOT CAUGHT  %-26s %s  by %s, %v\n", e.Name, e.Promise, e.Scenario, time.Since(began).Round(time.Second))
-		return false, nil
+	one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true, digests: make(map[string]int)}
+	err = one.run(ctx, e.Name, false)
+	if caught = one.firstFailure; caught == nil {
+		return nil, fmt.Sprintf("in %d simulations, %.1f virtual hours", one.passed, one.virtual.Hours()), err
 	}
-	fmt.Fprintf(s.out, "caught      %-26s %s  by %s, %v: %s\n", e.Name, e.Promise, e.Scenario, time.Since(began).Round(time.Second), r.Violations[0])
-	return true, nil
+	return caught, fmt.Sprintf("by simulation %d, after %.2f virtual hours", one.passed+1, one.virtual.Hours()), err
 }

@@ -18,7 +18,8 @@ import (
 // its lists, too. What is left out is said, and is in the files beside the page.
 const (
 	maxTextBytes = 2000
-	maxLatencies = 6 // pictures of latency, of the most frequent operations
+	maxLatencies = 6    // pictures of latency, of the most frequent operations
+	maxFaults    = 2000 // that the script knows
 )
 
 //go:embed style.css
@@ -68,7 +69,6 @@ type page struct {
 	Latencies  []latencyChart
 	Figures    Figures
 	Acts       []Fault
-	Readout    readout
 }
 
 // verdictWords say a verdict in words.
@@ -89,7 +89,6 @@ func newPage(r *Run) *page {
 		Throughput: drawThroughput(s, figures), Figures: figures, Acts: r.faults(),
 	}
 	p.Kinds, p.Shades = drawFaults(s, p.Acts)
-	p.Readout = newReadout(length, figures, p.Acts)
 	var hits []span
 	for _, v := range r.Verdicts {
 		for _, violation := range v.Violations {
@@ -105,6 +104,18 @@ func newPage(r *Run) *page {
 		}
 	}
 	return p
+}
+
+// Data is what the script shows.
+func (p *page) Data() any {
+	type data struct {
+		LengthMs int64       `json:"lengthMs"`
+		SliceMs  int64       `json:"sliceMs"`
+		Ops      []OpFigures `json:"ops"`
+		Faults   []Fault     `json:"faults"`
+	}
+	ops, acts := p.Figures.Ops[:min(len(p.Figures.Ops), maxLatencies)], p.Acts[:min(len(p.Acts), maxFaults)]
+	return data{p.Scale.length.Milliseconds(), p.Figures.SliceMs, ops, acts}
 }
 
 // Picture is what is shown with verdict number i.
@@ -152,11 +163,9 @@ func figure(f float64) string {
 }
 
 // clip bounds a text of others.
-func clip(s string) string { return clipTo(s, maxTextBytes) }
-
-func clipTo(s string, sizeBytes int) string {
-	if len(s) <= sizeBytes {
+func clip(s string) string {
+	if len(s) <= maxTextBytes {
 		return s
 	}
-	return strings.ToValidUTF8(s[:sizeBytes], "") + fmt.Sprintf(" … (%d bytes)", len(s))
+	return strings.ToValidUTF8(s[:maxTextBytes], "") + fmt.Sprintf(" … (%d bytes)", len(s))
 }

@@ -2,7 +2,9 @@ package report
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -172,30 +174,61 @@ func findApart(ops []jepsen.Op, end time.Duration) map[string][]span {
 	return apart
 }
 
+// digits are the numbers in a name.
+var digits = regexp.MustCompile(`\d+`)
+
 // compareNames orders names as people do: numbers in them by value.
 func compareNames(a, b string) int {
-	for a != "" && b != "" {
-		x, restA := leading(a)
-		y, restB := leading(b)
-		if isDigit(x[0]) && isDigit(y[0]) {
-			if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
-				return c
-			}
-		} else if c := cmp.Compare(x, y); c != 0 {
-			return c
+	padded := func(name string) string {
+		return digits.ReplaceAllStringFunc(name, func(d string) string { return strings.Repeat("0", max(0, 20-len(d))) + d })
+	}
+	return cmp.Compare(padded(a), padded(b))
+}
+
+// A call is one operation of a client: its invoke together with its end.
+type call struct {
+	f      string
+	worker string
+	begin  time.Duration
+	end    time.Duration
+	kind   jepsen.Kind // how it ended; Info also if nothing in the history ended it
+}
+
+// took is how long the client waited.
+func (c call) took() time.Duration { return c.end - c.begin }
+
+// callKey is what an invoke and its end have in common.
+type callKey struct {
+	worker, contender, f string
+	id                   int64
+}
+
+// findCalls pairs invokes with their ends, in the order of the invokes. What has no end lasts until the end of the run.
+func findCalls(ops []jepsen.Op, end time.Duration) []call {
+	var calls []call
+	open := make(map[callKey]int)
+	for _, op := range ops {
+		if op.Worker == "" && op.Contender == "" {
+			continue
 		}
-		a, b = restA, restB
+		key := callKey{op.Worker, op.Contender, op.F, op.ID}
+		if op.Kind == jepsen.Invoke {
+			open[key] = len(calls)
+			calls = append(calls, call{f: op.F, worker: workerOf(op), begin: op.Time, end: end, kind: jepsen.Info})
+			continue
+		}
+		if i, ok := open[key]; ok {
+			calls[i].end, calls[i].kind = op.Time, op.Kind
+			delete(open, key)
+		}
 	}
-	return cmp.Compare(len(a), len(b))
+	return calls
 }
 
-// leading splits off the first run of digits or of anything else.
-func leading(s string) (first, rest string) {
-	i := 1
-	for i < len(s) && isDigit(s[i]) == isDigit(s[0]) {
-		i++
+// workerOf is whose row an operation belongs to.
+func workerOf(op jepsen.Op) string {
+	if op.Worker != "" {
+		return op.Worker
 	}
-	return s[:i], s[i:]
+	return op.Contender
 }
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }

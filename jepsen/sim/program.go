@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"lockkeeper/jepsen/workload"
 )
 
 // Program is the compiled simulations.
@@ -194,4 +196,10 @@ func trimJournal(name string) {
 			return
 		}
 	}
+}
+
+// Workloads are the names that Simulation.Workload may list, separated by commas: what the clients of server/simtest do,
+// and the workloads of package jepsen/workload.
+func Workloads() []string {
+	return append([]string{"locks", "foreign-locks", "registers", "pipes"}, workload.Names()...)
 }
