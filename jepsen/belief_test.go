@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestBelief measures promise C6: a member is cut off from the others, but not
-// from its clients, who hold locks. Their libraries must say that they are not
-// connected before the majority gives the locks to those who wait for them. No
-// client is stopped, and no byte between a client and its member is lost.
+// TestBelief measures promise C6: a member is cut off from the others, but not from its clients,
+// who hold locks. Their libraries must say that they are not connected before the majority gives
+// the locks to those who wait for them. No client is stopped, and no byte between a client and its
+// member is lost.
 func TestBelief(t *testing.T) {
 	rounds, targets := 1, []string{*targetFlag}
 	if *longFlag {
@@ -112,8 +112,8 @@ func (l *lab) split(mode string) (victim *Member, others string) {
 	return victim, strings.Join(addrs, ",")
 }
 
-// compareBelief fails the test if the waiter got the lock before the holder's
-// library had said that it is not connected. It waits until it has said so.
+// compareBelief fails the test if the waiter got the lock before the holder's library had said that
+// it is not connected. It waits until it has said so.
 func (l *lab) compareBelief(from int, holder, waiter *Worker) {
 	l.t.Helper()
 	var cut, told, taken time.Duration
@@ -141,8 +141,8 @@ func (l *lab) compareBelief(from int, holder, waiter *Worker) {
 	}
 }
 
-// endBelief waits until the healed cluster has told the holders that their
-// sessions are over, and ends everything in good order.
+// endBelief waits until the healed cluster has told the holders that their sessions are over, and
+// ends everything in good order.
 func (l *lab) endBelief(from int, holders, waiters []*Worker) {
 	l.t.Helper()
 	for _, c := range holders {

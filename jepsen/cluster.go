@@ -25,30 +25,28 @@ type ClusterConfig struct {
 	Members int
 	// Observers is how many of the Members do not vote: the last ones.
 	Observers int
-	// Dir is where every member gets a directory of its own: configuration,
-	// data and log. It must exist. Close leaves it there, for the logs.
+	// Dir is where every member gets a directory of its own: configuration, data and log. It must
+	// exist. Close leaves it there, for the logs.
 	Dir string
-	// TickTime is tickTime of the configuration; 1 s if zero. A session's
-	// timeout is between 2 and 20 ticks.
+	// TickTime is tickTime of the configuration; 1 s if zero. A session's timeout is between 2 and
+	// 20 ticks.
 	TickTime time.Duration
-	// Extra are more lines for every member's zoo.cfg. A key that is set here replaces the cluster's
-	// own line for it.
+	// Extra are more lines for every member's zoo.cfg. A key that is set here replaces the
+	// cluster's own line for it.
 	Extra []string
 	// Descriptors is the limit of file descriptors of every member's process; 0 leaves it as it is.
 	Descriptors int
-	// Admin gives every member its HTTP port, and the right to change the members
-	// to AdminAuth.
+	// Admin gives every member its HTTP port, and the right to change the members to AdminAuth.
 	Admin bool
-	// TestClocks gives every member a wall clock that Member.SetClock sets.
-	// lockkeeper only.
+	// TestClocks gives every member a wall clock that Member.SetClock sets. lockkeeper only.
 	TestClocks bool
-	// Places are where the members run, one for each; if nil, all of them run
-	// on this machine's loopback.
+	// Places are where the members run, one for each; if nil, all of them run on this machine's
+	// loopback.
 	Places []Place
 	// Disks are where the members have their data; nil means in Dir.
 	Disks *Disks
-	// Between is where member from finds the address addr at which member to
-	// serves its peers; nil means at addr itself.
+	// Between is where member from finds the address addr at which member to serves its peers; nil
+	// means at addr itself.
 	Between func(from, to int, addr string) (string, error)
 }
 
@@ -74,8 +72,8 @@ type Cluster struct {
 	members []*Member
 }
 
-// StartCluster starts all members and waits until each of them serves clients.
-// On an error nothing is left running.
+// StartCluster starts all members and waits until each of them serves clients. On an error nothing
+// is left running.
 func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.TickTime == 0 {
 		cfg.TickTime = time.Second
@@ -127,8 +125,8 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 // portsEach is how many ports a member has: client, peer, election, HTTP.
 const portsEach = 4
 
-// AdminAuth is who may change the members of a cluster with
-// ClusterConfig.Admin: an identity of the scheme digest.
+// AdminAuth is who may change the members of a cluster with ClusterConfig.Admin: an identity of the
+// scheme digest.
 const AdminAuth = "super:jepsen"
 
 // superDigest is AdminAuth as it stands in a zoo.cfg.
@@ -207,7 +205,8 @@ func (cfg ClusterConfig) setsKey(key string) bool {
 	return slices.ContainsFunc(cfg.Extra, func(line string) bool { return strings.HasPrefix(line, key+"=") })
 }
 
-// withDescriptors is the command line that runs another one with a limit of file descriptors, hard and soft.
+// withDescriptors is the command line that runs another one with a limit of file descriptors, hard
+// and soft.
 func withDescriptors(n int) []string {
 	return []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, n), "sh"}
 }
@@ -232,8 +231,8 @@ func (cfg ClusterConfig) peerAddr(from, to, port int) (string, error) {
 // Members are all members, in the order of their IDs.
 func (c *Cluster) Members() []*Member { return c.members }
 
-// Servers is the connection string for a client: all members' client
-// addresses, separated by commas.
+// Servers is the connection string for a client: all members' client addresses, separated by
+// commas.
 func (c *Cluster) Servers() string {
 	addrs := make([]string, len(c.members))
 	for i, m := range c.members {
@@ -252,8 +251,8 @@ func (c *Cluster) AwaitServing(ctx context.Context) error {
 	return nil
 }
 
-// AwaitLeader waits until exactly one member says that it leads (or that it
-// is standalone), and returns it.
+// AwaitLeader waits until exactly one member says that it leads (or that it is standalone), and
+// returns it.
 func (c *Cluster) AwaitLeader(ctx context.Context) (*Member, error) {
 	var leader *Member
 	err := poll(ctx, 10*time.Millisecond, func() error {
@@ -282,9 +281,9 @@ func (c *Cluster) AwaitLeader(ctx context.Context) (*Member, error) {
 	return leader, nil
 }
 
-// Complaints are what went wrong inside of the members: data races and panics
-// that their logs hold, and members that do not run although nobody ended them.
-// A test that passes with one of these has not passed.
+// Complaints are what went wrong inside of the members: data races and panics that their logs hold,
+// and members that do not run although nobody ended them. A test that passes with one of these has
+// not passed.
 func (c *Cluster) Complaints() ([]string, error) {
 	var all []string
 	for _, m := range c.members {
@@ -334,14 +333,13 @@ func tempDir(name string) (string, error) {
 // ErrReplicasDiffer says that two members hold different trees at one zxid.
 var ErrReplicasDiffer = errors.New("replicas differ")
 
-// digests are what members say of their states with the word hash: by zxid, the
-// digest of the tree as it was then. lockkeeper has one, of its newest zxid;
-// ZooKeeper has one for every 128th.
+// digests are what members say of their states with the word hash: by zxid, the digest of the tree
+// as it was then. lockkeeper has one, of its newest zxid; ZooKeeper has one for every 128th.
 type digests map[string]int64
 
-// AwaitAgreement waits until all members show the same digest for one zxid, and
-// returns it. Nobody should write meanwhile. The error wraps ErrReplicasDiffer
-// when they never will, or says at the end of ctx what is missing.
+// AwaitAgreement waits until all members show the same digest for one zxid, and returns it. Nobody
+// should write meanwhile. The error wraps ErrReplicasDiffer when they never will, or says at the
+// end of ctx what is missing.
 func (c *Cluster) AwaitAgreement(ctx context.Context) (zxid string, err error) {
 	var differ error
 	err = poll(ctx, 100*time.Millisecond, func() error {
@@ -378,8 +376,8 @@ func parseDigests(text string) digests {
 	return found
 }
 
-// compareDigests finds a zxid that all have with one digest, and a zxid that two
-// have with different ones.
+// compareDigests finds a zxid that all have with one digest, and a zxid that two have with
+// different ones.
 func compareDigests(all []digests) (zxid, differ string) {
 	for at, digest := range all[0] {
 		everybody := true

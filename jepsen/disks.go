@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// Disks are file systems of their own for the members' data, one for each, to
-// be filled, to fail, and to lose power. Each is an ext4 in an image file,
-// mounted in a mount namespace where only its member sees it.
+// Disks are file systems of their own for the members' data, one for each, to be filled, to fail,
+// and to lose power. Each is an ext4 in an image file, mounted in a mount namespace where only its
+// member sees it.
 //
-// Power is cut with an ioctl of the file system that was made for such tests
-// (shutdown without flushing its journal): what was not synced is gone, and
-// until it is mounted anew every access fails with EIO, every fsync too.
+// Power is cut with an ioctl of the file system that was made for such tests (shutdown without
+// flushing its journal): what was not synced is gone, and until it is mounted anew every access
+// fails with EIO, every fsync too.
 //
-// The namespaces live as long as the processes that keep them, which end with
-// this process. The kernel unmounts then, and frees the loop devices.
+// The namespaces live as long as the processes that keep them, which end with this process. The
+// kernel unmounts then, and frees the loop devices.
 type Disks struct {
 	keepers []*Process // that hold the mount namespaces
 	images  []string
@@ -106,8 +106,7 @@ func (d *Disks) mount(i int, point string) error {
 	return d.inside(i, "mount", "-t", "ext4", "-o", "loop", d.images[i-1], point)
 }
 
-// Path is where this process finds a file or directory of disk i, which its
-// member knows as name.
+// Path is where this process finds a file or directory of disk i, which its member knows as name.
 func (d *Disks) Path(i int, name string) string {
 	return fmt.Sprintf("/proc/%d/root%s", d.keepers[i-1].pid, name)
 }
@@ -126,8 +125,7 @@ func (d *Disks) Fill(i int) error {
 	return nil
 }
 
-// Empty gives back what Fill took, for good: it is not undone when the power
-// fails.
+// Empty gives back what Fill took, for good: it is not undone when the power fails.
 func (d *Disks) Empty(i int) error {
 	point := d.Path(i, d.points[i-1])
 	err := os.Remove(filepath.Join(point, "filler"))
@@ -149,8 +147,7 @@ func syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Fail cuts the power of disk i: what is not synced is lost, and nothing works
-// until Renew.
+// Fail cuts the power of disk i: what is not synced is lost, and nothing works until Renew.
 func (d *Disks) Fail(i int) error {
 	dir, err := os.Open(d.Path(i, d.points[i-1]))
 	if err != nil {
@@ -163,8 +160,7 @@ func (d *Disks) Fail(i int) error {
 	return nil
 }
 
-// Renew mounts disk i anew, as a machine does that starts. Nobody may use it
-// at that time.
+// Renew mounts disk i anew, as a machine does that starts. Nobody may use it at that time.
 func (d *Disks) Renew(i int) error {
 	if err := d.inside(i, "umount", d.points[i-1]); err != nil {
 		return err

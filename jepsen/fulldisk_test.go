@@ -19,7 +19,8 @@ import (
 // diskBytes is the size of a disk that is to be filled.
 const diskBytes = 48 << 20
 
-// smallDisk mounts a small file system at dir, in memory. Errors of the kernel's mean that this machine cannot.
+// smallDisk mounts a small file system at dir, in memory. Errors of the kernel's mean that this
+// machine cannot.
 func smallDisk(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -176,8 +177,8 @@ func fullDiskLab(t *testing.T, members int) *lab {
 	return newLabIn(t, dir, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: members, TickTime: time.Second})
 }
 
-// A member alone whose disk is full lets its clients go, loses nothing that it has acknowledged, and serves again when there
-// is room, in the same process.
+// A member alone whose disk is full lets its clients go, loses nothing that it has acknowledged,
+// and serves again when there is room, in the same process.
 func TestFullDiskAlone(t *testing.T) {
 	l := fullDiskLab(t, 1)
 	m := l.cluster.Members()[0]
@@ -207,8 +208,8 @@ func TestFullDiskAlone(t *testing.T) {
 	s.end(l)
 }
 
-// Of three members, one with a full disk is as one that is dead: the others go on. When there is room, it is one of them
-// again. Without room on two, nothing is acknowledged.
+// Of three members, one with a full disk is as one that is dead: the others go on. When there is
+// room, it is one of them again. Without room on two, nothing is acknowledged.
 func TestFullDiskInACluster(t *testing.T) {
 	l := fullDiskLab(t, 3)
 	s := l.startScribe()

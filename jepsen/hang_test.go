@@ -12,11 +12,10 @@ import (
 	"lockkeeper/recipes"
 )
 
-// TestHangingMember stops one of three members with SIGSTOP, the leader or a
-// follower: its kernel goes on accepting connections, and nobody answers them. A
-// command that is told all three addresses gets its lock nevertheless within a few
-// seconds, whichever member it tries first, and a holder that was connected to
-// the member keeps its lock.
+// TestHangingMember stops one of three members with SIGSTOP, the leader or a follower: its kernel
+// goes on accepting connections, and nobody answers them. A command that is told all three
+// addresses gets its lock nevertheless within a few seconds, whichever member it tries first, and a
+// holder that was connected to the member keeps its lock.
 func TestHangingMember(t *testing.T) {
 	if *targetFlag != "lockkeeper" {
 		t.Skip("the holder keeps its lock because the next member answers at once, which ZooKeeper's elections do not let it do")
@@ -102,8 +101,8 @@ func (l *lab) holdAt(m *Member, session time.Duration, path string) *recipes.Gra
 	return g
 }
 
-// lockAll runs commands that take locks of their own, more than there are orders
-// in which to try three members.
+// lockAll runs commands that take locks of their own, more than there are orders in which to try
+// three members.
 func (l *lab) lockAll(session time.Duration) {
 	const commands, bound = 8, 6 * time.Second
 	var wg sync.WaitGroup

@@ -22,8 +22,8 @@ const (
 	OK Kind = "ok"
 	// Fail: it certainly did not take effect.
 	Fail Kind = "fail"
-	// Info: it may have taken effect; or, for what nobody invoked (a fault, a
-	// change of a client's connection), that it happened.
+	// Info: it may have taken effect; or, for what nobody invoked (a fault, a change of a client's
+	// connection), that it happened.
 	Info Kind = "info"
 )
 
@@ -44,12 +44,12 @@ const (
 	// FAcquire and FRelease are what a contender does with its lock.
 	FAcquire = "acquire"
 	FRelease = "release"
-	// FLost: the recipe itself told its user that the lock is not held any
-	// more (a LeaderLatch's listener, a Grant's channel).
+	// FLost: the recipe itself told its user that the lock is not held any more (a LeaderLatch's
+	// listener, a Grant's channel).
 	FLost = "lost"
-	// FConnected, FSuspended, FExpired: what a worker's client library says of
-	// its connection: it has its session on Op.Member; it has lost the
-	// connection and does not know about the session; the session is over.
+	// FConnected, FSuspended, FExpired: what a worker's client library says of its connection: it
+	// has its session on Op.Member; it has lost the connection and does not know about the session;
+	// the session is over.
 	FConnected = "connected"
 	FSuspended = "suspended"
 	FExpired   = "expired"
@@ -59,8 +59,7 @@ const (
 	// FPause, FResume: a process was stopped (SIGSTOP); it goes on.
 	FPause  = "pause"
 	FResume = "resume"
-	// FCut, FHeal: the network between a member and the others was cut; it is
-	// whole again.
+	// FCut, FHeal: the network between a member and the others was cut; it is whole again.
 	FCut  = "cut"
 	FHeal = "heal"
 )
@@ -71,28 +70,27 @@ type Op struct {
 	Time time.Duration `json:"timeNs"`
 	// Worker is the client process; empty for what the nemesis did.
 	Worker string `json:"worker,omitempty"`
-	// Contender is the one who takes the lock, as worker/handle; empty for
-	// what concerns the whole worker.
+	// Contender is the one who takes the lock, as worker/handle; empty for what concerns the whole
+	// worker.
 	Contender string `json:"contender,omitempty"`
 	Kind      Kind   `json:"kind"`
 	F         string `json:"f"`
-	// Lock is the path of the lock, Mode and Leases how it is taken; Leases is
-	// the limit of a semaphore, else 0.
+	// Lock is the path of the lock, Mode and Leases how it is taken; Leases is the limit of a
+	// semaphore, else 0.
 	Lock   string `json:"lock,omitempty"`
 	Mode   Mode   `json:"mode,omitempty"`
 	Leases int    `json:"leases,omitempty"`
-	// Token is the fencing token that came with the lock, or 0 if the recipe
-	// has none.
+	// Token is the fencing token that came with the lock, or 0 if the recipe has none.
 	Token int64 `json:"token,omitempty"`
 	// Member is the client address of the member concerned.
 	Member string `json:"member,omitempty"`
 	// Session is the client's session.
 	Session string `json:"session,omitempty"`
-	// ID pairs an invoke with its end where a worker has several operations
-	// under way; 0 where it has one at a time.
+	// ID pairs an invoke with its end where a worker has several operations under way; 0 where it
+	// has one at a time.
 	ID int64 `json:"id,omitempty"`
-	// Path is the node concerned, Value what was written to it or read from it,
-	// Version its data version then, Zxid the one of the reply or the event.
+	// Path is the node concerned, Value what was written to it or read from it, Version its data
+	// version then, Zxid the one of the reply or the event.
 	Path    string `json:"path,omitempty"`
 	Value   string `json:"value,omitempty"`
 	Version int32  `json:"version,omitempty"`
@@ -129,14 +127,13 @@ func (o Op) String() string {
 	return line
 }
 
-// A History is what happened, in the order in which this process learned of
-// it. It may be used by several goroutines.
+// A History is what happened, in the order in which this process learned of it. It may be used by
+// several goroutines.
 //
-// Its order is what makes an overlap a proof: a contender's lock counts as held
-// from the moment its worker *told* that it was acquired until the moment the
-// worker is *about to be asked* to release it. Both ends lie inside the time
-// in which the worker really held it, so two holders in the history are
-// two holders in truth.
+// Its order is what makes an overlap a proof: a contender's lock counts as held from the moment its
+// worker *told* that it was acquired until the moment the worker is *about to be asked* to release
+// it. Both ends lie inside the time in which the worker really held it, so two holders in the
+// history are two holders in truth.
 type History struct {
 	clock func() time.Duration // since the start
 
@@ -151,9 +148,8 @@ func NewHistory() *History {
 	return newHistory(func() time.Duration { return time.Since(start) })
 }
 
-// NewSharedHistory is an empty history that starts when Monotonic showed start,
-// also in another process: the times of histories with one start can be
-// compared, and their entries merged.
+// NewSharedHistory is an empty history that starts when Monotonic showed start, also in another
+// process: the times of histories with one start can be compared, and their entries merged.
 func NewSharedHistory(start time.Duration) *History {
 	return newHistory(func() time.Duration { return Monotonic() - start })
 }
@@ -196,8 +192,8 @@ func (h *History) Ops() []Op {
 	return h.ops[:len(h.ops):len(h.ops)]
 }
 
-// Follow calls see for every entry from number from on, also for those that
-// are still to come, until see returns true or ctx ends.
+// Follow calls see for every entry from number from on, also for those that are still to come,
+// until see returns true or ctx ends.
 func (h *History) Follow(ctx context.Context, from int, see func(Op) (done bool)) error {
 	for {
 		h.mu.Lock()

@@ -19,8 +19,7 @@ import (
 // echoPort is where the hosts of these tests listen.
 const echoPort = 7777
 
-// A talk is a connection between two hosts: what one of them says, and what the
-// other hears.
+// A talk is a connection between two hosts: what one of them says, and what the other hears.
 type talk struct {
 	t     *testing.T
 	say   func(line string)
@@ -51,8 +50,7 @@ func (k *talk) silent(when string) {
 	}
 }
 
-// Both kinds of links are blocked in one direction, silently, on connections
-// that are open already.
+// Both kinds of links are blocked in one direction, silently, on connections that are open already.
 func TestBlock(t *testing.T) {
 	t.Run("proxies", func(t *testing.T) {
 		p := NewProxies(3, 1)
@@ -115,8 +113,8 @@ func newTalk(t *testing.T, from io.Writer, to io.Reader, close func() error) *ta
 	}
 }
 
-// testHost makes this test binary a host's end of a connection: it listens, or
-// calls, says what comes in at its standard input and prints what it hears.
+// testHost makes this test binary a host's end of a connection: it listens, or calls, says what
+// comes in at its standard input and prints what it hears.
 const testHost = "JEPSEN_TEST_HOST"
 
 func beHost(addr string) {
@@ -286,8 +284,8 @@ func TestProxiesShape(t *testing.T) {
 	}
 }
 
-// A cluster of real members behind proxies loses its leader when that is cut
-// off, and finds it again.
+// A cluster of real members behind proxies loses its leader when that is cut off, and finds it
+// again.
 func TestProxiesCluster(t *testing.T) {
 	ctx := testTimeout(t, time.Minute)
 	p := NewProxies(3, 1)

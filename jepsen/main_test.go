@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(Main(m, &tools))
 }
 
-// testTimeout bounds every single test, so that one that hangs fails with its
-// logs and not with go test's own timeout.
+// testTimeout bounds every single test, so that one that hangs fails with its logs and not with go
+// test's own timeout.
 func testTimeout(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -54,9 +54,9 @@ type lab struct {
 	workers        []*Worker
 }
 
-// newLab starts a cluster of the -jepsen.target on the loopback. Its settings
-// are the ones that ZooKeeper's documentation suggests, and so what people
-// have; only that sessions may be shorter than two ticks.
+// newLab starts a cluster of the -jepsen.target on the loopback. Its settings are the ones that
+// ZooKeeper's documentation suggests, and so what people have; only that sessions may be shorter
+// than two ticks.
 func newLab(t *testing.T, members int, patience time.Duration) *lab {
 	t.Helper()
 	return newLabWith(t, patience, ClusterConfig{
@@ -175,8 +175,7 @@ func client(t *testing.T, name string) Client {
 	return c
 }
 
-// start starts n workers of a client library. They are called as the library
-// with a number.
+// start starts n workers of a client library. They are called as the library with a number.
 func (l *lab) start(library string, n int) []*Worker {
 	l.t.Helper()
 	return l.startAt(l.cluster.Servers(), library, n)
@@ -260,8 +259,8 @@ type nopLogger struct{}
 
 func (nopLogger) Printf(string, ...any) {}
 
-// checkNothingLeft fails the test for every ephemeral node in the tree. It is
-// for when all workers have closed their sessions.
+// checkNothingLeft fails the test for every ephemeral node in the tree. It is for when all workers
+// have closed their sessions.
 func (l *lab) checkNothingLeft() {
 	l.t.Helper()
 	for _, left := range l.ephemerals() {

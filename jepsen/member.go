@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// probeTimeout bounds one question to a member; a member that does not answer
-// within it counts as not serving.
+// probeTimeout bounds one question to a member; a member that does not answer within it counts as
+// not serving.
 const probeTimeout = 2 * time.Second
 
-// A Member is one server of a cluster: a real process with its own directory,
-// which is killed, paused and restarted as a machine would be. Its methods may
-// be called from several goroutines.
+// A Member is one server of a cluster: a real process with its own directory, which is killed,
+// paused and restarted as a machine would be. Its methods may be called from several goroutines.
 type Member struct {
 	// ID is its number in the configuration (myid), from 1.
 	ID int
 	// ClientAddr is where it serves clients, as 127.0.0.1:port.
 	ClientAddr string
-	// PeerAddr is where it serves its peers: raft's port for lockkeeper, the leader's for ZooKeeper.
+	// PeerAddr is where it serves its peers: raft's port for lockkeeper, the leader's for
+	// ZooKeeper.
 	PeerAddr string
 	// HTTPAddr is where it answers over HTTP, with ClusterConfig.Admin.
 	HTTPAddr string
@@ -47,8 +47,7 @@ func (m *Member) String() string { return fmt.Sprintf("m%d", m.ID) }
 // Line is the member's server line, if it runs on the loopback.
 func (m *Member) Line() string { return m.line }
 
-// LogPath is the file that has everything the member printed, over all its
-// restarts.
+// LogPath is the file that has everything the member printed, over all its restarts.
 func (m *Member) LogPath() string { return filepath.Join(m.dir, "log") }
 
 // DataDir is where this process finds the member's data directory.
@@ -63,8 +62,8 @@ func (m *Member) DataDir() string {
 // testClockEnv is what lockkeeper calls the file with its clock's error.
 const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
 
-// SetClock has the member's wall clock be wrong by d from now on. The cluster
-// must have been started with ClusterConfig.TestClocks.
+// SetClock has the member's wall clock be wrong by d from now on. The cluster must have been
+// started with ClusterConfig.TestClocks.
 func (m *Member) SetClock(d time.Duration) error {
 	if m.clock == "" {
 		return fmt.Errorf("jepsen: set the clock of %s: it has none of its own", m)
@@ -80,9 +79,8 @@ func (m *Member) SetClock(d time.Duration) error {
 	return nil
 }
 
-// Wipe removes the member's data, apart from its number. It must not be
-// running, nor be a member when it is started again: it has given its word for
-// what it forgets now.
+// Wipe removes the member's data, apart from its number. It must not be running, nor be a member
+// when it is started again: it has given its word for what it forgets now.
 func (m *Member) Wipe() error {
 	entries, err := os.ReadDir(m.DataDir())
 	for _, e := range entries {
@@ -102,8 +100,8 @@ func (m *Member) Running() bool {
 	return running
 }
 
-// Start starts the member's process and does not wait until it serves.
-// Starting a running member is an error.
+// Start starts the member's process and does not wait until it serves. Starting a running member is
+// an error.
 func (m *Member) Start() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,8 +174,7 @@ func (m *Member) Restart(ctx context.Context) error {
 	return m.AwaitServing(ctx)
 }
 
-// Pause stops the member with SIGSTOP: its sockets stay open and nothing
-// answers.
+// Pause stops the member with SIGSTOP: its sockets stay open and nothing answers.
 func (m *Member) Pause(ctx context.Context) error {
 	p, running := m.current()
 	if !running {
@@ -195,8 +192,8 @@ func (m *Member) Resume() error {
 	return p.Resume()
 }
 
-// Mode asks the member for its role: leader, follower, observer or standalone.
-// A member that serves no clients returns an error.
+// Mode asks the member for its role: leader, follower, observer or standalone. A member that serves
+// no clients returns an error.
 func (m *Member) Mode(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -210,8 +207,8 @@ func (m *Member) Mode(ctx context.Context) (string, error) {
 // errExited ends the wait for a member whose process has ended.
 var errExited = errors.New("exited")
 
-// AwaitServing waits until the member serves clients. It returns early when
-// the member's process ends.
+// AwaitServing waits until the member serves clients. It returns early when the member's process
+// ends.
 func (m *Member) AwaitServing(ctx context.Context) error {
 	var exited error
 	err := poll(ctx, 20*time.Millisecond, func() error {
@@ -240,8 +237,7 @@ func (m *Member) LogTail() string {
 	return p.LogTail(8 << 10)
 }
 
-// writeConfig makes the member's directory with its zoo.cfg and, in a cluster,
-// its myid.
+// writeConfig makes the member's directory with its zoo.cfg and, in a cluster, its myid.
 func (m *Member) writeConfig(text string, alone bool) error {
 	data := filepath.Join(m.dir, "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
@@ -276,8 +272,8 @@ func writeSynced(name, text string) error {
 
 // Memory is how much of a process is in memory, by the kernel's account (proc(5), VmRSS and VmHWM).
 type Memory struct {
-	// ResidentBytes is what is in memory now, PeakBytes the most since the process started, or since
-	// Member.ResetPeakMemory.
+	// ResidentBytes is what is in memory now, PeakBytes the most since the process started, or
+	// since Member.ResetPeakMemory.
 	ResidentBytes, PeakBytes int64
 }
 
@@ -323,8 +319,8 @@ func (m *Member) ResetPeakMemory() error {
 	return nil
 }
 
-// FourLetter sends a four-letter word (srvr, mntr, ...) to a client port and
-// returns the whole answer.
+// FourLetter sends a four-letter word (srvr, mntr, ...) to a client port and returns the whole
+// answer.
 func FourLetter(ctx context.Context, addr, word string) (string, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -346,12 +342,11 @@ func FourLetter(ctx context.Context, addr, word string) (string, error) {
 	return string(answer), nil
 }
 
-// errNotServing says that a member answers four-letter words but serves no
-// clients: it has no quorum, or is still starting.
+// errNotServing says that a member answers four-letter words but serves no clients: it has no
+// quorum, or is still starting.
 var errNotServing = errors.New("not serving")
 
-// parseMode finds the role in the answer to srvr: leader, follower, observer
-// or standalone.
+// parseMode finds the role in the answer to srvr: leader, follower, observer or standalone.
 func parseMode(srvr string) (string, error) {
 	for line := range strings.Lines(srvr) {
 		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Monotonic is the machine's monotonic clock (CLOCK_MONOTONIC), which all its
-// processes share and nobody sets. Differences mean something, nothing else.
+// Monotonic is the machine's monotonic clock (CLOCK_MONOTONIC), which all its processes share and
+// nobody sets. Differences mean something, nothing else.
 func Monotonic() time.Duration {
 	const clockMonotonic = 1
 	var ts syscall.Timespec

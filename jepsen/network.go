@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// A Network is a set of hosts, one for each member of a cluster, which can be
-// cut off from each other. Each host is a Linux network namespace with two
-// links: one to a switch that joins all hosts, and one to this machine, where
-// the clients run. A cut concerns the first only: a member that is cut off
-// keeps its clients. To the member it looks like a broken switch: its own link
-// is up, and nothing comes back.
+// A Network is a set of hosts, one for each member of a cluster, which can be cut off from each
+// other. Each host is a Linux network namespace with two links: one to a switch that joins all
+// hosts, and one to this machine, where the clients run. A cut concerns the first only: a member
+// that is cut off keeps its clients. To the member it looks like a broken switch: its own link is
+// up, and nothing comes back.
 //
 //	        switch (bridge in a namespace of its own)
 //	       /        |         \
@@ -29,21 +28,19 @@ import (
 //	       \        |         /
 //	this machine: clients, tests           198.18.x.y, a /30 for each host
 //
-// A block in one direction is a routing rule at the receiver, asked before the
-// kernel looks for a socket: what comes from that host in at that link falls
-// into a black hole. The sender learns nothing, and neither does the receiver.
-// (Rules of the sender would show: its system calls would fail.) Hosts know
-// each other's link addresses from the start, for an address that nobody
-// answers for shows too.
+// A block in one direction is a routing rule at the receiver, asked before the kernel looks for a
+// socket: what comes from that host in at that link falls into a black hole. The sender learns
+// nothing, and neither does the receiver. (Rules of the sender would show: its system calls would
+// fail.) Hosts know each other's link addresses from the start, for an address that nobody answers
+// for shows too.
 //
-// There can be one Network at a time in a process. Its methods may be called
-// from several goroutines.
+// There can be one Network at a time in a process. Its methods may be called from several
+// goroutines.
 //
-// The namespaces have no names and live as long as the processes that keep
-// them, which end with this process. The links to this machine would go with
-// them, but the kernel takes its time: a namespace outlives its processes for
-// as long as one of their connections has something to send. So there is a
-// janitor for those. Nothing is left behind.
+// The namespaces have no names and live as long as the processes that keep them, which end with
+// this process. The links to this machine would go with them, but the kernel takes its time: a
+// namespace outlives its processes for as long as one of their connections has something to send.
+// So there is a janitor for those. Nothing is left behind.
 type Network struct {
 	janitor *janitor
 	hub     *Process
@@ -57,8 +54,8 @@ type Network struct {
 // MaxHosts is how many hosts a Network may have.
 const MaxHosts = 7
 
-// linkAddrs is how many addresses a Network has for its hosts' links to this
-// machine: 4 for each of up to 8.
+// linkAddrs is how many addresses a Network has for its hosts' links to this machine: 4 for each of
+// up to 8.
 const linkAddrs = 32
 
 // FindNetwork says, with an error, what is missing to use a Network here.
@@ -74,8 +71,8 @@ func FindNetwork() error {
 	return nil
 }
 
-// FindNetem says, with an error, what is missing for Network.Shape. It tries it
-// in a namespace of its own, whose log goes to dir.
+// FindNetem says, with an error, what is missing for Network.Shape. It tries it in a namespace of
+// its own, whose log goes to dir.
 func FindNetem(ctx context.Context, dir string) error {
 	host, err := startNamespace(ctx, "netem", dir)
 	if err != nil {
@@ -101,9 +98,8 @@ func NewNetwork(ctx context.Context, n int, dir string) (*Network, error) {
 	return network, nil
 }
 
-// networkBase is the first of linkAddrs addresses of 198.18.0.0/15 (RFC 2544,
-// for tests) that no other process uses now, and is not likely to choose at
-// the same moment.
+// networkBase is the first of linkAddrs addresses of 198.18.0.0/15 (RFC 2544, for tests) that no
+// other process uses now, and is not likely to choose at the same moment.
 func networkBase() (netip.Addr, error) {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -201,8 +197,8 @@ func (n *Network) Places() []Place {
 	return places
 }
 
-// Cut takes host i, from 1, off the switch: what it sends to the others and
-// they to it is lost without a word.
+// Cut takes host i, from 1, off the switch: what it sends to the others and they to it is lost
+// without a word.
 func (n *Network) Cut(i int) error {
 	return ipInside(n.hub, fmt.Sprintf("link set p%d nomaster", i))
 }
@@ -270,8 +266,8 @@ func (n *Network) HealAll() error {
 	return errors.Join(append(errs, n.Partition([][]int{all}))...)
 }
 
-// Shape implements Links, with the packet scheduler netem of the kernel, which
-// not every kernel has.
+// Shape implements Links, with the packet scheduler netem of the kernel, which not every kernel
+// has.
 func (n *Network) Shape(host int, shape Shape) error {
 	if host < 1 || host > n.Size() {
 		return fmt.Errorf("jepsen: shape: host %d of %d: %w", host, n.Size(), errNoHost)
@@ -319,8 +315,8 @@ func startNamespace(ctx context.Context, name, dir string) (*Process, error) {
 	return keepNamespace(ctx, name, dir, "net", "--net")
 }
 
-// keepNamespace starts a process that keeps a new namespace of a kind, as
-// /proc/PID/ns calls it. The flags are unshare's.
+// keepNamespace starts a process that keeps a new namespace of a kind, as /proc/PID/ns calls it.
+// The flags are unshare's.
 func keepNamespace(ctx context.Context, name, dir, kind string, flags ...string) (*Process, error) {
 	own, err := os.Readlink("/proc/self/ns/" + kind)
 	if err != nil {
@@ -330,8 +326,8 @@ func keepNamespace(ctx context.Context, name, dir, kind string, flags ...string)
 	if err != nil {
 		return nil, err
 	}
-	// Until unshare has done its work, the process is in our own namespace; and
-	// until it has become the other program, it still changes things there.
+	// Until unshare has done its work, the process is in our own namespace; and until it has become
+	// the other program, it still changes things there.
 	var ended error
 	err = poll(ctx, time.Millisecond, func() error {
 		if !p.Running() {

@@ -2,5 +2,6 @@
 
 package jepsen
 
-// Race says that this program has the race detector; then so shall the members that its tests start.
+// Race says that this program has the race detector; then so shall the members that its tests
+// start.
 const Race = false

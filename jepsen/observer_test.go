@@ -11,8 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestObservers uses a cluster of three voters through two observers: they serve reads, writes, watches, locks and sessions, their end
-// harms nobody, and they never count.
+// TestObservers uses a cluster of three voters through two observers: they serve reads, writes,
+// watches, locks and sessions, their end harms nobody, and they never count.
 func TestObservers(t *testing.T) {
 	target := findTarget(t, *targetFlag)
 	sum := sha1.Sum([]byte("super:pw"))

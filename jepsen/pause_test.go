@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestPausedHolder stops a client that holds a lock with SIGSTOP, for longer
-// than its session lasts. The next in the queue gets the lock; the sleeper,
-// when it wakes, hears that it has lost it, and its fencing token is smaller
-// than the new holder's, so that a resource that looks at tokens refuses it.
+// TestPausedHolder stops a client that holds a lock with SIGSTOP, for longer than its session
+// lasts. The next in the queue gets the lock; the sleeper, when it wakes, hears that it has lost
+// it, and its fencing token is smaller than the new holder's, so that a resource that looks at
+// tokens refuses it.
 func TestPausedHolder(t *testing.T) {
 	for _, test := range []struct{ library, recipe string }{
 		{"gozk", "mutex"},
@@ -51,8 +51,8 @@ func TestPausedHolder(t *testing.T) {
 
 			l.wake(sleeper, test.recipe == "mutex" && test.library == "gozk", old)
 
-			// It is just another client again. (What it held it gives back, as its
-			// program would; kazoo's and Curator's releases need not fail.)
+			// It is just another client again. (What it held it gives back, as its program would;
+			// kazoo's and Curator's releases need not fail.)
 			l.do(sleeper, "t", "release", "x")
 			again := l.later(sleeper, "t", "acquire", "x", "-1")
 			l.awaitQueue("/paused", 2)
@@ -69,9 +69,9 @@ func TestPausedHolder(t *testing.T) {
 	}
 }
 
-// wake lets the stopped worker go on, and waits until its library has told it
-// that its session, or its grant, is over. A Grant has to say so from the first
-// moment on; the other libraries need some time to find out.
+// wake lets the stopped worker go on, and waits until its library has told it that its session, or
+// its grant, is over. A Grant has to say so from the first moment on; the other libraries need some
+// time to find out.
 func (l *lab) wake(w *Worker, hasGrant bool, token int64) {
 	l.t.Helper()
 	var answer <-chan Reply

@@ -15,13 +15,11 @@ import (
 	"time"
 )
 
-// A Process is one operating system process that this package started: a
-// member of the cluster or a client worker. Everything it prints goes to one
-// log file.
+// A Process is one operating system process that this package started: a member of the cluster or a
+// client worker. Everything it prints goes to one log file.
 //
-// A Process cannot outlive its starter: where the system can do it (Linux)
-// the kernel kills it when the starter dies, however that happens, and also
-// while it is stopped by SIGSTOP.
+// A Process cannot outlive its starter: where the system can do it (Linux) the kernel kills it when
+// the starter dies, however that happens, and also while it is stopped by SIGSTOP.
 type Process struct {
 	name    string
 	logPath string
@@ -30,8 +28,8 @@ type Process struct {
 	err     error // how it ended; readable once done is closed
 }
 
-// StartProcess starts cmd. Its output is appended to the file logPath, unless cmd
-// has a Stdout or Stderr of its own.
+// StartProcess starts cmd. Its output is appended to the file logPath, unless cmd has a Stdout or
+// Stderr of its own.
 func StartProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -49,9 +47,8 @@ func StartProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) 
 	p := &Process{name: name, logPath: logPath, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel ties the child's life to the *thread* that forked it
-		// (prctl(2), PR_SET_PDEATHSIG). So the thread is kept for as long as
-		// the child lives.
+		// The kernel ties the child's life to the *thread* that forked it (prctl(2),
+		// PR_SET_PDEATHSIG). So the thread is kept for as long as the child lives.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -84,12 +81,12 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err is what exec.Cmd.Wait says: nil if the process ended well. It may only be
-// called when Done is closed.
+// Err is what exec.Cmd.Wait says: nil if the process ended well. It may only be called when Done is
+// closed.
 func (p *Process) Err() error { return p.err }
 
-// ExitError describes how the process ended, with the end of its log. It may
-// only be called when Done is closed.
+// ExitError describes how the process ended, with the end of its log. It may only be called when
+// Done is closed.
 func (p *Process) ExitError() error {
 	how := "exit status 0"
 	if p.err != nil {
@@ -117,13 +114,13 @@ func (p *Process) LogTail(maxBytes int64) string {
 	return string(bytes.TrimSpace(tail))
 }
 
-// distress are the beginnings of lines that a Go program prints when something
-// is wrong with the program itself.
+// distress are the beginnings of lines that a Go program prints when something is wrong with the
+// program itself.
 var distress = []string{"WARNING: DATA RACE", "panic: ", "fatal error: "}
 
-// complaints are the places in the log where the process (or one that wrote
-// the same log before it) found itself broken, each with the lines that follow.
-// A process that is killed in the end has no exit status that tells.
+// complaints are the places in the log where the process (or one that wrote the same log before it)
+// found itself broken, each with the lines that follow. A process that is killed in the end has no
+// exit status that tells.
 func (p *Process) complaints() ([]string, error) {
 	text, err := os.ReadFile(p.logPath)
 	if err != nil {
@@ -147,9 +144,9 @@ func (p *Process) signal(sig syscall.Signal) error {
 	if !p.Running() {
 		return nil
 	}
-	// The pid cannot have been given to another process: it is reaped by the
-	// goroutine that closes done, and a zombie keeps its pid until then. (In
-	// the instant between the two the worst is ESRCH.)
+	// The pid cannot have been given to another process: it is reaped by the goroutine that closes
+	// done, and a zombie keeps its pid until then. (In the instant between the two the worst is
+	// ESRCH.)
 	if err := syscall.Kill(p.pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("jepsen: signal %v to %s: %w", sig, p.name, err)
 	}
@@ -165,8 +162,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM) and waits until it has, or until ctx
-// ends, when it is killed and the context's error returned.
+// Stop asks the process to end (SIGTERM) and waits until it has, or until ctx ends, when it is
+// killed and the context's error returned.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
@@ -179,8 +176,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	}
 }
 
-// Pause stops the process with SIGSTOP and returns when none of its threads
-// can run any more.
+// Pause stops the process with SIGSTOP and returns when none of its threads can run any more.
 func (p *Process) Pause(ctx context.Context) error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -205,10 +201,9 @@ func (p *Process) Pause(ctx context.Context) error {
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
-// Run runs a program to its end, its output appended to the file logPath, and
-// kills it when ctx ends. Like members and workers it does not outlive the
-// caller. It returns an error, with the end of the output, if the program does
-// not succeed.
+// Run runs a program to its end, its output appended to the file logPath, and kills it when ctx
+// ends. Like members and workers it does not outlive the caller. It returns an error, with the end
+// of the output, if the program does not succeed.
 func Run(ctx context.Context, name string, cmd *exec.Cmd, logPath string) error {
 	p, err := StartProcess(name, cmd, logPath)
 	if err != nil {
@@ -243,8 +238,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// poll calls try every interval until it succeeds or ctx ends; then it returns
-// the last error of try.
+// poll calls try every interval until it succeeds or ctx ends; then it returns the last error of
+// try.
 func poll(ctx context.Context, interval time.Duration, try func() error) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()

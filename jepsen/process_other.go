@@ -4,9 +4,8 @@ package jepsen
 
 import "syscall"
 
-// procAttr leaves a child in its starter's process group: there is no way
-// here to have the kernel end it with its starter, but a Ctrl-C at the
-// terminal reaches both.
+// procAttr leaves a child in its starter's process group: there is no way here to have the kernel
+// end it with its starter, but a Ctrl-C at the terminal reaches both.
 func procAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 // ownGroup is for a child that outlives its starter.

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// orphanDir makes a copy of the test binary a starter of processes, which the
-// test then kills.
+// orphanDir makes a copy of the test binary a starter of processes, which the test then kills.
 const orphanDir = "LOCKKEEPER_TEST_ORPHAN_DIR"
 
 // TestMain calls it in the copy. It starts a process and waits to be killed.
@@ -30,8 +29,8 @@ func startOrphan(dir string) {
 	select {}
 }
 
-// A process ends with its starter, even if the starter is killed with -9 and
-// the process is stopped at that time.
+// A process ends with its starter, even if the starter is killed with -9 and the process is stopped
+// at that time.
 func TestProcessEndsWithItsStarter(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux's kernel can do this")
@@ -75,8 +74,7 @@ func TestProcessEndsWithItsStarter(t *testing.T) {
 	}
 }
 
-// A cluster that does not start says why, with what the member printed, and
-// leaves nothing running.
+// A cluster that does not start says why, with what the member printed, and leaves nothing running.
 func TestClusterDoesNotStart(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"exits", "echo the reason >&2; exit 3", "the reason"},
@@ -113,8 +111,8 @@ func TestClusterDoesNotStart(t *testing.T) {
 	}
 }
 
-// What a process prints about itself before it ends is found, and so is a
-// member that ended without being told to.
+// What a process prints about itself before it ends is found, and so is a member that ended without
+// being told to.
 func TestComplaints(t *testing.T) {
 	ctx := testTimeout(t, time.Minute)
 	const script = `echo fine; echo "panic: the reason"; echo "goroutine 1"; echo "panic: is no start of a line: panic: "`

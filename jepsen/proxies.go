@@ -9,20 +9,19 @@ import (
 	"time"
 )
 
-// Proxies are Links for those who may not make namespaces: every member reaches
-// every other one through a TCP proxy of its own on this machine's loopback,
-// which holds back what is blocked. Pass Between to ClusterConfig, so that each
-// member is told the proxies' addresses.
+// Proxies are Links for those who may not make namespaces: every member reaches every other one
+// through a TCP proxy of its own on this machine's loopback, which holds back what is blocked. Pass
+// Between to ClusterConfig, so that each member is told the proxies' addresses.
 //
 //	m1 --> proxy 1->2 --> m2's peer port
 //	m2 --> proxy 2->1 --> m1's peer port
 //
-// What differs from a network: a connection to a member that is cut off opens
-// (to the proxy) and then says nothing, where it would not open. Bytes are
-// never lost, only late, as TCP makes it look.
+// What differs from a network: a connection to a member that is cut off opens (to the proxy) and
+// then says nothing, where it would not open. Bytes are never lost, only late, as TCP makes it
+// look.
 //
-// ZooKeeper's members tell each other their own addresses and would find their
-// way round; it needs a Network.
+// ZooKeeper's members tell each other their own addresses and would find their way round; it needs
+// a Network.
 type Proxies struct {
 	size  int
 	gates map[[2]int]*gate // from, to; never changes
@@ -37,8 +36,8 @@ type Proxies struct {
 	running   sync.WaitGroup
 }
 
-// NewProxies makes the links of n hosts, without any proxy yet. The seed is
-// that of delays and losses.
+// NewProxies makes the links of n hosts, without any proxy yet. The seed is that of delays and
+// losses.
 func NewProxies(n int, seed uint64) *Proxies {
 	p := &Proxies{
 		size: n, gates: make(map[[2]int]*gate), done: make(chan struct{}), shapes: make([]Shape, n+1),
@@ -52,8 +51,8 @@ func NewProxies(n int, seed uint64) *Proxies {
 	return p
 }
 
-// Between starts the proxy through which member from reaches the address addr
-// of member to, and returns the proxy's address.
+// Between starts the proxy through which member from reaches the address addr of member to, and
+// returns the proxy's address.
 func (p *Proxies) Between(from, to int, addr string) (string, error) {
 	if err := checkPair(p, from, to); err != nil {
 		return "", err
@@ -150,13 +149,13 @@ const (
 	readBytes   = 16 << 10
 	// inFlight is how many parcels may be under way; then the sender has to wait.
 	inFlight = 64
-	// resendTime is after how long TCP sends a lost packet again (Linux: at least
-	// 200 ms, doubled each time).
+	// resendTime is after how long TCP sends a lost packet again (Linux: at least 200 ms, doubled
+	// each time).
 	resendTime = 200 * time.Millisecond
 )
 
-// carry takes bytes from one end to the other until there are no more. back is
-// the gate of the other direction.
+// carry takes bytes from one end to the other until there are no more. back is the gate of the
+// other direction.
 func (p *Proxies) carry(src, dst net.Conn, from int, gate, back *gate) {
 	parcels := make(chan parcel, inFlight)
 	var reading sync.WaitGroup
@@ -279,8 +278,8 @@ func (p *Proxies) HealAll() error {
 	return nil
 }
 
-// Shape implements Links. A lost packet holds up all that comes behind it, for
-// as long as TCP takes to send it again.
+// Shape implements Links. A lost packet holds up all that comes behind it, for as long as TCP takes
+// to send it again.
 func (p *Proxies) Shape(host int, shape Shape) error {
 	if host < 1 || host > p.size {
 		return fmt.Errorf("jepsen: shape: host %d of %d: %w", host, p.size, errNoHost)
@@ -292,8 +291,7 @@ func (p *Proxies) Shape(host int, shape Shape) error {
 	return nil
 }
 
-// Close ends all proxies with their connections and waits for them. Closing
-// again does nothing.
+// Close ends all proxies with their connections and waits for them. Closing again does nothing.
 func (p *Proxies) Close() error {
 	p.mu.Lock()
 	if p.closed {

@@ -18,16 +18,16 @@ import (
 // readmeLock is the path that all programs of the README lock.
 const readmeLock = "/locks/report"
 
-// intrusion is how long a program that waits for another is watched: one that
-// does not wait is in a few milliseconds after it has made its node.
+// intrusion is how long a program that waits for another is watched: one that does not wait is in a
+// few milliseconds after it has made its node.
 const intrusion = 300 * time.Millisecond
 
-// exclude lets first hold the lock of the README, starts second, and checks that
-// second gets the lock, and not before first has let go of it.
+// exclude lets first hold the lock of the README, starts second, and checks that second gets the
+// lock, and not before first has let go of it.
 //
-// The programs are the README's own, so nothing can tell them to hold the lock
-// for long. What keeps first inside is its standard output, a pipe without room:
-// it prints its line while it has the lock, and that takes until somebody reads.
+// The programs are the README's own, so nothing can tell them to hold the lock for long. What keeps
+// first inside is its standard output, a pipe without room: it prints its line while it has the
+// lock, and that takes until somebody reads.
 func (r *readme) exclude(t *testing.T, first, second *readmeProgram) {
 	if first.command == nil || second.command == nil {
 		t.Skipf("%s or %s cannot be run here", first.name, second.name)
@@ -78,8 +78,8 @@ with client.Lock(sys.argv[2], "stranger"):
 client.stop()
 `
 
-// strangers has kazoo's own lock take the path while the shell holds it, and checks
-// that it is told what is going on: by lockkeeper locks, and in a member's log.
+// strangers has kazoo's own lock take the path while the shell holds it, and checks that it is told
+// what is going on: by lockkeeper locks, and in a member's log.
 func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	kazoo, err := tools.Kazoo()
 	Need(t, err)
@@ -112,8 +112,7 @@ func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	r.finish(t, holder)
 }
 
-// awaitContenders waits until so many contend for the lock, or until enough is
-// closed.
+// awaitContenders waits until so many contend for the lock, or until enough is closed.
 func (r *readme) awaitContenders(t *testing.T, conn *zk.Conn, want int, enough <-chan struct{}) {
 	t.Helper()
 	err := poll(r.ctx, 5*time.Millisecond, func() error {
@@ -163,8 +162,8 @@ type running struct {
 	inside  chan struct{} // closed when the line has been read
 }
 
-// start starts a program. If it is to be blocked, it gets no further than to its
-// first line before read is called.
+// start starts a program. If it is to be blocked, it gets no further than to its first line before
+// read is called.
 func (r *readme) start(t *testing.T, program *readmeProgram, blocked bool) *running {
 	t.Helper()
 	out, in, err := os.Pipe()

@@ -14,10 +14,10 @@ import (
 	"lockkeeper/internal/freeport"
 )
 
-// TestReadme does what README.md and docs/locks.md tell a new user to do: it
-// makes n1.cfg, starts three members with the shell commands of the README, and
-// runs the programs of docs/locks.md in shell, Java, Python and Go, each alone
-// and then each pair against each other. Only ports and directories differ.
+// TestReadme does what README.md and docs/locks.md tell a new user to do: it makes n1.cfg, starts
+// three members with the shell commands of the README, and runs the programs of docs/locks.md in
+// shell, Java, Python and Go, each alone and then each pair against each other. Only ports and
+// directories differ.
 func TestReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
@@ -46,8 +46,7 @@ func TestReadme(t *testing.T) {
 	r.stopCluster()
 }
 
-// readmeProgram is a program of the README that prints a line while it has the
-// lock.
+// readmeProgram is a program of the README that prints a line while it has the lock.
 type readmeProgram struct {
 	name    string
 	line    string
@@ -68,12 +67,10 @@ type readme struct {
 	stop    *os.File // its standard input
 }
 
-// readmePages are the pages whose fenced blocks the test runs. A block may stand
-// on both of them.
+// readmePages are the pages whose fenced blocks the test runs. A block may stand on both of them.
 var readmePages = []string{"README.md", "docs/locks.md"}
 
-// readmeLanguages are the languages of the fenced blocks. The configuration has
-// none.
+// readmeLanguages are the languages of the fenced blocks. The configuration has none.
 var readmeLanguages = []string{"", "bash", "go", "java", "python", "sh"}
 
 func newReadme(t *testing.T) *readme {
@@ -119,8 +116,8 @@ func newReadme(t *testing.T) *readme {
 	return r
 }
 
-// portPrefix finds free ports that differ only in their last digit, 1 to 3, as
-// those of the README do, and returns the rest of their digits.
+// portPrefix finds free ports that differ only in their last digit, 1 to 3, as those of the README
+// do, and returns the rest of their digits.
 func portPrefix() (string, error) {
 	for {
 		port, err := freeport.Take(1)

@@ -14,7 +14,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// kazooReader is a kazoo client that accepts to read only. It says what it sees, and is told nothing.
+// kazooReader is a kazoo client that accepts to read only. It says what it sees, and is told
+// nothing.
 const kazooReader = `
 import sys, time
 from kazoo.client import KazooClient
@@ -44,8 +45,9 @@ for i in range(600):
 c.stop()
 `
 
-// Unmodified clients that accept it read from the one member that is left of three, are refused to write, and are served fully
-// again when there is a majority; those that do not accept it are not served.
+// Unmodified clients that accept it read from the one member that is left of three, are refused to
+// write, and are served fully again when there is a majority; those that do not accept it are not
+// served.
 func TestReadOnlyClients(t *testing.T) {
 	client(t, "kazoo") // or the test ends here
 	zkCli, err := JavaTool("org.apache.zookeeper.ZooKeeperMain")

@@ -12,7 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A member whose log is damaged does not start, says how to rebuild it, and that works while clients go on.
+// A member whose log is damaged does not start, says how to rebuild it, and that works while
+// clients go on.
 func TestDamagedMemberIsRebuilt(t *testing.T) {
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: time.Second,
 		Extra: []string{"reconfigEnabled=true", "skipACL=yes"}})

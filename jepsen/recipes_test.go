@@ -22,8 +22,7 @@ func (l *lab) waitFor(want string, ask func() string) {
 	}
 }
 
-// later has a worker run a command and returns at once; the reply comes over
-// the channel.
+// later has a worker run a command and returns at once; the reply comes over the channel.
 func (l *lab) later(w *Worker, thread string, words ...string) <-chan Reply {
 	replies := make(chan Reply, 1)
 	go func() {
@@ -46,8 +45,8 @@ func TestCuratorMutex(t *testing.T) {
 		l.mustDo(w, "main", "open", "m", "mutex", "/mutex")
 	}
 
-	// Re-entrance: the owning thread gets it again at once, with the same node,
-	// and has to release it as often.
+	// Re-entrance: the owning thread gets it again at once, with the same node, and has to release
+	// it as often.
 	token := l.mustDo(a, "t1", "acquire", "m", "0")
 	if again := l.mustDo(a, "t1", "acquire", "m", "0"); again != token {
 		t.Errorf("acquired again with node %s, want the same as before, %s", again, token)
@@ -100,8 +99,8 @@ func count(list string) string {
 	return string(rune('1' + strings.Count(list, ",")))
 }
 
-// TestCuratorReadWriteLock checks what InterProcessReadWriteLock promises
-// beyond exclusion: who holds the write lock may read, and go down to reading.
+// TestCuratorReadWriteLock checks what InterProcessReadWriteLock promises beyond exclusion: who
+// holds the write lock may read, and go down to reading.
 func TestCuratorReadWriteLock(t *testing.T) {
 	client(t, "curator")
 	l := newLab(t, 1, time.Minute)
@@ -196,8 +195,8 @@ func TestKazooLock(t *testing.T) {
 	l.checkNothingLeft()
 }
 
-// TestKazooSemaphore checks that kazoo's Semaphore gives out as many leases as
-// it has, and refuses a client that believes in another number.
+// TestKazooSemaphore checks that kazoo's Semaphore gives out as many leases as it has, and refuses
+// a client that believes in another number.
 func TestKazooSemaphore(t *testing.T) {
 	client(t, "kazoo")
 	l := newLab(t, 1, time.Minute)

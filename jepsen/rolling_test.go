@@ -18,9 +18,10 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// TestRollingMembers restarts all members of a cluster in turn, and then replaces all of them by others, while every member has clients
-// that count and take locks. Nothing is lost or done twice, no lock has two holders, and only the clients of the member that is down
-// see their connection end.
+// TestRollingMembers restarts all members of a cluster in turn, and then replaces all of them by
+// others, while every member has clients that count and take locks. Nothing is lost or done twice,
+// no lock has two holders, and only the clients of the member that is down see their connection
+// end.
 func TestRollingMembers(t *testing.T) {
 	rounds := 1
 	if *longFlag {
@@ -144,7 +145,8 @@ func (c *pinned) conn() *zk.Conn {
 	return c.current
 }
 
-// setDown says that the member of both clients of a place is about to go down, or that it and they are back.
+// setDown says that the member of both clients of a place is about to go down, or that it and they
+// are back.
 func (r *rolling) setDown(place int, down bool) {
 	for _, c := range []*pinned{r.clients[place], r.lockers[place]} {
 		if down {
@@ -317,8 +319,9 @@ func (r *rolling) check() {
 	}
 }
 
-// join starts a new member, whose zoo.cfg has the server lines of the present members and its own. It
-// serves nobody until it is made a member, by its Line. Only for a cluster on the loopback, with reconfigEnabled=true and without Between.
+// join starts a new member, whose zoo.cfg has the server lines of the present members and its own.
+// It serves nobody until it is made a member, by its Line. Only for a cluster on the loopback, with
+// reconfigEnabled=true and without Between.
 func (c *Cluster) join(observer bool, present ...*Member) (*Member, error) {
 	found, err := freeport.Take(3)
 	if err != nil {

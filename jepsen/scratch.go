@@ -8,16 +8,15 @@ import (
 	"os/exec"
 )
 
-// A Scratch is a directory that goes with the process that made it, however
-// that ends.
+// A Scratch is a directory that goes with the process that made it, however that ends.
 type Scratch struct {
 	// Dir is the directory.
 	Dir     string
 	janitor *janitor
 }
 
-// sweep removes a directory. The processes that are dying with the owner may
-// still write for a moment.
+// sweep removes a directory. The processes that are dying with the owner may still write for a
+// moment.
 const sweep = `for i in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && exit; sleep 1; done; exit 1`
 
 // NewScratch makes an empty directory. Temporary files that this process, and those that it starts,
@@ -41,9 +40,8 @@ func NewScratch() (*Scratch, error) {
 // Close removes the directory.
 func (s *Scratch) Close() error { return s.janitor.clean() }
 
-// A janitor is a small shell that cleans up when this process has ended, also
-// when it is killed with -9: it waits for the end of a pipe that only this
-// process holds.
+// A janitor is a small shell that cleans up when this process has ended, also when it is killed
+// with -9: it waits for the end of a pipe that only this process holds.
 type janitor struct {
 	shell *exec.Cmd
 	alive io.Closer

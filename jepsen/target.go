@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// A Target is the server software under test. Both targets read the same
-// configuration file, so that a test says nothing about which of them it runs
-// against.
+// A Target is the server software under test. Both targets read the same configuration file, so
+// that a test says nothing about which of them it runs against.
 type Target struct {
 	// Name is "lockkeeper" or "zookeeper".
 	Name string
@@ -27,8 +26,7 @@ type Target struct {
 // another way than StartCluster does.
 func (t Target) Command(configFile string) *exec.Cmd { return t.command(configFile) }
 
-// Tool is the target's program for operators with those arguments, or nil if it
-// has none.
+// Tool is the target's program for operators with those arguments, or nil if it has none.
 func (t Target) Tool(args ...string) *exec.Cmd {
 	if t.tool == nil {
 		return nil
@@ -63,14 +61,13 @@ func Lockkeeper(binary string) Target {
 // javaDir is where Debian's packages put their jars.
 const javaDir = "/usr/share/java"
 
-// ZooKeeper is the target that runs the real ZooKeeper of Debian's packages
-// (written for 3.8.0), to compare with. It returns an error that says what is
-// missing if it is not installed. Its JVM starts quickly and is slow.
+// ZooKeeper is the target that runs the real ZooKeeper of Debian's packages (written for 3.8.0), to
+// compare with. It returns an error that says what is missing if it is not installed. Its JVM
+// starts quickly and is slow.
 func ZooKeeper() (Target, error) { return zookeeper(append(javaFlags(), "-Xmx256m")...) }
 
-// StockZooKeeper is ZooKeeper with the JVM that zkServer.sh gives it: its heap,
-// the JVM's own choice of garbage collector, and the whole compiler. To be
-// measured.
+// StockZooKeeper is ZooKeeper with the JVM that zkServer.sh gives it: its heap, the JVM's own
+// choice of garbage collector, and the whole compiler. To be measured.
 func StockZooKeeper() (Target, error) {
 	return zookeeper("-Xmx1000m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 }
@@ -83,8 +80,8 @@ func zookeeper(flags ...string) (Target, error) {
 	return Target{Name: "zookeeper", command: func(configFile string) *exec.Cmd { return run(configFile) }}, err
 }
 
-// JavaTool returns how to run one of the programs in ZooKeeper's jar (of Debian's package) by the name
-// of its class. They log nothing.
+// JavaTool returns how to run one of the programs in ZooKeeper's jar (of Debian's package) by the
+// name of its class. They log nothing.
 func JavaTool(class string) (func(args ...string) *exec.Cmd, error) {
 	return javaProgram([]string{"zookeeper.jar", "slf4j-nop.jar"}, append(javaFlags(), "-Xmx128m"), class)
 }
@@ -108,8 +105,8 @@ func javaProgram(jars, flags []string, program string) (func(args ...string) *ex
 	return func(args ...string) *exec.Cmd { return exec.Command(java, append(slices.Clone(command), args...)...) }, nil
 }
 
-// javaFlags make a short-lived Java process start quickly and use few threads:
-// a test starts many of them on few cores.
+// javaFlags make a short-lived Java process start quickly and use few threads: a test starts many
+// of them on few cores.
 func javaFlags() []string {
 	return []string{
 		"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto",
@@ -119,9 +116,8 @@ func javaFlags() []string {
 	}
 }
 
-// ErrMissing is what the errors of this package are (errors.Is) when something
-// is not installed that a worker or a target needs. The message says what, and
-// which Debian package has it.
+// ErrMissing is what the errors of this package are (errors.Is) when something is not installed
+// that a worker or a target needs. The message says what, and which Debian package has it.
 var ErrMissing = errors.New("not installed")
 
 // findJava finds a program of the JDK.

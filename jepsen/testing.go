@@ -6,8 +6,9 @@ import (
 	"os"
 )
 
-// Main runs the tests of a package that starts processes; TestMain calls it, after flag.Parse. Before them it makes the
-// Toolbox, whose programs have the race detector if the tests do. It returns the exit status.
+// Main runs the tests of a package that starts processes; TestMain calls it, after flag.Parse.
+// Before them it makes the Toolbox, whose programs have the race detector if the tests do. It
+// returns the exit status.
 func Main(m interface{ Run() int }, tools **Toolbox) (status int) {
 	t, err := NewToolbox(Race)
 	if err != nil {
@@ -23,8 +24,9 @@ func Main(m interface{ Run() int }, tools **Toolbox) (status int) {
 	return m.Run()
 }
 
-// Need ends a test if err is not nil. When it is ErrMissing, something is not installed: on a developer's machine the test
-// is skipped then; in CI (CI is set), where everything is to be there, it fails.
+// Need ends a test if err is not nil. When it is ErrMissing, something is not installed: on a
+// developer's machine the test is skipped then; in CI (CI is set), where everything is to be there,
+// it fails.
 func Need(t interface {
 	Helper()
 	Skip(...any)
@@ -40,7 +42,8 @@ func Need(t interface {
 	}
 }
 
-// KeptDir is a directory that is kept, and named, if the test fails or keep is set; else it is gone after the test.
+// KeptDir is a directory that is kept, and named, if the test fails or keep is set; else it is gone
+// after the test.
 func KeptDir(t interface {
 	Helper()
 	Cleanup(func())

@@ -31,11 +31,11 @@ type Toolbox struct {
 
 	// Lockkeeper is this module's own server.
 	Lockkeeper func() (Target, error)
-	// Kazoo is the Python library kazoo (written for 2.8) with its recipes lock, read, write, semaphore
-	// and election.
+	// Kazoo is the Python library kazoo (written for 2.8) with its recipes lock, read, write,
+	// semaphore and election.
 	Kazoo func() (Client, error)
-	// Curator is Apache Curator (written for 5.4) over the Java client, with its recipes mutex, read,
-	// write, semaphore and latch.
+	// Curator is Apache Curator (written for 5.4) over the Java client, with its recipes mutex,
+	// read, write, semaphore and latch.
 	Curator func() (Client, error)
 	// Gozk is github.com/go-zookeeper/zk, with its own Lock as the recipe zklock and this module's
 	// package recipes above it as the recipe mutex.
@@ -55,8 +55,8 @@ func NewToolbox(race bool) (*Toolbox, error) {
 		return Lockkeeper(binary), err
 	})
 	t.Gozk = sync.OnceValues(func() (Client, error) {
-		// Never with the race detector: go-zookeeper 1.0.4 has races of its own (sendSetWatches reads
-		// lastZxid while recvLoop writes it), and it is used as it is.
+		// Never with the race detector: go-zookeeper 1.0.4 has races of its own (sendSetWatches
+		// reads lastZxid while recvLoop writes it), and it is used as it is.
 		binary, err := t.goBuild("lockkeeper/jepsen/workers/gozk", false)
 		return Client{Name: "gozk", Command: []string{binary}}, err
 	})
@@ -95,8 +95,8 @@ func (t *Toolbox) goBuild(pkg string, race bool) (string, error) {
 	return binary, nil
 }
 
-// findKazoo looks for a Python that has kazoo. Debian's package installs it
-// for /usr/bin/python3, which need not be the first one on the PATH.
+// findKazoo looks for a Python that has kazoo. Debian's package installs it for /usr/bin/python3,
+// which need not be the first one on the PATH.
 func (t *Toolbox) findKazoo() (Client, error) {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(python, "-c", "import kazoo").Run() != nil {
@@ -134,8 +134,8 @@ func (t *Toolbox) buildCurator() (Client, error) {
 	return Client{Name: "curator", Command: worker().Args}, nil
 }
 
-// extract writes one of the embedded sources to the toolbox's directory, into
-// a directory of its own.
+// extract writes one of the embedded sources to the toolbox's directory, into a directory of its
+// own.
 func (t *Toolbox) extract(name string) (string, error) {
 	text, err := fs.ReadFile(workerSources, name)
 	if err != nil {

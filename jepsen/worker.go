@@ -27,15 +27,39 @@ type WorkerConfig struct {
 	SessionTimeout time.Duration
 	// Dir is where its log goes (Name.log). It must exist.
 	Dir string
-	// History gets what the library says about its connection, and what the
-	// recipes say about lost locks.
+	// History gets what the library says about its connection, and what the recipes say about lost
+	// locks.
 	History *History
 }
 
-// A Worker is a client in a process of its own, in its own language, with an
-// unmodified client library and one session. It does what it is told over one
-// TCP connection; see the package documentation for the protocol.
-// Its methods may be called from several goroutines.
+// A Worker is a client in a process of its own, in its own language, with an unmodified client library
+// and one session. It does what it is told over one TCP connection. Its methods may be called from
+// several goroutines. Its protocol:
+//
+// The test listens, the worker calls. Lines of words, separated by blanks. The test sends commands;
+// the worker carries out those of one thread one after another, those of different threads side by
+// side, and answers each once:
+//
+//	> <id> <thread> open <handle> <recipe> <path> [name=value...]
+//	> <id> <thread> acquire <handle> <timeout in ms, -1: none>
+//	> <id> <thread> release <handle>
+//	> <id> <thread> cancel <handle>          give up a waiting acquire
+//	> <id> <thread> contenders <handle>      who is in the queue
+//	> <id> <thread> check <handle>           can the lock still be relied on?
+//	> <id> main close                        end the session and the process
+//	< <id> ok [result]
+//	< <id> fail <what the library threw>     it certainly did not happen
+//	< <id> info <what the library threw>     it may have happened
+//
+// The result of acquire is the fencing token (0 if the recipe has none); a lock that is not
+// acquired in time answers "fail timeout". Unasked, a worker says what its library tells it:
+//
+//	< event connected <member's address> <session>
+//	< event suspended                        no connection; the session may live
+//	< event expired                          the session is over
+//	< event lost <handle>                    the recipe gave up the lock
+//
+// A worker ends when its connection to the test does.
 type Worker struct {
 	name    string
 	history *History
@@ -56,9 +80,8 @@ type Worker struct {
 // A request is a command whose reply has not come yet.
 type request struct {
 	reply chan Reply
-	// see is called with the reply by the goroutine that reads the
-	// connection, so that what it records stands in the history in the order
-	// in which the worker said it. It may be nil.
+	// see is called with the reply by the goroutine that reads the connection, so that what it
+	// records stands in the history in the order in which the worker said it. It may be nil.
 	see func(Reply)
 }
 
@@ -66,8 +89,7 @@ type request struct {
 type Reply struct {
 	// Kind is OK, Fail or Info.
 	Kind Kind
-	// Text is the result, or the name of the library's exception and its
-	// message.
+	// Text is the result, or the name of the library's exception and its message.
 	Text string
 }
 
@@ -80,8 +102,7 @@ func (r Reply) Is(kind Kind, word string) bool {
 // String is the reply as it was sent.
 func (r Reply) String() string { return strings.TrimSpace(string(r.Kind) + " " + r.Text) }
 
-// StartWorker starts a worker and waits until its client library says that it
-// is connected.
+// StartWorker starts a worker and waits until its client library says that it is connected.
 func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -151,11 +172,10 @@ func (w *Worker) Session() string {
 	return w.session
 }
 
-// Do has the worker run one command and waits for its reply. Commands of one
-// thread run one after another on one thread of the worker; threads run side
-// by side. Neither a word nor a thread's name may be empty or hold a blank.
-// The error is only about the worker itself: its process ended, or ctx did
-// (the command then may still run).
+// Do has the worker run one command and waits for its reply. Commands of one thread run one after
+// another on one thread of the worker; threads run side by side. Neither a word nor a thread's name
+// may be empty or hold a blank. The error is only about the worker itself: its process ended, or
+// ctx did (the command then may still run).
 func (w *Worker) Do(ctx context.Context, thread string, words ...string) (Reply, error) {
 	return w.DoSeen(ctx, nil, thread, words...)
 }
@@ -194,9 +214,8 @@ func (w *Worker) DoSeen(ctx context.Context, see func(Reply), thread string, wor
 	}
 }
 
-// read takes in the worker's lines until its connection ends. It is a
-// goroutine of the Worker; it ends when the process has, or when Close or Kill
-// closed the connection.
+// read takes in the worker's lines until its connection ends. It is a goroutine of the Worker; it
+// ends when the process has, or when Close or Kill closed the connection.
 func (w *Worker) read() {
 	lines := bufio.NewScanner(w.conn)
 	lines.Buffer(nil, 1<<20)
@@ -277,9 +296,8 @@ func (w *Worker) setSession(session string) {
 	w.session = session
 }
 
-// Close has the worker close its session and end, and waits for both. If ctx
-// ends first, or the worker could not close its session, that is an error, and
-// the process is killed.
+// Close has the worker close its session and end, and waits for both. If ctx ends first, or the
+// worker could not close its session, that is an error, and the process is killed.
 func (w *Worker) Close(ctx context.Context) error {
 	reply, err := w.Do(ctx, "main", "close")
 	if err == nil && reply.Kind != OK {
@@ -303,6 +321,5 @@ func (w *Worker) Kill() error {
 	return err
 }
 
-// Complaints are the data races and panics that a worker's log holds, if it is
-// written in Go.
+// Complaints are the data races and panics that a worker's log holds, if it is written in Go.
 func (w *Worker) Complaints() ([]string, error) { return w.process.complaints() }

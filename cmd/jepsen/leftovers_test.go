@@ -17,8 +17,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// A run that ends early, in whatever way, leaves nothing: no process, no
-// network, no file.
+// A run that ends early, in whatever way, leaves nothing: no process, no network, no file.
 func TestNothingIsLeft(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux's kernel ends processes with their starter")
@@ -76,7 +75,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// Ctrl-C while the lab plays its second case: the report has the first one, and nothing else is left.
+// Ctrl-C while the lab plays its second case: the report has the first one, and nothing else is
+// left.
 func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	jepsen.Need(t, jepsen.FindNetwork())
 	dir := filepath.Join(t.TempDir(), "report")

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(jepsen.Main(m, &tools))
 }
 
-// program is a jepsen that has not been started. What it starts has the
-// environment variable mark, which is unlike any other.
+// program is a jepsen that has not been started. What it starts has the environment variable mark,
+// which is unlike any other.
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	if testing.Short() {

@@ -62,8 +62,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A cluster whose members know nothing of each other is found out: the test of
-// the test.
+// A cluster whose members know nothing of each other is found out: the test of the test.
 func TestRunFindsBrokenCluster(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "broken")
@@ -120,9 +119,10 @@ func readHistory(t *testing.T, dir string) []jepsen.Op {
 	return ops
 }
 
-// Unmodified kazoo, Curator and go-zookeeper take locks by each of their recipes, on one member and on
-// three whose leader is killed again and again: never two holders, every kind of holder is seen, nobody
-// who waits waits long, no client of a member that lives is disconnected, and nothing is left behind.
+// Unmodified kazoo, Curator and go-zookeeper take locks by each of their recipes, on one member and
+// on three whose leader is killed again and again: never two holders, every kind of holder is seen,
+// nobody who waits waits long, no client of a member that lives is disconnected, and nothing is
+// left behind.
 func TestRunLibraries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")

@@ -102,7 +102,8 @@ func runSim(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// simulate builds the program and runs it as the flags say. It reports whether all is as it should be.
+// simulate builds the program and runs it as the flags say. It reports whether all is as it should
+// be.
 func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err error) {
 	dir, err := os.MkdirTemp("", "jepsen-sim-")
 	if err != nil {
@@ -295,8 +296,9 @@ func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	return ok, nil
 }
 
-// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say, or runs the
-// scenario that aims at it. It returns the result that caught it, nil if none did, and what was run.
+// hunt simulates with a planted bug until it is caught, for as many seeds as the flags say, or runs
+// the scenario that aims at it. It returns the result that caught it, nil if none did, and what was
+// run.
 func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, how string, err error) {
 	if e.Scenario != "" {
 		r, err := s.program.Run(ctx, sim.Simulation{Scenario: e.Scenario, Mutation: e.Name, Virtual: s.flags.virtual})

@@ -58,7 +58,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// What the attacker sees counts: an attack that was not played, or not answered as it should be, fails.
+// What the attacker sees counts: an attack that was not played, or not answered as it should be,
+// fails.
 func TestSawTooLittle(t *testing.T) {
 	a := Attack{Name: "a", May: []string{ok, closed}, Least: 3, LeastBytes: 100}
 	for _, test := range []struct {

@@ -104,8 +104,8 @@ func (p *Play) fence() error {
 const (
 	// lockers is how many programs come while a member is stopped, lockerSession their session
 	// timeout, and lockerPatience how long each may take: the member that hangs is found out twice
-	// (handshake and request) within a third of the session's timeout each, and starting the program
-	// and taking the lock takes its time.
+	// (handshake and request) within a third of the session's timeout each, and starting the
+	// program and taking the lock takes its time.
 	lockers        = 6
 	lockerSession  = 4 * time.Second
 	lockerPatience = lockerSession

@@ -36,7 +36,8 @@ const (
 	raftProtocol = 3
 )
 
-// member is the address of the members, which attackers have, too, if they are on one of their hosts.
+// member is the address of the members, which attackers have, too, if they are on one of their
+// hosts.
 const member = "127.0.0.1"
 
 // others are all members but the attacked one, a leader first.
@@ -82,9 +83,9 @@ func (p *Play) hello() (cluster uint32, err error) {
 	return 0, fmt.Errorf("attack: hello to %s: %w", p.attacked, err)
 }
 
-// spy finds out, before the attack, what a preface and a request have to look like: without that the
-// attacker would be turned away for another reason than it should be. A harmless request of raft, of a
-// term that is long over, must be answered.
+// spy finds out, before the attack, what a preface and a request have to look like: without that
+// the attacker would be turned away for another reason than it should be. A harmless request of
+// raft, of a term that is long over, must be answered.
 func (p *Play) spy() (err error) {
 	if p.clusterSum, err = p.hello(); err != nil {
 		return err
@@ -180,8 +181,8 @@ func ask(c net.Conn, frame []byte) (term uint64, rest []byte, err error) {
 	return binary.BigEndian.Uint64(body[skip:]), body[skip+8:], nil
 }
 
-// raftStream opens a raft stream and sends a harmless request. Its answer tells the term and the end
-// of the log.
+// raftStream opens a raft stream and sends a harmless request. Its answer tells the term and the
+// end of the log.
 func (p *Play) raftStream() (c net.Conn, term, last uint64, err error) {
 	if c, err = p.open(streamRaft); err != nil {
 		return nil, 0, 0, err
@@ -197,8 +198,8 @@ func (p *Play) raftStream() (c net.Conn, term, last uint64, err error) {
 	return c, term, binary.BigEndian.Uint64(rest), nil
 }
 
-// reaction is what a member has made of a request that no member may follow. The answer says whether it
-// did in the byte behind the term.
+// reaction is what a member has made of a request that no member may follow. The answer says
+// whether it did in the byte behind the term.
 func reaction(rest []byte, err error) string {
 	switch {
 	case err == nil && len(rest) > 0 && rest[0] == 0, errors.Is(err, errRefused):

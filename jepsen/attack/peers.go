@@ -70,8 +70,8 @@ func peers() []Attack {
 	}
 }
 
-// peerSilence holds connections from the members' own address and from others, and has the log grow:
-// each of its segments is a file to be opened.
+// peerSilence holds connections from the members' own address and from others, and has the log
+// grow: each of its segments is a file to be opened.
 func peerSilence(ctx context.Context, p *Play) error {
 	conns := p.hoard(1500, func(i int) (net.Conn, error) {
 		from := member
@@ -169,8 +169,8 @@ func peerFrames(ctx context.Context, p *Play) error {
 	})
 }
 
-// onlyMember is a configuration in which a member that there is not is the only one. It is well-formed
-// (msgpack): {"Servers": [{"Suffrage": 0, "ID": "9", "Address": "9"}]}.
+// onlyMember is a configuration in which a member that there is not is the only one. It is
+// well-formed (msgpack): {"Servers": [{"Suffrage": 0, "ID": "9", "Address": "9"}]}.
 var onlyMember = []byte("\x81\xa7Servers\x91\x83\xa8Suffrage\x00\xa2ID\xa19\xa7Address\xa19")
 
 // peerConfiguration sends entries as the leader would, behind the end of the log.
@@ -185,8 +185,8 @@ func peerConfiguration(ctx context.Context, p *Play) error {
 		frame := p.request(rpcAppend, term, last, term, uint64(0), uint32(1))
 		frame = append(frame, entry...)
 		binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
-		// A member that has this entry of the leader by now says that all is well. If it took ours, its
-		// state would differ from the others'.
+		// A member that has this entry of the leader by now says that all is well. If it took ours,
+		// its state would differ from the others'.
 		_, _, err := ask(c, frame)
 		if errors.Is(err, errRefused) {
 			err = io.EOF
@@ -196,7 +196,8 @@ func peerConfiguration(ctx context.Context, p *Play) error {
 	})
 }
 
-// raftRounds calls round with a new stream of raft, the term and the end of the log, until ctx ends.
+// raftRounds calls round with a new stream of raft, the term and the end of the log, until ctx
+// ends.
 func (p *Play) raftRounds(ctx context.Context, round func(c net.Conn, term, last uint64) error) error {
 	return rounds(ctx, func() error {
 		c, term, last, err := p.raftStream()

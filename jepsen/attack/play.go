@@ -81,8 +81,8 @@ func noise(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// host is an address of the attackers', the n-th of this play. No two plays share one, since what one
-// has opened may count for a moment longer. The members and the lock users are at 127.0.0.1.
+// host is an address of the attackers', the n-th of this play. No two plays share one, since what
+// one has opened may count for a moment longer. The members and the lock users are at 127.0.0.1.
 func (p *Play) host(n int) string { return fmt.Sprintf("127.%d.%d.%d", 1+p.number, n/250, 1+n%250) }
 
 // path is the path of a node for this play.

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// lowerPriority gives the calling goroutine a thread of its own, of the lowest priority: an attacker has
-// a machine of its own, and on this one gets what processor time the members and the lock users leave.
-// The thread ends with the goroutine, because it stays locked.
+// lowerPriority gives the calling goroutine a thread of its own, of the lowest priority: an
+// attacker has a machine of its own, and on this one gets what processor time the members and the
+// lock users leave. The thread ends with the goroutine, because it stays locked.
 func lowerPriority() {
 	runtime.LockOSThread()
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, syscall.Gettid(), 19)

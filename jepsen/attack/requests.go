@@ -88,7 +88,8 @@ func addresses(n int) []wire.ACL {
 	return acl
 }
 
-// checks has a node with as many ip entries as it may have, and checks it 8,000 times in each multi.
+// checks has a node with as many ip entries as it may have, and checks it 8,000 times in each
+// multi.
 func checks(ctx context.Context, p *Play) error {
 	c, err := p.connect()
 	if err != nil {

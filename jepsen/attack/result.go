@@ -87,7 +87,8 @@ func (d *Document) Stood() (n int) {
 	return n
 }
 
-// Report is the run as jepsen/report shows it: the lock users' operations, with the attacks as faults.
+// Report is the run as jepsen/report shows it: the lock users' operations, with the attacks as
+// faults.
 func (d *Document) Report() *report.Run {
 	run := &report.Run{
 		Title: fmt.Sprintf("%d attacks on %s", len(d.Results), d.Target), Target: d.Target, Began: d.began, Took: time.Since(d.began),

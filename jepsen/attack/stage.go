@@ -21,8 +21,8 @@ const (
 	// descriptors is the limit of file descriptors: what a process has by default.
 	descriptors = 1024
 	tick        = 2 * time.Second
-	// tries is how often an attack is played if the users were only slow: the machine may have been busy
-	// with something else, and what is slow because of the attack is so each time.
+	// tries is how often an attack is played if the users were only slow: the machine may have been
+	// busy with something else, and what is slow because of the attack is so each time.
 	tries = 3
 )
 
@@ -31,7 +31,8 @@ const (
 	// afterwards is how long a cluster may take to be as before when an attack is over.
 	afterwards = 15 * time.Second
 	// freshBytes is what the members may take after an attack for the next one to find the same
-	// cluster: most of the memory that an attack has cost is free, but not given back to the system yet.
+	// cluster: most of the memory that an attack has cost is free, but not given back to the system
+	// yet.
 	freshBytes = 128 << 20
 )
 
@@ -54,8 +55,9 @@ type Config struct {
 	Progress func(*Result)
 }
 
-// Run plays the attacks, one after the other, on one cluster, which is replaced by a fresh one
-// when an attack has done harm to it or has left its members large. The error is for what could not be done.
+// Run plays the attacks, one after the other, on one cluster, which is replaced by a fresh one when
+// an attack has done harm to it or has left its members large. The error is for what could not be
+// done.
 func Run(ctx context.Context, cfg Config) (*Document, error) {
 	s := &stage{cfg: cfg, history: jepsen.NewHistory()}
 	d := &Document{Target: cfg.Target.Name, cfg: cfg, began: time.Now(), history: s.history}

@@ -22,8 +22,8 @@ const (
 	retryPause = 10 * time.Millisecond
 )
 
-// A user is a bystander: an unmodified go-zookeeper client with all addresses, of which it takes its
-// own member's first, that holds a lock and sets and gets a node again and again.
+// A user is a bystander: an unmodified go-zookeeper client with all addresses, of which it takes
+// its own member's first, that holds a lock and sets and gets a node again and again.
 type user struct {
 	name    string
 	member  *jepsen.Member
@@ -232,8 +232,8 @@ func (u *user) took(from, to time.Time) []time.Duration {
 	return all
 }
 
-// lost says how the user has lost its session or its lock; nil: both are as they were. ask does
-// the question.
+// lost says how the user has lost its session or its lock; nil: both are as they were. ask does the
+// question.
 func (u *user) lost() error {
 	if now := u.conn.SessionID(); now != u.session {
 		return fmt.Errorf("%s at %s has lost its session and its lock", u.name, u.member)

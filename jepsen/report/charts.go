@@ -60,8 +60,8 @@ func drawFaults(s scale, faults []Fault) ([]kindView, []shade) {
 	return lanes, shades
 }
 
-// mostShades is how many colours may lie upon each other. With more kinds of faults there is one colour for all of them:
-// the lanes say which it was.
+// mostShades is how many colours may lie upon each other. With more kinds of faults there is one
+// colour for all of them: the lanes say which it was.
 const mostShades = 3
 
 // sortSpans sorts by the beginnings.
@@ -143,7 +143,8 @@ func drawThroughput(s scale, figures Figures) chart {
 		}
 	}
 	highest := 0.0
-	// What is left of the last slice is not taken for less than a fifth: a rate over a moment means nothing.
+	// What is left of the last slice is not taken for less than a fifth: a rate over a moment means
+	// nothing.
 	perSecond := func(i, n int) float64 { return float64(n) / max(s.sliceAt(i, length), length/5).Seconds() }
 	for i, sum := range sums {
 		highest = max(highest, perSecond(i, sum.OK+sum.Fail+sum.Info))

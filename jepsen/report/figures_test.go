@@ -114,7 +114,8 @@ func TestTimeTicks(t *testing.T) {
 	}
 }
 
-// Colours of up to three kinds of faults lie upon each other; with more there is one colour, where anything was broken.
+// Colours of up to three kinds of faults lie upon each other; with more there is one colour, where
+// anything was broken.
 func TestShades(t *testing.T) {
 	s := time.Second
 	faults := []Fault{{Kind: "cut", From: 1 * s, To: 3 * s}, {Kind: "kill", From: 2 * s, To: 4 * s}, {Kind: "pause", From: 6 * s, To: 7 * s}}

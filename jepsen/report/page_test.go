@@ -104,7 +104,8 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
 
-// Whatever stands in a run, it is text on the page: no element, no attribute, no script comes of it.
+// Whatever stands in a run, it is text on the page: no element, no attribute, no script comes of
+// it.
 func TestHostileTextStaysText(t *testing.T) {
 	const hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" onload=\"alert(3)\" 'x' {{.}} &lt; \x00\xff ]]> -->"
 	r := sample(3, 20*time.Second)

@@ -72,8 +72,8 @@ type Fault struct {
 	Kind string `json:"kind"`
 	// On is what it was done to, as "m2" or "1 2 | 3 4 5".
 	On string `json:"on,omitempty"`
-	// From and To are since the start of the history. They are equal for what has no length (a transfer
-	// of leadership).
+	// From and To are since the start of the history. They are equal for what has no length (a
+	// transfer of leadership).
 	From time.Duration `json:"fromNs"`
 	To   time.Duration `json:"toNs"`
 	// Open says that nothing ended it: it lasts until the end of the run, whatever To says.

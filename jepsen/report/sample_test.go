@@ -9,8 +9,8 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// sample is a run as it might be: clients that write and read, and take locks, while members are cut off and killed. It is
-// the same for the same arguments.
+// sample is a run as it might be: clients that write and read, and take locks, while members are
+// cut off and killed. It is the same for the same arguments.
 func sample(clients int, length time.Duration) *Run {
 	r := &Run{
 		Title: fmt.Sprintf("register, lock on 5 members under partition, kill, for %v", length), Target: "lockkeeper",

@@ -9,7 +9,8 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// maxSlices bounds the length of every series: a picture has no more room, and a page no more bytes, for longer ones.
+// maxSlices bounds the length of every series: a picture has no more room, and a page no more
+// bytes, for longer ones.
 const maxSlices = 600
 
 // Figures are the measures of a run. They are what the pictures are drawn from.
@@ -23,7 +24,8 @@ type Figures struct {
 // OpFigures are the measures of the operations of one name.
 type OpFigures struct {
 	F string `json:"f"`
-	// OK, Fail and Info count the operations that ended so. Info are those whose outcome is not known.
+	// OK, Fail and Info count the operations that ended so. Info are those whose outcome is not
+	// known.
 	OK   int `json:"ok"`
 	Fail int `json:"fail"`
 	Info int `json:"info"`

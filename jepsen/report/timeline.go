@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// timelineSlices is into how many slices of time a row is divided: about one for each two pixels.
+	// timelineSlices is into how many slices of time a row is divided: about one for each two
+	// pixels.
 	timelineSlices = 500
 	// maxRows bounds how many clients have rows.
 	maxRows = 48
 )
 
-// What a slice of a row shows is the worst of what happened in it, so that one lost reply among a hundred good ones is seen.
+// What a slice of a row shows is the worst of what happened in it, so that one lost reply among a
+// hundred good ones is seen.
 type mark byte
 
 const (
@@ -121,8 +123,8 @@ func (r *row) stretches() []stretch {
 // holdKey is one lock of one contender.
 type holdKey struct{ worker, contender, lock string }
 
-// findHolds finds when locks were held: from the moment the worker told it to the moment it was about to be asked to
-// release it, or the lock was lost (see jepsen.History).
+// findHolds finds when locks were held: from the moment the worker told it to the moment it was
+// about to be asked to release it, or the lock was lost (see jepsen.History).
 func findHolds(ops []jepsen.Op, end time.Duration) map[holdKey][]span {
 	holds := make(map[holdKey][]span)
 	open := make(map[holdKey]time.Duration)
@@ -203,7 +205,8 @@ type callKey struct {
 	id                   int64
 }
 
-// findCalls pairs invokes with their ends, in the order of the invokes. What has no end lasts until the end of the run.
+// findCalls pairs invokes with their ends, in the order of the invokes. What has no end lasts until
+// the end of the run.
 func findCalls(ops []jepsen.Op, end time.Duration) []call {
 	var calls []call
 	open := make(map[callKey]int)

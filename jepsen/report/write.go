@@ -31,7 +31,8 @@ func Write(dir, scratch string, r *Run) error {
 	return errors.Join(err, copyLogs(dir, scratch))
 }
 
-// writeFile makes a file of what write writes. When it returns without an error, nothing is missing.
+// writeFile makes a file of what write writes. When it returns without an error, nothing is
+// missing.
 func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -44,8 +45,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// copyLogs copies the logs that are not empty: client1.log under its name, m1/log as m1.log. What is
-// in a member's data directory is no such log.
+// copyLogs copies the logs that are not empty: client1.log under its name, m1/log as m1.log. What
+// is in a member's data directory is no such log.
 func copyLogs(dir, scratch string) error {
 	return filepath.WalkDir(scratch, func(name string, entry fs.DirEntry, err error) error {
 		switch {
@@ -74,8 +75,8 @@ func copyLogs(dir, scratch string) error {
 	})
 }
 
-// ReplaceTable puts a table into a page, between the lines "<!-- NAME: begin -->" and "<!-- NAME: end
-// -->", which have to be there. If there is no such file, the table becomes one.
+// ReplaceTable puts a table into a page, between the lines "<!-- NAME: begin -->" and "<!-- NAME:
+// end -->", which have to be there. If there is no such file, the table becomes one.
 func ReplaceTable(file, name, table string) error {
 	begin, end := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->"
 	page, err := os.ReadFile(file)

@@ -38,9 +38,8 @@ type clientSpec struct {
 	Fence string `json:"fence"`
 }
 
-// Client is the process of client n of some workloads, the other end of a
-// Test: it gets a clientSpec on in, writes its history to out, one operation a
-// line, and ends when in does.
+// Client is the process of client n of some workloads, the other end of a Test: it gets a
+// clientSpec on in, writes its history to out, one operation a line, and ends when in does.
 func Client(in io.Reader, out io.Writer, log io.Writer) error {
 	lines := bufio.NewReader(in)
 	line, err := lines.ReadBytes('\n')
@@ -203,8 +202,8 @@ func (c *client) history() []jepsen.Op {
 	return c.ops[:len(c.ops):len(c.ops)]
 }
 
-// stop has the client end, and waits until it has and its history is complete.
-// When ctx ends first, the client is killed and that is an error.
+// stop has the client end, and waits until it has and its history is complete. When ctx ends first,
+// the client is killed and that is an error.
 func (c *client) stop(ctx context.Context) error {
 	_ = c.stdin.Close() // the client may have ended
 	select {

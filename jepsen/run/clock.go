@@ -9,8 +9,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// FClock, FClockRight: members' wall clocks are wrong; they are right again.
-// (jepsen.Op.F)
+// FClock, FClockRight: members' wall clocks are wrong; they are right again. (jepsen.Op.F)
 const (
 	FClock      = "clock"
 	FClockRight = "clock-right"
@@ -35,8 +34,7 @@ func onlyLockkeeper(f *field) error {
 // strobeInterval is how long a clock that jumps to and fro stays.
 const strobeInterval = 50 * time.Millisecond
 
-// planClock sets clocks that nobody else sets. It claims the clocks, not the
-// members.
+// planClock sets clocks that nobody else sets. It claims the clocks, not the members.
 func planClock(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
 	all := f.cluster.Members()
 	var victims []*jepsen.Member

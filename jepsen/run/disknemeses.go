@@ -14,8 +14,8 @@ const (
 	// FDiskFull, FDiskFree: there is no space left; there is again.
 	FDiskFull = "disk-full"
 	FDiskFree = "disk-free"
-	// FDiskFail, FDiskNew: every access fails; the member was started again on
-	// what had been synced.
+	// FDiskFail, FDiskNew: every access fails; the member was started again on what had been
+	// synced.
 	FDiskFail = "disk-fail"
 	FDiskNew  = "disk-new"
 )

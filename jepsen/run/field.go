@@ -16,8 +16,7 @@ import (
 	"lockkeeper/jepsen/workload"
 )
 
-// A field is what nemeses act on. Its methods may be called by several of them
-// at the same time.
+// A field is what nemeses act on. Its methods may be called by several of them at the same time.
 type field struct {
 	target  jepsen.Target
 	scratch string
@@ -35,8 +34,7 @@ type field struct {
 	faults  []report.Fault
 }
 
-// begin records that an act begins, and tells the terminal. It returns the
-// number of the fault.
+// begin records that an act begins, and tells the terminal. It returns the number of the fault.
 func (f *field) begin(nemesis string, a *act) int {
 	for _, op := range a.begin {
 		op.Kind = jepsen.Info
@@ -111,8 +109,7 @@ func (f *field) sayLocked(now time.Duration, what, on string) {
 	fmt.Fprintf(f.out, "%7.2f s  %-24s %s\n", now.Seconds(), what, on)
 }
 
-// claim takes things for one nemesis, those that nobody has; what others have
-// is left out.
+// claim takes things for one nemesis, those that nobody has; what others have is left out.
 func (f *field) claim(nemesis string, things []any) (taken []any, release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,8 +128,8 @@ func (f *field) claim(nemesis string, things []any) (taken []any, release func()
 	}
 }
 
-// claimMembers takes members for a nemesis that stops them, at most as many as
-// atMost, chosen at random.
+// claimMembers takes members for a nemesis that stops them, at most as many as atMost, chosen at
+// random.
 func (f *field) claimMembers(nemesis string, rng *rand.Rand, from []*jepsen.Member, atMost int) (taken []*jepsen.Member, release func()) {
 	things := make([]any, 0, len(from))
 	for _, i := range rng.Perm(len(from)) {

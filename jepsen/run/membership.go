@@ -20,8 +20,7 @@ import (
 const (
 	// FTransfer: the leadership is handed to another member.
 	FTransfer = "transfer"
-	// FRemove, FAdd: a member is taken out, ended and emptied; it is a member
-	// again.
+	// FRemove, FAdd: a member is taken out, ended and emptied; it is a member again.
 	FRemove = "remove"
 	FAdd    = "add"
 	// FDamage: a member was killed, and its log damaged. FAdd ends it.
@@ -101,8 +100,7 @@ func firstLine(err error) string {
 	return lines[len(lines)-1]
 }
 
-// planTransfer hands the leadership on. Whoever is asked may be cut off: a
-// refusal is as good.
+// planTransfer hands the leadership on. Whoever is asked may be cut off: a refusal is as good.
 func planTransfer(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	all := f.cluster.Members()
 	to, asked := all[rng.IntN(len(all))], all[rng.IntN(len(all))]
@@ -125,8 +123,8 @@ func (f *field) remove(ctx context.Context, m *jepsen.Member) error {
 	return f.clusterTool(ctx, append([]string{"remove", strconv.Itoa(m.ID)}, f.common()...)...)
 }
 
-// rebuild brings a member back as the documentation says: it is removed, emptied, started, and added.
-// Others may break things at that time: it is tried again until ctx ends.
+// rebuild brings a member back as the documentation says: it is removed, emptied, started, and
+// added. Others may break things at that time: it is tried again until ctx ends.
 func rebuild(ctx context.Context, f *field, m *jepsen.Member) error {
 	for removed := false; !removed; {
 		err := f.remove(ctx, m)
@@ -178,7 +176,8 @@ func (f *field) mustRefuse(ctx context.Context, m *jepsen.Member) error {
 // tornBytes is how much nonsense tearLog writes.
 const tornBytes = 16
 
-// tearLog writes nonsense over the end of what was written last: the newest segment in dir has zeros behind it.
+// tearLog writes nonsense over the end of what was written last: the newest segment in dir has
+// zeros behind it.
 func tearLog(dir string) error {
 	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(segments) == 0 {

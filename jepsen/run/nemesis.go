@@ -21,8 +21,7 @@ type nemesis struct {
 	kinds []string
 	// usable says why it cannot be used in this field, if so.
 	usable func(f *field) error
-	// rest is how long it waits before it breaks something, lasts until it mends
-	// it.
+	// rest is how long it waits before it breaks something, lasts until it mends it.
 	rest, lasts span
 	// plan chooses what to do. A nil act means that there is nothing to do now.
 	plan func(ctx context.Context, f *field, rng *rand.Rand) (*act, error)
@@ -32,8 +31,7 @@ type nemesis struct {
 type act struct {
 	// on is what is done to whom, for people: "m1 m3", "m1 | m2 m3".
 	on string
-	// begin and end are what happens, as the history has it; end is empty for
-	// what has no length.
+	// begin and end are what happens, as the history has it; end is empty for what has no length.
 	begin, end []jepsen.Op
 	start      func(ctx context.Context) error
 	mend       func(ctx context.Context) error
@@ -80,8 +78,8 @@ func findNemesis(name string) (nemesis, error) {
 	return nemesis{}, fmt.Errorf("run: there is no nemesis %q; there are %s, and all", name, strings.Join(names, ", "))
 }
 
-// expand finds the nemeses for a list of names. all are those that are no
-// special kind of another one.
+// expand finds the nemeses for a list of names. all are those that are no special kind of another
+// one.
 func expand(names []string) ([]nemesis, error) {
 	var found []nemesis
 	add := func(n nemesis) {
@@ -121,8 +119,8 @@ func (n nemesis) canUse(f *field) error {
 	return n.usable(f)
 }
 
-// random is a nemesis' own source of choices, so that what one does depends on
-// nothing but the seed, whatever others there are.
+// random is a nemesis' own source of choices, so that what one does depends on nothing but the
+// seed, whatever others there are.
 func random(seed uint64, name string) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))

@@ -59,9 +59,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A nemesis mends what it broke before it ends, also when it is called off, and
-// what it does is in the history around what it did. The same seed does the
-// same at the same time.
+// A nemesis mends what it broke before it ends, also when it is called off, and what it does is in
+// the history around what it did. The same seed does the same at the same time.
 func TestNemesisRun(t *testing.T) {
 	play := func(seed uint64) string {
 		var out bytes.Buffer

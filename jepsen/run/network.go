@@ -79,8 +79,7 @@ func without(hosts []int, one int) []int {
 	return rest
 }
 
-// act is the cut as an act. Only one nemesis cuts at a time: the cuts of two
-// would heal each other.
+// act is the cut as an act. Only one nemesis cuts at a time: the cuts of two would heal each other.
 func (c cut) act(f *field, name, on string) *act {
 	got, release := f.claim(name, []any{"links"})
 	if len(got) == 0 {
@@ -143,8 +142,7 @@ func cutBridge(hosts []int, _ int) (cut, string) {
 	return c, fmt.Sprintf("%s, between them m%d", on, hosts[n])
 }
 
-// cutRing has every host hear only itself and those after it in a ring, so many
-// in all.
+// cutRing has every host hear only itself and those after it in a ring, so many in all.
 func cutRing(hosts []int, hears int) (cut, string) {
 	var c cut
 	for i, to := range hosts {
@@ -178,8 +176,8 @@ func planOneWay(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	return c.act(f, "partition-one-way", on), nil
 }
 
-// FSlow, FLossy: what a member sends to others comes late, or not at the first
-// try; FSmooth: it does not any more. (jepsen.Op.F)
+// FSlow, FLossy: what a member sends to others comes late, or not at the first try; FSmooth: it
+// does not any more. (jepsen.Op.F)
 const (
 	FSlow   = "slow"
 	FLossy  = "lossy"

@@ -6,23 +6,26 @@ import (
 	"time"
 )
 
-// harm is what an act takes away: members that do not run, or cannot be counted on, and directions of the network.
+// harm is what an act takes away: members that do not run, or cannot be counted on, and directions
+// of the network.
 type harm struct {
 	down []int
 	cuts cut
 }
 
-// A planner decides which acts may begin, so that a majority of the members can act for a share of the time. Nemeses
-// plan without knowing of each other; without it, those for partitions, kills and pauses together left no majority for
-// most of a run, and a run in which nobody can act shows nothing.
+// A planner decides which acts may begin, so that a majority of the members can act for a share of
+// the time. Nemeses plan without knowing of each other; without it, those for partitions, kills and
+// pauses together left no majority for most of a run, and a run in which nobody can act shows
+// nothing.
 //
-// A majority can act while one member that runs can talk, in both directions, with so many others that run that they
-// are more than half of all. The zero planner allows everything.
+// A majority can act while one member that runs can talk, in both directions, with so many others
+// that run that they are more than half of all. The zero planner allows everything.
 type planner struct {
 	members int
 	able    float64 // the least share of the time, 0 to 1
 	now     func() time.Duration
-	// changed is told, in order, when a majority can act no more and when it can again. It is called with mu held.
+	// changed is told, in order, when a majority can act no more and when it can again. It is
+	// called with mu held.
 	changed func(able bool)
 
 	mu      sync.Mutex
@@ -41,8 +44,8 @@ func (p *planner) begin() {
 	p.began, p.active = p.now(), map[*act]time.Duration{}
 }
 
-// admit takes note that an act begins that is planned to last for so long, or reports false: no majority could act then
-// for longer than it may be.
+// admit takes note that an act begins that is planned to last for so long, or reports false: no
+// majority could act then for longer than it may be.
 func (p *planner) admit(a *act, lasts time.Duration) bool {
 	if p.members == 0 {
 		return true

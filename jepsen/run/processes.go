@@ -15,8 +15,8 @@ type strike struct {
 	began, over string
 	choose      choice
 	start, mend step
-	// forGood says that the member loses what it has. There is one such member at a time: two of three
-	// could not be rebuilt.
+	// forGood says that the member loses what it has. There is one such member at a time: two of
+	// three could not be rebuilt.
 	forGood bool
 }
 

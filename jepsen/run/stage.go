@@ -19,15 +19,14 @@ import (
 // How long the parts of a run may take, apart from the time it is for.
 const (
 	startPatience = 90 * time.Second
-	// firstPatience is how long the nemeses wait for every client's first
-	// operation.
+	// firstPatience is how long the nemeses wait for every client's first operation.
 	firstPatience = 20 * time.Second
 	// healPatience is how long it may take until all members serve again.
 	healPatience  = 90 * time.Second
 	stopPatience  = 60 * time.Second
 	finalPatience = 90 * time.Second
-	// afterwards is how long the clients go on when everything is healed, in
-	// session timeouts: those that were cut off have come back by then.
+	// afterwards is how long the clients go on when everything is healed, in session timeouts:
+	// those that were cut off have come back by then.
 	afterwards = 2
 	// speedInterval is how often the terminal is told how fast it goes.
 	speedInterval = 10 * time.Second
@@ -276,8 +275,8 @@ func (s *stage) invoked() (sum int64) {
 	return sum
 }
 
-// heal makes everything whole and waits until every member serves. Nemeses have
-// mended what they broke; this finds what came of it.
+// heal makes everything whole and waits until every member serves. Nemeses have mended what they
+// broke; this finds what came of it.
 func (s *stage) heal(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, healPatience)
 	defer cancel()
@@ -349,12 +348,12 @@ func (s *stage) judge(ctx context.Context) {
 	}
 }
 
-// replicaPatience is how long it may take until all members show the same
-// state, when nobody changes it any more.
+// replicaPatience is how long it may take until all members show the same state, when nobody
+// changes it any more.
 const replicaPatience = 30 * time.Second
 
-// checkReplicas says whether all members hold the same: whatever the clients
-// saw, two replicas with one zxid and two states are a broken promise.
+// checkReplicas says whether all members hold the same: whatever the clients saw, two replicas with
+// one zxid and two states are a broken promise.
 func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()
@@ -372,14 +371,14 @@ func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 	return v
 }
 
-// killBound is how long after the kill of a leader a client of the workload libraries may have to wait
-// for a lock, if nothing else breaks.
+// killBound is how long after the kill of a leader a client of the workload libraries may have to
+// wait for a lock, if nothing else breaks.
 const killBound = 5 * time.Second
 
-// progressTimeouts and progressGrace are how long a client may be without a completed operation while a majority can
-// act: it may have to notice, for 2/3 of its session timeout, that its member is gone; then to find, for a third of it
-// at each, that other members are; lose that one, too; wait for the session of a lock's holder to expire; and the
-// members for an election.
+// progressTimeouts and progressGrace are how long a client may be without a completed operation
+// while a majority can act: it may have to notice, for 2/3 of its session timeout, that its member
+// is gone; then to find, for a third of it at each, that other members are; lose that one, too;
+// wait for the session of a lock's holder to expire; and the members for an election.
 const (
 	progressTimeouts = 3
 	progressGrace    = 4 * time.Second

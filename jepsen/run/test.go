@@ -36,8 +36,8 @@ type Test struct {
 	Nemeses []string
 	// Time is for how long things are broken.
 	Time time.Duration
-	// Able is the least share of Time, 0 to 1, in which a majority of the members can act: acts that
-	// would take more are left out, and a run in which it was less shows too little.
+	// Able is the least share of Time, 0 to 1, in which a majority of the members can act: acts
+	// that would take more are left out, and a run in which it was less shows too little.
 	Able float64
 	// Seed makes the plans.
 	Seed uint64
@@ -61,8 +61,7 @@ type Test struct {
 
 // The values of Test.Network.
 const (
-	// Auto is Namespace where that is possible, for all nemeses that are asked
-	// for, and else Proxy.
+	// Auto is Namespace where that is possible, for all nemeses that are asked for, and else Proxy.
 	Auto = "auto"
 	// Namespace gives every member a host of its own (jepsen.Network).
 	Namespace = "namespace"
@@ -106,10 +105,9 @@ func (t Test) Check() error {
 	return errors.Join(errs...)
 }
 
-// Run does the test. An error means that it could not be done; whether promises
-// were broken is in what it returns. When ctx ends, the run is called off and
-// that is an error. Nothing of the run is left then or later, apart from the
-// files in t.Scratch.
+// Run does the test. An error means that it could not be done; whether promises were broken is in
+// what it returns. When ctx ends, the run is called off and that is an error. Nothing of the run is
+// left then or later, apart from the files in t.Scratch.
 func (t Test) Run(ctx context.Context) (*report.Run, error) {
 	if err := t.Check(); err != nil {
 		return nil, err

@@ -34,8 +34,9 @@ type BuildOptions struct {
 	PlainRuntime bool
 }
 
-// Build compiles the simulations into dir, which it may fill with files of its own. It must run somewhere inside the
-// module. The first time takes a minute, because the standard library is compiled anew.
+// Build compiles the simulations into dir, which it may fill with files of its own. It must run
+// somewhere inside the module. The first time takes a minute, because the standard library is
+// compiled anew.
 func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 	p := &Program{path: filepath.Join(dir, "sim.test"), dir: dir}
 	var tags []string
@@ -70,7 +71,8 @@ type Simulation struct {
 	Workload string // "" means what the seed says
 	Mutation string // "" means none
 	Journal  string // file that gets everything that happens; "" means none
-	// Scenario is the test to run instead of a random simulation, of which only Mutation counts; "" means none.
+	// Scenario is the test to run instead of a random simulation, of which only Mutation counts; ""
+	// means none.
 	Scenario string
 }
 
@@ -105,9 +107,11 @@ const (
 	outputMaxBytes = 64 << 10
 )
 
-// Run runs one simulation. An error is what kept it from running, a process that crashed is a violation.
+// Run runs one simulation. An error is what kept it from running, a process that crashed is a
+// violation.
 func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
-	// Names and the environment are always of the same length, so that what they take of the heap is always the same.
+	// Names and the environment are always of the same length, so that what they take of the heap
+	// is always the same.
 	results := filepath.Join(p.dir, fmt.Sprintf("result-%08d", p.runs.Add(1)))
 	defer os.Remove(results)
 	if s.Journal != "" {
@@ -160,7 +164,8 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 	return r, nil
 }
 
-// reason finds the line that says why a process ended: that it crashed, or else the first that a test complained about.
+// reason finds the line that says why a process ended: that it crashed, or else the first that a
+// test complained about.
 func reason(out []byte, err error) string {
 	complaint := fmt.Sprint(err)
 	for line := range strings.Lines(string(out)) {
@@ -178,7 +183,8 @@ func reason(out []byte, err error) string {
 	return complaint
 }
 
-// trimJournal cuts a journal, whose process may have crashed, where it ends: at the first byte that is 0.
+// trimJournal cuts a journal, whose process may have crashed, where it ends: at the first byte that
+// is 0.
 func trimJournal(name string) {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
@@ -198,8 +204,8 @@ func trimJournal(name string) {
 	}
 }
 
-// Workloads are the names that Simulation.Workload may list, separated by commas: what the clients of server/simtest do,
-// and the workloads of package jepsen/workload.
+// Workloads are the names that Simulation.Workload may list, separated by commas: what the clients
+// of server/simtest do, and the workloads of package jepsen/workload.
 func Workloads() []string {
 	return append([]string{"locks", "foreign-locks", "registers", "pipes"}, workload.Names()...)
 }

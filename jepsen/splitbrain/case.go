@@ -27,8 +27,8 @@ func (g Group) String() string {
 	return fmt.Sprintf("%d+%s", g.Voters, plural(g.Observers, "observer"))
 }
 
-// A Case is one way in which a cluster is broken: some members are dead, and the others are in one piece or in two that
-// cannot reach each other.
+// A Case is one way in which a cluster is broken: some members are dead, and the others are in one
+// piece or in two that cannot reach each other.
 type Case struct {
 	// Cluster is all members.
 	Cluster Group `json:"cluster"`
@@ -39,7 +39,8 @@ type Case struct {
 	Leader int `json:"leader"`
 }
 
-// String is the case in a few words, as "1 | 4, leader left". Left is the first side, right the second one.
+// String is the case in a few words, as "1 | 4, leader left". Left is the first side, right the
+// second one.
 func (c Case) String() string {
 	var parts []string
 	if c.Dead.size() > 0 {
@@ -60,8 +61,8 @@ func (c Case) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Quorum is what quorum.Maj says of a side: whether it may go on. Dead voters are counted, in n; observers are not, on
-// either side of the comparison.
+// Quorum is what quorum.Maj says of a side: whether it may go on. Dead voters are counted, in n;
+// observers are not, on either side of the comparison.
 func (c Case) Quorum(side int) bool {
 	return quorum.NewMaj(c.Cluster.Voters).Quorum(c.Sides[side].Voters)
 }
@@ -75,7 +76,8 @@ func (c Case) Arithmetic(side int) string {
 	return fmt.Sprintf("%d %s %d/2", c.Sides[side].Voters, sign, c.Cluster.Voters)
 }
 
-// Goes is the side that goes on, -1 if none does. There cannot be two: that is what the majority is for.
+// Goes is the side that goes on, -1 if none does. There cannot be two: that is what the majority is
+// for.
 func (c Case) Goes() int {
 	for i := range c.Sides {
 		if c.Quorum(i) {
@@ -85,8 +87,9 @@ func (c Case) Goes() int {
 	return -1
 }
 
-// cast says which members play a case: the numbers of the living, by side, and of the dead. Voters are numbered from 1,
-// observers behind them. The leader goes where the case wants it, the others fill up the groups in their order.
+// cast says which members play a case: the numbers of the living, by side, and of the dead. Voters
+// are numbered from 1, observers behind them. The leader goes where the case wants it, the others
+// fill up the groups in their order.
 func (c Case) cast(leader int) (sides [][]int, dead []int) {
 	var voters, observers []int
 	for id := 1; id <= c.Cluster.size(); id++ {
@@ -115,8 +118,9 @@ func (c Case) cast(leader int) (sides [][]int, dead []int) {
 	return sides, fill(c.Dead, c.Leader < 0)
 }
 
-// Cases are all cases of a cluster of n voters: every cut in two by size, with the leader on either side; every number of
-// dead members, the leader among them and not; one dead member and every cut of the others.
+// Cases are all cases of a cluster of n voters: every cut in two by size, with the leader on either
+// side; every number of dead members, the leader among them and not; one dead member and every cut
+// of the others.
 func Cases(n int) []Case {
 	cluster := Group{Voters: n}
 	var all []Case
@@ -143,8 +147,8 @@ func Cases(n int) []Case {
 	return all
 }
 
-// ObserverCases are cuts of a cluster of three voters and two observers, which do not count: wherever they are, the side
-// with two voters goes on.
+// ObserverCases are cuts of a cluster of three voters and two observers, which do not count:
+// wherever they are, the side with two voters goes on.
 func ObserverCases() []Case {
 	var all []Case
 	add := func(leader int, dead Group, sides ...Group) {
@@ -158,8 +162,8 @@ func ObserverCases() []Case {
 	return all
 }
 
-// BriefCases are those of Cases(n) that say most, for those in a hurry: the smallest cut, from the leader's side; the cut
-// into halves; as many dead as the rest survives; one more.
+// BriefCases are those of Cases(n) that say most, for those in a hurry: the smallest cut, from the
+// leader's side; the cut into halves; as many dead as the rest survives; one more.
 func BriefCases(n int) []Case {
 	tolerates := quorum.NewMaj(n).Tolerates()
 	var brief []Case

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The cases of the textbooks are among the cases, with the answers of the textbooks. These are written down here by hand.
+// The cases of the textbooks are among the cases, with the answers of the textbooks. These are
+// written down here by hand.
 func TestTextbook(t *testing.T) {
 	type answer struct {
 		voters int
@@ -39,7 +40,8 @@ func TestTextbook(t *testing.T) {
 	}
 }
 
-// Every cut by size is there, with the leader on either side, and every number of dead; and no case is there twice.
+// Every cut by size is there, with the leader on either side, and every number of dead; and no case
+// is there twice.
 func TestCasesAreComplete(t *testing.T) {
 	for n := 2; n <= 7; n++ {
 		cases := Cases(n)

@@ -16,7 +16,8 @@ import (
 // anyone may do anything.
 var anyone = zk.WorldACL(zk.PermAll)
 
-// A client is one program with a session: an unmodified go-zookeeper. What counts is what the library tells it.
+// A client is one program with a session: an unmodified go-zookeeper. What counts is what the
+// library tells it.
 type client struct {
 	*zk.Conn
 	hears func(connected bool) // called when the library says that it is connected, or not any more; may be nil
@@ -119,8 +120,9 @@ func (c *client) close() {
 // A client asks again after this time when it was told that it cannot.
 const retryPause = 20 * time.Millisecond
 
-// lock takes a lock, the simplest there is: an ephemeral node, which exists once. It waits for as long as somebody else
-// has it, through disconnects, until ctx ends. waits, if not nil, is called when somebody has it and the watch is set.
+// lock takes a lock, the simplest there is: an ephemeral node, which exists once. It waits for as
+// long as somebody else has it, through disconnects, until ctx ends. waits, if not nil, is called
+// when somebody has it and the watch is set.
 func (c *client) lock(ctx context.Context, path string, waits func()) error {
 	for ctx.Err() == nil {
 		_, err := c.Create(path, nil, zk.FlagEphemeral, anyone)

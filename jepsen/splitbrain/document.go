@@ -35,8 +35,8 @@ func (d *Document) right() (n int) {
 // OK says whether every case came as predicted.
 func (d *Document) OK() bool { return len(d.Results) > 0 && d.right() == len(d.Results) }
 
-// windows is in how many cases two clients held one lock, both told that they are connected, and the
-// longest time for which they did.
+// windows is in how many cases two clients held one lock, both told that they are connected, and
+// the longest time for which they did.
 func (d *Document) windows() (n int, longest time.Duration) {
 	for _, r := range d.Results {
 		if r.Window > 0 {

@@ -139,8 +139,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSplitBrainPage: docs/split-brain.md has the tables of both systems as Table makes them, each with its command, and
-// no other figures of time.
+// TestSplitBrainPage: docs/split-brain.md has the tables of both systems as Table makes them, each
+// with its command, and no other figures of time.
 func TestSplitBrainPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/split-brain.md")
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 type Config struct {
 	// Target is the server software.
 	Target jepsen.Target
-	// Cases are played in their order; those that follow each other and have clusters of the same shape share one.
+	// Cases are played in their order; those that follow each other and have clusters of the same
+	// shape share one.
 	Cases []Case
 	// Tick is tickTime, DefaultTick if zero. Session is the clients' session timeout, four ticks if
 	// zero; the servers keep it between 2 and 20 ticks.
@@ -26,8 +27,8 @@ type Config struct {
 	// Patience is how long to wait for anything that should happen; DefaultPatience if zero.
 	Patience time.Duration
 	// Promises says that the target promises two things more than ZooKeeper does: a client is told
-	// that it is cut off before its lock is given away, and members that hold the same show the same
-	// digest (four-letter word hash). If not, what breaks them is a note.
+	// that it is cut off before its lock is given away, and members that hold the same show the
+	// same digest (four-letter word hash). If not, what breaks them is a note.
 	Promises bool
 	// Extra are more lines for every member's zoo.cfg.
 	Extra []string
@@ -128,15 +129,15 @@ func playShape(ctx context.Context, cfg Config, number int, cases []Case) (resul
 	return results, nil
 }
 
-// errNotPoised is that something moved before the break was made: a busy machine changes its leader, or loses a client's
-// session, without being asked.
+// errNotPoised is that something moved before the break was made: a busy machine changes its
+// leader, or loses a client's session, without being asked.
 var errNotPoised = errors.New("something moved before the break")
 
 // mostTries is how often a case is begun.
 const mostTries = 5
 
-// play plays one case: everything in place, the break, a look until all has come as predicted or patience is over, the
-// healing, and a comparison of all replicas.
+// play plays one case: everything in place, the break, a look until all has come as predicted or
+// patience is over, the healing, and a comparison of all replicas.
 func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	l.played++
 	leader, err := l.settle(ctx)
@@ -218,8 +219,8 @@ func (l *lab) smash(s *stage) error {
 	return errors.Join(errs...)
 }
 
-// look waits until what should have come has come, or patience is over; in any case for one and a half session timeouts,
-// for what should not come could still.
+// look waits until what should have come has come, or patience is over; in any case for one and a
+// half session timeouts, for what should not come could still.
 func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
 	least, done := context.WithTimeout(ctx, l.cfg.Session*3/2)
 	defer done()

@@ -143,7 +143,8 @@ func (r *Result) worst() (worst int, ok bool) {
 	return worst, ok
 }
 
-// margin is how long before its lock was given away the client of a member was told; negative if it was told later.
+// margin is how long before its lock was given away the client of a member was told; negative if it
+// was told later.
 func (r *Result) margin(goes, id int) time.Duration {
 	given, told := r.Sides[goes].Inherited[id], r.toldAt(id)
 	if !told.Came() {

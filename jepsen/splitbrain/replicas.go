@@ -22,7 +22,8 @@ type Replica struct {
 	Member int `json:"member"`
 	// Zxid is what the member's four-letter word srvr says, in hex.
 	Zxid string `json:"zxid"`
-	// Tree is a SHA-256 of the whole tree as a client reads it: paths, data and Stats. Nodes is how many nodes that were.
+	// Tree is a SHA-256 of the whole tree as a client reads it: paths, data and Stats. Nodes is how
+	// many nodes that were.
 	Tree  string `json:"tree"`
 	Nodes int    `json:"nodes"`
 
@@ -60,9 +61,9 @@ func firstDifference(a, b Replica) string {
 	return "their nodes are the same"
 }
 
-// readReplicas reads every member's replica until they agree, for members take a moment to apply what
-// is committed and the sessions of ended clients still expire. If they never do, it returns the last
-// ones it read, with what is different.
+// readReplicas reads every member's replica until they agree, for members take a moment to apply
+// what is committed and the sessions of ended clients still expire. If they never do, it returns
+// the last ones it read, with what is different.
 func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Duration) ([]Replica, error) {
 	clients := make([]*client, 0, len(members))
 	defer func() {
@@ -121,7 +122,8 @@ func readReplica(ctx context.Context, m *jepsen.Member, c *client) (Replica, err
 	digest := sha256.New()
 	if err := c.walk("/", func(name string, data []byte, stat *zk.Stat) {
 		if stat.Mzxid == 0 {
-			// No update has made or changed it: ZooKeeper gives it the time at which the member started.
+			// No update has made or changed it: ZooKeeper gives it the time at which the member
+			// started.
 			stat.Ctime, stat.Mtime = 0, 0
 		}
 		line := fmt.Sprintf("%q %q %+v", name, data, *stat)
@@ -142,7 +144,8 @@ func readReplica(ctx context.Context, m *jepsen.Member, c *client) (Replica, err
 	return r, nil
 }
 
-// walk visits a node and everything below it, in the order of the names. Nodes that go meanwhile are left out.
+// walk visits a node and everything below it, in the order of the names. Nodes that go meanwhile
+// are left out.
 func (c *client) walk(node string, visit func(node string, data []byte, stat *zk.Stat)) error {
 	data, stat, err := c.Get(node)
 	if err == nil {

@@ -38,24 +38,29 @@ func later(a, b Instant) Instant {
 	return b
 }
 
-// Seen is what was seen of one side between the break and the healing. Members are named by their numbers.
+// Seen is what was seen of one side between the break and the healing. Members are named by their
+// numbers.
 type Seen struct {
 	// Members are the side's members, the leader of before first.
 	Members []int `json:"members"`
-	// Leading are the members that said at the end that they lead, with the moment since which they did.
+	// Leading are the members that said at the end that they lead, with the moment since which they
+	// did.
 	Leading map[int]Instant `json:"leadingMs"`
-	// Stopped is when each member was first seen to serve no clients any more, for those that still did not at the end.
+	// Stopped is when each member was first seen to serve no clients any more, for those that still
+	// did not at the end.
 	Stopped map[int]Instant `json:"stoppedMs"`
-	// Writes are those that were begun after the break and acknowledged; Wrote is when the first one was.
+	// Writes are those that were begun after the break and acknowledged; Wrote is when the first
+	// one was.
 	Writes int     `json:"writes"`
 	Wrote  Instant `json:"wroteMs"`
-	// Lock is when a client of this side got the lock that clients of both sides wanted after the break.
+	// Lock is when a client of this side got the lock that clients of both sides wanted after the
+	// break.
 	Lock Instant `json:"lockMs"`
-	// Inherited is when a client of this side got the lock that was held, before the break, by the client of a member that
-	// is not on this side: from then on somebody else has it.
+	// Inherited is when a client of this side got the lock that was held, before the break, by the
+	// client of a member that is not on this side: from then on somebody else has it.
 	Inherited map[int]Instant `json:"inheritedMs"`
-	// Told is since when the client that held a lock, and knows this member only, has been told by its library that it is
-	// not connected, without having been connected again.
+	// Told is since when the client that held a lock, and knows this member only, has been told by
+	// its library that it is not connected, without having been connected again.
 	Told map[int]Instant `json:"toldMs"`
 	// Dropped is when such a client was told so for the first time.
 	Dropped map[int]Instant `json:"droppedMs"`
@@ -75,7 +80,8 @@ func (s Seen) clone() Seen {
 	return s
 }
 
-// A recorder collects what clients and probes see. Before the break, and after its end, it takes nothing.
+// A recorder collects what clients and probes see. Before the break, and after its end, it takes
+// nothing.
 type recorder struct {
 	mu       sync.Mutex
 	sides    []Seen

@@ -131,8 +131,8 @@ func (s *stage) clients() []*client {
 	return all
 }
 
-// set puts everything in its place before the break: nodes, locks that are held, heirs that wait for them, numbers that
-// are written.
+// set puts everything in its place before the break: nodes, locks that are held, heirs that wait
+// for them, numbers that are written.
 func (s *stage) set(ctx context.Context) error {
 	admin := s.heirs[0]
 	nodes := []string{s.root}
@@ -191,7 +191,8 @@ func (s *stage) inherit(ctx context.Context, heir *client, side, id int, ready f
 	}
 }
 
-// poised says whether everything is in its place just before the break: every holder is connected and has its lock.
+// poised says whether everything is in its place just before the break: every holder is connected
+// and has its lock.
 func (s *stage) poised() error {
 	if s.early.Load() {
 		return fmt.Errorf("%w: a lock has changed hands", errNotPoised)
@@ -204,7 +205,8 @@ func (s *stage) poised() error {
 	return nil
 }
 
-// write writes numbers until ctx ends. What is not acknowledged is not written again: it may have been.
+// write writes numbers until ctx ends. What is not acknowledged is not written again: it may have
+// been.
 func (s *stage) write(ctx context.Context, w *writer, side int, ready func()) {
 	defer ready()
 	for n := int64(1); ctx.Err() == nil; n++ {
@@ -231,7 +233,8 @@ func (s *Seen) wrote(now Instant) {
 	}
 }
 
-// watch begins what is done after the break: probes of all members that live, and the race for the lock.
+// watch begins what is done after the break: probes of all members that live, and the race for the
+// lock.
 func (s *stage) watch(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var probes sync.WaitGroup
@@ -267,7 +270,8 @@ func (s *stage) close() {
 // errLost is an acknowledged write that is not there.
 var errLost = errors.New("an acknowledged write is lost")
 
-// checkNumbers says whether the last acknowledged number of each writer is in a replica, or a later one that was sent.
+// checkNumbers says whether the last acknowledged number of each writer is in a replica, or a later
+// one that was sent.
 func (s *stage) checkNumbers(r Replica) error {
 	var errs []error
 	for _, w := range s.writers {

@@ -34,9 +34,10 @@ type Result struct {
 	// Checks are what was predicted. Notes are what was seen beyond it.
 	Checks []Check  `json:"checks"`
 	Notes  []string `json:"notes,omitempty"`
-	// Window is the worst time in which the client of a member that was cut off took itself for connected, and for the
-	// holder of its lock, while somebody else had the lock already; 0 if there was none. Margin is the shortest time by
-	// which a client was told before. Both only if a lock changed hands so.
+	// Window is the worst time in which the client of a member that was cut off took itself for
+	// connected, and for the holder of its lock, while somebody else had the lock already; 0 if
+	// there was none. Margin is the shortest time by which a client was told before. Both only if a
+	// lock changed hands so.
 	Window time.Duration `json:"windowNs"`
 	Margin time.Duration `json:"marginNs"`
 	// Watched is how long the case was watched, from the break to the beginning of the healing.
@@ -77,8 +78,8 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 	}{(*plain)(r), r.OK(), predicted, r.Sentences()})
 }
 
-// judge holds what was seen against what was predicted. leases says whether the target promises that a client is told
-// before its lock is given away (C6); if not, that is a note.
+// judge holds what was seen against what was predicted. leases says whether the target promises
+// that a client is told before its lock is given away (C6); if not, that is a note.
 func judge(r *Result, leases bool) {
 	for i := range r.Sides {
 		if r.Case.Quorum(i) {

@@ -63,7 +63,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Two holders of one lock are a broken promise only where it was given; they are always measured, and said.
+// Two holders of one lock are a broken promise only where it was given; they are always measured,
+// and said.
 func TestJudgeWindow(t *testing.T) {
 	for _, promised := range []bool{true, false} {
 		r := played()

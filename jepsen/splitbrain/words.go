@@ -151,7 +151,8 @@ func (r *Result) predictedText() string {
 	return "nobody: " + strings.Join(sides, ", ")
 }
 
-// happenedText says what became of the side that goes on, when the others stopped, and who knew it when.
+// happenedText says what became of the side that goes on, when the others stopped, and who knew it
+// when.
 func (r *Result) happenedText() string {
 	var parts []string
 	for i, seen := range r.Sides {
