@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"lockkeeper/jepsen"
 )
 
 // A shade is a time in which something was broken, as a path over the whole height of a picture.
@@ -97,11 +99,10 @@ type rowsView struct {
 }
 
 type rowView struct {
-	Worker                  string
-	Y                       int
-	Wait, OK, Fail, Info    string // paths
-	Held, Apart             string
-	OKs, Fails, Infos, Busy int
+	Worker               string
+	Y                    int
+	Wait, OK, Fail, Info string // paths
+	Held, Apart          string
 }
 
 // rowHeight is that of a row of the timeline, in pixels; the style sheet has it too.
@@ -111,15 +112,11 @@ func drawRows(s scale, t timeline) rowsView {
 	view := rowsView{Height: rowHeight * len(t.rows), More: t.more}
 	for i, r := range t.rows {
 		y := float64(i * rowHeight)
-		var paths [markInfo + 1]path
-		for _, st := range r.stretches() {
-			const width = float64(pictureWidth) / timelineSlices
-			paths[st.mark].hline(float64(st.from)*width, y+6, float64(st.to-st.from)*width)
-		}
 		view.Holds = view.Holds || len(r.held) > 0
 		view.Rows = append(view.Rows, rowView{
 			Worker: r.worker, Y: i * rowHeight,
-			Wait: paths[markWait].String(), OK: paths[markOK].String(), Fail: paths[markFail].String(), Info: paths[markInfo].String(),
+			Wait: s.spansPath(r.waited, y+6), OK: s.spansPath(r.ended[jepsen.OK], y+6),
+			Fail: s.spansPath(r.ended[jepsen.Fail], y+6), Info: s.spansPath(r.ended[jepsen.Info], y+6),
 			Held: s.spansPath(r.held, y+13), Apart: s.spansPath(r.apart, y+8),
 		})
 	}

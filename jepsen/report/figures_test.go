@@ -3,6 +3,7 @@ package report
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func TestSliceLength(t *testing.T) {
 	}
 }
 
-// A row shows the worst that happened in a slice of time, and waiting in between.
+// A row shows what ended in a slice of time, what failed above what did not, and waiting in between.
 func TestRow(t *testing.T) {
 	const length = timelineSlices * time.Second // a second is a slice
 	s := time.Second
@@ -66,10 +67,21 @@ func TestRow(t *testing.T) {
 		{worker: "c1", begin: 24 * s, end: 24 * s, kind: jepsen.OK},
 		{worker: "c1", begin: 25 * s, end: 25 * s, kind: jepsen.OK},
 	}
-	got := lay(nil, calls, length).rows[0].stretches()
-	want := []stretch{{markInfo, 10, 11}, {markWait, 20, 23}, {markFail, 23, 24}, {markOK, 24, 26}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	row := drawRows(scale{length}, lay(nil, calls, length)).Rows[0]
+	for name, c := range map[string][2]string{
+		"waits": {row.Wait, "M40 6h6"}, "ok": {row.OK, "M20 6h2M48 6h4"}, "fail": {row.Fail, "M46 6h2"}, "info": {row.Info, "M20 6h2"},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s: %s, want %s", name, c[0], c[1])
+		}
+	}
+	var page strings.Builder
+	if err := WriteHTML(&page, small()); err != nil {
+		t.Fatal(err)
+	}
+	if wait, ok, info := strings.Index(page.String(), `class="ink-wait" d=`), strings.Index(page.String(), `class="ink-ok" d=`),
+		strings.Index(page.String(), `class="ink-info" d=`); wait > ok || ok > info {
+		t.Error("the paths are not drawn in the order that lets what failed be seen")
 	}
 }
 

@@ -18,23 +18,14 @@ const (
 	maxRows = 48
 )
 
-// What a slice of a row shows is the worst of what happened in it, so that one lost reply among a
-// hundred good ones is seen.
-type mark byte
-
-const (
-	markNone mark = iota
-	markWait      // the client waited for an answer all the time
-	markOK
-	markFail
-	markInfo
-)
-
 // A row is what one client did.
 type row struct {
 	worker string
-	calls  int
-	marks  [timelineSlices]mark
+	// ended are the slices of time in which operations ended, by how; waited are those in which the
+	// client waited for an answer. What is drawn later covers what is drawn before it: one lost reply
+	// among a hundred good ones is seen.
+	ended  map[jepsen.Kind][]span
+	waited []span
 	// held are the times in which it held a lock, apart the times without a connection.
 	held, apart []span
 }
@@ -53,14 +44,18 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 	rows := make(map[string]*row)
 	of := func(worker string) *row {
 		if rows[worker] == nil {
-			rows[worker] = &row{worker: worker}
+			rows[worker] = &row{worker: worker, ended: make(map[jepsen.Kind][]span)}
 		}
 		return rows[worker]
 	}
+	slice := max(length/timelineSlices, 1)
 	for _, c := range calls {
 		r := of(c.worker)
-		r.calls++
-		r.paint(c, length)
+		end := min(c.end.Truncate(slice), length-slice)
+		if begin := c.begin.Truncate(slice); begin < end {
+			r.waited = append(r.waited, span{begin, end})
+		}
+		r.ended[c.kind] = append(r.ended[c.kind], span{end, end + slice})
 	}
 	for key, spans := range findHolds(ops, length) {
 		r := of(key.worker)
@@ -71,7 +66,10 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 	}
 	var t timeline
 	for _, r := range rows {
-		slices.SortFunc(r.held, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+		for _, spans := range r.ended {
+			sortSpans(spans)
+		}
+		sortSpans(r.held)
 		t.rows = append(t.rows, r)
 	}
 	slices.SortFunc(t.rows, func(a, b *row) int { return compareNames(a.worker, b.worker) })
@@ -79,45 +77,6 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 		t.rows, t.more = t.rows[:maxRows], len(t.rows)-maxRows
 	}
 	return t
-}
-
-// paint puts one call into the row.
-func (r *row) paint(c call, length time.Duration) {
-	at := func(d time.Duration) int {
-		return min(int(int64(d)*timelineSlices/int64(length)), timelineSlices-1)
-	}
-	for i := at(c.begin); i < at(c.end); i++ {
-		r.marks[i] = max(r.marks[i], markWait)
-	}
-	m := markInfo
-	switch c.kind {
-	case jepsen.OK:
-		m = markOK
-	case jepsen.Fail:
-		m = markFail
-	}
-	r.marks[at(c.end)] = max(r.marks[at(c.end)], m)
-}
-
-// A run of one mark in a row, in slices.
-type stretch struct {
-	mark     mark
-	from, to int // to is the first slice behind it
-}
-
-// stretches are the row's runs of equal marks, without the empty ones.
-func (r *row) stretches() []stretch {
-	var all []stretch
-	for i, m := range r.marks {
-		switch n := len(all); {
-		case m == markNone:
-		case n > 0 && all[n-1].mark == m && all[n-1].to == i:
-			all[n-1].to++
-		default:
-			all = append(all, stretch{m, i, i + 1})
-		}
-	}
-	return all
 }
 
 // holdKey is one lock of one contender.

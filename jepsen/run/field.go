@@ -18,16 +18,17 @@ import (
 
 // A field is what nemeses act on. Its methods may be called by several of them at the same time.
 type field struct {
-	target  jepsen.Target
-	scratch string
-	tools   atomic.Int64 // calls of the operator's program
-	cluster *jepsen.Cluster
-	links   jepsen.Links  // nil: there is one member only
-	disks   *jepsen.Disks // nil: nobody asked for them, or they cannot be had
-	clients []*client
-	history *jepsen.History
-	planner planner
-	out     io.Writer
+	target   jepsen.Target
+	scratch  string
+	tools    atomic.Int64 // calls of the operator's program
+	cluster  *jepsen.Cluster
+	links    jepsen.Links  // nil: there is one member only
+	disks    *jepsen.Disks // nil: nobody asked for them, or they cannot be had
+	clients  []*client
+	history  *jepsen.History
+	planner  planner
+	majority int // the fault that no majority can act; the planner guards it
+	out      io.Writer
 
 	mu      sync.Mutex
 	claimed map[any]string // members and clients, with the nemesis that has them
@@ -61,29 +62,20 @@ func (f *field) end(fault int, a *act) {
 	f.sayLocked(now, f.faults[fault].Kind+" over", a.on)
 }
 
-// majorityChanged records that a majority of the members can act no more, or can again.
-func (f *field) majorityChanged(able bool) {
-	op := jepsen.Op{Kind: jepsen.Info, F: workload.FMajorityLost}
-	if able {
-		op.F = workload.FMajorityBack
-	}
-	f.history.Add(op)
-	now := f.now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if last := len(f.faults) - 1; able {
-		for ; f.faults[last].Kind != noMajority; last-- {
-		}
-		f.faults[last].To, f.faults[last].Open = now, false
-		f.sayLocked(now, "a majority can act", "")
-		return
-	}
-	f.faults = append(f.faults, report.Fault{Kind: noMajority, From: now, To: now, Open: true})
-	f.sayLocked(now, noMajority, "")
+// lostMajority is that no majority of the members can act.
+var lostMajority = &act{
+	begin: []jepsen.Op{{F: workload.FMajorityLost}}, end: []jepsen.Op{{F: workload.FMajorityBack}},
+	mend: func(context.Context) error { return nil },
 }
 
-// noMajority is the lane of the report in which no majority can act.
-const noMajority = "no majority"
+// majorityChanged records that a majority of the members can act no more, or can again.
+func (f *field) majorityChanged(able bool) {
+	if able {
+		f.end(f.majority, lostMajority)
+	} else {
+		f.majority = f.begin("no majority", lostMajority)
+	}
+}
 
 // kindOf is the group of nemeses that a report has a lane for.
 func kindOf(nemesis string) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,13 +71,7 @@ func shuffled(f *field, rng *rand.Rand) []int {
 }
 
 func without(hosts []int, one int) []int {
-	var rest []int
-	for _, h := range hosts {
-		if h != one {
-			rest = append(rest, h)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(hosts), func(h int) bool { return h == one })
 }
 
 // act is the cut as an act. Only one nemesis cuts at a time: the cuts of two would heal each other.
