@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/codec"
 	"lockkeeper/quorum/peer"
-	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -109,30 +108,22 @@ func checkCommand(b []byte) error {
 
 func appendCommands(b []byte, cmds [][]byte) []byte {
 	start := len(b)
-	b = peer.BeginFrame(b)
-	for _, c := range cmds {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(c)))
-		b = append(b, c...)
+	c := codec.Encode(peer.BeginFrame(b))
+	for i := range cmds {
+		c.Bytes(&cmds[i])
 	}
-	return peer.EndFrame(b, start)
+	return peer.EndFrame(c.Encoded(), start)
 }
 
-// errTruncated says that a command of a frame is longer than the frame.
-var errTruncated = fmt.Errorf("%w: truncated command in a forward frame", peer.ErrRefused)
-
-func splitCommands(frame []byte) ([][]byte, error) {
-	var cmds [][]byte
-	for len(frame) > 0 {
-		if len(frame) < 4 {
-			return nil, errTruncated
-		}
-		n := binary.BigEndian.Uint32(frame)
-		frame = frame[4:]
-		if uint64(n) > uint64(len(frame)) {
-			return nil, errTruncated
-		}
-		cmds = append(cmds, frame[:n:n])
-		frame = frame[n:]
+func splitCommands(frame []byte) (cmds [][]byte, err error) {
+	c := codec.Decode(frame)
+	for c.More() {
+		var cmd []byte
+		c.Bytes(&cmd)
+		cmds = append(cmds, cmd)
+	}
+	if c.Err() != nil {
+		return nil, fmt.Errorf("%w: truncated command in a forward frame", peer.ErrRefused)
 	}
 	return cmds, nil
 }
@@ -239,164 +230,6 @@ func (r *Replica) refused(n uint64) error {
 		"session", key.Session, "kind", key.Kind)
 	r.cfg.Listener.Undeliverable(key)
 	return errors.New("quorum: the leader refused a command")
-}
-
-// Lease stream, follower to leader, one request at a time:
-//
-//	report  | length u32 | { session u64 }... |
-//	answer  | length u32 | status u8 | lag i64 (ns) | { session u64 }... |
-//
-// The answer lists the sessions whose lease the leader has extended. Lag is how long before it
-// received the report the leader was last proven to be the leader; it counts against the
-// confirmation.
-const (
-	leaseConfirmed byte = 1
-	leaseNotLeader byte = 2
-
-	// maxLeaseFrame bounds a frame of the lease stream: two million sessions of one member.
-	maxLeaseFrame = 16 << 20
-	// keptBytes is the largest buffer that a stream keeps.
-	keptBytes = 1 << 20
-)
-
-// serveLease is the leader's end of a lease stream.
-func (r *Replica) serveLease(_ MemberID, c *peer.Stream) error {
-	var in, out []byte
-	for {
-		var err error
-		if in, err = c.ReadFrame(maxLeaseFrame, keep(in)); err != nil {
-			return err
-		}
-		if len(in)%8 != 0 {
-			return fmt.Errorf("%w: a lease report of %d bytes", peer.ErrRefused, len(in))
-		}
-		received := time.Now()
-		heard := make([]wire.SessionID, len(in)/8)
-		for i := range heard {
-			heard[i] = wire.SessionID(binary.BigEndian.Uint64(in[8*i:]))
-		}
-		out = peer.BeginFrame(keep(out)[:0])
-		if extended, proven, err := r.touchAsLeader(heard); err != nil {
-			out = append(out, leaseNotLeader)
-		} else {
-			out = append(out, leaseConfirmed)
-			out = binary.BigEndian.AppendUint64(out, uint64(max(0, received.Sub(proven))))
-			for _, id := range extended {
-				out = binary.BigEndian.AppendUint64(out, uint64(id))
-			}
-		}
-		if _, err := c.Write(peer.EndFrame(out, 0)); err != nil {
-			return err
-		}
-	}
-}
-
-// keep is a buffer to be used again, or nil if it is too large to be kept.
-func keep(buf []byte) []byte {
-	if cap(buf) > keptBytes {
-		return nil
-	}
-	return buf
-}
-
-// touchAsLeader extends leases on the leader.
-func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionID, proven time.Time, err error) {
-	term, ok := r.leadingTerm()
-	if !ok {
-		return nil, time.Time{}, ErrNoLeader
-	}
-	proven = r.transport.ProvenAt(term, time.Now())
-	if proven.IsZero() {
-		return nil, time.Time{}, ErrNoLeader
-	}
-	return r.cfg.Listener.Touch(heard), proven, nil
-}
-
-// leaseClient is a follower's end of a lease stream. It is used by one goroutine at a time.
-type leaseClient struct {
-	mu     sync.Mutex
-	leader MemberID
-	conn   *peer.Stream
-	buf    []byte
-}
-
-// Touch reports sessions that this member heard from to the leader. It returns those whose lease
-// was extended, and a moment, not after the call began, from which the extension counts: none of
-// them is expired before that moment plus its timeout, by whatever leader. An error means that
-// nothing is known. Touch serves one call at a time; others wait.
-func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
-	l := &r.lease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	start := time.Now()
-	leader, epoch := r.leaderEpoch()
-	if leader == r.cfg.ID {
-		extended, proven, err := r.touchAsLeader(heard)
-		return extended, minTime(start, proven), err
-	}
-	if l.conn != nil && l.leader != leader {
-		r.dropLeaseStream()
-	}
-	if leader == NoMember {
-		return nil, time.Time{}, ErrNoLeader
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
-	defer cancel()
-	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
-	if l.conn == nil {
-		c, err := r.port.Dial(ctx, leader, peer.StreamLease)
-		if err != nil {
-			return nil, time.Time{}, fmt.Errorf("quorum: reach leader %d: %w", leader, err)
-		}
-		l.leader, l.conn = leader, c
-	}
-	c := l.conn
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	extended, lag, err := l.exchange(heard)
-	if err != nil {
-		r.dropLeaseStream()
-		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
-	}
-	if mutant.On(mutant.LeaseFromConfirmation) {
-		start = time.Now()
-	}
-	return extended, start.Add(-lag), nil
-}
-
-func (r *Replica) dropLeaseStream() {
-	if r.lease.conn != nil {
-		_ = r.lease.conn.Close()
-		r.lease.conn = nil
-	}
-}
-
-func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionID, lag time.Duration, err error) {
-	l.buf = peer.BeginFrame(l.buf[:0])
-	for _, id := range heard {
-		l.buf = binary.BigEndian.AppendUint64(l.buf, uint64(id))
-	}
-	if _, err := l.conn.Write(peer.EndFrame(l.buf, 0)); err != nil {
-		return nil, 0, err
-	}
-	if l.buf, err = l.conn.ReadFrame(maxLeaseFrame, keep(l.buf)); err != nil {
-		return nil, 0, err
-	}
-	b := l.buf
-	if len(b) < 9 || b[0] != leaseConfirmed || (len(b)-9)%8 != 0 {
-		return nil, 0, ErrNoLeader
-	}
-	lag = time.Duration(binary.BigEndian.Uint64(b[1:]))
-	for b = b[9:]; len(b) > 0; b = b[8:] {
-		extended = append(extended, wire.SessionID(binary.BigEndian.Uint64(b)))
-	}
-	return extended, lag, nil
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 func sleep(ctx context.Context, d time.Duration) {

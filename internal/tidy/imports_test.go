@@ -14,10 +14,11 @@ const imports = `
 	wire:
 	znode:                 wire internal/mutant
 
-	quorum/peer:           znode internal/mutant internal/loglimit
+	quorum/codec:
+	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft
-	quorum/wal:            github.com/hashicorp/raft golang.org/x/sys/unix
-	quorum:                wire znode quorum/peer quorum/wal internal/mutant internal/loglimit
+	quorum/wal:            quorum/codec github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum:                wire znode quorum/codec quorum/peer quorum/wal internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2

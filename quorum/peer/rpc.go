@@ -1,11 +1,11 @@
 package peer
 
 import (
-	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/codec"
 )
 
 // A raft stream carries what the raft library asks another member, as frames. Numbers are big-endian:
@@ -91,116 +91,139 @@ func kindOf(req any) rpcKind {
 	panic(fmt.Sprintf("peer: %T is no request of raft", req))
 }
 
-// appendRequest encodes a request as a frame.
-func appendRequest(b []byte, kind rpcKind, req any) []byte {
-	start := len(b)
-	b = append(BeginFrame(b), byte(kind))
+// codeRequest encodes or decodes a request.
+func codeRequest(c *codec.Codec, req any) {
 	switch q := req.(type) {
 	case *raft.AppendEntriesRequest:
-		b = appendRPCHeader(b, q.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, q.Term)
-		b = binary.BigEndian.AppendUint64(b, q.PrevLogEntry)
-		b = binary.BigEndian.AppendUint64(b, q.PrevLogTerm)
-		b = binary.BigEndian.AppendUint64(b, q.LeaderCommitIndex)
-		b = binary.BigEndian.AppendUint32(b, uint32(len(q.Entries)))
+		codeHeader(c, &q.RPCHeader)
+		c.U64(&q.Term, &q.PrevLogEntry, &q.PrevLogTerm, &q.LeaderCommitIndex)
+		n := c.Count(len(q.Entries), entryMinLen)
+		if c.Decoding() && n > 0 {
+			logs := make([]raft.Log, n)
+			q.Entries = make([]*raft.Log, n)
+			for i := range logs {
+				q.Entries[i] = &logs[i]
+			}
+		}
 		for _, e := range q.Entries {
-			b = appendEntry(b, e)
+			codeEntry(c, e)
 		}
 	case *raft.RequestVoteRequest:
-		b = appendRPCHeader(b, q.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, q.Term)
-		b = binary.BigEndian.AppendUint64(b, q.LastLogIndex)
-		b = binary.BigEndian.AppendUint64(b, q.LastLogTerm)
-		b = appendBool(b, q.LeadershipTransfer)
+		codeHeader(c, &q.RPCHeader)
+		c.U64(&q.Term, &q.LastLogIndex, &q.LastLogTerm)
+		c.Bool(&q.LeadershipTransfer)
 	case *raft.RequestPreVoteRequest:
-		b = appendRPCHeader(b, q.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, q.Term)
-		b = binary.BigEndian.AppendUint64(b, q.LastLogIndex)
-		b = binary.BigEndian.AppendUint64(b, q.LastLogTerm)
+		codeHeader(c, &q.RPCHeader)
+		c.U64(&q.Term, &q.LastLogIndex, &q.LastLogTerm)
 	case *raft.InstallSnapshotRequest:
-		b = appendRPCHeader(b, q.RPCHeader)
-		b = binary.BigEndian.AppendUint32(b, uint32(q.SnapshotVersion))
-		b = binary.BigEndian.AppendUint64(b, q.Term)
-		b = appendBytes(b, q.Leader)
-		b = binary.BigEndian.AppendUint64(b, q.LastLogIndex)
-		b = binary.BigEndian.AppendUint64(b, q.LastLogTerm)
-		b = appendBytes(b, q.Peers)
-		b = appendBytes(b, q.Configuration)
-		b = binary.BigEndian.AppendUint64(b, q.ConfigurationIndex)
-		b = binary.BigEndian.AppendUint64(b, uint64(q.Size))
+		codeHeader(c, &q.RPCHeader)
+		codec.U32(c, &q.SnapshotVersion)
+		c.U64(&q.Term)
+		c.Bytes(&q.Leader)
+		c.U64(&q.LastLogIndex, &q.LastLogTerm)
+		c.Bytes(&q.Peers)
+		c.Bytes(&q.Configuration)
+		c.U64(&q.ConfigurationIndex)
+		codec.I64(c, &q.Size)
+		c.Refuse(c.Decoding() && q.Size < 0)
 	case *raft.TimeoutNowRequest:
-		b = appendRPCHeader(b, q.RPCHeader)
+		codeHeader(c, &q.RPCHeader)
 	}
-	return EndFrame(b, start)
+}
+
+// codeAnswer encodes or decodes the answer to a request.
+func codeAnswer(c *codec.Codec, answer any) {
+	switch a := answer.(type) {
+	case *raft.AppendEntriesResponse:
+		codeHeader(c, &a.RPCHeader)
+		c.U64(&a.Term, &a.LastLog)
+		c.Bool(&a.Success, &a.NoRetryBackoff)
+	case *raft.RequestVoteResponse:
+		codeHeader(c, &a.RPCHeader)
+		c.U64(&a.Term)
+		c.Bytes(&a.Peers)
+		c.Bool(&a.Granted)
+	case *raft.RequestPreVoteResponse:
+		codeHeader(c, &a.RPCHeader)
+		c.U64(&a.Term)
+		c.Bool(&a.Granted)
+	case *raft.InstallSnapshotResponse:
+		codeHeader(c, &a.RPCHeader)
+		c.U64(&a.Term)
+		c.Bool(&a.Success)
+	case *raft.TimeoutNowResponse:
+		codeHeader(c, &a.RPCHeader)
+	default:
+		panic(fmt.Sprintf("peer: %T is no answer of raft", answer))
+	}
+}
+
+func codeHeader(c *codec.Codec, h *raft.RPCHeader) {
+	codec.U32(c, &h.ProtocolVersion)
+	c.Bytes(&h.ID)
+	c.Bytes(&h.Addr)
+}
+
+func codeEntry(c *codec.Codec, e *raft.Log) {
+	c.U64(&e.Index, &e.Term)
+	codec.U8(c, &e.Type)
+	c.Time(&e.AppendedAt)
+	c.Bytes(&e.Data)
+	c.Bytes(&e.Extensions)
+}
+
+// newRequest returns an empty request of that kind; nil if there is no such kind.
+func newRequest(kind rpcKind) any {
+	switch kind {
+	case rpcAppend, rpcNotice:
+		return new(raft.AppendEntriesRequest)
+	case rpcVote:
+		return new(raft.RequestVoteRequest)
+	case rpcPreVote:
+		return new(raft.RequestPreVoteRequest)
+	case rpcSnapshot:
+		return new(raft.InstallSnapshotRequest)
+	case rpcTimeoutNow:
+		return new(raft.TimeoutNowRequest)
+	}
+	return nil
+}
+
+// appendRequest encodes a request as a frame.
+func appendRequest(b []byte, kind rpcKind, req any) []byte {
+	c := codec.Encode(append(BeginFrame(b), byte(kind)))
+	codeRequest(&c, req)
+	return EndFrame(c.Encoded(), len(b))
 }
 
 // decodeRequest decodes the body of a request, whose memory the request keeps.
 func decodeRequest(kind rpcKind, body []byte) (any, error) {
-	d := rpcDecoder{b: body}
-	var req any
-	switch kind {
-	case rpcAppend, rpcNotice:
-		q := &raft.AppendEntriesRequest{RPCHeader: d.header(), Term: d.u64(),
-			PrevLogEntry: d.u64(), PrevLogTerm: d.u64(), LeaderCommitIndex: d.u64()}
-		q.Entries = d.entries()
-		req = q
-	case rpcVote:
-		req = &raft.RequestVoteRequest{RPCHeader: d.header(), Term: d.u64(),
-			LastLogIndex: d.u64(), LastLogTerm: d.u64(), LeadershipTransfer: d.bool()}
-	case rpcPreVote:
-		req = &raft.RequestPreVoteRequest{RPCHeader: d.header(), Term: d.u64(), LastLogIndex: d.u64(), LastLogTerm: d.u64()}
-	case rpcSnapshot:
-		q := &raft.InstallSnapshotRequest{RPCHeader: d.header(), SnapshotVersion: raft.SnapshotVersion(int32(d.u32())), Term: d.u64(),
-			Leader: d.bytes(), LastLogIndex: d.u64(), LastLogTerm: d.u64(), Peers: d.bytes(), Configuration: d.bytes(),
-			ConfigurationIndex: d.u64(), Size: int64(d.u64())}
-		d.bad = d.bad || q.Size < 0
-		req = q
-	case rpcTimeoutNow:
-		req = &raft.TimeoutNowRequest{RPCHeader: d.header()}
-	default:
+	req := newRequest(kind)
+	if req == nil {
 		return nil, errRaftFrame
 	}
-	return req, d.err()
+	c := codec.Decode(body)
+	if codeRequest(&c, req); c.Err() != nil {
+		return nil, errRaftFrame
+	}
+	return req, nil
 }
 
 // appendAnswer encodes the answer to a request of that kind as a frame.
 func appendAnswer(b []byte, kind rpcKind, answer raft.RPCResponse) []byte {
 	start := len(b)
-	b = append(BeginFrame(b), byte(kind|rpcAnswer))
 	if answer.Error != nil {
-		b[start+4] = byte(rpcRefused)
 		why := answer.Error.Error()
+		b = append(BeginFrame(b), byte(rpcRefused))
 		return EndFrame(append(b, why[:min(len(why), maxRefusal)]...), start)
 	}
-	switch a := answer.Response.(type) {
-	case *raft.AppendEntriesResponse:
-		b = appendRPCHeader(b, a.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, a.Term)
-		b = binary.BigEndian.AppendUint64(b, a.LastLog)
-		b = appendBool(b, a.Success)
-		b = appendBool(b, a.NoRetryBackoff)
-	case *raft.RequestVoteResponse:
-		b = appendRPCHeader(b, a.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, a.Term)
-		b = appendBytes(b, a.Peers)
-		b = appendBool(b, a.Granted)
-	case *raft.RequestPreVoteResponse:
-		b = appendRPCHeader(b, a.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, a.Term)
-		b = appendBool(b, a.Granted)
-	case *raft.InstallSnapshotResponse:
-		b = appendRPCHeader(b, a.RPCHeader)
-		b = binary.BigEndian.AppendUint64(b, a.Term)
-		b = appendBool(b, a.Success)
-	case *raft.TimeoutNowResponse:
-		b = appendRPCHeader(b, a.RPCHeader)
-	default:
-		panic(fmt.Sprintf("peer: %T is no answer of raft", answer.Response))
-	}
-	return EndFrame(b, start)
+	c := codec.Encode(append(BeginFrame(b), byte(kind|rpcAnswer)))
+	codeAnswer(&c, answer.Response)
+	return EndFrame(c.Encoded(), start)
 }
 
-// decodeAnswer decodes the answer to a request of that kind into answer. Errors: an rpcRefusal; errRaftFrame.
+// decodeAnswer decodes the answer to a request of that kind into answer. Errors: an rpcRefusal;
+// errRaftFrame.
 func decodeAnswer(asked, kind rpcKind, body []byte, answer any) error {
 	switch {
 	case kind == rpcRefused:
@@ -208,145 +231,9 @@ func decodeAnswer(asked, kind rpcKind, body []byte, answer any) error {
 	case kind != asked|rpcAnswer:
 		return errRaftFrame
 	}
-	d := rpcDecoder{b: body}
-	switch a := answer.(type) {
-	case *raft.AppendEntriesResponse:
-		*a = raft.AppendEntriesResponse{RPCHeader: d.header(), Term: d.u64(), LastLog: d.u64(), Success: d.bool(), NoRetryBackoff: d.bool()}
-	case *raft.RequestVoteResponse:
-		*a = raft.RequestVoteResponse{RPCHeader: d.header(), Term: d.u64(), Peers: d.bytes(), Granted: d.bool()}
-	case *raft.RequestPreVoteResponse:
-		*a = raft.RequestPreVoteResponse{RPCHeader: d.header(), Term: d.u64(), Granted: d.bool()}
-	case *raft.InstallSnapshotResponse:
-		*a = raft.InstallSnapshotResponse{RPCHeader: d.header(), Term: d.u64(), Success: d.bool()}
-	case *raft.TimeoutNowResponse:
-		*a = raft.TimeoutNowResponse{RPCHeader: d.header()}
-	default:
-		panic(fmt.Sprintf("peer: %T is no answer of raft", answer))
-	}
-	return d.err()
-}
-
-func appendRPCHeader(b []byte, h raft.RPCHeader) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(h.ProtocolVersion))
-	return appendBytes(appendBytes(b, h.ID), h.Addr)
-}
-
-func appendEntry(b []byte, e *raft.Log) []byte {
-	b = binary.BigEndian.AppendUint64(b, e.Index)
-	b = binary.BigEndian.AppendUint64(b, e.Term)
-	b = append(b, byte(e.Type))
-	b = binary.BigEndian.AppendUint64(b, appendedNs(e))
-	return appendBytes(appendBytes(b, e.Data), e.Extensions)
-}
-
-func appendBytes(b, s []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
-}
-
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
-}
-
-// rpcDecoder takes fields off a body. Once something is missing it is bad, and all that follows is zero.
-type rpcDecoder struct {
-	b   []byte
-	bad bool
-}
-
-func (d *rpcDecoder) take(n int) []byte {
-	if d.bad || n > len(d.b) {
-		d.bad = true
-		return nil
-	}
-	s := d.b[:n:n]
-	d.b = d.b[n:]
-	return s
-}
-
-func (d *rpcDecoder) u32() uint32 {
-	if s := d.take(4); s != nil {
-		return binary.BigEndian.Uint32(s)
-	}
-	return 0
-}
-
-func (d *rpcDecoder) u64() uint64 {
-	if s := d.take(8); s != nil {
-		return binary.BigEndian.Uint64(s)
-	}
-	return 0
-}
-
-func (d *rpcDecoder) byte() byte {
-	if s := d.take(1); s != nil {
-		return s[0]
-	}
-	return 0
-}
-
-func (d *rpcDecoder) bool() bool {
-	v := d.byte()
-	d.bad = d.bad || v > 1
-	return v == 1
-}
-
-// bytes returns nil for none.
-func (d *rpcDecoder) bytes() []byte {
-	n := int64(d.u32())
-	if n == 0 {
-		return nil
-	}
-	if n > int64(len(d.b)) {
-		d.bad = true
-		return nil
-	}
-	return d.take(int(n))
-}
-
-func (d *rpcDecoder) header() raft.RPCHeader {
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersion(int32(d.u32())), ID: d.bytes(), Addr: d.bytes()}
-}
-
-func (d *rpcDecoder) entries() []*raft.Log {
-	n := int64(d.u32())
-	if n*entryMinLen > int64(len(d.b)) {
-		d.bad = true
-	}
-	if n == 0 || d.bad {
-		return nil
-	}
-	logs, list := make([]raft.Log, n), make([]*raft.Log, n)
-	for i := range logs {
-		e := &logs[i]
-		e.Index, e.Term, e.Type = d.u64(), d.u64(), raft.LogType(d.byte())
-		setAppendedNs(e, d.u64())
-		e.Data, e.Extensions = d.bytes(), d.bytes()
-		list[i] = e
-	}
-	return list
-}
-
-// err says whether the body was what its kind has, and no more.
-func (d *rpcDecoder) err() error {
-	if d.bad || len(d.b) > 0 {
+	c := codec.Decode(body)
+	if codeAnswer(&c, answer); c.Err() != nil {
 		return errRaftFrame
 	}
 	return nil
-}
-
-// appendedNs is when the leader appended an entry: nanoseconds since 1970, 0 for never.
-func appendedNs(l *raft.Log) uint64 {
-	if l.AppendedAt.IsZero() {
-		return 0
-	}
-	return uint64(l.AppendedAt.UnixNano())
-}
-
-func setAppendedNs(l *raft.Log, ns uint64) {
-	if ns != 0 {
-		l.AppendedAt = time.Unix(0, int64(ns))
-	}
 }

@@ -177,7 +177,7 @@ func TestLengthsThatLieTakeNoMemory(t *testing.T) {
 // The largest request that there can be goes through: as many entries as one has, each with the largest request of a client.
 func TestTheLargestRequestFits(t *testing.T) {
 	const largest = 4 << 20 // server.MaxMaxBuffer
-	entry := appendEntry(nil, &raft.Log{Data: make([]byte, largest+64<<10)})
+	entry := appendRequest(nil, rpcAppend, &raft.AppendEntriesRequest{Entries: []*raft.Log{{Data: make([]byte, largest+64<<10)}}})
 	if n := 64*len(entry) + 1000; n > maxRequestBytes {
 		t.Errorf("64 entries of the largest requests have %d bytes, and %d are let through", n, maxRequestBytes)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/codec"
 )
 
 const (
@@ -48,20 +50,23 @@ type Manifest struct {
 	End    int64  // up to here the last segment was durable when the manifest was saved
 }
 
+func (m *Manifest) code(c *codec.Codec) {
+	c.U64(&m.Log, &m.Newest)
+	codec.I64(c, &m.End)
+}
+
 // Append encodes a manifest: three numbers of 8 bytes, big-endian.
 func (m Manifest) Append(b []byte) []byte {
-	for _, v := range []uint64{m.Log, m.Newest, uint64(m.End)} {
-		b = binary.BigEndian.AppendUint64(b, v)
-	}
-	return b
+	c := codec.Encode(b)
+	m.code(&c)
+	return c.Encoded()
 }
 
 // DecodeManifest decodes what Append has encoded; false if b is something else.
 func DecodeManifest(b []byte) (m Manifest, ok bool) {
-	if len(b) != 24 {
-		return m, false
-	}
-	return Manifest{Log: binary.BigEndian.Uint64(b), Newest: binary.BigEndian.Uint64(b[8:]), End: int64(binary.BigEndian.Uint64(b[16:]))}, true
+	c := codec.Decode(b)
+	m.code(&c)
+	return m, c.Err() == nil
 }
 
 // Log is a log in segments (segment.go). Whatever changes it is one batch, which is appended and

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/codec"
 )
 
 // The record of an entry, in the payload of a batch (segment.go). Numbers are big-endian. The
@@ -36,18 +37,20 @@ func damagedf(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
+// codeHead encodes or decodes what follows the checksum in the header of a record.
+func codeHead(c *codec.Codec, l *raft.Log, extensionBytes *uint32) {
+	codec.U8(c, &l.Type)
+	c.U64(&l.Term)
+	c.Time(&l.AppendedAt)
+	codec.U32(c, extensionBytes)
+}
+
 // appendRecord encodes an entry.
 func appendRecord(b []byte, l *raft.Log) []byte {
-	var ns uint64 // since 1970; 0: the leader has not said when it appended the entry
-	if !l.AppendedAt.IsZero() {
-		ns = uint64(l.AppendedAt.UnixNano())
-	}
-	start := len(b)
-	b = append(b, 0, 0, 0, 0, byte(l.Type))
-	b = binary.BigEndian.AppendUint64(b, l.Term)
-	b = binary.BigEndian.AppendUint64(b, ns)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(l.Extensions)))
-	b = append(append(b, l.Data...), l.Extensions...)
+	start, ext := len(b), uint32(len(l.Extensions))
+	c := codec.Encode(append(b, 0, 0, 0, 0))
+	codeHead(&c, l, &ext)
+	b = append(append(c.Encoded(), l.Data...), l.Extensions...)
 	binary.BigEndian.PutUint32(b[start:], recordSum(l.Index, b[start:]))
 	return b
 }
@@ -74,20 +77,20 @@ func decodeRecord(index uint64, record []byte, l *raft.Log) error {
 	if err := checkRecord(index, record); err != nil {
 		return err
 	}
+	var ext uint32
+	*l = raft.Log{Index: index}
+	c := codec.Decode(record[4:recordHeaderLen])
+	codeHead(&c, l, &ext)
 	body := record[recordHeaderLen:]
-	ext := int(binary.BigEndian.Uint32(record[21:]))
-	if ext > len(body) {
+	n := len(body) - int(ext)
+	if n < 0 {
 		return fmt.Errorf("entry %d: %w", index, errTooShort)
 	}
-	*l = raft.Log{Index: index, Type: raft.LogType(record[4]), Term: binary.BigEndian.Uint64(record[5:])}
-	if n := len(body) - ext; n > 0 {
+	if n > 0 {
 		l.Data = body[:n:n]
 	}
 	if ext > 0 {
-		l.Extensions = body[len(body)-ext:]
-	}
-	if ns := binary.BigEndian.Uint64(record[13:]); ns != 0 {
-		l.AppendedAt = time.Unix(0, int64(ns))
+		l.Extensions = body[n:]
 	}
 	return nil
 }

@@ -1,0 +1,186 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"lockkeeper/internal/mutant"
+	"lockkeeper/quorum/codec"
+	"lockkeeper/quorum/peer"
+	"lockkeeper/wire"
+)
+
+// Lease stream, follower to leader, one request at a time:
+//
+//	report  | length u32 | { session u64 }... |
+//	answer  | length u32 | status u8 | lag i64 (ns) | { session u64 }... |
+//
+// The answer lists the sessions whose lease the leader has extended. Lag is how long before it
+// received the report the leader was last proven to be the leader; it counts against the
+// confirmation.
+const (
+	leaseConfirmed byte = 1
+	leaseNotLeader byte = 2
+
+	// maxLeaseFrame bounds a frame of the lease stream: two million sessions of one member.
+	maxLeaseFrame = 16 << 20
+	// keptBytes is the largest buffer that a stream keeps.
+	keptBytes = 1 << 20
+)
+
+// leaseReport is what a follower sends.
+type leaseReport struct {
+	heard []wire.SessionID
+}
+
+func (r *leaseReport) code(c *codec.Codec) { codec.Rest(c, &r.heard) }
+
+// leaseAnswer is what the leader answers.
+type leaseAnswer struct {
+	status   byte
+	lag      time.Duration
+	extended []wire.SessionID
+}
+
+func (a *leaseAnswer) code(c *codec.Codec) {
+	codec.U8(c, &a.status)
+	if a.status == leaseConfirmed {
+		codec.I64(c, &a.lag)
+		codec.Rest(c, &a.extended)
+	}
+}
+
+// serveLease is the leader's end of a lease stream.
+func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
+	var in, out []byte
+	for {
+		var err error
+		if in, err = s.ReadFrame(maxLeaseFrame, keep(in)); err != nil {
+			return err
+		}
+		received := time.Now()
+		var report leaseReport
+		c := codec.Decode(in)
+		if report.code(&c); c.Err() != nil {
+			return fmt.Errorf("%w: a lease report of %d bytes", peer.ErrRefused, len(in))
+		}
+		answer := leaseAnswer{status: leaseNotLeader}
+		if extended, proven, err := r.touchAsLeader(report.heard); err == nil {
+			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), extended: extended}
+		}
+		c = codec.Encode(peer.BeginFrame(keep(out)[:0]))
+		answer.code(&c)
+		out = peer.EndFrame(c.Encoded(), 0)
+		if _, err := s.Write(out); err != nil {
+			return err
+		}
+	}
+}
+
+// keep is a buffer to be used again, or nil if it is too large to be kept.
+func keep(buf []byte) []byte {
+	if cap(buf) > keptBytes {
+		return nil
+	}
+	return buf
+}
+
+// touchAsLeader extends leases on the leader.
+func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.SessionID, proven time.Time, err error) {
+	term, ok := r.leadingTerm()
+	if !ok {
+		return nil, time.Time{}, ErrNoLeader
+	}
+	proven = r.transport.ProvenAt(term, time.Now())
+	if proven.IsZero() {
+		return nil, time.Time{}, ErrNoLeader
+	}
+	return r.cfg.Listener.Touch(heard), proven, nil
+}
+
+// leaseClient is a follower's end of a lease stream. It is used by one goroutine at a time.
+type leaseClient struct {
+	mu     sync.Mutex
+	leader MemberID
+	conn   *peer.Stream
+	buf    []byte
+}
+
+// Touch reports sessions that this member heard from to the leader. It returns those whose lease
+// was extended, and a moment, not after the call began, from which the extension counts: none of
+// them is expired before that moment plus its timeout, by whatever leader. An error means that
+// nothing is known. Touch serves one call at a time; others wait.
+func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
+	l := &r.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	start := time.Now()
+	leader, epoch := r.leaderEpoch()
+	if leader == r.cfg.ID {
+		extended, proven, err := r.touchAsLeader(heard)
+		return extended, minTime(start, proven), err
+	}
+	if l.conn != nil && l.leader != leader {
+		r.dropLeaseStream()
+	}
+	if leader == NoMember {
+		return nil, time.Time{}, ErrNoLeader
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
+	defer cancel()
+	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
+	if l.conn == nil {
+		c, err := r.port.Dial(ctx, leader, peer.StreamLease)
+		if err != nil {
+			return nil, time.Time{}, fmt.Errorf("quorum: reach leader %d: %w", leader, err)
+		}
+		l.leader, l.conn = leader, c
+	}
+	c := l.conn
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	extended, lag, err := l.exchange(heard)
+	if err != nil {
+		r.dropLeaseStream()
+		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
+	}
+	if mutant.On(mutant.LeaseFromConfirmation) {
+		start = time.Now()
+	}
+	return extended, start.Add(-lag), nil
+}
+
+func (r *Replica) dropLeaseStream() {
+	if r.lease.conn != nil {
+		_ = r.lease.conn.Close()
+		r.lease.conn = nil
+	}
+}
+
+// exchange sends a report and waits for the answer. Errors: ErrNoLeader, those of the stream.
+func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionID, lag time.Duration, err error) {
+	report := leaseReport{heard: heard}
+	c := codec.Encode(peer.BeginFrame(l.buf[:0]))
+	report.code(&c)
+	l.buf = peer.EndFrame(c.Encoded(), 0)
+	if _, err := l.conn.Write(l.buf); err != nil {
+		return nil, 0, err
+	}
+	if l.buf, err = l.conn.ReadFrame(maxLeaseFrame, keep(l.buf)); err != nil {
+		return nil, 0, err
+	}
+	var answer leaseAnswer
+	c = codec.Decode(l.buf)
+	if answer.code(&c); c.Err() != nil || answer.status != leaseConfirmed {
+		return nil, 0, ErrNoLeader
+	}
+	return answer.extended, answer.lag, nil
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
