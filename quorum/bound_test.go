@@ -96,25 +96,3 @@ func boundDisk(t *testing.T, kind LogKind) {
 		t.Error("the log was never cut")
 	}
 }
-
-func TestTailFitsByBytes(t *testing.T) {
-	tl := newTail(100)
-	if n := tl.fitting(1000); n != 100 {
-		t.Errorf("of nothing: %d", n)
-	}
-	for range 150 {
-		tl.add(10)
-	}
-	if n := tl.fitting(1000); n != 100 {
-		t.Errorf("small entries: %d", n)
-	}
-	if n := tl.fitting(505); n != 50 {
-		t.Errorf("50 fit: %d", n)
-	}
-	for range 20 {
-		tl.add(1 << 20)
-	}
-	if n := tl.fitting(5 << 20); n != trailingMin {
-		t.Errorf("large entries: %d", n)
-	}
-}

@@ -54,7 +54,7 @@ type Config struct {
 	// 0 means 3 s.
 	Tick time.Duration
 	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log compacted, at the latest:
-	// each time a number from above a half of it is drawn (type growth). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make
+	// each time a number from above a half of it is drawn (type compaction). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make
 	// the log half as large as the state.
 	SnapshotCommands int
 	// SnapshotLogBytes is the same in bytes of applied entries. 0 means 256 MiB.

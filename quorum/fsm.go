@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -150,64 +148,6 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 // deletes thousands of nodes.
 const lockedMax = 10 * time.Millisecond
 
-// grownLocked takes note that the log behind the newest snapshot has grown.
-func (r *Replica) grownLocked(commands, size int) {
-	r.growth.add(commands, size)
-	r.tail.add(size)
-	r.fullLocked()
-}
-
-// fullLocked wakes the snapshot loop if it is time for a snapshot.
-func (r *Replica) fullLocked() {
-	if r.growth.due() {
-		select {
-		case r.full <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// trimTo has the next snapshot leave so many entries in the log.
-func (r *Replica) trimTo(entries uint64) error {
-	rc := r.raft.ReloadableConfig()
-	rc.TrailingLogs = entries
-	return r.raft.ReloadConfig(rc)
-}
-
-// snapshotRetry is the pause after a snapshot that failed, for want of room on the disk for example.
-const snapshotRetry = time.Minute
-
-// snapshotLoop has a snapshot taken, and the log compacted, when the log has grown enough.
-func (r *Replica) snapshotLoop(ctx context.Context) {
-	defer r.wg.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.full:
-		}
-		r.mu.RLock()
-		due := r.growth.due()
-		trailing := r.tail.fitting(r.cfg.TrailingBytes)
-		r.mu.RUnlock()
-		if !due {
-			continue // a signal from before the newest one
-		}
-		err := r.trimTo(trailing)
-		if err == nil {
-			err = r.raft.Snapshot().Error()
-		}
-		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) && !errors.Is(err, raft.ErrRaftShutdown) {
-			r.log.Warn("no snapshot taken, the log goes on growing", "err", err)
-			sleep(ctx, snapshotRetry)
-			r.mu.Lock()
-			r.growth.overdue()
-			r.fullLocked()
-			r.mu.Unlock()
-		}
-	}
-}
-
 // Snapshot implements raft.FSM.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
@@ -218,7 +158,7 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.reached < f.early.Load() {
 		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
 	}
-	f.growth.restart(f.store.Counts().DataSizeBytes)
+	f.compaction.restart(f.store.Counts().DataSizeBytes)
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
 }
 
@@ -234,7 +174,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	defer f.mu.Unlock()
 	f.store = store
 	f.early.Store(0)
-	f.growth.restart(f.store.Counts().DataSizeBytes)
+	f.compaction.restart(f.store.Counts().DataSizeBytes)
 	f.cfg.Listener.Restored(store)
 	f.asks.lost()
 	f.membersMayDiffer()

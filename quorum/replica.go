@@ -72,9 +72,8 @@ type Replica struct {
 	lockedAt     time.Time     // when ApplyBatch took mu
 	early        atomic.Uint64 // up to which entry the state was brought before raft was started
 	reached      uint64        // what raft has handed over to be applied
-	tail         tail          // the newest entries
-	growth       growth        // of the log since the last snapshot was taken
-	poisoned     error         // why no entry can be applied any more
+	compaction   compaction
+	poisoned     error // why no entry can be applied any more
 
 	stateMu    sync.Mutex
 	leader     MemberID           // NoMember while unknown
@@ -98,17 +97,16 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	cfg.setDefaults()
 	r := &Replica{
-		cfg:     cfg,
-		log:     cfg.Logger,
-		outbox:  newOutbox(),
-		notify:  make(chan bool, 64),
-		events:  make(chan raft.Observation, 64),
-		doubt:   make(chan struct{}, 1),
-		full:    make(chan struct{}, 1),
-		changed: make(chan struct{}, 1),
-		tail:    newTail(cfg.TrailingEntries),
-		growth:  newGrowth(&cfg),
-		joining: make(chan struct{}, 1),
+		cfg:        cfg,
+		log:        cfg.Logger,
+		outbox:     newOutbox(),
+		notify:     make(chan bool, 64),
+		events:     make(chan raft.Observation, 64),
+		doubt:      make(chan struct{}, 1),
+		full:       make(chan struct{}, 1),
+		changed:    make(chan struct{}, 1),
+		compaction: newCompaction(&cfg),
+		joining:    make(chan struct{}, 1),
 	}
 	if files := cfg.Stores.Files; files != nil {
 		lines := loglimit.New(cfg.Logger)
@@ -125,7 +123,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
 	}
-	r.growth.restart(r.store.Counts().DataSizeBytes)
+	r.compaction.restart(r.store.Counts().DataSizeBytes)
 	if err := r.applyCommitted(); err != nil {
 		return nil, err
 	}

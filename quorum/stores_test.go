@@ -276,7 +276,7 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone := &Replica{cfg: Config{Stores: stores}, tail: newTail(10)}
+	alone := &Replica{cfg: Config{Stores: stores}}
 	if alone.store, err = loadSnapshot(stores.Snapshots); err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,14 @@
 package quorum
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 	for _, most := range []int{1, 2, 3, 1000} {
 		cfg := Config{ID: 1, SnapshotCommands: most, SnapshotLogBytes: int64(most) << 10}
 		seen := make(map[int]bool)
-		g := newGrowth(&cfg)
+		g := newCompaction(&cfg)
 		for range 100 {
 			g.restart(1 << 40) // whatever the state, for the number is said
 			n := 0
@@ -48,7 +50,7 @@ func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
 	} {
 		cfg := Config{ID: 2}
 		cfg.setDefaults()
-		g := newGrowth(&cfg)
+		g := newCompaction(&cfg)
 		for range 20 {
 			g.restart(tc.state)
 			n := 0
@@ -60,8 +62,8 @@ func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
 				t.Errorf("a state of %d bytes: due after %d commands, and not %d to %d", tc.state, n, tc.least, tc.most)
 			}
 			g.restart(tc.state)
-			if g.overdue(); !g.due() {
-				t.Error("overdue, and not due")
+			if g.retry(); !g.due() {
+				t.Error("to be tried again, and not due")
 			}
 		}
 	}
@@ -69,14 +71,14 @@ func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
 
 // How large the state is that the log is held against is known when a snapshot has been taken, has come from the leader, or has been read at
 // the start.
-func TestGrowthIsHeldAgainstTheState(t *testing.T) {
+func TestSnapshotsAreDueByTheSizeOfTheState(t *testing.T) {
 	inCluster(t, 3, func(cfg *Config) { cfg.TrailingEntries = 1 }, func(t *testing.T, c *cluster) {
 		testLaggingFollowerGetsASnapshot(t, c)
 		look := func(when string) {
 			t.Helper()
 			for i, r := range c.reps {
 				r.mu.RLock()
-				least, state := r.growth.minBytes, r.store.Counts().DataSizeBytes
+				least, state := r.compaction.minBytes, r.store.Counts().DataSizeBytes
 				r.mu.RUnlock()
 				if least < state/4 || least > state/2 {
 					t.Errorf("%s: member %d with %d bytes has a snapshot due from %d bytes of log on", when, i+1, state, least)
@@ -129,4 +131,27 @@ func TestMembersTakeTheirSnapshotsApart(t *testing.T) {
 			t.Errorf("%d of %d snapshots were taken by all members at the same entry", together, len(taken[0]))
 		}
 	})
+}
+
+// The entries that stay behind a snapshot are bounded in bytes, too.
+func TestTrailingEntriesFitByBytes(t *testing.T) {
+	c := newCompaction(&Config{TrailingEntries: 100})
+	if n := c.keep(1000); n != 100 {
+		t.Errorf("of nothing: %d", n)
+	}
+	for range 150 {
+		c.add(1, 10)
+	}
+	if n := c.keep(1000); n != 100 {
+		t.Errorf("small entries: %d", n)
+	}
+	if n := c.keep(505); n != 50 {
+		t.Errorf("50 fit: %d", n)
+	}
+	for range 20 {
+		c.add(1, 1<<20)
+	}
+	if n := c.keep(5 << 20); n != minTrailing {
+		t.Errorf("large entries: %d", n)
+	}
 }
