@@ -92,8 +92,7 @@ func TestTokenBucketWithoutLimit(t *testing.T) {
 	})
 }
 
-// TestACLSchemes: what Config.X509, Config.SASL and DigestAuthenticationProvider.enabled allow in
-// ACLs.
+// TestACLSchemes: which schemes ACLs may name.
 func TestACLSchemes(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -101,7 +100,6 @@ func TestACLSchemes(t *testing.T) {
 		want   map[string]wire.Code
 	}{
 		{"default", nil, map[string]wire.Code{"x509": wire.CodeInvalidACL, "sasl": wire.CodeInvalidACL, "digest": wire.CodeOK}},
-		{"all", func(c *Config) { c.X509, c.SASL = true, true }, map[string]wire.Code{"x509": wire.CodeOK, "sasl": wire.CodeOK, "digest": wire.CodeOK}},
 		{"no digest", func(c *Config) { c.NoDigest = true }, map[string]wire.Code{"digest": wire.CodeInvalidACL}},
 	} {
 		inBubble(t, simnet.Config{}, x.change, func(t *testing.T, _ *Server, h *simnet.Host) {

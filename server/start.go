@@ -305,7 +305,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
 		znode.Reconfig: s.cfg.Reconfig, znode.LoneVoter: s.cfg.LoneVoter,
-		znode.NoDigest: s.cfg.NoDigest, znode.X509: s.cfg.X509, znode.SASL: s.cfg.SASL,
+		znode.NoDigest: s.cfg.NoDigest,
 	} {
 		if on {
 			c.Flags |= flag

@@ -16,23 +16,6 @@ import (
 	"lockkeeper/bench"
 )
 
-func benchAbout() string {
-	return `Usage: lockkeeper bench [flags]
-
-Puts load on servers that speak ZooKeeper's protocol, and says how many operations a second
-they did, with what latency and which errors; for servers on this machine also how much CPU
-an operation took, and how much memory they have.
-
-Workloads:
-` + described(bench.Workloads())
-}
-
-const benchExits = `All nodes are made below one of the benchmark's own, /bench-..., which is deleted in the end.
-failover kills the leader with SIGKILL, and leaves it to you to start it again.
-
-Exit status: 0; 1 nothing could be measured; 2 wrong command line.
-`
-
 // benchCommand is bench, with the flags whose values are not those of the Config.
 type benchCommand struct {
 	bench.Config

@@ -22,34 +22,6 @@ import (
 	"lockkeeper/server"
 )
 
-const clusterAbout = `Usage: lockkeeper cluster list            [flags]
-       lockkeeper cluster add LINE        [flags]
-       lockkeeper cluster remove N[,N...] [flags]
-       lockkeeper cluster transfer-leader [flags] [N]
-
-Shows and changes who the members of a cluster are, while it runs.
-
-	list             the members, their role and state, where clients connect, and the
-	                 version of the list. The member that answers queries the others
-	add LINE         makes a member, or gives a member another role or other addresses.
-	                 LINE is its server line: server.4=host:2888:3888[:observer];2181
-	                 Start the new member first, with an empty data directory, its myid,
-	                 and a zoo.cfg with the server lines of the present members and its
-	                 own. It waits, gets the data, and then its vote. Ends when that is done
-	remove N         removes members. They stop serving; stop them then. The leader may be
-	                 among them
-	transfer-leader  transfers the leadership to member N, or to any other voter. Clients
-	                 notice nothing
-
-add and remove are ZooKeeper's reconfig: every member needs reconfigEnabled=true, and -auth has to
-be the super user (DigestAuthenticationProvider.superDigest), or somebody with WRITE on
-/zookeeper/config. A change that would leave no majority of live voters is refused.
-transfer-leader asks the HTTP port of a member (admin.enableServer=true), with the same right.
-`
-
-const clusterExits = `Exit status: 0; 1 refused, or the cluster cannot be reached; 2 wrong command line.
-`
-
 // clusterPatience is longer than a cluster waits for a new member to get its data.
 const clusterPatience = 150 * time.Second
 

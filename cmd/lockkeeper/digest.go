@@ -15,23 +15,6 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-const digestAbout = `Usage: lockkeeper digest [flags] USER
-
-Prints USER:HASH, the digest identity of a user with a password. On a terminal it asks for
-the password, twice, and does not show it; otherwise it reads the first line of standard
-input. This makes a super user, whom no ACL stops:
-
-	d=$(lockkeeper digest super) &&
-	printf 'DigestAuthenticationProvider.superDigest=%s\n' "$d" >> zoo.cfg
-
-in the zoo.cfg of every member. Clients prove to be that user with the password in clear:
-"addauth digest super:PASSWORD" in zkCli, add_auth("digest", "super:PASSWORD") in kazoo,
--auth super:PASSWORD for 'lockkeeper cluster'. In an ACL, digest:USER:HASH is the same user.
-`
-
-const digestExits = `Exit status: 0; 1 no password could be read; 2 wrong command line.
-`
-
 type digestCommand struct{ algorithm string }
 
 func (c *digestCommand) flags(fs *flag.FlagSet) {

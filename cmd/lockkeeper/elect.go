@@ -7,22 +7,6 @@ import (
 	"lockkeeper/recipes"
 )
 
-const electAbout = `Usage: lockkeeper elect [flags] PATH [--] CMD [ARG...]
-
-Stands for election at PATH and runs CMD while this candidate leads. When the leadership is
-lost, CMD is ended, and this candidate stands again, behind the others; CMD is run again when
-it leads again. When CMD ends by itself, the leadership is given up, and this command ends
-with CMD's status: have a service manager start it again.
-
-The election is the one of Curator's LeaderLatch on the same path. CMD finds LOCKKEEPER_LOCK
-and LOCKKEEPER_TOKEN in its environment, as with 'lockkeeper lock', and signals are forwarded
-to it.
-`
-
-const electExits = `Exit status: that of CMD, or 128 + n if signal n ended it; 125 the cluster cannot be reached,
-or the command line is wrong; 126 CMD cannot be run; 127 there is no CMD.
-`
-
 type electCommand struct {
 	holdFlags
 	data string

@@ -2,51 +2,21 @@ package main
 
 import (
 	"cmp"
+	"embed"
 	"flag"
 	"fmt"
 	"os"
 	"strings"
 
+	"lockkeeper/bench"
 	"lockkeeper/server/zoocfg"
 )
-
-const mainUsage = `lockkeeper is a coordination server: programs that take their locks, elections and
-membership from ZooKeeper connect to it with the libraries they have.
-
-Usage:
-
-	lockkeeper                    start one member: port 2181, data in ./lockkeeper-data
-	lockkeeper serve [zoo.cfg]    start a member, alone or one of several
-	lockkeeper lock PATH CMD      run a command while holding a lock
-	lockkeeper elect PATH CMD     run a command while leading
-	lockkeeper locks [PATH]       show who holds which lock and who waits for it
-	lockkeeper cluster            show, add and remove members, transfer the leadership
-	lockkeeper log convert        move the log of a stopped member to where logStore says
-	lockkeeper bench              put load on servers and measure them
-	lockkeeper digest USER        make a superDigest from a password
-	lockkeeper version            print the version
-	lockkeeper help [command]     print this, or how to use a command
-	lockkeeper help config [KEY]  list the keys of zoo.cfg, or describe one
-
-Ctrl-C (or SIGTERM) stops a member cleanly, a second one at once.
-`
-
-const helpAbout = `Usage: lockkeeper help [command]
-       lockkeeper help config [KEY...]
-
-Prints what lockkeeper can do, or how to use one of its commands. 'help config' lists the
-keys that may stand in a zoo.cfg; with keys, it says of each what its value may be, what
-the default is and what it does.
-
-Flags may come before, between and after the arguments of a command. Those of lock and elect
-come before PATH: what follows PATH is the other command.
-`
 
 type helpCommand struct{ noFlags }
 
 func (helpCommand) run(e env, args []string) error {
 	if len(args) == 0 {
-		fmt.Fprint(e.stdout, mainUsage)
+		fmt.Fprint(e.stdout, page("main"))
 		return nil
 	}
 	if args[0] == "config" {
@@ -60,7 +30,21 @@ func (helpCommand) run(e env, args []string) error {
 	return nil
 }
 
-// help is the help text of a command.
+// pages are the help texts, one for each command, and main.
+//
+//go:embed help/*.txt
+var pages embed.FS
+
+func page(name string) string {
+	text, err := pages.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
+// help is the help text of a command: its page, with the flags below the line "Flags:", and the
+// workloads of bench below "Workloads:".
 func (c command) help() string {
 	var flags [][2]string
 	c.flagSet().VisitAll(func(f *flag.Flag) {
@@ -71,14 +55,8 @@ func (c command) help() string {
 		}
 		flags = append(flags, [2]string{"-" + f.Name + " " + value, text})
 	})
-	text := c.about
-	if len(flags) > 0 {
-		text += "\nFlags:\n" + described(flags)
-	}
-	if c.exits != "" {
-		text += "\n" + c.exits
-	}
-	return text
+	return strings.NewReplacer("\nFlags:\n", "\nFlags:\n"+described(flags),
+		"\nWorkloads:\n", "\nWorkloads:\n"+described(bench.Workloads())).Replace(page(c.name))
 }
 
 // described formats a list of names and descriptions. A name without a description is left out.

@@ -16,36 +16,6 @@ import (
 	"lockkeeper/recipes"
 )
 
-const lockAbout = `Usage: lockkeeper lock [flags] PATH [--] CMD [ARG...]
-
-Runs CMD while it holds the lock PATH, and gives the lock back when CMD ends. CMD finds in
-its environment
-
-	LOCKKEEPER_LOCK    the path
-	LOCKKEEPER_TOKEN   the fencing token, a number that is larger than that of every earlier
-	                   holder; send it along with what you write, and have the resource refuse
-	                   smaller ones (see GET /fence of the server)
-	LOCKKEEPER_WITHIN  the sessions that hold this lock and those around it, so that
-	                   'lockkeeper locks' sees a deadlock of commands in commands
-
-It waits for everybody who has the path before it, whatever library has locked it: Curator's
-mutex, read-write lock and semaphore, those of kazoo, go-zookeeper's lock, ZooKeeper's own
-recipes. Curator's InterProcessMutex and go-zookeeper's Lock wait for it in turn. kazoo's Lock
-does not unless its program is written for that; then this command warns. The page
-docs/guarantees.md has the table of who excludes whom.
-
-If the cluster cannot confirm the session for two thirds of its timeout, the lock is lost,
-before anybody else can have it; then CMD gets SIGTERM, and SIGKILL after a while. If this
-command is killed itself, the kernel kills CMD (on Linux). Signals are forwarded to CMD.
-Nobody ends CMD while this command is stopped, or the machine asleep: that is what the token
-is for. CMD inherits the environment, LOCKKEEPER_AUTH included.
-`
-
-const lockExits = `Exit status: that of CMD, or 128 + n if signal n ended it; 123 the lock was lost; 124 it was
-not acquired in time; 125 the cluster cannot be reached, or the command line is wrong;
-126 CMD cannot be run; 127 there is no CMD.
-`
-
 // holdFlags are the flags of lock and elect: of holding something while a command runs.
 type holdFlags struct {
 	clientFlags

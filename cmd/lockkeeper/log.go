@@ -8,20 +8,6 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-const logAbout = `Usage: lockkeeper log convert zoo.cfg
-       lockkeeper log convert -to wal|bolt [-data-dir directory]
-
-Moves the write-ahead log of a stopped member into the form that logStore= in zoo.cfg names:
-wal, segments in raft.wal/ with one sync for each write, or bolt, in raft.db, with two. A
-member whose log is of the other kind does not start, and says so.
-
-The log is read and verified, written in the other form, synced, and verified again. A crash
-on the way leaves it whole in one of the two forms. The disk needs room for it twice.
-`
-
-const logExits = `Exit status: 0; 1 the log could not be converted, or the member runs; 2 wrong command line.
-`
-
 type logCommand struct{ to, dataDir string }
 
 func (c *logCommand) flags(fs *flag.FlagSet) {

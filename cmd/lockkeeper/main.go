@@ -51,28 +51,26 @@ type runner interface {
 	run(e env, args []string) error
 }
 
-// command is one subcommand, with its help text before and after the list of its flags.
+// command is one subcommand.
 type command struct {
 	name    string
 	maxArgs int
 	runner  runner
-	about   string
-	exits   string
 }
 
 func commands() []command {
 	const many = 1 << 10
 	return []command{
-		{"serve", 1, &serveCommand{}, serveAbout, serveExits},
-		{"lock", many, &lockCommand{}, lockAbout, lockExits},
-		{"elect", many, &electCommand{}, electAbout, electExits},
-		{"locks", 1, &lockLister{}, locksAbout, locksExits},
-		{"cluster", many, &clusterCommand{}, clusterAbout, clusterExits},
-		{"log", 2, &logCommand{}, logAbout, logExits},
-		{"bench", 0, &benchCommand{}, benchAbout(), benchExits},
-		{"digest", many, &digestCommand{}, digestAbout, digestExits},
-		{"version", 0, &versionCommand{}, versionAbout, ""},
-		{"help", many, &helpCommand{}, helpAbout, ""},
+		{"serve", 1, &serveCommand{}},
+		{"lock", many, &lockCommand{}},
+		{"elect", many, &electCommand{}},
+		{"locks", 1, &lockLister{}},
+		{"cluster", many, &clusterCommand{}},
+		{"log", 2, &logCommand{}},
+		{"bench", 0, &benchCommand{}},
+		{"digest", many, &digestCommand{}},
+		{"version", 0, versionCommand{}},
+		{"help", many, helpCommand{}},
 	}
 }
 
@@ -229,16 +227,6 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 type noFlags struct{}
 
 func (noFlags) flags(*flag.FlagSet) {}
-
-const versionAbout = `Usage: lockkeeper version
-
-Prints lockkeeper's version, the commit that it was built from and the date of that commit,
-as far as they are known, and the ZooKeeper version whose behaviour clients find.
-
-The Go tool records the commit when it builds in a repository. A packager gives all three
-to the linker: -ldflags "-X lockkeeper/server.buildVersion=1.2.3
--X lockkeeper/server.buildCommit=0123abcd -X lockkeeper/server.buildDate=2026-01-31T12:00:00Z".
-`
 
 type versionCommand struct{ noFlags }
 

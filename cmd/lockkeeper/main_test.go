@@ -77,13 +77,13 @@ func TestHelp(t *testing.T) {
 		args  []string
 		usage string
 	}{
-		{[]string{"help"}, mainUsage},
-		{[]string{"--help"}, mainUsage},
-		{[]string{"-h"}, mainUsage},
-		{[]string{"-help"}, mainUsage},
+		{[]string{"help"}, page("main")},
+		{[]string{"--help"}, page("main")},
+		{[]string{"-h"}, page("main")},
+		{[]string{"-help"}, page("main")},
 		{[]string{"help", "serve"}, of("serve")},
-		{[]string{"help", "version"}, versionAbout},
-		{[]string{"help", "help"}, helpAbout},
+		{[]string{"help", "version"}, page("version")},
+		{[]string{"help", "help"}, page("help")},
 		{[]string{"--help", "serve"}, of("serve")},
 		{[]string{"serve", "--help"}, of("serve")},
 		{[]string{"serve", "-h"}, of("serve")},
@@ -91,8 +91,8 @@ func TestHelp(t *testing.T) {
 		{[]string{"serve", "zoo.cfg", "-h"}, of("serve")},
 		{[]string{"cluster", "list", "-h"}, of("cluster")},
 		{[]string{"lock", "-h"}, of("lock")},
-		{[]string{"version", "--help"}, versionAbout},
-		{[]string{"help", "--help"}, helpAbout},
+		{[]string{"version", "--help"}, page("version")},
+		{[]string{"help", "--help"}, page("help")},
 	} {
 		status, stdout, stderr := invoke(c.args...)
 		if status != exitOK || stdout != c.usage || stderr != "" {

@@ -18,35 +18,6 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-const serveAbout = `Usage: lockkeeper serve [flags] [zoo.cfg]
-
-Starts a member and runs until it is told to stop. Without a file, the member is alone,
-listens on port 2181 of every address, keeps its data in ./lockkeeper-data, and has
-ZooKeeper's defaults for the rest (tickTime 3000 ms, sessions of 6 to 60 s, 60 connections
-per client address).
-
-With a file, it does what the file says. The syntax and the keys are ZooKeeper's; dataDir
-and clientPort are required. With several server.N lines it is the member whose number
-stands in dataDir/myid. A setting that ZooKeeper takes only as a Java system property
-(zookeeper.snapCount, jute.maxbuffer, ...) is taken as a key of the file, with or without
-"zookeeper." in front. 'lockkeeper help config' describes every key. All faults are reported
-with file, line, key and reason, misspelt keys among them, and the member does not start.
-Nor does it start when a key asks for protection that is not there (TLS, SASL).
-
-When clients can connect it prints one line on standard output. The log goes to standard
-error. GOGC and GOMEMLIMIT set the pace of the garbage collector, as for any Go program;
-without them a small heap grows to some 30 MB before there is a collection.
-GOMAXPROCS is on how many cores the member runs at a time.
-`
-
-const serveExits = `SIGINT, SIGTERM and SIGHUP stop it: it transfers the leadership if it has it, and closes its
-connections in order. The configuration is not read again. A second signal that comes more
-than a second after the first one cuts the stop short.
-
-Exit status: 0 stopped by a signal; 1 could not start, or could not go on; 2 wrong command
-line; 128 + n: a second signal, number n, cut the stop short.
-`
-
 // shutdownTimeout is how long clients may take to close their side when the member stops.
 const shutdownTimeout = 5 * time.Second
 

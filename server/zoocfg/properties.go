@@ -1,13 +1,13 @@
 package zoocfg
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // property is one key with its value, and its place.
@@ -114,61 +114,32 @@ func splitProperty(line string) (key, val string) {
 
 var errUnicodeEscape = errors.New(`\u needs four hexadecimal digits`)
 
+// escapes are the characters that an escaped letter stands for; any other one stands for itself.
+var escapes = map[rune]rune{'t': '\t', 'n': '\n', 'r': '\r', 'f': '\f'}
+
+// unescape replaces the escapes of a text. Two \uXXXX that are a surrogate pair are one character.
 func unescape(s string) (string, error) {
 	if !strings.Contains(s, `\`) {
 		return s, nil
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' || i+1 == len(s) {
-			b.WriteByte(s[i])
-			continue
-		}
-		i++
-		switch s[i] {
-		case 't':
-			b.WriteByte('\t')
-		case 'n':
-			b.WriteByte('\n')
-		case 'r':
-			b.WriteByte('\r')
-		case 'f':
-			b.WriteByte('\f')
-		case 'u':
-			r, n, err := unicodeEscape(s[i-1:])
-			if err != nil {
-				return "", err
+	var units []uint16
+	for runes := []rune(s); len(runes) > 0; {
+		r := runes[0]
+		runes = runes[1:]
+		if r == '\\' && len(runes) > 0 {
+			r = cmp.Or(escapes[runes[0]], runes[0])
+			runes = runes[1:]
+			if r == 'u' {
+				n := min(len(runes), 4)
+				unit, err := strconv.ParseUint(string(runes[:n]), 16, 16)
+				if n < 4 || err != nil {
+					return "", errUnicodeEscape
+				}
+				units, runes = append(units, uint16(unit)), runes[4:]
+				continue
 			}
-			b.WriteRune(r)
-			i += n - 2
-		default:
-			b.WriteByte(s[i])
 		}
+		units = utf16.AppendRune(units, r)
 	}
-	return b.String(), nil
-}
-
-// unicodeEscape decodes the \uXXXX at the start of s, or two of them where they are a surrogate
-// pair, and returns how many bytes of s that took.
-func unicodeEscape(s string) (r rune, n int, err error) {
-	unit := func(s string) (rune, bool) {
-		if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
-			return 0, false
-		}
-		u, err := strconv.ParseUint(s[2:6], 16, 16)
-		return rune(u), err == nil
-	}
-	r, ok := unit(s)
-	if !ok {
-		return 0, 0, errUnicodeEscape
-	}
-	if !utf16.IsSurrogate(r) {
-		return r, 6, nil
-	}
-	if low, ok := unit(s[6:]); ok {
-		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-			return pair, 12, nil
-		}
-	}
-	return utf8.RuneError, 6, nil
+	return string(utf16.Decode(units)), nil
 }
