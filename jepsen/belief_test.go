@@ -2,6 +2,7 @@ package jepsen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,7 +80,8 @@ func testBelief(t *testing.T, target, victimMode string) {
 
 	from := l.history.Len()
 	l.history.Add(Op{Kind: Info, F: FCut, Member: victim.ClientAddr, Note: victim.String()})
-	if err := network.Cut(victim.ID); err != nil {
+	rest := slices.DeleteFunc([]int{1, 2, 3}, func(id int) bool { return id == victim.ID })
+	if err := network.Partition([][]int{{victim.ID}, rest}); err != nil {
 		t.Fatal(err)
 	}
 	waiting.Wait()
@@ -88,7 +90,7 @@ func testBelief(t *testing.T, target, victimMode string) {
 	}
 
 	l.history.Add(Op{Kind: Info, F: FHeal, Member: victim.ClientAddr, Note: victim.String()})
-	if err := network.Heal(victim.ID); err != nil {
+	if err := network.HealAll(); err != nil {
 		t.Fatal(err)
 	}
 	l.endBelief(from, holders, waiters)

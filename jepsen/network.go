@@ -173,8 +173,7 @@ func (n *Network) make(ctx context.Context, hosts int, dir string) error {
 				"rule add pref 1000 table local",
 				"rule del pref 0"),
 			ipInside(host, neighbours(hosts)...),
-			ipInside(n.hub, fmt.Sprintf("link set p%d up", i)),
-			n.Heal(i),
+			ipInside(n.hub, fmt.Sprintf("link set p%d up", i), fmt.Sprintf("link set p%d master switch", i)),
 		)
 		if err != nil {
 			return err
@@ -195,17 +194,6 @@ func (n *Network) Places() []Place {
 		})
 	}
 	return places
-}
-
-// Cut takes host i, from 1, off the switch: what it sends to the others and they to it is lost
-// without a word.
-func (n *Network) Cut(i int) error {
-	return ipInside(n.hub, fmt.Sprintf("link set p%d nomaster", i))
-}
-
-// Heal puts host i back.
-func (n *Network) Heal(i int) error {
-	return ipInside(n.hub, fmt.Sprintf("link set p%d master switch", i))
 }
 
 // peerAddr and peerMAC are host i's addresses at the switch.
@@ -255,15 +243,13 @@ func (n *Network) setBlocked(from, to int, block bool) error {
 // Partition implements Links.
 func (n *Network) Partition(groups [][]int) error { return partition(n, groups) }
 
-// HealAll implements Links. It also undoes every Cut.
+// HealAll implements Links.
 func (n *Network) HealAll() error {
-	var errs []error
 	all := make([]int, n.Size())
 	for i := range all {
 		all[i] = i + 1
-		errs = append(errs, n.Heal(i+1))
 	}
-	return errors.Join(append(errs, n.Partition([][]int{all}))...)
+	return n.Partition([][]int{all})
 }
 
 // Shape implements Links, with the packet scheduler netem of the kernel, which not every kernel

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"lockkeeper/internal/freeport"
-
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/freeport"
 )
 
 // TestRollingMembers restarts all members of a cluster in turn, and then replaces all of them by

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"lockkeeper/jepsen"
-
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/jepsen"
 )
 
 // anyone may do anything.
@@ -22,8 +22,7 @@ type client struct {
 	*zk.Conn
 	hears func(connected bool) // called when the library says that it is connected, or not any more; may be nil
 
-	drained sync.WaitGroup
-	up      bool // the library has said that it is connected; used by its own goroutine only
+	up bool // the library has said that it is connected; used by its own goroutine only
 
 	once sync.Once
 	has  chan struct{} // closed, once, when there is a session for the first time
@@ -36,7 +35,7 @@ type client struct {
 // dial starts a client that knows some members only.
 func dial(servers []string, session time.Duration, hears func(connected bool)) (*client, error) {
 	c := &client{hears: hears, has: make(chan struct{})}
-	conn, events, err := zk.Connect(servers, session, sliceOf(
+	conn, _, err := zk.Connect(servers, session, sliceOf(
 		zk.WithLogger(silence{}),
 		zk.WithLogInfo(false),
 		zk.WithEventCallback(c.see),
@@ -46,10 +45,6 @@ func dial(servers []string, session time.Duration, hears func(connected bool)) (
 		return nil, fmt.Errorf("splitbrain: client of %v: %w", servers, err)
 	}
 	c.Conn = conn
-	c.drained.Go(func() {
-		for range events { // see has seen them
-		}
-	})
 	return c, nil
 }
 
@@ -114,7 +109,6 @@ func (c *client) close() {
 		_ = c.socket.Close() // the library waits long for the answer to a handshake
 	}
 	c.mu.Unlock()
-	c.drained.Wait()
 }
 
 // A client asks again after this time when it was told that it cannot.

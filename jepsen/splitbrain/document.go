@@ -107,7 +107,7 @@ func (d *Document) Report() (*report.Run, error) {
 		}
 		r.Verdicts = append(r.Verdicts, v)
 		var drawn strings.Builder
-		if err := caseTemplate.Execute(&drawn, c.draw()); err != nil {
+		if err := caseTemplate.Execute(&drawn, c); err != nil {
 			return nil, fmt.Errorf("splitbrain: draw %s: %w", c.Name, err)
 		}
 		r.Pictures = append(r.Pictures, report.Picture{Drawn: template.HTML(drawn.String()), Lanes: c.lanes(), Length: c.Watched})

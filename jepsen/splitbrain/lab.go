@@ -169,7 +169,7 @@ func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	stop := s.watch(ctx)
 	l.look(ctx, c, s.rec)
 	stop()
-	r.Sides, r.DeadTold, r.Watched = s.rec.finish()
+	s.rec.finish(r)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -226,17 +226,12 @@ func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
 	defer done()
 	patience, cancel := context.WithTimeout(ctx, l.cfg.Patience)
 	defer cancel()
-	rec.until(patience, func(sides []Seen, dead map[int]Instant) bool {
-		members, told := len(dead), len(dead)
+	rec.until(patience, func(sides []Seen, told map[int]Instant) bool {
 		for i, s := range sides {
-			members += len(s.Members)
-			if c.Quorum(i) {
-				told += len(s.Members) // they are not to be told
-				continue
-			}
-			told += len(s.Told)
-			if len(s.Told) < len(s.Members) || len(s.Stopped) < len(s.Members) {
-				return false
+			for _, id := range s.Members {
+				if !c.Quorum(i) && !(told[id].Came() && s.Stopped[id].Came()) {
+					return false
+				}
 			}
 		}
 		goes := c.Goes()

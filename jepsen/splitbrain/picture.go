@@ -9,94 +9,39 @@ import (
 	"lockkeeper/jepsen/report"
 )
 
-// A picture shows a case: circles for the members, in a box for each side, and one for the dead.
-type picture struct {
-	Width, Height int
-	Boxes         []box
-	Cuts          []int // x of the lines between the sides
-}
-
-// A box is a side, or the dead.
-type box struct {
-	X, Width int
-	Class    string // goes, stops or dead
-	Members  []circle
-	Lines    []string // below it
-}
-
-// A circle is a member.
+// A circle is a member in the picture of a case.
 type circle struct {
-	ID, X, Y int
-	Class    string // observer, dead, or nothing
-	// Crown is "now" for who leads at the end, "was" for who led before and does not any more.
-	Crown string
+	ID    int
+	Class string // the state of its side, and observer if it is one
+	Crown string // "now" if it leads in the end, "was" if it led only before
 }
 
-// Sizes in a picture.
-const (
-	pitch      = 46 // from one circle to the next
-	inARow     = 3  // circles, from top to bottom
-	boxTop     = 14
-	boxHeight  = inARow*pitch + 8
-	leastWidth = 104
-)
+// State is what becomes of a side: goes or stops.
+func (r *Result) State(side int) string {
+	if r.Case.Quorum(side) {
+		return "goes"
+	}
+	return "stops"
+}
 
-// draw makes the picture of a result.
-func (r *Result) draw() picture {
-	p := picture{Height: boxTop + boxHeight + 44}
-	x := 2
-	for i := range r.Sides {
-		class, word := "stops", "stops"
-		if r.Case.Quorum(i) {
-			class, word = "goes", "goes on"
+// Circles are members of a side in that state, or dead.
+func (r *Result) Circles(ids []int, state string) []circle {
+	var all []circle
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		c := circle{ID: id, Class: state}
+		if id > r.Case.Cluster.Voters {
+			c.Class += " observer"
 		}
-		if i > 0 {
-			p.Cuts = append(p.Cuts, x+20)
-			x += 40
+		leads := slices.ContainsFunc(r.Sides, func(s Seen) bool { return s.Leading[id].Came() })
+		switch {
+		case leads && state == "goes":
+			c.Crown = "now"
+		case id == r.LeaderBefore:
+			c.Crown = "was"
 		}
-		b := r.box(x, r.Sides[i].Members, class, leastWidth)
-		b.Lines = []string{r.Case.Arithmetic(i), word}
-		p.Boxes = append(p.Boxes, b)
-		x += b.Width
+		all = append(all, c)
 	}
-	if len(r.Dead) > 0 {
-		x += 16
-		b := r.box(x, r.Dead, "dead", pitch+20)
-		b.Lines = []string{"", "dead"}
-		p.Boxes = append(p.Boxes, b)
-		x += b.Width
-	}
-	p.Width = x + 2
-	return p
-}
-
-// box places members.
-func (r *Result) box(x int, ids []int, class string, least int) box {
-	columns := (len(ids) + inARow - 1) / inARow
-	b := box{X: x, Width: max(columns*pitch+16, least), Class: class}
-	left := x + (b.Width-(columns-1)*pitch)/2
-	for i, id := range slices.Sorted(slices.Values(ids)) {
-		column := i / inARow
-		rows := min(inARow, len(ids)-column*inARow)
-		top := boxTop + (boxHeight-(rows-1)*pitch)/2
-		b.Members = append(b.Members, r.circle(id, left+column*pitch, top+i%inARow*pitch+3, class))
-	}
-	return b
-}
-
-func (r *Result) circle(id, x, y int, class string) circle {
-	c := circle{ID: id, X: x, Y: y}
-	if id > r.Case.Cluster.Voters {
-		c.Class = "observer"
-	}
-	leads := slices.ContainsFunc(r.Sides, func(s Seen) bool { return s.Leading[id].Came() })
-	switch {
-	case leads && class == "goes":
-		c.Crown = "now"
-	case id == r.LeaderBefore:
-		c.Crown = "was"
-	}
-	return c
+	return all
 }
 
 // lanes are the timeline: who served when, and what became of the lock of the client that was left
@@ -120,7 +65,7 @@ func (r *Result) lanes() []report.Lane {
 	if !ok {
 		return all
 	}
-	told, given := at(r.toldAt(id)), at(r.Sides[r.Case.Goes()].Inherited[id])
+	told, given := at(r.Told[id]), at(r.Sides[r.Case.Goes()].Inherited[id])
 	believed := report.Lane{Name: fmt.Sprintf("client of m%d believed", id), Bars: []report.Bar{{To: told, Class: "believes"}}}
 	if given < told {
 		believed.Bars = append(believed.Bars, report.Bar{From: given, To: told, Class: "both"})
@@ -146,12 +91,9 @@ func (r *Result) worst() (worst int, ok bool) {
 // margin is how long before its lock was given away the client of a member was told; negative if it
 // was told later.
 func (r *Result) margin(goes, id int) time.Duration {
-	given, told := r.Sides[goes].Inherited[id], r.toldAt(id)
+	given, told := r.Sides[goes].Inherited[id], r.Told[id]
 	if !told.Came() {
 		return given.After() - r.Watched // not for as long as was looked
 	}
 	return given.After() - told.After()
 }
-
-// Half is half the width of a box, for what stands in its middle.
-func (b box) Half() int { return b.Width / 2 }

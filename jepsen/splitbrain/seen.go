@@ -59,24 +59,16 @@ type Seen struct {
 	// Inherited is when a client of this side got the lock that was held, before the break, by the
 	// client of a member that is not on this side: from then on somebody else has it.
 	Inherited map[int]Instant `json:"inheritedMs"`
-	// Told is since when the client that held a lock, and knows this member only, has been told by
-	// its library that it is not connected, without having been connected again.
-	Told map[int]Instant `json:"toldMs"`
-	// Dropped is when such a client was told so for the first time.
-	Dropped map[int]Instant `json:"droppedMs"`
 }
 
 // newSeen is what is seen of a side before anything is.
 func newSeen(members []int) Seen {
-	return Seen{Members: members, Leading: make(map[int]Instant), Stopped: make(map[int]Instant), Inherited: make(map[int]Instant),
-		Told: make(map[int]Instant), Dropped: make(map[int]Instant)}
+	return Seen{Members: members, Leading: make(map[int]Instant), Stopped: make(map[int]Instant), Inherited: make(map[int]Instant)}
 }
 
 // clone is a copy that shares nothing.
 func (s Seen) clone() Seen {
-	for _, m := range []*map[int]Instant{&s.Leading, &s.Stopped, &s.Inherited, &s.Told, &s.Dropped} {
-		*m = maps.Clone(*m)
-	}
+	s.Leading, s.Stopped, s.Inherited = maps.Clone(s.Leading), maps.Clone(s.Stopped), maps.Clone(s.Inherited)
 	return s
 }
 
@@ -85,7 +77,8 @@ func (s Seen) clone() Seen {
 type recorder struct {
 	mu       sync.Mutex
 	sides    []Seen
-	dead     map[int]Instant // told, for the clients of the dead
+	told     map[int]Instant // as Result.Told
+	dropped  map[int]Instant // as Result.Dropped
 	breaking bool            // it takes a moment to break things: what is seen within it is of instant 0
 	began    time.Time       // when the break was complete
 	over     bool
@@ -93,7 +86,7 @@ type recorder struct {
 }
 
 func newRecorder(sides [][]int) *recorder {
-	r := &recorder{dead: make(map[int]Instant), changed: make(chan struct{})}
+	r := &recorder{told: make(map[int]Instant), dropped: make(map[int]Instant), changed: make(chan struct{})}
 	for _, members := range sides {
 		r.sides = append(r.sides, newSeen(members))
 	}
@@ -140,10 +133,10 @@ func first(m map[int]Instant, id int, now Instant) {
 }
 
 // until waits until done says yes of what was seen, or ctx ends.
-func (r *recorder) until(ctx context.Context, done func(sides []Seen, dead map[int]Instant) bool) bool {
+func (r *recorder) until(ctx context.Context, done func(sides []Seen, told map[int]Instant) bool) bool {
 	for {
 		r.mu.Lock()
-		ok, changed := done(r.sides, r.dead), r.changed
+		ok, changed := done(r.sides, r.told), r.changed
 		r.mu.Unlock()
 		if ok {
 			return true
@@ -156,15 +149,15 @@ func (r *recorder) until(ctx context.Context, done func(sides []Seen, dead map[i
 	}
 }
 
-// finish ends the recording and returns it.
-func (r *recorder) finish() (sides []Seen, dead map[int]Instant, watched time.Duration) {
+// finish ends the recording and enters it into a result.
+func (r *recorder) finish(result *Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
 	for _, s := range r.sides {
-		sides = append(sides, s.clone())
+		result.Sides = append(result.Sides, s.clone())
 	}
-	return sides, maps.Clone(r.dead), time.Since(r.began)
+	result.Told, result.Dropped, result.Watched = maps.Clone(r.told), maps.Clone(r.dropped), time.Since(r.began)
 }
 
 // probePause is between two looks at a member.

@@ -102,20 +102,13 @@ func (s *stage) dial(ctx context.Context) error {
 
 // heard notes what the holder at a member was told.
 func (s *stage) heard(id int, connected bool) {
-	side := s.sideOf(id)
 	s.rec.note(func(r *recorder, now Instant) {
-		told := r.dead
-		if side >= 0 {
-			told = r.sides[side].Told
-		}
 		if connected {
-			delete(told, id)
+			delete(r.told, id)
 			return
 		}
-		first(told, id, now)
-		if side >= 0 {
-			first(r.sides[side].Dropped, id, now)
-		}
+		first(r.told, id, now)
+		first(r.dropped, id, now)
 	})
 }
 

@@ -25,9 +25,12 @@ type Result struct {
 	// LeaderBefore is the member that led before the break.
 	LeaderBefore int    `json:"leaderBefore"`
 	Sides        []Seen `json:"sides"`
-	// Dead are the dead members; DeadTold is when the holders at them were told.
-	Dead     []int           `json:"dead"`
-	DeadTold map[int]Instant `json:"deadToldMs"`
+	Dead         []int  `json:"dead"`
+	// Told is, by member, since when the client that held a lock, and knows this member only, has been
+	// told by its library that it is not connected, without having been connected again. Dropped is
+	// when it was told so for the first time.
+	Told    map[int]Instant `json:"toldMs"`
+	Dropped map[int]Instant `json:"droppedMs"`
 	// Replicas are those of all members after the healing; Differ says how they differ, if they do.
 	Replicas []Replica `json:"replicas"`
 	Differ   string    `json:"differ,omitempty"`
@@ -107,7 +110,8 @@ func (r *Result) judgeGoing(side int) {
 		got, took := seen.Inherited[id]
 		r.check(fmt.Sprintf("%s gives away the lock that a client of m%d held", name, id), took, got.String())
 	}
-	if dropped := slices.Sorted(maps.Keys(seen.Dropped)); len(dropped) > 0 {
+	dropped := slices.DeleteFunc(slices.Clone(seen.Members), func(id int) bool { return !r.Dropped[id].Came() })
+	if len(dropped) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("On the side that goes on, clients were disconnected for a while: those of %s.", sideName(dropped)))
 	}
 }
@@ -145,16 +149,6 @@ func (r *Result) judgeLeases(promised bool) {
 	case r.Window > 0:
 		r.Notes = append(r.Notes, text+", and the library of the first one said that it is connected")
 	}
-}
-
-// toldAt is when the holder at a member that is not on the side that goes on was told.
-func (r *Result) toldAt(id int) Instant {
-	for _, s := range r.Sides {
-		if at, ok := s.Told[id]; ok {
-			return at
-		}
-	}
-	return r.DeadTold[id]
 }
 
 // outsiders are all members that are not on a side, in order.

@@ -13,14 +13,14 @@ func at(ms int) Instant { return Instant{time.Duration(ms) * time.Millisecond, t
 func played() *Result {
 	c := Cases(3)[0]
 	left, right := newSeen([]int{1}), newSeen([]int{2, 3})
-	left.Stopped[1], left.Told[1], left.Dropped[1] = at(500), at(1300), at(1300)
+	left.Stopped[1] = at(500)
 	right.Leading[2], right.Writes, right.Wrote, right.Lock = at(1000), 80, at(1010), at(1020)
 	right.Inherited[1] = at(3200)
 	replica := func(id int) Replica {
 		return Replica{Member: id, Zxid: "100000007", Tree: "abc", Nodes: 8}
 	}
 	return &Result{
-		Case: c, Name: c.String(), LeaderBefore: 1, Sides: []Seen{left, right}, DeadTold: map[int]Instant{},
+		Case: c, Name: c.String(), LeaderBefore: 1, Sides: []Seen{left, right}, Told: map[int]Instant{1: at(1300)}, Dropped: map[int]Instant{1: at(1300)},
 		Replicas: []Replica{replica(1), replica(2), replica(3)}, Watched: 3300 * time.Millisecond,
 	}
 }
@@ -37,8 +37,8 @@ func TestJudge(t *testing.T) {
 		{"a lock is inherited on the wrong side", func(r *Result) { r.Sides[0].Inherited[2] = at(900) }, "m1 grants no lock"},
 		{"the old leader still leads", func(r *Result) { r.Sides[0].Leading[1] = at(0) }, "m1 has no leader in the end"},
 		{"the wrong side serves", func(r *Result) { delete(r.Sides[0].Stopped, 1) }, "m1 stops serving"},
-		{"a client is never told", func(r *Result) { delete(r.Sides[0].Told, 1) }, "m1 lets its clients go"},
-		{"a client is told too late", func(r *Result) { r.Sides[0].Told[1] = at(3201) }, "every holder is told before"},
+		{"a client is never told", func(r *Result) { delete(r.Told, 1) }, "m1 lets its clients go"},
+		{"a client is told too late", func(r *Result) { r.Told[1] = at(3201) }, "every holder is told before"},
 		{"nobody leads", func(r *Result) { delete(r.Sides[1].Leading, 2) }, "m2 m3 has one leader"},
 		{"two lead", func(r *Result) { r.Sides[1].Leading[3] = at(1) }, "m2 m3 has one leader"},
 		{"no write", func(r *Result) { r.Sides[1].Writes = 0 }, "m2 m3 accepts writes"},
@@ -68,7 +68,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeWindow(t *testing.T) {
 	for _, promised := range []bool{true, false} {
 		r := played()
-		r.Sides[0].Told[1] = at(3700)
+		r.Told[1] = at(3700)
 		r.Watched = 4 * time.Second
 		judge(r, promised)
 		if r.OK() == promised || r.Window != 500*time.Millisecond || r.Margin != -500*time.Millisecond {
@@ -88,11 +88,11 @@ func TestJudgeWindow(t *testing.T) {
 // A cut into halves, with nobody who goes on.
 func TestJudgeHalves(t *testing.T) {
 	c := Case{Cluster: Group{Voters: 4}, Sides: []Group{{Voters: 2}, {Voters: 2}}}
-	r := &Result{Case: c, LeaderBefore: 1, Replicas: played().Replicas, Watched: 3 * time.Second}
+	r := &Result{Case: c, LeaderBefore: 1, Told: map[int]Instant{}, Replicas: played().Replicas, Watched: 3 * time.Second}
 	for _, ids := range [][]int{{1, 2}, {3, 4}} {
 		s := newSeen(ids)
 		for _, id := range ids {
-			s.Stopped[id], s.Told[id] = at(900), at(1300)
+			s.Stopped[id], r.Told[id] = at(900), at(1300)
 		}
 		r.Sides = append(r.Sides, s)
 	}
@@ -136,12 +136,10 @@ func TestRecorder(t *testing.T) {
 	rec.breakEnds()
 	s.heard(1, false)
 	s.heard(1, true)
-	sides, _, _ := rec.finish()
+	var r Result
+	rec.finish(&r)
 	s.heard(3, false) // after the end
-	if len(sides[0].Told) != 0 || !sides[0].Dropped[1].Came() {
-		t.Errorf("m1: told %v, dropped %v", sides[0].Told, sides[0].Dropped)
-	}
-	if told := sides[1].Told; len(told) != 1 || told[2] != at(0) {
-		t.Errorf("m2 m3: told %v", told)
+	if len(r.Told) != 1 || r.Told[2] != at(0) || !r.Dropped[1].Came() {
+		t.Errorf("told %v, dropped %v", r.Told, r.Dropped)
 	}
 }

@@ -123,7 +123,7 @@ func (r *Result) sayStopped(side int) string {
 func (r *Result) stopped(side int) (stopped, told Instant) {
 	stopped, told = Instant{came: true}, Instant{came: true}
 	for _, id := range r.Sides[side].Members {
-		stopped, told = later(stopped, r.Sides[side].Stopped[id]), later(told, r.Sides[side].Told[id])
+		stopped, told = later(stopped, r.Sides[side].Stopped[id]), later(told, r.Told[id])
 	}
 	return stopped, told
 }
