@@ -32,9 +32,9 @@ type WorkerConfig struct {
 	History *History
 }
 
-// A Worker is a client in a process of its own, in its own language, with an unmodified client library
-// and one session. It does what it is told over one TCP connection. Its methods may be called from
-// several goroutines. Its protocol:
+// A Worker is a client in a process of its own, in its own language, with an unmodified client
+// library and one session. It does what it is told over one TCP connection. Its methods may be
+// called from several goroutines. Its protocol:
 //
 // The test listens, the worker calls. Lines of words, separated by blanks. The test sends commands;
 // the worker carries out those of one thread one after another, those of different threads side by

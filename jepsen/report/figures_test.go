@@ -55,7 +55,8 @@ func TestSliceLength(t *testing.T) {
 	}
 }
 
-// A row shows what ended in a slice of time, what failed above what did not, and waiting in between.
+// A row shows what ended in a slice of time, what failed above what did not, and waiting in
+// between.
 func TestRow(t *testing.T) {
 	const length = timelineSlices * time.Second // a second is a slice
 	s := time.Second

@@ -22,8 +22,8 @@ const (
 type row struct {
 	worker string
 	// ended are the slices of time in which operations ended, by how; waited are those in which the
-	// client waited for an answer. What is drawn later covers what is drawn before it: one lost reply
-	// among a hundred good ones is seen.
+	// client waited for an answer. What is drawn later covers what is drawn before it: one lost
+	// reply among a hundred good ones is seen.
 	ended  map[jepsen.Kind][]span
 	waited []span
 	// held are the times in which it held a lock, apart the times without a connection.

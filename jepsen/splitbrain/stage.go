@@ -18,9 +18,9 @@ import (
 // A stage is one case while it is played: its clients, and what they and the probes see.
 //
 //	holder   one for each member, which it knows only; holds a lock of its own before the break
-//	heir     one for each side; waits, from before the break, for the locks of all that are not on its side, and wants,
-//	         after it, the one lock that every side wants
-//	writer   one for each side, connected to the leader if that is there; writes the numbers 1, 2, 3, ...
+//	waiter   one for each side; waits, from before the break, for the locks of all that are not on
+//	         its side; after the break it contends for the one lock that every side wants
+//	writer   one for each side, at the leader if that is there; writes the numbers 1, 2, 3, ...
 type stage struct {
 	session time.Duration
 	root    string // the node below which everything is
@@ -31,10 +31,10 @@ type stage struct {
 	rec     *recorder
 
 	holders map[int]*client
-	heirs   []*client
+	waiters   []*client
 	writers []*writer
 
-	early atomic.Bool // an heir got a lock; before the break it may not
+	early atomic.Bool // a waiter got a lock; before the break it may not
 
 	stop context.CancelFunc // ends what goes on in the background
 	busy sync.WaitGroup
@@ -78,11 +78,11 @@ func (s *stage) dial(ctx context.Context) error {
 		s.holders[m.ID] = c
 	}
 	for i, side := range s.sides {
-		heir, err := dial(s.addrs(side...), s.session, nil)
+		waiter, err := dial(s.addrs(side...), s.session, nil)
 		if err != nil {
 			return err
 		}
-		s.heirs = append(s.heirs, heir)
+		s.waiters = append(s.waiters, waiter)
 		if s.sideOf(s.leader) == i {
 			side = []int{s.leader}
 		}
@@ -114,7 +114,7 @@ func (s *stage) heard(id int, connected bool) {
 
 // clients are all of them.
 func (s *stage) clients() []*client {
-	all := slices.Clone(s.heirs)
+	all := slices.Clone(s.waiters)
 	for _, c := range s.holders {
 		all = append(all, c)
 	}
@@ -124,10 +124,10 @@ func (s *stage) clients() []*client {
 	return all
 }
 
-// set puts everything in its place before the break: nodes, locks that are held, heirs that wait
+// set puts everything in its place before the break: nodes, locks that are held, waiters that wait
 // for them, numbers that are written.
 func (s *stage) set(ctx context.Context) error {
-	admin := s.heirs[0]
+	admin := s.waiters[0]
 	nodes := []string{s.root}
 	for _, w := range s.writers {
 		nodes = append(nodes, w.path)
@@ -145,11 +145,11 @@ func (s *stage) set(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	var ready sync.WaitGroup
-	for i, heir := range s.heirs {
+	for i, waiter := range s.waiters {
 		for id := range s.holders {
 			if s.sideOf(id) != i {
 				ready.Add(1)
-				s.busy.Go(func() { s.inherit(background, heir, i, id, sync.OnceFunc(ready.Done)) })
+				s.busy.Go(func() { s.awaitLock(background, waiter, i, id, sync.OnceFunc(ready.Done)) })
 			}
 		}
 	}
@@ -175,10 +175,10 @@ func wait(ctx context.Context, group *sync.WaitGroup) error {
 	}
 }
 
-// inherit waits for the lock of a member's holder.
-func (s *stage) inherit(ctx context.Context, heir *client, side, id int, ready func()) {
+// awaitLock waits for the lock of a member's holder.
+func (s *stage) awaitLock(ctx context.Context, waiter *client, side, id int, ready func()) {
 	defer ready()
-	if heir.lock(ctx, s.path("lock-%d", id), ready) == nil {
+	if waiter.lock(ctx, s.path("lock-%d", id), ready) == nil {
 		s.early.Store(true)
 		s.rec.note(func(r *recorder, now Instant) { first(r.sides[side].Inherited, id, now) })
 	}
@@ -236,7 +236,7 @@ func (s *stage) watch(ctx context.Context) (stop func()) {
 			probes.Go(func() { probe(ctx, s.rec, i, s.members[id-1]) })
 		}
 		s.busy.Go(func() {
-			if s.heirs[i].lock(ctx, s.path("race"), nil) == nil {
+			if s.waiters[i].lock(ctx, s.path("race"), nil) == nil {
 				s.rec.note(func(r *recorder, now Instant) { r.sides[i].Lock = now })
 			}
 		})

@@ -26,9 +26,9 @@ type Result struct {
 	LeaderBefore int    `json:"leaderBefore"`
 	Sides        []Seen `json:"sides"`
 	Dead         []int  `json:"dead"`
-	// Told is, by member, since when the client that held a lock, and knows this member only, has been
-	// told by its library that it is not connected, without having been connected again. Dropped is
-	// when it was told so for the first time.
+	// Told is, by member, since when the client that held a lock, and knows this member only, has
+	// been told by its library that it is not connected, without having been connected again.
+	// Dropped is when it was told so for the first time.
 	Told    map[int]Instant `json:"toldMs"`
 	Dropped map[int]Instant `json:"droppedMs"`
 	// Replicas are those of all members after the healing; Differ says how they differ, if they do.
@@ -124,7 +124,7 @@ func (r *Result) judgeStopped(side int) {
 	stopped, told := r.stopped(side)
 	r.check(name+" has no leader in the end", len(seen.Leading) == 0, leaderText(seen))
 	r.check(name+" stops serving", stopped.Came(), stopped.String())
-	r.check(name+" lets its clients go", told.Came(), told.String())
+	r.check(name+" disconnects its clients", told.Came(), told.String())
 }
 
 // judgeLeases checks, where a lock was given away, that its holder had been told before.

@@ -37,7 +37,7 @@ func TestJudge(t *testing.T) {
 		{"a lock is inherited on the wrong side", func(r *Result) { r.Sides[0].Inherited[2] = at(900) }, "m1 grants no lock"},
 		{"the old leader still leads", func(r *Result) { r.Sides[0].Leading[1] = at(0) }, "m1 has no leader in the end"},
 		{"the wrong side serves", func(r *Result) { delete(r.Sides[0].Stopped, 1) }, "m1 stops serving"},
-		{"a client is never told", func(r *Result) { delete(r.Told, 1) }, "m1 lets its clients go"},
+		{"a client is never told", func(r *Result) { delete(r.Told, 1) }, "m1 disconnects its clients"},
 		{"a client is told too late", func(r *Result) { r.Told[1] = at(3201) }, "every holder is told before"},
 		{"nobody leads", func(r *Result) { delete(r.Sides[1].Leading, 2) }, "m2 m3 has one leader"},
 		{"two lead", func(r *Result) { r.Sides[1].Leading[3] = at(1) }, "m2 m3 has one leader"},
