@@ -36,7 +36,7 @@ type field struct {
 }
 
 // begin records that an act begins, and tells the terminal. It returns the number of the fault.
-func (f *field) begin(nemesis string, a *act) int {
+func (f *field) begin(lane, nemesis string, a *act) int {
 	for _, op := range a.begin {
 		op.Kind = jepsen.Info
 		f.history.Add(op)
@@ -44,7 +44,7 @@ func (f *field) begin(nemesis string, a *act) int {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.faults = append(f.faults, report.Fault{Kind: kindOf(nemesis), On: a.on, From: now, To: now, Open: a.mend != nil})
+	f.faults = append(f.faults, report.Fault{Kind: lane, On: a.on, From: now, To: now, Open: a.mend != nil})
 	f.sayLocked(now, nemesis, a.on)
 	return len(f.faults) - 1
 }
@@ -73,18 +73,8 @@ func (f *field) majorityChanged(able bool) {
 	if able {
 		f.end(f.majority, lostMajority)
 	} else {
-		f.majority = f.begin("no majority", lostMajority)
+		f.majority = f.begin("no majority", "no majority", lostMajority)
 	}
-}
-
-// kindOf is the group of nemeses that a report has a lane for.
-func kindOf(nemesis string) string {
-	for _, n := range nemeses() {
-		if slices.Contains(n.kinds, nemesis) {
-			return n.name
-		}
-	}
-	return nemesis
 }
 
 // now is the time in the history.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 type nemesis struct {
 	name string
 	help string
-	// kinds are the nemeses that this one chooses from; it does nothing itself.
-	kinds []string
+	// general is the nemesis that chooses among several of this kind; empty for none.
+	general string
 	// usable says why it cannot be used in this field, if so.
 	usable func(f *field) error
 	// rest is how long it waits before it breaks something, lasts until it mends it.
@@ -67,49 +68,24 @@ func Nemeses() (names, helps []string) {
 	return names, helps
 }
 
-// findNemesis finds one by its name.
-func findNemesis(name string) (nemesis, error) {
-	for _, n := range nemeses() {
-		if n.name == name {
-			return n, nil
+// expand finds the nemeses for a list of names. all are those that are no special kind of another one.
+func expand(names []string) (found []nemesis, err error) {
+	known, _ := Nemeses()
+	for _, name := range names {
+		if name != "all" && !slices.Contains(known, name) {
+			return nil, fmt.Errorf("run: there is no nemesis %q; there are %s, and all", name, strings.Join(known, ", "))
 		}
 	}
-	names, _ := Nemeses()
-	return nemesis{}, fmt.Errorf("run: there is no nemesis %q; there are %s, and all", name, strings.Join(names, ", "))
-}
-
-// expand finds the nemeses for a list of names. all are those that are no special kind of another
-// one.
-func expand(names []string) ([]nemesis, error) {
-	var found []nemesis
-	add := func(n nemesis) {
-		if !slices.ContainsFunc(found, func(other nemesis) bool { return other.name == n.name }) {
+	for _, n := range nemeses() {
+		if slices.Contains(names, n.name) || n.general == "" && slices.Contains(names, "all") {
 			found = append(found, n)
 		}
 	}
-	for _, name := range names {
-		if name == "all" {
-			kinds := make(map[string]bool)
-			for _, n := range nemeses() {
-				for _, kind := range n.kinds {
-					kinds[kind] = true
-				}
-			}
-			for _, n := range nemeses() {
-				if !kinds[n.name] {
-					add(n)
-				}
-			}
-			continue
-		}
-		n, err := findNemesis(name)
-		if err != nil {
-			return nil, err
-		}
-		add(n)
-	}
 	return found, nil
 }
+
+// lane is the name under which a report has it.
+func (n nemesis) lane() string { return cmp.Or(n.general, n.name) }
 
 // canUse says why a nemesis cannot be used, if so.
 func (n nemesis) canUse(f *field) error {
@@ -183,7 +159,7 @@ func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration)
 	defer a.giveBack()
 	defer f.planner.over(a)
 	// Recorded first: what it causes must not stand before it.
-	fault := f.begin(n.name, a)
+	fault := f.begin(n.lane(), n.name, a)
 	started := a.start(ctx)
 	if started != nil && ctx.Err() != nil {
 		started = nil // it was called off
@@ -203,16 +179,16 @@ func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration)
 	return nil
 }
 
-// oneOf is a nemesis that each time is another one of several kinds.
-func oneOf(name, help string, kinds []nemesis) nemesis {
+// oneOf is a nemesis that each time is another one of several kinds, followed by these.
+func oneOf(name, help string, kinds ...nemesis) []nemesis {
 	n := nemesis{name: name, help: help, usable: kinds[0].usable, rest: kinds[0].rest, lasts: kinds[0].lasts}
-	for _, kind := range kinds {
-		n.kinds = append(n.kinds, kind.name)
-	}
 	n.plan = func(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 		return kinds[rng.IntN(len(kinds))].plan(ctx, f, rng)
 	}
-	return n
+	for i := range kinds {
+		kinds[i].general = name
+	}
+	return append([]nemesis{n}, kinds...)
 }
 
 // errUnusable is why a nemesis is left out.

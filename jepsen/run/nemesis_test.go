@@ -24,7 +24,7 @@ func TestExpand(t *testing.T) {
 		count[n.name]++
 	}
 	for _, n := range nemeses() {
-		special := kindOf(n.name) != n.name
+		special := n.general != ""
 		want := 1
 		if special && n.name != "partition-bridge" {
 			want = 0 // its general one is there

@@ -18,7 +18,7 @@ type cut [][2]int
 
 // partitions are the nemeses of the network between the members.
 func partitions() []nemesis {
-	kinds := []nemesis{
+	return oneOf("partition", "one of the following kinds each time",
 		partition("partition-halves", "two halves, as equal as they can be", cutHalves),
 		partition("partition-majority-ring", "each member hears a majority, no two the same", func(hosts []int, _ int) (cut, string) {
 			return cutRing(hosts, len(hosts)/2+1)
@@ -30,10 +30,11 @@ func partitions() []nemesis {
 			return cutGroups([][]int{{leader}, without(hosts, leader)})
 		}),
 		partition("partition-bridge", "two halves that only one member connects", cutBridge),
-		partition("partition-one-way", "a member hears nobody, or nobody hears it; half the time it is the leader", nil),
-	}
-	kinds[len(kinds)-1].plan = planOneWay
-	return append([]nemesis{oneOf("partition", "one of the following kinds each time", kinds)}, kinds...)
+		nemesis{
+			name: "partition-one-way", help: "a member hears nobody, or nobody hears it; half the time it is the leader",
+			usable: hasLinks, rest: seconds(2, 6), lasts: seconds(3, 12), plan: planOneWay,
+		},
+	)
 }
 
 // partition makes a nemesis of a way to cut. hosts are in random order.

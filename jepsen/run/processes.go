@@ -123,13 +123,13 @@ func processNemeses() []nemesis {
 			start: each(killMember), mend: each(startMember), // it need not serve yet: others may have cut it off
 		}.nemesis(name, help, seconds(3, 8), seconds(0, 5), nil)
 	}
-	kills := []nemesis{
+	kills := oneOf("kill", "kill -9 and restart, one of the following kinds each time",
 		kill("kill-one", "kill -9 of one member", anyOne),
 		kill("kill-some", "kill -9 of as many as the others can do without", amongAll(func(n int, _ *rand.Rand) int { return minority(n) })),
 		kill("kill-all", "kill -9 of all members", amongAll(func(n int, _ *rand.Rand) int { return n })),
 		kill("kill-leader", "kill -9 of the leader", theLeader),
-	}
-	return append(append([]nemesis{oneOf("kill", "kill -9 and restart, one of the following kinds each time", kills)}, kills...),
+	)
+	return append(kills,
 		strike{
 			began: jepsen.FPause, over: jepsen.FResume, choose: someOrTheLeader, start: each(pauseMember), mend: each(resumeMember),
 		}.nemesis("pause", "SIGSTOP of one or some members, for up to 8 s", seconds(3, 8), seconds(0.5, 8), nil),
