@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -39,41 +40,24 @@ func main() {
 	os.Exit(status)
 }
 
-// dispatch runs one command.
+// dispatch runs one command; "help NAME" is "NAME -help".
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 || isHelp(args[0]) {
-		if len(args) < 2 {
-			usage(stdout)
-			return exitOK
-		}
-		return help(ctx, args[1], stdout, stderr)
+	isHelp := len(args) > 0 && slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0])
+	switch {
+	case len(args) == 0 || isHelp && len(args) == 1:
+		usage(stdout)
+		return exitOK
+	case isHelp:
+		args = []string{args[1], "-help"}
 	}
 	for _, c := range commands {
-		if c.name == args[0] {
+		if c.name == args[0] && (c.does != "" || !isHelp) {
 			return c.run(ctx, args[1:], stdout, stderr)
 		}
 	}
-	return unknown(args[0], stderr)
-}
-
-// help prints what one command takes.
-func help(ctx context.Context, name string, stdout, stderr io.Writer) int {
-	for _, c := range commands {
-		if c.name == name && c.does != "" {
-			return c.run(ctx, []string{"--help"}, stdout, stderr)
-		}
-	}
-	return unknown(name, stderr)
-}
-
-func unknown(name string, stderr io.Writer) int {
-	fmt.Fprintf(stderr, "jepsen: unknown command %q\n", name)
+	fmt.Fprintf(stderr, "jepsen: unknown command %q\n", args[0])
 	usage(stderr)
 	return exitUsage
-}
-
-func isHelp(arg string) bool {
-	return arg == "help" || arg == "-h" || arg == "-help" || arg == "--help"
 }
 
 func usage(w io.Writer) {

@@ -13,34 +13,34 @@ import (
 // for it leaves out.
 type Run struct {
 	// Title is the run in one line, as "lock on 5 members under partition, kill".
-	Title string
+	Title string `json:"title"`
 	// Target is the server software, as "lockkeeper" or "zookeeper 3.8.0".
-	Target string
+	Target string `json:"target"`
 	// Began is when the run began, by the wall clock; Took how long it was. It is at least as long
 	// as the history.
-	Began time.Time
-	Took  time.Duration
+	Began time.Time     `json:"began"`
+	Took  time.Duration `json:"-"`
 	// Seed is what made the run's choices; Again the command line that makes them again.
-	Seed  uint64
-	Again string
+	Seed  uint64 `json:"seed"`
+	Again string `json:"again"`
 	// Settings are the configuration, in the order in which they are shown.
-	Settings []Setting
+	Settings []Setting `json:"settings"`
 	// Intro is shown below the title; empty for none.
-	Intro []string
+	Intro []string `json:"-"`
 	// Verdicts are the checkers'. Pictures, if there are any, are as many: each is shown with its
 	// verdict.
-	Verdicts []workload.Verdict
-	Pictures []Picture
+	Verdicts []workload.Verdict `json:"verdicts"`
+	Pictures []Picture          `json:"-"`
 	// Complaints are what was wrong with the run itself: data races and panics of members, a client
 	// that could not begin, a member that did not come back. A run that has any is not valid,
 	// whatever the checkers say.
-	Complaints []string
+	Complaints []string `json:"complaints,omitempty"`
 	// Ops is the history.
-	Ops []jepsen.Op
+	Ops []jepsen.Op `json:"-"`
 	// Faults are when something was broken.
-	Faults []Fault
+	Faults []Fault `json:"-"`
 	// Cases are the results case by case, for report.json; nil for none.
-	Cases any
+	Cases any `json:"cases,omitempty"`
 }
 
 // A Picture is shown with a verdict: a drawing, and below it lines of time.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/workload"
@@ -97,24 +96,15 @@ func ReplaceTable(file, name, table string) error {
 	return nil
 }
 
-// A Summary is a Run without its history: what report.json holds.
+// A Summary is what report.json holds: a Run without its history.
 type Summary struct {
-	Title      string             `json:"title"`
-	Valid      workload.Valid     `json:"valid"`
-	Target     string             `json:"target"`
-	Began      time.Time          `json:"began"`
-	TookMs     int64              `json:"tookMs"`
-	Seed       uint64             `json:"seed"`
-	Again      string             `json:"again"`
-	Settings   []Setting          `json:"settings"`
-	Complaints []string           `json:"complaints,omitempty"`
-	Verdicts   []workload.Verdict `json:"verdicts"`
-	Faults     []Fault            `json:"faults"`
-	Figures    Figures            `json:"figures"`
+	*Run
+	Valid   workload.Valid `json:"valid"`
+	TookMs  int64          `json:"tookMs"`
+	Faults  []Fault        `json:"faults"`
+	Figures Figures        `json:"figures"`
 	// HistoryOps is how many entries the history has.
 	HistoryOps int `json:"historyOps"`
-	// Cases are Run.Cases.
-	Cases any `json:"cases,omitempty"`
 }
 
 // WriteJSON writes the summary of a run.
@@ -122,11 +112,7 @@ func WriteJSON(w io.Writer, r *Run) error {
 	length := r.length()
 	e := json.NewEncoder(w)
 	e.SetIndent("", "\t")
-	err := e.Encode(Summary{
-		Title: r.Title, Valid: r.Valid(), Target: r.Target, Began: r.Began, TookMs: length.Milliseconds(), Seed: r.Seed,
-		Again: r.Again, Settings: r.Settings, Complaints: r.Complaints, Verdicts: r.Verdicts, Faults: r.faults(),
-		Figures: measure(findCalls(r.Ops, length), length), HistoryOps: len(r.Ops), Cases: r.Cases,
-	})
+	err := e.Encode(Summary{r, r.Valid(), length.Milliseconds(), r.faults(), measure(findCalls(r.Ops, length), length), len(r.Ops)})
 	if err != nil {
 		return fmt.Errorf("report: write JSON: %w", err)
 	}

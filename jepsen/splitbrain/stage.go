@@ -31,7 +31,7 @@ type stage struct {
 	rec     *recorder
 
 	holders map[int]*client
-	waiters   []*client
+	waiters []*client
 	writers []*writer
 
 	early atomic.Bool // a waiter got a lock; before the break it may not

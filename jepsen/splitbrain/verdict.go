@@ -1,7 +1,6 @@
 package splitbrain
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,30 +54,6 @@ func (r *Result) OK() bool {
 		}
 	}
 	return len(r.Checks) > 0
-}
-
-// A prediction is what quorum.Maj says of a side.
-type prediction struct {
-	Members    []int  `json:"members"`
-	Voters     int    `json:"voters"`
-	Observers  int    `json:"observers"`
-	Arithmetic string `json:"arithmetic"`
-	GoesOn     bool   `json:"goesOn"`
-}
-
-// MarshalJSON implements json.Marshaler: the result with its conclusions.
-func (r *Result) MarshalJSON() ([]byte, error) {
-	var predicted []prediction
-	for i, g := range r.Case.Sides {
-		predicted = append(predicted, prediction{r.Sides[i].Members, g.Voters, g.Observers, r.formula(i), r.Case.Quorum(i)})
-	}
-	type plain Result
-	return json.Marshal(struct {
-		*plain
-		OK        bool         `json:"asPredicted"`
-		Predicted []prediction `json:"predicted"`
-		Sentences []string     `json:"sentences"`
-	}{(*plain)(r), r.OK(), predicted, r.Sentences()})
 }
 
 // judge holds what was seen against what was predicted. leases says whether the target promises
