@@ -94,6 +94,14 @@ func (m *Member) Wipe() error {
 	return nil
 }
 
+// Use makes another program the one that the next Start runs, on the same data. Only for a member
+// of a cluster without Places, Disks and a limit of Descriptors.
+func (m *Member) Use(t Target) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.target = t
+}
+
 // Running says whether the member's process has been started and not ended.
 func (m *Member) Running() bool {
 	_, running := m.current()

@@ -34,11 +34,24 @@ func (r *Replica) helloAll(ctx context.Context, ids []MemberID) map[MemberID]pee
 	return r.port.Hello(ctx, ids)
 }
 
-// Reports queries how other members are. Those that do not answer are not in the result.
+// RoleApart is the Role of a member that has no version of the protocol in common with this one.
+const RoleApart = "incompatible"
+
+// Reports queries how other members are. Those that do not answer are not in the result, unless their
+// Role is RoleApart.
 func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]Report {
 	reports := map[MemberID]Report{}
-	for id, h := range r.helloAll(ctx, others) {
-		reports[id] = h.Report
+	answers := r.helloAll(ctx, others)
+	for _, id := range others {
+		h, ok := answers[id]
+		newest, apart := r.port.VersionOf(id)
+		h.Protocol = newest
+		if !ok && apart {
+			h.Role, ok = RoleApart, true
+		}
+		if ok {
+			reports[id] = h.Report
+		}
 	}
 	return reports
 }

@@ -74,6 +74,8 @@ type appliedTracker interface {
 // applyCommitted brings the state up to the last entry that is known to be committed. raft begins with the snapshot and
 // goes on when a leader tells it of commits, but a member that serves without a leader (read-only mode) must not go back
 // in time by that. What raft hands over a second time is passed over.
+//
+// The entries behind that one are decoded only. Errors: ErrFormat, ErrDamaged; they name the log.
 func (r *Replica) applyCommitted() error {
 	t, ok := r.cfg.Stores.Log.(appliedTracker)
 	if !ok {
@@ -91,7 +93,7 @@ func (r *Replica) applyCommitted() error {
 	if err != nil {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
-	for i := from + 1; i <= min(t.Applied(), last); i++ {
+	for i := from + 1; i <= last; i++ {
 		var l raft.Log
 		if err := r.cfg.Stores.Log.GetLog(i, &l); err != nil {
 			return fmt.Errorf("quorum: read log: %w", err)
@@ -101,7 +103,10 @@ func (r *Replica) applyCommitted() error {
 		}
 		entry, err := znode.DecodeEntry(l.Data)
 		if err != nil {
-			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", r.cfg.Stores.LogName, l.Index, l.Term, err)
+			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", r.cfg.Stores.LogName, l.Index, l.Term, unreadable(err))
+		}
+		if i > t.Applied() {
+			continue
 		}
 		r.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
 		r.appliedIndex = i

@@ -521,6 +521,16 @@ func (r *Replica) PeerStats() PeerStats {
 	return s
 }
 
+// CommonVersion is the newest version of the protocol that all members speak, as the leader has heard
+// from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is 0 if there
+// is none, or a member has not been heard of, and on members that do not lead.
+func (r *Replica) CommonVersion() uint8 {
+	if r.port == nil || r.leaderID() != r.cfg.ID {
+		return 0
+	}
+	return r.port.CommonVersion()
+}
+
 // Status reports how things stand.
 func (r *Replica) Status() Status {
 	s := Status{

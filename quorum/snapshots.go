@@ -291,19 +291,30 @@ func loadSnapshot(snaps raft.SnapshotStore) (*znode.Store, error) {
 	if len(list) == 0 {
 		return znode.New(), nil
 	}
+	name := list[0].ID
+	if files, ok := snaps.(*snapshotFiles); ok {
+		name = filepath.Join(files.dir, name)
+	}
 	_, r, err := snaps.Open(list[0].ID)
 	if err != nil {
-		return nil, fmt.Errorf("quorum: open snapshot %s: %w", list[0].ID, err)
+		return nil, fmt.Errorf("quorum: open snapshot %s: %w", name, err)
 	}
 	defer r.Close()
 	store, err := znode.Restore(r)
-	switch {
-	case errors.Is(err, znode.ErrNewer):
-		return nil, fmt.Errorf("quorum: restore snapshot %s: %w: %w", list[0].ID, ErrFormat, err)
-	case errors.Is(err, znode.ErrDamaged):
-		return nil, fmt.Errorf("quorum: restore snapshot %s: %w: %w", list[0].ID, ErrDamaged, err)
-	case err != nil:
-		return nil, fmt.Errorf("quorum: restore snapshot %s: %w", list[0].ID, err)
+	if err != nil {
+		return nil, fmt.Errorf("quorum: restore snapshot %s: %w", name, unreadable(err))
 	}
 	return store, nil
+}
+
+// unreadable is an error of package znode about stored bytes as one of this package: ErrFormat,
+// ErrDamaged, or err itself.
+func unreadable(err error) error {
+	switch {
+	case errors.Is(err, znode.ErrNewer):
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	case errors.Is(err, znode.ErrDamaged):
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
 }

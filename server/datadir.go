@@ -299,7 +299,7 @@ func (s *Server) withAdvice(err error) error {
 	case errors.Is(err, quorum.ErrDamaged):
 		advice = s.rebuildAdvice()
 	case errors.Is(err, quorum.ErrFormat):
-		advice = "start the version of lockkeeper that wrote it"
+		advice = "Start the version of lockkeeper that wrote it, or a later one: a member can go back by one version (docs/cluster.md, \"Upgrading\")."
 	case errors.Is(err, fs.ErrPermission):
 		advice = "the file must belong to the user that runs lockkeeper, and be readable and writable for that user"
 	case errors.Is(err, syscall.EROFS):

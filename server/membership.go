@@ -148,13 +148,17 @@ func (s *Server) voters() int { return znode.Voters(s.membership().members) }
 type ListedMember struct {
 	ID   uint8  `json:"id"`
 	Role string `json:"role"` // as agreed: participant or observer
-	// State is the role that the member reports: leader, follower, observer or looking; or "no
-	// answer".
+	// State is the role that the member reports: leader, follower, observer or looking; "no
+	// answer"; or "incompatible", if it has no version of the protocol between members in common
+	// with the one that reports.
 	State string `json:"state"`
 	Peers string `json:"peers"` // host:port for its peers
 	// Clients is where clients connect, as the member reports it. If it does not answer, it is its
 	// last report, or its server line; empty if that is not known.
 	Clients string `json:"clients"`
+	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is
+	// not known.
+	Protocol uint8 `json:"protocol"`
 }
 
 const noAnswer = "no answer"
@@ -193,7 +197,8 @@ func (s *Server) MemberList() []ListedMember {
 		cancel()
 		r.asked = time.Now()
 	}
-	r.answers[s.replica.ID()] = quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String()}
+	r.answers[s.replica.ID()] = quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
+		Protocol: s.replica.PeerStats().Version}
 	var list []ListedMember
 	for _, m := range members {
 		id := quorum.MemberID(m.ID)
@@ -202,7 +207,7 @@ func (s *Server) MemberList() []ListedMember {
 			l.Role = "observer"
 		}
 		if report, ok := r.answers[id]; ok {
-			l.State = report.Role
+			l.State, l.Protocol = report.Role, report.Protocol
 			if addr := reachable(m, report.ClientAddr); addr != "" {
 				r.clients[id] = addr
 			}
@@ -230,24 +235,27 @@ func reachable(m Member, addr string) string {
 func (s *Server) membersText() string {
 	var b strings.Builder
 	for _, l := range s.MemberList() {
-		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\n", l.ID, l.Role, l.State, l.Peers, l.Clients)
+		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol)
 	}
 	return b.String()
 }
 
 // ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a
-// member that is alone.
+// member that is alone. Earlier versions have no Protocol; later ones may have more fields.
 func ParseMembersText(text string) (list []ListedMember, ok bool) {
 	for line := range strings.Lines(text) {
 		var l ListedMember
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(f) != 5 {
+		if len(f) < 5 {
 			return nil, false
 		}
 		if _, err := fmt.Sscan(f[0], &l.ID); err != nil {
 			return nil, false
 		}
 		l.Role, l.State, l.Peers, l.Clients = f[1], f[2], f[3], f[4]
+		if len(f) > 5 {
+			_, _ = fmt.Sscan(f[5], &l.Protocol) // 0 if it cannot be read
+		}
 		list = append(list, l)
 	}
 	return list, len(list) > 0

@@ -148,11 +148,15 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 	members, ports := startCluster(t, "")
 	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })
+	newestProtocol := members[0].replica.PeerStats().Version
 	check := func(list []ListedMember, down int) {
 		t.Helper()
 		leaders := 0
 		for i, l := range list {
-			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String()}
+			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol}
+			if i == down {
+				want.Protocol = 0
+			}
 			if l != want || (l.State == noAnswer) != (i == down) {
 				t.Errorf("got %+v, want %+v", l, want)
 			}

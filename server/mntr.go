@@ -81,7 +81,9 @@ func (s *Server) metrics(o overview) []metric {
 			metric{"peer_connections_closed", "connections at the peer port closed because there were too many (maxPeerCnxns)", peers.Crowded},
 			metric{"peer_strangers_rejected", "connections at the peer port that were no member's, or carried what no member sends", peers.Rejected},
 			metric{"peer_requests_refused", "frames and records from the peer port that no member sends", peers.Refused},
-			metric{"peer_frame_bytes", "bytes of large frames that are arriving at the peer port (peerFrameMaxBytes)", peers.FrameBytes})
+			metric{"peer_frame_bytes", "bytes of large frames that are arriving at the peer port (peerFrameMaxBytes)", peers.FrameBytes},
+			metric{"peer_version", "newest version of the protocol between members that this member speaks", peers.Version},
+			metric{"peer_versions_refused", "connections between members that have no version of the protocol in common", peers.VersionsRefused})
 	}
 	if s.cfg.Standalone() || s.mode(o) == readOnlyMode {
 		return ms
@@ -92,6 +94,7 @@ func (s *Server) metrics(o overview) []metric {
 			metric{"synced_followers", "followers that have everything that is committed", o.status.SyncedFollowers},
 			metric{"synced_observers", "observers that have everything that is committed", o.status.SyncedObservers},
 			metric{"learners", "followers and observers that follow", o.status.SyncedFollowers + o.status.SyncedObservers},
+			metric{"peer_version_common", "newest version of the protocol that all members speak; 0 if there is none, or one has not been heard of", s.replica.CommonVersion()},
 			metric{"pending_syncs", "always 0: a sync is an entry of the log like any update", 0})
 	}
 	return ms

@@ -12,8 +12,8 @@ import (
 // checksum that does not fit, an end that is missing, contents that contradict each other.
 var ErrDamaged = errors.New("damaged")
 
-// ErrNewer is in the chain of every error about a format version that this program does not know
-// yet.
+// ErrNewer is in the chain of every error about a format, a flag or a kind of command that this
+// program does not know yet.
 var ErrNewer = errors.New("written by a newer version")
 
 // castagnoli is the polynomial that processors compute in hardware.

@@ -42,10 +42,10 @@ func TestCommandRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{0, KindReconfigured + 1, 255} {
+	for kind, want := range map[Kind]error{0: ErrDamaged, KindReconfigured + 1: ErrNewer, 255: ErrNewer} {
 		c := Command{Kind: kind}
-		if _, _, err := DecodeCommand(c.Append(nil)); !errors.Is(err, ErrDamaged) {
-			t.Errorf("kind %v: %v", kind, err)
+		if _, _, err := DecodeCommand(c.Append(nil)); !errors.Is(err, want) {
+			t.Errorf("kind %v: %v, want %v", kind, err, want)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func encodedCommands(cmds []Command) (encoded [][]byte) {
 func TestEntryRoundTrip(t *testing.T) {
 	for _, want := range []Entry{
 		{TimeMs: 1_700_000_000_000, Flags: EnforceQuota | SkipACL, Commands: testCommands()},
-		{TimeMs: math.MinInt64, Flags: math.MaxUint32, Commands: testCommands()[:1]},
+		{TimeMs: math.MinInt64, Flags: knownFlags, Commands: testCommands()[:1]},
 		{Commands: []Command{}},
 	} {
 		b := AppendEntry([]byte("before"), want.TimeMs, want.Flags, encodedCommands(want.Commands))
@@ -111,6 +111,12 @@ func TestEntryDamage(t *testing.T) {
 	newer[0]++
 	if _, err := DecodeEntry(newer); !errors.Is(err, ErrNewer) {
 		t.Fatalf("a newer version: %v", err)
+	}
+	for flag := LoneVoter; flag != 0; flag <<= 1 {
+		_, err := DecodeEntry(AppendEntry(nil, 12345, flag, nil))
+		if want := flag != LoneVoter; errors.Is(err, ErrNewer) != want || !want && err != nil {
+			t.Errorf("flags %#x: %v", uint32(flag), err)
+		}
 	}
 }
 

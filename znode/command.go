@@ -157,8 +157,8 @@ func (d *decoder) identities() []Identity {
 }
 
 // DecodeCommand reads one command from the start of b and returns what follows it. Body and
-// Password alias b. It allocates at most in proportion to len(b), and fails on a kind that it does
-// not know.
+// Password alias b. It allocates at most in proportion to len(b). A kind that it does not know
+// is ErrNewer.
 func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	d := decoder{b: b}
 	c.Kind = Kind(d.u8())
@@ -171,8 +171,12 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	c.TimeoutMs = d.varint32()
 	c.Password = d.bytes()
 	c.Addr = d.string()
-	if d.err == nil && (c.Kind < KindRequest || c.Kind > KindReconfigured) {
-		d.fail(fmt.Sprintf("unknown kind %d", uint8(c.Kind)))
+	switch {
+	case d.err != nil:
+	case c.Kind > KindReconfigured:
+		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d", ErrNewer, uint8(c.Kind), KindRequest, KindReconfigured)
+	case c.Kind < KindRequest:
+		d.fail("kind 0")
 	}
 	if d.err != nil {
 		return Command{}, nil, fmt.Errorf("znode: decode command: %w", d.err)

@@ -32,6 +32,10 @@ const (
 	Reconfig Flags = 1 << 6
 	// LoneVoter allows a cluster of one voter (standaloneEnabled=false).
 	LoneVoter Flags = 1 << 7
+
+	// knownFlags are all of them. Other members know other flags: an entry with an unknown one is not
+	// applied, because it may mean something else than it seems to (docs/decisions/013-versions.md).
+	knownFlags Flags = 1<<8 - 1
 )
 
 // Entry is what one position of the replicated log holds: a batch of commands.
@@ -41,9 +45,10 @@ type Entry struct {
 	Commands []Command
 }
 
-// In entries of version 1 each command carries all identities of its connection. A connection never
-// loses one, so those that carry none come before all that do, and such an entry means the same
-// when it is read as one of version 2.
+// The versions of entries: AppendEntry writes entryVersion, DecodeEntry reads from entryVersionMin to
+// entryVersion (docs/decisions/013-versions.md). In entries of version 1 each command carries all
+// identities of its connection. A connection never loses one, so those that carry none come before
+// all that do, and such an entry means the same when it is read as one of version 2.
 const (
 	entryVersion    = 2
 	entryVersionMin = 1
@@ -106,13 +111,16 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	}
 	// The version comes first: a newer one may have its checksum elsewhere.
 	if b[0] > entryVersion {
-		return e, fmt.Errorf("version %d, know %d: %w", b[0], entryVersion, ErrNewer)
+		return e, fmt.Errorf("%w: it has format %d, this program reads %d to %d", ErrNewer, b[0], entryVersionMin, entryVersion)
 	}
 	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] < entryVersionMin || sum != want {
 		return e, fmt.Errorf("%w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)
 	}
 	d := decoder{b: b[5:]}
 	e.Flags, e.TimeMs = Flags(d.u32()), int64(d.u64())
+	if unknown := e.Flags &^ knownFlags; d.err == nil && unknown != 0 {
+		return e, fmt.Errorf("%w: it has the flags %#x, which this program does not know", ErrNewer, uint32(unknown))
+	}
 	n := d.u32()
 	if uint64(n) > uint64(len(d.b)/minCommandSize) {
 		return e, fmt.Errorf("%w: %d commands in %d bytes", ErrDamaged, n, len(d.b))

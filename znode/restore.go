@@ -255,7 +255,7 @@ func (br *blockReader) header() error {
 	case string(b[:8]) != snapshotMagic:
 		return fmt.Errorf("%w: it is not a snapshot", ErrDamaged)
 	case version > snapshotVersion:
-		return fmt.Errorf("format version %d, know %d: %w", version, snapshotVersion, ErrNewer)
+		return fmt.Errorf("%w: it has format %d, this program reads %d to %d", ErrNewer, version, snapshotVersionMin, snapshotVersion)
 	case version < snapshotVersionMin:
 		return fmt.Errorf("%w: format version %d", ErrDamaged, version)
 	}

@@ -198,9 +198,13 @@ func (c *clusterCommand) list() error {
 		}
 		return nil
 	}
-	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS")
+	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %-24s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS", "PROTOCOL")
 	for _, l := range list {
-		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients)
+		protocol := "unknown"
+		if l.Protocol != 0 {
+			protocol = strconv.Itoa(int(l.Protocol))
+		}
+		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %-24s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, protocol)
 	}
 	fmt.Fprintf(c.e.stdout, "version %s\n", version)
 	return nil

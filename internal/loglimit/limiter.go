@@ -35,7 +35,12 @@ func New(log *slog.Logger) *Limiter {
 
 // Warn logs a warning, unless its cause has had a line within the last Period. A line that follows
 // others that were left out has their number as suppressed.
-func (l *Limiter) Warn(cause, msg string, args ...any) {
+func (l *Limiter) Warn(cause, msg string, args ...any) { l.line(slog.LevelWarn, cause, msg, args) }
+
+// Error is Warn for what has to be looked at.
+func (l *Limiter) Error(cause, msg string, args ...any) { l.line(slog.LevelError, cause, msg, args) }
+
+func (l *Limiter) line(level slog.Level, cause, msg string, args []any) {
 	suppressed, ok := l.pass(cause, time.Now())
 	if !ok {
 		return
@@ -43,7 +48,7 @@ func (l *Limiter) Warn(cause, msg string, args ...any) {
 	if suppressed > 0 {
 		args = append(args[:len(args):len(args)], "suppressed", suppressed)
 	}
-	l.log.Log(context.Background(), slog.LevelWarn, msg, args...)
+	l.log.Log(context.Background(), level, msg, args...)
 }
 
 // pass reports whether a line may be logged now, and how many were suppressed since the last one.

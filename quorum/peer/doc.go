@@ -7,7 +7,7 @@
 // membership, and holds no state of the cluster but the addresses in the Roster. Begin with Port
 // (port.go) and follow a stream:
 //
-//	accept       Port.welcome: preface (port.go), bounds (guests.go), address (origin.go)
+//	accept       Port.welcome: preface (port.go, version.go), bounds (guests.go), address (origin.go)
 //	    |
 //	    +-- 'H'  serveHello answers with the state of this member (hello.go)
 //	    +-- 'R'  network.serve decodes requests of raft (frame.go, rpc.go), requestChecker

@@ -52,6 +52,9 @@ type Hello struct {
 type Report struct {
 	Role       string // as in quorum.Status
 	ClientAddr string // host:port where clients connect; the host may be a wildcard
+	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is not
+	// known. The preface has it, not the answer.
+	Protocol uint8
 }
 
 // append encodes h.

@@ -26,14 +26,15 @@ import (
 //	| "LKPR" | version | kind  | from | to | cluster    |
 //	+--------+---------+-------+------+----+------------+
 //
+// Version is the newest that the sender speaks; version.go has the answer to it.
+//
 // Cluster is a checksum of the ids and roles of the members of the first start (Sum), and 0 for a
 // member that is in no cluster yet. The receiver closes a connection that is not for it: two
 // clusters whose addresses were mixed up must not exchange a single entry. Who the members are now,
 // raft settles.
 const (
-	prefaceMagic   = "LKPR"
-	prefaceVersion = 6
-	prefaceLen     = 12
+	prefaceMagic = "LKPR"
+	prefaceLen   = 12
 
 	// PrefaceTimeout bounds the exchange of a few bytes: the preface, and the answer to a hello.
 	PrefaceTimeout = 5 * time.Second
@@ -76,6 +77,9 @@ type Config struct {
 	// FrameBytes bounds the memory of frames above 64 KiB whose end has not arrived yet. 0 means
 	// DefaultFrameBytes.
 	FrameBytes int64
+	// Version is the newest version of the protocol that this member speaks. 0 means NewestVersion;
+	// tests have others.
+	Version uint8
 }
 
 func (c *Config) setDefaults() {
@@ -98,6 +102,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.FrameBytes == 0 {
 		c.FrameBytes = DefaultFrameBytes
+	}
+	if c.Version == 0 {
+		c.Version = NewestVersion
 	}
 	if c.ListenAddr == "" {
 		for _, m := range c.Members {
@@ -127,6 +134,10 @@ type Stats struct {
 	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
 	Refused     int64 // of these, the second kind
 	FrameBytes  int64 // that large frames hold which have begun
+	// Version is the newest version of the protocol that this member speaks, VersionsRefused how many
+	// streams did not come about because the other member has no version in common with it.
+	Version         uint8
+	VersionsRefused int64
 }
 
 // Port owns this member's listener and every peer connection, accepted or dialled. Closing it closes
@@ -139,6 +150,8 @@ type Port struct {
 	guests  *guests
 	origins *origins
 	room    *frameRoom
+
+	versions versions
 
 	handlers Handlers
 	raft     func(from MemberID, s *Stream) error // serves raft streams
@@ -172,6 +185,7 @@ func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 		guests:   newGuests(cfg.MaxConns),
 		origins:  newOrigins(cfg.Lookup),
 		room:     &frameRoom{max: cfg.FrameBytes},
+		versions: versions{heard: map[MemberID]uint8{}},
 		done:     make(chan struct{}),
 		conns:    map[net.Conn]struct{}{},
 	}, nil
@@ -215,7 +229,7 @@ func samePort(a, b string) bool {
 // Stats reports the counts.
 func (p *Port) Stats() Stats {
 	return Stats{Connections: p.guests.count(), Crowded: p.crowded.Load(), Rejected: p.rejected.Load(),
-		Refused: p.refused.Load(), FrameBytes: p.room.inUse()}
+		Refused: p.refused.Load(), FrameBytes: p.room.inUse(), Version: p.cfg.Version, VersionsRefused: p.versions.refused.Load()}
 }
 
 func (p *Port) acceptLoop(l net.Listener) {
@@ -270,14 +284,18 @@ func (p *Port) welcome(c *guest) {
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	kind, from, to := StreamKind(b[5]), MemberID(b[6]), MemberID(b[7])
-	switch {
-	case string(b[:4]) != prefaceMagic:
+	version, kind, from, to := b[4], StreamKind(b[5]), MemberID(b[6]), MemberID(b[7])
+	if string(b[:4]) != prefaceMagic {
 		p.reject(c, "it does not speak lockkeeper's peer protocol")
 		return
-	case b[4] != prefaceVersion:
-		p.reject(c, fmt.Sprintf("it speaks version %d of the peer protocol, this member version %d", b[4], prefaceVersion))
+	}
+	if err := p.answerPreface(c, from, version); errors.Is(err, ErrVersion) {
+		p.reject(c, err.Error())
 		return
+	} else if err != nil {
+		return
+	}
+	switch {
 	case to != p.cfg.ID:
 		p.reject(c, fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", from, to))
 		return
@@ -297,6 +315,7 @@ func (p *Port) welcome(c *guest) {
 		p.reject(c, why)
 		return
 	}
+	p.versions.hear(from, version)
 	serve := p.handlers.Streams[kind]
 	if kind == StreamRaft {
 		// A request that comes in here makes this member one of that cluster, and it has to say so
@@ -364,20 +383,36 @@ func (p *Port) reject(c net.Conn, why string) {
 	p.forget(c)
 }
 
-// Dial opens a stream of that kind to a member, at the first of its addresses that answers.
+// Dial opens a stream of that kind to a member, at the first of its addresses that answers. Errors:
+// ErrVersion, those of ctx and of the connection.
 func (p *Port) Dial(ctx context.Context, to MemberID, kind StreamKind) (*Stream, error) {
+	s, err := p.open(ctx, to, kind, p.cfg.Version)
+	if errors.Is(err, errUnanswered) && p.cfg.Version-1 == unansweredVersion {
+		if s, err = p.open(ctx, to, kind, unansweredVersion); err == nil {
+			p.versions.hear(to, unansweredVersion)
+		}
+	}
+	return s, err
+}
+
+// open is Dial with a preface that names a version.
+func (p *Port) open(ctx context.Context, to MemberID, kind StreamKind, version uint8) (*Stream, error) {
 	c, err := p.reach(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	preface := append([]byte(prefaceMagic), prefaceVersion, byte(kind), byte(p.cfg.ID), byte(to))
+	preface := append([]byte(prefaceMagic), version, byte(kind), byte(p.cfg.ID), byte(to))
 	preface = binary.BigEndian.AppendUint32(preface, p.roster.Cluster())
 	_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
-	if _, err := c.Write(preface); err != nil {
+	_, err = c.Write(preface)
+	_ = c.SetWriteDeadline(time.Time{})
+	if err == nil && version > unansweredVersion {
+		err = p.awaitAnswer(ctx, c, to)
+	}
+	if err != nil {
 		p.forget(c)
 		return nil, err
 	}
-	_ = c.SetWriteDeadline(time.Time{})
 	return newStream(p, c, answerReadBytes), nil
 }
 

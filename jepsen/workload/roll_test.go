@@ -1,0 +1,308 @@
+package workload
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// previousVersion is the commit whose build is the version before this one, which members of this
+// version must work with (docs/decisions/013-versions.md). It is the last one that speaks version 6
+// of the protocol between members. Change it with each release, to the commit of the release before.
+const previousVersion = "83c2ee469e6cdd7e5392a05de219a10d70990938"
+
+var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to this version and back; 0: once")
+
+const (
+	// rollTimeout is the session timeout of the clients.
+	rollTimeout = 8 * time.Second
+	// rollProgress bounds how long a client may be without a completed operation: it has to find another
+	// member, and there a leader, on a machine that is busy with tests. One that wants a lock waits
+	// for its holder, and may give up after rollLockProgress.
+	rollProgress     = 5 * time.Second
+	rollLockProgress = 2 * rollTimeout
+	// rollPause is for how long the members of two versions work together before the next one is rolled.
+	rollPause = time.Second
+	// rollAbsence is long enough for a leader to drop the entries that a member has missed.
+	rollAbsence = 15 * time.Second
+)
+
+// buildPrevious builds the version before from the repository. It skips the test if the repository
+// does not have it.
+func buildPrevious(t *testing.T) jepsen.Target {
+	t.Helper()
+	git := func(args ...string) (string, error) {
+		out, err := exec.Command("git", args...).CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	if out, err := git("rev-parse", "--is-shallow-repository"); err != nil {
+		t.Skipf("the version before cannot be built: this is no git repository: %v: %s", err, out)
+	} else if _, err := git("cat-file", "-e", previousVersion+"^{commit}"); err != nil {
+		t.Skipf("the version before cannot be built: the repository does not have its commit %s (shallow clone: %s); git fetch --unshallow gets it", previousVersion, out)
+	}
+	root, err := git("rev-parse", "--show-toplevel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	archive, source := filepath.Join(dir, "source.tar"), filepath.Join(dir, "source")
+	if out, err := git("-C", root, "archive", "--prefix=source/", "--output="+archive, previousVersion); err != nil {
+		t.Fatalf("git archive: %v: %s", err, out)
+	}
+	if out, err := exec.Command("tar", "-x", "-f", archive, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	binary := filepath.Join(dir, "lockkeeper-before")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/lockkeeper")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build of %s: %v\n%s", previousVersion, err, out)
+	}
+	return jepsen.Lockkeeper(binary)
+}
+
+// TestRollToThisVersionAndBack starts a cluster of the version before, as real processes, and replaces
+// the program of one member after the other by this one, and then by the one before again, while
+// clients write, read and take locks. No answered write is lost, no lock has two holders, no session is
+// lost, and no client is without progress for long.
+func TestRollToThisVersionAndBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	before := buildPrevious(t)
+	tools, err := jepsen.NewToolbox(jepsen.Race)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tools.Close()
+	now, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *rollFor+3*time.Minute)
+	defer cancel()
+	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{
+		Target: before, Members: 3, Dir: jepsen.KeptDir(t, false),
+		// Members start with snapshots that the other version has written.
+		Extra: []string{"snapCount=200"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if t.Failed() {
+			t.Log(cluster.Logs())
+		}
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	load := startRollLoad(t, ctx, cluster)
+	roll := &roll{t: t, ctx: ctx, cluster: cluster, load: load, rng: rand.New(rand.NewPCG(load.env.Seed, 0))}
+	for until := time.Now().Add(*rollFor); ; {
+		roll.to("this version", now)
+		roll.expectVersions()
+		roll.to("the version before", before)
+		if time.Now().After(until) {
+			break
+		}
+	}
+	load.finish(ctx)
+	complaints, err := cluster.Complaints()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range complaints {
+		t.Error(c)
+	}
+}
+
+// roll replaces the programs of members.
+type roll struct {
+	t       *testing.T
+	ctx     context.Context
+	cluster *jepsen.Cluster
+	load    *rollLoad
+	rng     *rand.Rand
+	rounds  int
+}
+
+// to gives each member in turn another program. The first time the leader is the last one, so that
+// leaders of each version have followers of the other; later the order is random, some members are
+// killed, and some are down for so long that a leader of the other version sends them a snapshot.
+func (r *roll) to(version string, target jepsen.Target) {
+	r.t.Helper()
+	members := append([]*jepsen.Member(nil), r.cluster.Members()...)
+	r.rng.Shuffle(len(members), func(i, k int) { members[i], members[k] = members[k], members[i] })
+	for i := range members {
+		if leader, err := r.cluster.AwaitLeader(r.ctx); err != nil {
+			r.t.Fatal(err)
+		} else if r.rounds < 2 && i < 2 && members[i] == leader {
+			members[i], members[2] = members[2], members[i]
+		}
+		m := members[i]
+		stop := func() error { return m.Stop(r.ctx) }
+		if r.rounds >= 2 && r.rng.IntN(3) == 0 {
+			stop = m.Kill
+		}
+		began := time.Now()
+		r.load.env.History.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FKill, Member: m.ClientAddr, Note: "to " + version})
+		if err := stop(); err != nil {
+			r.t.Fatal(err)
+		}
+		if r.rounds >= 2 && r.rng.IntN(4) == 0 {
+			pause(r.ctx, rollAbsence)
+		}
+		m.Use(target)
+		if err := m.Restart(r.ctx); err != nil {
+			r.t.Fatalf("%s, started as %s: %v", m, version, err)
+		}
+		r.t.Logf("%s is of %s after %v", m, version, time.Since(began).Round(time.Millisecond))
+		pause(r.ctx, rollPause)
+	}
+	r.rounds++
+}
+
+// expectVersions waits until the leader of a cluster of this version says that all members speak its
+// version of the protocol, and asks how many were refused.
+func (r *roll) expectVersions() {
+	r.t.Helper()
+	leader, err := r.cluster.AwaitLeader(r.ctx)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for {
+		text, err := jepsen.FourLetter(r.ctx, leader.ClientAddr, "mntr")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		value := func(key string) (v string) {
+			for line := range strings.Lines(text) {
+				if k, rest, _ := strings.Cut(strings.TrimSpace(line), "\t"); k == key {
+					v = rest
+				}
+			}
+			return v
+		}
+		if v := value("zk_peer_version"); v != "" && v == value("zk_peer_version_common") && value("zk_peer_versions_refused") == "0" {
+			return
+		}
+		if !pause(r.ctx, 50*time.Millisecond) {
+			r.t.Fatalf("the versions of the members, as %s says:\n%s", leader, text)
+		}
+	}
+}
+
+// rollLoad is what the clients do meanwhile.
+type rollLoad struct {
+	t       *testing.T
+	env     *Env
+	stop    context.CancelFunc
+	clients sync.WaitGroup
+	all     []Workload
+	from    time.Duration // in the history
+}
+
+func startRollLoad(t *testing.T, ctx context.Context, cluster *jepsen.Cluster) *rollLoad {
+	l := &rollLoad{t: t, env: &Env{
+		Servers: strings.Split(cluster.Servers(), ","), History: jepsen.NewHistory(), Seed: uint64(time.Now().UnixNano()), Clients: 4,
+		SessionTimeout: rollTimeout, Think: 10 * time.Millisecond,
+	}}
+	t.Logf("seed %d", l.env.Seed)
+	working, stop := context.WithCancel(ctx)
+	l.stop = stop
+	for _, name := range []string{registerName, orderName, lockName, onceName, durabilityName} {
+		w, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.all = append(l.all, w)
+		for n := range l.env.Clients {
+			l.clients.Go(func() {
+				if err := w.Run(working, l.env, n); err != nil {
+					t.Errorf("%s %d: %v", name, n, err)
+				}
+			})
+		}
+	}
+	pause(ctx, 2*time.Second) // some of it before the first member is stopped
+	l.from = l.env.History.Now()
+	return l
+}
+
+// finish ends the load and judges it.
+func (l *rollLoad) finish(ctx context.Context) {
+	l.t.Helper()
+	pause(ctx, 2*time.Second)
+	to := l.env.History.Now()
+	l.stop()
+	l.clients.Wait()
+	for _, w := range l.all {
+		if err := w.Final(ctx, l.env); err != nil {
+			l.t.Errorf("%s: %v", w.Name(), err)
+		}
+	}
+	ops := l.env.History.Ops()
+	var verdicts []Verdict
+	progress := Progress{From: l.from, To: to, Bound: rollProgress, Able: 1}
+	locks := Progress{From: l.from, To: to, Bound: rollLockProgress, Able: 1}
+	for _, w := range l.all {
+		verdicts = append(verdicts, w.Check(ops))
+		of := &progress
+		if w.Name() == lockName {
+			of = &locks
+		}
+		for n := range l.env.Clients {
+			of.Workers = append(of.Workers, Worker(w.Name(), n))
+		}
+	}
+	waiting := locks.Check(ops)
+	if waiting.Valid == Unknown {
+		waiting.Valid = Yes // the clients waited for locks most of the time
+	}
+	for _, v := range append(verdicts, progress.Check(ops), waiting) {
+		l.t.Logf("figures: %s", verdictText(v))
+		if v.Valid != Yes {
+			l.t.Errorf("%s: %s", v.Checker, v.Valid)
+		}
+	}
+	connected := 0
+	for _, op := range ops {
+		switch op.F {
+		case jepsen.FConnected:
+			connected++
+		case jepsen.FExpired:
+			l.t.Errorf("a session was lost: %v", op)
+		}
+	}
+	if connected <= l.env.Clients {
+		l.t.Errorf("clients connected %d times: nobody has noticed that members were replaced", connected)
+	}
+	if l.t.Failed() {
+		l.keep(ops)
+	}
+}
+
+// keep leaves the history for the one who looks for the fault.
+func (l *rollLoad) keep(ops []jepsen.Op) {
+	file, err := os.CreateTemp("", "lockkeeper-roll-*.txt")
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	defer file.Close()
+	for _, op := range ops {
+		fmt.Fprintln(file, op)
+	}
+	l.t.Logf("the history is in %s", file.Name())
+}

@@ -1,0 +1,127 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Versions of the protocol between members (docs/decisions/013-versions.md):
+//
+//	6  a preface is not answered
+//	7  it is answered with one byte, the newest version that the receiver speaks
+const (
+	// NewestVersion is the newest version that this program speaks. It speaks the one before, too.
+	NewestVersion = 7
+	// unansweredVersion is the last one in which a preface is not answered.
+	unansweredVersion = 6
+)
+
+// ErrVersion says that two members have no version of the protocol in common.
+var ErrVersion = errors.New("peer: no common version of the protocol between members")
+
+// errUnanswered says that a member has closed the connection instead of answering the preface.
+var errUnanswered = errors.New("peer: the preface was not answered")
+
+// commonVersion is the version that two members speak whose newest ones are a and b; 0 if there is
+// none.
+func commonVersion(a, b uint8) uint8 {
+	if max(a, b)-min(a, b) > 1 {
+		return 0
+	}
+	return min(a, b)
+}
+
+// versions are those that the other members speak.
+type versions struct {
+	refused atomic.Int64 // streams that did not come about because there is no common version
+
+	mu    sync.Mutex
+	heard map[MemberID]uint8 // the newest of each member, as of the last stream to or from it
+}
+
+func (v *versions) hear(id MemberID, newest uint8) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.heard[id] = newest
+}
+
+func (v *versions) of(id MemberID) uint8 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.heard[id]
+}
+
+// VersionOf is the newest version that another member speaks, as of the last stream to or from it; 0 if
+// it has not been heard of. It is apart if it has no version in common with this member.
+func (p *Port) VersionOf(id MemberID) (newest uint8, apart bool) {
+	newest = p.versions.of(id)
+	return newest, newest != 0 && commonVersion(newest, p.cfg.Version) == 0
+}
+
+// CommonVersion is the newest version that all members of the cluster speak; 0 if there is none, or one
+// of them has not been heard of. Only a leader has heard of all.
+func (p *Port) CommonVersion() uint8 {
+	least, most := p.cfg.Version, p.cfg.Version
+	for _, s := range p.local.Servers() {
+		if id := IDOf(s.ID); id != p.cfg.ID {
+			v := p.versions.of(id)
+			least, most = min(least, v), max(most, v)
+		}
+	}
+	return commonVersion(least, most)
+}
+
+// checkVersion compares the newest version of another member with this one's. Errors: ErrVersion, with
+// what to do.
+func (p *Port) checkVersion(id MemberID, newest uint8) error {
+	own := p.cfg.Version
+	if commonVersion(own, newest) != 0 {
+		return nil
+	}
+	p.versions.refused.Add(1)
+	return fmt.Errorf("%w: member %d speaks versions %d and %d, and this member versions %d and %d: upgrade, or go back, one version after the other",
+		ErrVersion, id, newest-1, newest, own-1, own)
+}
+
+// answerPreface answers a preface that names a version. Errors: ErrVersion, those of the connection.
+func (p *Port) answerPreface(c net.Conn, from MemberID, newest uint8) error {
+	if newest > unansweredVersion {
+		_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
+		if _, err := c.Write([]byte{p.cfg.Version}); err != nil {
+			return err
+		}
+		_ = c.SetWriteDeadline(time.Time{})
+	}
+	return p.checkVersion(from, newest)
+}
+
+// awaitAnswer reads the answer to a preface. Errors: errUnanswered, ErrVersion, those of ctx and of the
+// connection.
+func (p *Port) awaitAnswer(ctx context.Context, c net.Conn, to MemberID) error {
+	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	var b [1]byte
+	_, err := io.ReadFull(c, b[:])
+	var timeout net.Error
+	switch {
+	case !stop():
+		return ctx.Err()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return err
+	case err != nil:
+		return fmt.Errorf("%w by member %d: %w", errUnanswered, to, err)
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	p.versions.hear(to, b[0])
+	if err := p.checkVersion(to, b[0]); err != nil {
+		p.log.Error(fmt.Sprintf("version of member %d", to), "this member and another one cannot work together", "other", to, "err", err)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package quorum
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+// unanswering makes a member one of version 6 for those that connect to it: it closes a connection
+// whose preface names another version.
+type unanswering struct{ net.Listener }
+
+func (l unanswering) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &prefaceReader{Conn: c}, nil
+}
+
+type prefaceReader struct {
+	net.Conn
+	read int
+}
+
+func (r *prefaceReader) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	if at := 4 - r.read; r.read <= 4 && at < n && b[at] != 6 {
+		_ = r.Conn.Close()
+		return 0, io.EOF
+	}
+	r.read += n
+	return n, err
+}
+
+// withVersions gives each member its newest version.
+func withVersions(newest ...uint8) func(*Config) {
+	return func(cfg *Config) {
+		cfg.Peers.Version = newest[cfg.ID-1]
+		if listen := cfg.Peers.Listen; cfg.Peers.Version == 6 {
+			cfg.Peers.Listen = func(network, addr string) (net.Listener, error) {
+				l, err := listen(network, addr)
+				return unanswering{l}, err
+			}
+		}
+	}
+}
+
+// TestVersionsThatWorkTogether: members of a version and of the one before are a cluster, whoever leads,
+// and the leader knows what all speak.
+func TestVersionsThatWorkTogether(t *testing.T) {
+	for name, newest := range map[string][]uint8{
+		"one of this version":        {6, 7, 6},
+		"one of the version before":  {7, 6, 7},
+		"all of this version":        {7, 7, 7},
+		"one of the version to come": {7, 8, 7},
+		"one of this version left":   {8, 8, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, withVersions(newest...), func(t *testing.T, c *cluster) {
+				first := c.leader()
+				c.recs[first].result(t, c.propose(first, createSession(9)))
+				seq := uint64(0)
+				for k := range 3 {
+					l := (first + k) % 3
+					if k > 0 {
+						if err := c.reps[first].TransferLeadership(c.t.Context(), MemberID(l+1), ""); err != nil {
+							t.Fatal(err)
+						}
+						if got := c.leader(); got != l {
+							t.Fatalf("member %d leads", got+1)
+						}
+					}
+					for i := range c.reps {
+						seq++
+						c.recs[i].result(t, c.propose(i, sequential(9, seq, "/n-")))
+						if _, _, err := c.reps[i].Touch(t.Context(), nil); err != nil {
+							t.Errorf("member %d reports to member %d: %v", i+1, l+1, err)
+						}
+						want := uint8(0)
+						if i == l {
+							want = min(newest[0], newest[1], newest[2])
+						}
+						if got := c.reps[i].CommonVersion(); got != want {
+							t.Errorf("member %d finds that all speak version %d, want %d; member %d leads", i+1, got, want, l+1)
+						}
+					}
+				}
+				c.agree()
+				for i, r := range c.reps {
+					if s := r.PeerStats(); s.VersionsRefused != 0 || s.Version != newest[i] {
+						t.Errorf("member %d: %+v", i+1, s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestVersionsApart: a member that has no version in common with the others says so, and they go on.
+func TestVersionsApart(t *testing.T) {
+	out := &logged{}
+	versions := withVersions(7, 7, 9)
+	change := func(cfg *Config) {
+		versions(cfg)
+		if cfg.ID == 3 {
+			cfg.Logger = slog.New(slog.NewTextHandler(out, nil))
+		}
+	}
+	inCluster(t, 3, change, func(t *testing.T, c *cluster) {
+		c.cut[2] = true // it follows nobody
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		term := c.reps[l].raft.CurrentTerm()
+		time.Sleep(time.Minute) // virtual
+		c.recs[l].result(t, c.propose(l, sequential(9, 1, "/n-")))
+		if c.leader() != l || c.reps[l].raft.CurrentTerm() != term {
+			t.Error("another leader has been elected")
+		}
+		if got := c.reps[2].Status().Role; got != "looking" {
+			t.Errorf("the member of version 9 is %s", got)
+		}
+		for _, i := range []int{l, 2} {
+			if c.reps[i].PeerStats().VersionsRefused == 0 {
+				t.Errorf("member %d has refused no version", i+1)
+			}
+		}
+		const want = "member 1 speaks versions 6 and 7, and this member versions 8 and 9: upgrade, or go back, one version after the other"
+		if n := out.lines(want); n == 0 || out.lines("level=ERROR") == 0 {
+			t.Errorf("the log does not say it:\n%s", out.b.String())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		reports := c.reps[l].Reports(ctx, []MemberID{MemberID(2 - l), 3})
+		if r := reports[3]; r.Role != RoleApart || r.Protocol != 9 {
+			t.Errorf("member %d reports of member 3: %+v", l+1, r)
+		}
+		if r := reports[MemberID(2-l)]; r.Role != "follower" || r.Protocol != 7 {
+			t.Errorf("member %d reports of the other member: %+v", l+1, r)
+		}
+		if got := c.reps[l].CommonVersion(); got != 0 {
+			t.Errorf("all members speak version %d", got)
+		}
+	})
+}
+
+// TestNewerFormatsAreRefused: what a later version has written is refused at the start. The message names
+// the file, the format in it and the formats that are read.
+func TestNewerFormatsAreRefused(t *testing.T) {
+	rewrite := func(t *testing.T, pattern string, change func(b []byte)) {
+		t.Helper()
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%s: %v, %v", pattern, files, err)
+		}
+		b, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(b)
+		if err := os.WriteFile(files[0], b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// appendEntry has a leader append an entry to the log.
+	appendEntry := func(t *testing.T, dir string, data []byte) {
+		t.Helper()
+		stores, err := OpenStores(dir, dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, err := stores.Log.LastIndex()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stores.Log.StoreLogs([]*raft.Log{{Index: last + 1, Term: 99, Type: raft.LogCommand, Data: data}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := stores.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(t *testing.T, dir string)
+		names  []string
+	}{
+		"an entry of a later format": {func(t *testing.T, dir string) {
+			b := znode.AppendEntry(nil, 1, 0, nil)
+			b[0]++
+			appendEntry(t, dir, b)
+		}, []string{segmentLogDir, "format 3", "reads 1 to 2"}},
+		"an entry with an unknown flag": {func(t *testing.T, dir string) {
+			appendEntry(t, dir, znode.AppendEntry(nil, 1, 1<<31, nil))
+		}, []string{segmentLogDir, "flags 0x80000000"}},
+		"a command of an unknown kind": {func(t *testing.T, dir string) {
+			c := znode.Command{Kind: 200}
+			appendEntry(t, dir, znode.AppendEntry(nil, 1, 0, [][]byte{c.Append(nil)}))
+		}, []string{segmentLogDir, "kind 200"}},
+		"a segment": {func(t *testing.T, dir string) {
+			rewrite(t, filepath.Join(dir, segmentLogDir, "*.log"), func(b []byte) {
+				b[11]++ // its format
+				binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[8:72], castagnoli))
+			})
+		}, []string{segmentLogDir + "/0000000000000001.log", "format 2", "reads 1"}},
+		"raft.db": {func(t *testing.T, dir string) {
+			f, err := openBoltFile(filepath.Join(dir, logFileName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(f.SetUint64(boltFormatKey, boltFormat+1), f.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{logFileName, "format 2", "reads 1"}},
+		"a snapshot": {func(t *testing.T, dir string) {
+			stores, err := OpenStores(dir, dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stores.Close()
+			sink, err := stores.Snapshots.Create(raft.SnapshotVersionMax, 99, 99, raft.Configuration{}, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x04")); err != nil {
+				t.Fatal(err)
+			}
+			if err := sink.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{snapshotsDir + "/99-99-", "format 4", "reads 1 to 3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := grown(t)
+			tc.change(t, dir)
+			stores, err := OpenStores(dir, dir, "")
+			if err == nil {
+				defer stores.Close()
+				var r *Replica
+				if r, err = Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: stores, Listener: newRecorder(), Logger: testLogger()}); err == nil {
+					t.Fatal(errors.Join(errors.New("it starts"), r.Close()))
+				}
+			}
+			if !errors.Is(err, ErrFormat) {
+				t.Fatalf("%v, want ErrFormat", err)
+			}
+			for _, want := range append(tc.names, dir) {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
