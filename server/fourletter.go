@@ -186,7 +186,7 @@ func (s *Server) srvrText(o overview, clients string) string {
 	}
 	b.WriteString(clients)
 	l := o.work.Latency
-	fmt.Fprintf(&b, "Latency min/avg/max: %d/%s/%d\n", l.MinMs, javaDouble(l.AvgMs), l.MaxMs)
+	fmt.Fprintf(&b, "Latency min/avg/max: %d/%s/%d\n", l.MinMs, javaDouble(l.AvgMs()), l.MaxMs)
 	fmt.Fprintf(&b, "Received: %d\n", o.received)
 	fmt.Fprintf(&b, "Sent: %d\n", o.sent)
 	fmt.Fprintf(&b, "Connections: %d\n", o.connections)
@@ -271,7 +271,7 @@ func sessionDetails(st session.ConnStats) string {
 		lastReplyMs = st.LastReply.UnixMilli()
 	}
 	fmt.Fprintf(&b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(st.LastZxid), lastReplyMs,
-		st.LastLatencyMs, st.Latency.MinMs, int64(st.Latency.AvgMs), st.Latency.MaxMs)
+		st.LastLatencyMs, st.Latency.MinMs, int64(st.Latency.AvgMs()), st.Latency.MaxMs)
 	return b.String()
 }
 

@@ -21,7 +21,7 @@ func (s *Server) metrics(o overview) []metric {
 	ms := []metric{
 		{"num_alive_connections", "client connections, four-letter words included", o.connections},
 		{"outstanding_requests", "requests received and not answered yet", o.work.Outstanding},
-		{"avg_latency", "ms from the last byte of a request to its reply", javaDouble(l.AvgMs)},
+		{"avg_latency", "ms from the last byte of a request to its reply", javaDouble(l.AvgMs())},
 		{"min_latency", "ms, as avg_latency", l.MinMs},
 		{"max_latency", "ms, as avg_latency", l.MaxMs},
 		{"packets_received", "requests, handshakes and four-letter words", o.received},
@@ -51,7 +51,7 @@ func (s *Server) metrics(o overview) []metric {
 		{"acls_refused", "requests beyond maxACLEntries or maxACLBytes", o.work.ACLsRefused},
 		{"costly_requests_refused", "requests beyond maxRequestCost", o.work.CostlyRefused},
 		{"ephemerals_refused", "requests beyond maxSessionEphemerals", o.work.EphemeralsRefused},
-		{"lock_strangers", "nodes of locks made on a path that a lock of another library is on, one of which may not wait for the other", o.work.StrangersMet},
+		{"lock_strangers", "nodes of locks made on a path that a lock of another library is on, one of which may not wait for the other", o.work.ForeignLocks},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
 	if open >= 0 {

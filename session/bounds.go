@@ -1,11 +1,87 @@
 package session
 
 import (
+	"cmp"
 	"time"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
+
+// Limits bound the work that this member takes on (docs/protocol/sessions.md section 14), and the
+// memory that clients can make it use. Zero switches a limit off, unless its comment says
+// otherwise.
+type Limits struct {
+	// Identities is how many identities a connection may show besides its address, and
+	// IdentityBytes how many bytes of schemes and ids these may have. More is answered with
+	// AuthFailed, and the connection ends. 0 means the default.
+	Identities, IdentityBytes int
+	// Response is how many bytes the answer to a request may have. More is not made: the answer is
+	// BadArguments. A connection that holds more than twice as much unsent ends. 0 means the
+	// default.
+	Response int
+	// MultiReadOps is how many reads a multiRead may have, and MultiReadBytes how many bytes its
+	// answer (multiRead.maxOps, multiRead.maxResponseBytes). More is answered with BadArguments.
+	MultiReadOps, MultiReadBytes int
+	// Memory is how many bytes all connections of this member may hold together of unsent output
+	// and unanswered requests (type memory). 0 means the default.
+	Memory int
+	// WatchBytes is how much memory the watches of all connections of this member may take, and an
+	// eighth of it those of one. More is answered with BadArguments; setWatches ends the
+	// connection. 0 means the default.
+	WatchBytes int
+	// Outstanding is how many requests may be unanswered before connections that have one among
+	// them are not read any more (ZooKeeper's globalOutstandingLimit, divided as there).
+	Outstanding int
+	// Requests is how many requests may be unanswered before none is taken any more
+	// (request_throttle_max_requests).
+	Requests int
+	// Wait is how long a request may have waited for that; after it, it gets ThrottledOp
+	// (throttled_op_wait_time).
+	Wait time.Duration
+	// LargeRequest is the length in bytes from which on a request counts as large, and LargeBytes
+	// how many bytes of such requests may be unanswered (largeRequestThreshold,
+	// largeRequestMaxBytes). A connection that exceeds it is closed.
+	LargeRequest, LargeBytes int
+
+	// What follows bounds what one request may cost the members. Zero means the default of the same
+	// name.
+
+	// ACLEntries and ACLBytes bound the ACL that a request may give a node, in entries and in bytes
+	// of their schemes and ids (maxACLEntries, maxACLBytes).
+	ACLEntries, ACLBytes int
+	// Cost is how long applying a request may take by znode.CostOf (maxRequestCost).
+	Cost time.Duration
+	// Ephemerals is how many ephemeral nodes a session may have: they vanish together
+	// (maxSessionEphemerals).
+	Ephemerals int
+}
+
+// Defaults of the limits that are never off.
+const (
+	DefaultIdentities    = 100
+	DefaultIdentityBytes = 16 << 10
+
+	DefaultACLEntries = 1000
+	DefaultACLBytes   = 64 << 10
+	DefaultCost       = 30 * time.Millisecond
+	DefaultEphemerals = 20_000
+	DefaultResponse   = 64 << 20 // as of ZooKeeper's multiRead.maxResponseBytes
+	DefaultMemory     = 256 << 20
+	DefaultWatchBytes = 512 << 20
+)
+
+func (l *Limits) setDefaults() {
+	l.Identities = cmp.Or(l.Identities, DefaultIdentities)
+	l.IdentityBytes = cmp.Or(l.IdentityBytes, DefaultIdentityBytes)
+	l.ACLEntries = cmp.Or(l.ACLEntries, DefaultACLEntries)
+	l.ACLBytes = cmp.Or(l.ACLBytes, DefaultACLBytes)
+	l.Cost = cmp.Or(l.Cost, DefaultCost)
+	l.Ephemerals = cmp.Or(l.Ephemerals, DefaultEphemerals)
+	l.Response = cmp.Or(l.Response, DefaultResponse)
+	l.Memory = cmp.Or(l.Memory, DefaultMemory)
+	l.WatchBytes = cmp.Or(l.WatchBytes, DefaultWatchBytes)
+}
 
 // maxQuotaLimitsBytes bounds the data of the node that holds the limits of a quota. What clients
 // write there has 100 bytes.

@@ -25,7 +25,7 @@
 //
 // # Locks
 //
-// Order: the Replica's lock, then Manager.mu, then Session.mu, then watchTable.mu, then output.mu,
+// Order: the Replica's lock, then Manager.mu, then Session.mu, then watchTable.mu, then throttle.mu, then output.mu,
 // then tracker.mu. No function of this package calls the Replica while it holds one of its own
 // locks.
 //

@@ -152,19 +152,19 @@ func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest)
 	switch p.req.Op {
 	case wire.OpExists:
 		stat, code := store.Exists(r.Path, p.ids)
-		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !s.m.watches.addData(s, r.Path, standard) {
+		if r.Watch && (code == wire.CodeOK || code == wire.CodeNoNode) && !s.m.watches.add(s, r.Path, standard, 0) {
 			code = wire.CodeBadArguments
 		}
 		return wire.StatResponse{Stat: stat}, code
 	case wire.OpGetData:
 		data, stat, code := store.Get(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !s.m.watches.addData(s, r.Path, standard) {
+		if r.Watch && code == wire.CodeOK && !s.m.watches.add(s, r.Path, standard, 0) {
 			code = wire.CodeBadArguments
 		}
 		return wire.GetDataResponse{Data: data, Stat: stat}, code
 	default:
 		children, stat, code := store.Children(r.Path, p.ids)
-		if r.Watch && code == wire.CodeOK && !s.m.watches.addChild(s, r.Path, standard) {
+		if r.Watch && code == wire.CodeOK && !s.m.watches.add(s, r.Path, 0, standard) {
 			code = wire.CodeBadArguments
 		}
 		if p.req.Op == wire.OpGetChildren {
@@ -192,38 +192,32 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 	}
 	const immediate = wire.ZxidNone
 	ok := true
-	for _, path := range r.Data {
-		switch stat, exists := store.Node(path); {
-		case !exists:
-			s.notify(immediate, wire.EventNodeDeleted, path)
-		case stat.Mzxid > r.RelativeZxid:
-			s.notify(immediate, wire.EventNodeDataChanged, path)
-		default:
-			ok = s.m.watches.addData(s, path, standard) && ok
+	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {
+		for _, path := range paths {
+			switch stat, exists := store.Node(path); {
+			case !exists:
+				s.notify(immediate, wire.EventNodeDeleted, path)
+			case changed(&stat) > r.RelativeZxid:
+				s.notify(immediate, event, path)
+			default:
+				ok = s.m.watches.add(s, path, data, child) && ok
+			}
 		}
 	}
+	again(r.Data, standard, 0, wire.EventNodeDataChanged, func(st *wire.Stat) wire.Zxid { return st.Mzxid })
 	for _, path := range r.Exist {
 		if _, exists := store.Node(path); exists {
 			s.notify(immediate, wire.EventNodeCreated, path)
 		} else {
-			ok = s.m.watches.addData(s, path, standard) && ok
+			ok = s.m.watches.add(s, path, standard, 0) && ok
 		}
 	}
-	for _, path := range r.Child {
-		switch stat, exists := store.Node(path); {
-		case !exists:
-			s.notify(immediate, wire.EventNodeDeleted, path)
-		case stat.Pzxid > r.RelativeZxid:
-			s.notify(immediate, wire.EventNodeChildrenChanged, path)
-		default:
-			ok = s.m.watches.addChild(s, path, standard) && ok
-		}
-	}
+	again(r.Child, 0, standard, wire.EventNodeChildrenChanged, func(st *wire.Stat) wire.Zxid { return st.Pzxid })
 	for _, path := range r.Persistent {
-		ok = s.m.watches.addData(s, path, persistent) && s.m.watches.addChild(s, path, persistent) && ok
+		ok = s.m.watches.add(s, path, persistent, persistent) && ok
 	}
 	for _, path := range r.PersistentRecursive {
-		ok = s.m.watches.addData(s, path, recursive) && ok
+		ok = s.m.watches.add(s, path, recursive, 0) && ok
 	}
 	return ok
 }
@@ -232,9 +226,9 @@ func (s *Session) addWatch(r *wire.AddWatchRequest) (wire.Record, wire.Code) {
 	ok := false
 	switch r.Mode {
 	case wire.AddWatchPersistent:
-		ok = s.m.watches.addData(s, r.Path, persistent) && s.m.watches.addChild(s, r.Path, persistent)
+		ok = s.m.watches.add(s, r.Path, persistent, persistent)
 	case wire.AddWatchPersistentRecursive:
-		ok = s.m.watches.addData(s, r.Path, recursive)
+		ok = s.m.watches.add(s, r.Path, recursive, 0)
 	default:
 		return nil, wire.CodeMarshallingError
 	}
@@ -249,13 +243,11 @@ func (s *Session) checkOrRemoveWatches(op wire.Op, r *wire.WatchesRequest) wire.
 	if !ok {
 		return wire.CodeMarshallingError
 	}
-	found := false
+	does := s.m.watches.remove
 	if op == wire.OpCheckWatches {
-		found = s.m.watches.has(s, r.Path, data, child)
-	} else {
-		found = s.m.watches.remove(s, r.Path, data, child)
+		does = s.m.watches.has
 	}
-	if !found {
+	if !does(s, r.Path, data, child) {
 		return wire.CodeNoWatcher
 	}
 	return wire.CodeOK

@@ -72,7 +72,6 @@ func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 			m.mu.Lock()
 			m.behind[reached] = seen
 			m.mu.Unlock()
-			m.anyBehind.Store(true)
 		}
 	})
 	if seen <= applied {
@@ -84,7 +83,6 @@ func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	case <-ctx.Done():
 		m.mu.Lock()
 		delete(m.behind, reached)
-		m.anyBehind.Store(len(m.behind) > 0)
 		m.mu.Unlock()
 		return fmt.Errorf("%w: it has seen %v, applied was %v", errAhead, seen, applied)
 	}
@@ -101,7 +99,6 @@ func (m *Manager) caughtUp(applied wire.Zxid) {
 			delete(m.behind, reached)
 		}
 	}
-	m.anyBehind.Store(len(m.behind) > 0)
 }
 
 func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {

@@ -86,13 +86,18 @@ func (m *Manager) hear(s *Session) {
 		return
 	}
 	s.lease.openSince.CompareAndSwap(0, now)
+	m.toReport(s)
+	if s.lease.age(now) > s.lease.timeout/6 {
+		m.leaseNow.set()
+	}
+}
+
+// toReport has the next report to the leader include s.
+func (m *Manager) toReport(s *Session) {
 	if !s.lease.waiting.Swap(true) {
 		m.mu.Lock()
 		m.heard = append(m.heard, s)
 		m.mu.Unlock()
-	}
-	if s.lease.age(now) > s.lease.timeout/6 {
-		m.kickLeases()
 	}
 }
 
@@ -102,7 +107,6 @@ const leaseRetry = 30 * time.Millisecond
 // leaseLoop reports to the leader: several times within a third of the smallest timeout, and at
 // once when a client waits.
 func (m *Manager) leaseLoop(ctx context.Context) {
-	defer m.wg.Done()
 	interval := max(m.cfg.MinTimeout/9, time.Millisecond)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -120,17 +124,9 @@ func (m *Manager) leaseLoop(ctx context.Context) {
 				return
 			case <-time.After(leaseRetry):
 				m.letGo()
-				m.kickLeases()
+				m.leaseNow.set()
 			}
 		}
-	}
-}
-
-// kickLeases makes the lease loop report at once.
-func (m *Manager) kickLeases() {
-	select {
-	case m.leaseNow <- struct{}{}:
-	default:
 	}
 }
 
@@ -144,7 +140,7 @@ func (m *Manager) report(ctx context.Context) bool {
 	opens := make([]int64, 0, len(heard))
 	live := heard[:0]
 	for _, s := range heard {
-		if s.hasEnded() {
+		if s.ended.Load() {
 			continue
 		}
 		s.lease.waiting.Store(false) // what is heard from now on is for the next report
@@ -180,11 +176,7 @@ func (m *Manager) report(ctx context.Context) bool {
 // confirmation.
 func (m *Manager) unconfirmed(s *Session, open int64) {
 	s.lease.openSince.Store(open)
-	if !s.lease.waiting.Swap(true) {
-		m.mu.Lock()
-		m.heard = append(m.heard, s)
-		m.mu.Unlock()
-	}
+	m.toReport(s)
 }
 
 // confirm takes note that the lease of s runs for its full timeout from that instant.
@@ -209,10 +201,4 @@ func (m *Manager) letGo() {
 			s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
 		}
 	}
-}
-
-func (s *Session) hasEnded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
 }

@@ -70,7 +70,7 @@ func TestPingsKeepASessionAlive(t *testing.T) {
 		c := mustConnect(t, m, 4*time.Second)
 		c.pingEvery(4 * time.Second / 3)
 		time.Sleep(time.Hour)
-		if !alive(r, c.s.id) || c.s.hasEnded() {
+		if !alive(r, c.s.id) || c.s.ended.Load() {
 			t.Fatal("gone")
 		}
 		// Each ping was answered at once, not only with the next report.

@@ -1,10 +1,13 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"hash"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,11 +93,11 @@ type Manager struct {
 	tracker *tracker
 	stats   stats
 
-	memory    memory
-	throttle  throttle
-	readOnly  readOnly
-	syncs     syncs
-	strangers strangers
+	memory   memory
+	throttle throttle
+	readOnly readOnly
+	syncs    syncs
+	foreign  foreignLocks
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64
@@ -102,9 +105,8 @@ type Manager struct {
 	ctx      context.Context // ends with Close
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
-	leaseNow chan struct{} // capacity 1: a session waits for a confirmation
-
-	sweepNow chan struct{} // capacity 1: connections with many watches have ended
+	leaseNow signal // a session waits for a confirmation
+	sweepNow signal // connections with many watches have ended
 
 	mu         sync.Mutex
 	abandoned  []*Session // ended, with watches that are not forgotten yet
@@ -112,52 +114,52 @@ type Manager struct {
 	handshakes map[znode.Key]*handshake
 	heard      []*Session // heard from since their last confirmation
 	// behind are the handshakes of clients that have seen more than this member has applied.
-	behind    map[chan struct{}]wire.Zxid
-	anyBehind atomic.Bool // behind is not empty
+	behind map[chan struct{}]wire.Zxid
+}
+
+// signal wakes the goroutine that receives from it. What is signalled while that goroutine is busy
+// wakes it once more.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
 }
 
 // NewManager returns a Manager that can be given to a Replica as its listener. It serves nobody
 // before Start.
 func NewManager(cfg Config) *Manager {
-	if cfg.Tick == 0 {
-		cfg.Tick = 3 * time.Second
-	}
-	if cfg.MinTimeout == 0 {
-		cfg.MinTimeout = 2 * cfg.Tick
-	}
-	if cfg.MaxTimeout == 0 {
-		cfg.MaxTimeout = 20 * cfg.Tick
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.ReapInterval == 0 {
-		cfg.ReapInterval = time.Minute
-	}
-	if cfg.ReapPerMinute == 0 {
-		cfg.ReapPerMinute = 10_000
-	}
+	cfg.Tick = cmp.Or(cfg.Tick, 3*time.Second)
+	cfg.MinTimeout = cmp.Or(cfg.MinTimeout, 2*cfg.Tick)
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 20*cfg.Tick)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.ReapInterval = cmp.Or(cfg.ReapInterval, time.Minute)
+	cfg.ReapPerMinute = cmp.Or(cfg.ReapPerMinute, 10_000)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.DigestHash == nil {
+		cfg.DigestHash = sha1.New
+	}
+	cfg.Limits.setDefaults()
 	m := &Manager{
 		cfg:        cfg,
 		log:        cfg.Logger,
 		base:       time.Now(),
-		leaseNow:   make(chan struct{}, 1),
-		sweepNow:   make(chan struct{}, 1),
+		leaseNow:   newSignal(),
+		sweepNow:   newSignal(),
 		sessions:   map[wire.SessionID]*Session{},
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
 	}
-	if m.cfg.DigestHash == nil {
-		m.cfg.DigestHash = sha1.New
-	}
-	m.cfg.Limits.setDefaults()
-	m.watches.init(m.cfg.Limits.WatchBytes)
-	m.memory.init(int64(m.cfg.Limits.Memory))
-	m.throttle.init(m.cfg.Limits)
-	m.syncs.init()
+	m.watches.init(cfg.Limits.WatchBytes)
+	m.memory.init(int64(cfg.Limits.Memory))
+	m.throttle.init(cfg.Limits)
+	m.syncs.wake = newSignal()
 	m.tracker = newTracker(cfg.Tick)
 	m.readOnly.init(cfg.Member, cfg.Now())
 	m.nextID.Store(firstID(cfg.Member, cfg.Now()))
@@ -169,17 +171,27 @@ func NewManager(cfg Config) *Manager {
 func (m *Manager) Start(r Replica) {
 	m.replica = r
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop, m.sweepLoop}
 	if m.cfg.ReadOnly {
-		m.wg.Add(1)
-		go m.readOnlyLoop(m.ctx)
+		loops = append(loops, m.readOnlyLoop)
 	}
-	m.wg.Add(6)
-	go m.memoryLoop(m.ctx)
-	go m.leaseLoop(m.ctx)
-	go m.expiryLoop(m.ctx)
-	go m.reapLoop(m.ctx)
-	go m.syncLoop(m.ctx)
-	go m.sweepLoop(m.ctx)
+	for _, loop := range loops {
+		m.wg.Go(func() { loop(m.ctx) })
+	}
+}
+
+// every calls f once in each interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f()
+		}
+	}
 }
 
 // Close ends all connections, though no session, and the Manager's goroutines. The replica must not
@@ -193,7 +205,7 @@ func (m *Manager) Close() {
 }
 
 // SetOutstanding replaces Limits.Outstanding.
-func (m *Manager) SetOutstanding(n int) { m.throttle.outstanding.Store(int64(n)) }
+func (m *Manager) SetOutstanding(n int) { m.throttle.setOutstanding(n) }
 
 // Serving says whether this member knows a leader.
 func (m *Manager) Serving() bool {
@@ -224,45 +236,14 @@ func (m *Manager) forget(s *Session) {
 		m.mu.Lock()
 		m.abandoned = append(m.abandoned, s)
 		m.mu.Unlock()
-		select {
-		case m.sweepNow <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// removeStep is how many watched paths of a connection that has ended are forgotten at once: events
-// wait for it.
-const removeStep = 1000
-
-// sweepLoop forgets the watches of connections that had many.
-func (m *Manager) sweepLoop(ctx context.Context) {
-	defer m.wg.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.sweepNow:
-		}
-		m.mu.Lock()
-		list := m.abandoned
-		m.abandoned = nil
-		m.mu.Unlock()
-		for _, s := range list {
-			for !m.watches.removeSome(s, removeStep) {
-			}
-		}
+		m.sweepNow.set()
 	}
 }
 
 func (m *Manager) all() []*Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := make([]*Session, 0, len(m.sessions))
-	for _, s := range m.sessions {
-		list = append(list, s)
-	}
-	return list
+	return slices.Collect(maps.Values(m.sessions))
 }
 
 func (m *Manager) endAll(why string) {
@@ -278,9 +259,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	} else {
 		m.fire(res.Events)
 	}
-	if m.anyBehind.Load() {
-		m.caughtUp(res.Zxid)
-	}
+	m.caughtUp(res.Zxid)
 	switch c.Kind {
 	case znode.KindRequest:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
@@ -292,7 +271,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	case znode.KindCreateSession, znode.KindAttach:
 		m.handshakeApplied(store, c, res)
 	case znode.KindSync:
-		m.syncApplied(c)
+		m.syncs.finish(c.Seq, true)
 	case znode.KindReconfigured:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation && res.Status == znode.Done {
 			s.changed(store, c, res)
@@ -329,7 +308,7 @@ func (m *Manager) Restored(store *znode.Store) {
 	if !mutant.On(mutant.RestoreKeepsConnections) {
 		m.endAll("state replaced by a snapshot")
 	}
-	m.syncs.lost()
+	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
 	m.caughtUp(store.Zxid())
 }
 

@@ -23,8 +23,8 @@ import (
 type memory struct {
 	limit int64
 	held  atomic.Int64
-	ended atomic.Int64  // connections, by any of these rules
-	high  chan struct{} // capacity 1: three quarters of the limit have been passed
+	ended atomic.Int64 // connections, by any of these rules
+	high  signal       // three quarters of the limit have been passed
 }
 
 const (
@@ -40,16 +40,13 @@ const (
 
 func (m *memory) init(limit int64) {
 	m.limit = limit
-	m.high = make(chan struct{}, 1)
+	m.high = newSignal()
 }
 
 // add takes note that a connection holds n bytes more, or less.
 func (m *memory) add(n int) {
 	if after := m.held.Add(int64(n)); n > 0 && after > m.mark() {
-		select {
-		case m.high <- struct{}{}:
-		default:
-		}
+		m.high.set()
 	}
 }
 
@@ -66,10 +63,6 @@ func (m *memory) allows(own, n int) bool {
 
 // memoryLoop ends connections when all together hold too much.
 func (m *Manager) memoryLoop(ctx context.Context) {
-	defer m.wg.Done()
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	<-pause.C
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,11 +70,10 @@ func (m *Manager) memoryLoop(ctx context.Context) {
 		case <-m.memory.high:
 		}
 		m.shed()
-		pause.Reset(shedPause)
 		select {
 		case <-ctx.Done():
 			return
-		case <-pause.C:
+		case <-time.After(shedPause):
 		}
 	}
 }

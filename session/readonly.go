@@ -70,15 +70,7 @@ func (m *Manager) LocalSessions() int {
 
 // readOnlyLoop begins and ends read-only mode.
 func (m *Manager) readOnlyLoop(ctx context.Context) {
-	defer m.wg.Done()
-	ticker := time.NewTicker(readOnlyCheck)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	every(ctx, readOnlyCheck, func() {
 		since, known := m.replica.LeaderKnown()
 		switch {
 		case known && m.ReadOnly():
@@ -89,7 +81,7 @@ func (m *Manager) readOnlyLoop(ctx context.Context) {
 		case m.ReadOnly():
 			m.forgetLocals()
 		}
-	}
+	})
 }
 
 func (m *Manager) leaveReadOnly() {

@@ -13,19 +13,11 @@ import (
 // member leads (docs/protocol/semantics.md 5.2). It only proposes: each node is checked again when
 // the command is applied.
 func (m *Manager) reapLoop(ctx context.Context) {
-	defer m.wg.Done()
-	ticker := time.NewTicker(m.cfg.ReapInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	every(ctx, m.cfg.ReapInterval, func() {
 		if m.tracker.leads() {
 			m.reap(ctx)
 		}
-	}
+	})
 }
 
 // reapRows is how many nodes are read under one lock.

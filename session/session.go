@@ -38,7 +38,6 @@ type Session struct {
 	queue []pending
 	bytes int    // that are counted for the queue
 	seq   uint64 // of the last write
-	ended bool
 	// creating is how many ephemeral nodes the writes in the queue may create.
 	creating int
 	// changing says that a reconfig is in the queue. It takes effect some time after it has been
@@ -48,7 +47,7 @@ type Session struct {
 	// that, because it may take longer than the client is patient.
 	deferred bool
 
-	gone atomic.Bool // ended, for those who must not take mu
+	ended atomic.Bool // set under mu
 
 	// These two are of Submit's goroutine.
 	deaf  bool // nothing that follows takes effect any more
@@ -84,7 +83,7 @@ func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) 
 	s.room.L = &s.mu
 	s.out.init(&s.lease, &m.memory, 2*m.cfg.Limits.Response)
 	s.lease.init(m, h.timeout, h.since)
-	s.stats.init(m.cfg.Now())
+	s.stats.init(s, m.cfg.Now())
 	ids := []znode.Identity{AddrIdentity(h.addr)}
 	if m.cfg.SkipACL {
 		ids = append(ids, superIdentity)
@@ -153,7 +152,7 @@ func (s *Session) admit(p *pending) error {
 		return s.submitWrite(p)
 	}
 	s.mu.Lock()
-	if s.ended {
+	if s.ended.Load() {
 		s.mu.Unlock()
 		return errEnded
 	}
@@ -277,7 +276,7 @@ func isWrite(op wire.Op) bool {
 
 func (s *Session) submitWrite(p *pending) error {
 	s.mu.Lock()
-	if s.ended {
+	if s.ended.Load() {
 		s.mu.Unlock()
 		return errEnded
 	}
@@ -303,11 +302,11 @@ func (s *Session) submitWrite(p *pending) error {
 
 func (s *Session) waitForRoom(op wire.Op) error {
 	s.mu.Lock()
-	for s.blockedLocked(op) && !s.ended {
+	for s.blockedLocked(op) && !s.ended.Load() {
 		s.out.wake()
 		s.room.Wait()
 	}
-	ended := s.ended
+	ended := s.ended.Load()
 	s.mu.Unlock()
 	if ended {
 		return errEnded
@@ -344,7 +343,7 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
+	if s.ended.Load() {
 		return
 	}
 	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
@@ -365,7 +364,7 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 func (s *Session) changed(store *znode.Store, c *znode.Command, res *znode.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended && len(s.queue) > 0 && s.queue[0].seq == c.Seq {
+	if !s.ended.Load() && len(s.queue) > 0 && s.queue[0].seq == c.Seq {
 		s.answerFirstLocked(store, res)
 	}
 }
@@ -409,7 +408,7 @@ func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result)
 	if res.Code == wire.CodeOK {
 		body = writeReply(store, p, res)
 		if isCreate(p.req.Op) {
-			s.metStrangers(store, res)
+			s.warnOfForeignLock(store, res)
 		}
 	}
 	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body, 0)
@@ -464,9 +463,7 @@ func (s *Session) end(why string) {
 // markEnded takes the session out of the Manager's books, once.
 func (s *Session) markEnded() bool {
 	s.mu.Lock()
-	was := s.ended
-	s.ended = true
-	s.gone.Store(true)
+	was := s.ended.Swap(true)
 	s.dequeueLocked(len(s.queue))
 	s.room.Broadcast()
 	s.mu.Unlock()

@@ -13,7 +13,6 @@ import (
 type stats struct {
 	received atomic.Int64
 	sent     atomic.Int64
-	latency  latencies
 	// answers beyond Limits.Response, MultiReadOps or MultiReadBytes, which were not made
 	tooLong           atomic.Int64
 	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
@@ -21,53 +20,36 @@ type stats struct {
 	aclsRefused       atomic.Int64
 	costlyRefused     atomic.Int64
 	ephemeralsRefused atomic.Int64
+
+	mu      sync.Mutex
+	latency Latency
 }
 
 func (s *stats) replied(l time.Duration) {
 	s.sent.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.latency.add(l)
 }
 
-// latencies gathers how long requests took, from their last byte to the making of the reply.
-type latencies struct {
-	mu                 sync.Mutex
-	count              int64
-	sumMs, minMs, lmax int64
-}
-
-func (l *latencies) add(d time.Duration) {
-	ms := d.Milliseconds()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.count == 0 || ms < l.minMs {
-		l.minMs = ms
-	}
-	l.lmax = max(l.lmax, ms)
-	l.sumMs += ms
-	l.count++
-}
-
-// Latency sums up how long requests took, in milliseconds.
+// Latency sums up how long requests took, in milliseconds, from their last byte to the making of the
+// reply.
 type Latency struct {
-	MinMs, MaxMs int64
-	AvgMs        float64
-	Count        int64
+	MinMs, MaxMs, SumMs int64
+	Count               int64
 }
 
-func (l *latencies) sum() Latency {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := Latency{MinMs: l.minMs, MaxMs: l.lmax, Count: l.count}
-	if l.count > 0 {
-		r.AvgMs = float64(l.sumMs) / float64(l.count)
+// AvgMs is the mean, 0 without a request.
+func (l Latency) AvgMs() float64 { return float64(l.SumMs) / float64(max(l.Count, 1)) }
+
+func (l *Latency) add(d time.Duration) {
+	ms := d.Milliseconds()
+	if l.Count == 0 || ms < l.MinMs {
+		l.MinMs = ms
 	}
-	return r
-}
-
-func (l *latencies) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.count, l.sumMs, l.minMs, l.lmax = 0, 0, 0, 0
+	l.MaxMs = max(l.MaxMs, ms)
+	l.SumMs += ms
+	l.Count++
 }
 
 // Stats is what a Manager knows of the work of this member.
@@ -89,7 +71,7 @@ type Stats struct {
 	WatchBytes        int64 // memory of the watches, as it is counted
 	WatchesRefused    int64 // beyond Limits.WatchBytes
 	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
-	StrangersMet      int64 // nodes of locks made beside those of another library
+	ForeignLocks      int64 // nodes of locks made beside those of another library
 	// requests that could not be delivered to the leader; their connections were closed
 	Undeliverable     int64
 	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
@@ -102,10 +84,7 @@ func (m *Manager) Stats() Stats {
 	s := Stats{
 		PacketsReceived: m.stats.received.Load(),
 		PacketsSent:     m.stats.sent.Load(),
-		Latency:         m.stats.latency.sum(),
 		Watches:         m.watches.counts(),
-		Throttled:       m.throttle.throttled.Load(),
-		TooLarge:        m.throttle.tooLarge.Load(),
 
 		TooLong:           m.stats.tooLong.Load(),
 		Held:              m.memory.held.Load(),
@@ -117,8 +96,12 @@ func (m *Manager) Stats() Stats {
 		ACLsRefused:       m.stats.aclsRefused.Load(),
 		CostlyRefused:     m.stats.costlyRefused.Load(),
 		EphemeralsRefused: m.stats.ephemeralsRefused.Load(),
-		StrangersMet:      m.strangers.met.Load(),
+		ForeignLocks:      m.foreign.met.Load(),
 	}
+	s.Throttled, s.TooLarge = m.throttle.refused()
+	m.stats.mu.Lock()
+	s.Latency = m.stats.latency
+	m.stats.mu.Unlock()
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
@@ -134,9 +117,10 @@ func (m *Manager) Stats() Stats {
 func (m *Manager) ResetStats() {
 	m.stats.received.Store(0)
 	m.stats.sent.Store(0)
-	m.stats.latency.reset()
-	m.throttle.throttled.Store(0)
-	m.throttle.tooLarge.Store(0)
+	m.stats.mu.Lock()
+	m.stats.latency = Latency{}
+	m.stats.mu.Unlock()
+	m.throttle.resetStats()
 	m.stats.tooLong.Store(0)
 	m.memory.ended.Store(0)
 	m.watches.refused.Store(0)
@@ -145,58 +129,7 @@ func (m *Manager) ResetStats() {
 	m.stats.aclsRefused.Store(0)
 	m.stats.costlyRefused.Store(0)
 	m.stats.ephemeralsRefused.Store(0)
-	m.strangers.met.Store(0)
-}
-
-// ResetStats forgets what was counted on the connection (the four-letter word crst).
-func (s *Session) ResetStats() { s.stats.reset() }
-
-// connStats counts for one connection.
-type connStats struct {
-	established time.Time
-
-	mu          sync.Mutex
-	heard       time.Time // when the newest request came
-	recv, out   int64
-	lastOp      wire.Op
-	lastXid     wire.Xid
-	lastZxid    wire.Zxid
-	lastReply   time.Time
-	lastLatency time.Duration
-	latency     latencies
-}
-
-func (c *connStats) init(now time.Time) {
-	c.established, c.heard = now, time.Now()
-	c.recv, c.out = 1, 1 // the handshake
-	c.lastOp = wire.OpCreateSession
-	c.lastXid = -1
-}
-
-// reset forgets everything but when the connection came and was heard from.
-func (c *connStats) reset() {
-	c.mu.Lock()
-	c.recv, c.out = 0, 0
-	c.lastOp, c.lastXid, c.lastZxid = 0, -1, -1
-	c.lastReply, c.lastLatency = time.Time{}, 0
-	c.mu.Unlock()
-	c.latency.reset()
-}
-
-func (c *connStats) received(r wire.Request, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.heard = now
-	c.recv++
-	c.lastOp, c.lastXid = r.Op, r.Xid
-}
-
-func (c *connStats) sent(h wire.ReplyHeader, latency time.Duration) {
-	c.mu.Lock()
-	c.out++
-	c.lastZxid, c.lastReply, c.lastLatency = h.Zxid, time.Now(), latency
-	c.mu.Unlock()
-	c.latency.add(latency)
+	m.foreign.met.Store(0)
 }
 
 // ConnStats describes one connection, as the four-letter words stat and cons show it.
@@ -216,29 +149,56 @@ type ConnStats struct {
 	Latency        Latency
 }
 
+// connStats are the statistics of one connection, without Queued and Unsent.
+type connStats struct {
+	mu    sync.Mutex
+	stats ConnStats
+}
+
+func (c *connStats) init(s *Session, now time.Time) {
+	c.stats = ConnStats{
+		Session: s.id, Timeout: s.timeout, Established: now, LastHeard: time.Now(),
+		Received: 1, Sent: 1, LastOp: wire.OpCreateSession, LastXid: -1, // the handshake
+	}
+}
+
+func (c *connStats) received(r wire.Request, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.LastHeard = now
+	c.stats.Received++
+	c.stats.LastOp, c.stats.LastXid = r.Op, r.Xid
+}
+
+func (c *connStats) sent(h wire.ReplyHeader, latency time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Sent++
+	c.stats.LastZxid, c.stats.LastReply, c.stats.LastLatencyMs = h.Zxid, time.Now(), latency.Milliseconds()
+	c.stats.Latency.add(latency)
+}
+
+// ResetStats forgets what was counted on the connection, but not when it came and was heard from
+// (the four-letter word crst).
+func (s *Session) ResetStats() {
+	c := &s.stats
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats = ConnStats{
+		Session: s.id, Timeout: s.timeout, Established: c.stats.Established, LastHeard: c.stats.LastHeard,
+		LastXid: -1, LastZxid: -1,
+	}
+}
+
 // Stats reports how the connection stands.
 func (s *Session) Stats() ConnStats {
 	unsent, _ := s.out.holds()
 	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
-	c := &s.stats
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return ConnStats{
-		Session:       s.id,
-		Timeout:       s.timeout,
-		Queued:        queued,
-		Unsent:        unsent,
-		Received:      c.recv,
-		Sent:          c.out,
-		LastOp:        c.lastOp,
-		Established:   c.established,
-		LastHeard:     c.heard,
-		LastXid:       c.lastXid,
-		LastZxid:      c.lastZxid,
-		LastReply:     c.lastReply,
-		LastLatencyMs: c.lastLatency.Milliseconds(),
-		Latency:       c.latency.sum(),
-	}
+	s.stats.mu.Lock()
+	defer s.stats.mu.Unlock()
+	st := s.stats.stats
+	st.Queued, st.Unsent = queued, unsent
+	return st
 }
 
 func (s *Session) queued() int {

@@ -11,15 +11,13 @@ import (
 // syncs makes reads outside of any session linearizable. One sync command serves all calls of Sync
 // that came before it was proposed, so at most one is in flight.
 type syncs struct {
-	wake chan struct{} // capacity 1: a call of Sync waits
+	wake signal // a call of Sync waits
 
 	mu    sync.Mutex
 	next  chan struct{} // of the calls that wait, closed when they may read; nil if there are none
 	nonce uint64        // of the command under way
 	over  chan bool     // its end: whether it is known to have been applied
 }
-
-func (q *syncs) init() { q.wake = make(chan struct{}, 1) }
 
 // Sync returns when this member has applied everything that had been committed when it was called:
 // a View that follows is linearizable. It waits for a leader if there is none, until ctx ends.
@@ -31,10 +29,7 @@ func (m *Manager) Sync(ctx context.Context) error {
 	}
 	done := q.next
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.set()
 	select {
 	case <-done:
 		return nil
@@ -45,7 +40,6 @@ func (m *Manager) Sync(ctx context.Context) error {
 
 // syncLoop proposes a sync when a call of Sync waits for one.
 func (m *Manager) syncLoop(ctx context.Context) {
-	defer m.wg.Done()
 	q := &m.syncs
 	for {
 		select {
@@ -90,24 +84,12 @@ func (m *Manager) syncOnce(ctx context.Context) (applied bool, err error) {
 	}
 }
 
-// syncApplied is the part of Applied for syncs.
-func (m *Manager) syncApplied(c *znode.Command) {
-	q := &m.syncs
+// finish ends the round whose command has that nonce; whichever is in flight if nonce is 0.
+func (q *syncs) finish(nonce uint64, applied bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.over != nil && q.nonce == c.Seq {
-		q.over <- true
-		q.over = nil
-	}
-}
-
-// lost is the part of Restored for syncs: what was under way may have been applied before the
-// snapshot.
-func (q *syncs) lost() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.over != nil {
-		q.over <- false
+	if q.over != nil && (q.nonce == nonce || nonce == 0) {
+		q.over <- applied
 		q.over = nil
 	}
 }

@@ -52,7 +52,7 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 				t.Fatal(h, err)
 			}
 		}
-		if n := m.throttle.inProcess.Load(); n != 0 {
+		if n := m.throttle.inProcess; n != 0 {
 			t.Fatalf("%d requests are left in the count", n)
 		}
 	})
@@ -129,8 +129,8 @@ func TestLargeRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.expect("4 Ok")
-		if m.throttle.large.Load() != 0 || m.throttle.inProcess.Load() != 0 || m.Stats().TooLarge != 1 {
-			t.Fatalf("left in the count: %d bytes, %d requests; %d refused", m.throttle.large.Load(), m.throttle.inProcess.Load(), m.Stats().TooLarge)
+		if m.throttle.large != 0 || m.throttle.inProcess != 0 || m.Stats().TooLarge != 1 {
+			t.Fatalf("left in the count: %d bytes, %d requests; %d refused", m.throttle.large, m.throttle.inProcess, m.Stats().TooLarge)
 		}
 	})
 }

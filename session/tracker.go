@@ -1,8 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ type tracker struct {
 	// slack is how much later than promised a session expires. It covers the time that the last
 	// bytes need from the member to the client.
 	slack time.Duration
-	wake  chan struct{} // capacity 1: the earliest deadline may have changed
+	wake  signal // the earliest deadline may have changed
 
 	mu      sync.Mutex
 	leading bool
@@ -43,7 +45,7 @@ type tracked struct {
 const closeRetry = 5 * time.Second
 
 func newTracker(tick time.Duration) *tracker {
-	return &tracker{slack: tick / 2, wake: make(chan struct{}, 1), leases: map[wire.SessionID]*tracked{}}
+	return &tracker{slack: tick / 2, wake: newSignal(), leases: map[wire.SessionID]*tracked{}}
 }
 
 // lead begins to track. Every session gets its full timeout.
@@ -153,16 +155,12 @@ func (t *tracker) enqueueLocked(l *tracked, at time.Time) {
 		heap.Push(&t.queue, l)
 	}
 	if l.index == 0 {
-		select {
-		case t.wake <- struct{}{}:
-		default:
-		}
+		t.wake.set()
 	}
 }
 
 // expiryLoop proposes the end of expired sessions while this member leads.
 func (m *Manager) expiryLoop(ctx context.Context) {
-	defer m.wg.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -212,4 +210,26 @@ func (d *deadlines) Pop() any {
 	*d = old[:len(old)-1]
 	l.index = -1
 	return l
+}
+
+// Deadline is when a session expires if nobody hears from it until then.
+type Deadline struct {
+	Session wire.SessionID
+	At      time.Time
+}
+
+// Deadlines lists the leases of all sessions of the cluster, the earliest first. Only the leader
+// has them; leads says whether this member does.
+func (m *Manager) Deadlines() (list []Deadline, leads bool) {
+	t := m.tracker
+	t.mu.Lock()
+	leads = t.leading
+	for _, l := range t.leases {
+		list = append(list, Deadline{Session: l.id, At: l.deadline})
+	}
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b Deadline) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(uint64(a.Session), uint64(b.Session)))
+	})
+	return list, leads
 }

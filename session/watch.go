@@ -1,7 +1,10 @@
 package session
 
 import (
+	"cmp"
+	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,18 +55,12 @@ func (t *watchTable) init(maxBytes int) {
 	t.child.at = map[string]map[*Session]watchMode{}
 }
 
-// addData adds a watch to the data table; false if there are too many.
-func (t *watchTable) addData(s *Session, path string, mode watchMode) bool {
+// add adds modes to the watches of s on path, in the data table and in the child table; false if
+// there are too many.
+func (t *watchTable) add(s *Session, path string, data, child watchMode) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addLocked(&t.data, s, path, mode)
-}
-
-// addChild is addData for the child table.
-func (t *watchTable) addChild(s *Session, path string, mode watchMode) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.addLocked(&t.child, s, path, mode)
+	return t.addLocked(&t.data, s, path, data) && t.addLocked(&t.child, s, path, child)
 }
 
 // admitLocked says whether s may watch one more path. Each connection has fairBytes in any case.
@@ -85,8 +82,8 @@ func (t *watchTable) held() int64 {
 }
 
 func (t *watchTable) addLocked(table *pathWatches, s *Session, path string, mode watchMode) bool {
-	if s.unwatched {
-		return true // its connection ended while it read
+	if mode == 0 || s.unwatched {
+		return true // the connection may have ended while it read
 	}
 	_, watched := s.watched[path]
 	if !watched && !t.admitLocked(s, path) {
@@ -170,6 +167,29 @@ func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 		t.dropLocked(&t.child, s, path, anyMode)
 	}
 	return true
+}
+
+// removeStep is how many watched paths of a connection that has ended are forgotten at once: events
+// wait for it.
+const removeStep = 1000
+
+// sweepLoop forgets the watches of connections that had many.
+func (m *Manager) sweepLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.sweepNow:
+		}
+		m.mu.Lock()
+		list := m.abandoned
+		m.abandoned = nil
+		m.mu.Unlock()
+		for _, s := range list {
+			for !m.watches.removeSome(s, removeStep) {
+			}
+		}
+	}
 }
 
 // watchKind translates the type of checkWatches and removeWatches (docs/protocol/watches.md 8).
@@ -286,11 +306,9 @@ func (t *watchTable) useUpLocked(table *pathWatches, path string) {
 	}
 }
 
-// sendLocked sends the event to s, if its identities may read it. Its identities are looked at only
-// if that depends on them: with many watches that is waiting for memory, and hardly an ACL keeps
-// anybody from reading.
+// sendLocked sends the event to s, if its identities may read the node.
 func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
-	if e.ReadableByAll() || e.ReadableBy(*s.ids.Load()) {
+	if e.ReadableBy(*s.ids.Load()) {
 		s.notify(e.Zxid, e.Type, e.Path)
 	}
 }
@@ -312,4 +330,28 @@ func (t *watchTable) counts() WatchCounts {
 		DataWatches: t.data.entries,
 		Watches:     t.data.entries + t.child.entries,
 	}
+}
+
+// Watch is one entry of the data table: who watches which path.
+type Watch struct {
+	Session wire.SessionID
+	Path    string
+}
+
+// DataWatches lists the data table, in which exists, getData and addWatch register, sorted by
+// session and path (the four-letter words wchc and wchp).
+func (m *Manager) DataWatches() []Watch {
+	t := &m.watches
+	t.mu.Lock()
+	var list []Watch
+	for path, at := range t.data.at {
+		for s := range at {
+			list = append(list, Watch{Session: s.id, Path: path})
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(list, func(a, b Watch) int {
+		return cmp.Or(cmp.Compare(uint64(a.Session), uint64(b.Session)), cmp.Compare(a.Path, b.Path))
+	})
+	return list
 }

@@ -77,11 +77,11 @@ func TestWatchTable(t *testing.T) {
 			switch rng.IntN(8) {
 			case 0, 1:
 				mode := []watchMode{standard, standard, persistent, recursive}[rng.IntN(4)]
-				m.watches.addData(s, path, mode)
+				m.watches.add(s, path, mode, 0)
 				want.add(data, mode)
 			case 2, 3:
 				mode := []watchMode{standard, standard, persistent}[rng.IntN(3)]
-				m.watches.addChild(s, path, mode)
+				m.watches.add(s, path, 0, mode)
 				want.add(child, mode)
 			case 4:
 				inData, inChild := watchMode(rng.IntN(8)), watchMode(rng.IntN(4))

@@ -51,9 +51,6 @@ type Event struct {
 	list *aclList // of which ACL is the entries
 }
 
-// ReadableByAll reports whether everybody may read Path's node, and so be told of the event.
-func (e *Event) ReadableByAll() bool { return e.list == nil || e.list.anyone&wire.PermRead != 0 }
-
 // ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
 // Path's node.
 func (e *Event) ReadableBy(ids []Identity) bool {

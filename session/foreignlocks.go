@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"cmp"
-	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,18 +18,18 @@ import (
 // docs/guarantees.md says which locks exclude each other.
 //
 // It costs a look at the end of the name of each sequential ephemeral node that clients of this
-// member make, and, if that is a lock's name, at strangersLooked of its siblings, those that were
+// member make, and, if that is a lock's name, at foreignSiblings of its siblings, those that were
 // made first.
 
 const (
-	// strangersLooked is how many siblings are read.
-	strangersLooked = 16
-	// strangersAgain is how long a path is not logged again.
-	strangersAgain = time.Hour
-	// strangersPaths is how many paths are logged within that time.
-	strangersPaths = 100
-	// strangersPathBytes is how much of a path is logged.
-	strangersPathBytes = 256
+	// foreignSiblings is how many siblings are read.
+	foreignSiblings = 16
+	// foreignAgain is how long a path is not logged again.
+	foreignAgain = time.Hour
+	// foreignPaths is how many paths are logged within that time.
+	foreignPaths = 100
+	// foreignPathBytes is how much of a path is logged.
+	foreignPathBytes = 256
 )
 
 // lockFamilies are the endings, in front of the sequence number, of the names of locks' nodes, and
@@ -72,19 +71,18 @@ func waitsForAll(name string, data []byte) bool {
 	return bytes.HasPrefix(data, recipesInfo) || protected && len(id) > digits && !strings.Contains(id[:digits], "-")
 }
 
-// strangers detects paths on which locks of several families meet.
-type strangers struct {
+// foreignLocks detects paths on which there are locks of several families.
+type foreignLocks struct {
 	met atomic.Int64 // how often
 
-	mu    sync.Mutex
-	seed  maphash.Seed
-	told  map[uint64]bool // by the hash of the path, since since
-	since time.Time
+	mu     sync.Mutex
+	logged map[string]bool // the paths, shortened, that were logged since since
+	since  time.Time
 }
 
 // find returns the name of a sibling of the node at path that is a lock's of another family, "" if
 // there is none.
-func (*strangers) find(store *znode.Store, path string) string {
+func (*foreignLocks) find(store *znode.Store, path string) string {
 	slash := strings.LastIndexByte(path, '/')
 	name := path[slash+1:]
 	family := lockFamily(name)
@@ -93,7 +91,7 @@ func (*strangers) find(store *znode.Store, path string) string {
 	}
 	looked := 0
 	for sibling, data := range store.ChildrenInOrder(path[:slash]) {
-		if looked++; looked > strangersLooked {
+		if looked++; looked > foreignSiblings {
 			break
 		}
 		if other := lockFamily(sibling); other == "" || other == family {
@@ -108,34 +106,34 @@ func (*strangers) find(store *znode.Store, path string) string {
 }
 
 // due reports whether a path is to be logged now.
-func (s *strangers) due(path string, now time.Time) bool {
-	s.met.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.told == nil || now.Sub(s.since) >= strangersAgain {
-		s.told, s.since, s.seed = make(map[uint64]bool), now, maphash.MakeSeed()
+func (f *foreignLocks) due(path string, now time.Time) bool {
+	f.met.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.logged == nil || now.Sub(f.since) >= foreignAgain {
+		f.logged, f.since = map[string]bool{}, now
 	}
-	h := maphash.String(s.seed, path)
-	if s.told[h] || len(s.told) >= strangersPaths {
+	path = shorten(path)
+	if f.logged[path] || len(f.logged) >= foreignPaths {
 		return false
 	}
-	s.told[h] = true
+	f.logged[path] = true
 	return true
 }
 
-// metStrangers is called when a client of this member has made a node.
-func (s *Session) metStrangers(store *znode.Store, res *znode.Result) {
+// warnOfForeignLock is called when a client of this member has made a node.
+func (s *Session) warnOfForeignLock(store *znode.Store, res *znode.Result) {
 	if res.Stat.EphemeralOwner == 0 {
 		return
 	}
 	m := s.m
-	other := m.strangers.find(store, res.Path)
+	other := m.foreign.find(store, res.Path)
 	if other == "" {
 		return
 	}
 	slash := strings.LastIndexByte(res.Path, '/')
 	dir, name := res.Path[:slash], res.Path[slash+1:]
-	if m.strangers.due(dir, m.cfg.Now()) {
+	if m.foreign.due(dir, m.cfg.Now()) {
 		m.log.Warn("two libraries lock one path, and one may not wait for the other: there may be two holders. docs/guarantees.md, who excludes whom",
 			"path", shorten(cmp.Or(dir, "/")), "node", shorten(name), "beside", shorten(other), "session", s.id, "client", s.addr)
 	}
@@ -143,8 +141,8 @@ func (s *Session) metStrangers(store *znode.Store, res *znode.Result) {
 
 // shorten bounds what a client's names make of a line of the log.
 func shorten(s string) string {
-	if len(s) > strangersPathBytes {
-		return s[:strangersPathBytes] + "..."
+	if len(s) > foreignPathBytes {
+		return s[:foreignPathBytes] + "..."
 	}
 	return s
 }

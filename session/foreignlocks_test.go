@@ -70,8 +70,8 @@ const (
 	ourData     = `{"by":"lockkeeper/recipes","host":"h"}`
 )
 
-// TestStrangersAreTold: the log tells of locks of two libraries on one path, and of no others.
-func TestStrangersAreTold(t *testing.T) {
+// TestForeignLocksAreLogged: the log tells of locks of two libraries on one path, and of no others.
+func TestForeignLocksAreLogged(t *testing.T) {
 	for _, tt := range []struct {
 		about         string
 		first, second [2]string // name and data
@@ -98,15 +98,15 @@ func TestStrangersAreTold(t *testing.T) {
 			if told := strings.Contains(log, "there may be two holders") && strings.Contains(log, "path=/q "); told != tt.told {
 				t.Errorf("%s: said %q", tt.about, log)
 			}
-			if met := s.m.Stats().StrangersMet; (met == 1) != tt.told {
+			if met := s.m.Stats().ForeignLocks; (met == 1) != tt.told {
 				t.Errorf("%s: counted %d", tt.about, met)
 			}
 		})
 	}
 }
 
-// TestStrangersAreBounded: what is said, and what is looked at, has bounds.
-func TestStrangersAreBounded(t *testing.T) {
+// TestForeignLocksAreBounded: what is said, and what is looked at, has bounds.
+func TestForeignLocksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStrangerTest(t)
 		lock := func(path string) (lines int) {
@@ -120,7 +120,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		if log := s.node("/a/"+kazooNode, ""); log != "" {
 			t.Errorf("said again: %s", log)
 		}
-		for i := range strangersPaths - 1 {
+		for i := range foreignPaths - 1 {
 			if lock(fmt.Sprint("/b", i)) != 1 {
 				t.Fatalf("nothing was said of path %d", i)
 			}
@@ -128,10 +128,10 @@ func TestStrangersAreBounded(t *testing.T) {
 		if lock("/c") != 0 {
 			t.Error("one path too many")
 		}
-		if met := s.m.Stats().StrangersMet; met != strangersPaths+2 {
+		if met := s.m.Stats().ForeignLocks; met != foreignPaths+2 {
 			t.Errorf("counted %d", met)
 		}
-		time.Sleep(strangersAgain)
+		time.Sleep(foreignAgain)
 		s.c = mustConnect(t, s.m, 10*time.Second) // the other has expired
 		if lock("/"+strings.Repeat("d", 5000)) != 1 {
 			t.Error("nothing was said an hour later")
@@ -141,13 +141,13 @@ func TestStrangersAreBounded(t *testing.T) {
 		}
 		// The stranger stands behind more siblings than are looked at.
 		s.make("/e", "", wire.ModePersistent)
-		for range strangersLooked {
+		for range foreignSiblings {
 			s.node("/e/"+curatorNode, "")
 		}
 		s.make("/e/"+kazooNode+"0000009999", "", wire.ModeEphemeral)
-		met := s.m.Stats().StrangersMet
-		if s.node("/e/"+curatorNode, ""); s.m.Stats().StrangersMet != met {
-			t.Errorf("more than %d siblings were looked at", strangersLooked)
+		met := s.m.Stats().ForeignLocks
+		if s.node("/e/"+curatorNode, ""); s.m.Stats().ForeignLocks != met {
+			t.Errorf("more than %d siblings were looked at", foreignSiblings)
 		}
 	})
 }
