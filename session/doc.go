@@ -25,9 +25,8 @@
 //
 // # Locks
 //
-// Order: the Replica's lock, then Manager.mu, then Session.mu, then watchTable.mu, then throttle.mu, then output.mu,
-// then tracker.mu. No function of this package calls the Replica while it holds one of its own
-// locks.
+// Order: the Replica's lock, then Manager.mu, Session.mu, watchTable.mu, throttle.mu, output.mu and
+// tracker.mu. No function of this package calls the Replica while it holds one of its own locks.
 //
 // # Goroutines
 //
