@@ -32,8 +32,8 @@ func (s *stats) replied(l time.Duration) {
 	s.latency.add(l)
 }
 
-// Latency sums up how long requests took, in milliseconds: from the receipt of their last byte until
-// the reply is made.
+// Latency sums up how long requests took, in milliseconds: from the receipt of their last byte to
+// the making of the reply.
 type Latency struct {
 	MinMs, MaxMs, SumMs int64
 	Count               int64

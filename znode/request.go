@@ -53,14 +53,14 @@ func (s *Store) op(op wire.Op, record wire.Record, path *string, stat *wire.Stat
 	case *wire.CheckVersionRequest:
 		return s.check(req)
 	}
-	// Neither request nor the decoder of multis lets another op pass, so this is a program error, and
-	// members might differ in it.
+	// Neither request nor the decoder of multis lets another op pass, so this is a program error,
+	// and members might differ in it.
 	panic(fmt.Sprintf("znode: %v is applied to a node", op))
 }
 
-// multiRequest applies the ops of a multi one after the other, each seeing what those before it did.
-// If one fails, all are undone and nothing remains of them: not an event, not a number in a parent's
-// sequence.
+// multiRequest applies the ops of a multi one after the other, each seeing what those before it
+// did. If one fails, all are undone and nothing remains of them: not an event, not a number in a
+// parent's sequence.
 func (s *Store) multiRequest(ops []wire.MultiOp, r *Result) wire.Code {
 	s.tx.undoing = true
 	for i := range ops {
@@ -121,8 +121,8 @@ func (s *Store) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *str
 			return wire.CodeBadArguments
 		}
 	case op == wire.OpCreateContainer:
-		// Only the op makes a container, and not the mode: the decoder gives that op to each create in
-		// a multi whose mode is that of a container.
+		// The op makes a container, and not the mode: the decoder gives that op to each create of a
+		// multi that has the mode.
 		kind = kindContainer
 	case req.Mode.Ephemeral():
 		kind = kindEphemeral

@@ -37,8 +37,8 @@ type node struct {
 // part of a snapshot.
 //
 // Invariant: the children of a node form a ring through next and prev. A ring of one points to
-// itself. below is the number of all nodes below this one. count and bytes are those of the node and
-// of all below it, but for what counts for a quota below it, and for no quota (underQuota).
+// itself. below is the number of all nodes below this one. count and bytes are those of the node
+// and of all below it, but for what counts for a quota below it, and for no quota (underQuota).
 type links struct {
 	parent     slot  // noSlot for the root
 	first      slot  // child; noSlot without children
