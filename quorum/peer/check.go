@@ -12,21 +12,24 @@ import (
 	"lockkeeper/znode"
 )
 
-// requestChecker looks at what other members ask of raft before raft or the disk see it. The library (UPSTREAM.md, 5) believes its peers: it
-// panics on a configuration that it cannot decode, after it has stored it, and takes every term. What is refused here a member of this
-// version never sends, so its stream is closed.
+// requestChecker validates the requests of other members before raft or the disk see them. The
+// library (UPSTREAM.md, 5) believes its peers: it panics on a configuration that it cannot decode,
+// after it has stored it, and accepts every term. A member of this version never sends what is
+// refused here, so the stream is closed.
 //
-// It knows nothing of who really sends: whoever can pass for a member (peerPort.admit) can still send what a member could.
+// It cannot tell who really sends: a process that passes for a member (Port.welcome) can still send
+// what a member could.
 type requestChecker struct {
 	local Local
 	terms termBudget
 }
 
+// requestErrorf is an ErrRefused that says why.
 func requestErrorf(format string, args ...any) error {
 	return fmt.Errorf("%w: a request that no member sends: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// check looks at a request that member from has sent. Errors: ErrRefused.
+// check validates a request that member from has sent. Errors: ErrRefused.
 func (c *requestChecker) check(from MemberID, req any) error {
 	if err := checkRequest(from, req); err != nil {
 		return err
@@ -45,7 +48,7 @@ func (c *requestChecker) check(from MemberID, req any) error {
 		return c.checkTerm(q.Term)
 	case *raft.TimeoutNowRequest:
 		if leader := c.local.Leader(); leader != from {
-			return requestErrorf("member %d asks for an election, and member %d leads", from, leader)
+			return requestErrorf("member %d requests an election, and member %d leads", from, leader)
 		}
 	}
 	return nil
@@ -55,7 +58,7 @@ func (c *requestChecker) check(from MemberID, req any) error {
 func (c *requestChecker) checkTerm(term uint64) error {
 	now := c.local.Term()
 	if limit := c.terms.limit(now, time.Now()); term > limit {
-		return requestErrorf("term %d: this member is at %d, and takes at most %d now", term, now, limit)
+		return requestErrorf("term %d: this member is at %d, and accepts at most %d now", term, now, limit)
 	}
 	return nil
 }
@@ -64,16 +67,20 @@ func (c *requestChecker) checkTerm(term uint64) error {
 const maxTerm = 1<<31 - 1
 
 const (
-	// termBurst is by how much a term may be ahead of the member's own. It bounds how many elections a member may have missed, all of
-	// which count one: with pre-vote a member that is cut off does not raise its term, and the end of a leader's process, or a transfer,
-	// raises it once. A million are six days of an election each half a second, the shortest that an election timeout can be.
+	// termBurst is by how much a term may be ahead of the member's own. It bounds how many
+	// elections a member may have missed, all of which count one: with pre-vote a member that is
+	// cut off does not raise its term, and the end of a leader's process, or a transfer, raises it
+	// once. A million are six days of an election each half a second, the shortest that an election
+	// timeout can be.
 	termBurst = 1 << 20
-	// termsPerSecond is how fast terms may rise in the long run. It is several times as fast as elections can follow each other, so who has
-	// missed more than termBurst of them is behind for a while, and not for ever. At this speed maxTerm is reached after seven years.
+	// termsPerSecond is how fast terms may rise in the long run. It is several times as fast as
+	// elections can follow each other, so a member that has missed more than termBurst of them is
+	// behind for a while, and not for ever. At this speed maxTerm is reached after seven years.
 	termsPerSecond = 10
 )
 
-// termBudget is how far the term may still rise. What this member's own elections raise it counts, too.
+// termBudget is by how much the term may still rise. Elections that this member itself holds count
+// too.
 type termBudget struct {
 	mu   sync.Mutex
 	seen uint64 // the term up to which it is accounted for
@@ -81,7 +88,7 @@ type termBudget struct {
 	at   time.Time // when left was true; zero at the beginning
 }
 
-// limit is the highest term to be taken from others by a member that is at term.
+// limit is the highest term to be accepted from others by a member that is at term.
 func (b *termBudget) limit(term uint64, now time.Time) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +104,7 @@ func (b *termBudget) limit(term uint64, now time.Time) uint64 {
 	return min(term+uint64(b.left), maxTerm)
 }
 
-// checkRequest looks at what can be told of a request by itself.
+// checkRequest checks what needs no knowledge of this member.
 func checkRequest(from MemberID, req any) error {
 	header := req.(raft.WithRPCHeader).GetRPCHeader()
 	_, bare := req.(*raft.TimeoutNowRequest) // timeoutNow names nobody
@@ -130,11 +137,11 @@ func checkCandidate(term, lastIndex, lastTerm uint64) error {
 	return nil
 }
 
-// checkAppend looks at the indexes and terms of a leader's entries, and at what is in them.
+// checkAppend checks the indexes and terms of a leader's entries, and their contents.
 func checkAppend(q *raft.AppendEntriesRequest) error {
 	switch {
 	case q.Term == 0 || q.PrevLogTerm > q.Term || (q.PrevLogEntry == 0) != (q.PrevLogTerm == 0):
-		return requestErrorf("a leader of term %d whose entries stand behind entry %d of term %d", q.Term, q.PrevLogEntry, q.PrevLogTerm)
+		return requestErrorf("a leader of term %d whose entries follow entry %d of term %d", q.Term, q.PrevLogEntry, q.PrevLogTerm)
 	case len(q.Entries) > MaxAppendEntries:
 		return requestErrorf("%d entries at once", len(q.Entries))
 	case q.PrevLogEntry == 0 && len(q.Entries) == 0 && q.LeaderCommitIndex > 0:
@@ -144,7 +151,7 @@ func checkAppend(q *raft.AppendEntriesRequest) error {
 	index, term := q.PrevLogEntry, q.PrevLogTerm
 	for _, e := range q.Entries {
 		if e.Index != index+1 || e.Term < max(term, 1) || e.Term > q.Term {
-			return requestErrorf("entry %d of term %d behind entry %d of term %d, from a leader of term %d", e.Index, e.Term, index, term, q.Term)
+			return requestErrorf("entry %d of term %d after entry %d of term %d, from a leader of term %d", e.Index, e.Term, index, term, q.Term)
 		}
 		index, term = e.Index, e.Term
 		if err := checkEntry(e); err != nil {
@@ -154,7 +161,7 @@ func checkAppend(q *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// checkEntry looks at what is in an entry.
+// checkEntry checks the contents of an entry.
 func checkEntry(e *raft.Log) error {
 	if len(e.Extensions) > 0 {
 		return errors.New("it has extensions")
@@ -197,7 +204,8 @@ const (
 	maxServerAddrBytes    = 300
 )
 
-// decodeConfiguration decodes who raft is to count, and refuses what no configuration of a cluster is. The library's decoder panics.
+// decodeConfiguration decodes the servers that raft is to count, and refuses what is no
+// configuration of a cluster. The library's decoder panics.
 func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 	if len(b) == 0 || len(b) > maxConfigurationBytes {
 		return conf, fmt.Errorf("a configuration of %d bytes", len(b))
@@ -231,12 +239,13 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 	return conf, nil
 }
 
-// checkConfigurations refuses configurations that do not follow the one before: raft changes one member at a time. Only entries that are
-// new here are compared. If the entries before them do not match this member's log, raft refuses them all, and is to tell
-// the leader so.
+// checkConfigurations refuses configurations that do not follow the one before: raft changes one
+// member at a time. Only entries that are new here are compared. If the entries before them do not
+// match this member's log, raft refuses them all, and has to tell the leader so.
 //
-// If the entries replace some that are here, the newest configuration may be among those: it was never committed, and the
-// one before it counts, which is one step away from it. So two steps are allowed then.
+// If the entries replace some that are here, the newest configuration may be among those: it was
+// never committed, and the one before it counts, which is one step away from it. So two steps are
+// allowed then.
 func (c *requestChecker) checkConfigurations(q *raft.AppendEntriesRequest) error {
 	var before []raft.Server
 	steps := 0
@@ -269,7 +278,7 @@ func (c *requestChecker) checkConfigurations(q *raft.AppendEntriesRequest) error
 	return nil
 }
 
-// matches says whether this member's log has that entry.
+// matches reports whether this member's log has that entry.
 func (c *requestChecker) matches(index, term uint64) bool {
 	if index == 0 {
 		return true
@@ -277,10 +286,11 @@ func (c *requestChecker) matches(index, term uint64) bool {
 	if have, ok := c.local.EntryTerm(index); ok {
 		return have == term
 	}
-	return index == c.local.LastIndex() // a snapshot's, all of which is committed; raft compares the terms
+	// The last entry of a snapshot: all of it is committed, and raft compares the terms.
+	return index == c.local.LastIndex()
 }
 
-// replaced says whether entries of a request take the place of others that are here.
+// replaced reports whether entries of a request replace others that are here.
 func (c *requestChecker) replaced(q *raft.AppendEntriesRequest) bool {
 	return slices.ContainsFunc(q.Entries, func(e *raft.Log) bool {
 		term, ok := c.local.EntryTerm(e.Index)
@@ -288,9 +298,9 @@ func (c *requestChecker) replaced(q *raft.AppendEntriesRequest) bool {
 	})
 }
 
-// configurationSteps is how many members differ: are in one only, or have another role. Addresses do not count: members
-// that begin with a file of their own may know each other by different ones (roster), and have them in their first
-// configuration.
+// configurationSteps is how many members differ: are in one only, or have another role. Addresses
+// do not count: members that begin with a file of their own may know each other by different ones
+// (Roster), and have them in their first configuration.
 func configurationSteps(a, b []raft.Server) (n int) {
 	servers := map[raft.ServerID]raft.Server{}
 	for _, s := range a {

@@ -82,7 +82,8 @@ func hostile(from MemberID, term, last, lastTerm uint64) map[string]any {
 	}
 }
 
-// A member that has missed many elections follows all the same, and the term of a cluster cannot be driven up at once.
+// A member that has missed many elections follows all the same, and the term of a cluster cannot be
+// driven up at once.
 func TestTermsRiseAsFastAsElections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b termBudget
@@ -102,7 +103,8 @@ func TestTermsRiseAsFastAsElections(t *testing.T) {
 	})
 }
 
-// A configuration follows the one before; what replaces entries that were never committed follows the one before those.
+// A configuration follows the one before; what replaces entries that were never committed follows
+// the one before those.
 func TestConfigurationsFollowEachOther(t *testing.T) {
 	conf := func(servers ...raft.Server) raft.Configuration { return raft.Configuration{Servers: servers} }
 	observer := voter(4)
@@ -142,8 +144,8 @@ func TestConfigurationsFollowEachOther(t *testing.T) {
 	}
 }
 
-// A member that has a configuration which was never committed takes another one, also if it does not stand in the place of
-// that one, but behind it in the same request.
+// A member that has a configuration which was never committed takes another one, also if it does
+// not stand in the place of that one, but behind it in the same request.
 func TestUncommittedConfigurationIsReplaced(t *testing.T) {
 	three := []raft.Server{voter(1), voter(2), voter(3)}
 	terms := []uint64{0, 1, 1, 1} // of the entries; the third one is a configuration with member 4

@@ -3,11 +3,11 @@
 // leadership that leases rely on.
 //
 // It knows nothing of the replica: what it needs to know of this member's raft node and log comes
-// through Local, and what other members send goes to Handlers. It never changes the log, decides on no
-// membership, and holds no state of the cluster but the addresses in the Roster. Begin with Port
+// through Local, and what other members send goes to Handlers. It never changes the log, decides on
+// no membership, and holds no state of the cluster but the addresses in the Roster. Begin with Port
 // (port.go) and follow a stream:
 //
-//	accept       Port.welcome: preface (port.go, version.go), bounds (guests.go), address (origin.go)
+//	accept       Port.welcome: preface (port.go, version.go), bounds, address (admission.go)
 //	    |
 //	    +-- 'H'  serveHello answers with the state of this member (hello.go)
 //	    +-- 'R'  network.serve decodes requests of raft (frame.go, rpc.go), requestChecker
@@ -19,9 +19,9 @@
 //
 // # What others may send
 //
-// The library believes its peers. So a connection passes three gates: how many there are (guests),
-// where it comes from (origins), and for each request, whether a member could have sent it
-// (requestChecker). What is refused ends its stream with ErrRefused.
+// The library believes its peers. So a connection is checked three times: how many there are
+// (admission), where it comes from (origins), and for each request, whether a member could have
+// sent it (requestChecker). What is refused ends its stream with ErrRefused.
 //
 // # Goroutines
 //

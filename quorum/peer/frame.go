@@ -10,23 +10,25 @@ import (
 	"time"
 )
 
-// All streams of the peer port but those of a few bytes carry frames: a 4-byte big-endian length, then that many bytes. On a raft stream
-// the first of them is the kind.
+// The streams of the peer port carry frames, unless they carry a few bytes only: a 4-byte
+// big-endian length, then that many bytes. On a raft stream the first of them is the kind.
 const (
 	// MaxFrame bounds a frame of the forward stream.
 	MaxFrame = 64 << 20
-	// DefaultFrameBytes has room for the largest request of raft, and for some of the forward stream beside it.
+	// DefaultFrameBytes is enough for the largest request of raft and a frame of the forward stream
+	// at the same time.
 	DefaultFrameBytes = maxRequestBytes + MaxFrame
-	// frameStep is what a frame gets room for before more of it has arrived.
+	// frameStep is what is allocated for a frame before more of it has arrived.
 	frameStep = 64 << 10
-	// framePiece is the largest piece that room is made for at once.
+	// framePiece is the most that is allocated at once.
 	framePiece = 1 << 20
-	// frameTime is how long a frame that has begun may take. A member gives up on a frame after rpcTimeout at most.
+	// frameTime is how long a frame that has begun may take. A member gives up on a frame after
+	// rpcTimeout at most.
 	frameTime = 2 * rpcTimeout
 )
 
-// errFrameRoom says that too many large frames are on their way here at once.
-var errFrameRoom = fmt.Errorf("%w: no memory for a large frame while others arrive", ErrRefused)
+// errFrameMemory says that too many large frames arrive at the same time.
+var errFrameMemory = fmt.Errorf("%w: no memory for a large frame while others arrive", ErrRefused)
 
 // BeginFrame appends the head of a frame, and EndFrame fills in the length of the frame that begins
 // at b[start].
@@ -38,19 +40,19 @@ func EndFrame(b []byte, start int) []byte {
 	return b
 }
 
-// frameReader reads the frames of one stream. Room for one is made as it arrives, and a frame that has begun must end within frameTime.
+// frameReader reads the frames of one stream. It allocates a frame's memory as the frame arrives,
+// and a frame that has begun must end within frameTime.
 type frameReader struct {
 	*bufio.Reader
-	// limit sets the deadline of reads; nil: frames may take as long as they like.
+	// limit sets the deadline of reads; nil: a frame may take any time.
 	limit func(time.Time) error
-	// room is what all streams share for frames larger than frameStep; nil: there is no bound.
-	room  *frameRoom
-	held  int64 // of room, by the newest frame
-	timed bool  // the stream has a deadline for the frame
+	// budget is what all streams share for frames larger than frameStep; nil: there is no bound.
+	budget *frameBudget
+	held   int64 // of budget, by the newest frame
+	timed  bool  // the stream has a deadline for the frame
 }
 
-// readFrame reads one frame, into buf if there is room in it. Errors: ErrRefused, those of the
-// stream.
+// readFrame reads one frame, into buf if it fits. Errors: ErrRefused, those of the stream.
 func (r *frameReader) readFrame(limit int, buf []byte) ([]byte, error) {
 	r.release()
 	defer r.endFrame()
@@ -72,7 +74,7 @@ func (r *frameReader) readFrame(limit int, buf []byte) ([]byte, error) {
 	return r.body(int(n), buf)
 }
 
-// begun gives the frame its time.
+// begun sets the deadline of the frame.
 func (r *frameReader) begun() {
 	if r.limit != nil && !r.timed {
 		r.timed = true
@@ -80,7 +82,7 @@ func (r *frameReader) begun() {
 	}
 }
 
-// endFrame takes the deadline away, if there can be one.
+// endFrame removes the deadline.
 func (r *frameReader) endFrame() {
 	if r.timed {
 		r.timed = false
@@ -88,8 +90,9 @@ func (r *frameReader) endFrame() {
 	}
 }
 
-// body reads the rest of a frame. Until all of it has arrived it is kept in pieces, which take frameStep, and at most as much again as
-// has arrived: a frame that is never finished leaves no copies behind.
+// body reads the rest of a frame. Until all of it has arrived it is kept in pieces, which take
+// frameStep, and at most as much again as has arrived: a frame that is never finished leaves no
+// copies behind.
 func (r *frameReader) body(size int, buf []byte) ([]byte, error) {
 	if size > r.Buffered() {
 		r.begun()
@@ -116,22 +119,23 @@ func (r *frameReader) body(size int, buf []byte) ([]byte, error) {
 	return bytes.Join(pieces, nil), nil
 }
 
-// hold has the frame take n bytes of the common room.
+// hold has the frame take n bytes of the budget.
 func (r *frameReader) hold(n int64) error {
-	if r.room == nil {
+	if r.budget == nil {
 		return nil
 	}
-	if !r.room.take(n - r.held) {
-		return errFrameRoom
+	if !r.budget.take(n - r.held) {
+		return errFrameMemory
 	}
 	r.held = n
 	return nil
 }
 
-// release gives back the room of the newest frame. Whoever reads a stream calls it in the end.
+// release gives back what the newest frame holds of the budget. It is called when the stream ends,
+// too.
 func (r *frameReader) release() {
 	if r.held > 0 {
-		r.room.give(r.held)
+		r.budget.give(r.held)
 		r.held = 0
 	}
 }
@@ -144,33 +148,33 @@ func unexpected(err error) error {
 	return err
 }
 
-// frameRoom bounds the bytes of large frames that arrive at the same time.
-type frameRoom struct {
+// frameBudget bounds the bytes of large frames that arrive at the same time.
+type frameBudget struct {
 	max int64
 
 	mu   sync.Mutex
 	used int64
 }
 
-func (r *frameRoom) take(n int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.used+n > r.max {
+func (m *frameBudget) take(n int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used+n > m.max {
 		return false
 	}
-	r.used += n
+	m.used += n
 	return true
 }
 
-func (r *frameRoom) give(n int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.used -= n
+func (m *frameBudget) give(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used -= n
 }
 
-// inUse is how many bytes of it are taken.
-func (r *frameRoom) inUse() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.used
+// inUse is how many bytes are taken.
+func (m *frameBudget) inUse() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
 }

@@ -10,16 +10,16 @@ import (
 
 // What all streams together hold for large frames is bounded, and given back.
 func TestLargeFramesShareTheirRoom(t *testing.T) {
-	room := &frameRoom{max: 1 << 20}
+	room := &frameBudget{max: 1 << 20}
 	frame := func(n int) *frameReader {
 		b := append(binary.BigEndian.AppendUint32(nil, uint32(n)), make([]byte, n)...)
-		return &frameReader{Reader: bufio.NewReader(bytes.NewReader(b)), room: room}
+		return &frameReader{Reader: bufio.NewReader(bytes.NewReader(b)), budget: room}
 	}
 	first, second := frame(1<<20), frame(1<<19)
 	if _, err := first.readFrame(MaxFrame, nil); err != nil || room.inUse() != 1<<20 {
 		t.Fatalf("%v, %d bytes are in use", err, room.inUse())
 	}
-	if _, err := second.readFrame(MaxFrame, nil); !errors.Is(err, errFrameRoom) {
+	if _, err := second.readFrame(MaxFrame, nil); !errors.Is(err, errFrameMemory) {
 		t.Errorf("a frame for which there is no room: %v", err)
 	}
 	second.release()
@@ -37,8 +37,8 @@ func FuzzPeerFrames(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 7, 0, 0, 0, 0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		room := &frameRoom{max: DefaultFrameBytes}
-		r := &frameReader{Reader: bufio.NewReader(bytes.NewReader(b)), room: room}
+		room := &frameBudget{max: DefaultFrameBytes}
+		r := &frameReader{Reader: bufio.NewReader(bytes.NewReader(b)), budget: room}
 		for {
 			body, err := r.readFrame(MaxFrame, nil)
 			if len(body) > 2*len(b)+frameStep {

@@ -14,15 +14,15 @@ import (
 // Hello stream: a member that knows no leader queries the state of the others. The preface is the
 // whole query; the answer:
 //
-//	 0       1        2    4         8         12        20                   21+n
-//	+-------+--------+----+---------+---------+---------+-----+--------------+-----+-------------------+
-//	| state | member | 0  | cluster | listed  | version | n   | role (n)     | m   | clientAddr (m)    |
-//	+-------+--------+----+---------+---------+---------+-----+--------------+-----+-------------------+
+//	 0       1        2   4         8        12        20  21         21+n
+//	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
+//	| state | member | 0 | cluster | listed | version | n | role (n) | m | clientAddr (m) |
+//	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
 //
 // Member is 1 if the sender of the query is a member, as far as the other knows. Cluster is the
-// other's cluster (0: none), listed the checksum of the members in its configuration, version that of
-// the members it knows. Role and clientAddr are texts, those of Report; older members send the first
-// 20 bytes only.
+// other's cluster (0: none), listed the checksum of the members in its configuration, version that
+// of the members it knows. Role and clientAddr are texts, those of Report; older members send the
+// first 20 bytes only.
 const (
 	helloLen    = 20
 	helloMaxLen = helloLen + 2*(1+math.MaxUint8)
@@ -34,7 +34,7 @@ type State byte
 // The states of a member.
 const (
 	Blank State = 1 // it has no log
-	Fresh State = 2 // it has written the first configuration, and no leader has written anything yet
+	Fresh State = 2 // its log has the first configuration only
 	Used  State = 3
 )
 
@@ -52,8 +52,8 @@ type Hello struct {
 type Report struct {
 	Role       string // as in quorum.Status
 	ClientAddr string // host:port where clients connect; the host may be a wildcard
-	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is not
-	// known. The preface has it, not the answer.
+	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is
+	// not known. The preface has it, not the answer.
 	Protocol uint8
 }
 

@@ -14,26 +14,28 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// network is how the raft library's requests get to other members, and theirs to this one: over raft streams of the peer port, in
-// the frames of rpcwire.go. What wants an answer and waits for it takes a connection out of a pool; a pipeline and a snapshot have
-// one of their own. Whoever accepts a stream answers one request before it reads the next, in the goroutine of the connection.
+// network is how the raft library's requests get to other members, and theirs to this one: over
+// raft streams of the peer port, in the frames of rpc.go. A request whose answer is waited for
+// takes a connection out of a pool; a pipeline and a snapshot have one of their own. The receiver
+// answers one request of a stream before it reads the next, in the goroutine of the connection.
 type network struct {
 	port *Port
-	// hand takes what peers ask.
+	// hand takes requests of peers.
 	hand rpcHandler
 	// beat takes heartbeats, which must not wait for the disk.
 	beat atomic.Pointer[func(raft.RPC)]
-	// checker validates what peers ask before hand or beat see it; nil: it is not validated.
+	// checker validates requests before hand or beat see them; nil: they are not validated.
 	checker *requestChecker
 
-	asked atomic.Int32  // votes that this member has been asked for and has not answered
-	voted atomic.Uint64 // the newest term in which it has given one to a peer
+	asked atomic.Int32  // requests for a vote that have no answer yet
+	voted atomic.Uint64 // the newest term in which this member has voted for a peer
 
 	mu   sync.Mutex
 	idle map[raft.ServerID][]*Stream // the newest last
 }
 
-// rpcHandler takes what a peer asks, and answers, or has it answered. It gives up when stop is closed.
+// rpcHandler takes the request of a peer and answers it, or has it answered. It gives up when stop
+// is closed.
 type rpcHandler func(rpc raft.RPC, stop <-chan struct{})
 
 var (
@@ -42,14 +44,15 @@ var (
 )
 
 const (
-	// rpcTimeout bounds a request and its answer. For a snapshot it counts for each snapshotStep of it.
+	// rpcTimeout bounds a request and its answer. For a snapshot it counts for each snapshotStep of
+	// it.
 	rpcTimeout   = 5 * time.Second
 	snapshotStep = 256 << 10
 	// idleMax is how many connections to one member are kept for later.
 	idleMax = 4
 	// keptBytes is the largest buffer that a connection keeps.
 	keptBytes = 1 << 20
-	// What one read from a connection takes at the most, besides large bodies: requests, and answers.
+	// What one read from a connection takes at most, besides large bodies: requests, and answers.
 	requestReadBytes, answerReadBytes = 32 << 10, 512
 )
 
@@ -91,7 +94,7 @@ func (s *Stream) readRPC(limit int) (rpcKind, []byte, error) {
 	return rpcKind(b[0]), b[1:], nil
 }
 
-// isRefusal says whether err is an answer.
+// isRefusal reports whether err is an answer.
 func isRefusal(err error) bool {
 	var r rpcRefusal
 	return errors.As(err, &r)
@@ -99,8 +102,9 @@ func isRefusal(err error) bool {
 
 // dial opens a raft stream.
 //
-// When it is closed, or its process killed, what the peer has not got yet is thrown away (SO_LINGER 0). The system would go on sending it,
-// for minutes if the network does not let it through; and a leader that is long dead would be heard of once more when the network heals.
+// When it is closed, or its process killed, what the peer has not received yet is thrown away
+// (SO_LINGER 0). The system would go on sending it, for minutes if the network does not let it
+// through; and the requests of a leader that is long dead would arrive when the network heals.
 func (n *network) dial(id raft.ServerID) (*Stream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
@@ -142,7 +146,8 @@ func (n *network) keep(id raft.ServerID, c *Stream) {
 	}
 }
 
-// drop closes a stream that has failed, and those in the pool: they are older, and have most likely ended with the same process.
+// drop closes a stream that has failed, and those in the pool: they are older, and have most likely
+// ended with the same process.
 func (n *network) drop(id raft.ServerID, c *Stream) {
 	_ = c.Close()
 	n.mu.Lock()
@@ -154,7 +159,7 @@ func (n *network) drop(id raft.ServerID, c *Stream) {
 	}
 }
 
-// call asks and waits for the answer.
+// call sends a request and waits for the answer.
 func (n *network) call(id raft.ServerID, req, answer any) error {
 	c, err := n.connect(id)
 	if err != nil {
@@ -214,15 +219,17 @@ func (n *network) InstallSnapshot(id raft.ServerID, _ raft.ServerAddress, args *
 	return c.receive(rpcSnapshot, resp)
 }
 
-// AppendEntriesPipeline implements raft.Transport. Pipelines are the transport's, which looks at their answers.
+// AppendEntriesPipeline implements raft.Transport. Pipelines are the transport's, which looks at
+// their answers.
 func (n *network) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
 	return nil, raft.ErrPipelineReplicationNotSupported
 }
 
-// Consumer implements raft.Transport. What peers ask goes to hand.
+// Consumer implements raft.Transport. Requests of peers go to hand.
 func (n *network) Consumer() <-chan raft.RPC { return nil }
 
-// LocalAddr implements raft.Transport. A member's number stands for its address: where that is at present the roster knows.
+// LocalAddr implements raft.Transport. A member's number is its address for raft: where it is at
+// present the Roster knows.
 func (n *network) LocalAddr() raft.ServerAddress {
 	return raft.ServerAddress(ServerID(n.port.cfg.ID))
 }
@@ -236,7 +243,7 @@ func (n *network) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAd
 // SetHeartbeatHandler implements raft.Transport.
 func (n *network) SetHeartbeatHandler(beat func(raft.RPC)) { n.beat.Store(&beat) }
 
-// serve answers what a peer asks on a stream, until that or the peer port ends. Errors: ErrRefused,
+// serve answers the requests of a stream until that or the peer port ends. Errors: ErrRefused,
 // those of the stream.
 func (n *network) serve(from MemberID, s *Stream) error {
 	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: s, r: s.frames.Reader}
@@ -264,7 +271,7 @@ func (n *network) serve(from MemberID, s *Stream) error {
 	}
 }
 
-// decode decodes a request and looks at it. A panic of either is an error. Errors: ErrRefused.
+// decode decodes a request and validates it. A panic of either is an error. Errors: ErrRefused.
 func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -277,7 +284,8 @@ func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err
 	return req, n.checker.check(from, req)
 }
 
-// ask has the library answer a request. Errors end the stream: ErrRefused, net.ErrClosed, those of the stream.
+// ask has the library answer a request. Errors end the stream: ErrRefused, net.ErrClosed, those of
+// the stream.
 func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
 	switch q := rpc.Command.(type) {
@@ -287,7 +295,8 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 		if n.checker != nil {
 			snapshot = checkSnapshot(source)
 			defer snapshot.close()
-			// The library reads in its main loop. It does not have to wait for the beginning, nor see that there is none.
+			// The library reads in its main loop: the beginning must be here before, and a
+			// snapshot without one must not get there.
 			head, err := io.ReadAll(io.LimitReader(snapshot, snapshotStep))
 			if err != nil {
 				return raft.RPCResponse{}, err
@@ -316,7 +325,7 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 		if snapshot != nil && snapshot.refused() != nil {
 			return answer, snapshot.refused()
 		}
-		// What is left of a snapshot that was not wanted stands before the answer as the peer sees it, and before the next request.
+		// The rest of a snapshot that was not wanted is between this request and the next one.
 		_, err := io.Copy(io.Discard, source)
 		return answer, err
 	case <-n.port.done:
@@ -324,7 +333,7 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 	}
 }
 
-// isHeartbeat says whether a request only says who leads.
+// isHeartbeat reports whether a request only names the leader.
 func isHeartbeat(q *raft.AppendEntriesRequest) bool {
 	return q.Term != 0 && len(q.Addr) > 0 && q.PrevLogEntry == 0 && q.PrevLogTerm == 0 &&
 		len(q.Entries) == 0 && q.LeaderCommitIndex == 0

@@ -89,7 +89,8 @@ func served(t *testing.T, hand func(rpc raft.RPC)) (c *Stream, done func()) {
 	}
 }
 
-// One request of a stream is answered before the next is looked at, but for notices, of which the library may hear when it likes.
+// One request of a stream is answered before the next is looked at, but for notices, of which the
+// library may hear when it likes.
 func TestStreamIsServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan raft.RPC, 10)

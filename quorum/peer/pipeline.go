@@ -23,12 +23,12 @@ type pipeline struct {
 	dead chan struct{} // closed when the stream has failed
 	once sync.Once
 	wg   sync.WaitGroup
-	// writing is full while somebody writes. It is no mutex: who waits for it can also be told to
-	// stop.
+	// writing is full while a frame is written. It is no mutex, because waiting for it ends with
+	// dead, too.
 	writing chan struct{}
 
 	mu          sync.Mutex
-	room        *sync.Cond // there may be room for another request, or err is set
+	space       *sync.Cond // another request may fit, or err is set
 	flying      []*appendFuture
 	flyingBytes int
 	err         error // why the stream has failed
@@ -37,16 +37,16 @@ type pipeline struct {
 var _ raft.AppendPipeline = (*pipeline)(nil)
 
 const (
-	// flyingMax is how many requests of one pipeline may wait for their answers, flyingMaxBytes how
-	// much, roughly, is in them. A single one may have more. The batcher never has as much on its
-	// way; this is for a follower that is behind.
+	// flyingMax is how many requests of one pipeline may be in flight, flyingMaxBytes how much,
+	// roughly, is in them. A single one may have more. New entries never are as much; this is for a
+	// follower that is behind.
 	flyingMax      = 16
 	flyingMaxBytes = 8 << 20
 )
 
 var errUnrequested = fmt.Errorf("%w: an answer without a request", errRaftFrame)
 
-// appendFuture is a request on its way. It implements raft.AppendFuture.
+// appendFuture is a request in flight. It implements raft.AppendFuture.
 type appendFuture struct {
 	start time.Time
 	args  *raft.AppendEntriesRequest
@@ -75,7 +75,7 @@ func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
 func newPipeline(t *Transport, id raft.ServerID, addr raft.ServerAddress, c *Stream) *pipeline {
 	p := &pipeline{t: t, id: id, addr: addr, c: c, out: make(chan raft.AppendFuture, flyingMax), stop: make(chan struct{}),
 		dead: make(chan struct{}), writing: make(chan struct{}, 1)}
-	p.room = sync.NewCond(&p.mu)
+	p.space = sync.NewCond(&p.mu)
 	t.opened(p)
 	p.wg.Go(p.readLoop)
 	return p
@@ -92,7 +92,7 @@ func (p *pipeline) Close() error {
 	return nil
 }
 
-// AppendEntries implements raft.AppendPipeline. It waits while too much is on its way. Errors: why
+// AppendEntries implements raft.AppendPipeline. It waits while too much is in flight. Errors: why
 // the stream has failed.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	f := &appendFuture{start: time.Now(), args: args, resp: resp, done: make(chan struct{})}
@@ -109,12 +109,12 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return f, nil
 }
 
-// launch records a request that is about to be sent, when there is room for it.
+// launch records a request that is about to be sent, when it fits.
 func (p *pipeline) launch(f *appendFuture) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.err == nil && len(p.flying) > 0 && (len(p.flying) >= flyingMax || p.flyingBytes+f.size > flyingMaxBytes) {
-		p.room.Wait()
+		p.space.Wait()
 	}
 	if p.err != nil {
 		return p.err
@@ -163,7 +163,7 @@ func (p *pipeline) fail(err error) {
 	if first {
 		p.err = err
 		close(p.dead)
-		p.room.Broadcast()
+		p.space.Broadcast()
 	}
 	p.mu.Unlock()
 	if first {
@@ -178,10 +178,10 @@ func (p *pipeline) failure() error {
 	return p.err
 }
 
-// readLoop hands answers on. After one that ends the pipeline the library takes no more
-// (UPSTREAM.md, 3), and may at the same time wait for room to send: it would do so for ever,
-// replicate no longer to that follower, and never shut down. So the others are taken here. So are
-// those that it must not see (transport.hold), and all behind them: this member then ends, or no
+// readLoop passes answers on. After one that ends the pipeline the library takes no more
+// (UPSTREAM.md, 3), and may at the same time wait in AppendEntries: it would do so for ever,
+// replicate no longer to that follower, and never shut down. So the others are dropped here. So are
+// those that it must not see (Transport.hold), and all after them: this member then ends, or no
 // longer leads.
 func (p *pipeline) readLoop() {
 	over := false
@@ -250,12 +250,12 @@ func (p *pipeline) land() *appendFuture {
 	p.flying[0] = nil
 	p.flying = p.flying[1:]
 	p.flyingBytes -= f.size
-	p.room.Signal()
+	p.space.Signal()
 	return f
 }
 
-// endsPipeline says whether the library stops reading answers with this one: it was refused, or is
-// none.
+// endsPipeline reports whether the library stops reading answers with this one: the request was
+// refused, or has no answer.
 func endsPipeline(f *appendFuture) bool {
 	return !f.resp.Success || f.resp.Term > f.args.Term
 }

@@ -93,8 +93,8 @@ func mustAppend(t *testing.T, p *pipeline, q *raft.AppendEntriesRequest) raft.Ap
 	return f
 }
 
-// The library reads answers up to the first that is a refusal. Then nobody may have to wait to get rid of an answer, or for room to
-// send.
+// The library reads answers up to the first that is a refusal. Then nobody may have to wait to get
+// rid of an answer, or for room to send.
 func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 	for name, last := range map[string]func(f *farEnd){
 		"refused":    func(f *farEnd) { f.answer(answer{term: 5}) },
@@ -136,7 +136,8 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 	}
 }
 
-// Answers belong to requests by their order alone. As many as may be are on their way, and the sender waits for room.
+// Answers belong to requests by their order alone. As many as may be are on their way, and the
+// sender waits for room.
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(nil, 1, &fakeLocal{})
@@ -201,8 +202,8 @@ func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A follower that says nothing for rpcTimeout, or goes away, ends the pipeline: what is on its way gets no answer, and no more is
-// taken. One that has been asked nothing may be silent for ever.
+// A follower that says nothing for rpcTimeout, or goes away, ends the pipeline: what is on its way
+// gets no answer, and no more is taken. One that has been asked nothing may be silent for ever.
 func TestPipelineEndsWithItsStream(t *testing.T) {
 	for name, end := range map[string]struct {
 		f     func(f *farEnd)
@@ -265,8 +266,8 @@ func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 	})
 }
 
-// What a follower answers when this member leads in a later term, or somebody else does, proves nothing in that term, and says
-// nothing of what the follower has.
+// What a follower answers when this member leads in a later term, or somebody else does, proves
+// nothing in that term, and says nothing of what the follower has.
 func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(nil, 1, &fakeLocal{servers: servers("12")})
@@ -303,8 +304,9 @@ func (a *asked) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft.App
 	return nil
 }
 
-// A follower is told of each commit once, over the pipeline if there is one, and then need not answer. What it has not confirmed it
-// does not count as knowing; who wants to be sure has it asked.
+// A follower is told of each commit once, over the pipeline if there is one, and then need not
+// answer. What it has not confirmed it does not count as knowing; who wants to be sure has it
+// asked.
 func TestNoticesOfCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &asked{}

@@ -62,7 +62,8 @@ type Config struct {
 	Members []Member     // of the configuration file, including this one
 	Logger  *slog.Logger // nil: slog.Default
 
-	// Listen and Dial open the connections; nil means TCP. ListenAddr defaults to this member's Addr.
+	// Listen and Dial open the connections; nil means TCP. ListenAddr defaults to this member's
+	// Addr.
 	Listen     func(network, addr string) (net.Listener, error)
 	Dial       func(ctx context.Context, network, addr string) (net.Conn, error)
 	ListenAddr string
@@ -134,22 +135,22 @@ type Stats struct {
 	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
 	Refused     int64 // of these, the second kind
 	FrameBytes  int64 // that large frames hold which have begun
-	// Version is the newest version of the protocol that this member speaks, VersionsRefused how many
-	// streams did not come about because the other member has no version in common with it.
+	// Version is the newest version of the protocol that this member speaks, VersionsRefused how
+	// many streams did not come about because the other member has no version in common with it.
 	Version         uint8
 	VersionsRefused int64
 }
 
-// Port owns this member's listener and every peer connection, accepted or dialled. Closing it closes
-// them all, which is what ends the goroutines that read from them.
+// Port owns this member's listener and every peer connection, accepted or dialled. Closing it
+// closes them all, which is what ends the goroutines that read from them.
 type Port struct {
-	cfg     Config
-	roster  *Roster
-	local   Local
-	log     *loglimit.Limiter
-	guests  *guests
-	origins *origins
-	room    *frameRoom
+	cfg       Config
+	roster    *Roster
+	local     Local
+	log       *loglimit.Limiter
+	admission *admission
+	origins   *origins
+	budget    *frameBudget
 
 	versions versions
 
@@ -177,17 +178,17 @@ func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 		return nil, fmt.Errorf("peer: listen: %w", err)
 	}
 	return &Port{
-		cfg:      cfg,
-		roster:   roster,
-		local:    local,
-		listener: l,
-		log:      loglimit.New(cfg.Logger),
-		guests:   newGuests(cfg.MaxConns),
-		origins:  newOrigins(cfg.Lookup),
-		room:     &frameRoom{max: cfg.FrameBytes},
-		versions: versions{heard: map[MemberID]uint8{}},
-		done:     make(chan struct{}),
-		conns:    map[net.Conn]struct{}{},
+		cfg:       cfg,
+		roster:    roster,
+		local:     local,
+		listener:  l,
+		log:       loglimit.New(cfg.Logger),
+		admission: newAdmission(cfg.MaxConns),
+		origins:   newOrigins(cfg.Lookup),
+		budget:    &frameBudget{max: cfg.FrameBytes},
+		versions:  versions{heard: map[MemberID]uint8{}},
+		done:      make(chan struct{}),
+		conns:     map[net.Conn]struct{}{},
 	}, nil
 }
 
@@ -198,8 +199,8 @@ func (p *Port) Start(h Handlers) {
 	go p.acceptLoop(p.listener)
 }
 
-// Move listens at another address instead. Connections stay. It does nothing if addr is another name
-// of the address that the port listens on.
+// Move listens at another address instead. Connections stay. It does nothing if addr is another
+// name of the address that the port listens on.
 func (p *Port) Move(addr string) error {
 	l, err := p.cfg.Listen("tcp", addr)
 	p.mu.Lock()
@@ -228,8 +229,8 @@ func samePort(a, b string) bool {
 
 // Stats reports the counts.
 func (p *Port) Stats() Stats {
-	return Stats{Connections: p.guests.count(), Crowded: p.crowded.Load(), Rejected: p.rejected.Load(),
-		Refused: p.refused.Load(), FrameBytes: p.room.inUse(), Version: p.cfg.Version, VersionsRefused: p.versions.refused.Load()}
+	return Stats{Connections: p.admission.count(), Crowded: p.crowded.Load(), Rejected: p.rejected.Load(),
+		Refused: p.refused.Load(), FrameBytes: p.budget.inUse(), Version: p.cfg.Version, VersionsRefused: p.versions.refused.Load()}
 }
 
 func (p *Port) acceptLoop(l net.Listener) {
@@ -251,8 +252,8 @@ func (p *Port) acceptLoop(l net.Listener) {
 				continue
 			}
 		}
-		g := newGuest(c)
-		if err := p.guests.admit(g); err != nil {
+		g := newInbound(c)
+		if err := p.admission.admit(g); err != nil {
 			p.crowd(g, err)
 			continue
 		}
@@ -262,21 +263,21 @@ func (p *Port) acceptLoop(l net.Listener) {
 		p.wg.Add(1)
 		go func() {
 			defer p.wg.Done()
-			defer p.guests.forget(g)
+			defer p.admission.forget(g)
 			p.welcome(g)
 		}()
 	}
 }
 
-// crowd closes a connection for which there is no room.
-func (p *Port) crowd(g *guest, err error) {
+// crowd closes a connection that is one too many.
+func (p *Port) crowd(g *inbound, err error) {
 	p.crowded.Add(1)
-	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.guests.max)
+	p.log.Warn("crowded "+g.addr.String(), "peer port: connection refused", "remote", g.RemoteAddr(), "reason", err, "limit", p.admission.max)
 	p.forget(g)
 }
 
 // welcome reads the preface and serves the stream.
-func (p *Port) welcome(c *guest) {
+func (p *Port) welcome(c *inbound) {
 	defer p.forget(c)
 	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
 	var b [prefaceLen]byte
@@ -303,7 +304,7 @@ func (p *Port) welcome(c *guest) {
 		p.reject(c, fmt.Sprintf("it says it is member %d, which is this one", from))
 		return
 	}
-	if err := p.guests.name(c, from); err != nil {
+	if err := p.admission.name(c, from); err != nil {
 		p.crowd(c, err)
 		return
 	}
@@ -330,7 +331,7 @@ func (p *Port) welcome(c *guest) {
 		return
 	}
 	s := newStream(p, c, requestReadBytes)
-	s.frames.limit, s.frames.room = c.SetReadDeadline, p.room
+	s.frames.limit, s.frames.budget = c.SetReadDeadline, p.budget
 	defer s.frames.release()
 	if err := serve(from, s); errors.Is(err, ErrRefused) {
 		p.refused.Add(1)

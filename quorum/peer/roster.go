@@ -40,7 +40,8 @@ func IDOf(id raft.ServerID) MemberID {
 	return MemberID(n)
 }
 
-// Sum is a checksum, never 0, of who the members are and which of them vote; not of their addresses.
+// Sum is a checksum, never 0, of who the members are and which of them vote; not of their
+// addresses.
 func Sum(members []Member) uint32 {
 	var votes [256]byte
 	for _, m := range members {
@@ -52,7 +53,8 @@ func Sum(members []Member) uint32 {
 	return max(1, crc32.ChecksumIEEE(votes[:]))
 }
 
-// formerAddrs is how many addresses that a member once had are still tried: it may not have heard yet that it has moved.
+// formerAddrs is how many addresses that a member once had are still tried: it may not have learned
+// yet that it has moved.
 const formerAddrs = 2
 
 // Roster is where the members are. The raft library knows members by their number only.
@@ -60,12 +62,12 @@ type Roster struct {
 	file  []Member // of the configuration
 	local Local
 
-	reconfig bool // whether what has been agreed upon counts more than the file
+	reconfig bool // the agreed members count more than the file
 
 	mu     sync.Mutex
-	birth  uint32                // of the cluster that this member belongs to; 0 while it belongs to none
-	agreed map[MemberID]string   // by what has been agreed, or is about to be
-	coming map[MemberID]string   // by a change that is being carried out
+	birth  uint32                // of this member's cluster; 0 while it has none
+	agreed map[MemberID]string   // of the members in the state
+	coming map[MemberID]string   // of those of a change that is under way
 	former map[MemberID][]string // the newest first
 }
 
@@ -98,8 +100,9 @@ func addrsOf(ms []znode.Member) map[MemberID]string {
 	return addrs
 }
 
-// addrs are the addresses at which a member may be, the most likely first. As long as reconfig is not enabled it is where this member's
-// own file says, and nowhere else: members may see each other at different addresses.
+// addrs are the addresses at which a member may be, the most likely first. As long as reconfig is
+// not enabled it is the one in this member's own file, and no other: members may see each other at
+// different addresses.
 func (r *Roster) addrs(id MemberID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +130,8 @@ func (r *Roster) addrs(id MemberID) []string {
 	return all
 }
 
-// isPeer says whether a member may take part, as far as this one knows. One that knows nothing yet takes who comes.
+// isPeer reports whether a member may take part, as far as this one knows. One that knows no
+// members yet accepts all.
 func (r *Roster) isPeer(id MemberID) bool {
 	servers := r.local.Servers()
 	if len(servers) == 0 || slices.ContainsFunc(servers, func(s raft.Server) bool { return IDOf(s.ID) == id }) {

@@ -8,33 +8,37 @@ import (
 	"lockkeeper/quorum/codec"
 )
 
-// A raft stream carries what the raft library asks another member, as frames. Numbers are big-endian:
+// A raft stream carries the requests of the raft library to another member, as frames. Numbers are
+// big-endian:
 //
 //	 0        4      5
 //	+--------+------+------+
 //	| length | kind | body |
 //	+--------+------+------+
 //
-// Length is that of kind and body. The member that has opened the stream asks, the other answers, in the order in which it was asked;
-// to all but a notice, which has no answer. The kind of an answer is that of its request and rpcAnswer, or rpcRefused with a text.
-// Behind the frame of rpcSnapshot stands the snapshot itself, as many bytes as it says.
+// Length is that of kind and body. The member that has opened the stream sends requests, the other
+// answers them in their order, but for a notice, which has no answer. The kind of an answer is that
+// of its request and rpcAnswer, or rpcRefused with a text. The frame of rpcSnapshot is followed by
+// the snapshot itself, as many bytes as it says.
 //
-// Bodies are the fields of the library's structs, one after the other; (n) is the width in bytes, "bytes" stands for a
-// length (4) and so many bytes, a bool has one byte. Leader and Candidate of rpcAppend and rpcVote are not there: they repeat the
-// address in the header, and the library looks at them only if that is missing.
+// Bodies are the fields of the library's structs, one after the other, as package codec encodes
+// them; (n) is the width in bytes, "bytes" is a length (4) and so many bytes, a bool has one byte.
+// Leader and Candidate of rpcAppend and rpcVote are left out: they repeat the address in the
+// header, and the library reads them only if that is missing.
 //
 //	header          version (4) | id bytes | address bytes
 //
-//	rpcAppend       header | term (8) | previous entry (8) | its term (8) | commit index (8) | count (4) | entries
-//	rpcNotice       as rpcAppend; what it says is the commit index
+//	rpcAppend       header | term (8) | previous entry (8) | its term (8) | commit index (8) |
+//	                count (4) | entries
+//	rpcNotice       as rpcAppend; it is sent for its commit index
 //	an entry        index (8) | term (8) | type (1) | time, ns (8) | data bytes | extensions bytes
 //	   answer       header | term (8) | last entry (8) | success | no backoff
-//	rpcVote         header | term (8) | last entry (8) | its term (8) | the leader has asked for it
+//	rpcVote         header | term (8) | last entry (8) | its term (8) | by transfer
 //	   answer       header | term (8) | peers bytes | granted
 //	rpcPreVote      header | term (8) | last entry (8) | its term (8)
 //	   answer       header | term (8) | granted
-//	rpcSnapshot     header | snapshot version (4) | term (8) | leader bytes | last entry (8) | its term (8) | peers bytes |
-//	                configuration bytes | its index (8) | size (8)
+//	rpcSnapshot     header | snapshot version (4) | term (8) | leader bytes | last entry (8) |
+//	                its term (8) | peers bytes | configuration bytes | its index (8) | size (8)
 //	   answer       header | term (8) | success
 //	rpcTimeoutNow   header
 //	   answer       header
@@ -57,7 +61,7 @@ const (
 	MaxAppendEntries = 64
 	// MaxEntryBytes is the most that an entry takes up in a frame.
 	MaxEntryBytes = 5 << 20
-	// maxRequestBytes lets through as many entries, each with the largest request of a client and what stands around it.
+	// maxRequestBytes is enough for as many entries.
 	maxRequestBytes = MaxAppendEntries * MaxEntryBytes
 	// maxAnswerBytes is far more than any answer has.
 	maxAnswerBytes = 64 << 10
@@ -65,10 +69,10 @@ const (
 	entryMinLen    = 8 + 8 + 1 + 8 + 4 + 4
 )
 
-// errRaftFrame says that what came is not what a member of this version sends.
-var errRaftFrame = fmt.Errorf("%w: what it sends is no request of raft", ErrRefused)
+// errRaftFrame says that a frame is not what a member of this version sends.
+var errRaftFrame = fmt.Errorf("%w: no request of raft", ErrRefused)
 
-// rpcRefusal is why another member could not do what it was asked. The connection goes on.
+// rpcRefusal is why another member could not do what was requested. The connection goes on.
 type rpcRefusal string
 
 // Error implements error.

@@ -65,8 +65,8 @@ var leftOut = map[reflect.Type]string{
 	reflect.TypeFor[raft.RequestVoteRequest]():   "Candidate",
 }
 
-// Every other field that the library's structs have gets to the other side, and there as it was. A field that is new in the library
-// fails here.
+// Every other field that the library's structs have gets to the other side, and there as it was. A
+// field that is new in the library fails here.
 func TestRPCsKeepEveryField(t *testing.T) {
 	for _, tt := range rpcs() {
 		for _, empty := range []bool{true, false} {
@@ -148,7 +148,8 @@ func TestRPCsOfAnotherLengthAreRefused(t *testing.T) {
 	}
 }
 
-// A length is not believed: what is made room for is what has arrived, twice at the most, and a little.
+// A length is not believed: what is made room for is what has arrived, twice at the most, and a
+// little.
 func TestLengthsThatLieTakeNoMemory(t *testing.T) {
 	frame := func(n uint32, sent int) *bufio.Reader {
 		return bufio.NewReader(bytes.NewReader(append(binary.BigEndian.AppendUint32(nil, n), make([]byte, sent)...)))
@@ -174,7 +175,8 @@ func TestLengthsThatLieTakeNoMemory(t *testing.T) {
 	}
 }
 
-// The largest request that there can be goes through: as many entries as one has, each with the largest request of a client.
+// The largest request that there can be goes through: as many entries as one has, each with the
+// largest request of a client.
 func TestTheLargestRequestFits(t *testing.T) {
 	const largest = 4 << 20 // server.MaxMaxBuffer
 	entry := appendRequest(nil, rpcAppend, &raft.AppendEntriesRequest{Entries: []*raft.Log{{Data: make([]byte, largest+64<<10)}}})

@@ -13,15 +13,15 @@ import (
 	"lockkeeper/znode"
 )
 
-// A snapshot on its way from the leader passes these, in this order: snapshotSource bounds its time,
-// snapshotChecker decodes it on the side, and snapshotReader ends it when this member has applied more
-// than it holds.
+// A snapshot on its way from the leader passes these, in this order: snapshotSource bounds its
+// time, snapshotChecker decodes it on the side, and snapshotReader ends it when this member has
+// applied more than it holds.
 
 // declineOld keeps a snapshot from the library that is older than what this member has applied, and
-// reports whether it has answered it. The library (UPSTREAM.md, 4) installs whatever a leader of its
-// term sends, and a snapshot may come late: its leader has given up on the connection and sent a newer
-// one over the next, and what the network had held back of the first arrives after all. Installed, it
-// would take this member's state, which clients have seen, back to where it was.
+// reports whether it has answered it. The library (UPSTREAM.md, 4) installs whatever a leader of
+// its term sends, and a snapshot may come late: its leader has given up on the connection and sent
+// a newer one over the next, and what the network had held back of the first arrives after all.
+// Installed, it would take this member's state, which clients have seen, back to where it was.
 func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) bool {
 	if mutant.On(mutant.OldSnapshotInstalled) {
 		return false
@@ -34,17 +34,19 @@ func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) 
 	return false
 }
 
-// decline answers that the member has what the snapshot holds. Its leader, should it still be there, goes on from there.
+// decline answers that the member has what the snapshot holds. Its leader, should it still lead,
+// goes on from there.
 func decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
-	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection stands behind it
+	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection follows it
 	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: req.Term, Success: true}, nil)
 }
 
 // errOldSnapshot says that the member has applied more than what the snapshot holds.
 var errOldSnapshot = errors.New("peer: the snapshot is older than this member")
 
-// snapshotReader is the snapshot on its way to the library. The library's main loop reads it, which is what has entries
-// applied; so what is not older when it is read to its end is not older when it is installed.
+// snapshotReader is the snapshot on its way to the library. The library's main loop reads it, which
+// also has entries applied; so a snapshot that is not older when it is read to its end is not older
+// when it is installed.
 type snapshotReader struct {
 	r       io.Reader
 	index   uint64
@@ -60,8 +62,9 @@ func (s *snapshotReader) Read(b []byte) (int, error) {
 	return s.r.Read(b)
 }
 
-// snapshotSource is the snapshot behind a request. The library reads it in its main loop (UPSTREAM.md, 8), so it must end when its sender falls silent,
-// or is slower than a leader would wait for.
+// snapshotSource is the snapshot that follows a request. The library reads it in its main loop
+// (UPSTREAM.md, 8), so it must end when its sender falls silent, or is slower than a leader would
+// wait for.
 type snapshotSource struct {
 	c    net.Conn
 	r    io.Reader
@@ -74,8 +77,8 @@ type snapshotSource struct {
 // begin begins a snapshot of so many bytes.
 func (s *snapshotSource) begin(size int64) { s.left, s.read, s.from = size, 0, time.Now() }
 
-// Read implements io.Reader. Errors: os.ErrDeadlineExceeded, when nothing has come for rpcTimeout, or less than a snapshotStep for each
-// rpcTimeout; those of the connection. They stay.
+// Read implements io.Reader. Errors: os.ErrDeadlineExceeded, when nothing has come for rpcTimeout,
+// or less than a snapshotStep for each rpcTimeout; those of the connection. They stay.
 func (s *snapshotSource) Read(b []byte) (int, error) {
 	switch {
 	case s.err != nil:
@@ -98,8 +101,8 @@ func (s *snapshotSource) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// snapshotChecker passes a snapshot on while it is decoded on the side. The last byte is followed by io.EOF only if all of it was a
-// state; if not, the library drops what it has written.
+// snapshotChecker passes a snapshot on while it is decoded on the side. The last byte is followed
+// by io.EOF only if all of it was a state; if not, the library drops what it has written.
 type snapshotChecker struct {
 	r    io.Reader
 	pipe *io.PipeWriter

@@ -18,10 +18,11 @@ import (
 	"lockkeeper/znode"
 )
 
-// A snapshot that is older than what this member has applied does not reach the library, whether it was old when it came or
-// became so before the library got to it. Its connection goes on, and its leader hears that the member has what it holds.
-// Found by simulation: a snapshot whose leader had given up on it was held back by a partition, arrived half a minute later, and took the
-// state back (jepsen sim, seed 707).
+// A snapshot that is older than what this member has applied does not reach the library, whether it
+// was old when it came or became so before the library got to it. Its connection goes on, and its
+// leader hears that the member has what it holds. Found by simulation: a snapshot whose leader had
+// given up on it was held back by a partition, arrived half a minute later, and took the state back
+// (jepsen sim, seed 707).
 func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &fakeLocal{}
@@ -64,8 +65,9 @@ func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	})
 }
 
-// What is not wanted of a snapshot is read all the same, so that the answer can be; and a sender that falls silent in the middle of one
-// does not hold the member's main loop for longer than rpcTimeout.
+// What is not wanted of a snapshot is read all the same, so that the answer can be; and a sender
+// that falls silent in the middle of one does not hold the member's main loop for longer than
+// rpcTimeout.
 func TestSnapshotsAreReadToTheirEnd(t *testing.T) {
 	data := bytes.Repeat([]byte("snapshot"), 20_000)
 	for _, tt := range []struct {
@@ -148,7 +150,8 @@ func TestSnapshotIsDecodedBeforeItsEnd(t *testing.T) {
 	s.close() // ends the goroutine
 }
 
-// A snapshot that comes a byte now and then does not hold the main loop for longer than a leader would wait.
+// A snapshot that comes a byte now and then does not hold the main loop for longer than a leader
+// would wait.
 func TestSlowSnapshotEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

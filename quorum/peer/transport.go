@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,13 +37,16 @@ type Local interface {
 //   - the proof of leadership: when a quorum of voters last answered this leader in its term
 //     (ProvenAt), which leases rely on;
 //   - holding back followers' answers until this leader's own log is durable (hold), because the
-//     leader's disk is written in parallel with the followers' (backlog);
+//     leader's disk is written in parallel with the followers' (Local.AwaitDurable);
 //   - sending followers the commit index at once (commitLoop; UPSTREAM.md, 10). The library sends
 //     it with the next entries or after CommitTimeout, and a client of a follower would wait that
-//     long for its reply. A follower that has the entry and does not know that it is committed is sent a notice
-//     over the pipeline, an AppendEntries without entries that has no answer. Where a leader and
-//     one follower are a majority, that is done as soon as the entry is on the leader's disk: the
-//     early commit, docs/decisions/001-early-commit.md.
+//     long for its reply. A follower that has the entry and does not know that it is committed is
+//     sent a notice over the pipeline, an AppendEntries without entries that has no answer. Where a
+//     leader and one follower are a majority, that is done as soon as the entry is on the leader's
+//     disk: the early commit, docs/decisions/001-early-commit.md.
+//
+// Requests of peers pass it on their way to the library (hand): it withholds votes (voteFilter) and
+// declines old snapshots.
 type Transport struct {
 	raft.Transport
 	net   *network // the same; nil for a member alone
@@ -56,9 +60,9 @@ type Transport struct {
 
 	mu         sync.Mutex
 	term       uint64 // of the leadership that the fields below belong to
-	commit     uint64 // the newest entry that this leader has applied, and its term
-	commitTerm uint64
-	durableTo  uint64 // the newest entry of this leadership that is on this member's disk
+	commit     uint64 // the commit index that followers are sent: what this leader has applied
+	commitTerm uint64 // of the entry there
+	durable    uint64 // the newest entry of this leadership that is on this member's disk
 	followers  map[raft.ServerID]*follower
 	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
@@ -68,7 +72,7 @@ type follower struct {
 	id        raft.ServerID
 	addr      raft.ServerAddress
 	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
-	contactAt time.Time                 // when the newest request that it answered in this term was sent
+	contactAt time.Time                 // when the newest request that it has answered was sent
 
 	matched      uint64 // it has the log up to here
 	commitAcked  uint64 // the commit index that it has confirmed to know
@@ -147,11 +151,11 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-// hold delays the answer of a follower that has stored entries until they are durable here, too:
-// see backlog. Answers to requests without entries, and refusals, commit nothing and are not
-// delayed; and the contact that an answer proves (answered) counts from when its request was sent,
-// however long it is delayed. Errors: the entries will not be durable, or stop is closed; then the
-// library must not see the answer.
+// hold delays the answer of a follower that has stored entries until they are durable here, too.
+// Answers to requests without entries, and refusals, commit nothing and are not delayed; and the
+// contact that an answer proves (answered) counts from when its request was sent, however long it
+// is delayed. Errors: the entries will not be durable, or stop is closed; then the library must not
+// see the answer.
 func (t *Transport) hold(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, stop <-chan struct{}) error {
 	if len(args.Entries) == 0 || !resp.Success || mutant.On(mutant.GateOpen) {
 		return nil
@@ -207,7 +211,7 @@ func (t *Transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	}
 	f.entriesSent = args.Entries[len(args.Entries)-1].Index
 	if mutant.On(mutant.CommitBeforeDisk) {
-		t.durableTo, f.commitsEarly = f.entriesSent, true
+		t.durable, f.commitsEarly = f.entriesSent, true
 	}
 	t.wakeLocked(f)
 }
@@ -216,7 +220,7 @@ func (t *Transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if resp.Term != args.Term {
-		return // it follows somebody else
+		return // it follows another leader
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -254,7 +258,7 @@ func (t *Transport) enterTermLocked(term uint64) {
 	if term <= t.term {
 		return
 	}
-	t.term, t.commit, t.durableTo = term, 0, 0
+	t.term, t.commit, t.durable = term, 0, 0
 	for id, f := range t.followers {
 		close(f.wake)
 		delete(t.followers, id)
@@ -283,7 +287,7 @@ func (t *Transport) Wrote(index, term uint64) (early bool) {
 	if t.term != term {
 		return false
 	}
-	t.durableTo = index
+	t.durable = index
 	for id, f := range t.followers {
 		f.commitsEarly = pairs && voters[id]
 		early = early || f.commitsEarly
@@ -300,9 +304,9 @@ func (t *Transport) pendingCommitLocked(f *follower) (index, term uint64) {
 	switch {
 	case f.matched >= t.commit && (f.commitSent < t.commit || f.confirm && f.commitAcked < t.commit):
 		return t.commit, t.commitTerm
-	case f.commitsEarly && !f.confirm && f.entriesSent >= t.durableTo &&
-		f.commitSent < t.durableTo && t.commit < t.durableTo:
-		return t.durableTo, t.term
+	case f.commitsEarly && !f.confirm && f.entriesSent >= t.durable &&
+		f.commitSent < t.durable && t.commit < t.durable:
+		return t.durable, t.term
 	}
 	return 0, 0
 }
@@ -334,8 +338,8 @@ func (t *Transport) commitLoop(f *follower) {
 		t.mu.Lock()
 		index, term := t.pendingCommitLocked(f)
 		args := f.header
-		// The entry stands as the previous one, so that a follower whose log differs there refuses.
-		// With 0 it would not compare.
+		// The entry is the previous one of this request, so that a follower whose log differs there
+		// refuses. With 0 it would not compare.
 		args.PrevLogEntry, args.PrevLogTerm, args.LeaderCommitIndex = index, term, index
 		due := index > 0 && t.term == args.Term
 		addr, p, confirm := f.addr, t.pipelines[f.id], f.confirm
@@ -397,13 +401,7 @@ func (t *Transport) ProvenAt(term uint64, now time.Time) time.Time {
 	if len(newest) < need {
 		return time.Time{}
 	}
-	for i := range need { // selection of the few newest of a handful
-		for j := i + 1; j < len(newest); j++ {
-			if newest[j].After(newest[i]) {
-				newest[i], newest[j] = newest[j], newest[i]
-			}
-		}
-	}
+	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
 	return newest[need-1]
 }
 
@@ -498,8 +496,8 @@ func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 
 // Stand has the library of this member hold an election at once.
 func (t *Transport) Stand(ctx context.Context) {
-	rpc := raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)} // whose answer says nothing
-	t.hand(rpc, ctx.Done())
+	// The answer says nothing.
+	t.hand(raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)}, ctx.Done())
 }
 
 // Elect has the library of another voter hold an election at once. It waits for its answer.

@@ -94,7 +94,8 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 	}
 }
 
-// What leases rely on (C6): a majority of the voters that the newest configuration has, and of nobody else.
+// What leases rely on (C6): a majority of the voters that the newest configuration has, and of
+// nobody else.
 func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 	now := time.Now()
 	ago := func(seconds int) time.Time { return now.Add(-time.Duration(seconds) * time.Second) }
@@ -186,8 +187,8 @@ func TestAnswersAreHeldBack(t *testing.T) {
 	}
 }
 
-// Answers that are held back when the disk fails are never passed on, nor any after them; and nobody
-// has to wait to get rid of one.
+// Answers that are held back when the disk fails are never passed on, nor any after them; and
+// nobody has to wait to get rid of one.
 func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := make(chan struct{})

@@ -57,15 +57,15 @@ func (v *versions) of(id MemberID) uint8 {
 	return v.heard[id]
 }
 
-// VersionOf is the newest version that another member speaks, as of the last stream to or from it; 0 if
-// it has not been heard of. It is apart if it has no version in common with this member.
+// VersionOf is the newest version that another member speaks, as of the last stream to or from it;
+// 0 if it has not been heard of. It is apart if it has no version in common with this member.
 func (p *Port) VersionOf(id MemberID) (newest uint8, apart bool) {
 	newest = p.versions.of(id)
 	return newest, newest != 0 && commonVersion(newest, p.cfg.Version) == 0
 }
 
-// CommonVersion is the newest version that all members of the cluster speak; 0 if there is none, or one
-// of them has not been heard of. Only a leader has heard of all.
+// CommonVersion is the newest version that all members of the cluster speak; 0 if there is none, or
+// one of them has not been heard of. Only a leader has heard of all.
 func (p *Port) CommonVersion() uint8 {
 	least, most := p.cfg.Version, p.cfg.Version
 	for _, s := range p.local.Servers() {
@@ -77,8 +77,8 @@ func (p *Port) CommonVersion() uint8 {
 	return commonVersion(least, most)
 }
 
-// checkVersion compares the newest version of another member with this one's. Errors: ErrVersion, with
-// what to do.
+// checkVersion compares the newest version of another member with this one's. Errors: ErrVersion,
+// with what to do.
 func (p *Port) checkVersion(id MemberID, newest uint8) error {
 	own := p.cfg.Version
 	if commonVersion(own, newest) != 0 {
@@ -89,7 +89,8 @@ func (p *Port) checkVersion(id MemberID, newest uint8) error {
 		ErrVersion, id, newest-1, newest, own-1, own)
 }
 
-// answerPreface answers a preface that names a version. Errors: ErrVersion, those of the connection.
+// answerPreface answers a preface that names a version. Errors: ErrVersion, those of the
+// connection.
 func (p *Port) answerPreface(c net.Conn, from MemberID, newest uint8) error {
 	if newest > unansweredVersion {
 		_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
@@ -101,8 +102,8 @@ func (p *Port) answerPreface(c net.Conn, from MemberID, newest uint8) error {
 	return p.checkVersion(from, newest)
 }
 
-// awaitAnswer reads the answer to a preface. Errors: errUnanswered, ErrVersion, those of ctx and of the
-// connection.
+// awaitAnswer reads the answer to a preface. Errors: errUnanswered, ErrVersion, those of ctx and of
+// the connection.
 func (p *Port) awaitAnswer(ctx context.Context, c net.Conn, to MemberID) error {
 	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })

@@ -8,12 +8,12 @@ import (
 )
 
 // voteFilter keeps a member without a log from voting, and from being voted for. The library would
-// let it vote for anybody (UPSTREAM.md, 7); but it may be a voter that has lost its disk, and with it
-// entries that are committed because it once had them. It may vote when it has everything again that a
-// leader knew to be committed in its own term, or when the cluster itself begins.
+// let it vote for anybody (UPSTREAM.md, 7); but it may be a voter that has lost its disk, and with
+// it entries that are committed because it once had them. It may vote when it has everything again
+// that a leader knew to be committed in its own term, or when the cluster itself begins.
 //
-// It is between the network and the library, of members that began without a log and only until they
-// are restarted.
+// It is between the network and the library, of members that began without a log and only until
+// they are restarted.
 type voteFilter struct {
 	caughtUp func(commit, term uint64) bool
 	save     func() error
@@ -24,10 +24,11 @@ type voteFilter struct {
 // errVotesWithheld is why a member is not to stand for election.
 var errVotesWithheld = errors.New("peer: this member began without a log, and has not got all of it yet")
 
-// WithholdVotes keeps this member from voting until it has caught up. Raft must not have been started.
+// WithholdVotes keeps this member from voting until it has caught up. Raft must not have been
+// started.
 //
-// The function caughtUp says whether this member has everything up to commit, which a leader of that
-// term knew to be committed; save records on the disk that the member may vote.
+// The function caughtUp says whether this member has everything up to commit, which a leader of
+// that term knew to be committed; save records on the disk that the member may vote.
 func (t *Transport) WithholdVotes(caughtUp func(commit, term uint64) bool, save func() error) {
 	t.votes = &voteFilter{caughtUp: caughtUp, save: save, next: t.pass}
 }
@@ -59,8 +60,8 @@ func (v *voteFilter) filter(rpc raft.RPC, stop <-chan struct{}) {
 }
 
 // append passes a leader's entries on, and looks at what has come of it before the leader hears: a
-// member that a leader takes for caught up, and may make a voter, must be able to vote after a restart,
-// too.
+// member that a leader takes for caught up, and may make a voter, must be able to vote after a
+// restart, too.
 func (v *voteFilter) append(rpc raft.RPC, req *raft.AppendEntriesRequest, stop <-chan struct{}) {
 	answer, asked := make(chan raft.RPCResponse, 1), rpc.RespChan
 	rpc.RespChan = answer

@@ -13,15 +13,15 @@ import (
 	"lockkeeper/internal/simnet"
 )
 
-// guestsOf opens connections of hosts in a network, and takes them in.
-type guestsOf struct {
+// admissionTest opens connections of hosts in a network, and takes them in.
+type admissionTest struct {
 	t   *testing.T
 	net *simnet.Network
 	l   net.Listener
-	*guests
+	*admission
 }
 
-func (g *guestsOf) open(host string) (*guest, error) {
+func (g *admissionTest) open(host string) (*inbound, error) {
 	g.t.Helper()
 	far, err := g.net.Host(host).Dial(g.t.Context(), "tcp", "10.0.0.1:2888")
 	if err != nil {
@@ -32,11 +32,12 @@ func (g *guestsOf) open(host string) (*guest, error) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	guest := newGuest(near)
-	return guest, g.admit(guest)
+	in := newInbound(near)
+	return in, g.admit(in)
 }
 
-// A full port closes what has been silent for the longest, and refuses a new connection if nobody is silent.
+// A full port closes what has been silent for the longest, and refuses a new connection if nobody
+// is silent.
 func TestTheLongestSilentGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{Seed: 1})
@@ -45,8 +46,8 @@ func TestTheLongestSilentGivesWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		g := guestsOf{t: t, net: n, l: l, guests: newGuests(64)}
-		var members []*guest
+		g := admissionTest{t: t, net: n, l: l, admission: newAdmission(64)}
+		var members []*inbound
 		for range g.perMember() {
 			m, err := g.open("10.0.0.2")
 			if err == nil {
@@ -61,10 +62,10 @@ func TestTheLongestSilentGivesWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := g.name(late, 2); !errors.Is(err, errTooManyPeers) {
+		if err := g.name(late, 2); !errors.Is(err, errTooManyConns) {
 			t.Errorf("one more connection of a member that is heard on all: %v", err)
 		}
-		time.Sleep(2 * quietGuest)
+		time.Sleep(2 * minSilence)
 		for _, m := range members[1:] {
 			m.hear()
 		}

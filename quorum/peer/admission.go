@@ -1,0 +1,269 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultMaxConns is how many connections a peer port accepts. A member has about ten to each other
+// one.
+const DefaultMaxConns = 256
+
+// admission bounds the connections that the peer port has accepted: in total, for each address, for
+// each member, and before their preface. A full port closes the connection that has been silent for
+// the longest rather than refuse a new one: healthy members are never silent for long where it
+// matters, and open again what is closed.
+type admission struct {
+	max int // in total; the other bounds follow from it
+
+	mu   sync.Mutex
+	open map[*inbound]struct{}
+}
+
+// inbound is an accepted connection. It records when something was last received.
+type inbound struct {
+	net.Conn
+	addr  netip.Addr   // zero if it has none that is known
+	heard atomic.Int64 // ns since processStart
+	from  MemberID     // of its preface
+	named bool         // the preface was received. Lock of both: admission.mu
+}
+
+// processStart is when heard begins to count.
+var processStart = time.Now()
+
+// minSilence is for how long a connection must have been silent to be closed in favour of another.
+const minSilence = time.Second
+
+var errTooManyConns = errors.New("peer: too many connections")
+
+func newAdmission(total int) *admission {
+	return &admission{max: total, open: map[*inbound]struct{}{}}
+}
+
+// newInbound wraps a connection that has just been accepted.
+func newInbound(c net.Conn) *inbound {
+	in := &inbound{Conn: c, addr: remoteIP(c)}
+	in.hear()
+	return in
+}
+
+func (in *inbound) hear() { in.heard.Store(int64(time.Since(processStart))) }
+
+// Read implements net.Conn.
+func (in *inbound) Read(b []byte) (int, error) {
+	n, err := in.Conn.Read(b)
+	if n > 0 {
+		in.hear()
+	}
+	return n, err
+}
+
+// remoteIP is where a connection comes from; the zero Addr if that is no IP address.
+func remoteIP(c net.Conn) netip.Addr {
+	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap().WithZone("")
+}
+
+// perAddr bounds the connections of one address, unnamed those whose preface is missing, perMember
+// those of one member.
+func (a *admission) perAddr() int   { return max(a.max/2, 1) }
+func (a *admission) unnamed() int   { return max(a.max/4, 1) }
+func (a *admission) perMember() int { return max(a.max/8, 8) }
+
+// admit admits a connection, for which another one may be closed. Errors: errTooManyConns.
+func (a *admission) admit(in *inbound) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	unnamed := func(o *inbound) bool { return !o.named }
+	sameAddr := func(o *inbound) bool { return o.addr == in.addr }
+	// A connection without a preface is closed at once: members send it with their first packet.
+	if !a.makeSpaceLocked(unnamed, a.unnamed(), 0) ||
+		!a.makeSpaceLocked(func(o *inbound) bool { return unnamed(o) && sameAddr(o) }, a.unnamed()/2, 0) ||
+		!a.makeSpaceLocked(sameAddr, a.perAddr(), minSilence) ||
+		!a.makeSpaceLocked(func(*inbound) bool { return true }, a.max, minSilence) {
+		return errTooManyConns
+	}
+	a.open[in] = struct{}{}
+	return nil
+}
+
+// name records the member that the preface of a connection names. Errors: errTooManyConns,
+// net.ErrClosed.
+func (a *admission) name(in *inbound, from MemberID) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := a.open[in]; !ok {
+		return net.ErrClosed
+	}
+	if !a.makeSpaceLocked(func(o *inbound) bool { return o.named && o.from == from }, a.perMember(), minSilence) {
+		return errTooManyConns
+	}
+	in.from, in.named = from, true
+	return nil
+}
+
+// makeSpaceLocked ensures that fewer than limit of the connections that match are open, by closing
+// the one that has been silent for the longest, if that is at least silence. It reports whether it
+// could.
+func (a *admission) makeSpaceLocked(match func(*inbound) bool, limit int, silence time.Duration) bool {
+	n := 0
+	var oldest *inbound
+	for o := range a.open {
+		if !match(o) {
+			continue
+		}
+		n++
+		if oldest == nil || o.heard.Load() < oldest.heard.Load() {
+			oldest = o
+		}
+	}
+	if n < max(limit, 1) {
+		return true
+	}
+	if time.Since(processStart)-time.Duration(oldest.heard.Load()) < silence {
+		return false
+	}
+	delete(a.open, oldest)
+	_ = oldest.Conn.Close()
+	return true
+}
+
+func (a *admission) forget(in *inbound) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.open, in)
+}
+
+func (a *admission) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.open)
+}
+
+// origins tells whether a connection can come from a member, by the addresses of that member in the
+// roster. A host name may have several addresses; any of them will do. Only machines can be told
+// apart: a process on the machine of a member, or one that can send from its address and receive
+// what is sent there, passes for the member.
+type origins struct {
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+
+	mu    sync.Mutex
+	names map[string]*resolved
+}
+
+// resolved is the newest answer of the resolver for a host name.
+type resolved struct {
+	addrs []netip.Addr
+	at    time.Time     // when the query began
+	done  chan struct{} // closed when the query has ended
+}
+
+const (
+	// lookupTime bounds a query of the resolver.
+	lookupTime = 2 * time.Second
+	// resolvedFor is how long its answer is used, and lookupPause how long after it an address that
+	// does not fit causes another query.
+	resolvedFor = time.Minute
+	lookupPause = time.Second
+)
+
+func newOrigins(lookup func(ctx context.Context, host string) ([]netip.Addr, error)) *origins {
+	return &origins{lookup: lookup, names: map[string]*resolved{}}
+}
+
+// fits reports whether a connection from ip can be of a member that is at one of addrs, each
+// host:port. An unspecified address such as 0.0.0.0 is skipped; if no other is left, every ip fits.
+func (o *origins) fits(ctx context.Context, ip netip.Addr, addrs []string) bool {
+	if !ip.IsValid() {
+		return true // not of a network of this kind: tests have such connections
+	}
+	compared := false
+	for _, addr := range addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			continue
+		}
+		known, literal := netip.ParseAddr(host)
+		switch {
+		case host == "" || literal == nil && known.IsUnspecified():
+			continue
+		case literal == nil && sameHost(known, ip):
+			return true
+		case literal != nil && o.resolves(ctx, host, ip):
+			return true
+		}
+		compared = true
+	}
+	return !compared
+}
+
+// sameHost reports whether a connection from ip can be of a host at addr. All of the loopback is
+// one host: the system chooses which of its addresses a connection comes from.
+func sameHost(addr, ip netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	return addr == ip || addr.IsLoopback() && ip.IsLoopback()
+}
+
+// resolves reports whether ip is an address of a host name. If it is none of those that are known,
+// the resolver is queried again, but once in lookupPause at most.
+func (o *origins) resolves(ctx context.Context, host string, ip netip.Addr) bool {
+	fits := func(addrs []netip.Addr) bool {
+		return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return sameHost(a, ip) })
+	}
+	o.mu.Lock()
+	now := o.names[host]
+	if now == nil {
+		now = &resolved{done: make(chan struct{})}
+		close(now.done)
+	}
+	age, ok := time.Since(now.at), fits(now.addrs)
+	underWay := false
+	select {
+	case <-now.done:
+	default:
+		underWay = true
+	}
+	if !underWay && (ok && age < resolvedFor || !ok && age < lookupPause) {
+		o.mu.Unlock()
+		return ok
+	}
+	if !underWay {
+		next := &resolved{addrs: now.addrs, at: time.Now(), done: make(chan struct{})}
+		o.names[host], now = next, next
+	}
+	o.mu.Unlock()
+	if underWay {
+		select {
+		case <-now.done:
+		case <-ctx.Done():
+		}
+	} else {
+		o.look(ctx, host, now)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return fits(now.addrs)
+}
+
+// look queries the resolver. If that fails, its answer before counts.
+func (o *origins) look(ctx context.Context, host string, to *resolved) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	addrs, err := o.lookup(ctx, host)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil {
+		to.addrs = addrs
+	}
+	close(to.done)
+}
