@@ -70,7 +70,6 @@ func Start(t testing.TB, members int, change ...func(*server.Config)) *Cluster {
 	return c
 }
 
-// newMember configures member i of n.
 func (c *Cluster) newMember(i, n int, change []func(*server.Config)) *member {
 	c.t.Helper()
 	m := &member{number: i, host: fmt.Sprintf("10.0.0.%d", i+1)}
@@ -221,7 +220,6 @@ func (m *member) leads() bool {
 	return role == "leader" || role == "standalone"
 }
 
-// close stops all members at once.
 func (c *Cluster) close() {
 	var stopping sync.WaitGroup
 	for _, m := range c.members {

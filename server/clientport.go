@@ -83,7 +83,6 @@ func (p *clientPort) replace(l net.Listener) bool {
 	return true
 }
 
-// addr is where clients connect.
 func (p *clientPort) addr() net.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +168,6 @@ func (p *clientPort) forget(c *conn) {
 	}
 }
 
-// list returns the open connections.
 func (p *clientPort) list() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -126,7 +126,6 @@ func makeDirs(path string, sync func(dir string) error) error {
 	return sync(parent)
 }
 
-// syncDir makes the entries of a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -135,7 +134,6 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// close unlocks the directories.
 func (d *dataDirs) close() {
 	for _, f := range d.locks {
 		_ = f.Close() // releases the lock
@@ -195,7 +193,6 @@ func checkZooKeeperData(cfg *Config) error {
 	return nil
 }
 
-// isZooKeeperData says whether a file in zooKeeperDir is a snapshot or a log of ZooKeeper.
 func isZooKeeperData(f fs.DirEntry) bool {
 	return strings.HasPrefix(f.Name(), "snapshot.") || strings.HasPrefix(f.Name(), "log.")
 }

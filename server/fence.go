@@ -72,7 +72,6 @@ func fenceQuestion(r *http.Request) (lock string, token int64, err error) {
 	return lock, token, nil
 }
 
-// judge fills in the answer.
 func (a *fenceAnswer) judge(store *znode.Store, ids []znode.Identity, skipACL bool) wire.Code {
 	a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
 	if skipACL {

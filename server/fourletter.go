@@ -207,7 +207,6 @@ func javaDouble(f float64) string {
 	return text
 }
 
-// clientsText is what stat has more than srvr.
 func (s *Server) clientsText(asking *conn) string {
 	b := s.newListing()
 	fmt.Fprint(b, "Clients:\n")

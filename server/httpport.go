@@ -36,7 +36,6 @@ type httpPort struct {
 	done  sync.WaitGroup
 }
 
-// startHTTP begins to serve HTTP on l.
 func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
@@ -98,12 +97,10 @@ func (s *Server) HTTPAddr() net.Addr {
 	return s.http.slots.Addr()
 }
 
-// writeError answers a request with why it fails.
 func writeError(w http.ResponseWriter, status int, reason string) {
 	writeJSON(w, status, map[string]string{"error": reason})
 }
 
-// writeJSON answers a request.
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -131,7 +128,6 @@ func (s *Server) authorization(header string) []znode.Identity {
 	return nil
 }
 
-// leaderAnswer is the answer to POST /leader.
 type leaderAnswer struct {
 	Leader int `json:"leader"` // the new leader
 }
@@ -205,7 +201,6 @@ type httpSlots struct {
 	conns []*httpConn // the oldest first
 }
 
-// httpConn is a connection of the HTTP port.
 type httpConn struct {
 	net.Conn
 	slots *httpSlots

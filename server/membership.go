@@ -141,7 +141,6 @@ func differences(c *Config, now membership) (notices []zoocfg.Notice) {
 	return notices
 }
 
-// voters is how many members vote.
 func (s *Server) voters() int { return znode.Voters(s.membership().members) }
 
 // ListedMember is one member of a cluster as another one sees it.
@@ -202,10 +201,7 @@ func (s *Server) MemberList() []ListedMember {
 	var list []ListedMember
 	for _, m := range members {
 		id := quorum.MemberID(m.ID)
-		l := ListedMember{ID: m.ID, Role: "participant", State: noAnswer, Peers: m.PeerAddr(), Clients: reachable(m, m.ClientAddr)}
-		if m.Observer {
-			l.Role = "observer"
-		}
+		l := Listed(m)
 		if report, ok := r.answers[id]; ok {
 			l.State, l.Protocol = report.Role, report.Protocol
 			if addr := reachable(m, report.ClientAddr); addr != "" {
@@ -218,6 +214,15 @@ func (s *Server) MemberList() []ListedMember {
 		list = append(list, l)
 	}
 	return list
+}
+
+// Listed is what the server line of a member says of it, with the state "no answer".
+func Listed(m Member) ListedMember {
+	l := ListedMember{ID: m.ID, Role: "participant", State: noAnswer, Peers: m.PeerAddr(), Clients: reachable(m, m.ClientAddr)}
+	if m.Observer {
+		l.Role = "observer"
+	}
+	return l
 }
 
 // reachable is an address of m; a wildcard in it is replaced by m's host.

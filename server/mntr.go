@@ -14,7 +14,6 @@ type metric struct {
 	value any // int, int64, or string for what has a form of its own
 }
 
-// metrics are the numbers of this member.
 func (s *Server) metrics(o overview) []metric {
 	l := o.work.Latency
 	open, limit := fileDescriptors()
@@ -100,7 +99,6 @@ func (s *Server) metrics(o overview) []metric {
 	return ms
 }
 
-// mntrText is mntr.
 func (s *Server) mntrText(o overview) string {
 	var b strings.Builder
 	mode := s.mode(o)

@@ -2,8 +2,8 @@ package server
 
 import (
 	"cmp"
+	"regexp"
 	"runtime/debug"
-	"strings"
 	"time"
 )
 
@@ -62,8 +62,8 @@ func buildFrom(info *debug.BuildInfo, version, commit, date string) Build {
 	return b
 }
 
-// lineLetters may stand in the version in zooKeeperLine, as far as go-zookeeper can read it.
-const lineLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"
+// unreadable are the characters that go-zookeeper cannot read in the version in zooKeeperLine.
+var unreadable = regexp.MustCompile(`[^a-zA-Z0-9.-]`)
 
 // zooKeeperLine is the build as srvr, stat, mntr and envi show it:
 //
@@ -80,15 +80,9 @@ func (b Build) zooKeeperLine() string {
 	if b.Changed {
 		v += "-dirty"
 	}
-	v = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(lineLetters, r) {
-			return r
-		}
-		return '-'
-	}, v)
 	t := b.Time
 	if t.IsZero() {
 		t = time.Unix(0, 0).UTC()
 	}
-	return v + ", built on " + t.Format("01/02/2006 15:04") + " GMT"
+	return unreadable.ReplaceAllString(v, "-") + ", built on " + t.Format("01/02/2006 15:04") + " GMT"
 }

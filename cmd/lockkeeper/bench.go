@@ -94,7 +94,6 @@ func (c *benchCommand) run(e env, _ []string) error {
 	return nil
 }
 
-// printResult writes a result as text.
 func printResult(w io.Writer, r *bench.Result) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s "+format+"\n", append([]any{name}, args...)...)

@@ -74,7 +74,6 @@ func cannotStart(err error) exitStatus {
 	return exitCannot
 }
 
-// signal sends s to the command.
 func (c *child) signal(s os.Signal) {
 	// It may just have ended.
 	if c.group {
@@ -123,7 +122,6 @@ func (c *child) status() int {
 	return c.cmd.ProcessState.ExitCode()
 }
 
-// isTerminal reports whether a file is a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0 && !isNull(info)

@@ -59,7 +59,6 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
 }
 
-// serverList returns the servers of a list one by one, with their ports.
 func serverList(text string) (list []string, err error) {
 	for s := range strings.SplitSeq(text, ",") {
 		if s = strings.TrimSpace(s); s == "" {
@@ -83,7 +82,6 @@ func serverList(text string) (list []string, err error) {
 	return list, nil
 }
 
-// check reports what is wrong with the flags.
 func (f *clientFlags) check() error {
 	if f.session < time.Second {
 		return fmt.Errorf("-session: %v is less than a second", f.session)

@@ -25,7 +25,6 @@ import (
 // clusterPatience is longer than a cluster waits for a new member to get its data.
 const clusterPatience = 150 * time.Second
 
-// clusterCommand is one call of cluster.
 type clusterCommand struct {
 	clientFlags
 	fs      *flag.FlagSet
@@ -67,7 +66,6 @@ func (c *clusterCommand) run(e env, args []string) error {
 	return nil
 }
 
-// check reports what is wrong with the command line.
 func (c *clusterCommand) check(words []string) error {
 	if err := c.clientFlags.check(); err != nil {
 		return err
@@ -101,7 +99,7 @@ func (c *clusterCommand) check(words []string) error {
 		c.args = strings.Split(strings.Join(c.args, ","), ",")
 		for i, id := range c.args {
 			c.args[i] = strings.TrimPrefix(strings.TrimSpace(id), "server.")
-			if _, err := strconv.ParseUint(c.args[i], 10, 8); err != nil {
+			if !isMemberNumber(c.args[i]) {
 				return fmt.Errorf("remove: %q is not the number of a member", id)
 			}
 		}
@@ -109,15 +107,18 @@ func (c *clusterCommand) check(words []string) error {
 		if len(c.args) > 1 {
 			return fmt.Errorf("one member, please: unexpected %q", c.args[1])
 		}
-		if len(c.args) == 1 {
-			if _, err := strconv.ParseUint(c.args[0], 10, 8); err != nil {
-				return fmt.Errorf("transfer-leader: %q is not the number of a member", c.args[0])
-			}
+		if len(c.args) == 1 && !isMemberNumber(c.args[0]) {
+			return fmt.Errorf("transfer-leader: %q is not the number of a member", c.args[0])
 		}
 	default:
 		return fmt.Errorf("unknown %q: list, add, remove or transfer-leader", c.what)
 	}
 	return nil
+}
+
+func isMemberNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 8)
+	return err == nil
 }
 
 // open connects, authenticates, and reads the present members and their version.
@@ -170,7 +171,6 @@ func within(ctx context.Context, f func() error) error {
 	}
 }
 
-// listed is one line of list.
 type listed struct {
 	server.ListedMember
 	Version string `json:"version"` // of the list
@@ -215,40 +215,28 @@ func queryEach(ctx context.Context, ms []server.Member) []server.ListedMember {
 	list := make([]server.ListedMember, len(ms))
 	var wg sync.WaitGroup
 	for i, m := range ms {
-		list[i] = server.ListedMember{ID: m.ID, Role: "participant", Peers: m.PeerAddr(), Clients: m.ClientAddr}
-		if m.Observer {
-			list[i].Role = "observer"
-		}
-		wg.Go(func() { list[i].State = stateOf(ctx, m) })
+		list[i] = server.Listed(m)
+		wg.Go(func() { list[i].State = stateOf(ctx, list[i]) })
 	}
 	wg.Wait()
 	return list
 }
 
-// stateOf queries the state of a member.
-func stateOf(ctx context.Context, m server.Member) string {
-	addr := m.ClientAddr
-	if addr == "" {
+func stateOf(ctx context.Context, m server.ListedMember) string {
+	if m.Clients == "" {
 		return "unknown" // the client port is in its own file only
 	}
-	if host, port, err := net.SplitHostPort(addr); err == nil {
-		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-			addr = net.JoinHostPort(m.Host, port)
-		}
-	}
-	text := fourLetters(ctx, addr, "srvr")
-	for line := range strings.Lines(text) {
-		if mode, ok := strings.CutPrefix(line, "Mode: "); ok {
-			return strings.TrimSpace(mode)
-		}
+	text := fourLetters(ctx, m.Clients, "srvr")
+	if _, mode, ok := strings.Cut(text, "\nMode: "); ok {
+		mode, _, _ = strings.Cut(mode, "\n")
+		return mode
 	}
 	if text == "" {
-		return "no answer"
+		return m.State
 	}
 	return "not serving"
 }
 
-// change adds or removes members.
 func (c *clusterCommand) change(joining, leaving []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()

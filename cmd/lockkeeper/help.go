@@ -98,7 +98,6 @@ func unknownCommand(name string, e env) int {
 	return exitUsage
 }
 
-// helpConfig lists the keys of a configuration file, or describes those that are named.
 func helpConfig(e env, names []string) error {
 	if len(names) == 0 {
 		fmt.Fprint(e.stdout, configKeyList())

@@ -176,9 +176,11 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 		}
 	}()
 	reached := make(chan error, 1)
-	go func() { reached <- c.Reach(ctx) }()
-	unreached := time.NewTimer(reachPatience)
-	defer unreached.Stop()
+	go func() {
+		soon, cancel := context.WithTimeout(ctx, reachPatience)
+		defer cancel()
+		reached <- c.Reach(soon)
+	}()
 	for {
 		select {
 		case o := <-got:
@@ -196,19 +198,16 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 				return nil, exitStatus(s)
 			}
 		case err := <-reached:
-			if !errors.Is(err, recipes.ErrUnreachable) {
-				continue // the outcome has the reason
-			}
-			unreached.Stop()
-			if timeout == 0 { // one attempt, and it has failed
+			unreachable := errors.Is(err, recipes.ErrUnreachable)
+			switch {
+			case ctx.Err() != nil || !unreachable && !errors.Is(err, context.DeadlineExceeded):
+				// It is connected, or the outcome has the reason.
+			case timeout == 0 && unreachable: // one attempt, and it has failed
 				cancel()
 				<-got
 				f.say("unreachable", c.unreachable())
 				return nil, exitStatus(exitTrouble)
-			}
-			f.say("unreachable", c.unreachable()+"; still trying")
-		case <-unreached.C:
-			if !c.connected() {
+			default:
 				f.say("unreachable", c.unreachable()+"; still trying")
 			}
 		}

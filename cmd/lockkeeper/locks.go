@@ -26,7 +26,6 @@ const (
 	lookPause = 20 * time.Millisecond
 )
 
-// lockLister is one call of locks.
 type lockLister struct {
 	clientFlags
 	watch   bool
@@ -147,7 +146,6 @@ func (l *lockLister) print(list lockList) {
 // sessionText is a session as ZooKeeper's tools write it.
 func sessionText(session int64) string { return fmt.Sprintf("0x%x", uint64(session)) }
 
-// lockState is one lock and the contenders in its queue.
 type lockState struct {
 	Path       string      `json:"path"`
 	Contenders []contender `json:"contenders"` // holders first, then in the order of the queue
@@ -285,7 +283,6 @@ func (l lockList) json() string {
 	return b.String()
 }
 
-// text formats the list.
 func (l lockList) text(now time.Time) string {
 	if len(l) == 0 {
 		return "nobody holds or waits for a lock\n"
@@ -420,7 +417,6 @@ func newTreeChanges() *treeChanges {
 	return &treeChanges{changed: make(chan struct{}, 1), holds: map[string]bool{}}
 }
 
-// notify is the TreeWatch's Notify.
 func (t *treeChanges) notify(e zk.Event) {
 	dir, name := splitPath(e.Path)
 	kind, _ := recipes.NodeKind(name)

@@ -51,7 +51,6 @@ type runner interface {
 	run(e env, args []string) error
 }
 
-// command is one subcommand.
 type command struct {
 	name    string
 	maxArgs int

@@ -81,13 +81,11 @@ func (c *serveCommand) run(e env, args []string) error {
 	}
 }
 
-// started is what came of a start.
 type started struct {
 	member *server.Server
 	err    error
 }
 
-// startMember starts the member. A signal ends that, and is returned.
 func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
 	r, sig := untilSignal(e, signalRepeat, func(ctx context.Context) started {
 		s, err := server.StartContext(ctx, cfg)
@@ -99,7 +97,6 @@ func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
 	return r.member, r.err, sig
 }
 
-// config reads flags and file.
 func (c *serveCommand) config(e env, args []string) (cfg server.Config, level slog.Level, err error) {
 	level = slog.LevelWarn
 	if len(args) == 1 {

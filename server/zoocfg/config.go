@@ -207,7 +207,6 @@ func (c *Config) largestCommand() int {
 	return c.MaxBuffer + aroundRequest + c.Limits.IdentityBytes + aroundIdentity*c.Limits.Identities
 }
 
-// memberFaults checks the members of a cluster against each other.
 func (c *Config) memberFaults() (faults Faults) {
 	if c.Standalone() {
 		return nil

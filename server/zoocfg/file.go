@@ -62,7 +62,6 @@ func Load(file string, options ...Option) (Config, error) {
 	return l.cfg, nil
 }
 
-// loader collects the settings of a file.
 type loader struct {
 	cfg    Config
 	faults Faults
@@ -166,7 +165,6 @@ func (l *loader) fault(p property, format string, args ...any) {
 	l.faults = append(l.faults, Fault{File: p.file, Line: p.line, Key: p.key, Reason: fmt.Sprintf(format, args...)})
 }
 
-// faulty reports whether something is wrong with that key already.
 func (l *loader) faulty(key string) bool {
 	return slices.ContainsFunc(l.faults, func(f Fault) bool { return f.Key == key })
 }
@@ -182,7 +180,6 @@ func (l *loader) follows(f Fault) bool {
 	return false
 }
 
-// warn adds a warning about one key.
 func (l *loader) warn(p property, format string, args ...any) {
 	l.cfg.notices = append(l.cfg.notices, Notice{slog.LevelWarn, p.file, p.line, p.key, fmt.Sprintf(format, args...)})
 }
@@ -316,7 +313,6 @@ func (l *loader) memberLines() (n int) {
 	return n
 }
 
-// wrongMemberLines reports whether there are server lines that cannot be read.
 func (l *loader) wrongMemberLines() bool { return len(l.members) < l.memberLines() }
 
 // mayHaveClientPart reports whether a server line has a client address, or cannot be read.

@@ -373,7 +373,6 @@ var unneededProperties = strings.Fields(`
 	snapshot.compression.method snapshot.trust.empty snapshotSizeFactor tcpKeepAlive testingonly.initialZxid txnLogSizeLimitInKb watchManagerName
 	watcherCleanIntervalInSeconds watcherCleanThreadsNum watcherCleanThreshold`)
 
-// saslKeys configure SASL and Kerberos.
 var saslKeys = strings.Fields(`
 	SASLAuthenticationProvider.superPassword allowSaslFailedClients java.security.auth.login.config
 	kerberos.canonicalizeHostNames kerberos.removeHostFromPrincipal kerberos.removeRealmFromPrincipal kinit

@@ -80,7 +80,6 @@ func trim(s string) string { return strings.TrimFunc(s, func(r rune) bool { retu
 
 const blanks = " \t\f"
 
-// splitLines splits at \n, \r and \r\n.
 func splitLines(text string) []string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return strings.Split(strings.ReplaceAll(text, "\r", "\n"), "\n")

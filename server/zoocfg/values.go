@@ -33,7 +33,6 @@ func (l *loader) yesNo(p property) (value, ok bool) {
 	return false, false
 }
 
-// intValue reads an int between min and max.
 func (l *loader) intValue(p property, min, max int) (int, bool) {
 	n, err := strconv.Atoi(p.val)
 	if err != nil {
@@ -105,7 +104,6 @@ func millis(min, def int, field func(*loader) *time.Duration) value {
 	return number(time.Millisecond, min, math.MaxInt32, def, field)
 }
 
-// rangeText is the type of a number between min and max.
 func rangeText(min, max int) string {
 	switch {
 	case max < math.MaxInt32:
