@@ -175,16 +175,14 @@ func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr
 	m.mu.Lock()
 	m.handshakes[c.Key()] = h
 	m.mu.Unlock()
-	if err := m.replica.Propose(ctx, c); err != nil {
-		m.mu.Lock()
-		delete(m.handshakes, c.Key())
-		m.mu.Unlock()
-		return handshakeResult{}, err
-	}
-	select {
-	case res := <-h.result:
-		return res, nil
-	case <-ctx.Done():
+	err := m.replica.Propose(ctx, c)
+	if err == nil {
+		select {
+		case res := <-h.result:
+			return res, nil
+		case <-ctx.Done():
+			err = fmt.Errorf("session: handshake: %w", ctx.Err())
+		}
 	}
 	m.mu.Lock()
 	delete(m.handshakes, c.Key())
@@ -196,7 +194,7 @@ func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr
 		}
 	default:
 	}
-	return handshakeResult{}, fmt.Errorf("session: handshake: %w", ctx.Err())
+	return handshakeResult{}, err
 }
 
 // handshakeApplied is the part of Applied for create and attach. From here on commands of the new

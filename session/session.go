@@ -468,7 +468,6 @@ func (s *Session) markEnded() bool {
 	s.room.Broadcast()
 	s.mu.Unlock()
 	if !was {
-		s.m.throttle.wake()
 		s.m.forget(s)
 	}
 	return !was

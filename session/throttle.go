@@ -70,7 +70,8 @@ func (t *throttle) enter() {
 	t.inProcess++
 }
 
-// leave takes answered requests out of the count.
+// leave takes requests out of the count that are answered, or whose connection has ended. It also
+// wakes a wait of that connection.
 func (t *throttle) leave(requests, largeBytes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,11 +110,4 @@ func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	}
 	t.throttled++
 	return true
-}
-
-// wake makes those that wait look whether their session has ended.
-func (t *throttle) wake() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.room.Broadcast()
 }

@@ -88,20 +88,20 @@ func distinct(acl []wire.ACL) ([]wire.ACL, wire.Code) {
 	}
 	nulls := slices.ContainsFunc(acl, func(a wire.ACL) bool { return a.NullScheme || a.NullID })
 	kept := make([]wire.ACL, 0, len(acl))
-	seen := make(map[wire.ACL]struct{}, len(acl))
+	seen := make(map[wire.ACL]bool, len(acl))
 	for _, a := range acl {
 		switch {
-		case a.NullScheme && has(seen, samePerms(a)), !a.NullScheme && a.NullID && has(seen, sameScheme(a)):
+		case a.NullScheme && seen[samePerms(a)], !a.NullScheme && a.NullID && seen[sameScheme(a)]:
 			return nil, wire.CodeMarshallingError
-		case has(seen, a):
+		case seen[a]:
 			continue
 		}
 		kept = append(kept, a)
-		seen[a] = struct{}{}
+		seen[a] = true
 		if nulls {
-			seen[samePerms(a)] = struct{}{}
+			seen[samePerms(a)] = true
 			if !a.NullScheme {
-				seen[sameScheme(a)] = struct{}{}
+				seen[sameScheme(a)] = true
 			}
 		}
 	}
@@ -116,11 +116,6 @@ func samePerms(a wire.ACL) wire.ACL {
 
 func sameScheme(a wire.ACL) wire.ACL {
 	return wire.ACL{Perms: a.Perms, ID: wire.ID{Scheme: a.Scheme, NullID: true}}
-}
-
-func has(set map[wire.ACL]struct{}, a wire.ACL) bool {
-	_, ok := set[a]
-	return ok
 }
 
 // authenticated reports whether an identity of this scheme is one that somebody has proved to have:

@@ -20,10 +20,8 @@ func (s *Store) Check() error {
 
 // checkNodes verifies each node by itself, and the totals that are kept of them.
 func (s *Store) checkNodes() error {
-	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
-		if _, ok := s.paths[path]; !ok {
-			return fmt.Errorf("no node %s", path)
-		}
+	if err := s.checkBuiltIn(); err != nil {
+		return err
 	}
 	used, perishable, ephemerals, sizeBytes := 0, 0, 0, int64(0)
 	for i, n := range s.allNodes() {
@@ -50,6 +48,16 @@ func (s *Store) checkNodes() error {
 	}
 	if used != len(s.paths) || used != s.nodes.len() {
 		return fmt.Errorf("%d nodes, %d paths, %d rows in use", used, len(s.paths), s.nodes.len())
+	}
+	return nil
+}
+
+// checkBuiltIn verifies that the nodes are there that nobody can delete.
+func (s *Store) checkBuiltIn() error {
+	for _, path := range builtInPaths {
+		if _, ok := s.paths[path]; !ok {
+			return fmt.Errorf("no node %s", path)
+		}
 	}
 	return nil
 }
@@ -192,10 +200,10 @@ func (s *Store) checkACLs() error {
 func (s *Store) checkQuotas() error {
 	limits := 0
 	for _, n := range s.allNodes() {
-		if name, ok := quotaNode(n.path); ok && !name.stats {
+		if of, ok := limitsOf(n.path); ok {
 			limits++
-			if s.quotas.byPath[name.of] == nil {
-				return fmt.Errorf("quota on %q is not active", name.of)
+			if s.quotas.byPath[of] == nil {
+				return fmt.Errorf("quota on %q is not active", of)
 			}
 		}
 	}

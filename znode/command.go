@@ -50,27 +50,13 @@ const (
 
 // String returns the name of k, for tests and logs.
 func (k Kind) String() string {
-	switch k {
-	case KindRequest:
-		return "request"
-	case KindCreateSession:
-		return "createSession"
-	case KindAttach:
-		return "attach"
-	case KindExpire:
-		return "expire"
-	case KindReap:
-		return "reap"
-	case KindSync:
-		return "sync"
-	case KindSetConfig:
-		return "setConfig"
-	case KindMembers:
-		return "members"
-	case KindReconfig:
-		return "reconfig"
-	case KindReconfigured:
-		return "reconfigured"
+	names := [...]string{
+		KindRequest: "request", KindCreateSession: "createSession", KindAttach: "attach",
+		KindExpire: "expire", KindSetConfig: "setConfig", KindReap: "reap", KindSync: "sync",
+		KindMembers: "members", KindReconfig: "reconfig", KindReconfigured: "reconfigured",
+	}
+	if int(k) < len(names) && k != 0 {
+		return names[k]
 	}
 	return fmt.Sprintf("kind%d", uint8(k))
 }

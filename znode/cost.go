@@ -112,7 +112,7 @@ func (c *Cost) addPath(price int64, path string) {
 
 func (c *Cost) addData(path string, data []byte) {
 	c.Nanoseconds += byteRate * int64(len(data))
-	if name, ok := quotaNode(path); ok && !name.stats {
+	if _, ok := limitsOf(path); ok {
 		c.LimitsBytes = max(c.LimitsBytes, len(data))
 	}
 }

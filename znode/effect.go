@@ -44,8 +44,8 @@ func (s *Store) createNode(n node, parent slot) slot {
 		p.creates++ // then it stays: ZooKeeper only ever replaces it by a larger number
 	}
 	p.pzxid = s.tx.zxid
-	if name, ok := quotaNode(n.path); ok && name.stats {
-		n.data = s.usageText(name.of)
+	if of, ok := statsOf(n.path); ok {
+		n.data = s.usageText(of)
 	}
 	i := s.insert(n, parent)
 	s.note(undoCreate, node{path: n.path})
@@ -84,8 +84,8 @@ func (s *Store) replaceData(i slot, n *node, data []byte) {
 		}
 		s.sumUp(i, 0, 0, diff)
 	}
-	if name, ok := quotaNode(n.path); ok && !name.stats {
-		s.quotas.byPath[name.of].read = false
+	if of, ok := limitsOf(n.path); ok {
+		s.quotas.byPath[of].read = false
 	}
 }
 
@@ -96,8 +96,8 @@ func (s *Store) insert(n node, parent slot) slot {
 	if s.link(i).quota {
 		s.quotas.touch(s.quotas.byPath[n.path])
 	}
-	if name, ok := quotaNode(n.path); ok && !name.stats {
-		s.startQuota(name.of)
+	if of, ok := limitsOf(n.path); ok {
+		s.startQuota(of)
 	}
 	return i
 }
@@ -105,8 +105,8 @@ func (s *Store) insert(n node, parent slot) slot {
 // withdraw is the reverse of insert. It gives the reference to the ACL back.
 func (s *Store) withdraw(i slot) {
 	n := *s.nodes.row(i)
-	if name, ok := quotaNode(n.path); ok && !name.stats {
-		s.stopQuota(name.of)
+	if of, ok := limitsOf(n.path); ok {
+		s.stopQuota(of)
 	}
 	if s.link(i).quota {
 		s.quotas.touch(s.quotas.byPath[n.path])

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,14 +14,10 @@ const (
 	configPath    = "/zookeeper/config"
 )
 
+var builtInPaths = []string{rootPath, zookeeperPath, quotaPath, configPath}
+
 // builtIn reports whether path is one of the nodes that nobody may delete.
-func builtIn(path string) bool {
-	switch path {
-	case rootPath, zookeeperPath, quotaPath, configPath:
-		return true
-	}
-	return false
-}
+func builtIn(path string) bool { return slices.Contains(builtInPaths, path) }
 
 // validPath reports whether a node may have this path (docs/protocol/semantics.md section 2.1).
 func validPath(path string) bool {

@@ -41,25 +41,17 @@ func (s *quotaSet) touch(q *quota) {
 	}
 }
 
-// quotaName is what the path of a limits or stats node says.
-type quotaName struct {
-	of    string // the path that the quota is on
-	stats bool
-}
+// limitsOf returns the path that has the quota whose limits node is at path; ok says that path is
+// one of a limits node. The root cannot have a quota.
+func limitsOf(path string) (of string, ok bool) { return quotaNode(path, limitsName) }
 
-// quotaNode takes the path of a limits or stats node apart.
-func quotaNode(path string) (name quotaName, ok bool) {
-	rest, ok := strings.CutPrefix(path, quotaPath)
-	if !ok || rest == "" || rest[0] != '/' {
-		return quotaName{}, false
-	}
-	of, ok := strings.CutSuffix(rest, limitsName)
-	if !ok {
-		of, ok = strings.CutSuffix(rest, statsName)
-		name.stats = true
-	}
-	name.of = of
-	return name, ok && of != "" // the root cannot have one
+// statsOf is limitsOf for stats nodes.
+func statsOf(path string) (of string, ok bool) { return quotaNode(path, statsName) }
+
+func quotaNode(path, name string) (of string, ok bool) {
+	of, below := strings.CutPrefix(path, quotaPath)
+	of, ok = strings.CutSuffix(of, name)
+	return of, below && ok && strings.HasPrefix(of, "/")
 }
 
 // underQuota reports whether path is the node of the quotas or below it: what counts for no quota.

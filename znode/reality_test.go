@@ -217,11 +217,12 @@ func (r *reality) fair(c Command) bool {
 		// A multi may overshoot a quota there, not here. While there are stats and no limits,
 		// ZooKeeper loses count; and it answers the creation of stats before it writes the usage
 		// into them.
-		name, isQuota := quotaNode(path)
+		limited, isLimits := limitsOf(path)
+		counted, isStats := statsOf(path)
 		switch {
 		case underQuota(path) && !r.quota, c.Op == wire.OpMulti && r.quota:
 			return false
-		case isQuota && (name.of != "/a" || name.stats && op.Op != wire.OpDelete || !name.stats && op.Op == wire.OpDelete):
+		case isLimits && (limited != "/a" || op.Op == wire.OpDelete), isStats && (counted != "/a" || op.Op != wire.OpDelete):
 			return false
 		case path == "/zookeeper/quota/zookeeper_limits", path == "/zookeeper/quota/zookeeper_stats":
 			return false

@@ -165,15 +165,15 @@ func NextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) 
 		return bulkMembers(req.NewMembers)
 	}
 	next := slices.Clone(members)
-	for _, leaving := range elements(req.Leaving) {
+	for _, leaving := range elements(req.Leaving, ",") {
 		id, err := strconv.ParseInt(leaving, 10, 64)
 		if err != nil {
 			return nil, numberError(fmt.Sprintf("leaving: %q is no number", leaving))
 		}
 		next = slices.DeleteFunc(next, func(m Member) bool { return int64(m.ID) == id })
 	}
-	for _, joining := range elements(req.Joining) {
-		parts := elementsBy(joining, "=")
+	for _, joining := range elements(req.Joining, ",") {
+		parts := elements(joining, "=")
 		if len(parts) != 2 {
 			return nil, fmt.Errorf("joining %q: must be server.N=%w", joining, errSpec)
 		}
@@ -188,28 +188,32 @@ func NextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) 
 		if m.ClientAddr == "" {
 			return nil, fmt.Errorf("joining %s: the client port is missing", m.Key())
 		}
-		next = slices.DeleteFunc(next, func(o Member) bool { return o.ID == id })
-		for _, o := range next {
-			if shareAddress(m, o) {
-				return nil, fmt.Errorf("joining %s: has an address of %s", m.Key(), o.Key())
-			}
+		if next, err = replaceMember(next, m, shareAddress); err != nil {
+			return nil, fmt.Errorf("joining: %w", err)
 		}
-		next = append(next, m)
 	}
 	return SortMembers(next), nil
 }
 
-// elements splits at commas, without blanks around them and without empty elements, as ZooKeeper
+// elements splits at sep, without blanks around the elements and without empty ones, as ZooKeeper
 // does.
-func elements(s string) []string { return elementsBy(s, ",") }
-
-func elementsBy(s, sep string) (list []string) {
+func elements(s, sep string) (list []string) {
 	for e := range strings.SplitSeq(s, sep) {
 		if e = strings.TrimSpace(e); e != "" {
 			list = append(list, e)
 		}
 	}
 	return list
+}
+
+// replaceMember returns ms, which it may change, with m as the member of its number. It fails if m
+// clashes with another one.
+func replaceMember(ms []Member, m Member, clash func(a, b Member) bool) ([]Member, error) {
+	ms = slices.DeleteFunc(ms, func(o Member) bool { return o.ID == m.ID })
+	if i := slices.IndexFunc(ms, func(o Member) bool { return clash(m, o) }); i >= 0 {
+		return nil, fmt.Errorf("%s has an address of %s", m.Key(), ms[i].Key())
+	}
+	return append(ms, m), nil
 }
 
 // bulkMembers reads a complete list, one server line each, parted by commas or newlines.
@@ -245,14 +249,10 @@ func bulkMembers(text string) ([]Member, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Key(), err)
 		}
-		// the last line counts
-		next = slices.DeleteFunc(next, func(o Member) bool { return o.ID == id })
-		for _, o := range next {
-			if m.PeerAddr() == o.PeerAddr() {
-				return nil, fmt.Errorf("%s has the address of %s", m.Key(), o.Key())
-			}
+		samePeerAddr := func(a, b Member) bool { return a.PeerAddr() == b.PeerAddr() }
+		if next, err = replaceMember(next, m, samePeerAddr); err != nil {
+			return nil, err
 		}
-		next = append(next, m)
 	}
 	return SortMembers(next), nil
 }

@@ -195,10 +195,8 @@ func (rs *restorer) acl(d *decoder) *aclList {
 
 // derive makes all that follows from the rows: links, ephemerals of sessions, quotas.
 func (s *Store) derive() error {
-	for _, path := range []string{rootPath, zookeeperPath, quotaPath, configPath} {
-		if _, ok := s.paths[path]; !ok {
-			return fmt.Errorf("no node %s", path)
-		}
+	if err := s.checkBuiltIn(); err != nil {
+		return err
 	}
 	var limits []string
 	for i := range s.nodes.used {
@@ -217,8 +215,8 @@ func (s *Store) derive() error {
 		if err := s.checkParent(parent); err != nil {
 			return fmt.Errorf("node %q: %w", parentOf(n.path), err)
 		}
-		if name, ok := quotaNode(n.path); ok && !name.stats {
-			limits = append(limits, name.of)
+		if of, ok := limitsOf(n.path); ok {
+			limits = append(limits, of)
 		}
 	}
 	for _, path := range limits {
