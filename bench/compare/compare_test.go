@@ -18,8 +18,8 @@ func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	rep, table := compared(t, config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh)", duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond})
-	wanted := []string{"memory of a fresh member", "write, 16 clients", "write, 16 clients, servers' CPU per operation", "lock-cycle, 1 client, p50", "boot to the first create, standalone"}
+	rep, table := compared(t, config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh|recipes.Mutex, acq)", duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond})
+	wanted := []string{"memory of a fresh member", "write, 16 clients", "write, 16 clients, servers' CPU per operation", "lock-cycle, 1 client, p50", "boot to the first create, standalone", "recipes.Mutex, acquire and release alone, mean"}
 	if len(rep.Rows) != len(wanted) {
 		t.Fatalf("%d rows:\n%s", len(rep.Rows), table)
 	}
@@ -120,7 +120,7 @@ func TestTable(t *testing.T) {
 	samples = append(samples, samplesOf("etcd", write, rate, 1100)...)
 	samples = append(samples, samplesOf("lockkeeper", failover, lost, 0, 1, 1)...)
 	samples = append(samples, sample{System: "zookeeper", Step: failover, Error: "no | leader"})
-	list, err := chosen("^write, 16|^failover")
+	list, err := chosen("^write, 16|^failover", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSteps(t *testing.T) {
 				t.Errorf("%s: target %s", f.name, f.target())
 			}
 		}
-		if s.load.workload == idle {
+		if s.load.workload == idle || s.load.workload == locks {
 			continue
 		}
 		known := false
@@ -164,7 +164,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("no workload %q", s.load.workload)
 		}
 	}
-	if _, err := chosen("no such figure"); err == nil {
+	if _, err := chosen("no such figure", false); err == nil {
 		t.Error("nothing is chosen, and no error")
 	}
 	var b strings.Builder

@@ -1,6 +1,6 @@
-// Command compare measures lockkeeper beside ZooKeeper and etcd, in turn, on one machine, and writes
-// a table in Markdown. It never runs two clusters at a time. Begin reading with steps.go, what is
-// measured, and round.go, how; docs/performance.md says how to read the table.
+// Command compare measures lockkeeper beside ZooKeeper and etcd, in turn, on one machine, and
+// writes a table in Markdown. It never runs two clusters at a time. Begin reading with steps.go,
+// what is measured, and round.go, how; docs/performance.md says how to read the table.
 //
 //	bench/compare.sh [-rounds 3] [-duration 3s] [-only REGEXP] [-systems lockkeeper,zookeeper,etcd]
 //	                 [-delay 1ms] [-json FILE] [-out FILE]

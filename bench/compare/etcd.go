@@ -111,8 +111,8 @@ func (e *etcd) measure(ctx context.Context, l load, duration time.Duration) (*be
 	if err != nil {
 		return nil, err
 	}
-	w := &etcdLoad{clients: l.clients, prefix: fmt.Sprintf("/compare-%d", time.Now().UnixNano())}
-	client := map[string]etcdClient{"write": w.write, "lock-cycle": w.cycle, "lock-contended": w.contend}[l.workload]
+	w := &etcdLoad{clients: l.clients, prefix: lockPath()}
+	client := map[string]etcdClient{"write": w.write, "lock-cycle": w.cycle, "lock-contended": w.contend, locks: w.share}[l.workload]
 	if client == nil {
 		return nil, fmt.Errorf("etcd has no workload %s", l.workload)
 	}

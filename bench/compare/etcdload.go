@@ -64,8 +64,8 @@ func (w *etcdLoad) write(ctx context.Context, c *clientv3.Client, n int, done fu
 	return nil
 }
 
-// mutex opens a session and makes a lock; end closes the session.
-func mutex(c *clientv3.Client, prefix string) (m *concurrency.Mutex, end func(), err error) {
+// openMutex opens a session and makes a lock; end closes the session.
+func openMutex(c *clientv3.Client, prefix string) (m *concurrency.Mutex, end func(), err error) {
 	s, err := concurrency.NewSession(c, concurrency.WithTTL(leaseSeconds))
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +75,16 @@ func mutex(c *clientv3.Client, prefix string) (m *concurrency.Mutex, end func(),
 
 // cycle takes and gives back a lock of its own.
 func (w *etcdLoad) cycle(ctx context.Context, c *clientv3.Client, n int, done func(time.Duration)) error {
-	m, end, err := mutex(c, fmt.Sprintf("%s/%d", w.prefix, n))
+	return lockAndUnlock(ctx, c, fmt.Sprintf("%s/%d", w.prefix, n), done)
+}
+
+// share takes and gives back the lock that all clients share.
+func (w *etcdLoad) share(ctx context.Context, c *clientv3.Client, _ int, done func(time.Duration)) error {
+	return lockAndUnlock(ctx, c, w.prefix, done)
+}
+
+func lockAndUnlock(ctx context.Context, c *clientv3.Client, prefix string, done func(time.Duration)) error {
+	m, end, err := openMutex(c, prefix)
 	if err != nil {
 		return err
 	}
@@ -96,7 +105,7 @@ func (w *etcdLoad) cycle(ctx context.Context, c *clientv3.Client, n int, done fu
 // contend is one of many that want one lock. It measures from when Unlock is called until the next
 // one's Lock returns, if that one was waiting by then; the lock is kept until somebody is.
 func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done func(time.Duration)) error {
-	m, end, err := mutex(c, w.prefix)
+	m, end, err := openMutex(c, w.prefix)
 	if err != nil {
 		return err
 	}

@@ -27,15 +27,16 @@ const (
 // keeper is a cluster that speaks ZooKeeper's protocol.
 type keeper struct {
 	*jepsen.Cluster
-	links *jepsen.Proxies // what delays the members; nil without a delay
+	links   *jepsen.Proxies // what delays the members; nil without a delay
+	sources string          // of lockkeeper
 }
 
-func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int, delay time.Duration) (*keeper, error) {
-	cfg, k := jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime}, &keeper{}
-	if delay > 0 {
+func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int, c config) (*keeper, error) {
+	cfg, k := jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime}, &keeper{sources: c.sources}
+	if c.delay > 0 {
 		k.links = jepsen.NewProxies(members, 1)
 		for host := 1; host <= members; host++ {
-			if err := k.links.Shape(host, jepsen.Shape{Delay: delay}); err != nil {
+			if err := k.links.Shape(host, jepsen.Shape{Delay: c.delay}); err != nil {
 				return nil, err
 			}
 		}
@@ -106,6 +107,12 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 	switch l.workload {
 	case idle:
 		return rest(ctx, cfg.PIDs)
+	case locks:
+		cfg.WarmUp = libraryWarmUp
+		if l.library == curator {
+			return measureCurator(ctx, cfg, filepath.Join(k.sources, "bench", "compare", "CuratorBench.java"))
+		}
+		return bench.Measure(ctx, cfg, mutexClient(servers))
 	case "failover":
 		cfg.Duration = max(duration, failoverTime)
 	case "sessions", "znodes":

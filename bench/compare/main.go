@@ -90,8 +90,9 @@ type report struct {
 	systems  []*system
 }
 
-// chosen are the steps with a figure that is asked for, and of these steps such figures only.
-func chosen(only string) (list []step, err error) {
+// chosen are the steps with a figure that is asked for, and of these steps such figures only. With
+// all, none is left out for want of -only.
+func chosen(only string, all bool) (list []step, err error) {
 	re, err := regexp.Compile(only)
 	if err != nil {
 		return nil, fmt.Errorf("-only: %w", err)
@@ -99,7 +100,7 @@ func chosen(only string) (list []step, err error) {
 	for _, s := range steps() {
 		var figures []figure
 		for _, f := range s.figures {
-			if re.MatchString(f.name) {
+			if re.MatchString(f.name) && (!s.asked || all || only != "") {
 				figures = append(figures, f)
 			}
 		}
@@ -114,7 +115,7 @@ func chosen(only string) (list []step, err error) {
 }
 
 func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) {
-	list, err := chosen(c.only)
+	list, err := chosen(c.only, c.list)
 	if err != nil {
 		return err
 	}

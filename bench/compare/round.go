@@ -39,13 +39,13 @@ func systems(names []string, c config) (list []*system, err error) {
 		switch name {
 		case "lockkeeper":
 			s.version = lockkeeperVersion(c.sources)
-			s.start = startsKeeper(jepsen.Lockkeeper(c.binary), c.delay)
+			s.start = startsKeeper(jepsen.Lockkeeper(c.binary), c)
 		case "zookeeper":
 			target, err := jepsen.StockZooKeeper()
 			if err != nil {
 				return nil, err
 			}
-			s.jit, s.version, s.start = true, zookeeperVersion(), startsKeeper(target, c.delay)
+			s.jit, s.version, s.start = true, zookeeperVersion(), startsKeeper(target, c)
 		case "etcd":
 			if c.delay > 0 {
 				return nil, errors.New("-delay: etcd cannot have it; leave it out with -systems lockkeeper,zookeeper")
@@ -62,9 +62,9 @@ func systems(names []string, c config) (list []*system, err error) {
 	return list, nil
 }
 
-func startsKeeper(target jepsen.Target, delay time.Duration) func(context.Context, string, int) (cluster, error) {
+func startsKeeper(target jepsen.Target, c config) func(context.Context, string, int) (cluster, error) {
 	return func(ctx context.Context, dir string, members int) (cluster, error) {
-		return startKeeper(ctx, target, dir, members, delay)
+		return startKeeper(ctx, target, dir, members, c)
 	}
 }
 

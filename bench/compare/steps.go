@@ -1,6 +1,10 @@
 package main
 
-import "lockkeeper/bench"
+import (
+	"fmt"
+
+	"lockkeeper/bench"
+)
 
 // stage is what a step runs on.
 type stage int
@@ -19,14 +23,27 @@ type load struct {
 	clients, inFlight int
 	// first says to whom client 0 connects, the others in turn.
 	first role
+	// library is whose locks are taken by the workload locks.
+	library library
 	// nodes is for the workload znodes, rounds for herd; 0 is the workload's own number.
 	nodes, rounds int
 	// etcd says that etcd has a workload to compare with.
 	etcd bool
 }
 
-// idle is no load: the servers are left alone for a moment.
-const idle = "idle"
+// Workloads that package bench does not have.
+const (
+	idle  = "idle"  // the servers are left alone for a moment
+	locks = "locks" // all clients take and give back one lock of a client library
+)
+
+// library is whose locks are compared. etcd's are always those of its own client library.
+type library string
+
+const (
+	mutex   library = "recipes.Mutex"
+	curator library = "Curator"
+)
 
 // herdClients is how many are in a herd.
 const herdClients = 1000
@@ -45,6 +62,7 @@ type step struct {
 	load    load
 	times   int  // in each round; 0 is once
 	memory  bool // is all that is measured
+	asked   bool // it is left out where -only is not given
 	figures []figure
 }
 
@@ -101,7 +119,17 @@ func steps() []step {
 		{stage: alone, load: load{workload: "boot"}, times: 3, figures: []figure{
 			latency("boot to the first create, standalone", 0.1, p50),
 		}},
+		libraryLocks(mutex, 1), libraryLocks(mutex, 8), libraryLocks(curator, 1), libraryLocks(curator, 8),
 	}
+}
+
+// libraryLocks are the locks that people use: beside etcd's concurrency.Mutex.
+func libraryLocks(l library, clients int) step {
+	f := latency(fmt.Sprintf("%s, acquire and release alone, mean", l), 0, func(r *bench.Result) float64 { return 1000 / r.PerSecond })
+	if clients > 1 {
+		f = throughput(fmt.Sprintf("%s, handoffs among %d contenders", l, clients), 0)
+	}
+	return step{stage: warm, asked: true, load: load{workload: locks, library: l, clients: clients, etcd: true}, figures: []figure{f}}
 }
 
 func single(where string, first role) step {

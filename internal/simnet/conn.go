@@ -73,9 +73,8 @@ func (n *Network) connectLocked(h *Host, target string, from, to netip.AddrPort)
 	return dialer
 }
 
-// Read reads what has arrived. Errors: net.ErrClosed, os.ErrDeadlineExceeded
-// (also when there is something to read, as on a real connection), io.EOF,
-// ECONNRESET, ETIMEDOUT.
+// Read reads what has arrived. Errors: net.ErrClosed, os.ErrDeadlineExceeded (also when there is
+// something to read, as on a real connection), io.EOF, ECONNRESET, ETIMEDOUT.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
@@ -163,8 +162,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the direction to the peer, which sees EOF after what was
-// written.
+// CloseWrite ends the direction to the peer, which sees EOF after what was written.
 func (c *Conn) CloseWrite() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()

@@ -3,19 +3,17 @@
 // run with the same seed has the same faults at the same times. Begin reading with
 // Network in network.go, then pipe.go (one direction of a connection) and faults.go.
 //
-// A [Network] has hosts with an address each. A [Host] has the two functions
-// that programs take their connections from, Listen and Dial; what they return
-// behaves as Go's own TCP connections do towards the code that uses them:
-// deadlines (os.ErrDeadlineExceeded), half-close, back-pressure, ECONNREFUSED,
-// ECONNRESET, EPIPE, net.ErrClosed, *net.TCPAddr addresses.
+// A [Network] has hosts with an address each. A [Host] has the two functions that programs take
+// their connections from, Listen and Dial; what they return behaves as Go's own TCP connections do
+// towards the code that uses them: deadlines (os.ErrDeadlineExceeded), half-close, back-pressure,
+// ECONNREFUSED, ECONNRESET, EPIPE, net.ErrClosed, *net.TCPAddr addresses.
 //
 // # Time
 //
-// Nothing here does real I/O, and nothing blocks but on sync.Cond, channels and
-// timers that are made where they are used. So in a bubble every wait is
-// "durably blocked", and virtual time jumps from one arrival to the next. One
-// mutex guards a network; it is never held while anything waits. Outside of a
-// bubble the package works in real time.
+// Nothing here does real I/O, and nothing blocks but on sync.Cond, channels and timers that are
+// made where they are used. So in a bubble every wait is "durably blocked", and virtual time jumps
+// from one arrival to the next. One mutex guards a network; it is never held while anything waits.
+// Outside of a bubble the package works in real time.
 //
 // # What is modelled
 //
@@ -44,14 +42,12 @@
 //   - [Network.Break] resets the connections between two hosts, as a firewall
 //     that restarted would.
 //
-// Not modelled: bandwidth, loss short of a cut, DNS that
-// changes, SO_LINGER, UDP.
+// Not modelled: bandwidth, loss short of a cut, DNS that changes, SO_LINGER, UDP.
 //
 // # Determinism
 //
-// The jitter of the n-th segment of the n-th connection between two hosts is a
-// function of Config.Seed alone. Everything else that happens at one instant of
-// virtual time happens in the order in which the Go scheduler runs the
-// goroutines, which no seed controls; a run with the same seed gets the same
-// faults at the same times, not the same interleaving.
+// The jitter of the n-th segment of the n-th connection between two hosts is a function of
+// Config.Seed alone. Everything else that happens at one instant of virtual time happens in the
+// order in which the Go scheduler runs the goroutines, which no seed controls; a run with the same
+// seed gets the same faults at the same times, not the same interleaving.
 package simnet

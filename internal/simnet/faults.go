@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Cut stops everything that travels from one host to the other, what is in
-// flight included. The opposite direction is not touched, but for the
-// acknowledgements (see the package's comment). Cutting twice is cutting once.
-// A host cannot be cut from itself.
+// Cut stops everything that travels from one host to the other, what is in flight included. The
+// opposite direction is not touched, but for the acknowledgements (see the package's comment).
+// Cutting twice is cutting once. A host cannot be cut from itself.
 func (n *Network) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,9 +71,8 @@ func (n *Network) HealAll() {
 // that still use the old *Host get errors; Host(name) is the new one.
 func (n *Network) Reset(name string) { n.restart(name, (*Conn).vanishLocked) }
 
-// Kill is kill -9 of the host's programs: as Reset, but the operating system
-// survives and closes their connections, so that peers see EOF, or a reset
-// where the programs had not read everything.
+// Kill is kill -9 of the host's programs: as Reset, but the operating system survives and closes
+// their connections, so that peers see EOF, or a reset where the programs had not read everything.
 func (n *Network) Kill(name string) { n.restart(name, (*Conn).shutLocked) }
 
 // Close kills the programs of all hosts, for the end of a test: what a library
@@ -88,8 +86,7 @@ func (n *Network) Close() {
 	}
 }
 
-// restart ends a host's listeners and connections and makes its next
-// incarnation.
+// restart ends a host's listeners and connections and makes its next incarnation.
 func (n *Network) restart(name string, end func(*Conn)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,8 +106,7 @@ func (n *Network) restart(name string, end func(*Conn)) {
 	n.hosts[name], n.byAddr[old.addr] = h, h
 }
 
-// Break resets all connections between a and b, at both ends and at once, even
-// across a cut.
+// Break resets all connections between a and b, at both ends and at once, even across a cut.
 func (n *Network) Break(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,9 +148,8 @@ func (n *Network) healLocked(l *link) {
 	}
 }
 
-// retransmission returns when a sender that first lost something at since
-// sends again, at or after now: since + RTO*(2^k - 1), and every two minutes
-// once the steps would be longer.
+// retransmission returns when a sender that first lost something at since sends again, at or after
+// now: since + RTO*(2^k - 1), and every two minutes once the steps would be longer.
 func (cfg *Config) retransmission(since, now time.Time) time.Time {
 	if cfg.RTO <= 0 || since.IsZero() {
 		return now

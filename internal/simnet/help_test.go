@@ -51,8 +51,7 @@ func dial(t *testing.T, n *simnet.Network, host, addr string) net.Conn {
 	return c
 }
 
-// pair returns both ends of a connection from host A to host B, and a function
-// that closes them.
+// pair returns both ends of a connection from host A to host B, and a function that closes them.
 func pair(t *testing.T, n *simnet.Network) (a, b net.Conn, done func()) {
 	t.Helper()
 	l := listen(t, n, hostB, server)

@@ -81,10 +81,9 @@ func (h *Host) Listen(network, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial opens a connection, with the errors of a net.Dialer: ECONNREFUSED when
-// nobody listens, an i/o timeout or "operation was canceled" when ctx ends
-// first. Over a cut it hangs until ctx ends, Config.DialTimeout has passed, or
-// the cut is healed.
+// Dial opens a connection, with the errors of a net.Dialer: ECONNREFUSED when nobody listens, an
+// i/o timeout or "operation was canceled" when ctx ends first. Over a cut it hangs until ctx ends,
+// Config.DialTimeout has passed, or the cut is healed.
 func (h *Host) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: unresolved(addr), Err: err}

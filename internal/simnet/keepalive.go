@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// keepAliveLocked starts the probes of a connection that has been established.
-// They end with it.
+// keepAliveLocked starts the probes of a connection that has been established. They end with it.
 func (c *Conn) keepAliveLocked() {
 	every := c.net.cfg.KeepAlive
 	if every <= 0 {
@@ -22,8 +21,7 @@ func (c *Conn) keepAliveLocked() {
 	})
 }
 
-// probeLocked asks the peer whether it is there. The probe and its answer take
-// no time.
+// probeLocked asks the peer whether it is there. The probe and its answer take no time.
 func (c *Conn) probeLocked(every time.Duration) {
 	silence := time.Since(c.heardAt)
 	switch {

@@ -52,8 +52,7 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr returns the address as a *net.TCPAddr; 0.0.0.0 for a listener on any
-// address.
+// Addr returns the address as a *net.TCPAddr; 0.0.0.0 for a listener on any address.
 func (l *Listener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.at) }
 
 // closeLocked takes the listener from its host and ends what waits in it.

@@ -36,16 +36,14 @@ type Config struct {
 	// for a minute may stay silent for another. 0 means: at once when healed.
 	RTO time.Duration
 
-	// GiveUp breaks a connection whose sender has got nothing across for so
-	// long (Linux: about 15 minutes, tcp_retries2). 0 means 15 minutes, a
-	// negative value never.
+	// GiveUp breaks a connection whose sender has got nothing across for so long (Linux: about 15
+	// minutes, tcp_retries2). 0 means 15 minutes, a negative value never.
 	GiveUp time.Duration
 
-	// KeepAlive is after how much silence an end probes its peer, and how often
-	// from then on. A host that has forgotten the connection answers with a
-	// reset; after 9 probes without an answer the connection breaks with
-	// ETIMEDOUT. As on Linux, nobody probes while something that was sent is in
-	// transit: then GiveUp holds. 0 means no probes; Go's default is 15 s.
+	// KeepAlive is after how much silence an end probes its peer, and how often from then on. A
+	// host that has forgotten the connection answers with a reset; after 9 probes without an answer
+	// the connection breaks with ETIMEDOUT. As on Linux, nobody probes while something that was
+	// sent is in transit: then GiveUp holds. 0 means no probes; Go's default is 15 s.
 	KeepAlive time.Duration
 
 	// DialTimeout ends a dial that nobody answers, when its context does not end
@@ -92,8 +90,7 @@ type Stats struct {
 
 type linkKey struct{ from, to string }
 
-// link is one direction between two hosts, by name: a link outlives the
-// incarnations of its hosts.
+// link is one direction between two hosts, by name: a link outlives the incarnations of its hosts.
 type link struct {
 	key     linkKey
 	down    bool

@@ -27,10 +27,9 @@ type segment struct {
 // pipe is one direction of a connection: what src has sent and dst has not
 // read. All of it is guarded by the network's mutex.
 //
-// Invariant: queue[i].at <= queue[i+1].at; a timer is armed for queue[0].at
-// exactly while the link is up and the queue is not empty.
-// Invariant: outstanding = data bytes in queue + in received + heldAcks, as
-// long as neither end has gone.
+// Invariant: queue[i].at <= queue[i+1].at; a timer is armed for queue[0].at exactly while the link
+// is up and the queue is not empty. Invariant: outstanding = data bytes in queue + in received +
+// heldAcks, as long as neither end has gone.
 type pipe struct {
 	id       uint64 // that of the connection
 	net      *Network

@@ -30,13 +30,12 @@ const imports = `
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn
-	bench/compare:         bench jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	cmd/lockkeeper:        server server/zoocfg recipes bench github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
 	recipes/fence:
-	recipes/peerbench:     recipes jepsen internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
 	jepsen:                internal/freeport
 	jepsen/curator:
 	jepsen/differ:         wire jepsen internal/zkconn

@@ -125,6 +125,26 @@ func (g *generator) acl() []wire.ACL {
 	return list
 }
 
+// userIDs are the identities of most entries.
+var userIDs = []wire.ID{
+	{Scheme: "world", ID: "anyone"}, {Scheme: "world", ID: "anyone"}, {Scheme: "world", ID: "anyone"},
+	{Scheme: "digest", ID: digestOf(userOne)}, {Scheme: "digest", ID: digestOf(userOne)}, {Scheme: "digest", ID: digestOf(userTwo)},
+	{Scheme: "auth"}, {Scheme: "auth", ID: "u1"}, {Scheme: "auth", ID: "anyone"}, {Scheme: "auth", NullID: true},
+}
+
+// addresses are identities of scheme ip: some that are right, and some that are refused or look as
+// if they should be.
+var (
+	addresses    = []string{"127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0", "127.0.0.1/31"}
+	badAddresses = []string{
+		"", "1.2.3", "1.2.3.4.5", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/", "1.2.3.4/8/8", "256.1.1.1", "-1.1.1.1", "a.b.c.d",
+		"127.0.0.1/0", "127.0.0.1/32", "01.2.3.4", "1.2.3.+4", "1.2.3.4 ", " 127.0.0.1", "1.2.3.4/ 8", "127.0.0.1/+8",
+		"127.0.0.1/08", "/8", "1..2.3", "1.2.3.4.",
+	}
+	badDigests = []string{"a:b", "a", "a:", "a:b:c", "", ":", ":b", "a:b:", "a:b::", "u1:x", "é:ü", "::", "a::b"}
+	badSchemes = []string{"World", "", "super", "sasl", "x509", "nonsense", "DIGEST", "Auth"}
+)
+
 func (g *generator) aclEntry() wire.ACL {
 	perms := wire.Perm(g.rng.IntN(32))
 	if g.chance(0.4) {
@@ -133,43 +153,21 @@ func (g *generator) aclEntry() wire.ACL {
 	if g.chance(0.03) {
 		perms = pick(g, []wire.Perm{-1, 255, 32, 1 << 30})
 	}
+	id := pick(g, userIDs)
 	switch g.rng.IntN(14) {
-	case 0, 1, 2:
-		return entry(perms, "world", "anyone")
-	case 3, 4:
-		return entry(perms, "digest", digestOf(userOne))
-	case 5:
-		return entry(perms, "digest", digestOf(userTwo))
-	case 6, 7:
-		return entry(perms, "auth", pick(g, []string{"", "u1", "anyone"}))
-	case 8:
-		return wire.ACL{Perms: perms, ID: wire.ID{Scheme: "auth", NullID: true}}
-	case 9:
-		return entry(perms, "ip", pick(g, []string{"127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0", "127.0.0.1/31"}))
-	case 10, 11:
-		return entry(perms, "world", "anyone")
-	}
-	return g.strangeEntry(perms)
-}
-
-// strangeEntry is an entry that is refused, or that looks as if it should be.
-func (g *generator) strangeEntry(perms wire.Perm) wire.ACL {
-	switch g.rng.IntN(6) {
 	case 0:
-		return entry(perms, "digest", pick(g, []string{"a:b", "a", "a:", "a:b:c", "", ":", ":b", "a:b:", "a:b::", "u1:x", "é:ü", "::", "a::b"}))
-	case 1:
-		return entry(perms, "ip", pick(g, []string{
-			"", "1.2.3", "1.2.3.4.5", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/", "1.2.3.4/8/8", "256.1.1.1", "-1.1.1.1", "a.b.c.d",
-			"127.0.0.1/0", "127.0.0.1/32", "01.2.3.4", "1.2.3.+4", "1.2.3.4 ", " 127.0.0.1", "1.2.3.4/ 8", "127.0.0.1/+8", "127.0.0.1/08", "/8", "1..2.3", "1.2.3.4.",
-		}))
-	case 2:
-		return entry(perms, pick(g, []string{"World", "", "super", "sasl", "x509", "nonsense", "DIGEST", "Auth"}), pick(g, []string{"", "anyone", "u1:x", "CN=a"}))
-	case 3:
-		return entry(perms, "world", pick(g, []string{"", "Anyone", "anyone ", "x"}))
-	case 4:
-		return wire.ACL{Perms: perms, ID: wire.ID{Scheme: pick(g, []string{"digest", "ip", "nonsense", "super"}), NullID: true}}
+		id = wire.ID{Scheme: "ip", ID: pick(g, addresses)}
+	case 1, 2: // one that is refused, or that looks as if it should be
+		id = pick(g, []wire.ID{
+			{Scheme: "digest", ID: pick(g, badDigests)},
+			{Scheme: "ip", ID: pick(g, badAddresses)},
+			{Scheme: pick(g, badSchemes), ID: pick(g, []string{"", "anyone", "u1:x", "CN=a"})},
+			{Scheme: "world", ID: pick(g, []string{"", "Anyone", "anyone ", "x"})},
+			{Scheme: pick(g, []string{"digest", "ip", "nonsense", "super"}), NullID: true},
+			{NullScheme: true, ID: "anyone"},
+		})
 	}
-	return wire.ACL{Perms: perms, ID: wire.ID{NullScheme: true, ID: "anyone"}}
+	return wire.ACL{Perms: perms, ID: id}
 }
 
 // create makes create, create2 and createContainer.
@@ -369,13 +367,22 @@ func (g *generator) setWatches(slot int) Request {
 	return r
 }
 
+// credentials are what auth requests hold. Only the scheme digest is known, and ip to ZooKeeper.
+var credentials = []struct{ scheme, auth string }{
+	{"digest", userOne}, {"digest", userOne}, {"digest", userTwo}, {"digest", superUser}, {"ip", "1.2.3.4"}, {"ip", ""},
+	{"digest", "u3"}, {"digest", ""}, {"digest", "u1:p1:p2"}, {"digest", ":p"}, {"digest", "u\xff:p"}, {"digest", "u:"},
+}
+
 func (g *generator) auth(int) Request {
-	r := newRequest(wire.OpAuth, pick(g, []wire.AuthPacket{
-		{Scheme: "digest", Auth: []byte(userOne)}, {Scheme: "digest", Auth: []byte(userOne)}, {Scheme: "digest", Auth: []byte(userTwo)},
-		{Scheme: "digest", Auth: []byte(superUser)}, {Scheme: "ip", Auth: []byte("1.2.3.4")}, {Scheme: "ip"},
-		{Scheme: "digest", Auth: []byte("u3")}, {Scheme: "digest", Auth: []byte{}}, {Scheme: "digest", Auth: []byte("u1:p1:p2")},
-		{Scheme: "digest", Auth: []byte(":p")}, {Scheme: "digest", Auth: []byte("u\xff:p")}, {Type: 7, Scheme: "digest", Auth: []byte("u:")},
-	}))
+	c := pick(g, credentials)
+	q := wire.AuthPacket{Scheme: c.scheme, Auth: []byte(c.auth)}
+	if g.chance(0.1) {
+		q.Type = 7
+	}
+	if c.scheme == "ip" && c.auth == "" {
+		q.Auth = nil
+	}
+	r := newRequest(wire.OpAuth, q)
 	if g.chance(0.8) {
 		r.OwnXid, r.Xid = true, wire.XidAuth
 	}

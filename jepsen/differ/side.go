@@ -300,16 +300,13 @@ func (s *side) welcome(st stream, c *conn, step *Step, wait bool) stream {
 
 // raw sends bytes that are no request, and reads until the connection ends.
 func (s *side) raw(step *Step) stream {
-	st := stream{slot: step.Slot}
-	c := s.slots[step.Slot].conn
+	st, c := stream{slot: step.Slot}, s.slots[step.Slot].conn
 	c.send(step.Bytes)
-	for {
-		it := c.read(lingering)
-		if it.over() {
-			return s.finish(st, it)
-		}
+	it := c.read(lingering)
+	for ; !it.over(); it = c.read(lingering) {
 		st.items = append(st.items, it)
 	}
+	return s.finish(st, it)
 }
 
 // expire lets a session expire.

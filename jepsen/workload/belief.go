@@ -19,46 +19,15 @@ const (
 // read that it is not there any more.
 const fVanished = "vanished"
 
-// belief is promise C6: every client has an ephemeral node for as long as its
-// session lasts, and watches those of all others. What its library believes of its
-// connection is in the history. Now and then a client loses every byte, in both
-// directions, for longer than its session timeout.
-type belief struct{}
-
-// Name implements Workload.
-func (belief) Name() string { return beliefName }
-
-// Run implements Workload.
-func (belief) Run(ctx context.Context, env *Env, n int) error {
-	c := &beliefClient{worker: newWorker(env, beliefName, n), watched: make(map[string]bool)}
-	l, err := c.connect(ctx, func(e zk.Event) {
-		if e.Type == zk.EventNodeDeleted {
-			c.add(jepsen.Op{Kind: jepsen.Info, F: fVanished, Path: e.Path})
-		}
-	})
-	if err != nil {
-		return err
-	}
-	c.l = l
-	defer l.close()
-	dark := time.Now().Add(c.darkness())
-	for pause(ctx, c.period()) {
-		if time.Now().After(dark) {
-			c.l.darken(true)
-			pause(ctx, 2*env.SessionTimeout)
-			c.l.darken(false)
-			dark = time.Now().Add(c.darkness())
-			continue
-		}
-		c.stand()
-		c.look()
-	}
-	c.add(jepsen.Op{Kind: jepsen.Info, F: fClosed, Session: sessionText(l.SessionID())})
-	return nil
+// newBelief is promise C6: every client has an ephemeral node for as long as its session lasts, and
+// watches those of all others. What its library believes of its connection is in the history. Now
+// and then a client loses every byte, in both directions, for longer than its session timeout.
+func newBelief() Workload {
+	return Workload{name: beliefName, check: checkBelief, run: func(ctx context.Context, env *Env, n int) error {
+		c := &beliefClient{worker: newWorker(env, beliefName, n), watched: make(map[string]bool)}
+		return c.run(ctx)
+	}}
 }
-
-// Final implements Workload. The clients have seen all there is to see.
-func (belief) Final(context.Context, *Env) error { return nil }
 
 type beliefClient struct {
 	*worker
@@ -69,14 +38,34 @@ type beliefClient struct {
 	watched map[string]bool // other clients' nodes, in this session
 }
 
-// period is how long to wait before looking for new nodes.
-func (c *beliefClient) period() time.Duration {
-	return c.env.SessionTimeout/20 + time.Duration(c.rng.Int64N(int64(c.env.SessionTimeout)/20+1))
-}
-
-// darkness is how long to wait before the next one.
-func (c *beliefClient) darkness() time.Duration {
-	return c.env.SessionTimeout + time.Duration(c.rng.Int64N(int64(c.env.SessionTimeout)*3))
+func (c *beliefClient) run(ctx context.Context) (err error) {
+	if c.l, err = c.connect(ctx, func(e zk.Event) {
+		if e.Type == zk.EventNodeDeleted {
+			c.add(jepsen.Op{Kind: jepsen.Info, F: fVanished, Path: e.Path})
+		}
+	}); err != nil {
+		return err
+	}
+	defer c.l.close()
+	timeout := c.env.SessionTimeout
+	// between is a time from least to most.
+	between := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(c.rng.Int64N(int64(most-least)+1))
+	}
+	dark := time.Now().Add(between(timeout, 4*timeout))
+	for pause(ctx, between(timeout/20, timeout/10)) {
+		if time.Now().After(dark) {
+			c.l.darken(true)
+			pause(ctx, 2*timeout)
+			c.l.darken(false)
+			dark = time.Now().Add(between(timeout, 4*timeout))
+			continue
+		}
+		c.stand()
+		c.look()
+	}
+	c.add(jepsen.Op{Kind: jepsen.Info, F: fClosed, Session: sessionText(c.l.SessionID())})
+	return nil
 }
 
 // stand sees to it that this session has a node.
@@ -93,12 +82,9 @@ func (c *beliefClient) stand() {
 	path := fmt.Sprintf("%s/%s.%d", beliefRoot, c.name, c.nodes)
 	op := c.invoke(jepsen.Op{F: fCreate, Path: path})
 	_, err := c.l.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	if why, certain := "", false; err != nil {
-		if why, certain = certainly(err); !certain {
-			c.end(op, jepsen.Info, why)
-			return
-		}
-		c.end(op, jepsen.Fail, why)
+	if err != nil {
+		kind, why := certainly(err)
+		c.end(op, kind, why)
 		if why == noteNoNode {
 			c.l.Create(beliefRoot, nil, 0, zk.WorldACL(zk.PermAll)) // the next create tells whether it is there
 		}

@@ -10,20 +10,18 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload. For every session that expired: at the moment at
+// checkBelief judges the workload belief. For every session that expired: at the moment at
 // which another client saw that its node was gone, its own library must not have
 // taken itself for connected, nor do so later.
 //
-// A library takes itself for connected until it says otherwise, or until two
-// thirds of the session timeout after the last byte that it has received,
-// whichever is earlier; the latter is what it goes by, and it may be told late
-// when the machine is busy.
+// A library takes itself for connected until it says otherwise, or until two thirds of the session
+// timeout after the last byte that it has received, whichever is earlier; the latter is what it
+// goes by, and it may be told late when the machine is busy.
 //
-// The promise is silent on a client that did not run (FPause to FResume of its
-// Worker) or whose own link was disturbed (FCut to FHeal with its Worker): they do
-// not count if that was at any time from a session timeout before its node
-// vanished until its belief had ended.
-func (belief) Check(ops []jepsen.Op) Verdict {
+// The promise is silent on a client that did not run (FPause to FResume of its Worker) or whose own
+// link was disturbed (FCut to FHeal with its Worker): they do not count if that was at any time
+// from a session timeout before its node vanished until its belief had ended.
+func checkBelief(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: beliefName, Promise: "C6", Valid: Yes}
 	clients, vanished := beliefs(ops, beliefName)
 	expired, exempt, worst := 0, 0, time.Duration(math.MinInt64)
@@ -189,8 +187,7 @@ func (c *believer) ended(session string, by time.Duration) bool {
 	return slices.ContainsFunc(c.closed, func(op jepsen.Op) bool { return op.Session == session && op.Time <= by })
 }
 
-// excused says whether the client was stopped or cut off at any time from one
-// moment to another.
+// excused says whether the client was stopped or cut off at any time from one moment to another.
 func (c *believer) excused(from, to time.Duration) bool {
 	return slices.ContainsFunc(c.stopped, func(p period) bool { return p.from <= to && p.to >= from })
 }

@@ -26,10 +26,9 @@ var (
 	bubbleTime = flag.Duration("bubble.time", 30*time.Second, "virtual time that TestWorkloadsInABubble runs each workload")
 )
 
-// TestWorkloadsInABubble runs every workload against three members on a
-// simulated network. Members lose their power, one after the other and all at
-// once; one is cut off from the others. Every promise is kept, and every checker
-// saw enough to say so.
+// TestWorkloadsInABubble runs every workload against three members on a simulated network. Members
+// lose their power, one after the other and all at once; one is cut off from the others. Every
+// promise is kept, and every checker saw enough to say so.
 func TestWorkloadsInABubble(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {

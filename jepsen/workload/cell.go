@@ -12,8 +12,7 @@ import (
 
 // cell is what a client can see of one node.
 type cell struct {
-	// any: nothing is known of it. So begins a piece that is taken out of the
-	// middle of a history.
+	// any: nothing is known of it. So begins a piece that is taken out of the middle of a history.
 	any bool
 	// over: everything that was answered has taken effect. What is unknown, and was
 	// not needed until then, may as well not have happened.
@@ -27,12 +26,11 @@ var absent = cell{version: -1}
 
 // cellChecker says whether operations on one node are linearizable.
 //
-// Every write makes the version that follows the one before, and says which, if
-// it is answered. So there is seldom more than one order to try, also with many
-// operations whose outcome is unknown: such a one can only have made a version
-// that nobody else has made and somebody has noticed, with the value that was read
-// there. Else it comes after everything that was answered: if it could come at any
-// place, each one would double the number of orders.
+// Every write makes the version that follows the one before, and says which, if it is answered. So
+// there is seldom more than one order to try, also with many operations whose outcome is unknown:
+// such a one can only have made a version that nobody else has made and somebody has noticed, with
+// the value that was read there. Else it comes after everything that was answered: if it could come
+// at any place, each one would double the number of orders.
 type cellChecker struct {
 	calls []*call
 	made  map[int32]bool   // versions that answered operations have made
@@ -132,9 +130,8 @@ func (c *cellChecker) check(first cell, limit time.Duration) porcupine.CheckResu
 	return porcupine.CheckOperationsTimeout(model, operations, limit)
 }
 
-// shorten is the shortest piece of calls found that is not linearizable either:
-// first the end is cut off, then the beginning, then the reads that do not
-// matter. calls must not be linearizable.
+// shorten is the shortest piece of calls found that is not linearizable either: first the end is
+// cut off, then the beginning, then the reads that do not matter. calls must not be linearizable.
 func shorten(calls []*call, limit time.Duration) []*call {
 	deadline := time.Now().Add(limit)
 	fails := func(piece []*call, first cell) bool {

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"lockkeeper/jepsen"
@@ -28,27 +27,18 @@ const (
 	fRefused = "refused"
 )
 
-// durability is promise C1: what was answered is there at the end, whatever was
-// killed in between; what was refused is not; and the numbers of the updates are
-// in the order in which they were answered.
-type durability struct{}
-
-// Name implements Workload.
-func (durability) Name() string { return durabilityName }
-
-// Run implements Workload.
-func (durability) Run(ctx context.Context, env *Env, n int) error {
-	c := &durabilityClient{worker: newWorker(env, durabilityName, n)}
-	for ctx.Err() == nil {
-		c.connection(ctx)
-		c.think(ctx)
-	}
-	return nil
-}
-
-// Final implements Workload: it tells every node that is there.
-func (durability) Final(ctx context.Context, env *Env) error {
-	return newWorker(env, durabilityName, env.Clients).tellTree(ctx, durabilityRoot)
+// newDurability is promise C1: what was answered is there at the end, whatever was killed in
+// between; what was refused is not; and the numbers of the updates are in the order in which they
+// were answered.
+func newDurability() Workload {
+	return Workload{name: durabilityName, check: checkDurability, final: tells(durabilityName, durabilityRoot), run: func(ctx context.Context, env *Env, n int) error {
+		c := &durabilityClient{worker: newWorker(env, durabilityName, n)}
+		for ctx.Err() == nil {
+			c.connection(ctx)
+			c.think(ctx)
+		}
+		return nil
+	}}
 }
 
 type durabilityClient struct {
@@ -66,23 +56,7 @@ func (c *durabilityClient) connection(ctx context.Context) {
 	c.l = l
 	b := l.add(nil, wire.OpCreate, wire.CreateRequest{Path: durabilityRoot, ACL: wire.OpenACL}, jepsen.Op{})
 	b = l.add(b, wire.OpCreate, wire.CreateRequest{Path: c.own(), ACL: wire.OpenACL}, jepsen.Op{})
-	for err == nil {
-		for range 1 + c.rng.IntN(durabilityBurst) {
-			b = c.request(b)
-		}
-		if err = l.send(b); err == nil {
-			err = l.drain(ctx, c.see)
-		}
-		if err == nil {
-			err = l.idle(ctx, c.thinking(), c.see)
-		}
-		b = nil
-	}
-	if ctx.Err() != nil && !errors.Is(err, errOrder) {
-		l.leave(c.see)
-		return
-	}
-	l.lost(err)
+	l.finish(ctx, l.burst(ctx, b, durabilityBurst, c.request, c.see), c.see)
 }
 
 // own is the node that this client sets.
@@ -116,27 +90,8 @@ func (c *durabilityClient) request(b []byte) []byte {
 	return c.l.add(b, wire.OpCreate, create, op)
 }
 
-// see takes note of an answer.
 func (c *durabilityClient) see(f frame) {
-	if f.request == nil || f.request.op.ID == 0 {
-		return
+	if op, ok := c.answered(f); ok && op.F == fCreate {
+		c.there = append(c.there, op.Path)
 	}
-	op, answer, ok := c.answered(f)
-	if !ok {
-		return
-	}
-	switch a := answer.(type) {
-	case *wire.StatResponse:
-		op.Version = a.Stat.Version
-	case *wire.MultiResponse:
-		for _, r := range a.Results {
-			if r.Err != wire.CodeOK {
-				c.end(op, jepsen.Fail, r.Err.Error())
-				return
-			}
-		}
-	case *wire.CreateResponse:
-		c.there = append(c.there, a.Path)
-	}
-	c.end(op, jepsen.OK, "")
 }

@@ -9,7 +9,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload:
+// checkDurability judges the workload durability:
 //
 //   - what was created and answered is there, with its value, unless a delete of
 //     it was sent; what was deleted and answered is not; what was refused is not;
@@ -18,41 +18,34 @@ import (
 //     whose outcome is unknown, or an earlier one of those that took effect late;
 //   - a node whose create began after that of another one was answered has a
 //     larger zxid.
-func (durability) Check(ops []jepsen.Op) Verdict {
+func checkDurability(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: durabilityName, Promise: "C1", Valid: Yes}
 	c := &durabilityChecker{v: &v, found: make(map[string]jepsen.Op), removed: make(map[string]*call), known: make(map[string]bool)}
-	final, kills := false, 0
+	found, final := finals(ops, durabilityName)
+	for _, op := range found {
+		c.found[op.Path] = op
+	}
+	kills := 0
 	for _, op := range ops {
-		switch {
-		case op.F == jepsen.FKill:
+		if op.F == jepsen.FKill {
 			kills++
-		case !belongs(op, durabilityName):
-		case op.F == fFinal:
-			final = true
-		case op.F == fFound:
-			c.found[op.Path] = op
 		}
 	}
 	calls := pair(ops, durabilityName)
-	answered, unknown := 0, 0
-	for i := range calls {
-		switch calls[i].end.Kind {
-		case jepsen.OK:
-			answered++
-		case jepsen.Info:
-			unknown++
-		}
+	ended := make(map[jepsen.Kind]int)
+	for _, call := range calls {
+		ended[call.end.Kind]++
 	}
 	if final {
 		c.compare(calls)
 		c.zxids(calls)
 	}
 	v.Text = fmt.Sprintf("%d updates were answered, the outcome of %d is unknown, %d nodes are there at the end, %d members were killed",
-		answered, unknown, len(c.found), kills)
+		ended[jepsen.OK], ended[jepsen.Info], len(c.found), kills)
 	switch {
 	case !final:
 		v.doubt("what is there at the end is not known")
-	case answered == 0:
+	case ended[jepsen.OK] == 0:
 		v.doubt(tooLittle)
 	}
 	return v.concluded()
@@ -65,15 +58,14 @@ type durabilityChecker struct {
 	known   map[string]bool // paths that somebody asked for
 }
 
-func (c *durabilityChecker) compare(calls []call) {
+func (c *durabilityChecker) compare(calls []*call) {
 	bumps := make(map[string][]*call)
-	for i := range calls {
-		if call := &calls[i]; call.invoke.F == fRemove {
+	for _, call := range calls {
+		if call.invoke.F == fRemove {
 			c.removed[call.invoke.Path] = call
 		}
 	}
-	for i := range calls {
-		call := &calls[i]
+	for _, call := range calls {
 		path := call.invoke.Path
 		switch call.invoke.F {
 		case fCreate:
@@ -154,10 +146,9 @@ func (c *durabilityChecker) bumped(path string, calls []*call) {
 	}
 }
 
-// late says whether a set that nobody was answered took effect after one that
-// was: the client gave its session up with the set still under way, and a member
-// that was cut off then sent it on when it was heard again. The version counts
-// the sets.
+// late says whether a set that nobody was answered took effect after one that was: the client gave
+// its session up with the set still under way, and a member that was cut off then sent it on when
+// it was heard again. The version counts the sets.
 func late(holder, answered *call, found jepsen.Op) bool {
 	return holder.end.Kind == jepsen.Info && found.Version > answered.end.Version
 }
@@ -168,15 +159,14 @@ func number(s string) int {
 }
 
 // zxids compares the order of the creates in time with that of their zxids.
-func (c *durabilityChecker) zxids(calls []call) {
+func (c *durabilityChecker) zxids(calls []*call) {
 	type moment struct {
 		op    jepsen.Op
 		call  *call
 		begin bool
 	}
 	var moments []moment
-	for i := range calls {
-		call := &calls[i]
+	for _, call := range calls {
 		if _, there := c.found[call.invoke.Path]; !there || call.invoke.F != fCreate {
 			continue
 		}

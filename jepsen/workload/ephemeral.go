@@ -33,36 +33,38 @@ const (
 	fGone = "gone"
 )
 
-// ephemeral is promise C7: sessions with several ephemeral nodes, which end in
-// every way that there is, and others who look on.
-type ephemeral struct{}
-
-// Name implements Workload.
-func (ephemeral) Name() string { return ephemeralName }
-
-// Run implements Workload. A client is an owner and an observer.
-func (ephemeral) Run(ctx context.Context, env *Env, n int) error {
-	owner := &ephemeralOwner{worker: newWorker(env, ephemeralName, n)}
-	observer := owner.twin()
-	var looking sync.WaitGroup
-	looking.Go(func() { observer.observe(ctx) })
-	defer looking.Wait()
-	for k := 0; ctx.Err() == nil; k++ {
-		owner.life(ctx, k)
-		owner.think(ctx)
-	}
-	owner.drop()
-	return nil
+// newEphemeral is promise C7: sessions with several ephemeral nodes, which end in every way that
+// there is, and others that look on. A client is an owner and an observer.
+func newEphemeral() Workload {
+	return Workload{name: ephemeralName, check: checkEphemeral, final: finishEphemeral, run: func(ctx context.Context, env *Env, n int) error {
+		owner := &ephemeralOwner{worker: newWorker(env, ephemeralName, n)}
+		observer := owner.twin()
+		var looking sync.WaitGroup
+		looking.Go(func() { observer.observe(ctx) })
+		defer looking.Wait()
+		for k := 0; ctx.Err() == nil; k++ {
+			owner.life(ctx, k)
+			owner.think(ctx)
+		}
+		owner.drop()
+		return nil
+	}}
 }
 
-// Final implements Workload. Every session has ended, or is about to expire: it
-// waits for that, and then tells what is left.
-func (ephemeral) Final(ctx context.Context, env *Env) error {
+// finishEphemeral waits until the last session has expired, and then tells what is left.
+func finishEphemeral(ctx context.Context, env *Env) error {
 	w := newWorker(env, ephemeralName, env.Clients)
 	for deadline := time.Now().Add(4*env.SessionTimeout + 10*time.Second); time.Now().Before(deadline); {
-		names, ok := w.finalSnapshot(ctx)
-		if ok && len(names) == 0 {
-			break
+		if l, err := w.open(ctx, w.member(), session{}); err == nil {
+			names, err := w.snapshot(ctx, l)
+			if err == nil {
+				l.leave(ignore)
+			} else {
+				l.lost(err)
+			}
+			if err == nil && len(names) == 0 {
+				break
+			}
 		}
 		if !pause(ctx, env.SessionTimeout/8) {
 			break
@@ -71,19 +73,8 @@ func (ephemeral) Final(ctx context.Context, env *Env) error {
 	return w.tellTree(ctx, ephemeralRoot)
 }
 
-func (w *worker) finalSnapshot(ctx context.Context) ([]string, bool) {
-	l, err := w.open(ctx, w.member(), session{})
-	if err != nil {
-		return nil, false
-	}
-	names, err := w.snapshot(ctx, l)
-	if err != nil {
-		l.lost(err)
-		return nil, false
-	}
-	l.leave(func(frame) {})
-	return names, true
-}
+// ignore is for frames of which nothing has to be recorded.
+func ignore(frame) {}
 
 // observe takes snapshots until ctx ends.
 func (w *worker) observe(ctx context.Context) {
@@ -94,14 +85,10 @@ func (w *worker) observe(ctx context.Context) {
 		}
 		for err == nil {
 			if _, err = w.snapshot(ctx, l); err == nil {
-				err = l.idle(ctx, 4*w.thinking(), func(frame) {})
+				err = l.idle(ctx, 4*w.thinking(), ignore)
 			}
 		}
-		if ctx.Err() != nil && !errors.Is(err, errOrder) {
-			l.leave(func(frame) {})
-		} else {
-			l.lost(err)
-		}
+		l.finish(ctx, err, ignore)
 	}
 }
 
@@ -166,7 +153,7 @@ func (o *ephemeralOwner) life(ctx context.Context, k int) {
 	case err == nil:
 		o.depart()
 	case ctx.Err() != nil && !errors.Is(err, errOrder) && o.l != nil:
-		o.l.leave(func(frame) {})
+		o.l.leave(ignore)
 	case o.l != nil:
 		o.abandon()
 		o.l.lost(err)
@@ -183,7 +170,7 @@ func (o *ephemeralOwner) depart() {
 	o.drop()
 	switch o.rng.IntN(3) {
 	case 0:
-		o.l.leave(func(frame) {})
+		o.l.leave(ignore)
 	case 1:
 		o.abandon()
 		o.l.lost(errMoved)
@@ -198,8 +185,7 @@ func (o *ephemeralOwner) dirs() [2]string {
 	return [2]string{ephemeralRoot + "/" + o.name + "-a", ephemeralRoot + "/" + o.name + "-b"}
 }
 
-// vacant makes the directories, and waits until nothing of the session before is
-// in them.
+// vacant makes the directories, and waits until nothing of the session before is in them.
 func (o *ephemeralOwner) vacant(ctx context.Context) error {
 	dirs := o.dirs()
 	var b []byte
@@ -234,7 +220,7 @@ func (o *ephemeralOwner) vacant(ctx context.Context) error {
 			return nil
 		}
 		o.end(op, jepsen.Fail, "not yet")
-		if err := o.l.idle(ctx, o.l.session.timeout/20, func(frame) {}); err != nil {
+		if err := o.l.idle(ctx, o.l.session.timeout/20, ignore); err != nil {
 			return err
 		}
 		b = nil
@@ -319,16 +305,4 @@ func (o *ephemeralOwner) resume(ctx context.Context, err error) error {
 	return ctx.Err()
 }
 
-// see takes note of an answer.
-func (o *ephemeralOwner) see(f frame) {
-	if f.request == nil || f.request.op.ID == 0 {
-		return
-	}
-	op := f.request.op
-	op.Zxid = int64(f.header.Zxid)
-	if f.header.Err != wire.CodeOK {
-		o.end(op, jepsen.Fail, f.header.Err.Error())
-		return
-	}
-	o.end(op, jepsen.OK, "")
-}
+func (o *ephemeralOwner) see(f frame) { o.answered(f) }

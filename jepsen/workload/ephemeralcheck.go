@@ -12,7 +12,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload. Once all nodes of a session have been created:
+// checkEphemeral judges the workload ephemeral. Once all nodes of a session have been created:
 //
 //   - who lists them sees all of them or none, and none for ever after that;
 //   - a session that its owner has not closed does not end within two thirds of
@@ -23,7 +23,7 @@ import (
 //   - the owner finds its nodes as long as it is answered;
 //   - nodes in two directories vanish in the same zxid;
 //   - at the end, some timeouts after the last owner has gone, none is left.
-func (ephemeral) Check(ops []jepsen.Op) Verdict {
+func checkEphemeral(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: ephemeralName, Promise: "C7", Valid: Yes}
 	c := &ephemeralChecker{v: &v, sessions: make(map[string]*ephemeralSession), nodes: make(map[string]*ephemeralSession), soonest: math.MaxInt64}
 	final := c.collect(ops)
@@ -130,9 +130,8 @@ func (c *ephemeralChecker) collect(ops []jepsen.Op) (final bool) {
 			c.v.violate([]jepsen.Op{*op}, "%s is left at the end, of session %s", op.Path, op.Session)
 		}
 	}
-	calls := pair(ops, ephemeralName)
-	for i := range calls {
-		c.call(&calls[i])
+	for _, call := range pair(ops, ephemeralName) {
+		c.call(call)
 	}
 	for _, s := range c.order {
 		if s.complete() {

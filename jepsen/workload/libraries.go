@@ -25,16 +25,21 @@ const (
 	afterRun = 20 * time.Second
 )
 
-// libraries is the part of promise C6 that unmodified client libraries rely on: each client is a
+// newLibraries is the part of promise C6 that unmodified client libraries rely on: each client is a
 // process of another library (Env.Libraries, in turn) that takes a lock by each of its recipes, and
 // locks that libraries share.
-type libraries struct {
-	// recipes overrides what a library takes, in tests.
-	recipes func(library string, nth int) []taking
-}
+func newLibraries() Workload { return librariesThatTake(takings) }
 
-// Name implements Workload.
-func (libraries) Name() string { return librariesName }
+// librariesThatTake has the nth client of a library do what list says, all at the same time.
+func librariesThatTake(list func(library string, nth int) []taking) Workload {
+	return Workload{name: librariesName, check: checkLibraries, final: tells(librariesName, librariesRoot), run: func(ctx context.Context, env *Env, n int) error {
+		if len(env.Libraries) == 0 {
+			return errors.New("workload: libraries: none is given")
+		}
+		library := env.Libraries[n%len(env.Libraries)]
+		return runLibrary(ctx, newWorker(env, librariesName, n), library, list(library.Name, n/len(env.Libraries)))
+	}}
+}
 
 // A taking is one recipe of a library on one lock.
 type taking struct {
@@ -83,13 +88,9 @@ func takings(library string, nth int) []taking {
 		shared(turn[nth%2], "kazoo-gozk"), shared("zklock", library+"/"+longLock)}
 }
 
-// Run implements Workload.
-func (k libraries) Run(ctx context.Context, env *Env, n int) (err error) {
-	if len(env.Libraries) == 0 {
-		return errors.New("workload: libraries: none is given")
-	}
-	w := newWorker(env, librariesName, n)
-	library := env.Libraries[n%len(env.Libraries)]
+// runLibrary runs a process of a library, and has it take all these locks.
+func runLibrary(ctx context.Context, w *worker, library jepsen.Client, all []taking) (err error) {
+	env := w.env
 	process, err := jepsen.StartWorker(ctx, jepsen.WorkerConfig{
 		Name: w.name, Client: library, Servers: strings.Join(env.Servers, ","),
 		SessionTimeout: env.SessionTimeout, Dir: env.Dir, History: env.History,
@@ -111,11 +112,6 @@ func (k libraries) Run(ctx context.Context, env *Env, n int) (err error) {
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(afterRun, cancel) })()
-	list := takings
-	if k.recipes != nil {
-		list = k.recipes
-	}
-	all := list(library.Name, n/len(env.Libraries))
 	errs := make([]error, len(all))
 	var contenders sync.WaitGroup
 	for i, t := range all {
@@ -218,19 +214,14 @@ func (c *contender) release(ctx context.Context) error {
 	return err
 }
 
-// Final implements Workload: it reads what is left behind.
-func (libraries) Final(ctx context.Context, env *Env) error {
-	return newWorker(env, librariesName, env.Clients).tellTree(ctx, librariesRoot)
-}
-
-// Check implements Workload.
+// checkLibraries judges the workload libraries.
 //
 // A library's user goes by what the library says: it holds its lock from the reply to acquire until
 // it is about to release it, as long as the library takes itself for connected with the session of
 // the lock and has not said that the lock is lost. Nobody whom the lock excludes may acquire it at
 // that time, unless the process did not run. Fencing tokens grow in the order of holding. And no
 // ephemeral node of a session that was closed is left.
-func (libraries) Check(ops []jepsen.Op) Verdict {
+func checkLibraries(ops []jepsen.Op) Verdict {
 	c := newLockJudge(librariesName)
 	c.acquiredIsHeld = true
 	c.collect(ops)

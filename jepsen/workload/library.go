@@ -51,8 +51,7 @@ func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library,
 	return l, nil
 }
 
-// attach makes a connection that ends with close, and returns its events, for
-// whoever wants them.
+// attach makes a connection that ends with close, and returns its events, for whoever wants them.
 func (w *worker) attach(watched func(zk.Event)) (*library, <-chan zk.Event, error) {
 	l := &library{ended: make(chan struct{})}
 	ready := make(chan struct{}) // closed when l.Conn is there
@@ -103,10 +102,9 @@ func (l *library) close() {
 	l.closed.Wait()
 }
 
-// end ends the session if a member answers, and the connection in any case: the
-// library itself waits for ever for a handshake that was begun. It is called
-// once: the library's Close sleeps while it holds a lock, and whoever waits for
-// that stops a bubble's time.
+// end ends the session if a member answers, and the connection in any case: the library itself
+// waits for ever for a handshake that was begun. It is called once: the library's Close sleeps
+// while it holds a lock, and whoever waits for that stops a bubble's time.
 func (l *library) end() {
 	defer close(l.ended)
 	l.Conn.Close()
@@ -258,20 +256,20 @@ const (
 	noteBadVersion = "bad version"
 )
 
-// certainly says why a request has certainly not taken effect, if that is what
-// the library's error says.
-func certainly(err error) (why string, certain bool) {
+// certainly says how a request ended that the library refuses with err: Fail, if it has certainly
+// not taken effect, or Info; and why.
+func certainly(err error) (kind jepsen.Kind, why string) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return noteNoNode, true
+		return jepsen.Fail, noteNoNode
 	case errors.Is(err, zk.ErrNodeExists):
-		return noteNodeExists, true
+		return jepsen.Fail, noteNodeExists
 	case errors.Is(err, zk.ErrBadVersion):
-		return noteBadVersion, true
+		return jepsen.Fail, noteBadVersion
 	case errors.Is(err, zk.ErrNoServer):
-		return "never sent", true
+		return jepsen.Fail, "never sent"
 	}
-	return err.Error(), false
+	return jepsen.Info, err.Error()
 }
 
 // libraryLog is go-zookeeper's log.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"lockkeeper/internal/zkconn"
@@ -12,10 +13,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// link is one connection of a session, without a library in between: it sees
-// every frame, in order. It behaves as libraries do: a ping after a third of the
-// session timeout without a request, and it gives up after two thirds of silence.
-// One goroutine uses it.
+// link is one connection of a session, without a library in between: it sees every frame, in order.
+// It behaves as libraries do: a ping after a third of the session timeout without a request, and it
+// gives up after two thirds of silence. One goroutine uses it.
 type link struct {
 	*zkconn.Conn
 	w       *worker
@@ -142,7 +142,7 @@ func (l *link) next(ctx context.Context, until time.Time) (f frame, ok bool, err
 	for {
 		ping := l.sent.Add(l.session.timeout / 3)
 		silent := l.heard.Add(l.patience())
-		if err := l.await(ctx, earliest(until, ping, silent)); err == nil {
+		if err := l.await(ctx, slices.MinFunc([]time.Time{until, ping, silent}, time.Time.Compare)); err == nil {
 			f, err := l.read(silent)
 			if err != nil || f.request == nil || f.request.code != wire.OpPing {
 				return f, err == nil, err
@@ -234,12 +234,40 @@ func (l *link) idle(ctx context.Context, d time.Duration, see func(frame)) error
 	}
 }
 
-// lost ends the connection after an error: nobody knows what became of the
-// requests that are open.
+// burst works on the connection until it ends, and says why it has: requests that are sent at once,
+// at most so many, their replies, and a pause. b is sent in front of the first ones.
+func (l *link) burst(ctx context.Context, b []byte, most int, request func(b []byte) []byte, see func(frame)) error {
+	for {
+		for range 1 + l.w.rng.IntN(most) {
+			b = request(b)
+		}
+		if err := l.send(b); err != nil {
+			return err
+		}
+		if err := l.drain(ctx, see); err != nil {
+			return err
+		}
+		if err := l.idle(ctx, l.w.thinking(), see); err != nil {
+			return err
+		}
+		b = nil
+	}
+}
+
+// finish ends the connection after an error: with its session if it is because the run is over.
+func (l *link) finish(ctx context.Context, err error, see func(frame)) {
+	if ctx.Err() != nil && !errors.Is(err, errOrder) {
+		l.leave(see)
+	} else {
+		l.lost(err)
+	}
+}
+
+// lost ends the connection after an error: what became of the requests that are open is unknown.
 func (l *link) lost(err error) {
 	l.shut()
 	for _, q := range l.open {
-		if q.code != wire.OpPing && q.op.ID != 0 {
+		if q.op.ID != 0 {
 			l.w.end(q.op, jepsen.Info, err.Error())
 		}
 	}
@@ -277,14 +305,4 @@ func (l *link) leave(see func(frame)) {
 		return
 	}
 	l.shut()
-}
-
-func earliest(times ...time.Time) time.Time {
-	first := times[0]
-	for _, t := range times[1:] {
-		if t.Before(first) {
-			first = t
-		}
-	}
-	return first
 }

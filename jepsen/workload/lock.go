@@ -30,38 +30,29 @@ const (
 	fUse = "use"
 )
 
-// lock is the part of promise C6 that locks are about: every recipe that works on
-// one cluster, and a resource that checks tokens. MajorityMutex is not among
-// them: it is for several clusters.
-type lock struct {
-	gate fence.Gate // where Env has no Fence
+// newLock is the part of promise C6 that locks are about: every recipe that works on one cluster,
+// and a resource that checks tokens. MajorityMutex is not among them: it is for several clusters.
+func newLock() Workload {
+	var gate fence.Gate // where Env has no Fence
+	return Workload{name: lockName, check: checkLock, run: func(ctx context.Context, env *Env, n int) error {
+		w := newWorker(env, lockName, n)
+		l, events, err := w.attach(nil)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		s := recipes.NewSession(l.Conn, events, env.SessionTimeout)
+		defer s.Close()
+		c := &lockClient{worker: w, l: l, recipes: lockRecipes(s), fence: env.Fence}
+		if c.fence == nil {
+			c.fence = &gate
+		}
+		for c.think(ctx) {
+			c.contend(ctx)
+		}
+		return nil
+	}}
 }
-
-// Name implements Workload.
-func (*lock) Name() string { return lockName }
-
-// Run implements Workload.
-func (k *lock) Run(ctx context.Context, env *Env, n int) error {
-	w := newWorker(env, lockName, n)
-	l, events, err := w.attach(nil)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	s := recipes.NewSession(l.Conn, events, env.SessionTimeout)
-	defer s.Close()
-	c := &lockClient{worker: w, l: l, recipes: lockRecipes(s), fence: env.Fence}
-	if c.fence == nil {
-		c.fence = &k.gate
-	}
-	for c.think(ctx) {
-		c.contend(ctx)
-	}
-	return nil
-}
-
-// Final implements Workload. The holders have told all there is to tell.
-func (*lock) Final(context.Context, *Env) error { return nil }
 
 // grant is what all recipes give out.
 type grant interface {

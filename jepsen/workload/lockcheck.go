@@ -11,13 +11,12 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload.
+// checkLock judges the workload lock.
 //
-// A holder holds *for certain* from the moment at which it has told of its grant
-// until it last asked the grant, and was told that it stands: a grant that stands
-// has stood all the time. That is so whatever the process went through in
-// between. Two that exclude each other never hold for certain at one time, of a
-// semaphore never more than its number.
+// A holder holds *for certain* from the moment at which it has told of its grant until it last
+// asked the grant, and was told that it stands: a grant that stands has stood all the time. That is
+// so whatever the process went through in between. Two that exclude each other never hold for
+// certain at one time, of a semaphore never more than its number.
 //
 // A program that does not ask goes by its library: it holds, too, as long as the
 // library takes itself for connected with the session of the lock, see belief.
@@ -27,11 +26,10 @@ import (
 // Tokens grow in the order of holding, except among those who share. What the
 // resource has accepted has tokens that do not become smaller.
 //
-// A SimpleMutex has a gap, which its documentation tells of: an Unlock that is
-// under way while its session expires may delete the next holder's node. A hold
-// that was told so, or that stood while the outcome of such an Unlock was unknown,
-// is not counted against the next one.
-func (*lock) Check(ops []jepsen.Op) Verdict {
+// A SimpleMutex has a gap, which its documentation tells of: an Unlock that is under way while its
+// session expires may delete the next holder's node. A hold that was told so, or that stood while
+// the outcome of such an Unlock was unknown, is not counted against the next one.
+func checkLock(ops []jepsen.Op) Verdict {
 	c := newLockJudge(lockName)
 	c.collect(ops)
 	c.judgeAll(ops)
@@ -166,8 +164,7 @@ func (c *lockJudge) collect(ops []jepsen.Op) {
 	}
 }
 
-// robbed says whether the gap of a SimpleMutex may have cost o the lock before h
-// had it.
+// robbed says whether the gap of a SimpleMutex may have cost o the lock before h had it.
 func (c *lockJudge) robbed(o, h *holding) bool {
 	if path.Base(o.op.Lock) != simpleLock {
 		return false

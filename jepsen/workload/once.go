@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"lockkeeper/jepsen"
@@ -28,23 +27,19 @@ const (
 	fBegin = "begin" // a connection begins; Path is the beginning of its directories' names
 )
 
-// once is promise C5: clients count, by sequential creates and by setData
+// newOnce is promise C5: clients count, by sequential creates and by setData
 // without a version, many requests at once, on connections that live through
 // changes of leader. A connection has directories of its own, one after the
 // other, so that what is there at the end tells what became of each request.
-type once struct{}
-
-// Name implements Workload.
-func (once) Name() string { return onceName }
-
-// Run implements Workload.
-func (once) Run(ctx context.Context, env *Env, n int) error {
-	c := &onceClient{worker: newWorker(env, onceName, n)}
-	for k := 0; ctx.Err() == nil; k++ {
-		c.connection(ctx, k)
-		c.think(ctx)
-	}
-	return nil
+func newOnce() Workload {
+	return Workload{name: onceName, check: checkOnce, final: tells(onceName, onceRoot), run: func(ctx context.Context, env *Env, n int) error {
+		c := &onceClient{worker: newWorker(env, onceName, n)}
+		for k := 0; ctx.Err() == nil; k++ {
+			c.connection(ctx, k)
+			c.think(ctx)
+		}
+		return nil
+	}}
 }
 
 type onceClient struct {
@@ -67,28 +62,10 @@ func (c *onceClient) connection(ctx context.Context, k int) {
 	c.l, c.prefix, c.dirs, c.value = l, fmt.Sprintf("%s/%s.%d.", onceRoot, c.name, k), 0, 0
 	c.add(jepsen.Op{Kind: jepsen.Info, F: fBegin, Path: c.prefix, Member: l.member, Session: l.session.text()})
 	b := l.add(nil, wire.OpCreate, wire.CreateRequest{Path: onceRoot, ACL: wire.OpenACL}, jepsen.Op{})
-	b = c.mkdir(b)
-	for {
-		for range 1 + c.rng.IntN(onceBurst) {
-			b = c.request(b)
-		}
-		if err = l.send(b); err == nil {
-			err = l.drain(ctx, c.see)
-		}
-		if err == nil {
-			err = l.idle(ctx, c.thinking(), c.see)
-		}
-		if err != nil {
-			break
-		}
-		b = nil
-	}
-	if ctx.Err() != nil && !errors.Is(err, errOrder) {
-		l.leave(c.see)
-		return
-	}
-	l.lost(err)
+	l.finish(ctx, l.burst(ctx, c.mkdir(b), onceBurst, c.request, c.see), c.see)
 }
+
+func (c *onceClient) see(f frame) { c.answered(f) }
 
 // mkdir begins a new directory.
 func (c *onceClient) mkdir(b []byte) []byte {
@@ -116,28 +93,4 @@ func (c *onceClient) request(b []byte) []byte {
 	return c.l.add(b, wire.OpCreate, wire.CreateRequest{
 		Path: c.dir + "/n-", Data: []byte(value), ACL: wire.OpenACL, Mode: wire.ModePersistentSequential,
 	}, op)
-}
-
-// see takes note of an answer.
-func (c *onceClient) see(f frame) {
-	if f.request == nil || f.request.op.ID == 0 {
-		return
-	}
-	op, answer, ok := c.answered(f)
-	if !ok {
-		return
-	}
-	switch a := answer.(type) {
-	case *wire.CreateResponse:
-		op.Path = a.Path
-	case *wire.StatResponse:
-		op.Version = a.Stat.Version
-	}
-	c.end(op, jepsen.OK, "")
-}
-
-// Final implements Workload: it tells every node that is there.
-func (once) Final(ctx context.Context, env *Env) error {
-	w := newWorker(env, onceName, env.Clients)
-	return w.tellTree(ctx, onceRoot)
 }

@@ -9,19 +9,17 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload. For every connection:
+// checkOnce judges the workload exactly-once. For every connection:
 //
 //   - every request that was answered was answered with success, and with the
 //     number that follows the one before;
 //   - what took effect are its first so many requests, each once, and among
 //     them all that were answered.
-func (once) Check(ops []jepsen.Op) Verdict {
+func checkOnce(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: onceName, Promise: "C5", Valid: Yes}
 	connections := make(map[string]*onceConnection)
 	var order []*onceConnection
-	calls := pair(ops, onceName)
-	for i := range calls {
-		c := &calls[i]
+	for _, c := range pair(ops, onceName) {
 		prefix := connectionOf(c.invoke.Path)
 		if prefix == "" {
 			continue
@@ -33,16 +31,10 @@ func (once) Check(ops []jepsen.Op) Verdict {
 		}
 		o.calls = append(o.calls, c)
 	}
-	final := false
-	for _, op := range ops {
-		switch {
-		case !belongs(op, onceName):
-		case op.F == fFinal:
-			final = true
-		case op.F == fFound:
-			if o := connections[connectionOf(op.Path)]; o != nil {
-				o.found = append(o.found, op)
-			}
+	found, final := finals(ops, onceName)
+	for _, op := range found {
+		if o := connections[connectionOf(op.Path)]; o != nil {
+			o.found = append(o.found, op)
 		}
 	}
 	answered, unknown, broken := 0, 0, 0

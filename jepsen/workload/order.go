@@ -32,25 +32,17 @@ const (
 	fRewatch = "rewatch"
 )
 
-// order is promises C2 and C3: sessions that move between members, with many
-// requests under way.
-type order struct{}
-
-// Name implements Workload.
-func (order) Name() string { return orderName }
-
-// Run implements Workload.
-func (order) Run(ctx context.Context, env *Env, n int) error {
-	c := &orderClient{worker: newWorker(env, orderName, n)}
-	for k := 0; ctx.Err() == nil; k++ {
-		c.session(ctx, k)
-		c.think(ctx)
-	}
-	return nil
+// newOrder is promises C2 and C3: sessions that move between members, with many requests under way.
+func newOrder() Workload {
+	return Workload{name: orderName, check: checkOrder, run: func(ctx context.Context, env *Env, n int) error {
+		c := &orderClient{worker: newWorker(env, orderName, n)}
+		for k := 0; ctx.Err() == nil; k++ {
+			c.session(ctx, k)
+			c.think(ctx)
+		}
+		return nil
+	}}
 }
-
-// Final implements Workload. The clients have read all there is to see.
-func (order) Final(context.Context, *Env) error { return nil }
 
 type orderClient struct {
 	*worker
@@ -82,11 +74,7 @@ func (c *orderClient) session(ctx context.Context, k int) {
 		c.l, c.asked = l, false
 		err = c.connection(ctx)
 		s = l.session
-		if ctx.Err() != nil && !errors.Is(err, errOrder) {
-			l.leave(c.see)
-			return
-		}
-		l.lost(err)
+		l.finish(ctx, err, c.see)
 		if !c.made || errors.Is(err, errOrder) {
 			return // nothing is known of the session's node
 		}
@@ -165,25 +153,12 @@ func (c *orderClient) see(f frame) {
 		c.event(f)
 		return
 	}
-	if f.request.op.ID == 0 {
-		return
-	}
 	if f.request.op.F == fWatch {
 		c.asked, c.watching = false, f.header.Err == wire.CodeOK
 	}
-	op, answer, ok := c.answered(f)
-	if !ok {
-		return
-	}
-	switch a := answer.(type) {
-	case *wire.CreateResponse:
+	if op, ok := c.answered(f); ok && op.F == fMake {
 		c.made = true
-	case *wire.StatResponse:
-		op.Version = a.Stat.Version
-	case *wire.GetDataResponse:
-		op.Value, op.Version = string(a.Data), a.Stat.Version
 	}
-	c.end(op, jepsen.OK, "")
 }
 
 func (c *orderClient) event(f frame) {

@@ -8,7 +8,7 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload. For every session, over all its connections:
+// checkOrder judges the workload session-order. For every session, over all its connections:
 //
 //   - replies come in the order of the requests, and their zxids never go back;
 //   - what it reads of its own node is what it has set last. Of the sets that
@@ -17,7 +17,7 @@ import (
 //     once a later connection was answered;
 //   - once it watches the hot node, an event comes before anything that shows a
 //     later version of it, and with a zxid larger than all that came before.
-func (order) Check(ops []jepsen.Op) Verdict {
+func checkOrder(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: orderName, Promise: "C2, C3", Valid: Yes}
 	sessions := make(map[string]*orderSession)
 	count := make(map[string]int)

@@ -105,9 +105,9 @@ func TestLibrariesFindOverlaps(t *testing.T) {
 		Servers: []string{cluster.Members()[0].ClientAddr}, History: jepsen.NewHistory(), Clients: 2,
 		SessionTimeout: 4 * time.Second, Libraries: []jepsen.Client{gozk}, Dir: t.TempDir(),
 	}
-	k := libraries{recipes: func(string, int) []taking {
+	k := librariesThatTake(func(string, int) []taking {
 		return []taking{{recipe: "none", lock: "none", mode: jepsen.Exclusive}}
-	}}
+	})
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	var clients sync.WaitGroup

@@ -13,9 +13,8 @@ import (
 
 const registerName = "register"
 
-// The operations of the register workload. A read, write or cas that ends with
-// Fail because of what it found (no node, the wrong version) tells something of
-// the state, too.
+// The operations of the register workload. A read, write or cas that ends with Fail because of what
+// it found (no node, the wrong version) tells something of the state, too.
 const (
 	fRead   = "read"   // a sync and a getData on one connection; OK has Value and Version
 	fWrite  = "write"  // setData of Value, whatever the version; OK has the new Version
@@ -34,32 +33,26 @@ const (
 
 // register is promise C4: clients read behind a sync, write, and compare and set.
 type register struct {
-	// limit is how long the checker may think.
+	// limit is how long the checker may take.
 	limit time.Duration
 }
 
-func newRegister() *register { return &register{limit: time.Minute} }
-
-// Name implements Workload.
-func (*register) Name() string { return registerName }
-
-// Run implements Workload.
-func (*register) Run(ctx context.Context, env *Env, n int) error {
-	w := newWorker(env, registerName, n)
-	l, err := w.connect(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	c := &registerClient{worker: w, l: l}
-	for w.think(ctx) {
-		c.step()
-	}
-	return nil
+func newRegister() Workload {
+	r := register{limit: time.Minute}
+	return Workload{name: registerName, check: r.check, run: func(ctx context.Context, env *Env, n int) error {
+		w := newWorker(env, registerName, n)
+		l, err := w.connect(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		c := &registerClient{worker: w, l: l}
+		for w.think(ctx) {
+			c.step()
+		}
+		return nil
+	}}
 }
-
-// Final implements Workload. The clients have read all there is to see.
-func (*register) Final(context.Context, *Env) error { return nil }
 
 type registerClient struct {
 	*worker
@@ -130,19 +123,16 @@ func (c *registerClient) create(key string) {
 }
 
 func (c *registerClient) write(key, value string) {
-	op := c.invoke(jepsen.Op{F: fWrite, Path: key, Value: value})
-	stat, err := c.l.Set(key, []byte(value), -1)
-	if err == nil {
-		op.Version = stat.Version
-		c.version, c.seen = stat.Version, true
-	}
-	c.finish(op, err)
+	c.set(c.invoke(jepsen.Op{F: fWrite, Path: key, Value: value}), -1)
 }
 
 func (c *registerClient) cas(key, value string) {
-	op := c.invoke(jepsen.Op{F: fCAS, Path: key, Value: value, Version: c.version})
-	stat, err := c.l.Set(key, []byte(value), c.version)
-	c.seen = false
+	c.seen = false // it becomes true when this succeeds
+	c.set(c.invoke(jepsen.Op{F: fCAS, Path: key, Value: value, Version: c.version}), c.version)
+}
+
+func (c *registerClient) set(op jepsen.Op, version int32) {
+	stat, err := c.l.Set(op.Path, []byte(op.Value), version)
 	if err == nil {
 		op.Version = stat.Version
 		c.version, c.seen = stat.Version, true
@@ -156,9 +146,6 @@ func (c *registerClient) finish(op jepsen.Op, err error) {
 		c.end(op, jepsen.OK, "")
 		return
 	}
-	if why, certain := certainly(err); certain {
-		c.end(op, jepsen.Fail, why)
-		return
-	}
-	c.end(op, jepsen.Info, err.Error())
+	kind, why := certainly(err)
+	c.end(op, kind, why)
 }

@@ -10,17 +10,14 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// Check implements Workload: the operations on every node have to be
-// linearizable.
+// check judges the workload register: the operations on every node have to be linearizable.
 //
 // It takes real time, a minute at most: not for inside of a bubble.
-func (r *register) Check(ops []jepsen.Op) Verdict {
+func (r register) check(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: registerName, Promise: "C4", Valid: Yes}
 	keys := make(map[string][]*call)
 	count := make(map[string]int)
-	calls := pair(ops, registerName)
-	for i := range calls {
-		c := &calls[i]
+	for _, c := range pair(ops, registerName) {
 		if !c.says() {
 			continue
 		}

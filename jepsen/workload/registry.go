@@ -2,21 +2,13 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// workloads are all of them, in the order in which they are listed.
-var workloads = []struct {
-	name string
-	make func() Workload
-}{
-	{registerName, func() Workload { return newRegister() }},
-	{orderName, func() Workload { return order{} }},
-	{beliefName, func() Workload { return belief{} }},
-	{lockName, func() Workload { return new(lock) }},
-	{onceName, func() Workload { return once{} }},
-	{ephemeralName, func() Workload { return ephemeral{} }},
-	{durabilityName, func() Workload { return durability{} }},
+// workloads are all that need nothing beyond this program, in the order in which they are listed.
+var workloads = []func() Workload{
+	newRegister, newOrder, newBelief, newLock, newOnce, newEphemeral, newDurability,
 }
 
 // Libraries is the name of a workload that New knows, too. It starts processes with client
@@ -27,8 +19,8 @@ const Libraries = librariesName
 // Names are the workloads that need nothing beyond this program.
 func Names() []string {
 	var names []string
-	for _, w := range workloads {
-		names = append(names, w.name)
+	for _, make := range workloads {
+		names = append(names, make().name)
 	}
 	return names
 }
@@ -40,13 +32,10 @@ func Steady(name string) bool { return name != beliefName && name != librariesNa
 
 // New is a workload for one run.
 func New(name string) (Workload, error) {
-	for _, w := range workloads {
-		if w.name == name {
-			return w.make(), nil
+	for _, make := range append(slices.Clone(workloads), newLibraries) {
+		if w := make(); w.name == name {
+			return w, nil
 		}
 	}
-	if name == librariesName {
-		return libraries{}, nil
-	}
-	return nil, fmt.Errorf("workload: there is no workload %q; there are %s, %s", name, strings.Join(Names(), ", "), librariesName)
+	return Workload{}, fmt.Errorf("workload: there is no workload %q; there are %s, %s", name, strings.Join(Names(), ", "), librariesName)
 }

@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -35,110 +37,82 @@ func (w *worker) tellTreeOnce(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	t := &teller{l: l, ctx: ctx}
-	err = t.ask(wire.OpSync, wire.SyncRequest{Path: root})
-	if err == nil {
-		err = t.below([]string{root})
+	// Behind the sync, reads see all that was written before it.
+	err = l.each(ctx, []string{root}, wire.OpSync, wire.SyncRequest{Path: root}, func(string, wire.Record) {})
+	var found []jepsen.Op
+	for parents := []string{root}; err == nil && len(parents) > 0; {
+		var children []string
+		err = l.each(ctx, parents, wire.OpGetChildren, nil, func(path string, answer wire.Record) {
+			for _, name := range answer.(*wire.GetChildrenResponse).Children {
+				children = append(children, path+"/"+name)
+			}
+		})
+		parents = nil
+		if err == nil {
+			err = l.each(ctx, children, wire.OpGetData, nil, func(path string, answer wire.Record) {
+				found = append(found, nodeFound(path, answer.(*wire.GetDataResponse)))
+				if answer.(*wire.GetDataResponse).Stat.NumChildren > 0 {
+					parents = append(parents, path)
+				}
+			})
+		}
 	}
 	if err != nil {
 		l.lost(err)
 		return err
 	}
-	for _, op := range t.found {
+	for _, op := range found {
 		w.add(op)
 	}
-	w.add(jepsen.Op{Kind: jepsen.Info, F: fFinal, Path: root, Version: int32(len(t.found))})
-	l.leave(func(frame) {})
+	w.add(jepsen.Op{Kind: jepsen.Info, F: fFinal, Path: root, Version: int32(len(found))})
+	l.leave(ignore)
 	return nil
 }
 
-// teller reads a tree.
-type teller struct {
-	l     *link
-	ctx   context.Context
-	found []jepsen.Op
-}
-
-// below reads what is below some nodes.
-func (t *teller) below(parents []string) error {
-	for len(parents) > 0 {
-		var children []string
-		if err := t.each(parents, wire.OpGetChildren, func(path string, answer wire.Record) {
-			for _, name := range answer.(*wire.GetChildrenResponse).Children {
-				children = append(children, path+"/"+name)
-			}
-		}); err != nil {
-			return err
-		}
-		parents = nil
-		if err := t.each(children, wire.OpGetData, func(path string, answer wire.Record) {
-			a := answer.(*wire.GetDataResponse)
-			t.found = append(t.found, jepsen.Op{
-				Kind: jepsen.Info, F: fFound, Path: path, Value: string(a.Data), Version: a.Stat.Version, Zxid: int64(a.Stat.Czxid),
-				Session: ownerText(a.Stat.EphemeralOwner), Note: fmt.Sprintf("%d children", a.Stat.NumChildren),
-			})
-			if a.Stat.NumChildren > 0 {
-				parents = append(parents, path)
-			}
-		}); err != nil {
-			return err
-		}
+// nodeFound is the entry about a node that is there.
+func nodeFound(path string, a *wire.GetDataResponse) jepsen.Op {
+	op := jepsen.Op{
+		Kind: jepsen.Info, F: fFound, Path: path, Value: string(a.Data), Version: a.Stat.Version, Zxid: int64(a.Stat.Czxid),
+		Note: fmt.Sprintf("%d children", a.Stat.NumChildren),
 	}
-	return nil
-}
-
-// ownerText is the session of an ephemeral node, "" for others.
-func ownerText(id wire.SessionID) string {
-	if id == 0 {
-		return ""
+	if owner := a.Stat.EphemeralOwner; owner != 0 {
+		op.Session = sessionText(int64(owner))
 	}
-	return sessionText(int64(id))
+	return op
 }
 
-// each asks the same of many nodes, some at a time. What has gone meanwhile is
-// passed over.
-func (t *teller) each(paths []string, code wire.Op, see func(string, wire.Record)) error {
+// each makes the same request about many nodes, some at a time, and gives the answers to see. body
+// is nil for a read. A node that has been deleted meanwhile is left out.
+func (l *link) each(ctx context.Context, paths []string, code wire.Op, body wire.Record, see func(string, wire.Record)) error {
 	const some = 500
-	for len(paths) > 0 {
-		n := min(some, len(paths))
+	for some := range slices.Chunk(paths, some) {
 		var b []byte
-		for _, path := range paths[:n] {
-			b = t.l.add(b, code, wire.PathWatchRequest{Path: path}, jepsen.Op{})
+		for _, path := range some {
+			b = l.add(b, code, cmp.Or[wire.Record](body, wire.PathWatchRequest{Path: path}), jepsen.Op{})
 		}
-		if err := t.l.send(b); err != nil {
+		if err := l.send(b); err != nil {
 			return err
 		}
 		var wrong error
-		if err := t.l.drain(t.ctx, func(f frame) {
-			if f.request == nil || f.header.Err == wire.CodeNoNode {
+		if err := l.drain(ctx, func(f frame) {
+			if f.request == nil || f.request.code != code {
 				return
 			}
+			path := some[0]
+			some = some[1:]
 			answer, err := wire.DecodeResponse(code, f.body)
-			if f.header.Err != wire.CodeOK {
-				err = f.header.Err
-			}
-			if err != nil {
+			switch {
+			case f.header.Err == wire.CodeNoNode:
+			case f.header.Err != wire.CodeOK:
+				wrong = f.header.Err
+			case err != nil:
 				wrong = err
-				return
+			default:
+				see(path, answer)
 			}
-			see(f.request.body.(wire.PathWatchRequest).Path, answer)
-		}); err != nil {
-			return err
+		}); err != nil || wrong != nil {
+			return errors.Join(err, wrong)
 		}
-		if wrong != nil {
-			return wrong
-		}
-		paths = paths[n:]
 	}
 	return nil
-}
-
-// ask makes one request and waits for its answer.
-func (t *teller) ask(code wire.Op, body wire.Record) error {
-	if err := t.l.send(t.l.add(nil, code, body, jepsen.Op{})); err != nil {
-		return err
-	}
-	var refused error
-	err := t.l.drain(t.ctx, func(f frame) { refused = f.header.Err.Err() })
-	return errors.Join(err, refused)
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -62,21 +63,41 @@ func (w *worker) end(op jepsen.Op, kind jepsen.Kind, note string) {
 	w.add(op)
 }
 
-// answered looks at the reply to an operation. It ends the operation, and reports false, if the
-// reply is a refusal or cannot be understood; else ending it is the caller's.
-func (w *worker) answered(f frame) (op jepsen.Op, answer wire.Record, ok bool) {
+// answered ends the operation that a reply is about, with what the reply says, and reports whether
+// the request succeeded. Events, and replies to requests that are not in the history, are no
+// operations.
+func (w *worker) answered(f frame) (op jepsen.Op, ok bool) {
+	if f.request == nil || f.request.op.ID == 0 {
+		return op, false
+	}
 	op = f.request.op
 	op.Zxid = int64(f.header.Zxid)
-	if f.header.Err != wire.CodeOK {
-		w.end(op, jepsen.Fail, f.header.Err.Error())
-		return op, nil, false
+	code := f.header.Err
+	if code == wire.CodeOK {
+		answer, err := wire.DecodeResponse(f.request.code, f.body)
+		if err != nil {
+			w.end(op, jepsen.Info, err.Error())
+			return op, false
+		}
+		switch a := answer.(type) {
+		case *wire.CreateResponse:
+			op.Path = a.Path
+		case *wire.StatResponse:
+			op.Version = a.Stat.Version
+		case *wire.GetDataResponse:
+			op.Value, op.Version = string(a.Data), a.Stat.Version
+		case *wire.MultiResponse:
+			for _, r := range slices.Backward(a.Results) { // the first that is not OK counts
+				code = cmp.Or(r.Err, code)
+			}
+		}
 	}
-	answer, err := wire.DecodeResponse(f.request.code, f.body)
-	if err != nil {
-		w.end(op, jepsen.Info, err.Error())
-		return op, nil, false
+	if code != wire.CodeOK {
+		w.end(op, jepsen.Fail, code.Error())
+		return op, false
 	}
-	return op, answer, true
+	w.end(op, jepsen.OK, "")
+	return op, true
 }
 
 // think waits between two operations. It reports false when ctx has ended.
@@ -111,43 +132,50 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// calls pairs the operations of a history with their ends.
+// call is an operation with its end.
 type call struct {
 	invoke jepsen.Op
 	end    jepsen.Op // its Kind is Info where nothing is known
 	ended  bool      // there is an entry that says how it ended
-	// at is the place of invoke in the history, until that of end.
-	at, until int
 }
 
-// pair finds, for every operation that a workload's clients began, how it
-// ended, in the order in which they began. Entries that nobody invoked are not
-// among them.
-func pair(ops []jepsen.Op, workload string) []call {
+// pair finds, for every operation that a workload's clients began, how it ended, in the order in
+// which they began. Entries that nobody invoked are not among them.
+func pair(ops []jepsen.Op, workload string) []*call {
 	type key struct {
 		worker string
 		id     int64
 	}
-	var calls []call
-	open := make(map[key]int)
-	for i, op := range ops {
+	var calls []*call
+	open := make(map[key]*call)
+	for _, op := range ops {
 		if !belongs(op, workload) || op.ID == 0 {
 			continue
 		}
 		k := key{op.Worker, op.ID}
 		if op.Kind == jepsen.Invoke {
-			open[k] = len(calls)
-			end := op
-			end.Kind = jepsen.Info
-			calls = append(calls, call{invoke: op, end: end, at: i, until: len(ops)})
-			continue
-		}
-		if n, ok := open[k]; ok {
-			calls[n].end, calls[n].ended, calls[n].until = op, true, i
+			c := &call{invoke: op, end: op}
+			c.end.Kind = jepsen.Info
+			open[k], calls = c, append(calls, c)
+		} else if c := open[k]; c != nil {
+			c.end, c.ended = op, true
 			delete(open, k)
 		}
 	}
 	return calls
+}
+
+// finals are what Final has told of a workload's tree; complete says that this was all.
+func finals(ops []jepsen.Op, workload string) (found []jepsen.Op, complete bool) {
+	for _, op := range ops {
+		if belongs(op, workload) {
+			complete = complete || op.F == fFinal
+			if op.F == fFound {
+				found = append(found, op)
+			}
+		}
+	}
+	return found, complete
 }
 
 // belongs says whether an entry is of one of the workload's clients.
@@ -164,6 +192,5 @@ func (c call) entries() []jepsen.Op {
 	return []jepsen.Op{c.invoke, c.end}
 }
 
-// sortedKeys are a map's keys in order, so that the same history gives the same
-// verdict.
+// sortedKeys are a map's keys in order, so that the same history gives the same verdict.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -48,20 +48,39 @@ type Fence interface {
 	Do(resource string, token int64, f func() error) error
 }
 
-// A Workload is made anew for each run.
-type Workload interface {
-	// Name is what -workload calls it.
-	Name() string
-	// Run is client n of env.Clients, counted from 0: it works, and records in
-	// the history what it does, until ctx ends. It bears every fault: an error
-	// is only what makes the run worthless, for example that nothing could be
-	// set up. All clients run side by side.
-	Run(ctx context.Context, env *Env, n int) error
-	// Final is called once, when all clients have ended and everything has been
-	// healed: it reads what the checker needs to see at the end.
-	Final(ctx context.Context, env *Env) error
-	// Check goes through the history, which may hold other workloads' too.
-	Check(ops []jepsen.Op) Verdict
+// A Workload is a kind of client together with its checker. New makes one for each run.
+type Workload struct {
+	name  string
+	run   func(ctx context.Context, env *Env, n int) error
+	final func(ctx context.Context, env *Env) error // nil: the clients have read all there is to see
+	check func(ops []jepsen.Op) Verdict
+}
+
+// Name is what -workload calls it.
+func (w Workload) Name() string { return w.name }
+
+// Run is client n of env.Clients, counted from 0: it works, and records in the history what it
+// does, until ctx ends. It bears every fault: an error is only what makes the run worthless, for
+// example that nothing could be set up. All clients run side by side.
+func (w Workload) Run(ctx context.Context, env *Env, n int) error { return w.run(ctx, env, n) }
+
+// Final is called once, when all clients have ended and everything has been healed: it reads what
+// the checker needs to see at the end.
+func (w Workload) Final(ctx context.Context, env *Env) error {
+	if w.final == nil {
+		return nil
+	}
+	return w.final(ctx, env)
+}
+
+// Check goes through the history, which may hold other workloads' too.
+func (w Workload) Check(ops []jepsen.Op) Verdict { return w.check(ops) }
+
+// tells is a Workload.final that reads the tree below root.
+func tells(name, root string) func(ctx context.Context, env *Env) error {
+	return func(ctx context.Context, env *Env) error {
+		return newWorker(env, name, env.Clients).tellTree(ctx, root)
+	}
 }
 
 // Valid is a checker's judgement, in Jepsen's words.
@@ -72,8 +91,7 @@ const (
 	Yes Valid = "true"
 	// No: it breaks it.
 	No Valid = "false"
-	// Unknown: nothing is broken, but too little happened to tell, or the
-	// checker ran out of time.
+	// Unknown: nothing is broken, but too little happened to tell, or the checker ran out of time.
 	Unknown Valid = "unknown"
 )
 
@@ -85,8 +103,7 @@ type Verdict struct {
 	Valid   Valid  `json:"valid"`
 	// Text is one sentence with the figures: how much was checked.
 	Text string `json:"text"`
-	// Violations are the broken promises, each with the shortest piece of
-	// history that shows it.
+	// Violations are the broken promises, each with the shortest piece of history that shows it.
 	Violations []Violation `json:"violations,omitempty"`
 	// Figures are measures, by name with unit (as "window ms"), for tables.
 	Figures map[string]float64 `json:"figures,omitempty"`
@@ -115,8 +132,7 @@ func (v *Verdict) violate(ops []jepsen.Op, format string, args ...any) {
 	v.Violations = append(v.Violations, Violation{Text: fmt.Sprintf(format, args...), Ops: ops})
 }
 
-// concluded is the verdict in the end: a violation is one whatever else is not
-// known.
+// concluded is the verdict in the end: a violation is one whatever else is not known.
 func (v *Verdict) concluded() Verdict {
 	n := len(v.Violations)
 	if n > 0 {

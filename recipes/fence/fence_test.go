@@ -15,8 +15,7 @@ import (
 	"testing"
 )
 
-// kinds are all that remember, as one function: check runs f if the token is
-// accepted.
+// kinds are all that remember, as one function: check runs f if the token is accepted.
 func kinds(t *testing.T) map[string]func(resource string, token int64, f func()) error {
 	gate := new(Gate)
 	file, err := OpenFile(filepath.Join(t.TempDir(), "tokens"))

@@ -16,9 +16,8 @@ import (
 	"syscall"
 )
 
-// File remembers in a file, which any number of processes of one machine may
-// share. A token is on the disk before it is accepted for the first time. Its
-// methods may be called from any goroutine.
+// File remembers in a file, which any number of processes of one machine may share. A token is on
+// the disk before it is accepted for the first time. Its methods may be called from any goroutine.
 //
 // The file is text, replaced as a whole (written beside, synced, renamed, the
 // directory synced), for a few thousand resources at the most:

@@ -19,8 +19,7 @@ type Table struct {
 	create, update, query, insertInto string
 }
 
-// TableOptions are the settings of a Table. The zero value is good for MySQL,
-// MariaDB and SQLite.
+// TableOptions are the settings of a Table. The zero value is good for MySQL, MariaDB and SQLite.
 type TableOptions struct {
 	// Name of the table; "" stands for "fence". Letters, digits and underscores,
 	// with a schema in front if need be.

@@ -13,9 +13,8 @@ import (
 	"testing"
 )
 
-// fakeDB is a database with one table of two columns that understands Table's
-// four statements. Transactions run one after the other, and are undone by
-// Rollback.
+// fakeDB is a database with one table of two columns that understands Table's four statements.
+// Transactions run one after the other, and are undone by Rollback.
 type fakeDB struct {
 	changedOnly bool                         // RowsAffected counts rows that changed, as MySQL does
 	fail        func(statement string) error // nil: nothing fails

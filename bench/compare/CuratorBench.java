@@ -1,9 +1,9 @@
-// Measures Curator's InterProcessMutex, for main.go.
+// Measures Curator's InterProcessMutex, for libraries.go.
 //
 //     java -cp ... CuratorBench.java SERVERS PATH CONTENDERS WARM_UP_MS MS
 //
-// Each contender has a client of its own, and acquires and releases the lock again and again. It prints how often that
-// was done in MS milliseconds, after a warm-up.
+// Each contender has a client of its own, and acquires and releases the lock again and again. It
+// prints how often that was done in MS milliseconds, after a warm-up.
 
 import java.util.ArrayList;
 import java.util.List;
