@@ -87,12 +87,7 @@ func (c *conn) flush(wait bool) error {
 // remoteAddr is the address of the client. An IPv4 address is returned as such even on an IPv6
 // socket, because limits and ACLs compare addresses.
 func remoteAddr(nc net.Conn) netip.AddrPort {
-	var at netip.AddrPort
-	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		at = tcp.AddrPort()
-	} else {
-		at, _ = netip.ParseAddrPort(nc.RemoteAddr().String())
-	}
+	at, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 

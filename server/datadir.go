@@ -327,13 +327,9 @@ log it could help to elect a leader that does not have it (docs/operations.md, "
 // logFiles are the files and directories of the log, with the term and the vote, that are there.
 func (s *Server) logFiles() []string {
 	names := []string{filepath.Join(s.cfg.DataLogDir, logFile)}
-	if segments := filepath.Join(s.cfg.DataLogDir, segmentsDir); exists(segments) {
+	segments := filepath.Join(s.cfg.DataLogDir, segmentsDir)
+	if _, err := os.Stat(segments); err == nil {
 		names = append(names, segments)
 	}
 	return names
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

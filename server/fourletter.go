@@ -357,12 +357,7 @@ func (s *Server) enviText() string {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	mb := func(n uint64) string { return fmt.Sprintf("%dMB", n>>20) }
-	orEmpty := func(text string, err error) string {
-		if err != nil {
-			return ""
-		}
-		return text
-	}
+	orEmpty := func(text string, _ error) string { return text }
 	name := ""
 	if u, err := user.Current(); err == nil {
 		name = u.Username

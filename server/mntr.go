@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -105,7 +106,7 @@ func (s *Server) mntrText(o overview) string {
 	fmt.Fprintf(&b, "zk_version\t%s\n", s.build)
 	fmt.Fprintf(&b, "zk_server_state\t%s\n", mode)
 	if !s.cfg.Standalone() && mode != readOnlyMode {
-		fmt.Fprintf(&b, "zk_peer_state\t%s\n", peerState(mode))
+		fmt.Fprintf(&b, "zk_peer_state\t%s\n", cmp.Or(peerStates[mode], "looking - election"))
 		if mode == "observer" {
 			fmt.Fprintf(&b, "zk_observer_master_id\t%d\n", o.status.Leader)
 		}
@@ -116,16 +117,8 @@ func (s *Server) mntrText(o overview) string {
 	return b.String()
 }
 
-// peerState is the role as mntr has it in a cluster. A member that serves is past election,
+// peerStates are the roles as mntr has them in a cluster. A member that serves is past election,
 // discovery and synchronization.
-func peerState(mode string) string {
-	switch mode {
-	case "leader":
-		return "leading - broadcast"
-	case "follower":
-		return "following - broadcast"
-	case "observer":
-		return "observing - broadcast"
-	}
-	return "looking - election"
+var peerStates = map[string]string{
+	"leader": "leading - broadcast", "follower": "following - broadcast", "observer": "observing - broadcast",
 }

@@ -90,12 +90,10 @@ type Notice struct {
 // the Logger.
 func (c *Config) Notices() []Notice {
 	notices := slices.Clone(c.notices)
-	n := znode.Voters(c.Members)
-	if n < 2 {
-		return notices
-	}
-	if text := quorum.NewMaj(n).EvenWarning(); text != "" {
-		notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
+	if n := znode.Voters(c.Members); n > 1 {
+		if text := quorum.NewMaj(n).EvenWarning(); text != "" {
+			notices = append(notices, Notice{Level: slog.LevelWarn, File: c.File, Text: text})
+		}
 	}
 	return notices
 }

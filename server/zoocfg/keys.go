@@ -1,6 +1,7 @@
 package zoocfg
 
 import (
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type keyDef struct {
 	// zookeeper.<key>. A line in zoo.cfg sets such a property too, so they are accepted with and
 	// without that prefix.
 	property bool
+	class    KeyClass
 	// own keys are lockkeeper's: ZooKeeper has no such key.
 	own bool
 	// zooKeeper is ZooKeeper's name for the key, where it is neither the key itself nor
@@ -66,12 +68,12 @@ var keyFamilies = map[string]keyDef{
 		effect: "A member of the cluster, this one included; the number behind the dot is the one in the file myid of its dataDir. " +
 			"Members connect to each other at the peer port; the election port is read and not used. Without any such line, or with one alone, " +
 			"the member stands alone (see standaloneEnabled)."},
-	"group.":  {value: value{kind: "numbers with ':' between them", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
-	"weight.": {value: value{kind: "integer", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
+	"group.":  {class: KeyRefused, value: value{kind: "numbers with ':' between them", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
+	"weight.": {class: KeyRefused, value: value{kind: "integer", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"authProvider.": {property: true, value: value{kind: "name of a Java class", use: authProvider}, def: "(none)",
 		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. Any other class stops the start: this version has no TLS and no SASL, and can load no class."},
-	"superUser.":       {property: true, value: ignored(saslOnly), def: "(none)", effect: categories[saslOnly].effect},
-	"metricsProvider.": {value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
+	"superUser.":       {class: KeyIneffective, property: true, value: ignored(saslOnly), def: "(none)", effect: categories[saslOnly].effect},
+	"metricsProvider.": {class: KeyIneffective, value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 
 // knownKeys are all other keys. How each is treated, and why:
@@ -286,9 +288,9 @@ const (
 
 // refusedKeys require protection that is missing.
 var refusedKeys = map[string]keyDef{
-	"secureClientPort": {value: refuse("integer", noTLS+", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"),
+	"secureClientPort": {class: KeyRefused, value: refuse("integer", noTLS+", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"),
 		def: "(none)", effect: "Stops the start: " + noTLS + "."},
-	"secureClientPortAddress": {value: refuse("host name or IP address", noTLS+"; remove the key to serve clients without TLS"),
+	"secureClientPortAddress": {class: KeyRefused, value: refuse("host name or IP address", noTLS+"; remove the key to serve clients without TLS"),
 		def: "(none)", effect: "Stops the start: " + noTLS + "."},
 	"sslQuorum":                       refuseTrue(noTLS + " between members"),
 	"quorum.auth.enableSasl":          refuseTrue(noPeerAuth),
@@ -312,7 +314,7 @@ var refusedKeys = map[string]keyDef{
 	"admin.needClientAuth":            refuseTrue(noTLS + ", so nobody can be made to show a certificate at the HTTP port").asProperty(),
 	"admin.portUnification":           refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
 	"audit.enable":                    refuseTrue("this version writes no audit log").asProperty(),
-	"ensembleAuthName": {property: true, value: refuse("names with commas", noEnsembleAuth+"; remove the key to start without"),
+	"ensembleAuthName": {class: KeyRefused, property: true, value: refuse("names with commas", noEnsembleAuth+"; remove the key to start without"),
 		def: "(none)", effect: "Stops the start: " + noEnsembleAuth + "."},
 }
 
@@ -323,9 +325,9 @@ var missingKeys = map[string]keyDef{
 	"forceSync":            warnNo("every update is on disk before it is answered, whatever this says"),
 	"localSessionsEnabled": warnTrue("every session is known to the whole cluster: there are no local sessions"),
 	"leaderServes":         warnNo("the leader serves clients like every other member"),
-	"oraclePath": {value: value{kind: "path", use: func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
+	"oraclePath": {class: KeyMissing, value: value{kind: "path", use: func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
 		effect: "Without effect: " + noOracle + "."},
-	"metricsProvider.className": {value: value{kind: "name of a Java class", use: func(l *loader, p property) {
+	"metricsProvider.className": {class: KeyMissing, value: value{kind: "name of a Java class", use: func(l *loader, p property) {
 		if strings.Contains(p.val, "Prometheus") {
 			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
 		}
@@ -396,17 +398,15 @@ func tlsKeys() []string {
 func ignoredKeys(c category, property bool, names []string) map[string]keyDef {
 	m := map[string]keyDef{}
 	for _, name := range names {
-		m[name] = keyDef{property: property, value: ignored(c), def: "(not used)", effect: categories[c].effect}
+		m[name] = keyDef{class: KeyIneffective, property: property, value: ignored(c), def: "(not used)", effect: categories[c].effect}
 	}
 	return m
 }
 
-func merge(maps ...map[string]keyDef) map[string]keyDef {
+func merge(tables ...map[string]keyDef) map[string]keyDef {
 	all := map[string]keyDef{}
-	for _, m := range maps {
-		for k, v := range m {
-			all[k] = v
-		}
+	for _, t := range tables {
+		maps.Copy(all, t)
 	}
 	return all
 }

@@ -40,10 +40,10 @@ type Key struct {
 func Keys() []Key {
 	var keys []Key
 	for name, def := range knownKeys {
-		keys = append(keys, def.describe(name, name))
+		keys = append(keys, def.describe(name))
 	}
 	for family, def := range keyFamilies {
-		keys = append(keys, def.describe(family, family+"N"))
+		keys = append(keys, def.describe(family+"N"))
 	}
 	slices.SortFunc(keys, func(a, b Key) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
@@ -58,18 +58,16 @@ func FindKey(name string) (Key, bool) {
 	if def == nil {
 		return Key{}, false
 	}
-	if _, plain := knownKeys[bare]; plain {
-		return def.describe(bare, bare), true
+	if _, single := knownKeys[bare]; !single {
+		bare = bare[:strings.IndexByte(bare, '.')+1] + "N"
 	}
-	family := bare[:strings.IndexByte(bare, '.')+1]
-	return def.describe(family, family+"N"), true
+	return def.describe(bare), true
 }
 
-// describe makes the description of the key or family with that name in the tables, under the name
-// shown.
-func (def keyDef) describe(name, shown string) Key {
+// describe makes the description of the key under that name.
+func (def keyDef) describe(name string) Key {
 	return Key{
-		Name: shown, ZooKeeper: def.zooKeeperName(shown), Class: classOf(name),
+		Name: name, ZooKeeper: def.zooKeeperName(name), Class: def.class,
 		Type: def.value.kind, Unit: def.unit, Default: cmp.Or(def.def, def.value.def), Effect: def.effect,
 	}
 }
@@ -84,20 +82,6 @@ func (def keyDef) zooKeeperName(shown string) string {
 		return "zookeeper." + shown
 	}
 	return shown
-}
-
-// classOf is the class of the table that has the key or family.
-func classOf(name string) KeyClass {
-	in := func(table map[string]keyDef) bool { _, ok := table[name]; return ok }
-	switch {
-	case in(usedKeys), name == "server.", name == "authProvider.":
-		return KeyUsed
-	case in(refusedKeys), name == "group.", name == "weight.":
-		return KeyRefused
-	case in(missingKeys):
-		return KeyMissing
-	}
-	return KeyIneffective
 }
 
 // NearestKey returns the known key that was probably meant by name, and how many typing errors lie

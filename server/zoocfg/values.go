@@ -241,7 +241,7 @@ func (def keyDef) asProperty() keyDef {
 }
 
 func refuseTrue(why string) keyDef {
-	return keyDef{value: value{kind: kindBoolean, use: func(l *loader, p property) {
+	return keyDef{class: KeyRefused, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.fault(p, "%s; set it to false to start without", why)
 		}
@@ -250,7 +250,7 @@ func refuseTrue(why string) keyDef {
 
 // refuseNeed is for the keys that require a client's certificate with the value need.
 func refuseNeed(why string) keyDef {
-	return keyDef{property: true, value: value{kind: "need, want or none", use: func(l *loader, p property) {
+	return keyDef{class: KeyRefused, property: true, value: value{kind: "need, want or none", use: func(l *loader, p property) {
 		switch strings.ToLower(p.val) {
 		case "need":
 			l.fault(p, "%s; set it to none to start without", why)
@@ -263,7 +263,7 @@ func refuseNeed(why string) keyDef {
 }
 
 func warnTrue(text string) keyDef {
-	return keyDef{value: value{kind: kindBoolean, use: func(l *loader, p property) {
+	return keyDef{class: KeyMissing, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		if on, _ := l.boolValue(p); on {
 			l.warn(p, "%s", text)
 		}
@@ -272,7 +272,7 @@ func warnTrue(text string) keyDef {
 
 // warnNo is a Java system property whose default is yes, and that nothing here can change.
 func warnNo(text string) keyDef {
-	return keyDef{property: true, value: value{kind: kindYesNo, use: func(l *loader, p property) {
+	return keyDef{class: KeyMissing, property: true, value: value{kind: kindYesNo, use: func(l *loader, p property) {
 		if on, ok := l.yesNo(p); ok && !on {
 			l.warn(p, "%s", text)
 		}
