@@ -155,12 +155,8 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 	line("4lw.commands.whitelist=*")
 	line("admin.enableServer=%t", cfg.Admin)
 	if cfg.Admin {
-		host, port, err := net.SplitHostPort(m.HTTPAddr)
-		if err != nil {
-			return "", fmt.Errorf("jepsen: configure %s: %w", m, err)
-		}
-		line("admin.serverAddress=%s", host)
-		line("admin.serverPort=%s", port)
+		line("admin.serverAddress=%s", cfg.place(m.ID).ClientHost)
+		line("admin.serverPort=%d", ports[portsEach*(m.ID-1)+3])
 		line("reconfigEnabled=true")
 		line("DigestAuthenticationProvider.superDigest=%s", superDigest())
 	}
@@ -171,32 +167,21 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		return b.String(), nil
 	}
 	for i := range cfg.Members {
-		place := cfg.place(i + 1)
-		peer, err := cfg.peerAddr(m.ID, i+1, ports[portsEach*i+1])
-		if err != nil {
-			return "", err
+		place, own := cfg.place(i+1), ports[portsEach*i:]
+		peer := net.JoinHostPort(place.PeerHost, strconv.Itoa(own[1]))
+		if cfg.Between != nil && i+1 != m.ID {
+			var err error
+			if peer, err = cfg.Between(m.ID, i+1, peer); err != nil {
+				return "", err
+			}
 		}
-		election, err := cfg.peerAddr(m.ID, i+1, ports[portsEach*i+2])
-		if err != nil {
-			return "", err
-		}
-		// ZooKeeper has one host in a server line, and two ports.
-		_, port, err := net.SplitHostPort(election)
-		if err != nil {
-			return "", fmt.Errorf("jepsen: configure %s: %w", m, err)
-		}
-		server := fmt.Sprintf("server.%d=%s:%s%s;%s:%d", i+1, peer, port, cfg.role(i+1), place.ClientHost, ports[portsEach*i])
+		server := fmt.Sprintf("server.%d=%s:%d:%s;%s:%d", i+1, peer, own[2], cfg.role(i+1), place.ClientHost, own[0])
 		if i+1 == m.ID {
 			m.line = server
-			if cfg.role(m.ID) == "" {
-				m.line = strings.Replace(server, ";", ":participant;", 1)
-			}
 		}
 		line("%s", server)
 	}
-	if cfg.role(m.ID) != "" {
-		line("peerType=observer")
-	}
+	line("peerType=%s", cfg.role(m.ID))
 	return b.String(), nil
 }
 
@@ -214,18 +199,9 @@ func withDescriptors(n int) []string {
 // role is what the server line of member number id says about it.
 func (cfg ClusterConfig) role(id int) string {
 	if id > cfg.Members-cfg.Observers {
-		return ":observer"
+		return "observer"
 	}
-	return ""
-}
-
-// peerAddr is where member from finds a port of member to for its peers.
-func (cfg ClusterConfig) peerAddr(from, to, port int) (string, error) {
-	addr := net.JoinHostPort(cfg.place(to).PeerHost, strconv.Itoa(port))
-	if cfg.Between == nil || from == to {
-		return addr, nil
-	}
-	return cfg.Between(from, to, addr)
+	return "participant"
 }
 
 // Members are all members, in the order of their IDs.
@@ -296,7 +272,7 @@ func (c *Cluster) Complaints() ([]string, error) {
 			return nil, err
 		}
 		all = append(all, found...)
-		if !running && !m.wasEnded() {
+		if !running && !p.ended.Load() {
 			all = append(all, p.ExitError().Error())
 		}
 	}

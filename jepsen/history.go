@@ -140,6 +140,7 @@ type History struct {
 	mu      sync.Mutex
 	ops     []Op
 	changed chan struct{} // closed, and replaced, when ops grows
+	tee     *json.Encoder // nil: the history is written nowhere
 }
 
 // NewHistory is an empty history that starts now.
@@ -171,8 +172,18 @@ func (h *History) Add(op Op) {
 	defer h.mu.Unlock()
 	op.Time = h.clock()
 	h.ops = append(h.ops, op)
+	if h.tee != nil {
+		_ = h.tee.Encode(op) // it fails when the process that reads it is gone
+	}
 	close(h.changed)
 	h.changed = make(chan struct{})
+}
+
+// Tee writes every entry that is added from now on to a pipe, as a line of JSON.
+func (h *History) Tee(pipe io.Writer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tee = json.NewEncoder(pipe)
 }
 
 // Now is the time that an entry would have that was added now.

@@ -38,7 +38,6 @@ type Member struct {
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
-	ended   bool     // Kill or Stop was called for it
 }
 
 // String is the member's name in histories and logs, as m1.
@@ -124,7 +123,7 @@ func (m *Member) Start() error {
 	if err != nil {
 		return err
 	}
-	m.process, m.ended = p, false
+	m.process = p
 	return nil
 }
 
@@ -140,38 +139,29 @@ func (m *Member) current() (*Process, bool) {
 	return m.process, m.process != nil && m.process.Running()
 }
 
-// end is current, for one who is about to end the process.
-func (m *Member) end() (*Process, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	running := m.process != nil && m.process.Running()
-	m.ended = m.ended || running
-	return m.process, running
-}
-
-// wasEnded says whether the last process was ended by Kill or Stop.
-func (m *Member) wasEnded() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ended
+// running is the member's process for what needs one.
+func (m *Member) running(what string) (*Process, error) {
+	p, running := m.current()
+	if !running {
+		return nil, fmt.Errorf("jepsen: %s %s: %w", what, m, errNotRunning)
+	}
+	return p, nil
 }
 
 // Kill ends the member as kill -9 does and returns when its process has gone.
 func (m *Member) Kill() error {
-	p, running := m.end()
-	if !running {
-		return nil
+	if p, running := m.current(); running {
+		return p.Kill()
 	}
-	return p.Kill()
+	return nil
 }
 
 // Stop asks the member to end (SIGTERM) and waits for it until ctx ends.
 func (m *Member) Stop(ctx context.Context) error {
-	p, running := m.end()
-	if !running {
-		return nil
+	if p, running := m.current(); running {
+		return p.Stop(ctx)
 	}
-	return p.Stop(ctx)
+	return nil
 }
 
 // Restart starts the member again on the same data and waits until it serves.
@@ -184,18 +174,18 @@ func (m *Member) Restart(ctx context.Context) error {
 
 // Pause stops the member with SIGSTOP: its sockets stay open and nothing answers.
 func (m *Member) Pause(ctx context.Context) error {
-	p, running := m.current()
-	if !running {
-		return fmt.Errorf("jepsen: pause %s: it is not running", m)
+	p, err := m.running("pause")
+	if err != nil {
+		return err
 	}
 	return p.Pause(ctx)
 }
 
 // Resume lets a paused member go on.
 func (m *Member) Resume() error {
-	p, running := m.current()
-	if !running {
-		return fmt.Errorf("jepsen: resume %s: it is not running", m)
+	p, err := m.running("resume")
+	if err != nil {
+		return err
 	}
 	return p.Resume()
 }
@@ -290,9 +280,9 @@ var errNotRunning = errors.New("it is not running")
 
 // Memory says how much memory the member's process takes. Linux only.
 func (m *Member) Memory() (Memory, error) {
-	p, running := m.current()
-	if !running {
-		return Memory{}, fmt.Errorf("jepsen: memory of %s: %w", m, errNotRunning)
+	p, err := m.running("memory of")
+	if err != nil {
+		return Memory{}, err
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 	if err != nil {
@@ -317,9 +307,9 @@ func parseMemory(status string) (found Memory) {
 
 // ResetPeakMemory has Memory tell the peak from now on. Linux only.
 func (m *Member) ResetPeakMemory() error {
-	p, running := m.current()
-	if !running {
-		return fmt.Errorf("jepsen: memory of %s: %w", m, errNotRunning)
+	p, err := m.running("memory of")
+	if err != nil {
+		return err
 	}
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.pid), []byte("5"), 0); err != nil {
 		return fmt.Errorf("jepsen: memory of %s: %w", m, err)

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -25,7 +26,8 @@ type Process struct {
 	logPath string
 	pid     int
 	done    chan struct{}
-	err     error // how it ended; readable once done is closed
+	err     error       // how it ended; readable once done is closed
+	ended   atomic.Bool // Kill or Stop was called while it ran
 }
 
 // StartProcess starts cmd. Its output is appended to the file logPath, unless cmd has a Stdout or
@@ -155,6 +157,7 @@ func (p *Process) signal(sig syscall.Signal) error {
 
 // Kill ends the process with SIGKILL and waits until it has gone.
 func (p *Process) Kill() error {
+	p.ended.CompareAndSwap(false, p.Running())
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
@@ -165,6 +168,7 @@ func (p *Process) Kill() error {
 // Stop asks the process to end (SIGTERM) and waits until it has, or until ctx ends, when it is
 // killed and the context's error returned.
 func (p *Process) Stop(ctx context.Context) error {
+	p.ended.CompareAndSwap(false, p.Running())
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func NewProxies(n int, seed uint64) *Proxies {
 	}
 	for from := 1; from <= n; from++ {
 		for to := 1; to <= n; to++ {
-			p.gates[[2]int{from, to}] = newGate()
+			p.gates[[2]int{from, to}] = &gate{}
 		}
 	}
 	return p
@@ -73,7 +73,9 @@ func (p *Proxies) Between(from, to int, addr string) (string, error) {
 			if err != nil {
 				return // Close closes the listener
 			}
-			p.start(func() { p.serve(conn, from, to, addr) }, conn)
+			if p.enter(conn) {
+				p.running.Go(func() { p.serve(conn, from, to, addr) })
+			}
 		}
 	})
 	return l.Addr().String(), nil
@@ -81,19 +83,19 @@ func (p *Proxies) Between(from, to int, addr string) (string, error) {
 
 var errClosed = errors.New("jepsen: the proxies are closed")
 
-// start runs a goroutine that Close waits for, after it has closed conn.
-func (p *Proxies) start(run func(), conn net.Conn) {
+// enter takes note of a connection that Close closes. It reports false, and closes it, after Close.
+func (p *Proxies) enter(conn net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		_ = conn.Close()
-		return
+		return false
 	}
 	p.conns[conn] = struct{}{}
-	p.running.Go(run)
+	return true
 }
 
-// forget closes a connection that start or serve has entered.
+// forget closes a connection that was entered.
 func (p *Proxies) forget(conn net.Conn) {
 	_ = conn.Close()
 	p.mu.Lock()
@@ -106,7 +108,7 @@ func (p *Proxies) serve(near net.Conn, from, to int, addr string) {
 	defer p.forget(near)
 	there, back := p.gates[[2]int{from, to}], p.gates[[2]int{to, from}]
 	// The packets that open a connection go both ways.
-	if !there.pass() || !back.pass() {
+	if !there.pass(p.done) || !back.pass(p.done) {
 		return
 	}
 	far, err := net.Dial("tcp", addr)
@@ -114,14 +116,9 @@ func (p *Proxies) serve(near net.Conn, from, to int, addr string) {
 		reset(near) // as the machine there would answer
 		return
 	}
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		_ = far.Close()
+	if !p.enter(far) {
 		return
 	}
-	p.conns[far] = struct{}{}
-	p.mu.Unlock()
 	defer p.forget(far)
 	var both sync.WaitGroup
 	both.Go(func() { p.carry(near, far, from, there, back) })
@@ -180,13 +177,13 @@ func (p *Proxies) carry(src, dst net.Conn, from int, gate, back *gate) {
 		}
 	})
 	for next := range parcels {
-		if !p.sleep(time.Until(next.at)) || !gate.pass() {
+		if !p.sleep(time.Until(next.at)) || !gate.pass(p.done) {
 			break
 		}
 		if next.err != nil {
 			finish(dst, next.err)
 		} else if _, err := dst.Write(next.bytes); err != nil {
-			if back.pass() { // what tells the sender that nobody is there travels too
+			if back.pass(p.done) { // what tells the sender that nobody is there travels too
 				reset(src)
 			}
 			break
@@ -308,44 +305,46 @@ func (p *Proxies) Close() error {
 		_ = conn.Close()
 	}
 	p.mu.Unlock()
-	for _, g := range p.gates {
-		g.end()
-	}
 	p.running.Wait()
 	return errors.Join(errs...)
 }
 
 // A gate is one direction between two hosts.
 type gate struct {
-	mu      sync.Mutex
-	cond    sync.Cond
-	blocked bool
-	ended   bool
+	mu     sync.Mutex
+	opened chan struct{} // closed when it opens; nil while it is open
 }
 
-func newGate() *gate {
-	g := &gate{}
-	g.cond.L = &g.mu
-	return g
-}
-
-// pass waits until the gate is open; false means that it never will be.
-func (g *gate) pass() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.blocked && !g.ended {
-		g.cond.Wait()
+// pass waits until the gate is open; false means that done was closed before.
+func (g *gate) pass(done <-chan struct{}) bool {
+	for {
+		g.mu.Lock()
+		opened := g.opened
+		g.mu.Unlock()
+		if opened == nil {
+			return true
+		}
+		select {
+		case <-opened:
+		case <-done:
+			return false
+		}
 	}
-	return !g.ended
 }
 
-func (g *gate) set(change func()) {
+func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	change()
-	g.cond.Broadcast()
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
 }
 
-func (g *gate) shut() { g.set(func() { g.blocked = true }) }
-func (g *gate) open() { g.set(func() { g.blocked = false }) }
-func (g *gate) end()  { g.set(func() { g.ended = true }) }
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
+}

@@ -68,15 +68,9 @@ func Client(in io.Reader, out io.Writer, log io.Writer) error {
 		_, _ = io.Copy(io.Discard, lines)
 		cancel()
 	}()
-	return errors.Join(work(ctx, spec, env, out)...)
-}
-
-// work runs client spec.N of all workloads and writes their history.
-func work(ctx context.Context, spec clientSpec, env *workload.Env, out io.Writer) []error {
-	errs := make([]error, len(spec.Workloads)+1)
-	writing, written := context.WithCancel(context.Background())
-	var writer, clients sync.WaitGroup
-	writer.Go(func() { errs[len(spec.Workloads)] = stream(writing, env.History, out) })
+	env.History.Tee(out)
+	errs := make([]error, len(spec.Workloads))
+	var clients sync.WaitGroup
 	for i, name := range spec.Workloads {
 		w, err := workload.New(name)
 		if err != nil {
@@ -90,35 +84,7 @@ func work(ctx context.Context, spec clientSpec, env *workload.Env, out io.Writer
 		})
 	}
 	clients.Wait()
-	written()
-	writer.Wait()
-	return errs
-}
-
-// stream writes a history as it grows, until ctx has ended and all is written.
-func stream(ctx context.Context, history *jepsen.History, out io.Writer) error {
-	buffered := bufio.NewWriter(out)
-	encoder := json.NewEncoder(buffered)
-	var failed error
-	seen := 0
-	write := func(op jepsen.Op) (done bool) {
-		seen++
-		if failed = encoder.Encode(op); failed == nil && seen == history.Len() {
-			failed = buffered.Flush()
-		}
-		return failed != nil
-	}
-	_ = history.Follow(ctx, 0, write) // ends with ctx, or because of failed
-	for _, op := range history.Ops()[seen:] {
-		if failed != nil {
-			break
-		}
-		write(op)
-	}
-	if failed = errors.Join(failed, buffered.Flush()); failed != nil {
-		return fmt.Errorf("run: client: write the history: %w", failed)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // A client is a client's process, seen from the Test.
