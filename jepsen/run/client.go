@@ -22,20 +22,11 @@ import (
 
 // A clientSpec is what a client's process is told, as JSON in one line.
 type clientSpec struct {
-	Workloads      []string      `json:"workloads"`
-	N              int           `json:"n"`
-	Clients        int           `json:"clients"`
-	Servers        []string      `json:"servers"`
-	Seed           uint64        `json:"seed"`
-	SessionTimeout time.Duration `json:"sessionTimeoutNs"`
-	Think          time.Duration `json:"thinkNs"`
-	// Start is the start of the history, as jepsen.Monotonic.
-	Start time.Duration `json:"startNs"`
-	// Libraries and Dir are for the workload libraries.
-	Libraries []jepsen.Client `json:"libraries"`
-	Dir       string          `json:"dir"`
-	// Fence is the file of the resource that locks protect, which all clients share.
-	Fence string `json:"fence"`
+	Env       workload.Env
+	Workloads []string
+	N         int
+	Start     time.Duration // of the history, as jepsen.Monotonic
+	Fence     string        // the file of the resource that locks protect, which all clients share
 }
 
 // Client is the process of client n of some workloads, the other end of a Test: it gets a
@@ -55,13 +46,9 @@ func Client(in io.Reader, out io.Writer, log io.Writer) error {
 		return fmt.Errorf("run: client: %w", err)
 	}
 	defer resource.Close()
-	env := &workload.Env{
-		Fence:   resource,
-		Servers: spec.Servers, Clients: spec.Clients, Seed: spec.Seed, SessionTimeout: spec.SessionTimeout, Think: spec.Think,
-		History:   jepsen.NewSharedHistory(spec.Start),
-		Libraries: spec.Libraries, Dir: spec.Dir,
-		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	}
+	env := &spec.Env
+	env.Fence, env.History = resource, jepsen.NewSharedHistory(spec.Start)
+	env.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { // ends with the process, if not before: nothing interrupts a read

@@ -191,18 +191,21 @@ func (t Test) asksFor(names ...string) bool {
 	return false
 }
 
-// servers are the members' client addresses.
-func (s *stage) servers() []string { return strings.Split(s.field.cluster.Servers(), ",") }
+// env is what workloads need to know, apart from the history.
+func (s *stage) env() workload.Env {
+	t := s.test
+	return workload.Env{
+		Servers: strings.Split(s.field.cluster.Servers(), ","), Seed: t.Seed, Clients: t.Clients,
+		SessionTimeout: t.SessionTimeout, Think: t.Think, Libraries: t.Libraries, Dir: t.Scratch,
+	}
+}
 
 // startClients starts all clients.
 func (s *stage) startClients(context.Context) error {
 	t := s.test
 	for n := range t.Clients {
-		c, err := startClient(t.Client, clientSpec{
-			Workloads: t.Workloads, N: n, Clients: t.Clients, Servers: s.servers(), Seed: t.Seed,
-			SessionTimeout: t.SessionTimeout, Think: t.Think, Start: s.start,
-			Fence: filepath.Join(t.Scratch, "fence"), Libraries: t.Libraries, Dir: t.Scratch,
-		}, t.Scratch)
+		spec := clientSpec{Env: s.env(), Workloads: t.Workloads, N: n, Start: s.start, Fence: filepath.Join(t.Scratch, "fence")}
+		c, err := startClient(t.Client, spec, t.Scratch)
 		if err != nil {
 			return err
 		}
@@ -311,15 +314,13 @@ func (s *stage) judge(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finalPatience)
 	defer cancel()
 	t := s.test
-	env := &workload.Env{
-		Servers: s.servers(), History: s.field.history, Seed: t.Seed, Clients: t.Clients,
-		SessionTimeout: t.SessionTimeout, Think: t.Think,
-	}
+	env := s.env()
+	env.History = s.field.history
 	var all []workload.Workload
 	for _, name := range t.Workloads {
 		w, err := workload.New(name)
 		if err == nil {
-			err = w.Final(ctx, env)
+			err = w.Final(ctx, &env)
 		}
 		if err != nil {
 			s.complain(fmt.Errorf("run: the end of %s: %w", name, err))

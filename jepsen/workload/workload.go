@@ -17,9 +17,9 @@ type Env struct {
 	Servers []string
 	// Dial opens the clients' connections; nil means TCP. In a simulation it
 	// says by client from which host: that is why it is asked for by name.
-	Dial func(client string) zk.Dialer
+	Dial func(client string) zk.Dialer `json:"-"`
 	// History gets every operation. Its clock is the only one.
-	History *jepsen.History
+	History *jepsen.History `json:"-"`
 	// Seed makes what the clients do repeatable, as far as their answers are.
 	Seed uint64
 	// Clients is how many there are.
@@ -32,13 +32,13 @@ type Env struct {
 	// Fence is the resource that locks protect, outside of the cluster, shared by
 	// all clients of the run in whatever process: a fence.File. Nil is one in the
 	// memory of this process, for clients that are all in it.
-	Fence Fence
+	Fence Fence `json:"-"`
 	// Libraries are the client libraries of the workload libraries, and Dir is a directory for what
 	// their processes print. No other workload needs them.
 	Libraries []jepsen.Client
 	Dir       string
 	// Logger gets what the client libraries say; nil for nobody.
-	Logger *slog.Logger
+	Logger *slog.Logger `json:"-"`
 }
 
 // A Fence accepts what holders of locks do, one at a time, and refuses a token
