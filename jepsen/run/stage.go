@@ -35,7 +35,6 @@ const (
 // A stage is one run of a Test, with everything that has to be taken down.
 type stage struct {
 	test  Test
-	began time.Time
 	start time.Duration // of the history, as jepsen.Monotonic
 	from  time.Duration // in the history: the nemeses begin
 	to    time.Duration // the clients are to end
@@ -44,11 +43,8 @@ type stage struct {
 	network string
 	closers []func() error // in reverse order
 
-	mu         sync.Mutex
-	complaints []string
-
-	ops      []jepsen.Op
-	verdicts []workload.Verdict
+	mu     sync.Mutex // guards result.Complaints
+	result *report.Run
 }
 
 // play does everything from the network to the verdicts.
@@ -76,7 +72,7 @@ func (s *stage) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.complaints = append(s.complaints, found...)
+	s.result.Complaints = append(s.result.Complaints, found...)
 	return nil
 }
 
@@ -90,7 +86,7 @@ func (s *stage) complain(err error) {
 		return
 	}
 	s.mu.Lock()
-	s.complaints = append(s.complaints, err.Error())
+	s.result.Complaints = append(s.result.Complaints, err.Error())
 	s.mu.Unlock()
 	s.field.say("trouble", err.Error())
 }
@@ -332,20 +328,20 @@ func (s *stage) judge(ctx context.Context) {
 		return
 	}
 	if t.Members > 1 {
-		s.verdicts = append(s.verdicts, s.checkReplicas(ctx))
+		s.result.Verdicts = append(s.result.Verdicts, s.checkReplicas(ctx))
 	}
 	histories := [][]jepsen.Op{s.field.history.Ops()}
 	for _, c := range s.field.clients {
 		histories = append(histories, c.history())
 	}
-	s.ops = jepsen.Merge(histories...)
-	s.field.say("check", fmt.Sprintf("%d entries", len(s.ops)))
-	s.verdicts = append(s.verdicts, s.progress().Check(s.ops))
+	s.result.Ops = jepsen.Merge(histories...)
+	s.field.say("check", fmt.Sprintf("%d entries", len(s.result.Ops)))
+	s.result.Verdicts = append(s.result.Verdicts, s.progress().Check(s.result.Ops))
 	for _, w := range all {
-		s.verdicts = append(s.verdicts, w.Check(s.ops))
+		s.result.Verdicts = append(s.result.Verdicts, w.Check(s.result.Ops))
 	}
 	if slices.Contains(t.Workloads, workload.Libraries) && slices.Equal(t.Nemeses, []string{"kill-leader"}) {
-		s.verdicts = append(s.verdicts, workload.Kills{Bound: killBound}.Check(s.ops))
+		s.result.Verdicts = append(s.result.Verdicts, workload.Kills{Bound: killBound}.Check(s.result.Ops))
 	}
 }
 
@@ -408,15 +404,6 @@ func (s *stage) close() error {
 	}
 	s.closers = nil
 	return errors.Join(errs...)
-}
-
-// report is what happened.
-func (s *stage) report() *report.Run {
-	return &report.Run{
-		Title: s.test.title(), Target: s.test.Target.Name, Began: s.began, Took: time.Since(s.began),
-		Seed: s.test.Seed, Again: s.test.Again, Settings: s.test.settings(s.network),
-		Verdicts: s.verdicts, Complaints: s.complaints, Ops: s.ops, Faults: s.field.faults,
-	}
 }
 
 // PrintVerdicts tells the terminal what came out.

@@ -113,12 +113,13 @@ func (t Test) Run(ctx context.Context) (*report.Run, error) {
 		return nil, err
 	}
 	t.Workloads = t.workloads()
-	s := &stage{test: t, began: time.Now()}
+	s := &stage{test: t, result: &report.Run{Title: t.title(), Target: t.Target.Name, Began: time.Now(), Seed: t.Seed, Again: t.Again}}
 	err := s.play(ctx)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
 	}
-	return s.report(), nil
+	s.result.Took, s.result.Faults, s.result.Settings = time.Since(s.result.Began), s.field.faults, t.settings(s.network)
+	return s.result, nil
 }
 
 // settings are the configuration, for the report.
