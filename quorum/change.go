@@ -173,9 +173,9 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		return false
 	case step.kind == stepAdd && p.unready[step.id] && time.Since(ch.begun) < stuckLimit:
 		return true // it runs, and has not asked around yet
-	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id):
+	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id, r.raft.CommitIndex()):
 		return true // it is getting the log
-	case step.kind == stepRemove && r.transport.HeardWithin(step.id, r.peerTimeout()) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
+	case step.kind == stepRemove && r.heardOf(step.id) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
 		return true // its clients are to hear of the change
 	case step.kind == stepDemote && step.id == r.cfg.ID && ch.transfers < 3:
 		ch.transfers++
@@ -242,7 +242,7 @@ func names(ms []znode.Member) string {
 func (r *Replica) transferToRemaining(p *plan) {
 	var err error = errNoSuccessor
 	for _, id := range sortedIDs(p.voters) {
-		if id != r.cfg.ID && p.target[id] && p.alive[id] && r.caughtUp(id) {
+		if id != r.cfg.ID && p.target[id] && p.alive[id] && r.caughtUp(id, r.raft.CommitIndex()) {
 			r.log.Info("transferring the leadership: this member is to vote no longer", "to", id)
 			if err = r.transferTo(id); err == nil {
 				return
@@ -257,8 +257,17 @@ var (
 	errOtherCluster = errors.New("quorum: another cluster")
 )
 
-// caughtUp says whether a follower has all that is committed.
-func (r *Replica) caughtUp(id MemberID) bool { return r.transport.CaughtUp(id, r.raft.CommitIndex()) }
+// caughtUp reports whether a follower has the log up to index, as of its newest answer.
+func (r *Replica) caughtUp(id MemberID, index uint64) bool {
+	matched, _ := r.transport.Progress(id)
+	return matched >= index
+}
+
+// heardOf reports whether a follower has answered a request of the last peerTimeout.
+func (r *Replica) heardOf(id MemberID) bool {
+	_, at := r.transport.Progress(id)
+	return time.Since(at) < r.peerTimeout()
+}
 
 // take makes raft count one member differently, and waits until that is committed.
 func (r *Replica) take(ctx context.Context, s step) {
@@ -384,7 +393,7 @@ func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *p
 		}
 	}
 	for id := range p.target {
-		if late && !p.voters[id] && !r.caughtUp(id) {
+		if late && !p.voters[id] && !r.caughtUp(id, r.raft.CommitIndex()) {
 			delete(p.alive, id)
 		}
 	}

@@ -40,7 +40,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 			continue
 		}
 		if l.Index <= f.early.Load() {
-			f.transport.Applied(l.Index, l.Term)
+			f.transport.Commit(l.Index, l.Term)
 			continue
 		}
 		entry, err := znode.DecodeEntry(l.Data)
@@ -56,7 +56,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.appliedIndex = l.Index
 		f.grownLocked(len(entry.Commands), len(l.Data))
 		f.mu.Unlock()
-		f.transport.Applied(l.Index, l.Term)
+		f.transport.Commit(l.Index, l.Term)
 		if t, ok := f.cfg.Stores.Log.(appliedTracker); ok {
 			t.SetApplied(l.Index)
 		}

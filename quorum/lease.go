@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,13 +31,6 @@ const (
 	keptBytes = 1 << 20
 )
 
-// leaseReport is what a follower sends.
-type leaseReport struct {
-	heard []wire.SessionID
-}
-
-func (r *leaseReport) code(c *codec.Codec) { codec.Rest(c, &r.heard) }
-
 // leaseAnswer is what the leader answers.
 type leaseAnswer struct {
 	status   byte
@@ -61,13 +55,13 @@ func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
 			return err
 		}
 		received := time.Now()
-		var report leaseReport
+		var heard []wire.SessionID
 		c := codec.Decode(in)
-		if report.code(&c); c.Err() != nil {
+		if codec.Rest(&c, &heard); c.Err() != nil {
 			return fmt.Errorf("%w: a lease report of %d bytes", peer.ErrRefused, len(in))
 		}
 		answer := leaseAnswer{status: leaseNotLeader}
-		if extended, proven, err := r.touchAsLeader(report.heard); err == nil {
+		if extended, proven, err := r.touchAsLeader(heard); err == nil {
 			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), extended: extended}
 		}
 		c = codec.Encode(peer.BeginFrame(keep(out)[:0]))
@@ -120,7 +114,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	leader, epoch := r.leaderEpoch()
 	if leader == r.cfg.ID {
 		extended, proven, err := r.touchAsLeader(heard)
-		return extended, minTime(start, proven), err
+		return extended, slices.MinFunc([]time.Time{start, proven}, time.Time.Compare), err
 	}
 	if l.conn != nil && l.leader != leader {
 		r.dropLeaseStream()
@@ -160,9 +154,8 @@ func (r *Replica) dropLeaseStream() {
 
 // exchange sends a report and waits for the answer. Errors: ErrNoLeader, those of the stream.
 func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionID, lag time.Duration, err error) {
-	report := leaseReport{heard: heard}
 	c := codec.Encode(peer.BeginFrame(l.buf[:0]))
-	report.code(&c)
+	codec.Rest(&c, &heard)
 	l.buf = peer.EndFrame(c.Encoded(), 0)
 	if _, err := l.conn.Write(l.buf); err != nil {
 		return nil, 0, err
@@ -176,11 +169,4 @@ func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionI
 		return nil, 0, ErrNoLeader
 	}
 	return answer.extended, answer.lag, nil
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -305,12 +305,6 @@ func (r *Replica) checkMembers(known bool) error {
 	if err != nil {
 		return err
 	}
-	if cluster == 0 && len(servers) > 0 {
-		cluster = serversSum(servers) // from before this was stored: the members are still the first
-		if err := r.cfg.Stores.setCluster(cluster); err != nil {
-			return err
-		}
-	}
 	r.roster.SetCluster(cluster)
 	return nil
 }
@@ -575,15 +569,4 @@ func (r *Replica) servers() []raft.Server {
 		return nil
 	}
 	return f.Configuration().Servers
-}
-
-// serversSum is peer.Sum of the members that raft counts.
-func serversSum(servers []raft.Server) uint32 {
-	var members []Member
-	for _, s := range servers {
-		if id := peer.IDOf(s.ID); id != NoMember {
-			members = append(members, Member{ID: id, Observer: s.Suffrage != raft.Voter})
-		}
-	}
-	return peer.Sum(members)
 }

@@ -223,7 +223,7 @@ const transferStep = time.Millisecond
 // electTarget waits until the target has all of the log, has it stand for election, and waits until
 // it has been elected. No entry is proposed meanwhile.
 func (r *Replica) electTarget(ctx context.Context, target raft.Server) error {
-	for !r.transport.CaughtUp(peer.IDOf(target.ID), r.raft.LastIndex()) {
+	for !r.caughtUp(peer.IDOf(target.ID), r.raft.LastIndex()) {
 		sleep(ctx, transferStep)
 		if ctx.Err() != nil {
 			return fmt.Errorf("member %s does not take the end of the log", target.ID)

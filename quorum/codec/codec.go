@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 )
 
@@ -139,6 +140,19 @@ func (c *Codec) Bytes(v *[]byte) {
 	c.Refuse(uint64(n) > uint64(len(c.b)))
 	if *v = nil; n > 0 && !c.malformed {
 		*v = c.take(int(n))
+	}
+}
+
+// Text is a length (1 byte) and so many bytes. Of a longer text the first 255 bytes are encoded.
+func (c *Codec) Text(v *string) {
+	n := uint8(min(len(*v), math.MaxUint8))
+	if U8(c, &n); !c.decoding {
+		c.b = append(c.b, (*v)[:n]...)
+		return
+	}
+	c.Refuse(int(n) > len(c.b))
+	if *v = ""; n > 0 && !c.malformed {
+		*v = string(c.take(int(n)))
 	}
 }
 

@@ -20,6 +20,7 @@ type all struct {
 	Yes   bool
 	At    time.Time
 	Data  []byte
+	Name  string
 	Items []uint64
 	Tail  []int64
 }
@@ -32,6 +33,7 @@ func (a *all) code(c *Codec) {
 	c.Bool(&a.Yes)
 	c.Time(&a.At)
 	c.Bytes(&a.Data)
+	c.Text(&a.Name)
 	if n := c.Count(len(a.Items), 8); c.Decoding() && n > 0 {
 		a.Items = make([]uint64, n)
 	}
@@ -56,7 +58,7 @@ func decode(b []byte) (a all, err error) {
 func TestFieldsSurvive(t *testing.T) {
 	for _, a := range []all{
 		{Tail: []int64{}},
-		{Kind: 7, N: -3, A: 1, B: 1 << 63, Size: -9, Yes: true, At: time.Unix(5, 6), Data: []byte("data"),
+		{Kind: 7, N: -3, A: 1, B: 1 << 63, Size: -9, Yes: true, At: time.Unix(5, 6), Data: []byte("data"), Name: "name",
 			Items: []uint64{1, 2}, Tail: []int64{-1, 4}},
 	} {
 		b := encode(a)

@@ -163,9 +163,9 @@ type origins struct {
 
 // resolved is the newest answer of the resolver for a host name.
 type resolved struct {
+	busy  chan struct{} // capacity 1: full while the fields below are in use, or looked up
 	addrs []netip.Addr
-	at    time.Time     // when the query began
-	done  chan struct{} // closed when the query has ended
+	at    time.Time // when the query ended
 }
 
 const (
@@ -215,55 +215,31 @@ func sameHost(addr, ip netip.Addr) bool {
 }
 
 // resolves reports whether ip is an address of a host name. If it is none of those that are known,
-// the resolver is queried again, but once in lookupPause at most.
+// the resolver is queried again, but once in lookupPause at most. When a query fails, the answer
+// before it counts.
 func (o *origins) resolves(ctx context.Context, host string, ip netip.Addr) bool {
-	fits := func(addrs []netip.Addr) bool {
-		return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return sameHost(a, ip) })
-	}
 	o.mu.Lock()
-	now := o.names[host]
-	if now == nil {
-		now = &resolved{done: make(chan struct{})}
-		close(now.done)
-	}
-	age, ok := time.Since(now.at), fits(now.addrs)
-	underWay := false
-	select {
-	case <-now.done:
-	default:
-		underWay = true
-	}
-	if !underWay && (ok && age < resolvedFor || !ok && age < lookupPause) {
-		o.mu.Unlock()
-		return ok
-	}
-	if !underWay {
-		next := &resolved{addrs: now.addrs, at: time.Now(), done: make(chan struct{})}
-		o.names[host], now = next, next
+	name := o.names[host]
+	if name == nil {
+		name = &resolved{busy: make(chan struct{}, 1)}
+		o.names[host] = name
 	}
 	o.mu.Unlock()
-	if underWay {
-		select {
-		case <-now.done:
-		case <-ctx.Done():
-		}
-	} else {
-		o.look(ctx, host, now)
+	select {
+	case name.busy <- struct{}{}:
+	case <-ctx.Done():
+		return false
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return fits(now.addrs)
-}
-
-// look queries the resolver. If that fails, its answer before counts.
-func (o *origins) look(ctx context.Context, host string, to *resolved) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
-	defer cancel()
-	addrs, err := o.lookup(ctx, host)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err == nil {
-		to.addrs = addrs
+	defer func() { <-name.busy }()
+	fits := func() bool {
+		return slices.ContainsFunc(name.addrs, func(a netip.Addr) bool { return sameHost(a, ip) })
 	}
-	close(to.done)
+	if age := time.Since(name.at); age < lookupPause || age < resolvedFor && fits() {
+		return fits()
+	}
+	if addrs, err := o.lookup(ctx, host); err == nil {
+		name.addrs = addrs
+	}
+	name.at = time.Now()
+	return fits()
 }

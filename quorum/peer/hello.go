@@ -1,14 +1,14 @@
 package peer
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
+	"fmt"
 	"io"
-	"math"
 	"net"
 	"sync"
 	"time"
+
+	"lockkeeper/quorum/codec"
 )
 
 // Hello stream: a member that knows no leader queries the state of the others. The preface is the
@@ -21,12 +21,8 @@ import (
 //
 // Member is 1 if the sender of the query is a member, as far as the other knows. Cluster is the
 // other's cluster (0: none), listed the checksum of the members in its configuration, version that
-// of the members it knows. Role and clientAddr are texts, those of Report; older members send the
-// first 20 bytes only.
-const (
-	helloLen    = 20
-	helloMaxLen = helloLen + 2*(1+math.MaxUint8)
-)
+// of the members it knows. Role and clientAddr are texts, those of Report.
+const maxHello = 1 << 10 // bytes; more than an answer has
 
 // State is how far a member has come.
 type State byte
@@ -57,40 +53,26 @@ type Report struct {
 	Protocol uint8
 }
 
-// append encodes h.
-func (h *Hello) append(b []byte) []byte {
-	b = append(b, byte(h.State), 0, 0, 0)
-	if h.Member {
-		b[1] = 1
-	}
-	b = binary.BigEndian.AppendUint32(b, h.Cluster)
-	b = binary.BigEndian.AppendUint32(b, h.Listed)
-	b = binary.BigEndian.AppendUint64(b, h.Version)
-	for _, text := range []string{h.Role, h.ClientAddr} {
-		b = append(b, byte(min(len(text), math.MaxUint8)))
-		b = append(b, text[:min(len(text), math.MaxUint8)]...)
-	}
-	return b
-}
-
-// decodeHello decodes an answer of at least helloLen bytes.
-func decodeHello(b []byte) Hello {
-	report := b[helloLen:]
-	next := func() (text string) {
-		if len(report) > 0 && len(report) > int(report[0]) {
-			text, report = string(report[1:1+report[0]]), report[1+report[0]:]
-		}
-		return text
-	}
-	return Hello{Report: Report{Role: next(), ClientAddr: next()}, State: State(b[0]), Member: b[1] == 1, Cluster: binary.BigEndian.Uint32(b[4:]),
-		Listed: binary.BigEndian.Uint32(b[8:]), Version: binary.BigEndian.Uint64(b[12:])}
+func (h *Hello) code(c *codec.Codec) {
+	var blank [2]uint8
+	codec.U8(c, &h.State)
+	c.Bool(&h.Member)
+	codec.U8(c, &blank[0])
+	codec.U8(c, &blank[1])
+	codec.U32(c, &h.Cluster)
+	codec.U32(c, &h.Listed)
+	c.U64(&h.Version)
+	c.Text(&h.Role)
+	c.Text(&h.ClientAddr)
 }
 
 func (p *Port) serveHello(from MemberID, c net.Conn) {
 	h := p.handlers.Hello()
 	h.Member, h.Cluster, h.Listed = p.roster.isPeer(from), p.roster.Cluster(), Sum(p.cfg.Members)
 	_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
-	_, _ = c.Write(h.append(nil))
+	e := codec.Encode(nil)
+	h.code(&e)
+	_, _ = c.Write(e.Encoded())
 }
 
 // hello queries the state of a member.
@@ -101,11 +83,15 @@ func (p *Port) hello(ctx context.Context, id MemberID) (h Hello, err error) {
 	}
 	defer s.Close()
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
-	b, err := io.ReadAll(io.LimitReader(s, helloMaxLen))
-	if len(b) < helloLen {
-		return h, cmp.Or(err, io.ErrUnexpectedEOF)
+	b, err := io.ReadAll(io.LimitReader(s, maxHello))
+	if err != nil {
+		return h, err
 	}
-	return decodeHello(b), nil
+	d := codec.Decode(b)
+	if h.code(&d); d.Err() != nil && !d.More() { // a later version may send more
+		return h, fmt.Errorf("peer: answer of member %d: %w", id, d.Err())
+	}
+	return h, nil
 }
 
 // Hello queries the states of several members at once; those that do not answer before ctx ends are

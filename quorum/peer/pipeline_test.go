@@ -326,23 +326,23 @@ func TestNoticesOfCommits(t *testing.T) {
 		}
 		replicate(carrying(1))
 		quiet("before the commit")
-		tr.Applied(1, 5)
+		tr.Commit(1, 5)
 		if q := far.expect(rpcNotice); q.LeaderCommitIndex != 1 || q.PrevLogEntry != 1 || q.PrevLogTerm != 5 || q.Term != 5 || len(q.Entries) > 0 {
 			t.Errorf("noticed: %+v", q)
 		}
-		tr.Applied(1, 5)
+		tr.Commit(1, 5)
 		quiet("the second time")
 		replicate(carrying(2))
-		tr.Applied(2, 5)
+		tr.Commit(2, 5)
 		far.expect(rpcNotice)
 		replicate(carrying(3))
 		with := carrying(4)
 		with.LeaderCommitIndex = 3
 		replicate(with)
-		tr.Applied(3, 5)
+		tr.Commit(3, 5)
 		quiet("with the next entry")
 
-		tr.Applied(4, 5)
+		tr.Commit(4, 5)
 		far.expect(rpcNotice)
 		quiet("after the notice")
 		if tr.KnowsAll(2) {
@@ -357,7 +357,7 @@ func TestNoticesOfCommits(t *testing.T) {
 
 		replicate(carrying(5))
 		p.Close()
-		tr.Applied(5, 5)
+		tr.Commit(5, 5)
 		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4, 5}) {
 			t.Errorf("asked for %v, want 4 and, without a pipeline, 5", inner.commits)
 		}

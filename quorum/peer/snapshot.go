@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -87,7 +88,7 @@ func (s *snapshotSource) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	silent, slow := time.Now().Add(rpcTimeout), s.from.Add(rpcTimeout*time.Duration(1+s.read/snapshotStep))
-	_ = s.c.SetReadDeadline(minTime(silent, slow))
+	_ = s.c.SetReadDeadline(slices.MinFunc([]time.Time{silent, slow}, time.Time.Compare))
 	n, err := s.r.Read(b[:min(int64(len(b)), s.left)])
 	s.read += int64(n)
 	if s.left -= int64(n); s.left == 0 {
@@ -169,11 +170,4 @@ func (s *snapshotChecker) refused() error {
 		return s.err
 	}
 	return nil
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

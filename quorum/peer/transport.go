@@ -265,9 +265,9 @@ func (t *Transport) enterTermLocked(term uint64) {
 	}
 }
 
-// Applied records that this leader has applied its log up to that entry, and sends followers the
-// commit index.
-func (t *Transport) Applied(index, term uint64) {
+// Commit records the commit index, up to which this leader has applied its log, and the term of the
+// entry there, and sends them to followers.
+func (t *Transport) Commit(index, term uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.commit, t.commitTerm = index, term
@@ -423,14 +423,6 @@ func (t *Transport) Synced() (followers, observers int) {
 	return followers, observers
 }
 
-// CaughtUp reports whether a follower has the log up to commit, as of its newest answer.
-func (t *Transport) CaughtUp(id MemberID, commit uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.followers[ServerID(id)]
-	return f != nil && f.matched >= commit
-}
-
 // KnowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is
 // sent a request that makes it confirm.
 func (t *Transport) KnowsAll(id MemberID) bool {
@@ -454,14 +446,6 @@ func (t *Transport) Progress(id MemberID) (matched uint64, heard time.Time) {
 		return f.matched, f.contactAt
 	}
 	return 0, time.Time{}
-}
-
-// HeardWithin reports whether a follower has answered a request that was sent no longer than d ago.
-func (t *Transport) HeardWithin(id MemberID, d time.Duration) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := t.followers[ServerID(id)]
-	return f != nil && time.Since(f.contactAt) < d
 }
 
 // Forget drops what is known of a follower, which may come back with another log.

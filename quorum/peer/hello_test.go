@@ -1,0 +1,44 @@
+package peer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"lockkeeper/quorum/codec"
+)
+
+func encodeHello(h Hello) []byte {
+	c := codec.Encode(nil)
+	h.code(&c)
+	return c.Encoded()
+}
+
+// The answer to a hello is the same in all versions: members of any can tell each other how they
+// are.
+func TestHelloLayout(t *testing.T) {
+	h := Hello{State: Used, Member: true, Cluster: 0x01020304, Listed: 5, Version: 6, Report: Report{Role: "leader", ClientAddr: ":2181"}}
+	want := "03" + "01" + "0000" + "01020304" + "00000005" + "0000000000000006" + "06" + hex.EncodeToString([]byte("leader")) + "05" + hex.EncodeToString([]byte(":2181"))
+	if got := hex.EncodeToString(encodeHello(h)); got != want {
+		t.Errorf("encoded as %s, want %s", got, want)
+	}
+	h.Role = strings.Repeat("x", 300)
+	var got Hello
+	d := codec.Decode(append(encodeHello(h), 1, 2, 3))
+	if got.code(&d); !d.More() || got.Role != h.Role[:255] || got.ClientAddr != h.ClientAddr {
+		t.Errorf("decoded %+v, %v", got, d.Err())
+	}
+}
+
+// FuzzHello decodes what a member may answer to a hello.
+func FuzzHello(f *testing.F) {
+	f.Add(encodeHello(Hello{State: Fresh, Report: Report{Role: "looking"}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h Hello
+		d := codec.Decode(b)
+		if h.code(&d); d.Err() == nil && !bytes.Equal(append(encodeHello(h)[:2], encodeHello(h)[4:]...), append(bytes.Clone(b[:2]), b[4:]...)) {
+			t.Errorf("%x decoded and encoded again: %x", b, encodeHello(h))
+		}
+	})
+}
