@@ -24,11 +24,11 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 		if p.Auth == nil || s.m.cfg.NoDigest {
 			return wire.CodeAuthFailed
 		}
-		// an id in an ACL has been decoded, too
+		// The ids in ACLs have been decoded in the same way.
 		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) {
 			if !s.identify(id) {
 				s.m.stats.identitiesRefused.Add(1)
-				s.m.log.Warn("authentication refused: the connection has shown too many identities (maxIdentities, maxIdentityBytes)",
+				s.m.log.Warn("authentication refused: the connection has authenticated with too many identities (maxIdentities, maxIdentityBytes)",
 					"session", s.id, "client", s.addr)
 				return wire.CodeAuthFailed
 			}
@@ -39,8 +39,8 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 	return wire.CodeAuthFailed
 }
 
-// identify gives the connection an identity; false if it would have too many. It is called by
-// Submit's goroutine.
+// identify adds an identity to the connection; false if it would have too many. Only Submit's
+// goroutine calls it.
 func (s *Session) identify(id znode.Identity) bool {
 	ids := *s.ids.Load()
 	if slices.Contains(ids, id) {
@@ -58,8 +58,8 @@ func (s *Session) identify(id znode.Identity) bool {
 	return true
 }
 
-// DigestIdentities are what "user:password" shows: the digest identity, and that of the super user
-// if it is that one. None if the scheme is switched off.
+// DigestIdentities returns the identities that "user:password" proves: the digest identity, and
+// that of the super user if this is its password. None if the scheme is switched off.
 func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 	if m.cfg.NoDigest {
 		return nil
@@ -86,7 +86,7 @@ func DigestID(newHash func() hash.Hash, auth string) string {
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// lacksRequired says that the connection has to prove who it is before it may do this.
+// lacksRequired reports whether the connection has to authenticate before it may send op.
 func (s *Session) lacksRequired(op wire.Op) bool {
 	required := s.m.cfg.RequiredSchemes
 	return required != nil && op != wire.OpAuth && op != wire.OpSASL &&

@@ -87,10 +87,10 @@ func (l *Limits) setDefaults() {
 // write there has 100 bytes.
 const maxQuotaLimitsBytes = 4096
 
-// refusal is the answer to a request that is not let into the log, CodeOK for others: what would
-// cost the members more than the limits allow, and what they are certain to refuse. It takes its
-// place in the session's order like a read. A request that is not refused counts its new ephemerals
-// in p.
+// refusal returns the code for a request that must not enter the log, CodeOK for others. It refuses
+// what would cost the members more than the limits allow, and what they are certain to refuse. The
+// reply takes its place in the session's order like that of a read. For a request that is not
+// refused it sets p.ephemerals.
 func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	limits := &s.m.cfg.Limits
 	cost := znode.CostOf(record, p.ids)
@@ -113,8 +113,8 @@ func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	return wire.CodeOK
 }
 
-// ephemerals returns how many ephemeral nodes the session has, those included that are on their way
-// into the log.
+// ephemerals returns how many ephemeral nodes the session has, including those that its requests in
+// flight may create.
 func (s *Session) ephemerals() (n int) {
 	s.m.replica.View(func(store *znode.Store) {
 		n = store.EphemeralCount(s.id)

@@ -55,8 +55,8 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 	s.reply(p, h, body, bytes)
 }
 
-// nameCost is what the name of a child counts for Limits.Response beside its bytes: names take
-// memory until the answer is encoded.
+// nameCost is what the name of a child counts for Limits.Response in addition to its bytes: the
+// names take memory until the answer is encoded.
 const nameCost = 48
 
 // multiReadNames is how many names a multiRead may be answered with: all its reads see the same
@@ -98,8 +98,8 @@ func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.
 	return bytes, wire.CodeOK
 }
 
-// answerBytes is how many bytes a read of a node with these sizes answers at most, with what stands
-// around it, and how many names are among them.
+// answerBytes returns how many bytes the answer to a read of a node with these sizes has at most,
+// its header included, and how many names of children are among them.
 func answerBytes(op wire.Op, n znode.Sizes) (bytes, names int) {
 	const around = 128 // header, Stat, lengths
 	switch op {
@@ -146,8 +146,8 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 	return nil, wire.CodeOK // ping
 }
 
-// read answers exists, getData and getChildren, and sets the watch that goes with it. If there is
-// no room for that, the answer is BadArguments.
+// read answers exists, getData and getChildren, and sets the watch that goes with it. If the limits
+// leave no space for the watch, the answer is BadArguments.
 func (s *Session) read(store *znode.Store, p *pending, r *wire.PathWatchRequest) (wire.Record, wire.Code) {
 	switch p.req.Op {
 	case wire.OpExists:
@@ -183,9 +183,9 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 	return wire.GetAllChildrenNumberResponse{Total: total}, code
 }
 
-// setWatches registers the watches of a client that has connected again, or tells it at once of
-// what it has missed (docs/protocol/watches.md 4). It returns false if there is no room for all of
-// them: then the connection has to end, for a client would not look at an error here.
+// setWatches registers the watches of a client that has connected again, or notifies it at once of
+// what it has missed (docs/protocol/watches.md 4). It returns false if the limits leave no space
+// for all of them: then the connection has to end, because clients ignore an error here.
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()
@@ -300,7 +300,7 @@ func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 	return list
 }
 
-// writeReply makes the body of the reply to a write that succeeded.
+// writeReply returns the body of the reply to a write that succeeded.
 func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	switch p.req.Op {
 	case wire.OpCreate:
@@ -311,7 +311,7 @@ func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 		return wire.StatResponse{Stat: res.Stat}
 	case wire.OpSync:
 		var r wire.SyncRequest
-		_ = wire.Decode(p.req.Body, &r) // it was decoded when it was received
+		_ = wire.Decode(p.req.Body, &r) // cannot fail: it was decoded when it was received
 		return wire.SyncResponse(r)
 	case wire.OpMulti:
 		return multiReply(res)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Conn is the connection of a session, which server has. The session calls Wake and Abort while it
-// holds locks, so neither may wait, nor call the session.
+// Conn is the connection of a session. Package server implements it. The session calls Wake and
+// Abort while it holds locks, so neither may block, nor call the session.
 type Conn interface {
 	// WriteUntil writes b, and returns how much of it was written. It fails with
 	// os.ErrDeadlineExceeded at the given time, at once if that has passed.
@@ -24,8 +24,8 @@ const (
 	// flushPatience is how long Flush waits for the client on behalf of the goroutine that reads
 	// from it.
 	flushPatience = 10 * time.Millisecond
-	// writeChunkBytes is how much is written at a time: a client that takes none of it for as long
-	// as its session may be silent is given up, one that is only slow is not.
+	// writeChunkBytes is how much is written at a time. A client that receives none of it for the
+	// length of its session timeout is disconnected; one that is only slow is not.
 	writeChunkBytes = 64 << 10
 )
 
@@ -69,9 +69,9 @@ func (o *output) open(c Conn, answer []byte) {
 	o.memory.add(len(answer))
 }
 
-// dueLocked says whether there is something to do for a goroutine that sends. Nothing may be sent
-// while the lease of the session is unconfirmed: whatever a client receives, it takes for a sign
-// that it is connected.
+// dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be
+// sent while the lease of the session is unconfirmed: a client takes whatever it receives for a
+// sign that it is connected.
 func (o *output) dueLocked() bool {
 	switch {
 	case o.over || o.aborted:
@@ -82,7 +82,7 @@ func (o *output) dueLocked() bool {
 	return o.finished
 }
 
-// wakeLocked has a goroutine send what there is, unless one does or is about to.
+// wakeLocked starts a goroutine that sends, unless one sends or has been started.
 func (o *output) wakeLocked() {
 	if !o.busy && !o.woken && o.conn != nil && o.dueLocked() {
 		o.woken = true
@@ -90,8 +90,8 @@ func (o *output) wakeLocked() {
 	}
 }
 
-// wake is for Submit, which is about to wait, and for a lease that has been confirmed again: what
-// could be left unsent until now has to be sent.
+// wake starts a goroutine that sends what is unsent. Submit calls it before it waits, and confirm
+// when the lease has been confirmed.
 func (o *output) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,7 +110,7 @@ func (o *output) flush(wait bool) error {
 		}
 		if p.buf == nil {
 			p.encode()
-			continue // encoding takes time: the lease is looked at immediately before a write
+			continue // encoding takes time, and the lease is checked immediately before a write
 		}
 		if !wait && patience.Before(until) {
 			until = patience
@@ -120,17 +120,18 @@ func (o *output) flush(wait bool) error {
 		case err == nil:
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return o.end(err)
-		case n > 0: // it takes its time, but it takes
+		case n > 0: // the client is slow, but it receives
 		case o.stalled():
 			return o.end(err)
 		case !wait && !time.Now().Before(patience):
-			o.handOver()
+			o.delegate()
 			return nil
 		}
 	}
 }
 
-// begin makes its caller the one that sends, unless there is nothing to do or another one is at it.
+// begin makes its caller the goroutine that sends. It returns false if there is nothing to do or if
+// another goroutine sends.
 func (o *output) begin(woken bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,9 +145,8 @@ func (o *output) begin(woken bool) bool {
 	return true
 }
 
-// next takes note that n bytes of the current piece have been written, and returns what is to be
-// written now, until when. Without that, its caller is not the one that sends any more, and returns
-// err.
+// next records that n bytes of the current piece have been written, and returns the piece to write
+// now, and until when. If p is nil, its caller does not send any more, and returns err.
 func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,14 +175,14 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	return p, until, nil
 }
 
-// stalled says that the client has taken nothing for as long as its session may be silent.
+// stalled reports whether the client has received nothing for as long as its session timeout.
 func (o *output) stalled() bool {
 	_, since := o.holds()
 	return time.Since(since) >= time.Duration(o.lease.timeout)
 }
 
-// handOver leaves what is to be sent to a goroutine that may wait for the client.
-func (o *output) handOver() {
+// delegate leaves what is unsent to a goroutine that may wait for the client.
+func (o *output) delegate() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.busy = false; o.aborted {
@@ -191,7 +191,7 @@ func (o *output) handOver() {
 	o.wakeLocked()
 }
 
-// end is for the one that sends: nobody will send any more.
+// end is called by the goroutine that sends: nothing will be sent after it.
 func (o *output) end(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

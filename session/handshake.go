@@ -23,7 +23,7 @@ var errAhead = errors.New("session: client is ahead of this member")
 type handshake struct {
 	addr    netip.Addr
 	timeout time.Duration
-	since   int64 // when it was proposed: a lease runs from then on at least
+	since   int64 // when it was proposed: the lease lasts at least from then
 	result  chan handshakeResult
 }
 
@@ -50,7 +50,7 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	case !ok && time.Since(since) > m.cfg.Tick:
 		return nil, nil, ErrNotServing
 	}
-	// A client that waits longer than this does better elsewhere.
+	// A client that waits longer than this is served sooner by another member.
 	ctx, cancel := context.WithTimeout(ctx, min(timeout/3, m.cfg.Tick))
 	defer cancel()
 	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {

@@ -22,7 +22,7 @@ import (
 // client was heard from, the member closes the connection, so that the client tries another one.
 //
 //	confirmed          +T/3                 +2/3 T                +T
-//	   |  may answer     |  holds back         |  lets go           |  may expire
+//	   |  may answer     |  holds back         |  disconnects       |  may expire
 //	   |------------------------------------------------------------|-> time
 //	        last byte ---|---- client's 2/3 T of silence ----|
 //
@@ -31,13 +31,13 @@ import (
 // lease is the member's knowledge of one session's lease. Instants as of Manager.since.
 type lease struct {
 	m *Manager
-	// of read-only mode: there is no leader to confirm it; it was confirmed when the client was
-	// last heard
+	// local is set in read-only mode, in which there is no leader: confirmed is then when the
+	// client was last heard from.
 	local     bool
 	timeout   int64        // nanoseconds
 	confirmed atomic.Int64 // the lease runs until this instant plus timeout at least
-	waiting   atomic.Bool  // heard from, and not reported with that yet: in Manager.heard
-	openSince atomic.Int64 // the oldest hearing that is not confirmed, 0 if there is none
+	waiting   atomic.Bool  // heard from since the last report: the session is in Manager.heard
+	openSince atomic.Int64 // since when it was heard from without a confirmation, 0 if not
 }
 
 func (l *lease) init(m *Manager, timeout time.Duration, since int64) {
@@ -47,7 +47,7 @@ func (l *lease) init(m *Manager, timeout time.Duration, since int64) {
 
 func (l *lease) age(now int64) int64 { return now - l.confirmed.Load() }
 
-// mayAnswer says whether bytes may be sent to the client at this instant.
+// mayAnswer reports whether bytes may be sent to the client at this instant.
 func (l *lease) mayAnswer() bool {
 	if l.local {
 		return true
@@ -64,8 +64,8 @@ func (l *lease) sendUntil() time.Time {
 	return now.Add(time.Duration(l.timeout/3 - l.age(l.m.since())))
 }
 
-// spent reports whether the connection must be closed.
-func (l *lease) spent(now int64) bool {
+// mustClose reports whether the connection must be closed.
+func (l *lease) mustClose(now int64) bool {
 	age, open := l.age(now), l.openSince.Load()
 	if l.local {
 		return age > l.timeout
@@ -78,7 +78,7 @@ func (l *lease) spent(now int64) bool {
 	return age > l.timeout*2/3 && open != 0 && now-open > l.timeout/6
 }
 
-// hear takes note that the client of s has sent something.
+// hear records that the client of s has sent something.
 func (m *Manager) hear(s *Session) {
 	now := m.since()
 	if s.local {
@@ -104,8 +104,8 @@ func (m *Manager) toReport(s *Session) {
 // leaseRetry is the pause after a report that did not reach the leader.
 const leaseRetry = 30 * time.Millisecond
 
-// leaseLoop reports to the leader: several times within a third of the smallest timeout, and at
-// once when a client waits.
+// leaseLoop reports to the leader several times within a third of the smallest timeout, and at once
+// when a session's confirmation is older than a sixth of its timeout.
 func (m *Manager) leaseLoop(ctx context.Context) {
 	interval := max(m.cfg.MinTimeout/9, time.Millisecond)
 	ticker := time.NewTicker(interval)
@@ -115,7 +115,7 @@ func (m *Manager) leaseLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			m.letGo()
+			m.endUnconfirmed()
 		case <-m.leaseNow:
 		}
 		if !m.report(ctx) {
@@ -123,7 +123,7 @@ func (m *Manager) leaseLoop(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-time.After(leaseRetry):
-				m.letGo()
+				m.endUnconfirmed()
 				m.leaseNow.set()
 			}
 		}
@@ -155,7 +155,7 @@ func (m *Manager) report(ctx context.Context) bool {
 	if err != nil {
 		m.log.Debug("lease report failed", "sessions", len(ids), "err", err)
 		for i, s := range live {
-			m.unconfirmed(s, opens[i])
+			m.reportAgain(s, opens[i])
 		}
 		return false
 	}
@@ -166,20 +166,20 @@ func (m *Manager) report(ctx context.Context) bool {
 			extended = extended[1:]
 			s.confirm(at)
 		} else {
-			m.unconfirmed(s, opens[i])
+			m.reportAgain(s, opens[i])
 		}
 	}
 	return true
 }
 
-// unconfirmed puts a session back among those to be reported. open is the oldest hearing without
-// confirmation.
-func (m *Manager) unconfirmed(s *Session, open int64) {
+// reportAgain has the next report include s, which this one did not confirm. open is since when
+// it has been heard from without a confirmation.
+func (m *Manager) reportAgain(s *Session, open int64) {
 	s.lease.openSince.Store(open)
 	m.toReport(s)
 }
 
-// confirm takes note that the lease of s runs for its full timeout from that instant.
+// confirm records that the lease of s runs for its full timeout from that instant.
 func (s *Session) confirm(at int64) {
 	for {
 		old := s.lease.confirmed.Load()
@@ -193,11 +193,11 @@ func (s *Session) confirm(at int64) {
 	s.out.wake()
 }
 
-// letGo ends the connections whose lease could not be confirmed.
-func (m *Manager) letGo() {
+// endUnconfirmed ends the connections whose lease could not be confirmed.
+func (m *Manager) endUnconfirmed() {
 	now := m.since()
 	for _, s := range m.all() {
-		if s.lease.spent(now) {
+		if s.lease.mustClose(now) {
 			s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
 		}
 	}

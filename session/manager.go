@@ -17,20 +17,20 @@ import (
 	"lockkeeper/znode"
 )
 
-// Replica is what sessions need of replication.
+// Replica is what sessions need of replication: quorum.Replica.
 type Replica interface {
 	// View calls f with the state as it is after some entry.
 	View(f func(*znode.Store))
-	// Propose hands a command over until it has been applied. It may block, until ctx ends. When it
-	// fails, the command is not proposed.
+	// Propose sends a command to the leader, again if necessary, until this member has applied it.
+	// It may block until ctx ends. When it fails, the command is not proposed.
 	Propose(ctx context.Context, c *znode.Command) error
-	// ProposeOnce hands a command over if this member leads; it may be lost.
+	// ProposeOnce proposes a command if this member leads. The command may be lost.
 	ProposeOnce(ctx context.Context, c *znode.Command) error
 	// Touch reports sessions that this member heard from to the leader. It returns those whose
 	// lease was extended, and a moment from which on they have their full timeout, under any
 	// leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
-	// LeaderKnown says whether this member knows a leader, and since when that has been so.
+	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
 	LeaderKnown() (since time.Time, ok bool)
 }
 
@@ -73,8 +73,8 @@ const (
 	sessionQueueMax = 1000
 	// outputPauseBytes is how much unsent output stops a connection from being read.
 	outputPauseBytes = 4 << 20
-	// outputCollectBytes is how much output the goroutine that submits requests may collect before
-	// a writer is started for it.
+	// outputCollectBytes is how much output Submit's goroutine may collect before another goroutine
+	// is started to send it.
 	outputCollectBytes = 64 << 10
 	// queuePauseBytes is how many bytes of requests of one session that are not answered stop its
 	// connection from being read.
@@ -207,7 +207,7 @@ func (m *Manager) Close() {
 // SetOutstanding replaces Limits.Outstanding.
 func (m *Manager) SetOutstanding(n int) { m.throttle.setOutstanding(n) }
 
-// Serving says whether this member knows a leader.
+// Serving reports whether this member knows a leader.
 func (m *Manager) Serving() bool {
 	_, ok := m.replica.LeaderKnown()
 	return ok
@@ -225,7 +225,7 @@ func (m *Manager) session(id wire.SessionID) *Session {
 	return m.sessions[id]
 }
 
-// forget makes s no longer the connection of its session.
+// forget removes s, whose connection has ended.
 func (m *Manager) forget(s *Session) {
 	m.mu.Lock()
 	if m.sessions[s.id] == s {
@@ -263,7 +263,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 	switch c.Kind {
 	case znode.KindRequest:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
-			s.applied(store, c, res)
+			s.writeApplied(store, c, res)
 		}
 		if c.Op == wire.OpCloseSession && res.Status == znode.Done {
 			m.sessionClosed(c.Session, "closed")
@@ -274,7 +274,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.syncs.finish(c.Seq, true)
 	case znode.KindReconfigured:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation && res.Status == znode.Done {
-			s.changed(store, c, res)
+			s.reconfigured(store, c, res)
 		}
 	case znode.KindExpire:
 		if res.Status == znode.Done {
@@ -290,20 +290,20 @@ func (m *Manager) fire(events []znode.Event) {
 	}
 }
 
-// sessionClosed takes note that a session has come to its end.
+// sessionClosed is called when a session, not only its connection, has ended.
 func (m *Manager) sessionClosed(id wire.SessionID, why string) {
 	m.tracker.remove(id)
 	if s := m.session(id); s != nil {
 		s.markEnded()
-		if s.out.abort(false) { // not when the client closed it, and the reply is on its way
+		if s.out.abort(false) { // not if the client has closed the session: it gets the reply
 			m.log.Info("connection ended", "session", id, "client", s.addr, "why", why)
 		}
 	}
 }
 
-// Restored implements the replica's listener: the state has jumped ahead. The results of requests
-// that took effect meanwhile, and the events that watches waited for, are not to be had any more,
-// so every client has to connect again, and says then what it has seen.
+// Restored implements the replica's listener: a snapshot from the leader has replaced the state.
+// The results and events of the commands in between are missing on this member, so every client has
+// to connect again, and says then which zxid it has seen.
 func (m *Manager) Restored(store *znode.Store) {
 	if !mutant.On(mutant.RestoreKeepsConnections) {
 		m.endAll("state replaced by a snapshot")
@@ -320,12 +320,12 @@ func (m *Manager) Lead(store *znode.Store) { m.tracker.lead(store) }
 func (m *Manager) Follow() { m.tracker.follow() }
 
 // Undeliverable implements the replica's listener: a command of this member cannot be delivered to
-// the leader, and is forgotten. What the connection has sent behind it can take no effect either,
-// so it ends; the session does not.
+// the leader, and is dropped. Later requests of the connection cannot take effect either, so the
+// connection ends; the session does not.
 func (m *Manager) Undeliverable(k znode.Key) {
 	m.stats.undeliverable.Add(1)
 	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
-		s.end("a request could not be handed over to the leader")
+		s.end("a request could not be delivered to the leader")
 	}
 }
 

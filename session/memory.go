@@ -14,8 +14,8 @@ import (
 //   - From a half of the limit on, a connection that holds anything is not read any more until it
 //     has been sent and answered.
 //   - From three quarters on, connections are ended, the worst ones first (shed): those whose
-//     clients have taken nothing for stalledAfter, and among them those that hold the most. A
-//     goroutine does that (memoryLoop), because who adds to an output holds locks.
+//     clients have received nothing for stalledAfter, and among them those that hold the most. A
+//     goroutine does that (memoryLoop), because output is added while locks are held.
 //   - At the limit, a connection that would hold more than fairBytes ends at once.
 //
 // So all connections together never hold more than the limit and fairBytes for each, however fast
@@ -30,11 +30,11 @@ type memory struct {
 const (
 	// fairBytes is what a connection may hold in any case.
 	fairBytes = 1 << 20
-	// stalledAfter is after which time a client that takes nothing of what there is for it counts
-	// as one that does not read.
+	// stalledAfter is after which time a client that receives nothing of its output counts as one
+	// that does not read.
 	stalledAfter = time.Second
-	// shedPause is the time between two rounds of shed: the first has its effect when the writers
-	// of the ended connections have given up.
+	// shedPause is the time between two calls of shed: the memory of the connections that the first
+	// has ended is free when their writes have failed.
 	shedPause = 500 * time.Millisecond
 )
 
@@ -43,20 +43,20 @@ func (m *memory) init(limit int64) {
 	m.high = newSignal()
 }
 
-// add takes note that a connection holds n bytes more, or less.
+// add counts n bytes more, or fewer, that a connection holds.
 func (m *memory) add(n int) {
 	if after := m.held.Add(int64(n)); n > 0 && after > m.mark() {
 		m.high.set()
 	}
 }
 
-// mark is from which amount on connections are ended.
+// mark returns the number of bytes above which connections are ended.
 func (m *memory) mark() int64 { return m.limit / 4 * 3 }
 
-// crowded says that connections which hold something are not to be read.
+// crowded reports whether connections that hold something must not be read.
 func (m *memory) crowded() bool { return m.held.Load() > m.limit/2 }
 
-// allows says whether a connection that would have own bytes, n of them new, may take them.
+// allows reports whether a connection that would hold own bytes, n of them new, may hold them.
 func (m *memory) allows(own, n int) bool {
 	return own <= fairBytes || m.held.Load()+int64(n) <= m.limit
 }
@@ -85,8 +85,8 @@ type holding struct {
 	stalled bool
 }
 
-// shed ends connections until the others hold less than the mark. Connections that have been ended
-// before, and whose writers have not given up yet, are not among those it looks at.
+// shed ends connections until the others hold less than the mark. It ignores connections that have
+// ended before, even if their last write has not failed yet.
 func (m *Manager) shed() {
 	now := time.Now()
 	var list []holding

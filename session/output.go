@@ -21,7 +21,7 @@ type output struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	conn     Conn    // nil until the connection is ready to be written to
-	before   []piece // what is to be sent before buf
+	before   []piece // what is sent before buf
 	buf      *buffer // collects short frames; nil if there are none
 	unsent   int     // bytes of before and buf
 	holding  bool    // events wait in later
@@ -29,22 +29,23 @@ type output struct {
 	lateSize int // bytes that later counts for
 	// what is being written, by the goroutine that sends; without a size there is none
 	current  piece
-	since    time.Time // when the client last took something, or there was first something to take
-	busy     bool      // a goroutine sends, and will look again
+	since    time.Time // when the client last received something, or output began to wait
+	busy     bool      // a goroutine sends, and will check again for what is unsent
 	woken    bool      // Conn.Wake was called, and the goroutine has not begun to send
 	finished bool      // nothing more will come; close when all is sent
-	farewell bool      // what is left is a consented good-bye, for which no lease is needed
-	aborted  bool      // what is unsent stays unsent
-	// the server has learned of the end, or has told of it: nothing is sent any more
+	farewell bool      // the last reply is to closeSession: sending it needs no lease
+	aborted  bool      // what is unsent has been dropped
+	// Flush has returned an error, or the server has closed the connection: nothing is sent any
+	// more
 	over bool
 }
 
 // buffer holds bytes to be sent, whole frames.
 type buffer struct{ bytes []byte }
 
-// piece is what is sent between two looks at what there is: a buffer of short frames, or one long
-// frame. A long frame is encoded when it is sent: not while the state is locked, and not for a
-// client that does not read. What its body refers to is never modified.
+// piece is a unit of output: a buffer of short frames, or one long frame. A long frame is encoded
+// when it is sent: not while the state is locked, and not for a client that does not read. What its
+// body refers to is never modified.
 type piece struct {
 	buf    *buffer // nil for a long frame that is not encoded yet
 	header wire.ReplyHeader
@@ -58,7 +59,7 @@ func (p *piece) encode() {
 	p.buf = &buffer{wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)}
 }
 
-// heldEvent is an event that waits until its client has been told of what came before it.
+// heldEvent is an event that is sent only after a reply that is still being made.
 type heldEvent struct {
 	zxid  wire.Zxid
 	event wire.WatcherEvent
@@ -67,10 +68,10 @@ type heldEvent struct {
 // keptBufferBytes is up to which size a buffer is used again.
 const keptBufferBytes = 64 << 10
 
-// buffers are those that hold nothing. A connection has one only while there is something to send.
+// buffers holds free buffers. A connection has one only while there is something to send.
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// free gives b back, when it has been sent.
+// free returns b to the pool.
 func (b *buffer) free() {
 	if cap(b.bytes) <= keptBufferBytes {
 		b.bytes = b.bytes[:0]
@@ -128,17 +129,17 @@ func (o *output) takeLocked() {
 	o.unsent -= o.current.size
 }
 
-// heldLocked is how many bytes there are that the client has not taken, as far as is known.
+// heldLocked returns how many bytes of output are not written yet.
 func (o *output) heldLocked() int { return o.unsent + o.lateSize + o.current.size }
 
-// holds is heldLocked, and since when the client has taken nothing of it.
+// holds returns heldLocked, and since when the client has received nothing of it.
 func (o *output) holds() (bytes int, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.heldLocked(), o.since
 }
 
-// admitLocked says whether n more bytes may be added. If not, the output is aborted.
+// admitLocked reports whether n more bytes may be added. If not, it aborts the output.
 func (o *output) admitLocked(n int) bool {
 	held := o.heldLocked()
 	if held == 0 {
@@ -152,8 +153,8 @@ func (o *output) admitLocked(n int) bool {
 	return true
 }
 
-// reply adds a reply, of about so many bytes. An own one is made by Submit, whose caller sends it.
-// It returns false when the client has left too much unread; the output is then aborted.
+// reply adds a reply of about so many bytes. own says that Submit has made it, whose caller sends
+// it. It returns false when the client has left too much unread; the output is then aborted.
 func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,7 +196,7 @@ func (o *output) notification(zxid wire.Zxid, e wire.WatcherEvent) bool {
 	return true
 }
 
-// holdEvents has events wait, but for those with wire.ZxidNone, until releaseEvents.
+// holdEvents makes events wait until releaseEvents, except for those with wire.ZxidNone.
 func (o *output) holdEvents() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -236,7 +237,7 @@ func (o *output) ended() bool {
 	return o.aborted || o.over
 }
 
-// finish ends the output behind what is in it now. With farewell it is sent in any case.
+// finish ends the output with what is in it now. With farewell that is sent whatever the lease is.
 func (o *output) finish(farewell bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -276,7 +277,7 @@ func (o *output) dropLocked() {
 	o.changed.Broadcast()
 }
 
-// releaseLocked forgets the current piece.
+// releaseLocked drops the current piece.
 func (o *output) releaseLocked() {
 	o.memory.add(-o.current.size)
 	if o.current.buf != nil {
@@ -285,7 +286,7 @@ func (o *output) releaseLocked() {
 	o.current = piece{}
 }
 
-// detach is for the server, which has closed the connection, or is about to: nothing is sent any
+// detach is called when the server has closed the connection, or is about to: nothing is sent any
 // more.
 func (o *output) detach() {
 	o.mu.Lock()

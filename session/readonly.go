@@ -27,11 +27,11 @@ import (
 // look at the log, that one of them that it does not have has ended; for a session of the cluster
 // only the log says so (promise C7).
 
-// readOnlyMin is how long a member looks for a leader at least before it serves without one; as in
-// ZooKeeper, a tick if that is longer.
+// readOnlyMin is for how long at least a member has no leader before it serves without one. It is a
+// tick if that is longer, as in ZooKeeper.
 const readOnlyMin = 2 * time.Second
 
-// readOnlyCheck is how often a member looks whether it has a leader.
+// readOnlyCheck is the interval in which a member checks whether it has a leader.
 const readOnlyCheck = 50 * time.Millisecond
 
 var (
@@ -58,7 +58,7 @@ func (r *readOnly) init(member uint8, now time.Time) {
 	r.nextID.Store(firstLocalID(member, now))
 }
 
-// ReadOnly says whether this member serves without a leader, clients that accept it.
+// ReadOnly reports whether this member serves without a leader, clients that accept it.
 func (m *Manager) ReadOnly() bool { return m.readOnly.on.Load() }
 
 // LocalSessions is the number of sessions of read-only mode.
@@ -102,7 +102,7 @@ func (m *Manager) leaveReadOnly() {
 }
 
 // forgetLocals ends the sessions whose connection is gone for longer than their timeout. Those with
-// a connection are ended with it: see lease.spent.
+// a connection are ended with it: see lease.mustClose.
 func (m *Manager) forgetLocals() {
 	now := m.since()
 	m.mu.Lock()
@@ -159,7 +159,7 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 	return s, resp, nil
 }
 
-// openLocal makes the connection's hold of a local session; nil if read-only mode has just ended.
+// openLocal makes the Session of a connection to a local session; nil if read-only mode has ended.
 func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Session {
 	l.heard = m.since()
 	s := newSession(m, id, 0, &handshake{addr: addr, timeout: l.timeout, since: l.heard})

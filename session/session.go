@@ -14,8 +14,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// Session is one connection's hold of a session: one generation of it. When the connection ends it
-// does not come back; the session itself may be attached again, which makes another Session.
+// Session is one generation of a session: the session as one connection has it. It ends with the
+// connection. The session itself may be attached again, which makes another Session.
 type Session struct {
 	m          *Manager
 	id         wire.SessionID
@@ -27,31 +27,31 @@ type Session struct {
 	lease lease
 	stats connStats
 
-	// ids are the identities that the connection has shown, its address first. Replaced, never
-	// modified.
+	// ids are the identities that the connection has authenticated as, its address first. The list
+	// is replaced and never modified.
 	ids atomic.Pointer[[]znode.Identity]
 
 	local bool // of read-only mode: not one of the cluster's sessions
 
-	mu    sync.Mutex
-	room  sync.Cond // the queue has become shorter, or the end has come
-	queue []pending
-	bytes int    // that are counted for the queue
-	seq   uint64 // of the last write
+	mu       sync.Mutex
+	dequeued sync.Cond // the queue has become shorter, or the connection has ended
+	queue    []pending
+	bytes    int    // that are counted for the queue
+	seq      uint64 // of the last write
 	// creating is how many ephemeral nodes the writes in the queue may create.
 	creating int
 	// changing says that a reconfig is in the queue. It takes effect some time after it has been
 	// applied, so no write may follow it before it is answered.
 	changing bool
-	// deferred says that it has been applied, and its change is under way: pings do not wait for
-	// that, because it may take longer than the client is patient.
+	// deferred says that the reconfig has been applied and the change of the members is being
+	// carried out. Pings do not wait for that, because it may take longer than the session timeout.
 	deferred bool
 
 	ended atomic.Bool // set under mu
 
 	// These two are of Submit's goroutine.
-	deaf  bool // nothing that follows takes effect any more
-	shown int  // how many of ids the newest write has shown to the state
+	ignoring    bool // a request has ended the connection: what follows it is ignored
+	proposedIDs int  // how many of ids the newest command that carried them had
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
@@ -63,7 +63,7 @@ type Session struct {
 type pending struct {
 	req      wire.Request
 	record   wire.Record      // nil for writes
-	code     wire.Code        // != 0: the answer, for a request that is refused out of hand
+	code     wire.Code        // != 0: the answer to a request that is refused
 	ids      []znode.Identity // when it was received
 	seq      uint64           // != 0: a write
 	received time.Time
@@ -75,12 +75,12 @@ type pending struct {
 	ephemerals int // that it may create
 }
 
-// errNullToken says that a client began SASL with no token at all. ZooKeeper closes the connection.
+// errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
 var errNullToken = errors.New("session: null SASL token")
 
 func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
 	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
-	s.room.L = &s.mu
+	s.dequeued.L = &s.mu
 	s.out.init(&s.lease, &m.memory, 2*m.cfg.Limits.Response)
 	s.lease.init(m, h.timeout, h.since)
 	s.stats.init(s, m.cfg.Now())
@@ -98,12 +98,12 @@ func (s *Session) ID() wire.SessionID { return s.id }
 // Timeout is the negotiated session timeout.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
-// Submit takes one frame from the client and keeps it. It blocks while too many requests of the
-// session are unanswered, or too much output is unsent. An error means that the connection must be
-// closed. Calls must come from one goroutine, in the order of the frames, which calls Flush before
-// it waits for the client.
+// Submit takes one frame from the client, whose memory it keeps. It blocks while too many requests
+// of the session are unanswered, or too much output is unsent. An error means that the connection
+// must be closed. Calls must come from one goroutine, in the order of the frames, which calls Flush
+// before it waits for the client.
 func (s *Session) Submit(frame []byte) error {
-	if s.deaf {
+	if s.ignoring {
 		return nil
 	}
 	req, err := wire.DecodeRequest(frame)
@@ -129,9 +129,9 @@ func (s *Session) Submit(frame []byte) error {
 	return err
 }
 
-// waitToEnter waits until there is room for a request. One that has waited for too long is refused.
+// waitToEnter waits until a request may be taken. One that has waited for too long is refused.
 func (s *Session) waitToEnter(p *pending) error {
-	if err := s.waitForRoom(p.req.Op); err != nil {
+	if err := s.waitForQueue(p.req.Op); err != nil {
 		return err
 	}
 	if s.m.throttle.wait(s, p.req.Op) {
@@ -140,14 +140,14 @@ func (s *Session) waitToEnter(p *pending) error {
 	return nil
 }
 
-// admit gives a request its place.
+// admit gives a request its place in the session's order.
 func (s *Session) admit(p *pending) error {
 	if p.code == wire.CodeOK {
 		if err := s.classify(p); err != nil {
 			return err
 		}
 	}
-	s.deaf = p.last || p.req.Op == wire.OpCloseSession
+	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
 	if p.seq != 0 {
 		return s.submitWrite(p)
 	}
@@ -162,7 +162,7 @@ func (s *Session) admit(p *pending) error {
 		return nil
 	}
 	s.mu.Unlock()
-	// Nothing is outstanding (or it is a ping), and only this goroutine adds to the queue.
+	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
 	if p.code != wire.CodeOK || !s.executeInSteps(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
@@ -173,8 +173,8 @@ func (s *Session) admit(p *pending) error {
 	return nil
 }
 
-// bytes is what a request in a queue counts for: its frame, what surrounds that, and, of a read,
-// the decoded record, whose many small parts take up to four times as much as they do in the frame.
+// bytes returns what a request in a queue counts for: its frame, its struct, and, of a read, the
+// decoded record, whose many small parts take up to four times as much as they do in the frame.
 func (p *pending) bytes() int {
 	const around = 256
 	if p.record != nil {
@@ -183,7 +183,7 @@ func (p *pending) bytes() int {
 	return around + p.size
 }
 
-// enqueueLocked gives the queue p and what is counted for it.
+// enqueueLocked adds p to the queue, and to all that counts what is in queues.
 func (s *Session) enqueueLocked(p *pending) {
 	s.queue = append(s.queue, *p)
 	s.creating += p.ephemerals
@@ -194,7 +194,7 @@ func (s *Session) enqueueLocked(p *pending) {
 	s.m.throttle.enter()
 }
 
-// dequeueLocked takes the first n requests off the queue, which are answered, or never will be.
+// dequeueLocked removes the first n requests from the queue, which are answered, or never will be.
 func (s *Session) dequeueLocked(n int) {
 	large, bytes := 0, 0
 	for i := range s.queue[:n] {
@@ -264,7 +264,7 @@ func (s *Session) classify(p *pending) error {
 	return nil
 }
 
-// isWrite says which requests become commands of the log.
+// isWrite reports whether requests with op become commands of the log.
 func isWrite(op wire.Op) bool {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete,
@@ -291,20 +291,21 @@ func (s *Session) submitWrite(p *pending) error {
 		Op:         p.req.Op,
 		Body:       p.req.Body,
 	}
-	// A connection gains identities and never loses one, and the state keeps those that it has been
-	// shown. It knows the address.
-	if len(p.ids) > max(1, s.shown) {
-		s.shown = len(p.ids)
+	// A connection gains identities and never loses one, and the state keeps those that a command
+	// of the generation has carried. It has the address from the handshake.
+	if len(p.ids) > max(1, s.proposedIDs) {
+		s.proposedIDs = len(p.ids)
 		c.Identities = p.ids[1:]
 	}
 	return s.m.replica.Propose(s.m.ctx, c)
 }
 
-func (s *Session) waitForRoom(op wire.Op) error {
+// waitForQueue waits until the session's own limits allow one more request.
+func (s *Session) waitForQueue(op wire.Op) error {
 	s.mu.Lock()
 	for s.blockedLocked(op) && !s.ended.Load() {
 		s.out.wake()
-		s.room.Wait()
+		s.dequeued.Wait()
 	}
 	ended := s.ended.Load()
 	s.mu.Unlock()
@@ -324,18 +325,18 @@ func (s *Session) blockedLocked(op wire.Op) bool {
 		s.fullLocked() && !(s.deferred && op == wire.OpPing) // which does not enter the queue
 }
 
-// fullLocked says that no request is to be taken until some of the session's own have been
+// fullLocked reports whether no request may be taken until some of the session's own have been
 // answered.
 func (s *Session) fullLocked() bool {
 	return len(s.queue) >= sessionQueueMax || s.bytes >= queuePauseBytes ||
 		len(s.queue) > 0 && (s.m.throttle.crowded() || s.m.memory.crowded())
 }
 
-// applied is called inside the critical section in which a write of this session was applied.
-func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Result) {
+// writeApplied is called inside the critical section in which a write of this session was applied.
+func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	switch res.Status {
 	case znode.Duplicate, znode.Gap:
-		return // answered before; will be sent again
+		return // a duplicate has been answered, and what follows a gap is sent again
 	case znode.Done:
 	default:
 		s.end(res.Status.String())
@@ -347,21 +348,21 @@ func (s *Session) applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		return
 	}
 	if len(s.queue) == 0 || s.queue[0].seq != c.Seq {
-		// Order: seqs are applied without gaps, and what stands before a write is executed before
-		// it.
-		panic(fmt.Sprintf("session: %v: write %d applied out of turn", s.id, c.Seq))
+		// Order: seqs are applied without gaps, and what is before a write in the queue is executed
+		// before it.
+		panic(fmt.Sprintf("session: %v: write %d applied out of order", s.id, c.Seq))
 	}
 	if res.Deferred {
 		s.deferred = true
 		s.answerPingsLocked(store)
-		s.room.Signal() // pings and long reads do not wait any more
-		return          // Manager.Applied comes back with the result
+		s.dequeued.Signal() // pings and long reads do not wait any more
+		return              // Manager.Applied comes back with the result
 	}
 	s.answerFirstLocked(store, res)
 }
 
-// changed is called like applied, when a reconfig of this session has come to its end.
-func (s *Session) changed(store *znode.Store, c *znode.Command, res *znode.Result) {
+// reconfigured is called like writeApplied, when a reconfig of this session has ended.
+func (s *Session) reconfigured(store *znode.Store, c *znode.Command, res *znode.Result) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended.Load() && len(s.queue) > 0 && s.queue[0].seq == c.Seq {
@@ -369,8 +370,8 @@ func (s *Session) changed(store *znode.Store, c *znode.Command, res *znode.Resul
 	}
 }
 
-// answerFirstLocked answers the write at the head of the queue, and executes what stands behind it,
-// unless the connection has ended.
+// answerFirstLocked answers the write at the head of the queue, and executes the reads that follow
+// it, unless the connection has ended.
 func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 	s.answerWrite(store, &s.queue[0], res)
 	if s.queue[0].req.Op == wire.OpReconfig {
@@ -383,10 +384,10 @@ func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 		}
 	}
 	s.dequeueLocked(n)
-	s.room.Signal()
+	s.dequeued.Signal()
 }
 
-// answerPingsLocked answers the pings that stand behind the head of the queue.
+// answerPingsLocked answers the pings in the queue that follow its head.
 func (s *Session) answerPingsLocked(store *znode.Store) {
 	pings, large := 0, 0
 	s.queue = append(s.queue[:1], slices.DeleteFunc(slices.Clone(s.queue[1:]), func(p pending) bool {
@@ -444,15 +445,15 @@ func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
 	s.m.stats.sent.Add(1)
 }
 
-// Detach ends this hold of the session, because its connection has ended, or is to be closed by the
-// caller; the session goes its own way until its lease runs out. It may be called more than once,
-// from any goroutine.
+// Detach ends this generation of the session, because its connection has ended, or is to be closed
+// by the caller. The session itself lives until its lease expires. Detach may be called more than
+// once, from any goroutine.
 func (s *Session) Detach() {
 	s.markEnded()
 	s.out.detach()
 }
 
-// end makes the connection end. What is unsent stays unsent.
+// end ends the connection and drops what is unsent.
 func (s *Session) end(why string) {
 	s.markEnded()
 	if s.out.abort(true) {
@@ -460,15 +461,14 @@ func (s *Session) end(why string) {
 	}
 }
 
-// markEnded takes the session out of the Manager's books, once.
-func (s *Session) markEnded() bool {
+// markEnded removes the session from the Manager, once.
+func (s *Session) markEnded() {
 	s.mu.Lock()
 	was := s.ended.Swap(true)
 	s.dequeueLocked(len(s.queue))
-	s.room.Broadcast()
+	s.dequeued.Broadcast()
 	s.mu.Unlock()
 	if !was {
 		s.m.forget(s)
 	}
-	return !was
 }

@@ -16,7 +16,7 @@ type stats struct {
 	// answers beyond Limits.Response, MultiReadOps or MultiReadBytes, which were not made
 	tooLong           atomic.Int64
 	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
-	undeliverable     atomic.Int64 // requests that could not be handed over to the leader
+	undeliverable     atomic.Int64 // requests that could not be delivered to the leader
 	aclsRefused       atomic.Int64
 	costlyRefused     atomic.Int64
 	ephemeralsRefused atomic.Int64
@@ -71,7 +71,7 @@ type Stats struct {
 	WatchBytes        int64 // memory of the watches, as it is counted
 	WatchesRefused    int64 // beyond Limits.WatchBytes
 	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
-	ForeignLocks      int64 // nodes of locks made beside those of another library
+	ForeignLocks      int64 // locks' nodes made on a path that has those of another library
 	// requests that could not be delivered to the leader; their connections were closed
 	Undeliverable     int64
 	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
@@ -79,7 +79,7 @@ type Stats struct {
 	EphemeralsRefused int64 // requests beyond Limits.Ephemerals
 }
 
-// Stats reports how things stand.
+// Stats returns the statistics of this member.
 func (m *Manager) Stats() Stats {
 	s := Stats{
 		PacketsReceived: m.stats.received.Load(),
@@ -190,7 +190,7 @@ func (s *Session) ResetStats() {
 	}
 }
 
-// Stats reports how the connection stands.
+// Stats returns the statistics of the connection.
 func (s *Session) Stats() ConnStats {
 	unsent, _ := s.out.holds()
 	queued := s.queued() // Lock: before that of the statistics, which is taken inside it

@@ -5,9 +5,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// executeInSteps executes a request that would keep the state locked for long, and gives up the
-// lock between two steps. It returns false, and has done nothing, if the request is none of these.
-// Only Submit's goroutine calls it, when all before it is answered.
+// executeInSteps executes a request that would keep the state locked for long, and releases the
+// lock between two steps. It returns false, and has done nothing, for other requests. Only Submit's
+// goroutine calls it, when all requests before are answered.
 func (s *Session) executeInSteps(p *pending) bool {
 	switch r := p.record.(type) {
 	case *wire.SetWatchesRequest:

@@ -9,14 +9,14 @@ import (
 )
 
 // syncs makes reads outside of any session linearizable. One sync command serves all calls of Sync
-// that came before it was proposed, so at most one is in flight.
+// before it was proposed, so at most one is in flight.
 type syncs struct {
 	wake signal // a call of Sync waits
 
 	mu    sync.Mutex
 	next  chan struct{} // of the calls that wait, closed when they may read; nil if there are none
-	nonce uint64        // of the command under way
-	over  chan bool     // its end: whether it is known to have been applied
+	nonce uint64        // of the command in flight
+	over  chan bool     // receives whether that command is known to have been applied
 }
 
 // Sync returns when this member has applied everything that had been committed when it was called:

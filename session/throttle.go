@@ -16,7 +16,7 @@ type throttle struct {
 	limits Limits
 
 	mu          sync.Mutex
-	room        sync.Cond // requests have been answered, or a connection has ended
+	left        sync.Cond // requests have been answered, or a connection has ended
 	outstanding int       // Limits.Outstanding, which may change
 	inProcess   int
 	large       int   // bytes
@@ -26,7 +26,7 @@ type throttle struct {
 
 func (t *throttle) init(l Limits) {
 	t.limits, t.outstanding = l, l.Outstanding
-	t.room.L = &t.mu
+	t.left.L = &t.mu
 }
 
 func (t *throttle) setOutstanding(n int) {
@@ -77,23 +77,23 @@ func (t *throttle) leave(requests, largeBytes int) {
 	defer t.mu.Unlock()
 	t.inProcess -= requests
 	t.large -= largeBytes
-	t.room.Broadcast()
+	t.left.Broadcast()
 }
 
-// crowded says that connections which have something outstanding are not to be read.
+// crowded reports whether connections that have a request outstanding must not be read.
 func (t *throttle) crowded() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.outstanding > 0 && t.inProcess > t.outstanding
 }
 
-// fullLocked says that no request is taken until others are answered.
+// fullLocked reports whether no request may be taken until others are answered.
 func (t *throttle) fullLocked() bool {
 	return t.limits.Requests > 0 && t.inProcess >= t.limits.Requests
 }
 
-// wait waits until there is room for one more request, or s has ended, and says whether that took
-// too long for op.
+// wait waits until one more request may be taken, or s has ended. tooLong says that op must be
+// answered with ThrottledOp.
 func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	if t.limits.Requests <= 0 || op == wire.OpAuth || op == wire.OpSASL {
 		return false
@@ -103,7 +103,7 @@ func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	defer t.mu.Unlock()
 	for t.fullLocked() && !s.ended.Load() {
 		s.out.wake()
-		t.room.Wait()
+		t.left.Wait()
 	}
 	if t.limits.Wait <= 0 || time.Since(start) <= t.limits.Wait || op == wire.OpPing || op == wire.OpCloseSession {
 		return false

@@ -34,14 +34,14 @@ type tracked struct {
 	generation uint64
 	timeout    time.Duration
 	deadline   time.Time // not before this instant does it expire
-	closing    bool      // its end has been proposed
+	closing    bool      // its end has been proposed: its lease is not extended any more
 	queuedFor  time.Time // its place in the queue, never later than deadline
 	index      int
 }
 
-// closeRetry is after how long an end that was proposed, and has not come, is proposed again. It is
-// lost only if the leadership is, and then everything begins anew, or while it is being transferred
-// in vain.
+// closeRetry is after how long the end of a session is proposed again when it has not been applied.
+// A proposal is lost with the leadership, and then the next leader begins anew, or while a transfer
+// of the leadership is tried and fails.
 const closeRetry = 5 * time.Second
 
 func newTracker(tick time.Duration) *tracker {
@@ -71,7 +71,7 @@ func (t *tracker) clear() {
 	t.queue = nil
 }
 
-// leads says whether this member tracks leases, as the leader does.
+// leads reports whether this member tracks leases, as the leader does.
 func (t *tracker) leads() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *Manager) expiryLoop(ctx context.Context) {
 				m.replica.View(func(s *znode.Store) { s.Apply(0, &znode.Entry{Commands: []znode.Command{*c}}, nil) })
 				continue
 			}
-			// If this is lost the leadership is, or due proposes it again.
+			// If this is lost, so is the leadership, or due returns it again.
 			_ = m.replica.ProposeOnce(ctx, c)
 		}
 		timer.Reset(next)

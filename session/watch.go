@@ -42,8 +42,8 @@ type watchTable struct {
 	refused atomic.Int64 // watches
 }
 
-// watchBytes is what a connection's watches of one path count for: the path, and about what the
-// tables take for them.
+// watchBytes returns the bytes that a connection's watches of one path count for: those of the
+// path, and an estimate of what the tables take for them.
 func watchBytes(path string) int { return len(path) + 400 }
 
 // maxShare is the part of maxBytes that the watches of one connection may have.
@@ -63,7 +63,7 @@ func (t *watchTable) add(s *Session, path string, data, child watchMode) bool {
 	return t.addLocked(&t.data, s, path, data) && t.addLocked(&t.child, s, path, child)
 }
 
-// admitLocked says whether s may watch one more path. Each connection has fairBytes in any case.
+// admitLocked reports whether s may watch one more path. Each connection has fairBytes in any case.
 func (t *watchTable) admitLocked(s *Session, path string) bool {
 	n := watchBytes(path)
 	own := s.watchBytes + n
@@ -138,7 +138,7 @@ func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, mod
 	return true
 }
 
-// unwatchLocked takes note that s watches path no more, in neither table.
+// unwatchLocked records that s does not watch path any more, in neither table.
 func (t *watchTable) unwatchLocked(s *Session, path string) {
 	if _, ok := s.watched[path]; ok {
 		s.watchBytes -= watchBytes(path)
@@ -152,8 +152,8 @@ func (t *watchTable) unwatchLocked(s *Session, path string) {
 
 const anyMode = standard | persistent | recursive
 
-// removeSome removes up to n of the watched paths of a connection that has ended, and sees to it
-// that it gets no more. It reports whether there are none left.
+// removeSome removes up to n of the watched paths of a connection that has ended, and prevents that
+// it gets more. It reports whether none are left.
 func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,11 +169,11 @@ func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 	return true
 }
 
-// removeStep is how many watched paths of a connection that has ended are forgotten at once: events
-// wait for it.
+// removeStep is how many watched paths of a connection that has ended are removed under one lock,
+// for which events wait.
 const removeStep = 1000
 
-// sweepLoop forgets the watches of connections that had many.
+// sweepLoop removes the watches of connections that had many.
 func (m *Manager) sweepLoop(ctx context.Context) {
 	for {
 		select {
@@ -332,7 +332,7 @@ func (t *watchTable) counts() WatchCounts {
 	}
 }
 
-// Watch is one entry of the data table: who watches which path.
+// Watch is one entry of the data table: a session and a path that it watches.
 type Watch struct {
 	Session wire.SessionID
 	Path    string

@@ -21,7 +21,7 @@ const (
 )
 
 // maxACLEntries is how many entries a node's ACL may have at the most, whatever the settings of the
-// member that took the request are: one entry of scheme auth stands for all identities of a
+// member that took the request are: one entry of scheme auth is replaced by all identities of a
 // connection. It is part of what applying a command means, so it never changes.
 const maxACLEntries = 1 << 16
 
@@ -108,8 +108,9 @@ func distinct(acl []wire.ACL) ([]wire.ACL, wire.Code) {
 	return kept, wire.CodeOK
 }
 
-// samePerms and sameScheme are what distinct remembers an entry by where one with a null follows:
-// no entry that it would have to tell from them gets past the comparison with them.
+// samePerms and sameScheme are the keys under which distinct records an entry for the comparison
+// with later ones that have a null. They cannot be entries themselves: distinct returns at such an
+// entry when the key is there.
 func samePerms(a wire.ACL) wire.ACL {
 	return wire.ACL{Perms: a.Perms, ID: wire.ID{NullScheme: true, NullID: true}}
 }
@@ -118,8 +119,8 @@ func sameScheme(a wire.ACL) wire.ACL {
 	return wire.ACL{Perms: a.Perms, ID: wire.ID{Scheme: a.Scheme, NullID: true}}
 }
 
-// authenticated reports whether an identity of this scheme is one that somebody has proved to have:
-// what "auth" stands for.
+// authenticated reports whether an identity of this scheme is one that the scheme "auth" in an ACL
+// is replaced by: one that takes a proof to have.
 func authenticated(scheme string) bool {
 	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL
 }
@@ -156,7 +157,7 @@ func validID(scheme, id string) bool {
 	return false
 }
 
-// maskACL returns acl as somebody may see it who cannot change it: without the hashes of passwords.
+// maskACL returns acl without the hashes of passwords, as a connection without ADMIN may see it.
 func maskACL(acl []wire.ACL) []wire.ACL {
 	masked := acl
 	for i, a := range acl {

@@ -8,21 +8,21 @@ import (
 )
 
 // aclList is an ACL that one or more nodes have. A program uses few different ones, so nodes share
-// them. It is looked into often and made rarely, so what a check needs is worked out when it is
-// made: a check takes about as long with thousands of entries as with one.
+// them. It is checked often and made rarely, so it has an index: a check takes about as long with
+// thousands of entries as with one.
 type aclList struct {
 	entries []wire.ACL // never modified
 	key     string     // the encoding of entries
 	refs    int        // nodes that have it
 
-	// What the entries grant, by whom. Never modified.
-	anyone     wire.Perm                  // everybody
-	identities map[Identity]wire.Perm     // who has an identity, but for those of scheme ip
-	networks   map[netip.Prefix]wire.Perm // who connects from there; an address is a network of one
+	// What the entries grant, and to which connections. Never modified.
+	anyone     wire.Perm                  // to all connections
+	identities map[Identity]wire.Perm     // to connections with the identity, except for scheme ip
+	networks   map[netip.Prefix]wire.Perm // to connections from there; an address is /32 or /128
 	bits       []int                      // the lengths of the prefixes in networks, each once
 }
 
-// newACLList works out what acl, which it keeps, grants. It leaves the key out.
+// newACLList returns a list with these entries, which it keeps, and no key.
 func newACLList(acl []wire.ACL) *aclList {
 	l := &aclList{entries: acl}
 	for i := range acl {

@@ -38,13 +38,13 @@ const (
 	// yet. Later it may only change their addresses, and nothing once reconfig is enabled: see
 	// Store.Members.
 	KindMembers Kind = 8
-	// KindReconfig begins a change of the members that a member of the cluster itself asks for:
-	// Body is a reconfig request. Seq is a random number with the top bit set, as in
+	// KindReconfig begins a change of the members that a member itself has requested: Body is a
+	// reconfig request. Seq is a random number with the top bit set, as in
 	// KindCreateSession.
 	KindReconfig Kind = 9
 	// KindReconfigured ends a change of the members. Session, Generation and Seq are those of the
-	// command that asked for it. TimeoutMs is the code of its result: CodeOK when raft counts the
-	// new members, else the change had no effect, and Body says why, in words.
+	// command that began it. TimeoutMs is the code of its result: CodeOK when raft has the new
+	// configuration, else the change had no effect, and Body is a text that says why.
 	KindReconfigured Kind = 10
 )
 
@@ -61,7 +61,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind%d", uint8(k))
 }
 
-// Identity is who a connection has shown to be: a scheme of authentication and a name within it.
+// Identity is what a connection has authenticated as: a scheme and a name within the scheme.
 // The scheme "super" with any id passes every check.
 type Identity struct{ Scheme, ID string }
 
@@ -76,9 +76,9 @@ type Command struct {
 	// KindRequest: the request after its header. KindSetConfig, KindMembers: the config text.
 	// KindReap: the path. KindReconfig: the request
 	Body []byte
-	// Identities are what the session's connection has shown, its address aside. They replace those
-	// that the state keeps for the session's generation; none leave these as they are. KindRequest
-	// only.
+	// Identities are what the session's connection has authenticated as, without its address. They
+	// replace those that the state keeps for the session's generation; none leave these as they
+	// are. KindRequest only.
 	Identities []Identity
 	// KindCreateSession, KindAttach: the negotiated session timeout. KindReap, KindReconfigured:
 	// see there
@@ -88,7 +88,7 @@ type Command struct {
 	Addr string
 }
 
-// Key tells commands apart: two commands with the same key are the same command, sent again.
+// Key identifies a command: two commands with the same key are the same one, sent twice.
 type Key struct {
 	Session    wire.SessionID
 	Generation uint64

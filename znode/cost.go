@@ -58,7 +58,8 @@ func CostOf(r wire.Record, ids []Identity) Cost {
 	return c
 }
 
-// proven is what an entry of scheme auth stands for: so many identities, of so many bytes.
+// proven describes the identities that replace an entry of scheme auth: their number, and the bytes
+// of their schemes and ids.
 type proven struct{ n, bytes int }
 
 func provenOf(ids []Identity) (p proven) {
@@ -71,7 +72,7 @@ func provenOf(ids []Identity) (p proven) {
 	return p
 }
 
-// add adds one op; proved is what its entries of scheme auth stand for.
+// add adds the cost of one op; proved describes what replaces its entries of scheme auth.
 func (c *Cost) add(r wire.Record, proved proven) {
 	switch r := r.(type) {
 	case *wire.CreateRequest:

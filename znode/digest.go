@@ -8,7 +8,7 @@ import (
 // Digest returns a hash of the whole state: nodes, sessions, members, zxid and time. It is the same
 // on replicas that applied the same entries, whether or not they were restored from a snapshot in
 // between, and on every machine. It looks at every node, so it is for tests and for operators. It
-// is no protection against somebody who wants a collision.
+// is no protection against deliberate collisions.
 func (s *Store) Digest() uint64 {
 	head := binary.BigEndian.AppendUint64([]byte{byte(blockHead)}, uint64(s.zxid))
 	head = binary.BigEndian.AppendUint64(head, uint64(s.timeMs))

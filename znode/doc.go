@@ -7,11 +7,11 @@
 //
 // # Who calls what
 //
-//	quorum    DecodeEntry, Apply             for each entry of the log, in its order, one goroutine
-//	          Snapshot, WriteTo, Release     Snapshot between two Applies; the rest from any goroutine
-//	          Restore                        at start, and when a member has fallen far behind
-//	session   the reads, Allowed             from any goroutine, not during Apply
-//	          Command.Append, Command.Key    to propose a command and to find it again
+//	quorum    DecodeEntry, Apply           for each entry of the log, in its order, one goroutine
+//	          Snapshot, WriteTo, Release   Snapshot not during Apply; the rest from any goroutine
+//	          Restore                      at start, and when a member has fallen far behind
+//	session   the reads, Allowed           from any goroutine, not during Apply
+//	          Command.Append, Command.Key  to propose a command and to find it again
 //	tests     Check, Digest
 //
 // # What it promises
@@ -35,7 +35,7 @@
 //	request gen 1 seq 3        1, 1                            Gap: seq 2 was lost on the way
 //	request gen 1 seq 2        1, 2                            Done
 //	request gen 1 seq 2        1, 2                            Duplicate: it was sent again
-//	attach gen 1               2, 0                            Done: the client has a new connection
+//	attach gen 1               2, 0                            Done: a new connection
 //	request gen 1 seq 3        2, 0                            Moved: left over from the old one
 //
 // What a request is answered, and which error wins when there are several, is ZooKeeper's
@@ -50,8 +50,8 @@
 // # How it is built
 //
 //	paths   map: path -> slot
-//	nodes   rows by slot, in pages of 16:  what a snapshot keeps    shared with snapshots, copied on write
-//	links   rows by slot, in pages of 16:  parent, first child, siblings, the session's other ephemerals
+//	nodes   rows by slot, in pages of 16:  what a snapshot keeps; shared with it, copied on write
+//	links   rows by slot, in pages of 16:  parent, first child, siblings, sums of what is below
 //	acls    each different ACL once, with a count of its nodes
 //
 // A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of

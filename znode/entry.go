@@ -33,8 +33,9 @@ const (
 	// LoneVoter allows a cluster of one voter (standaloneEnabled=false).
 	LoneVoter Flags = 1 << 7
 
-	// knownFlags are all of them. Other members know other flags: an entry with an unknown one is not
-	// applied, because it may mean something else than it seems to (docs/decisions/013-versions.md).
+	// knownFlags are all of them. Other members know other flags: an entry with an unknown one is
+	// not applied, because it may mean something else than it seems to
+	// (docs/decisions/013-versions.md).
 	knownFlags Flags = 1<<8 - 1
 )
 
@@ -45,10 +46,10 @@ type Entry struct {
 	Commands []Command
 }
 
-// The versions of entries: AppendEntry writes entryVersion, DecodeEntry reads from entryVersionMin to
-// entryVersion (docs/decisions/013-versions.md). In entries of version 1 each command carries all
-// identities of its connection. A connection never loses one, so those that carry none come before
-// all that do, and such an entry means the same when it is read as one of version 2.
+// The versions of entries: AppendEntry writes entryVersion, DecodeEntry reads from entryVersionMin
+// to entryVersion (docs/decisions/013-versions.md). In entries of version 1 each command carries
+// all identities of its connection. A connection never loses one, so those that carry none come
+// before all that do, and such an entry means the same when it is read as one of version 2.
 const (
 	entryVersion    = 2
 	entryVersionMin = 1
@@ -59,13 +60,13 @@ const (
 // and returns the extended slice. Integers are big-endian.
 //
 //	 0        1             5            9            17            21
-//	+---------+-------------+------------+------------+-------------+-----------------------------------+
-//	| u8      | u32         | u32        | i64        | u32         | count x                           |
-//	| version | CRC-32C of  | flags      | time in ms | count       |   uvarint length | command        |
-//	|         | the version |            |            |             |                                   |
-//	|         | and of all  |            |            |             |                                   |
-//	|         | that follows|            |            |             |                                   |
-//	+---------+-------------+------------+------------+-------------+-----------------------------------+
+//	+---------+-------------+------------+------------+-------------+----------------+
+//	| u8      | u32         | u32        | i64        | u32         | count x        |
+//	| version | CRC-32C of  | flags      | time in ms | count       | uvarint length |
+//	|         | the version |            |            |             | command        |
+//	|         | and of all  |            |            |             |                |
+//	|         | that follows|            |            |             |                |
+//	+---------+-------------+------------+------------+-------------+----------------+
 func AppendEntry(b []byte, timeMs int64, flags Flags, cmds [][]byte) []byte {
 	start := len(b)
 	b = append(b, entryVersion, 0, 0, 0, 0)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// validIPExpr reports whether id may stand in an ACL of scheme "ip": an address, or a network as
+// validIPExpr reports whether id is valid in an ACL of scheme "ip": an address, or a network as
 // address/bits.
 func validIPExpr(id string) bool {
 	_, _, ok := parseIPExpr(id)

@@ -2,9 +2,9 @@ package znode
 
 import "slices"
 
-// Listing is the names of a node's children, gathered a part at a time, because a directory of a
-// million takes longer than the state may be locked at once. In the end it has exactly the children
-// that there are then: a child that is created meanwhile stands behind those that have not been
+// Listing collects the names of a node's children in steps, because a directory of a million takes
+// longer than the state may be locked at once. In the end it has exactly the children
+// that there are then: a child that is created meanwhile follows those that have not been
 // listed yet, and one that is deleted after it has been listed is noted.
 //
 // List, Step and Close are reads, but not at the same time as those of the same Listing; after
@@ -46,7 +46,7 @@ func (l *Listing) Step(s *Store, n int) (done, lost bool) {
 	return l.next == noSlot, false
 }
 
-// Close ends the listing: what changes from now on, it does not hear of.
+// Close ends the listing: it does not follow later changes.
 func (l *Listing) Close() {
 	l.store.changeListings(func(all []*Listing) []*Listing {
 		return slices.DeleteFunc(slices.Clone(all), func(other *Listing) bool { return other == l })
@@ -86,8 +86,9 @@ func (s *Store) changeListings(change func([]*Listing) []*Listing) {
 	}
 }
 
-// attached tells the listings of the node at parent of a new child, which is the last.
-func (s *Store) attached(i, parent slot) {
+// childAttached updates the listings of the node at parent, which has the one at i as its new last
+// child.
+func (s *Store) childAttached(i, parent slot) {
 	if all := s.listings.Load(); all != nil {
 		for _, l := range *all {
 			if l.parent == parent && !l.lost && l.next == noSlot {
@@ -97,8 +98,8 @@ func (s *Store) attached(i, parent slot) {
 	}
 }
 
-// detaching tells the listings of a node that is about to be deleted.
-func (s *Store) detaching(i slot) {
+// childDetaching updates the listings before the node at i is deleted.
+func (s *Store) childDetaching(i slot) {
 	all := s.listings.Load()
 	if all == nil {
 		return

@@ -236,9 +236,9 @@ func memberNumber(key string) (uint8, error) {
 	return uint8(n), nil
 }
 
-// shareAddress says whether two members have an address in common that only one can have. As in
-// ZooKeeper that is not asked of wildcards and of loopback, except that two peer ports, of which
-// raft knows members, must differ always.
+// shareAddress reports whether two members have an address in common that only one can have. As in
+// ZooKeeper, wildcards and loopback are not compared, except for peer ports, which must always
+// differ because raft identifies members by them.
 func shareAddress(a, b Member) bool {
 	if a.PeerAddr() == b.PeerAddr() {
 		return true

@@ -101,7 +101,7 @@ func x500ValueLen(text string) (length int, ok bool) {
 	return len(text), true
 }
 
-// x500QuotedLen is x500ValueLen for a value whose opening quote stands before start.
+// x500QuotedLen is x500ValueLen for a value whose opening quote is before start.
 func x500QuotedLen(text string, start int) (length int, ok bool) {
 	for i := start; i < len(text); i++ {
 		switch text[i] {

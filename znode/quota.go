@@ -95,7 +95,7 @@ func (s *Store) usage(path string) (count, bytes int64) {
 	return int64(l.count), l.bytes
 }
 
-// usageText is how the usage of path stands in the stats node.
+// usageText returns the data of the stats node for path.
 func (s *Store) usageText(path string) []byte {
 	count, bytes := s.usage(path)
 	b := strconv.AppendInt([]byte("count="), count, 10)
@@ -135,8 +135,8 @@ func (s *quotaSet) forget() {
 	s.dirty = s.dirty[:0]
 }
 
-// flushQuotas brings the stats nodes up to date. This is silent: neither Stat nor watches show it.
-// It happens after the command, so that one that fails leaves no trace here either.
+// flushQuotas updates the data of the stats nodes. Neither Stat nor watches show that. It runs
+// after the command, so that one that fails changes nothing here either.
 func (s *Store) flushQuotas() {
 	for _, q := range s.quotas.dirty {
 		i, ok := s.paths[quotaPath+q.path+statsName]
@@ -148,7 +148,7 @@ func (s *Store) flushQuotas() {
 	s.quotas.forget()
 }
 
-// checkQuota reports whether q, which may be nil, has room for so many more nodes and bytes. Only
+// checkQuota checks whether q, which may be nil, allows so many more nodes and bytes. Only
 // hard limits count, and only if the leader enforces them. ZooKeeper looks at what has been applied
 // and lets a burst through; this is exact.
 func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {

@@ -67,7 +67,7 @@ func (s *Store) ChildrenInOrder(path string) iter.Seq2[string, []byte] {
 	}
 }
 
-// GetACL returns the ACL of a node and its Stat. Who does not have ADMIN sees no hashes of
+// GetACL returns the ACL of a node and its Stat. Without ADMIN it has no hashes of
 // passwords. Codes: NoNode, NoAuth (READ or ADMIN).
 func (s *Store) GetACL(path string, ids []Identity) ([]wire.ACL, wire.Stat, wire.Code) {
 	i, code := s.readable(path, ids, wire.PermRead|wire.PermAdmin)

@@ -11,30 +11,31 @@ import (
 	"lockkeeper/wire"
 )
 
-// membership is who the members are, and what is to become of that. Its slices are never modified.
+// membership is the list of members and the change of it that is being carried out. Its slices are
+// never modified.
 type membership struct {
 	version wire.Zxid // of the newest change; 0 as long as reconfigEnabled was never set
-	members []Member  // in ascending order; none: this replica stands alone, or is new
+	members []Member  // in ascending order; none: a single member without server lines, or new
 	change  *Change
 }
 
 // Change is a change of the members that is being carried out: the leader changes what raft counts,
 // step by step, and then commits KindReconfigured. A leader that comes in between goes on with it.
 type Change struct {
-	// Session, Generation and Seq are those of the command that asked for it, and tell changes
-	// apart.
+	// Session, Generation and Seq are those of the command that began the change, and
+	// identify it.
 	Session    wire.SessionID
 	Generation uint64
 	Seq        uint64
 	Members    []Member // as they are to be, in ascending order
 }
 
-// Is reports whether c is the command that asked for the change, or one that ends it.
+// Is reports whether c is the command that began the change, or one that ends it.
 func (ch *Change) Is(c *Command) bool {
 	return ch.Session == c.Session && ch.Generation == c.Generation && ch.Seq == c.Seq
 }
 
-// Members returns who the members are, in ascending order, and since which zxid (0: since the first
+// Members returns the members, in ascending order, and since which zxid (0: since the first
 // start). The slice must not be modified.
 func (s *Store) Members() ([]Member, wire.Zxid) { return s.membership.members, s.membership.version }
 
@@ -42,8 +43,8 @@ func (s *Store) Members() ([]Member, wire.Zxid) { return s.membership.members, s
 // not be modified.
 func (s *Store) Change() *Change { return s.membership.change }
 
-// setMembers takes over who the members are from the leader's configuration. Once reconfig is
-// enabled that only happens at the first start: from then on the members are what was agreed.
+// setMembers takes the members from the leader's configuration. Once reconfig is enabled that only
+// happens at the first start: from then on only reconfig changes them.
 func (s *Store) setMembers(body []byte) {
 	ms, _, err := ParseConfigText(string(body))
 	m := &s.membership
@@ -99,7 +100,7 @@ func SameVotes(a, b []Member) bool {
 func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 	m := &s.membership
 	if m.change != nil && m.change.Is(c) {
-		r.Deferred = true // it was handed over twice
+		r.Deferred = true // the same command, sent twice
 		return wire.CodeOK
 	}
 	if s.tx.flags&Reconfig == 0 {
@@ -142,7 +143,7 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 }
 
 // reconfigured ends the change that is being carried out: with its members as the members, or
-// without effect if the command brings a code.
+// without effect if the command has a code.
 func (s *Store) reconfigured(c *Command, r *Result) {
 	m := &s.membership
 	if m.change == nil || !m.change.Is(c) {

@@ -101,7 +101,7 @@ func (s *Store) failMulti(at, n int, code wire.Code) {
 	}
 }
 
-// noTTL stands for the time to live of a request that has no such field.
+// noTTL is the time to live for requests that have no such field.
 const noTTL = -1
 
 // create makes a node. ttl is in milliseconds.
@@ -278,7 +278,7 @@ func (s *Store) check(req *wire.CheckVersionRequest) wire.Code {
 }
 
 // allowed reports whether the command's connection has the permission on n. What an ACL grants it
-// is worked out once for each command: a multi may ask many times.
+// is computed once for each command, because a multi may check the same ACL many times.
 func (s *Store) allowed(n *node, want wire.Perm) bool {
 	if s.tx.flags&SkipACL != 0 || n.acl.anyone&want != 0 {
 		return true
@@ -293,7 +293,7 @@ func (s *Store) allowed(n *node, want wire.Perm) bool {
 	return perms&want != 0
 }
 
-// keep returns a copy of data that came with a command, whose memory belongs to somebody else.
+// keep returns a copy of data that came with a command, whose memory is not the state's.
 func keep(data []byte) []byte {
 	if data == nil {
 		return nil

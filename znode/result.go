@@ -10,7 +10,7 @@ import (
 type Status uint8
 
 const (
-	// Done: the command had its turn. Code says whether it succeeded.
+	// Done: the command was applied. Code says whether it succeeded.
 	Done Status = iota
 	// Duplicate: it had been applied before; this time nothing happened. The sender has had its
 	// result.
@@ -37,7 +37,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status%d", uint8(s))
 }
 
-// Event is a trigger: a change that watches may be set on. The events of a command stand in the
+// Event is a trigger: a change that watches may be set on. The events of a command are in the
 // order of docs/protocol/watches.md 3.1: NodeCreated(P), NodeChildrenChanged(parent);
 // NodeDeleted(P), NodeChildrenChanged(parent); NodeDataChanged(P). NodeDeleted comes once and is
 // for both watch tables.

@@ -12,7 +12,7 @@ import (
 type session struct {
 	id         wire.SessionID
 	generation uint64 // of the connection that counts: 1, 2, ...; 0 in a row that is not in use
-	lastSeq    uint64 // the newest request of that generation that had its turn
+	lastSeq    uint64 // of the newest request of that generation that was applied
 	timeoutMs  int32
 	addr       string
 	password   string
@@ -33,7 +33,7 @@ type SessionInfo struct {
 	ID         wire.SessionID
 	TimeoutMs  int32  // negotiated by the newest connection
 	Generation uint64 // of the newest connection: 1, 2, ...
-	// the newest request of that connection that had its turn; 0 before the first
+	// of the newest request of that connection that was applied; 0 before the first
 	LastSeq  uint64
 	Addr     string // of that connection, as identity of scheme "ip"
 	Password []byte // a copy

@@ -36,10 +36,13 @@ import (
 // end.
 //
 //	head      u64 zxid | u64 time in ms | u64 number of nodes | u64 number of sessions |
-//	            from version 2 on: bytes members | u64 their version | u8 1 if they are being changed, else 0, and if so:
+//	            from version 2 on: bytes members | u64 their version |
+//	            u8 1 if they are being changed, else 0, and if so:
 //	            u64 session | uvarint generation | uvarint seq | bytes members
 //	            members are the text of /zookeeper/config
-//	sessions  any number of: u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs | bytes addr | bytes password |
+//	sessions  any number of:
+//	            u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs |
+//	            bytes addr | bytes password |
 //	            from version 3 on: uvarint n, n x (bytes scheme | bytes id), the identities
 //	nodes     any number of, in any order:
 //	            u8 kind | bytes path | uvarint 0 for null data, else 1 + length, and the data |
@@ -219,7 +222,7 @@ func appendACL(b []byte, acl []wire.ACL) []byte {
 // blockWriter collects payloads and writes blocks. After an error it only counts.
 type blockWriter struct {
 	w       io.Writer
-	b       []byte // the block that is being made, with room for its header
+	b       []byte // the block that is being made, with space for its header
 	kind    blockKind
 	sum     uint32 // of the newest block
 	written int64

@@ -49,7 +49,7 @@ type tx struct {
 	flags   Flags
 	session wire.SessionID
 	ids     []Identity             // of the command's connection
-	granted map[*aclList]wire.Perm // to ids, by the ACLs that have been asked for it
+	granted map[*aclList]wire.Perm // to ids, by the ACLs that the command has checked
 	events  []Event
 	undo    []undo // how to take the effects back, the newest last
 	undoing bool   // whether effects are noted in undo: only a multi may have to
@@ -98,7 +98,7 @@ func empty() *Store {
 // result. Both are valid only during the call, but for strings and for the ACLs and Paths of
 // events, which are never modified. each may read the Store, and let others read it.
 //
-// Apply cannot fail: what a command may not do is told by its result, and changes nothing. The
+// Apply cannot fail: the result of a command says what was refused, and that changes nothing. The
 // state after it depends on nothing but the state before, term and e.
 func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 	if s.snapshots.Load() == 0 {
@@ -144,7 +144,7 @@ func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	s.multi = recycle(s.multi)
 }
 
-// dispatch leads c to whatever applies it.
+// dispatch applies c.
 func (s *Store) dispatch(c *Command, r *Result) {
 	switch c.Kind {
 	case KindRequest:
@@ -171,7 +171,7 @@ func (s *Store) dispatch(c *Command, r *Result) {
 	}
 }
 
-// applyRequest gives a client's request its turn if it is the next of its session's current
+// applyRequest applies a client's request if it is the next one of its session's current
 // connection.
 func (s *Store) applyRequest(c *Command, r *Result) {
 	i, ok := s.sessionSlots[c.Session]

@@ -118,7 +118,7 @@ func (s *Store) attach(i, parent slot) {
 	n := s.nodes.row(i)
 	p.children++
 	s.sumUp(i, 1+l.below, l.count, l.bytes)
-	s.attached(i, parent)
+	s.childAttached(i, parent)
 	p.nameBytes += int64(len(nameIn(s.nodes.row(parent).path, n.path)))
 	if n.kind == kindEphemeral {
 		s.own(i, wire.SessionID(n.owner))
@@ -127,7 +127,7 @@ func (s *Store) attach(i, parent slot) {
 
 // detach is the reverse of attach and place. The node has no children.
 func (s *Store) detach(i slot) {
-	s.detaching(i)
+	s.childDetaching(i)
 	n, l := s.nodes.row(i), s.link(i)
 	if n.kind == kindEphemeral {
 		s.disown(i, wire.SessionID(n.owner))
