@@ -52,7 +52,7 @@ var Table = []Entry{
 	{SkippedFsync, "skipped-fsync", "C1", "server/simtest/mutation_test.go", "the log is acknowledged before it is on the disk; a power cut loses its last entries", true, ""},
 	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", false, ""},
 	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", false, ""},
-	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/forward.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate"},
+	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/lease.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate"},
 	{LeaseUnproven, "lease-unproven", "C6", "quorum/peer/transport.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate"},
 	{AnswersWithoutLease, "answers-without-lease", "C6", "session/lease.go", "clients are answered while their lease is unconfirmed", false, ""},
 	{GapTaken, "gap-taken", "C2", "znode/store.go", "a request is applied though one before it was lost", false, ""},
