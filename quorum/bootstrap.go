@@ -37,8 +37,8 @@ func (r *Replica) helloAll(ctx context.Context, ids []MemberID) map[MemberID]pee
 // RoleApart is the Role of a member that has no version of the protocol in common with this one.
 const RoleApart = "incompatible"
 
-// Reports queries how other members are. Those that do not answer are not in the result, unless their
-// Role is RoleApart.
+// Reports queries how other members are. Those that do not answer are not in the result, unless
+// their Role is RoleApart.
 func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]Report {
 	reports := map[MemberID]Report{}
 	answers := r.helloAll(ctx, others)
@@ -57,35 +57,38 @@ func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]R
 }
 
 const (
-	askPauseMin = 10 * time.Millisecond
-	askPauseMax = 500 * time.Millisecond
+	queryPauseMin = 10 * time.Millisecond
+	queryPauseMax = 500 * time.Millisecond
 )
 
-// askLoop asks around as long as this member is in no cluster, and when it has known no leader for some time.
-func (r *Replica) askLoop(ctx context.Context) {
+// queryLoop queries the other members as long as this one is in no cluster, and when it has known
+// no leader for some time.
+func (r *Replica) queryLoop(ctx context.Context) {
 	defer r.wg.Done()
-	pause := askPauseMin
+	pause := queryPauseMin
 	removed := false
 	for ctx.Err() == nil {
 		if r.state() == peer.Blank {
-			r.askToBegin(ctx)
+			r.tryBootstrap(ctx)
 			sleep(ctx, pause)
-			pause = min(2*pause, askPauseMax)
+			pause = min(2*pause, queryPauseMax)
 			continue
 		}
 		if !removed && r.leaderlessFor() > 2*r.peerTimeout() {
-			removed = r.askWhetherRemoved(ctx)
+			removed = r.wasRemoved(ctx)
 		}
 		sleep(ctx, r.peerTimeout())
 	}
 }
 
-// askToBegin finds out whether this is the first start of the cluster, and if so writes its first configuration.
+// tryBootstrap finds out whether this is the first start of the cluster, and if so writes its first
+// configuration.
 //
-// Every member has the same list then, and none has a log. When a majority of the voters, this one among them, is in that
-// state and answers, and nobody who answers is further, there is no cluster yet: two majorities have a member in common. Otherwise this
-// member waits for the leader of the cluster that there is: it may be new in it, or have lost its disk.
-func (r *Replica) askToBegin(ctx context.Context) {
+// Every member has the same list then, and none has a log. When a majority of the voters, this one
+// among them, is in that state and answers, and no member that answers has come further, there is
+// no cluster yet: two majorities have a member in common. Otherwise this member waits for the
+// leader of the cluster that there is: it may be new in it, or have lost its disk.
+func (r *Replica) tryBootstrap(ctx context.Context) {
 	listed := peer.Sum(r.cfg.Members)
 	var peers []MemberID
 	for _, m := range r.cfg.Members {
@@ -129,7 +132,7 @@ func (r *Replica) join(cluster uint32) error {
 		return errOtherCluster
 	}
 	if err := r.cfg.Stores.setCluster(cluster); err != nil {
-		r.log.Error("cannot take note of the cluster", "err", err)
+		r.log.Error("cannot record the cluster", "err", err)
 		return err
 	}
 	r.roster.SetCluster(cluster)
@@ -139,8 +142,8 @@ func (r *Replica) join(cluster uint32) error {
 	return nil
 }
 
-// askWhetherRemoved says whether the others have removed this member.
-func (r *Replica) askWhetherRemoved(ctx context.Context) bool {
+// wasRemoved reports whether the others have removed this member.
+func (r *Replica) wasRemoved(ctx context.Context) bool {
 	ms, version := r.Members()
 	var peers []MemberID
 	for _, m := range ms {
@@ -170,7 +173,8 @@ func (r *Replica) leaderlessFor() time.Duration {
 // notVotingKey is where the stable store keeps that the member may not vote yet.
 var notVotingKey = []byte("lockkeeper/newcomer")
 
-// withholdVotes keeps this member from voting if it has no log, or had none and has not caught up yet.
+// withholdVotes keeps this member from voting if it has no log, or had none and has not caught up
+// yet.
 func (r *Replica) withholdVotes(known bool) error {
 	stable := r.cfg.Stores.Stable
 	mark, err := stable.GetUint64(notVotingKey)
@@ -187,9 +191,9 @@ func (r *Replica) withholdVotes(known bool) error {
 	return nil
 }
 
-// hasAll says whether this member has everything up to commit, which a leader of term knew to be
-// committed. The last entry of that must be of the leader's own term, or it may not know yet what others
-// have committed.
+// hasAll reports whether this member has everything up to commit, which a leader of term knew to be
+// committed. The last entry of that must be of the leader's own term, or it may not know yet what
+// others have committed.
 func (r *Replica) hasAll(commit, term uint64) bool {
 	if r.raft.CommitIndex() < commit {
 		return false

@@ -15,20 +15,22 @@ import (
 	"lockkeeper/znode"
 )
 
-// A change of the members goes like this. The command that asks for it, once applied, is the
-// state's Change: the members as they are to be. From then on whoever leads makes raft count those
-// members, one step at a time:
+// A change of the members goes like this. The command that requests it, once applied, is the
+// state's Change: the members as they are to be. From then on the leader, whichever member that is,
+// makes raft count those members, one step at a time:
 //
-//  1. Each new member becomes a non-voter, which alters no majority, and gets the log, or a snapshot.
-//  2. New voters that answer and have caught up get their vote, and voters that are to go lose it, one by one, each step such that
-//     those who are alive are a majority after it. A leader that is to lose its vote hands the leadership on first.
-//  3. When raft counts exactly the new voters, KindReconfigured makes the new members those of /zookeeper/config.
-//  4. Non-voters that are no members are removed.
+//  1. Each new member becomes a nonvoter, which alters no majority, and gets the log, or a snapshot.
+//  2. New voters that answer and have caught up get their vote, and voters that are to go lose it, one
+//     by one, each step such that the live members are a majority after it. A leader that is to lose
+//     its vote transfers the leadership first.
+//  3. When raft counts exactly the new voters, KindReconfigured makes the new members those of
+//     /zookeeper/config.
+//  4. Nonvoters that are no members are removed.
 //
-// There is no state but the log: each step looks at what raft counts and at what is wanted, so a
-// new leader goes on where the old one ended. A change that cannot be made without losing the
-// majority of those alive ends with NewConfigNoQuorum, and what raft counts goes back to the
-// members of /zookeeper/config in the same way.
+// There is no state but the log: each step compares what raft counts with what is wanted, so a new
+// leader goes on where the old one ended. A change that cannot be made without losing the majority
+// of the live voters ends with NewConfigNoQuorum, and what raft counts goes back to the members of
+// /zookeeper/config in the same way.
 const (
 	// changePause is between two looks at a change that is under way.
 	changePause = 20 * time.Millisecond
@@ -74,7 +76,7 @@ func (r *Replica) membersMayDiffer() {
 	}
 }
 
-// toldMembers are the members that others have been told of.
+// toldMembers are the members that MembersChanged was last called with.
 type toldMembers struct {
 	version wire.Zxid
 	members []znode.Member

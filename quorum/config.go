@@ -21,19 +21,21 @@ type (
 // NoMember is the MemberID of no member.
 const NoMember = peer.NoMember
 
-// Listener hears what happens to the replica of this member. Applied, Restored and Lead run inside the
-// critical section in which entries are applied: what they do is atomic with the change for every
-// reader, and they must neither block nor call the Replica.
+// Listener hears what happens to the replica of this member. Applied, Restored and Lead run inside
+// the critical section in which entries are applied: what they do is atomic with the change for
+// every reader, and they must neither block nor call the Replica.
 type Listener interface {
 	// Applied is called after each command, before the next one is applied.
 	Applied(*znode.Store, *znode.Command, *znode.Result)
-	// Restored is called when a snapshot from the leader has replaced the state of a running member.
+	// Restored is called when a snapshot from the leader has replaced the state of a running
+	// member.
 	Restored(*znode.Store)
 	// Lead is called when this member has become the leader and has applied every entry that was
 	// committed before its term.
 	Lead(*znode.Store)
-	// Undeliverable is called when a command that was given to Propose cannot be handed over to the leader, or could not be applied
-	// there. It is forgotten, and will not be applied. It may be called inside the critical section.
+	// Undeliverable is called when a command that was given to Propose cannot be sent to the
+	// leader, or could not be applied there. It is forgotten, and will not be applied. It may be
+	// called inside the critical section.
 	Undeliverable(znode.Key)
 	// Follow is called when this member is no longer the leader.
 	Follow()
@@ -45,17 +47,19 @@ type Listener interface {
 // Config describes one member. Zero values are useful where a comment says so.
 type Config struct {
 	ID MemberID
-	// Members are those of the first start, including this one; afterwards those that have been agreed upon count. A
-	// member alone, which has no peer port, is a single one without an address.
+	// Members are those of the first start, including this one; afterwards those that have been
+	// agreed upon count. A member alone, which has no peer port, is a single one without an
+	// address.
 	Members []Member
 
 	// Tick is the basic unit of time. Heartbeat and election timeouts are a quarter of it, within
 	// 500 ms and 1 s: on a busy machine a member that is well may not run for a few hundred ms.
 	// 0 means 3 s.
 	Tick time.Duration
-	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the log compacted, at the latest:
-	// each time a number from above a half of it is drawn (type compaction). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make
-	// the log half as large as the state.
+	// SnapshotCommands is the number of applied commands after which a snapshot is taken and the
+	// log compacted, at the latest: each time a number from above a half of it is drawn (type
+	// compaction). 0 means 100 000 (ZooKeeper's snapCount), or as many more as make the log half as
+	// large as the state.
 	SnapshotCommands int
 	// SnapshotLogBytes is the same in bytes of applied entries. 0 means 256 MiB.
 	SnapshotLogBytes int64
@@ -64,13 +68,14 @@ type Config struct {
 	TrailingEntries uint64
 	// TrailingBytes bounds these entries too. 0 means 64 MiB.
 	TrailingBytes int64
-	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty for a standalone
-	// member, and then the members cannot be changed.
+	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty
+	// for a standalone member, and then the members cannot be changed.
 	ConfigText string
-	// MembersChanged is called, from one goroutine, when this member learns who the members are, and when they have
-	// changed. nil: nobody wants to know.
+	// MembersChanged is called, from one goroutine, when this member learns who the members are,
+	// and when they have changed. nil: nobody wants to know.
 	MembersChanged func(members []znode.Member, version wire.Zxid)
-	// ClientAddr is where clients connect to this member, which members tell each other. nil: it is not told.
+	// ClientAddr is where clients connect to this member; it is part of its Report. nil: it is
+	// empty.
 	ClientAddr func() string
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
@@ -81,8 +86,9 @@ type Config struct {
 
 	// Peers describes the peer port. Open sets its ID, Members and Logger.
 	Peers peer.Config
-	// MayTransfer says whether whoever has shown proof may have the leadership moved; nil: everybody may. It is called on the leader,
-	// with what was given to TransferLeadership on another member.
+	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:
+	// every one may. It is called on the leader, with what was given to TransferLeadership on
+	// another member.
 	MayTransfer func(proof string) error
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.

@@ -1,18 +1,39 @@
 // Package quorum is replication: the hashicorp/raft node of a member, its log and snapshots, the
-// batching of commands into entries, the way of commands to the leader, and the proof of leadership
-// that leases rely on. It does not know that clients exist.
+// batching of commands into entries, the way of commands to the leader, the membership, and the
+// proof of leadership that leases rely on. It never looks into a command, and it does not know that
+// clients exist. Begin with Replica (replica.go): Open puts a member together, Propose takes a
+// command.
+//
+//	replica.go      Replica: Open, Propose, View, Status, Close
+//	outbox.go       this member's commands until they are applied
+//	forward.go      the forward stream, from a follower's outbox to the leader
+//	batcher.go      the leader's queue: commands become entries (linger.go: when)
+//	fsm.go          entries are applied; snapshots of the state are taken and restored
+//	compaction.go   when a snapshot is due, and how much of the log stays behind it
+//	control.go      follows who leads: starts and stops what a leader or a follower needs
+//	lease.go        the lease stream, and leases of this member's sessions
+//	transfer.go     a leader makes another voter the leader
+//	succession.go   a voter replaces a leader whose process has ended
+//	bootstrap.go    the first start, and a start without a log
+//	members.go      who the members are; change.go makes raft count them
+//	stores.go       the files of a member; snapshots.go, logstore.go, boltfile.go
+//	peer, wal       the port between members; the write-ahead log
 //
 // # A command, step by step
 //
-//  1. Propose encodes it and puts it into the outbox, where it stays until this member has applied it.
-//  2. The outbox sends it over the route, of which there is one at a time: to the batcher of this member
-//     if it leads, else over the forward stream, one ordered connection to the leader's peer port, where
-//     commands of many clients share frames (linger).
-//  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft (linger).
-//  4. raft writes it on a majority of the voters, on the leader and the followers at the same time (backlog), and commits
-//     it; transport sends followers the commit index at once, over the same stream that has brought the entry (pipeline).
-//     With two or three voters it need not wait for the commit (early commit, transport).
-//  5. Every member applies it (fsm) and tells its Listener. The member that proposed it finds its own.
+//  1. Propose encodes it and puts it into the outbox, where it stays until this member has applied
+//     it.
+//  2. The outbox sends it over the route, of which there is one at a time: to the batcher of this
+//     member if it leads, else over the forward stream, one ordered connection to the leader's peer
+//     port, where commands of many clients share frames (linger).
+//  3. The leader's batcher puts the commands that wait into one entry and proposes it to raft
+//     (linger).
+//  4. raft writes it on a majority of the voters, on the leader and the followers at the same time
+//     (backlog), and commits it; package peer sends followers the commit index at once, over the
+//     stream that has brought the entry. With two or three voters it need not wait for the commit
+//     (early commit, peer.Transport).
+//  5. Every member applies it (fsm) and tells its Listener. The member that proposed it recognises
+//     its own.
 //
 // A command may be lost between 2 and 4, with a leader or a stream. Then every open command is sent
 // again, in order. The state machine skips a command that it has applied already (Duplicate), and
@@ -33,7 +54,7 @@
 //	controlLoop   Replica    leadership and doubt signals       Close
 //	snapshotLoop  Replica    the log to have grown enough       Close
 //	changeLoop    Replica    the members to have changed        Close
-//	askLoop       Replica    a cluster to belong to             Close
+//	queryLoop     Replica    a cluster to belong to             Close
 //	route         control    a connection to the leader, its    when the leader changes, Close
 //	                         end; unsent commands left to it
 //	succeed       Replica    its turn to replace a leader whose within 0.5 s,

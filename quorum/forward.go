@@ -61,7 +61,8 @@ func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 		taken += uint64(good)
 		if refused != nil {
 			_ = c.SetWriteDeadline(time.Now().Add(r.peerTimeout()))
-			_, _ = c.Write(binary.BigEndian.AppendUint64([]byte{forwardRefused}, taken)) // the stream ends in any case
+			// The stream ends in any case.
+			_, _ = c.Write(binary.BigEndian.AppendUint64([]byte{forwardRefused}, taken))
 			return refused
 		}
 	}
@@ -143,7 +144,8 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 	term := r.raft.CurrentTerm()
 	go func() {
 		defer close(rt.done)
-		followed, succeeding := false, false // a stream was accepted; this member is about to take the leader's place
+		followed := false   // a stream was accepted
+		succeeding := false // this member is about to replace the leader
 		for ctx.Err() == nil {
 			r.outbox.rewind()
 			var err error

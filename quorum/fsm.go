@@ -23,8 +23,9 @@ func (f fsm) Apply(l *raft.Log) any {
 
 // ApplyBatch implements raft.BatchingFSM.
 //
-// Invariant: applying a command, telling the listener and publishing the new state are one critical section; a reader is
-// wholly before a command or wholly after it. An entry is one too, unless it takes long.
+// Invariant: applying a command, telling the listener and publishing the new state are one critical
+// section; a reader is wholly before a command or wholly after it. An entry is one too, unless it
+// takes long.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	if last := logs[len(logs)-1]; f.backlog.lacks(last.Index) {
 		f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk yet", f.cfg.Stores.LogName, last.Index, last.Term))
@@ -32,14 +33,14 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 	}
 	f.batcher.answerable()
 	for _, l := range logs {
-		f.reached = l.Index
+		f.passedIndex = l.Index
 		if l.Type == raft.LogConfiguration {
 			f.membersMayDiffer()
 		}
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		if l.Index <= f.early.Load() {
+		if l.Index <= f.replayedIndex.Load() {
 			f.transport.Commit(l.Index, l.Term)
 			continue
 		}
@@ -71,9 +72,10 @@ type appliedTracker interface {
 	Applied() uint64
 }
 
-// applyCommitted brings the state up to the last entry that is known to be committed. raft begins with the snapshot and
-// goes on when a leader tells it of commits, but a member that serves without a leader (read-only mode) must not go back
-// in time by that. What raft hands over a second time is passed over.
+// applyCommitted brings the state up to the last entry that is known to be committed. raft begins
+// with the snapshot and goes on when a leader tells it of commits, but a member that serves without
+// a leader (read-only mode) must not go back in time by that. What raft hands over a second time is
+// passed over.
 //
 // The entries behind that one are decoded only. Errors: ErrFormat, ErrDamaged; they name the log.
 func (r *Replica) applyCommitted() error {
@@ -110,14 +112,14 @@ func (r *Replica) applyCommitted() error {
 		}
 		r.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
 		r.appliedIndex = i
-		r.early.Store(i)
+		r.replayedIndex.Store(i)
 		r.grownLocked(len(entry.Commands), len(l.Data))
 	}
 	return nil
 }
 
-// poison stops the member: going on without a committed entry would make this replica differ from the
-// others. Until it has stopped nothing is applied, and so nothing answered.
+// poison stops the member: going on without a committed entry would make this replica differ from
+// the others. Until it has stopped nothing is applied, and so nothing answered.
 func (r *Replica) poison(err error) {
 	r.mu.Lock()
 	first := r.poisoned == nil
@@ -134,7 +136,7 @@ func (r *Replica) poison(err error) {
 func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	r.cfg.Listener.Applied(r.store, c, res)
 	if res.Deferred || c.Kind >= znode.KindMembers {
-		r.asks.applied(c, res)
+		r.requested.applied(c, res)
 		r.membersMayDiffer()
 	}
 	if res.Status != znode.Gap {
@@ -143,14 +145,14 @@ func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 		r.cfg.Listener.Undeliverable(c.Key())
 	}
 	if time.Since(r.lockedAt) > lockedMax {
-		r.mu.Unlock() // who waits to read does so now
+		r.mu.Unlock() // lets waiting readers in
 		r.mu.Lock()
 		r.lockedAt = time.Now()
 	}
 }
 
-// lockedMax is after how long readers get their turn between two commands of an entry: many may be in one, and a session that ends
-// deletes thousands of nodes.
+// lockedMax is after how long readers get their turn between two commands of an entry: many may be
+// in one, and a session that ends deletes thousands of nodes.
 const lockedMax = 10 * time.Millisecond
 
 // Snapshot implements raft.FSM.
@@ -160,7 +162,7 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.poisoned != nil {
 		return nil, f.poisoned
 	}
-	if f.reached < f.early.Load() {
+	if f.passedIndex < f.replayedIndex.Load() {
 		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
 	}
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
@@ -178,10 +180,10 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store = store
-	f.early.Store(0)
+	f.replayedIndex.Store(0)
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
 	f.cfg.Listener.Restored(store)
-	f.asks.lost()
+	f.requested.lost()
 	f.membersMayDiffer()
 	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
 	return nil

@@ -14,14 +14,15 @@ import (
 	"lockkeeper/quorum/wal"
 )
 
-// ErrDiskFull says that a write to the log or of the vote failed for want of room, and left the file as it was. The
-// member stops; opened again when there is room, it goes on.
+// ErrDiskFull says that a write to the log or of the vote failed because the disk is full, and left
+// the file as it was. The member stops; opened again when there is space, it goes on.
 var ErrDiskFull = errors.New("disk full")
 
-// isFull reports whether err is of a write that found no space, or no file descriptor for a new segment,
-// and has changed nothing that was durable: bbolt has not begun to make the transaction valid, the log
-// has no new segment, or its last one has the beginning of a batch that was never synced, as after a
-// crash. After an fsync that has failed, for whatever reason, what is on the disk is unknown.
+// isFull reports whether err is of a write that found no space, or no file descriptor for a new
+// segment, and has changed nothing that was durable: bbolt has not begun to make the transaction
+// valid, the log has no new segment, or its last one has the beginning of a batch that was never
+// synced, as after a crash. After an fsync that has failed, for whatever reason, what is on the
+// disk is unknown.
 func isFull(err error) bool {
 	if errors.Is(err, wal.ErrNoSegment) {
 		return isOutOfSpace(err) || IsStarved(err)
@@ -84,8 +85,8 @@ func (g *guardedStore) Set(key, val []byte) error {
 
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
 	if g.check("write term", g.StableStore.SetUint64(key, val)) != nil {
-		// The library panics when it cannot save its term (UPSTREAM.md, 6). The member is being stopped; nothing that raft
-		// does after this can reach anybody.
+		// The library panics when it cannot save its term (UPSTREAM.md, 6). The member is being
+		// stopped; nothing that raft does after this can reach anybody.
 		<-g.released
 	}
 	return nil

@@ -13,14 +13,16 @@ import (
 	"lockkeeper/znode"
 )
 
-// ErrOutcomeUnknown says that a change of the members was asked for, and that this member cannot tell what became of it.
+// ErrOutcomeUnknown says that a change of the members was requested, and that this member does not
+// know whether it was made.
 var ErrOutcomeUnknown = errors.New("quorum: outcome unknown")
 
 // ID is the number of this member.
 func (r *Replica) ID() MemberID { return r.cfg.ID }
 
-// Members returns who the members are, in ascending order, as of what this member has applied, and the zxid of the newest change
-// (0: there was none). It is empty for a member that stands alone, or is new. The slice must not be modified.
+// Members returns who the members are, in ascending order, as of what this member has applied, and
+// the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
+// is new. The slice must not be modified.
 func (r *Replica) Members() ([]znode.Member, wire.Zxid) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -30,10 +32,11 @@ func (r *Replica) Members() ([]znode.Member, wire.Zxid) {
 // Leader is the member that leads, as far as this one knows; NoMember while it knows none.
 func (r *Replica) Leader() MemberID { return r.leaderID() }
 
-// AddMember makes m a member, or changes the role or the addresses of the member with its number. It may be called on any
-// member, and returns when the change is done. A member that is new must be running, with server lines for the present
-// members and itself; it gets the state from the leader. The error is a wire.Code, with the reason in words, if the change has been refused and nothing has changed;
-// ErrOutcomeUnknown or that of ctx if this member does not know.
+// AddMember makes m a member, or changes the role or the addresses of the member with its number.
+// It may be called on any member, and returns when the change is done. A member that is new must be
+// running, with server lines for the present members and itself; it gets the state from the leader.
+// The error is a wire.Code, with the reason in words, if the change has been refused and nothing
+// has changed; ErrOutcomeUnknown or that of ctx if this member does not know.
 func (r *Replica) AddMember(ctx context.Context, m znode.Member) error {
 	if m.ClientAddr == "" {
 		m.ClientAddr = "0.0.0.0:2181" // reconfig insists on one
@@ -42,8 +45,8 @@ func (r *Replica) AddMember(ctx context.Context, m znode.Member) error {
 		func(ms []znode.Member) bool { return slices.Contains(ms, m) })
 }
 
-// RemoveMember is the reverse of AddMember. The leader may be removed, too: it transfers the leadership first. Errors are those of
-// AddMember.
+// RemoveMember is the reverse of AddMember. The leader may be removed, too: it transfers the
+// leadership first. Errors are those of AddMember.
 func (r *Replica) RemoveMember(ctx context.Context, id MemberID) error {
 	return r.changeOnce(ctx, wire.ReconfigRequest{Leaving: strconv.Itoa(int(id)), NullNewMembers: true},
 		func(ms []znode.Member) bool {
@@ -54,7 +57,8 @@ func (r *Replica) RemoveMember(ctx context.Context, id MemberID) error {
 // versionPause is how long a member is given to learn of a newer version of the members.
 const versionPause = 10 * time.Millisecond
 
-// changeOnce asks for a change from the version of the members that this member knows, again if that is not the newest one.
+// changeOnce requests a change from the version of the members that this member knows, again if
+// that is not the newest one.
 func (r *Replica) changeOnce(ctx context.Context, req wire.ReconfigRequest, done func([]znode.Member) bool) error {
 	for {
 		_, version := r.Members()
@@ -70,12 +74,12 @@ func (r *Replica) changeOnce(ctx context.Context, req wire.ReconfigRequest, done
 	}
 }
 
-// Reconfigure changes the members as a client's reconfig does. Errors are those of AddMember. Note that a request which names no
-// version (CurConfigID -1) may take effect twice.
+// Reconfigure changes the members as a client's reconfig does. Errors are those of AddMember. Note
+// that a request which names no version (CurConfigID -1) may take effect twice.
 func (r *Replica) Reconfigure(ctx context.Context, req wire.ReconfigRequest) error {
-	c := &znode.Command{Kind: znode.KindReconfig, Seq: r.asks.nonce(uint64(r.cfg.Now().UnixNano())), Body: req.Append(nil)}
-	result := r.asks.add(c.Seq)
-	defer r.asks.remove(c.Seq)
+	c := &znode.Command{Kind: znode.KindReconfig, Seq: r.requested.nonce(uint64(r.cfg.Now().UnixNano())), Body: req.Append(nil)}
+	result := r.requested.add(c.Seq)
+	defer r.requested.remove(c.Seq)
 	if err := r.Propose(ctx, c); err != nil {
 		return fmt.Errorf("quorum: change members: %w", err)
 	}
@@ -90,24 +94,24 @@ func (r *Replica) Reconfigure(ctx context.Context, req wire.ReconfigRequest) err
 	}
 }
 
-// asks are the changes of the members that this member itself has asked for.
-type asks struct {
+// requestedChanges are the changes of the members that this member itself has requested.
+type requestedChanges struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]chan error
 }
 
-func (a *asks) init() { a.open = map[uint64]chan error{} }
+func (a *requestedChanges) init() { a.open = map[uint64]chan error{} }
 
 // nonce is a number that no command of this member has had.
-func (a *asks) nonce(now uint64) uint64 {
+func (a *requestedChanges) nonce(now uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last = max(a.last+1, now) | 1<<63
 	return a.last
 }
 
-func (a *asks) add(nonce uint64) <-chan error {
+func (a *requestedChanges) add(nonce uint64) <-chan error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := make(chan error, 1)
@@ -115,14 +119,14 @@ func (a *asks) add(nonce uint64) <-chan error {
 	return c
 }
 
-func (a *asks) remove(nonce uint64) {
+func (a *requestedChanges) remove(nonce uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.open, nonce)
 }
 
 // applied is called, inside the critical section, with the commands that change the members.
-func (a *asks) applied(c *znode.Command, res *znode.Result) {
+func (a *requestedChanges) applied(c *znode.Command, res *znode.Result) {
 	if c.Session != 0 || res.Deferred || res.Status != znode.Done {
 		return
 	}
@@ -136,7 +140,7 @@ func (a *asks) applied(c *znode.Command, res *znode.Result) {
 	a.end(c.Seq, err)
 }
 
-func (a *asks) end(nonce uint64, err error) {
+func (a *requestedChanges) end(nonce uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c := a.open[nonce]; c != nil {
@@ -145,8 +149,9 @@ func (a *asks) end(nonce uint64, err error) {
 	}
 }
 
-// lost takes note that a snapshot has replaced the state, and with it what became of the changes under way.
-func (a *asks) lost() {
+// lost takes note that a snapshot has replaced the state, and with it what became of the changes
+// under way.
+func (a *requestedChanges) lost() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for nonce, c := range a.open {

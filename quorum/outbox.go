@@ -56,7 +56,7 @@ type openCommand struct {
 	data       []byte // encoded
 	sentRound  uint64 // 0: not sent yet
 	sentAt     time.Time
-	number     uint64 // its number on the present route, from 0 on, if sentRound is the present round
+	number     uint64 // on the present route, from 0 on, if sentRound is the present round
 	prev, next *openCommand
 }
 

@@ -17,15 +17,17 @@ import (
 	"lockkeeper/znode"
 )
 
-// ErrNoLeader says that there is no leader, none that this member knows of, or none that can prove it.
+// ErrNoLeader says that there is no leader, none that this member knows of, or none that can prove
+// it.
 var ErrNoLeader = errors.New("quorum: no leader")
 
 // ErrCommandTooLong says that a command is longer than MaxCommandBytes.
 var ErrCommandTooLong = errors.New("quorum: command too long")
 
-// MaxCommandBytes is the longest encoded command that becomes a part of the log. An entry holds one command of that length, or
-// several of entryMaxBytes together; a frame of a forward stream one such command behind others of sendMaxBytes; and a raft frame
-// as many entries as one request may have.
+// MaxCommandBytes is the longest encoded command that becomes a part of the log. An entry holds one
+// command of that length, or several of entryMaxBytes together; a frame of a forward stream one
+// such command behind others of sendMaxBytes; and a raft frame as many entries as one request may
+// have.
 const MaxCommandBytes = 5<<20 - 64<<10
 
 // These are negative, and do not compile, when the limits contradict each other.
@@ -49,15 +51,15 @@ type Replica struct {
 	outbox    *outbox
 	lease     leaseClient
 	roster    *peer.Roster
-	asks      asks
+	requested requestedChanges
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
-	notify       chan bool             // from raft: this member has become, is no longer, the leader
+	notify       chan bool             // from raft: whether this member leads
 	events       chan raft.Observation // from raft: the leader may have changed
 	doubt        chan struct{}         // capacity 1: an entry was not, or perhaps not, committed
 	full         chan struct{}         // capacity 1: the log has grown enough for a snapshot
 	changed      chan struct{}         // capacity 1: the members may have changed
-	joining      chan struct{}         // capacity 1: full while this member takes note of its cluster
+	joining      chan struct{}         // capacity 1: full while join runs
 	transferring atomic.Bool           // the leadership is being transferred
 	stop         context.CancelFunc
 	wg           sync.WaitGroup
@@ -66,14 +68,14 @@ type Replica struct {
 	stopped sync.Once
 
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
-	mu           sync.RWMutex
-	store        *znode.Store
-	appliedIndex uint64
-	lockedAt     time.Time     // when ApplyBatch took mu
-	early        atomic.Uint64 // up to which entry the state was brought before raft was started
-	reached      uint64        // what raft has handed over to be applied
-	compaction   compaction
-	poisoned     error // why no entry can be applied any more
+	mu            sync.RWMutex
+	store         *znode.Store
+	appliedIndex  uint64
+	lockedAt      time.Time     // when ApplyBatch took mu
+	replayedIndex atomic.Uint64 // the log was applied up to here before raft was started
+	passedIndex   uint64        // the newest entry that raft has passed to ApplyBatch
+	compaction    compaction
+	poisoned      error // why no entry can be applied any more
 
 	stateMu    sync.Mutex
 	leader     MemberID           // NoMember while unknown
@@ -89,8 +91,8 @@ type Replica struct {
 // cachedEntries is how many of the newest entries are kept in memory besides the log.
 const cachedEntries = 64
 
-// Open starts a member. It returns as soon as the member takes part; there may be no leader yet. On an
-// error the stores stay open and the caller's.
+// Open starts a member. It returns as soon as the member takes part; there may be no leader yet. On
+// an error the stores stay open and the caller's.
 func Open(cfg Config) (_ *Replica, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		})
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
-	r.asks.init()
+	r.requested.init()
 	r.setLeader(NoMember)
 	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
 		return nil, err
@@ -156,7 +158,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		r.transport.Stand(ctx) // nobody to wait for
 	} else {
 		r.wg.Add(1)
-		go r.askLoop(ctx)
+		go r.queryLoop(ctx)
 	}
 	return r, nil
 }
@@ -201,7 +203,7 @@ func (l local) EntryTerm(index uint64) (term uint64, ok bool) {
 }
 
 // AppliedIndex implements peer.Local.
-func (l local) AppliedIndex() uint64 { return max(l.raft.AppliedIndex(), l.early.Load()) }
+func (l local) AppliedIndex() uint64 { return max(l.raft.AppliedIndex(), l.replayedIndex.Load()) }
 
 // AwaitDurable implements peer.Local.
 func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
@@ -214,10 +216,12 @@ func (r *Replica) openRaft() error {
 	rc.HeartbeatTimeout = r.cfg.heartbeatTimeout()
 	rc.ElectionTimeout = rc.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
-	rc.CommitTimeout = rc.HeartbeatTimeout / 2 // the transport tells followers of commits at once; this is for what it could not deliver
+	// The transport sends followers the commit index at once; this is for what it could not send.
+	rc.CommitTimeout = rc.HeartbeatTimeout / 2
 	rc.MaxAppendEntries = peer.MaxAppendEntries
 	rc.BatchApplyCh = true
-	rc.SnapshotThreshold = math.MaxUint64 // snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12)
+	// snapshotLoop decides; the library cannot see how full entries are (UPSTREAM.md, 12).
+	rc.SnapshotThreshold = math.MaxUint64
 	rc.TrailingLogs = r.cfg.TrailingEntries
 	rc.NoSnapshotRestoreOnStart = true // loadSnapshot has done it, and names what is damaged
 	rc.ShutdownOnRemove = false
@@ -253,7 +257,8 @@ func (r *Replica) openRaft() error {
 			r.batcher.answerable()
 		}
 	}
-	cached, err := raft.NewLogCache(cachedEntries, r.backlog) // followers are most often sent what was just written
+	// Followers are most often sent what was just written.
+	cached, err := raft.NewLogCache(cachedEntries, r.backlog)
 	if err == nil {
 		r.raft, err = raft.NewRaft(rc, fsm{r}, cached, r.guard, s.Snapshots, r.transport)
 	}
@@ -269,7 +274,8 @@ func (r *Replica) openRaft() error {
 	return nil
 }
 
-// initialConfiguration is the same on every member, which is what makes it safe that each writes it.
+// initialConfiguration is the same on every member, which is what makes it safe that each writes
+// it.
 func (r *Replica) initialConfiguration() raft.Configuration {
 	var c raft.Configuration
 	for _, m := range r.cfg.Members {
@@ -285,8 +291,9 @@ func (r *Replica) initialConfiguration() raft.Configuration {
 	return c
 }
 
-// checkMembers looks at the stored members, which count, whatever the configuration says. A member alone must have been alone,
-// and one of a cluster in it: to go from one to the other would lose the data of some of them.
+// checkMembers compares the stored members with the configuration. The stored ones count; but a
+// member alone must have been alone, and one of a cluster in it: to go from one to the other would
+// lose the data of some of them.
 func (r *Replica) checkMembers(known bool) error {
 	servers := r.servers()
 	if known && len(servers) > 0 {
@@ -324,11 +331,11 @@ func (r *Replica) View(f func(*znode.Store)) {
 	f(r.store)
 }
 
-// Propose sends a command to the leader, and again whenever it may have been lost with a leader or a
-// stream, until it has been applied; the listener learns of that. Commands proposed by one goroutine
-// keep their order. Propose blocks while too many commands are not applied, until ctx ends
-// (back-pressure). An error says that the command was not sent: ctx has ended, the Replica is closed,
-// or the command is longer than MaxCommandBytes (ErrCommandTooLong).
+// Propose sends a command to the leader, and again whenever it may have been lost with a leader or
+// a stream, until it has been applied; the listener learns of that. Commands proposed by one
+// goroutine keep their order. Propose blocks while too many commands are not applied, until ctx
+// ends (back-pressure). An error says that the command was not sent: ctx has ended, the Replica is
+// closed, or the command is longer than MaxCommandBytes (ErrCommandTooLong).
 func (r *Replica) Propose(ctx context.Context, c *znode.Command) error {
 	data, err := encodeCommand(c)
 	if err != nil {
@@ -337,7 +344,8 @@ func (r *Replica) Propose(ctx context.Context, c *znode.Command) error {
 	return r.outbox.add(ctx, c.Key(), data)
 }
 
-// encodeCommand encodes a command that is to become a part of the log, if it fits into the frames between members.
+// encodeCommand encodes a command that is to become a part of the log, if it fits into the frames
+// between members.
 func encodeCommand(c *znode.Command) ([]byte, error) {
 	data := c.Append(nil)
 	if len(data) > MaxCommandBytes {
@@ -346,7 +354,7 @@ func encodeCommand(c *znode.Command) ([]byte, error) {
 	return data, nil
 }
 
-// ProposeOnce hands a command over if this member leads, and forgets it: it may be lost.
+// ProposeOnce proposes a command if this member leads, and forgets it: it may be lost.
 func (r *Replica) ProposeOnce(ctx context.Context, c *znode.Command) error {
 	if _, ok := r.leadingTerm(); !ok {
 		return ErrNoLeader
@@ -372,7 +380,7 @@ func (r *Replica) leaderEpoch() (MemberID, context.Context) {
 	return r.leader, r.epoch
 }
 
-// setLeader takes note of the leader and reports whether that is news.
+// setLeader records the leader and reports whether it is another one than before.
 func (r *Replica) setLeader(id MemberID) bool {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
@@ -397,8 +405,8 @@ func (r *Replica) leadingTerm() (uint64, bool) {
 	return r.term, r.term != 0
 }
 
-// leadership returns a context that ends with this member's leadership at the latest, and a function
-// to call when it is no longer needed; false if it does not lead.
+// leadership returns a context that ends with this member's leadership at the latest, and a
+// function to call when it is no longer needed; false if it does not lead.
 func (r *Replica) leadership() (context.Context, context.CancelFunc, bool) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
@@ -416,14 +424,14 @@ func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 	return r.leaderFrom, r.leader != NoMember
 }
 
-// Close stops the member and waits for everything it started. A leader first tries to hand its office
-// on, so that the others need not wait for an election timeout. The stores are closed too.
+// Close stops the member and waits for everything it started. A leader first tries to transfer its
+// leadership, so that the others need not wait for an election timeout. The stores are closed too.
 func (r *Replica) Close() error {
 	var err error
 	r.closed.Do(func() {
 		switch _, leads := r.leadingTerm(); {
 		case r.guard.broken.Load():
-			// raft may be held in the middle of a write, and whoever asks it anything with it.
+			// raft may be blocked in a write, and with it all calls of raft.
 			r.stopRaft()
 		case leads && r.maj().Voters() > 1:
 			if err := r.transferTo(NoMember); err != nil {
@@ -446,7 +454,7 @@ func (r *Replica) shutdown() {
 	r.closeTransport()
 }
 
-// stopRaft cuts this member off from its peers, and then ends raft and whoever waits for it.
+// stopRaft cuts this member off from its peers, and then ends raft and all that wait for it.
 func (r *Replica) stopRaft() {
 	r.stopped.Do(func() {
 		r.stateMu.Lock()
@@ -515,9 +523,9 @@ func (r *Replica) PeerStats() PeerStats {
 	return s
 }
 
-// CommonVersion is the newest version of the protocol that all members speak, as the leader has heard
-// from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is 0 if there
-// is none, or a member has not been heard of, and on members that do not lead.
+// CommonVersion is the newest version of the protocol that all members speak, as the leader has
+// heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is
+// 0 if there is none, or a member has not been heard of, and on members that do not lead.
 func (r *Replica) CommonVersion() uint8 {
 	if r.port == nil || r.leaderID() != r.cfg.ID {
 		return 0

@@ -25,9 +25,9 @@ const (
 	unfinishedSuffix = ".tmp"
 )
 
-// snapshotFiles keeps snapshots in folders, as raft's file store does, which it uses. That store has a checksum of the
-// state, and none of what it says about it, the members of the cluster among it (UPSTREAM.md, 11). So the state file begins with that, a
-// second time and checked:
+// snapshotFiles keeps snapshots in folders, as raft's file store does, which it uses. That store
+// has a checksum of the state, and none of what it says about it, the members of the cluster among
+// it (UPSTREAM.md, 11). So the state file begins with that, a second time and checked:
 //
 //	 0      4       8       12      20     28              36                 n
 //	+------+-------+-------+-------+------+---------------+------------------+---------- - -
@@ -35,8 +35,8 @@ const (
 //	|      |       | (n)   |       |      | index         |                  |
 //	+------+-------+-------+-------+------+---------------+------------------+---------- - -
 //
-// Numbers are big-endian; the checksum, CRC-32C, is of what follows it, up to n. Only the file has this in front: it is not sent to other
-// members, and each writes its own.
+// Numbers are big-endian; the checksum, CRC-32C, is of what follows it, up to n. Only the file has
+// this in front: it is not sent to other members, and each writes its own.
 type snapshotFiles struct {
 	store *raft.FileSnapshotStore
 	dir   string
@@ -50,8 +50,8 @@ const (
 
 var _ raft.SnapshotStore = (*snapshotFiles)(nil)
 
-// openSnapshotFiles opens, and creates where missing, dataDir/snapshots. It removes what is left of snapshots that were
-// not finished. Errors name the file.
+// openSnapshotFiles opens, and creates where missing, dataDir/snapshots. It removes what is left of
+// snapshots that were not finished. Errors name the file.
 func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
@@ -65,7 +65,8 @@ func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err
 	return s, repaired, err
 }
 
-// sweep removes snapshots that were not finished: the process ended meanwhile, and the log that led to them is there.
+// sweep removes snapshots that were not finished: the process ended meanwhile, and the log that led
+// to them is there.
 func (s *snapshotFiles) sweep() (removed []string, err error) {
 	left, err := filepath.Glob(filepath.Join(s.dir, "*"+unfinishedSuffix))
 	if err != nil {
@@ -136,8 +137,9 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 	return file, nil
 }
 
-// writeBackBytes is how much of a snapshot may wait to be written to the disk. All at once, in the end, it would hold up the log, which is
-// mostly on the same one: writes of 128 clients with a million nodes took 70 ms now and then (p99.9), and take 26.
+// writeBackBytes is how much of a snapshot may wait to be written to the disk. All at once, in the
+// end, it would hold up the log, which is mostly on the same one: writes of 128 clients with a
+// million nodes took 70 ms now and then (p99.9), and take 26.
 const writeBackBytes = 1 << 20
 
 // snapshotFile is a snapshot that is being written.
@@ -161,8 +163,8 @@ func (f *snapshotFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close implements raft.SnapshotSink. When it returns nil, the snapshot survives a power cut, so that the log behind it
-// may go.
+// Close implements raft.SnapshotSink. When it returns nil, the snapshot survives a power cut, so
+// that the log behind it may go.
 func (f *snapshotFile) Close() error {
 	_ = f.state.Close()
 	err := f.SnapshotSink.Close()
@@ -183,7 +185,7 @@ func (f *snapshotFile) Cancel() error {
 	return errors.Join(f.SnapshotSink.Cancel(), os.RemoveAll(f.dir+unfinishedSuffix))
 }
 
-// snapshotHead is what stands in front of the state.
+// snapshotHead is what precedes the state.
 func snapshotHead(m *raft.SnapshotMeta) []byte {
 	b := append([]byte(snapshotMagic), 0, 0, 0, 0, 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint64(b, m.Index)
@@ -215,8 +217,8 @@ func readSnapshotHead(r io.Reader) ([]byte, error) {
 	return head, nil
 }
 
-// verify looks at every snapshot. The newest must be whole: the log that led to it is gone. An older one that is damaged
-// is removed, for nothing depends on it.
+// verify looks at every snapshot. The newest must be whole: the log that led to it is gone. An
+// older one that is damaged is removed, for nothing depends on it.
 func (s *snapshotFiles) verify() (newest *raft.SnapshotMeta, repaired []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {

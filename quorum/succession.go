@@ -20,8 +20,8 @@ import (
 // taken for dead that is not. A refusal comes from the leader's machine, or from a firewall that
 // answers for it. In the second case one voter that is cut off takes the leadership, once: a stream
 // must have been accepted by the leader of the term before its end counts. Leases are not touched:
-// what a leader confirms counts from when a quorum still followed it (peer.Transport.ProvenAt), and the
-// next leader begins anew.
+// what a leader confirms counts from when a quorum still followed it (peer.Transport.ProvenAt), and
+// the next leader begins anew.
 
 // successionStep is how long a voter waits for each voter with a smaller number than its own before
 // it stands, so that votes do not split. An election takes a few fsyncs and as many messages. Where

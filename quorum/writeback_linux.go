@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeBack has the system write so many bytes of a file to the disk, and waits for that. It is no sync.
+// writeBack has the system write so many bytes of a file to the disk, and waits for that. It is no
+// sync.
 func writeBack(f *os.File, off, n int64) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -20,7 +21,7 @@ func writeBack(f *os.File, off, n int64) error {
 		failed = unix.SyncFileRange(int(fd), off, n, all)
 	})
 	if errors.Is(failed, unix.ENOSYS) || errors.Is(failed, unix.ESPIPE) {
-		failed = nil // this system has no such call, or this file system nothing that it could write to
+		failed = nil // not on this kernel, or not on this file system
 	}
 	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("write back %s: %w", f.Name(), err)
