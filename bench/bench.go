@@ -48,7 +48,7 @@ type Config struct {
 	Settle func(ctx context.Context) error
 	// Leave says that what was made need not be deleted in the end: the servers' data go anyway.
 	Leave bool
-	// Progress is called about twice a second, from another goroutine; nil for nobody.
+	// Progress is called about twice a second, from another goroutine; nil: never.
 	Progress func(Progress)
 }
 

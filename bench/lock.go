@@ -12,8 +12,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// lockCycle is taking and giving back a lock that nobody else wants; each client has a lock of its
-// own.
+// lockCycle is taking and giving back a lock that no other client wants; each client has a lock of
+// its own.
 func lockCycle(ctx context.Context, r *run) error {
 	if err := r.makeDirs(ctx, "lock", r.Clients); err != nil {
 		return err
@@ -64,7 +64,7 @@ type queue struct {
 	released atomic.Int64 // when the last delete was sent, in ns since began
 
 	mu      sync.Mutex
-	watches map[string]chan struct{} // closed when somebody watches the node of this name
+	watches map[string]chan struct{} // closed when a client watches the node of this name
 }
 
 // stand takes the lock and gives it back, again and again.
@@ -96,7 +96,7 @@ func (q *queue) stand(ctx context.Context, c *conn, done func(time.Duration)) er
 	return ctx.Err()
 }
 
-// watched is closed when somebody watches a node.
+// watched is closed when a client watches a node.
 func (q *queue) watched(node string) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,7 +112,7 @@ func (q *queue) watchLocked(node string) chan struct{} {
 	return ch
 }
 
-// watch takes note that somebody watches a node; somebody else may have, whose session has ended
+// watch records that a client watches a node; another one may have, whose session has ended
 // since.
 func (q *queue) watch(node string) {
 	q.mu.Lock()

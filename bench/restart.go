@@ -63,7 +63,7 @@ func startServer(command []string) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a server: %w", err)
 	}
-	_ = os.Remove(output.Name()) // it stays for as long as somebody has it open
+	_ = os.Remove(output.Name()) // it stays for as long as a process has it open
 	p := &server{cmd: exec.Command(command[0], command[1:]...), output: output, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = output, output
 	if err := p.cmd.Start(); err != nil {

@@ -21,7 +21,7 @@ const (
 
 // sessions opens idle sessions. An operation is the opening of one; then it is measured what they
 // cost and how late one that falls silent expires: the time from its timeout, counted from the last
-// byte that it sent, until somebody else has the event that its node is gone.
+// byte that it sent, until another client has the event that its node is gone.
 func sessions(ctx context.Context, r *run) error {
 	if err := r.settle(ctx); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 		if err := watcher.watchNew(ctx, path); err != nil {
 			return late, err
 		}
-		// so that they do not stand at one place of the servers' tick
+		// so that they do not fall on one moment of the servers' tick
 		pause(ctx, 173*time.Millisecond)
 	}
 	for range due {

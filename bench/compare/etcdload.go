@@ -103,7 +103,7 @@ func lockAndUnlock(ctx context.Context, c *clientv3.Client, prefix string, done 
 }
 
 // contend is one of many that want one lock. It measures from when Unlock is called until the next
-// one's Lock returns, if that one was waiting by then; the lock is kept until somebody is.
+// one's Lock returns, if that one was waiting by then; the lock is kept until one is.
 func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done func(time.Duration)) error {
 	m, end, err := openMutex(c, w.prefix)
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *etcdLoad) contend(ctx context.Context, c *clientv3.Client, _ int, done 
 const watchTime = 5 * time.Millisecond
 
 // awaited returns when the other of two clients is in the queue, and has had time to set its watch;
-// it does not say when it has. Of more than two, somebody always waits.
+// it does not say when it has. Of more than two, one always waits.
 func (w *etcdLoad) awaited(ctx context.Context, c *clientv3.Client) error {
 	if w.clients > 2 {
 		return nil

@@ -64,12 +64,7 @@ func main() {
 	})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	fail(run(ctx, c, os.Stdout, os.Stderr))
-}
-
-// fail ends the program if there is an error.
-func fail(err error) {
-	if err != nil {
+	if err := run(ctx, c, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
@@ -207,7 +202,7 @@ func (rep *report) save(c config, stdout io.Writer) error {
 	return err
 }
 
-// The lines between which a page has room for the report.
+// The lines of a page between which the report is written.
 const (
 	tableBegin = "<!-- compare: begin -->"
 	tableEnd   = "<!-- compare: end -->"

@@ -35,37 +35,32 @@ type system struct {
 // systems are those with these names.
 func systems(names []string, c config) (list []*system, err error) {
 	for _, name := range names {
-		s := &system{name: name}
+		s, target := &system{name: name}, jepsen.Target{}
 		switch name {
 		case "lockkeeper":
-			s.version = lockkeeperVersion(c.sources)
-			s.start = startsKeeper(jepsen.Lockkeeper(c.binary), c)
+			s.version, target = lockkeeperVersion(c.sources), jepsen.Lockkeeper(c.binary)
 		case "zookeeper":
-			target, err := jepsen.StockZooKeeper()
-			if err != nil {
+			s.jit, s.version = true, zookeeperVersion()
+			if target, err = jepsen.StockZooKeeper(); err != nil {
 				return nil, err
 			}
-			s.jit, s.version, s.start = true, zookeeperVersion(), startsKeeper(target, c)
 		case "etcd":
 			if c.delay > 0 {
 				return nil, errors.New("-delay: etcd cannot have it; leave it out with -systems lockkeeper,zookeeper")
 			}
 			s.etcd, s.version = true, etcdVersion()
-			s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
-				return startEtcd(ctx, dir, members)
-			}
 		default:
 			return nil, fmt.Errorf("there is no system %q: lockkeeper, zookeeper, etcd", name)
+		}
+		s.start = func(ctx context.Context, dir string, members int) (cluster, error) {
+			if s.etcd {
+				return startEtcd(ctx, dir, members)
+			}
+			return startKeeper(ctx, target, dir, members, c)
 		}
 		list = append(list, s)
 	}
 	return list, nil
-}
-
-func startsKeeper(target jepsen.Target, c config) func(context.Context, string, int) (cluster, error) {
-	return func(ctx context.Context, dir string, members int) (cluster, error) {
-		return startKeeper(ctx, target, dir, members, c)
-	}
 }
 
 // sample is what one step measured of one system in one round.

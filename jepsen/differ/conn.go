@@ -132,7 +132,7 @@ type item struct {
 	kind    itemKind
 	header  wire.ReplyHeader     // reply, event
 	body    []byte               // reply, event; what could not be decoded
-	request *Request             // reply: what it answers; nil if nobody asked
+	request *Request             // reply: what it answers; nil if no request has its xid
 	connect wire.ConnectResponse // handshake
 }
 

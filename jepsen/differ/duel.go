@@ -88,7 +88,7 @@ func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
 	return d, nil
 }
 
-// observerRequests make somebody an observer.
+// observerRequests make a session an observer.
 func observerRequests() []Request {
 	return []Request{
 		newRequest(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte(superUser)}),

@@ -423,7 +423,7 @@ const (
 	quotaStats  = quotaNode + "/zookeeper_stats"
 )
 
-// limits are what stands in zookeeper_limits, some of it by mistake.
+// limits are contents of zookeeper_limits, some of them malformed.
 var limits = []string{
 	"count=3,bytes=20", "count=-1,bytes=-1=;byteHardLimit=12;countHardLimit=3", "count=1,bytes=1=;countHardLimit=2",
 	"count=-1,bytes=-1=;byteHardLimit=6", "count=-1,bytes=-1=;countHardLimit=100;byteHardLimit=100000", "count=5", "",

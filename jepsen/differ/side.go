@@ -361,7 +361,7 @@ func (s *side) restart(ctx context.Context) error {
 	return s.member.Restart(ctx)
 }
 
-// barrier collects what other sessions were told because of the step: events stand in front of the
+// barrier collects what other sessions were told because of the step: events come before the
 // answer to a ping that is sent when the step's own answers are there.
 func (s *side) barrier(streams []stream) []stream {
 	done := make(map[int]bool)

@@ -55,9 +55,9 @@ func (c *beliefClient) run(ctx context.Context) (err error) {
 	dark := time.Now().Add(between(timeout, 4*timeout))
 	for pause(ctx, between(timeout/20, timeout/10)) {
 		if time.Now().After(dark) {
-			c.l.darken(true)
+			c.l.dark.Store(true)
 			pause(ctx, 2*timeout)
-			c.l.darken(false)
+			c.l.dark.Store(false)
 			dark = time.Now().Add(between(timeout, 4*timeout))
 			continue
 		}

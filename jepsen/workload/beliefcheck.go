@@ -96,22 +96,20 @@ func (s *span) ops(gone jepsen.Op) []jepsen.Op {
 }
 
 // beliefs goes through the history of a workload: what every client believed, and
-// when each node was seen to be gone first, by somebody else.
+// when each node was seen to be gone first, by another client.
 func beliefs(ops []jepsen.Op, workload string) (map[string]*believer, map[string]jepsen.Op) {
 	clients := make(map[string]*believer)
 	vanished := make(map[string]jepsen.Op)
 	owner := make(map[string]string)
-	client := func(name string) *believer {
-		if clients[name] == nil {
-			clients[name] = &believer{}
-		}
-		return clients[name]
-	}
 	for _, op := range ops {
 		if !belongs(op, workload) {
 			continue
 		}
-		c := client(op.Worker)
+		c := clients[op.Worker]
+		if c == nil {
+			c = &believer{}
+			clients[op.Worker] = c
+		}
 		switch {
 		case op.F == jepsen.FPause || op.F == jepsen.FCut:
 			c.stopped = append(c.stopped, period{op.Time, math.MaxInt64})

@@ -3,6 +3,7 @@ package workload
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -28,14 +29,14 @@ var absent = cell{version: -1}
 //
 // Every write makes the version that follows the one before, and says which, if it is answered. So
 // there is seldom more than one order to try, also with many operations whose outcome is unknown:
-// such a one can only have made a version that nobody else has made and somebody has noticed, with
-// the value that was read there. Else it comes after everything that was answered: if it could come
-// at any place, each one would double the number of orders.
+// such a one can only have made a version that no answered operation has made and a reply shows,
+// with the value that was read there. Else it comes after everything that was answered: if it could
+// come at any place, each one would double the number of orders.
 type cellChecker struct {
 	calls []*call
 	made  map[int32]bool   // versions that answered operations have made
 	read  map[int32]string // values that were read, by version
-	last  int32            // the last version that anybody has noticed
+	last  int32            // the last version that a reply shows
 }
 
 func newCellChecker(calls []*call) *cellChecker {
@@ -145,23 +146,13 @@ func shorten(calls []*call, limit time.Duration) []*call {
 		}
 	}
 	slices.Sort(ends)
-	n, _ := slices.BinarySearchFunc(ends, true, func(t time.Duration, _ bool) int {
-		if fails(before(calls, t), absent) {
-			return 0
-		}
-		return -1
-	})
+	n := sort.Search(len(ends), func(i int) bool { return fails(before(calls, ends[i]), absent) })
 	if n < len(ends) {
 		calls = before(calls, ends[n])
 	}
 
 	// What had ended before the piece begins leaves an unknown state behind.
-	n, _ = slices.BinarySearchFunc(calls, true, func(from *call, _ bool) int {
-		if !fails(after(calls, from.invoke.Time), cell{any: true}) {
-			return 0
-		}
-		return -1
-	})
+	n = sort.Search(len(calls), func(i int) bool { return !fails(after(calls, calls[i].invoke.Time), cell{any: true}) })
 	first := absent
 	if n > 0 {
 		if piece := after(calls, calls[n-1].invoke.Time); fails(piece, cell{any: true}) {
@@ -173,7 +164,7 @@ func shorten(calls []*call, limit time.Duration) []*call {
 }
 
 // needed are the calls without those whose outcome is unknown and which cannot
-// have made any version that somebody has noticed and nobody else has made.
+// have made any version that a reply shows and no answered operation has made.
 func (c *cellChecker) needed(first cell) []*call {
 	lowest := int32(-1)
 	if first.any {

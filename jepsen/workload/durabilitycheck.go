@@ -13,7 +13,7 @@ import (
 //
 //   - what was created and answered is there, with its value, unless a delete of
 //     it was sent; what was deleted and answered is not; what was refused is not;
-//     what nobody asked for is not;
+//     what no request made is not;
 //   - a client's own node holds its last value that was answered, or a later one
 //     whose outcome is unknown, or an earlier one of those that took effect late;
 //   - a node whose create began after that of another one was answered has a
@@ -55,7 +55,7 @@ type durabilityChecker struct {
 	v       *Verdict
 	found   map[string]jepsen.Op
 	removed map[string]*call
-	known   map[string]bool // paths that somebody asked for
+	known   map[string]bool // paths that requests were about
 }
 
 func (c *durabilityChecker) compare(calls []*call) {
@@ -146,7 +146,7 @@ func (c *durabilityChecker) bumped(path string, calls []*call) {
 	}
 }
 
-// late says whether a set that nobody was answered took effect after one that was: the client gave
+// late says whether a set without an answer took effect after one that was: the client gave
 // its session up with the set still under way, and a member that was cut off then sent it on when
 // it was heard again. The version counts the sets.
 func late(holder, answered *call, found jepsen.Op) bool {

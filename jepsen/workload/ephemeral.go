@@ -256,7 +256,7 @@ func (o *ephemeralOwner) settle(ctx context.Context, k int) error {
 }
 
 // live shows signs of life for a while, also over other connections. Without an
-// error the connection stands at the end.
+// error the connection is open at the end.
 func (o *ephemeralOwner) live(ctx context.Context) error {
 	timeout := o.l.session.timeout
 	until := time.Now().Add(timeout/10 + time.Duration(o.rng.Int64N(int64(timeout)*3/2)))

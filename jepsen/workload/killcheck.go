@@ -10,7 +10,7 @@ import (
 
 // Kills checks what follows the kill of a leader, where nothing else breaks: the clients of the
 // workload libraries that are connected to other members keep their connections (C5), no session of
-// a living client expires, and whoever waits for a lock gets it within Bound.
+// a living client expires, and each client that waits for a lock gets it within Bound.
 type Kills struct {
 	// Bound is how long after a kill a waiting client may have to wait for its lock.
 	Bound time.Duration

@@ -108,7 +108,7 @@ func runLibrary(ctx context.Context, w *worker, library jepsen.Client, all []tak
 		}
 		err = errors.Join(err, process.Kill(), wrong)
 	}()
-	// Whoever waits when the run ends has its lock once more.
+	// A contender that waits when the run ends acquires its lock once more.
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(afterRun, cancel) })()
@@ -167,7 +167,7 @@ func (c *contender) contend(ctx, ending context.Context) error {
 		}
 	}
 	if ending.Err() != nil {
-		return nil // it waits for somebody who has lost the cluster, and ends with its process
+		return nil // it waits for a holder that has lost the cluster, and ends with its process
 	}
 	return err
 }

@@ -29,11 +29,11 @@ type library struct {
 	closed      sync.WaitGroup
 	unhook      func() bool
 	ended       chan struct{} // closed at the end of end
+	dark        atomic.Bool   // every byte disappears, in both directions
 
 	mu     sync.Mutex
 	over   bool
 	socket *socket // the newest
-	dark   bool    // no byte comes or goes
 }
 
 // connect makes a connection that ends with ctx. close waits until it has. Events
@@ -51,7 +51,7 @@ func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library,
 	return l, nil
 }
 
-// attach makes a connection that ends with close, and returns its events, for whoever wants them.
+// attach makes a connection that ends with close, and returns its events, for the caller.
 func (w *worker) attach(watched func(zk.Event)) (*library, <-chan zk.Event, error) {
 	l := &library{ended: make(chan struct{})}
 	ready := make(chan struct{}) // closed when l.Conn is there
@@ -104,7 +104,7 @@ func (l *library) close() {
 
 // end ends the session if a member answers, and the connection in any case: the library itself
 // waits for ever for a handshake that was begun. It is called once: the library's Close sleeps
-// while it holds a lock, and whoever waits for that stops a bubble's time.
+// while it holds a lock, and a goroutine that waits for it stops a bubble's time.
 func (l *library) end() {
 	defer close(l.ended)
 	l.Conn.Close()
@@ -125,19 +125,6 @@ func (l *library) keep(c net.Conn) net.Conn {
 		c.Close()
 	}
 	return l.socket
-}
-
-// darken has every byte disappear, in both directions, until it is light again.
-func (l *library) darken(dark bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dark = dark
-}
-
-func (l *library) isDark() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dark
 }
 
 // heard is what the newest socket has heard.
@@ -183,7 +170,7 @@ func (s *socket) Read(b []byte) (int, error) {
 func (s *socket) took(b []byte) bool {
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if s.l.dark {
+	if s.l.dark.Load() {
 		return false
 	}
 	if len(b) > 0 {
@@ -200,7 +187,7 @@ func (s *socket) took(b []byte) bool {
 
 // Write implements net.Conn.
 func (s *socket) Write(b []byte) (int, error) {
-	if s.l.isDark() {
+	if s.l.dark.Load() {
 		return len(b), nil
 	}
 	return s.Conn.Write(b)
@@ -223,7 +210,7 @@ func (w *worker) connection(l *library, see zk.EventCallback) (*zk.Conn, <-chan 
 		zk.WithLogInfo(w.env.Logger != nil),
 		zk.WithEventCallback(see),
 		zk.WithDialer(func(_, addr string, timeout time.Duration) (net.Conn, error) {
-			if l.isDark() {
+			if l.dark.Load() {
 				return nil, errDark
 			}
 			c, err := w.dial(addr, timeout)

@@ -197,8 +197,8 @@ func (h *lockHold) hold(ctx context.Context) {
 	if h.rng.IntN(8) == 0 {
 		d = time.Duration(h.rng.Int64N(int64(h.env.SessionTimeout) * 3 / 2))
 		if h.rng.IntN(2) == 0 {
-			h.l.darken(true) // and no byte comes or goes
-			defer h.l.darken(false)
+			h.l.dark.Store(true) // and no byte comes or goes
+			defer h.l.dark.Store(false)
 		}
 	}
 	for until := h.env.History.Now() + d; ; {
@@ -218,7 +218,7 @@ func (h *lockHold) hold(ctx context.Context) {
 	}
 }
 
-// noteDeleted: somebody has deleted the lock's node.
+// noteDeleted: another client has deleted the lock's node.
 const noteDeleted = "deleted"
 
 func (h *lockHold) lost(err error) {

@@ -89,8 +89,8 @@ func (h *holding) certain() bool { return h.held.F != "" }
 type lockJudge struct {
 	v        *Verdict
 	workload string
-	// acquiredIsHeld says that nobody asks whether a lock still stands: it is held for certain at
-	// the moment at which it was acquired.
+	// acquiredIsHeld says that the clients do not check whether they still hold a lock: it is held
+	// for certain at the moment at which it was acquired.
 	acquiredIsHeld bool
 
 	holds   map[lockKey]*holding

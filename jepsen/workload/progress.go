@@ -16,8 +16,8 @@ const (
 	FMajorityBack = "majority-back"
 )
 
-// Progress checks that clients get on whenever a majority of the members can act: however many
-// members are down, paused or cut off beside that majority, each client completes an operation
+// Progress checks that clients make progress whenever a majority of the members can act: however
+// many members are down, paused or cut off beside that majority, each client completes an operation
 // within Bound, counted from the moment at which the majority is back, from the client's last
 // completed operation, or from the moment at which its own process goes on (FResume), whichever is
 // the latest.

@@ -108,7 +108,7 @@ func (c *registerClient) read(key string) {
 	}
 }
 
-// create makes the node. That somebody else was first is an answer, too.
+// create makes the node. That another client was first is an answer, too.
 func (c *registerClient) create(key string) {
 	c.values++
 	value := fmt.Sprintf("%s.%d", c.name, c.values)

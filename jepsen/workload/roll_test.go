@@ -18,7 +18,8 @@ import (
 
 // previousVersion is the commit whose build is the version before this one, which members of this
 // version must work with (docs/decisions/013-versions.md). It is the last one that speaks version 6
-// of the protocol between members. Change it with each release, to the commit of the release before.
+// of the protocol between members. Change it with each release, to the commit of the release
+// before.
 const previousVersion = "83c2ee469e6cdd7e5392a05de219a10d70990938"
 
 var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to this version and back; 0: once")
@@ -26,12 +27,13 @@ var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to th
 const (
 	// rollTimeout is the session timeout of the clients.
 	rollTimeout = 8 * time.Second
-	// rollProgress bounds how long a client may be without a completed operation: it has to find another
-	// member, and there a leader, on a machine that is busy with tests. One that wants a lock waits
-	// for its holder, and may give up after rollLockProgress.
+	// rollProgress bounds how long a client may be without a completed operation: it has to find
+	// another member, and there a leader, on a machine that is busy with tests. One that wants a
+	// lock waits for its holder, and may give up after rollLockProgress.
 	rollProgress     = 5 * time.Second
 	rollLockProgress = 2 * rollTimeout
-	// rollPause is for how long the members of two versions work together before the next one is rolled.
+	// rollPause is for how long the members of two versions work together before the next one is
+	// rolled.
 	rollPause = time.Second
 	// rollAbsence is long enough for a leader to drop the entries that a member has missed.
 	rollAbsence = 15 * time.Second
@@ -71,10 +73,10 @@ func buildPrevious(t *testing.T) jepsen.Target {
 	return jepsen.Lockkeeper(binary)
 }
 
-// TestRollToThisVersionAndBack starts a cluster of the version before, as real processes, and replaces
-// the program of one member after the other by this one, and then by the one before again, while
-// clients write, read and take locks. No answered write is lost, no lock has two holders, no session is
-// lost, and no client is without progress for long.
+// TestRollToThisVersionAndBack starts a cluster of the version before, as real processes, and
+// replaces the program of one member after the other by this one, and then by the one before again,
+// while clients write, read and take locks. No answered write is lost, no lock has two holders, no
+// session is lost, and no client is without progress for long.
 func TestRollToThisVersionAndBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
@@ -173,8 +175,8 @@ func (r *roll) to(version string, target jepsen.Target) {
 	r.rounds++
 }
 
-// expectVersions waits until the leader of a cluster of this version says that all members speak its
-// version of the protocol, and asks how many were refused.
+// expectVersions waits until the leader of a cluster of this version says that all members speak
+// its version of the protocol, and asks how many were refused.
 func (r *roll) expectVersions() {
 	r.t.Helper()
 	leader, err := r.cluster.AwaitLeader(r.ctx)

@@ -140,7 +140,7 @@ type call struct {
 }
 
 // pair finds, for every operation that a workload's clients began, how it ended, in the order in
-// which they began. Entries that nobody invoked are not among them.
+// which they began. Entries without an Invoke are not among them.
 func pair(ops []jepsen.Op, workload string) []*call {
 	type key struct {
 		worker string

@@ -37,7 +37,7 @@ type Env struct {
 	// their processes print. No other workload needs them.
 	Libraries []jepsen.Client
 	Dir       string
-	// Logger gets what the client libraries say; nil for nobody.
+	// Logger gets what the client libraries log; nil discards it.
 	Logger *slog.Logger `json:"-"`
 }
 
