@@ -188,43 +188,28 @@ func (o *ephemeralOwner) dirs() [2]string {
 // vacant makes the directories, and waits until nothing of the session before is in them.
 func (o *ephemeralOwner) vacant(ctx context.Context) error {
 	dirs := o.dirs()
-	var b []byte
-	for _, path := range []string{ephemeralRoot, ephemeralLive, dirs[0], dirs[1]} {
-		b = o.l.add(b, wire.OpCreate, wire.CreateRequest{Path: path, ACL: wire.OpenACL}, jepsen.Op{})
-	}
-	for {
+	err := o.l.each(ctx, []string{ephemeralRoot, ephemeralLive, dirs[0], dirs[1]}, wire.OpCreate, makes, nil)
+	for err == nil {
 		op := o.invoke(jepsen.Op{F: fGone, Session: o.before})
-		b = o.l.add(b, wire.OpSync, wire.SyncRequest{Path: ephemeralRoot}, jepsen.Op{})
-		for _, dir := range dirs {
-			b = o.l.add(b, wire.OpGetChildren2, wire.PathWatchRequest{Path: dir}, jepsen.Op{})
-		}
-		if err := o.l.send(b); err != nil {
-			return err
-		}
 		var stats []wire.Stat
-		err := o.l.drain(ctx, func(f frame) {
-			if f.request == nil || f.request.code != wire.OpGetChildren2 {
-				return
-			}
-			if answer, err := wire.DecodeResponse(f.request.code, f.body); err == nil && f.header.Err == wire.CodeOK {
+		if err = o.l.each(ctx, []string{ephemeralRoot}, wire.OpSync, syncs, nil); err == nil {
+			err = o.l.each(ctx, dirs[:], wire.OpGetChildren2, reads, func(_ string, answer wire.Record) {
 				stats = append(stats, answer.(*wire.GetChildren2Response).Stat)
-			}
-		})
-		switch {
-		case err != nil:
+			})
+		}
+		if err != nil {
 			return err
-		case len(stats) == 2 && stats[0].NumChildren+stats[1].NumChildren == 0:
+		}
+		if len(stats) == 2 && stats[0].NumChildren+stats[1].NumChildren == 0 {
 			op.Zxid, op.Value = int64(stats[0].Pzxid), fmt.Sprintf("%#x", int64(stats[1].Pzxid))
 			o.end(op, jepsen.OK, "")
 			o.before = ""
 			return nil
 		}
 		o.end(op, jepsen.Fail, "not yet")
-		if err := o.l.idle(ctx, o.l.session.timeout/20, ignore); err != nil {
-			return err
-		}
-		b = nil
+		err = o.l.idle(ctx, o.l.session.timeout/20, ignore)
 	}
+	return err
 }
 
 // settle creates the session's nodes.

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,18 +37,18 @@ func (w *worker) tellTreeOnce(ctx context.Context, root string) error {
 		return err
 	}
 	// Behind the sync, reads see all that was written before it.
-	err = l.each(ctx, []string{root}, wire.OpSync, wire.SyncRequest{Path: root}, func(string, wire.Record) {})
+	err = l.each(ctx, []string{root}, wire.OpSync, syncs, nil)
 	var found []jepsen.Op
 	for parents := []string{root}; err == nil && len(parents) > 0; {
 		var children []string
-		err = l.each(ctx, parents, wire.OpGetChildren, nil, func(path string, answer wire.Record) {
+		err = l.each(ctx, parents, wire.OpGetChildren, reads, func(path string, answer wire.Record) {
 			for _, name := range answer.(*wire.GetChildrenResponse).Children {
 				children = append(children, path+"/"+name)
 			}
 		})
 		parents = nil
 		if err == nil {
-			err = l.each(ctx, children, wire.OpGetData, nil, func(path string, answer wire.Record) {
+			err = l.each(ctx, children, wire.OpGetData, reads, func(path string, answer wire.Record) {
 				found = append(found, nodeFound(path, answer.(*wire.GetDataResponse)))
 				if answer.(*wire.GetDataResponse).Stat.NumChildren > 0 {
 					parents = append(parents, path)
@@ -81,14 +80,19 @@ func nodeFound(path string, a *wire.GetDataResponse) jepsen.Op {
 	return op
 }
 
-// each makes the same request about many nodes, some at a time, and gives the answers to see. body
-// is nil for a read. A node that has been deleted meanwhile is left out.
-func (l *link) each(ctx context.Context, paths []string, code wire.Op, body wire.Record, see func(string, wire.Record)) error {
-	const some = 500
-	for some := range slices.Chunk(paths, some) {
+// Bodies of requests that differ by their path only.
+func reads(path string) wire.Record { return wire.PathWatchRequest{Path: path} }
+func syncs(path string) wire.Record { return wire.SyncRequest{Path: path} }
+func makes(path string) wire.Record { return wire.CreateRequest{Path: path, ACL: wire.OpenACL} }
+
+// each makes the same request about many nodes, some at a time, and gives the answers to see, which
+// may be nil. That a node does not exist, or exists already, is no error, and gives no answer.
+func (l *link) each(ctx context.Context, paths []string, code wire.Op, body func(path string) wire.Record, see func(string, wire.Record)) error {
+	const atOnce = 500
+	for some := range slices.Chunk(paths, atOnce) {
 		var b []byte
 		for _, path := range some {
-			b = l.add(b, code, cmp.Or[wire.Record](body, wire.PathWatchRequest{Path: path}), jepsen.Op{})
+			b = l.add(b, code, body(path), jepsen.Op{})
 		}
 		if err := l.send(b); err != nil {
 			return err
@@ -102,12 +106,12 @@ func (l *link) each(ctx context.Context, paths []string, code wire.Op, body wire
 			some = some[1:]
 			answer, err := wire.DecodeResponse(code, f.body)
 			switch {
-			case f.header.Err == wire.CodeNoNode:
+			case f.header.Err == wire.CodeNoNode, f.header.Err == wire.CodeNodeExists:
 			case f.header.Err != wire.CodeOK:
 				wrong = f.header.Err
 			case err != nil:
 				wrong = err
-			default:
+			case see != nil:
 				see(path, answer)
 			}
 		}); err != nil || wrong != nil {
