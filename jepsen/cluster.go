@@ -231,7 +231,7 @@ func (c *Cluster) AwaitServing(ctx context.Context) error {
 // returns it.
 func (c *Cluster) AwaitLeader(ctx context.Context) (*Member, error) {
 	var leader *Member
-	err := poll(ctx, 10*time.Millisecond, func() error {
+	err := Poll(ctx, 10*time.Millisecond, func() error {
 		leader = nil
 		for _, m := range c.members {
 			if _, running := m.current(); !running {
@@ -318,7 +318,7 @@ type digests map[string]int64
 // end of ctx what is missing.
 func (c *Cluster) AwaitAgreement(ctx context.Context) (zxid string, err error) {
 	var differ error
-	err = poll(ctx, 100*time.Millisecond, func() error {
+	err = Poll(ctx, 100*time.Millisecond, func() error {
 		all := make([]digests, len(c.members))
 		for i, m := range c.members {
 			text, err := FourLetter(ctx, m.ClientAddr, "hash")

@@ -111,53 +111,50 @@ func (d *Disks) Path(i int, name string) string {
 	return fmt.Sprintf("/proc/%d/root%s", d.keepers[i-1].pid, name)
 }
 
-// Fill leaves no free space on disk i.
-func (d *Disks) Fill(i int) error {
-	point := d.Path(i, d.points[i-1])
-	file, err := os.OpenFile(filepath.Join(point, "filler"), os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("jepsen: fill disk %d: %w", i, err)
-	}
-	defer file.Close()
-	if err := allocateAll(file, DiskBytes); err != nil {
-		return fmt.Errorf("jepsen: fill disk %d: %w", i, err)
+// at does something to disk i, whose files are at point for this process.
+func (d *Disks) at(i int, what string, do func(point string) error) error {
+	if err := do(d.Path(i, d.points[i-1])); err != nil {
+		return fmt.Errorf("jepsen: %s disk %d: %w", what, i, err)
 	}
 	return nil
+}
+
+// Fill leaves no free space on disk i.
+func (d *Disks) Fill(i int) error {
+	return d.at(i, "fill", func(point string) error {
+		file, err := os.OpenFile(filepath.Join(point, "filler"), os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		return allocateAll(file, DiskBytes)
+	})
 }
 
 // Empty gives back what Fill took, for good: it is not undone when the power fails.
 func (d *Disks) Empty(i int) error {
-	point := d.Path(i, d.points[i-1])
-	err := os.Remove(filepath.Join(point, "filler"))
-	if err == nil {
-		err = syncDir(point)
-	}
-	if err != nil {
-		return fmt.Errorf("jepsen: empty disk %d: %w", i, err)
-	}
-	return nil
-}
-
-// syncDir has the disk keep which files are in a directory.
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return d.at(i, "empty", func(point string) error {
+		if err := os.Remove(filepath.Join(point, "filler")); err != nil {
+			return err
+		}
+		dir, err := os.Open(point)
+		if err != nil {
+			return err
+		}
+		return errors.Join(dir.Sync(), dir.Close())
+	})
 }
 
 // Fail cuts the power of disk i: what is not synced is lost, and nothing works until Renew.
 func (d *Disks) Fail(i int) error {
-	dir, err := os.Open(d.Path(i, d.points[i-1]))
-	if err != nil {
-		return fmt.Errorf("jepsen: fail disk %d: %w", i, err)
-	}
-	defer dir.Close()
-	if err := shutDown(dir); err != nil {
-		return fmt.Errorf("jepsen: fail disk %d: %w", i, err)
-	}
-	return nil
+	return d.at(i, "fail", func(point string) error {
+		dir, err := os.Open(point)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		return shutDown(dir)
+	})
 }
 
 // Renew mounts disk i anew, as a machine does that starts. Nobody may use it at that time.

@@ -136,7 +136,7 @@ func (s *scribe) end(l *lab) {
 func (l *lab) writes(s *scribe, n int) {
 	l.t.Helper()
 	from := s.count()
-	err := poll(l.ctx, 10*time.Millisecond, func() error {
+	err := Poll(l.ctx, 10*time.Millisecond, func() error {
 		if s.count() < from+n {
 			return errors.New("too few nodes are acknowledged")
 		}
@@ -150,7 +150,7 @@ func (l *lab) writes(s *scribe, n int) {
 // logged waits until a member has logged a text so often.
 func (l *lab) logged(m *Member, text string, times int) {
 	l.t.Helper()
-	err := poll(l.ctx, 20*time.Millisecond, func() error {
+	err := Poll(l.ctx, 20*time.Millisecond, func() error {
 		b, err := os.ReadFile(m.LogPath())
 		if n := bytes.Count(b, []byte(text)); err == nil && n < times {
 			return fmt.Errorf("%s has logged %q %d times, want %d", m, text, n, times)
@@ -244,7 +244,7 @@ func TestFullDiskInACluster(t *testing.T) {
 	for _, m := range followers {
 		l.logged(m, waitsForRoom, before[m]+1)
 	}
-	err = poll(l.ctx, 20*time.Millisecond, func() error {
+	err = Poll(l.ctx, 20*time.Millisecond, func() error {
 		if mode, err := leader.Mode(l.ctx); err == nil {
 			return fmt.Errorf("%s says that it is a %s, with nobody else who can write", leader, mode)
 		}

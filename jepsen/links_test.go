@@ -329,7 +329,7 @@ func testCutLeader(ctx context.Context, t *testing.T, links Links, cfg ClusterCo
 	if err := links.Partition([][]int{rest}); err != nil {
 		t.Fatal(err)
 	}
-	err = poll(ctx, 20*time.Millisecond, func() error {
+	err = Poll(ctx, 20*time.Millisecond, func() error {
 		if mode, err := old.Mode(ctx); err == nil && mode == "leader" {
 			return fmt.Errorf("%s still leads", old)
 		}

@@ -209,7 +209,7 @@ var errExited = errors.New("exited")
 // ends.
 func (m *Member) AwaitServing(ctx context.Context) error {
 	var exited error
-	err := poll(ctx, 20*time.Millisecond, func() error {
+	err := Poll(ctx, 20*time.Millisecond, func() error {
 		if p, running := m.current(); p == nil {
 			exited = fmt.Errorf("jepsen: %s was never started", m)
 			return nil

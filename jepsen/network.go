@@ -315,7 +315,7 @@ func keepNamespace(ctx context.Context, name, dir, kind string, flags ...string)
 	// Until unshare has done its work, the process is in our own namespace; and until it has become
 	// the other program, it still changes things there.
 	var ended error
-	err = poll(ctx, time.Millisecond, func() error {
+	err = Poll(ctx, time.Millisecond, func() error {
 		if !p.Running() {
 			ended = p.ExitError()
 			return nil

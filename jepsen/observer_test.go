@@ -62,7 +62,7 @@ func TestObservers(t *testing.T) {
 	need(first.Lock())
 	got := make(chan error, 1)
 	go func() { got <- second.Lock() }()
-	need(poll(l.ctx, 10*time.Millisecond, func() error {
+	need(Poll(l.ctx, 10*time.Millisecond, func() error {
 		queue, _, err := admin.Children("/lock")
 		if err == nil && len(queue) != 2 {
 			err = fmt.Errorf("%d nodes in the queue", len(queue))
@@ -104,7 +104,7 @@ func TestObservers(t *testing.T) {
 	// And with all of them there is no majority of voters on the side of one voter.
 	need(voters[1].Kill())
 	need(voters[2].Kill())
-	need(poll(l.ctx, 50*time.Millisecond, func() error {
+	need(Poll(l.ctx, 50*time.Millisecond, func() error {
 		for _, m := range []*Member{voters[0], observers[0], observers[1]} {
 			if mode, err := m.Mode(l.ctx); err == nil {
 				return fmt.Errorf("%s still serves, as %s", m, mode)
@@ -115,7 +115,7 @@ func TestObservers(t *testing.T) {
 	need(voters[1].Start())
 	need(voters[2].Start())
 	need(l.cluster.AwaitServing(l.ctx))
-	need(poll(l.ctx, 50*time.Millisecond, func() error {
+	need(Poll(l.ctx, 50*time.Millisecond, func() error {
 		data, _, err := b.Get("/o")
 		if err == nil && string(data) != "3" {
 			err = fmt.Errorf("%q", data)

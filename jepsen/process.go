@@ -185,7 +185,7 @@ func (p *Process) Pause(ctx context.Context) error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return poll(ctx, 2*time.Millisecond, func() error {
+	return Poll(ctx, 2*time.Millisecond, func() error {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
 		if errors.Is(err, os.ErrNotExist) && p.Running() && runtime.GOOS != "linux" {
 			return nil // no /proc to ask; the signal was delivered
@@ -242,9 +242,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// poll calls try every interval until it succeeds or ctx ends; then it returns the last error of
+// Poll calls try every interval until it succeeds or ctx ends; then it returns the last error of
 // try.
-func poll(ctx context.Context, interval time.Duration, try func() error) error {
+func Poll(ctx context.Context, interval time.Duration, try func() error) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {

@@ -61,7 +61,7 @@ func TestProcessEndsWithItsStarter(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = starter.Wait() // it was killed
-	err = poll(ctx, 5*time.Millisecond, func() error {
+	err = Poll(ctx, 5*time.Millisecond, func() error {
 		// Killed and not yet reaped by init is dead enough.
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err == nil && !strings.Contains(string(stat), ") Z ") {

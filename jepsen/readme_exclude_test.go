@@ -115,7 +115,7 @@ func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 // awaitContenders waits until so many contend for the lock, or until enough is closed.
 func (r *readme) awaitContenders(t *testing.T, conn *zk.Conn, want int, enough <-chan struct{}) {
 	t.Helper()
-	err := poll(r.ctx, 5*time.Millisecond, func() error {
+	err := Poll(r.ctx, 5*time.Millisecond, func() error {
 		select {
 		case <-enough:
 			return nil

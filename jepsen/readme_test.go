@@ -223,7 +223,7 @@ func (r *readme) startCluster() {
 	})
 	modes := make(map[string]int)
 	for i := 1; i <= 3; i++ {
-		err := poll(r.ctx, 20*time.Millisecond, func() error {
+		err := Poll(r.ctx, 20*time.Millisecond, func() error {
 			answer, err := FourLetter(r.ctx, fmt.Sprintf("127.0.0.1:%s%d", r.prefix, i), "srvr\n") // as echo sends it
 			if err != nil {
 				return err

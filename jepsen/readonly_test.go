@@ -149,7 +149,7 @@ func TestReadOnlyClients(t *testing.T) {
 
 func (l *lab) awaitReadOnly(m *Member) {
 	l.t.Helper()
-	err := poll(l.ctx, 20*time.Millisecond, func() error {
+	err := Poll(l.ctx, 20*time.Millisecond, func() error {
 		answer, err := FourLetter(l.ctx, m.ClientAddr, "isro")
 		if err == nil && answer != "ro" {
 			err = errors.New("isro answers " + answer)

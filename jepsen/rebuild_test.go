@@ -31,7 +31,7 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 	l.logged(m, "not started: server: quorum: open log "+filepath.Join(data, "raft.db")+": damaged: ", 1)
 	l.logged(m, "lockkeeper cluster remove 3", 1)
 	p, _ := m.current()
-	if err := poll(l.ctx, 10*time.Millisecond, func() error {
+	if err := Poll(l.ctx, 10*time.Millisecond, func() error {
 		if p.Running() {
 			return errors.New("it runs with a damaged log")
 		}

@@ -11,7 +11,7 @@ import (
 func (l *lab) waitFor(want string, ask func() string) {
 	l.t.Helper()
 	got := ""
-	err := poll(l.ctx, 5*time.Millisecond, func() error {
+	err := Poll(l.ctx, 5*time.Millisecond, func() error {
 		if got = ask(); got != want {
 			return fmt.Errorf("got %q", got)
 		}

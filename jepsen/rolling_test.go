@@ -218,7 +218,7 @@ func (c *pinned) lock() {
 // awaitSession waits until the client has lost its member and has a session again.
 func (c *pinned) awaitSession() {
 	c.r.t.Helper()
-	if err := poll(c.r.ctx, 10*time.Millisecond, func() error {
+	if err := Poll(c.r.ctx, 10*time.Millisecond, func() error {
 		if s := c.conn().State(); s != zk.StateHasSession || c.lost.Load() == c.before {
 			return fmt.Errorf("client %d: %v", c.place, s)
 		}

@@ -139,30 +139,21 @@ func StartWorker(ctx context.Context, cfg WorkerConfig) (*Worker, error) {
 
 // acceptFrom waits for the worker to call, or to die.
 func acceptFrom(ctx context.Context, l net.Listener, p *Process) (net.Conn, error) {
-	type accepted struct {
-		conn net.Conn
-		err  error
-	}
-	got := make(chan accepted, 1)
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	go func() {
-		conn, err := l.Accept()
-		got <- accepted{conn, err}
-	}()
-	giveUp := func(why error) (net.Conn, error) {
-		_ = l.Close()
-		if a := <-got; a.err == nil {
-			_ = a.conn.Close()
+		select {
+		case <-p.Done():
+			giveUp(p.ExitError())
+		case <-ctx.Done():
 		}
-		return nil, why
+	}()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	conn, err := l.Accept()
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-	select {
-	case a := <-got:
-		return a.conn, a.err
-	case <-p.Done():
-		return giveUp(p.ExitError())
-	case <-ctx.Done():
-		return giveUp(ctx.Err())
-	}
+	return conn, err
 }
 
 // Session is the newest session that the worker's library has had, or empty.

@@ -309,21 +309,17 @@ func (s *stage) judgeMembers(ctx context.Context, r *Result) {
 // awaitWrite waits until a member takes a write of a new session.
 func awaitWrite(ctx context.Context, m *jepsen.Member) error {
 	p := &Play{attacked: m, seen: map[string]int{}}
-	for {
+	return jepsen.Poll(ctx, 100*time.Millisecond, func() error {
 		c, err := p.connectFrom(member)
-		if err == nil {
-			if err = c.make("/attack-after", nil); err == nil {
-				err = c.do(wire.OpSetData, wire.SetDataRequest{Path: "/attack-after", Version: -1})
-			}
-			c.leave()
-		}
-		if err == nil {
-			return nil
-		}
-		if !jepsen.Sleep(ctx, 100*time.Millisecond) {
+		if err != nil {
 			return err
 		}
-	}
+		defer c.leave()
+		if err := c.make("/attack-after", nil); err != nil {
+			return err
+		}
+		return c.do(wire.OpSetData, wire.SetDataRequest{Path: "/attack-after", Version: -1})
+	})
 }
 
 // restart kills all members and starts them again from their disks. The locks must outlast it.

@@ -126,26 +126,27 @@ func (f *field) remove(ctx context.Context, m *jepsen.Member) error {
 // rebuild brings a member back as the documentation says: it is removed, emptied, started, and
 // added. Others may break things at that time: it is tried again until ctx ends.
 func rebuild(ctx context.Context, f *field, m *jepsen.Member) error {
-	for removed := false; !removed; {
+	err := jepsen.Poll(ctx, time.Second, func() error {
 		err := f.remove(ctx, m)
 		// The program says that there is none only after a sync.
-		removed = err == nil || strings.Contains(err.Error(), fmt.Sprintf("there is no member %d", m.ID))
-		if !removed && !jepsen.Sleep(ctx, time.Second) {
-			return fmt.Errorf("run: remove %s: %w", m, err)
+		if err != nil && strings.Contains(err.Error(), fmt.Sprintf("there is no member %d", m.ID)) {
+			return nil
 		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("run: remove %s: %w", m, err)
 	}
 	if err := errors.Join(m.Kill(), m.Wipe(), m.Start()); err != nil {
 		return err
 	}
-	for {
-		err := f.clusterTool(ctx, append([]string{"add", m.Line()}, f.common()...)...)
-		if err == nil {
-			return nil
-		}
-		if !jepsen.Sleep(ctx, time.Second) {
-			return fmt.Errorf("run: add %s: %w", m, err)
-		}
+	err = jepsen.Poll(ctx, time.Second, func() error {
+		return f.clusterTool(ctx, append([]string{"add", m.Line()}, f.common()...)...)
+	})
+	if err != nil {
+		return fmt.Errorf("run: add %s: %w", m, err)
 	}
+	return nil
 }
 
 // refusePatience is how long a member may take to see that its log is damaged.

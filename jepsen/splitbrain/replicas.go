@@ -84,33 +84,19 @@ func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Du
 		}
 	}
 	var last []Replica
-	differ := errors.New("splitbrain: no replica was read")
-	for {
-		replicas, err := readAll(ctx, members, clients)
-		if err == nil {
-			last, err = replicas, compare(replicas)
+	err := jepsen.Poll(ctx, 10*retryPause, func() error {
+		var all []Replica
+		for i, m := range members {
+			r, err := readReplica(ctx, m, clients[i])
+			if err != nil {
+				return fmt.Errorf("splitbrain: read the replica of %s: %w", m, err)
+			}
+			all = append(all, r)
 		}
-		switch {
-		case err == nil:
-			return replicas, nil
-		case ctx.Err() != nil:
-			return last, differ
-		}
-		differ = err
-		jepsen.Sleep(ctx, 10*retryPause)
-	}
-}
-
-func readAll(ctx context.Context, members []*jepsen.Member, clients []*client) ([]Replica, error) {
-	var all []Replica
-	for i, m := range members {
-		r, err := readReplica(ctx, m, clients[i])
-		if err != nil {
-			return nil, fmt.Errorf("splitbrain: read the replica of %s: %w", m, err)
-		}
-		all = append(all, r)
-	}
-	return all, nil
+		last = all
+		return compare(all)
+	})
+	return last, err
 }
 
 // readReplica reads one member's replica, when the member has applied everything that is committed.
@@ -172,15 +158,15 @@ func (c *client) remove(ctx context.Context, node string) error {
 		return err
 	}
 	for _, node := range slices.Backward(nodes) {
-		for {
+		err := jepsen.Poll(ctx, retryPause, func() error {
 			err := c.Delete(node, -1)
-			if err == nil || errors.Is(err, zk.ErrNoNode) {
-				break
+			if errors.Is(err, zk.ErrNoNode) {
+				return nil
 			}
-			if ctx.Err() != nil {
-				return fmt.Errorf("splitbrain: delete %s: %w", node, err)
-			}
-			jepsen.Sleep(ctx, retryPause)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("splitbrain: delete %s: %w", node, err)
 		}
 	}
 	return nil
