@@ -81,7 +81,7 @@ func testBelief(t *testing.T, target, victimMode string) {
 	from := l.history.Len()
 	l.history.Add(Op{Kind: Info, F: FCut, Member: victim.ClientAddr, Note: victim.String()})
 	rest := slices.DeleteFunc([]int{1, 2, 3}, func(id int) bool { return id == victim.ID })
-	if err := network.Partition([][]int{{victim.ID}, rest}); err != nil {
+	if err := Partition(network, [][]int{{victim.ID}, rest}); err != nil {
 		t.Fatal(err)
 	}
 	waiting.Wait()
@@ -90,7 +90,7 @@ func testBelief(t *testing.T, target, victimMode string) {
 	}
 
 	l.history.Add(Op{Kind: Info, F: FHeal, Member: victim.ClientAddr, Note: victim.String()})
-	if err := network.HealAll(); err != nil {
+	if err := HealAll(network); err != nil {
 		t.Fatal(err)
 	}
 	l.endBelief(from, holders, waiters)

@@ -18,11 +18,6 @@ type Links interface {
 	Block(from, to int) error
 	// Unblock ends it. What TCP has kept arrives late.
 	Unblock(from, to int) error
-	// Partition blocks, both ways, all pairs of hosts that have no group in common, and unblocks
-	// all others. A host may be in several groups; one that is in none is alone.
-	Partition(groups [][]int) error
-	// HealAll unblocks everything. Shapes stay.
-	HealAll() error
 	// Shape is how everything travels that a host sends to other hosts; the zero Shape is the way
 	// it was. ErrMissing means that this system cannot do it.
 	Shape(host int, shape Shape) error
@@ -40,43 +35,59 @@ type Shape struct {
 // errNoHost is a host number that is not there.
 var errNoHost = errors.New("there is no such host")
 
-// checkPair is the error of a block from from to to.
-func checkPair(l Links, from, to int) error {
-	for _, host := range []int{from, to} {
-		if host < 1 || host > l.Size() {
-			return fmt.Errorf("jepsen: host %d of %d: %w", host, l.Size(), errNoHost)
-		}
-	}
-	if from == to {
-		return fmt.Errorf("jepsen: host %d has no link to itself", from)
+// checkHost is the error of a host that is not there, checkPair that of a block from from to to.
+func checkHost(l Links, host int) error {
+	if host < 1 || host > l.Size() {
+		return fmt.Errorf("jepsen: host %d of %d: %w", host, l.Size(), errNoHost)
 	}
 	return nil
 }
 
-// partition is Links.Partition for all kinds of links.
-func partition(l Links, groups [][]int) error {
-	var errs []error
-	for _, group := range groups {
-		for _, host := range group {
-			if host < 1 || host > l.Size() {
-				return fmt.Errorf("jepsen: partition: host %d of %d: %w", host, l.Size(), errNoHost)
-			}
-		}
+func checkPair(l Links, from, to int) error {
+	if from == to {
+		return fmt.Errorf("jepsen: host %d has no link to itself", from)
 	}
-	for from := 1; from <= l.Size(); from++ {
-		for to := 1; to <= l.Size(); to++ {
-			if from == to {
-				continue
-			}
+	return errors.Join(checkHost(l, from), checkHost(l, to))
+}
+
+// Apart are the pairs of hosts 1 to n, from and to, that have no group in common. A host may be in
+// several groups; one that is in none is alone.
+func Apart(n int, groups [][]int) (pairs [][2]int) {
+	for from := 1; from <= n; from++ {
+		for to := 1; to <= n; to++ {
 			together := slices.ContainsFunc(groups, func(group []int) bool {
 				return slices.Contains(group, from) && slices.Contains(group, to)
 			})
-			if together {
-				errs = append(errs, l.Unblock(from, to))
-			} else {
-				errs = append(errs, l.Block(from, to))
+			if from != to && !together {
+				pairs = append(pairs, [2]int{from, to})
 			}
 		}
 	}
+	return pairs
+}
+
+// Partition blocks all pairs of hosts that are Apart and unblocks all others.
+func Partition(l Links, groups [][]int) error {
+	var errs []error
+	for _, host := range slices.Concat(groups...) {
+		errs = append(errs, checkHost(l, host))
+	}
+	apart := Apart(l.Size(), groups)
+	for _, pair := range Apart(l.Size(), nil) { // all pairs
+		if slices.Contains(apart, pair) {
+			errs = append(errs, l.Block(pair[0], pair[1]))
+		} else {
+			errs = append(errs, l.Unblock(pair[0], pair[1]))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// HealAll unblocks everything. Shapes stay.
+func HealAll(l Links) error {
+	all := make([]int, l.Size())
+	for i := range all {
+		all[i] = i + 1
+	}
+	return Partition(l, [][]int{all})
 }

@@ -199,19 +199,19 @@ func testBlock(t *testing.T, links Links, open func(t *testing.T, from, to int) 
 	there.hears("held")
 
 	// Both ways, by groups; host 3 is in none.
-	must(links.Partition([][]int{{1}, {2}}))
+	must(Partition(links, [][]int{{1}, {2}}))
 	there.say("a")
 	back.say("b")
 	must(links.Block(3, 1)) // is blocked already
 	there.silent("1 and 2 are apart")
 	back.silent("1 and 2 are apart")
 	// A bridge: both see 3, and not each other.
-	must(links.Partition([][]int{{1, 3}, {2, 3}}))
+	must(Partition(links, [][]int{{1, 3}, {2, 3}}))
 	third, _ := open(t, 3, 1)
 	third.say("from 3")
 	third.hears("from 3")
 	there.silent("1 and 2 see only 3")
-	must(links.HealAll())
+	must(HealAll(links))
 	there.hears("a")
 	back.hears("b")
 
@@ -220,7 +220,7 @@ func testBlock(t *testing.T, links Links, open func(t *testing.T, from, to int) 
 	there.close()
 	back.say("into nothing")
 	there.silent("1 to 2 is blocked")
-	must(links.HealAll())
+	must(HealAll(links))
 	select {
 	case got := <-there.heard:
 		if !strings.HasPrefix(got, "end") {
@@ -233,7 +233,7 @@ func testBlock(t *testing.T, links Links, open func(t *testing.T, from, to int) 
 	if err := links.Block(1, 4); !errors.Is(err, errNoHost) {
 		t.Errorf("Block of a host that is not there: %v", err)
 	}
-	if err := links.Partition([][]int{{1, 0}}); !errors.Is(err, errNoHost) {
+	if err := Partition(links, [][]int{{1, 0}}); !errors.Is(err, errNoHost) {
 		t.Errorf("Partition of a host that is not there: %v", err)
 	}
 	if err := links.Block(2, 2); err == nil {
@@ -326,7 +326,7 @@ func testCutLeader(ctx context.Context, t *testing.T, links Links, cfg ClusterCo
 			rest = append(rest, m.ID)
 		}
 	}
-	if err := links.Partition([][]int{rest}); err != nil {
+	if err := Partition(links, [][]int{rest}); err != nil {
 		t.Fatal(err)
 	}
 	err = Poll(ctx, 20*time.Millisecond, func() error {
@@ -343,7 +343,7 @@ func testCutLeader(ctx context.Context, t *testing.T, links Links, cfg ClusterCo
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := links.HealAll(); err != nil {
+	if err := HealAll(links); err != nil {
 		t.Fatal(err)
 	}
 	if err := cluster.AwaitServing(ctx); err != nil {

@@ -240,23 +240,11 @@ func (n *Network) setBlocked(from, to int, block bool) error {
 	return nil
 }
 
-// Partition implements Links.
-func (n *Network) Partition(groups [][]int) error { return partition(n, groups) }
-
-// HealAll implements Links.
-func (n *Network) HealAll() error {
-	all := make([]int, n.Size())
-	for i := range all {
-		all[i] = i + 1
-	}
-	return n.Partition([][]int{all})
-}
-
 // Shape implements Links, with the packet scheduler netem of the kernel, which not every kernel
 // has.
 func (n *Network) Shape(host int, shape Shape) error {
-	if host < 1 || host > n.Size() {
-		return fmt.Errorf("jepsen: shape: host %d of %d: %w", host, n.Size(), errNoHost)
+	if err := checkHost(n, host); err != nil {
+		return err
 	}
 	if _, err := exec.LookPath("tc"); err != nil {
 		return fmt.Errorf("jepsen: tc: %w (Linux: apt-get install iproute2)", ErrMissing)

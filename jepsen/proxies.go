@@ -264,22 +264,11 @@ func (p *Proxies) Unblock(from, to int) error {
 	return nil
 }
 
-// Partition implements Links.
-func (p *Proxies) Partition(groups [][]int) error { return partition(p, groups) }
-
-// HealAll implements Links.
-func (p *Proxies) HealAll() error {
-	for _, g := range p.gates {
-		g.open()
-	}
-	return nil
-}
-
 // Shape implements Links. A lost packet holds up all that comes behind it, for as long as TCP takes
 // to send it again.
 func (p *Proxies) Shape(host int, shape Shape) error {
-	if host < 1 || host > p.size {
-		return fmt.Errorf("jepsen: shape: host %d of %d: %w", host, p.size, errNoHost)
+	if err := checkHost(p, host); err != nil {
+		return err
 	}
 	shape.Loss = min(max(shape.Loss, 0), 0.9)
 	p.mu.Lock()

@@ -92,30 +92,19 @@ func (c cut) act(f *field, name, on string) *act {
 			}
 			return errors.Join(errs...)
 		},
-		mend:    func(context.Context) error { return f.links.HealAll() },
+		mend:    func(context.Context) error { return jepsen.HealAll(f.links) },
 		release: release,
 		harm:    harm{cuts: c},
 	}
 }
 
-// cutGroups separates groups from each other, both ways.
+// cutGroups separates groups of all hosts from each other, both ways.
 func cutGroups(groups [][]int) (cut, string) {
-	var c cut
 	var words []string
-	for i, group := range groups {
+	for _, group := range groups {
 		words = append(words, members(group))
-		for j, other := range groups {
-			if i == j {
-				continue
-			}
-			for _, from := range group {
-				for _, to := range other {
-					c = append(c, [2]int{from, to})
-				}
-			}
-		}
 	}
-	return c, strings.Join(words, " | ")
+	return jepsen.Apart(slices.Max(slices.Concat(groups...)), groups), strings.Join(words, " | ")
 }
 
 // members are hosts for people.
@@ -134,8 +123,9 @@ func cutHalves(hosts []int, _ int) (cut, string) {
 // cutBridge leaves the last host connected to all.
 func cutBridge(hosts []int, _ int) (cut, string) {
 	n := len(hosts) - 1
-	c, on := cutGroups([][]int{hosts[:n/2], hosts[n/2 : n]})
-	return c, fmt.Sprintf("%s, between them m%d", on, hosts[n])
+	left, right := hosts[:n/2], hosts[n/2:n]
+	c, _ := cutGroups([][]int{slices.Concat(left, hosts[n:]), slices.Concat(right, hosts[n:])})
+	return c, fmt.Sprintf("%s | %s, between them m%d", members(left), members(right), hosts[n])
 }
 
 // cutRing has every host hear only itself and those after it in a ring, so many in all.

@@ -280,7 +280,7 @@ func (s *stage) heal(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, healPatience)
 	defer cancel()
 	if links := s.field.links; links != nil {
-		s.complain(links.HealAll())
+		s.complain(jepsen.HealAll(links))
 	}
 	began := time.Now()
 	err := s.field.cluster.AwaitServing(ctx)

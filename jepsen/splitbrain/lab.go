@@ -213,7 +213,7 @@ func (l *lab) smash(s *stage) error {
 	}
 	kills.Wait()
 	if len(s.sides) > 1 {
-		errs[len(s.dead)] = l.network.Partition(s.sides)
+		errs[len(s.dead)] = jepsen.Partition(l.network, s.sides)
 	}
 	s.rec.breakEnds()
 	return errors.Join(errs...)
@@ -247,7 +247,7 @@ func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
 
 // mend makes the network whole and starts the dead again.
 func (l *lab) mend(ctx context.Context, s *stage) error {
-	if err := l.network.HealAll(); err != nil {
+	if err := jepsen.HealAll(l.network); err != nil {
 		return err
 	}
 	for _, id := range s.dead {
