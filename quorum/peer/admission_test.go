@@ -98,14 +98,14 @@ func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
 	local := &fakeLocal{leader: 2, servers: servers("12")}
 	p := &Port{cfg: Config{ID: 1, Members: members}, local: local, roster: NewRoster(members, false, local), origins: newOrigins(nil)}
 	ip := netip.MustParseAddr("10.0.0.99")
-	if why := p.stranger(StreamRaft, 77, Sum(members), ip); why == "" {
+	if why := p.notMember(StreamRaft, 77, Sum(members), ip); why == "" {
 		t.Error("an unknown member is heard beside the leader")
 	}
 	local.leader = NoMember
-	if why := p.stranger(StreamRaft, 77, Sum(members), ip); why != "" {
+	if why := p.notMember(StreamRaft, 77, Sum(members), ip); why != "" {
 		t.Errorf("without a leader: %s", why)
 	}
-	if why := p.stranger(StreamForward, 77, Sum(members), ip); why == "" {
+	if why := p.notMember(StreamForward, 77, Sum(members), ip); why == "" {
 		t.Error("an unknown member forwards commands")
 	}
 }

@@ -17,7 +17,7 @@ import (
 // after it has stored it, and accepts every term. A member of this version never sends what is
 // refused here, so the stream is closed.
 //
-// It cannot tell who really sends: a process that passes for a member (Port.welcome) can still send
+// It cannot tell who really sends: a process that passes for a member (Port.serve) can still send
 // what a member could.
 type requestChecker struct {
 	local Local

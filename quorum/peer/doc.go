@@ -7,7 +7,7 @@
 // no membership, and holds no state of the cluster but the addresses in the Roster. Begin with Port
 // (port.go) and follow a stream:
 //
-//	accept       Port.welcome: preface (port.go, version.go), bounds, address (admission.go)
+//	accept       Port.serve: preface (port.go, version.go), bounds, address (admission.go)
 //	    |
 //	    +-- 'H'  serveHello answers with the state of this member (hello.go)
 //	    +-- 'R'  network.serve decodes requests of raft (frame.go, rpc.go), requestChecker
@@ -27,7 +27,7 @@
 //
 //	name          owner      waits for                          ends
 //	acceptLoop    Port       peer connections                   Close
-//	welcome       Port       the frames of one peer stream; on  with the stream, Close
+//	serve         Port       the frames of one peer stream; on  with the stream, Close
 //	                         a raft stream the library's answer
 //	commitLoop    Transport  a commit index to send, per        with the term, Close
 //	                         follower

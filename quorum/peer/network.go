@@ -288,6 +288,7 @@ func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err
 // the stream.
 func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
+	hand := n.hand
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
 		source.begin(q.Size)
@@ -303,20 +304,15 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 			}
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
 		}
-		n.hand(rpc, n.port.done)
 	case *raft.AppendEntriesRequest:
 		if beat := n.beat.Load(); beat != nil && isHeartbeat(q) {
-			(*beat)(rpc)
-			break
+			hand = func(rpc raft.RPC, _ <-chan struct{}) { (*beat)(rpc) }
 		}
-		n.hand(rpc, n.port.done)
 	case *raft.RequestVoteRequest:
 		n.asked.Add(1)
 		defer n.asked.Add(-1)
-		n.hand(rpc, n.port.done)
-	default:
-		n.hand(rpc, n.port.done)
 	}
+	hand(rpc, n.port.done)
 	select {
 	case answer := <-answers:
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {

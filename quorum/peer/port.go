@@ -264,7 +264,7 @@ func (p *Port) acceptLoop(l net.Listener) {
 		go func() {
 			defer p.wg.Done()
 			defer p.admission.forget(g)
-			p.welcome(g)
+			p.serve(g)
 		}()
 	}
 }
@@ -276,8 +276,8 @@ func (p *Port) crowd(g *inbound, err error) {
 	p.forget(g)
 }
 
-// welcome reads the preface and serves the stream.
-func (p *Port) welcome(c *inbound) {
+// serve reads the preface and serves the stream.
+func (p *Port) serve(c *inbound) {
 	defer p.forget(c)
 	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
 	var b [prefaceLen]byte
@@ -312,7 +312,7 @@ func (p *Port) welcome(c *inbound) {
 		p.serveHello(from, c)
 		return
 	}
-	if why := p.stranger(kind, from, binary.BigEndian.Uint32(b[8:]), c.addr); why != "" {
+	if why := p.notMember(kind, from, binary.BigEndian.Uint32(b[8:]), c.addr); why != "" {
 		p.reject(c, why)
 		return
 	}
@@ -339,8 +339,8 @@ func (p *Port) welcome(c *inbound) {
 	}
 }
 
-// stranger says why a connection cannot be of the member that it says it is of; empty if it can.
-func (p *Port) stranger(kind StreamKind, from MemberID, cluster uint32, ip netip.Addr) string {
+// notMember says why a connection cannot be of the member that it says it is of; empty if it can.
+func (p *Port) notMember(kind StreamKind, from MemberID, cluster uint32, ip netip.Addr) string {
 	if cluster != p.expects() {
 		return fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from)
 	}
