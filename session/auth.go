@@ -27,7 +27,7 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 		// The ids in ACLs have been decoded in the same way.
 		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) {
 			if !s.identify(id) {
-				s.m.stats.identitiesRefused.Add(1)
+				s.m.stats.inc(&s.m.stats.IdentitiesRefused)
 				s.m.log.Warn("authentication refused: the connection has authenticated with too many identities (maxIdentities, maxIdentityBytes)",
 					"session", s.id, "client", s.addr)
 				return wire.CodeAuthFailed

@@ -96,17 +96,17 @@ func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	cost := znode.CostOf(record, p.ids)
 	switch {
 	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes:
-		s.m.stats.aclsRefused.Add(1)
+		s.m.stats.inc(&s.m.stats.ACLsRefused)
 		return wire.CodeInvalidACL
 	case time.Duration(cost.Nanoseconds) > limits.Cost || cost.LimitsBytes > maxQuotaLimitsBytes:
-		s.m.stats.costlyRefused.Add(1)
+		s.m.stats.inc(&s.m.stats.CostlyRefused)
 		return wire.CodeBadArguments
 	}
 	if code := znode.Refusal(record, p.ids); code != wire.CodeOK {
 		return code
 	}
 	if cost.Ephemerals > 0 && cost.Ephemerals+s.ephemerals() > limits.Ephemerals {
-		s.m.stats.ephemeralsRefused.Add(1)
+		s.m.stats.inc(&s.m.stats.EphemeralsRefused)
 		return wire.CodeQuotaExceeded
 	}
 	p.ephemerals = cost.Ephemerals

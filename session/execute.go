@@ -23,8 +23,8 @@ func isLocal(op wire.Op) bool {
 
 // isLong reports whether a read may take long. Such a read waits until all requests before it are
 // answered: reads behind a write are executed in the critical section of that write, and a thousand
-// long reads would block it. It does not wait for a change of the members that is under way, which
-// may take minutes.
+// long reads would block it. It does not wait for a change of the members that is being carried
+// out, which may take minutes.
 func isLong(op wire.Op) bool {
 	switch op {
 	case wire.OpGetACL, wire.OpGetChildren, wire.OpGetChildren2, wire.OpMultiRead, wire.OpGetEphemerals,
@@ -91,7 +91,7 @@ func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.
 		}
 	}
 	if bytes+names*nameCost > max {
-		s.m.stats.tooLong.Add(1)
+		s.m.stats.inc(&s.m.stats.TooLong)
 		s.m.log.Debug("request refused: its answer would be too long", "session", s.id, "client", s.addr, "op", p.req.Op)
 		return 0, wire.CodeBadArguments
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"lockkeeper/wire"
@@ -17,12 +16,11 @@ import (
 // prevent that; but the member whose client creates such a node detects it and logs a warning.
 // docs/guarantees.md says which locks exclude each other.
 //
-// It costs a look at the end of the name of each sequential ephemeral node that clients of this
-// member make, and, if that is a lock's name, at foreignSiblings of its siblings, those that were
-// made first.
+// For each ephemeral node that clients of this member create, the end of its name is checked. If it
+// is the name of a lock, the first foreignSiblings of its siblings are read.
 
 const (
-	// foreignSiblings is how many siblings are read.
+	// foreignSiblings is how many siblings are read, the oldest first.
 	foreignSiblings = 16
 	// foreignAgain is how long a path is not logged again.
 	foreignAgain = time.Hour
@@ -73,8 +71,6 @@ func waitsForAll(name string, data []byte) bool {
 
 // foreignLocks detects paths on which there are locks of several families.
 type foreignLocks struct {
-	met atomic.Int64 // how often
-
 	mu     sync.Mutex
 	logged map[string]bool // the paths, shortened, that were logged since since
 	since  time.Time
@@ -107,7 +103,6 @@ func (*foreignLocks) find(store *znode.Store, path string) string {
 
 // due reports whether a path is to be logged now.
 func (f *foreignLocks) due(path string, now time.Time) bool {
-	f.met.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.logged == nil || now.Sub(f.since) >= foreignAgain {
@@ -133,6 +128,7 @@ func (s *Session) warnOfForeignLock(store *znode.Store, res *znode.Result) {
 	}
 	slash := strings.LastIndexByte(res.Path, '/')
 	dir, name := res.Path[:slash], res.Path[slash+1:]
+	m.stats.inc(&m.stats.ForeignLocks)
 	if m.foreign.due(dir, m.cfg.Now()) {
 		m.log.Warn("two libraries lock one path, and one may not wait for the other: there may be two holders. docs/guarantees.md, who excludes whom",
 			"path", shorten(cmp.Or(dir, "/")), "node", shorten(name), "beside", shorten(other), "session", s.id, "client", s.addr)

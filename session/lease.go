@@ -74,7 +74,7 @@ func (l *lease) mustClose(now int64) bool {
 		// its session has expired on the majority, whether this member learns of it or not
 		return true
 	}
-	// A client that was silent for long gets the chance to have what it sends now confirmed.
+	// A client that was silent for long has sent something: the leader may still confirm that.
 	return age > l.timeout*2/3 && open != 0 && now-open > l.timeout/6
 }
 

@@ -130,7 +130,7 @@ func (s signal) set() {
 	}
 }
 
-// NewManager returns a Manager that can be given to a Replica as its listener. It serves nobody
+// NewManager returns a Manager that can be given to a Replica as its listener. It serves no client
 // before Start.
 func NewManager(cfg Config) *Manager {
 	cfg.Tick = cmp.Or(cfg.Tick, 3*time.Second)
@@ -156,9 +156,9 @@ func NewManager(cfg Config) *Manager {
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
 	}
-	m.watches.init(cfg.Limits.WatchBytes)
-	m.memory.init(int64(cfg.Limits.Memory))
-	m.throttle.init(cfg.Limits)
+	m.watches.init(cfg.Limits.WatchBytes, &m.stats)
+	m.memory.init(int64(cfg.Limits.Memory), &m.stats)
+	m.throttle.init(cfg.Limits, &m.stats)
 	m.syncs.wake = newSignal()
 	m.tracker = newTracker(cfg.Tick)
 	m.readOnly.init(cfg.Member, cfg.Now())
@@ -323,7 +323,7 @@ func (m *Manager) Follow() { m.tracker.follow() }
 // the leader, and is dropped. Later requests of the connection cannot take effect either, so the
 // connection ends; the session does not.
 func (m *Manager) Undeliverable(k znode.Key) {
-	m.stats.undeliverable.Add(1)
+	m.stats.inc(&m.stats.Undeliverable)
 	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
 		s.end("a request could not be delivered to the leader")
 	}

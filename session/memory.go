@@ -23,8 +23,8 @@ import (
 type memory struct {
 	limit int64
 	held  atomic.Int64
-	ended atomic.Int64 // connections, by any of these rules
-	high  signal       // three quarters of the limit have been passed
+	stats *stats
+	high  signal // three quarters of the limit have been passed
 }
 
 const (
@@ -38,8 +38,8 @@ const (
 	shedPause = 500 * time.Millisecond
 )
 
-func (m *memory) init(limit int64) {
-	m.limit = limit
+func (m *memory) init(limit int64, s *stats) {
+	m.limit, m.stats = limit, s
 	m.high = newSignal()
 }
 
@@ -112,7 +112,7 @@ func (m *Manager) shed() {
 			return
 		}
 		excess -= int64(h.bytes)
-		m.memory.ended.Add(1)
+		m.stats.inc(&m.stats.EndedForMemory)
 		m.log.Warn("connection ended: the connections of this member hold too much that is not sent (maxClientMemory)",
 			"session", h.s.id, "client", h.s.addr, "bytes", h.bytes, "reads", !h.stalled)
 		h.s.end("the connections of this member hold too much that is not sent")

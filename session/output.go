@@ -146,7 +146,7 @@ func (o *output) admitLocked(n int) bool {
 		o.since = time.Now()
 	}
 	if held+n > o.max || !o.memory.allows(held+n, n) {
-		o.memory.ended.Add(1)
+		o.memory.stats.inc(&o.memory.stats.EndedForMemory)
 		o.abortLocked()
 		return false
 	}

@@ -174,8 +174,8 @@ func (m *Manager) openLocal(id wire.SessionID, l *local, addr netip.Addr) *Sessi
 	return s
 }
 
-// classifyLocal refuses what a member that only reads cannot do, before it looks at the request's
-// body, as ZooKeeper does. It reports whether p is classified by that.
+// classifyLocal refuses what a member in read-only mode cannot do, before the request's body is
+// decoded, as ZooKeeper does. It reports whether p is classified by that.
 func (s *Session) classifyLocal(p *pending) bool {
 	if !s.local {
 		return false

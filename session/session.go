@@ -112,7 +112,7 @@ func (s *Session) Submit(frame []byte) error {
 	}
 	now := time.Now()
 	s.stats.received(req, now)
-	s.m.stats.received.Add(1)
+	s.m.stats.inc(&s.m.stats.PacketsReceived)
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)
 	}
@@ -356,7 +356,7 @@ func (s *Session) writeApplied(store *znode.Store, c *znode.Command, res *znode.
 		s.deferred = true
 		s.answerPingsLocked(store)
 		s.dequeued.Signal() // pings and long reads do not wait any more
-		return              // Manager.Applied comes back with the result
+		return              // reconfigured answers the request
 	}
 	s.answerFirstLocked(store, res)
 }
@@ -442,7 +442,7 @@ func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
 		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
 		return
 	}
-	s.m.stats.sent.Add(1)
+	s.m.stats.inc(&s.m.stats.PacketsSent)
 }
 
 // Detach ends this generation of the session, because its connection has ended, or is to be closed

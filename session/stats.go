@@ -2,34 +2,30 @@ package session
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
-// stats counts what all connections of a member have in common.
+// stats are the counters of a member. mu is taken last of all locks.
 type stats struct {
-	received atomic.Int64
-	sent     atomic.Int64
-	// answers beyond Limits.Response, MultiReadOps or MultiReadBytes, which were not made
-	tooLong           atomic.Int64
-	identitiesRefused atomic.Int64 // by Limits.Identities and IdentityBytes
-	undeliverable     atomic.Int64 // requests that could not be delivered to the leader
-	aclsRefused       atomic.Int64
-	costlyRefused     atomic.Int64
-	ephemeralsRefused atomic.Int64
+	mu sync.Mutex
+	Counters
+}
 
-	mu      sync.Mutex
-	latency Latency
+// inc adds one to a counter of s.
+func (s *stats) inc(counter *int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*counter++
 }
 
 func (s *stats) replied(l time.Duration) {
-	s.sent.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latency.add(l)
+	s.PacketsSent++
+	s.Latency.add(l)
 }
 
 // Latency sums up how long requests took, in milliseconds: from the receipt of their last byte to
@@ -52,56 +48,39 @@ func (l *Latency) add(d time.Duration) {
 	l.Count++
 }
 
-// Stats is what a Manager knows of the work of this member.
-type Stats struct {
+// Counters are the statistics of a member that ResetStats sets to zero.
+type Counters struct {
 	PacketsReceived, PacketsSent int64
 	Latency                      Latency
-	Outstanding                  int // requests that are not answered
-	Connections                  int // that hold a session
-	Sessions                     int // of the whole cluster
-	Ephemerals                   int
-	Watches                      WatchCounts
-	Throttled                    int64 // requests that got ThrottledOp
-	TooLarge                     int64 // requests beyond Limits.LargeBytes
-	// answers that were not made: beyond Limits.Response, MultiReadOps or MultiReadBytes
-	TooLong int64
-	Held    int64 // bytes of unsent output and unanswered requests
-	// connections that were ended because they, or all of them, held too much
-	EndedForMemory    int64
-	WatchBytes        int64 // memory of the watches, as it is counted
+
+	Throttled         int64 // requests that got ThrottledOp
+	TooLarge          int64 // requests beyond Limits.LargeBytes
+	TooLong           int64 // answers beyond Limits.Response, MultiReadOps or MultiReadBytes
+	EndedForMemory    int64 // connections that ended because they, or all together, held too much
 	WatchesRefused    int64 // beyond Limits.WatchBytes
 	IdentitiesRefused int64 // beyond Limits.Identities or IdentityBytes
 	ForeignLocks      int64 // locks' nodes made on a path that has those of another library
-	// requests that could not be delivered to the leader; their connections were closed
-	Undeliverable     int64
+	Undeliverable     int64 // requests that could not be delivered to the leader
 	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
 	CostlyRefused     int64 // requests beyond Limits.Cost
 	EphemeralsRefused int64 // requests beyond Limits.Ephemerals
 }
 
+// Stats is what a Manager knows of the work of this member.
+type Stats struct {
+	Counters
+	Outstanding int // requests that are not answered
+	Connections int // that hold a session
+	Sessions    int // of the whole cluster
+	Ephemerals  int
+	Watches     WatchCounts
+	Held        int64 // bytes of unsent output and unanswered requests
+	WatchBytes  int64 // memory of the watches, as it is counted
+}
+
 // Stats returns the statistics of this member.
 func (m *Manager) Stats() Stats {
-	s := Stats{
-		PacketsReceived: m.stats.received.Load(),
-		PacketsSent:     m.stats.sent.Load(),
-		Watches:         m.watches.counts(),
-
-		TooLong:           m.stats.tooLong.Load(),
-		Held:              m.memory.held.Load(),
-		EndedForMemory:    m.memory.ended.Load(),
-		WatchBytes:        m.watches.held(),
-		WatchesRefused:    m.watches.refused.Load(),
-		IdentitiesRefused: m.stats.identitiesRefused.Load(),
-		Undeliverable:     m.stats.undeliverable.Load(),
-		ACLsRefused:       m.stats.aclsRefused.Load(),
-		CostlyRefused:     m.stats.costlyRefused.Load(),
-		EphemeralsRefused: m.stats.ephemeralsRefused.Load(),
-		ForeignLocks:      m.foreign.met.Load(),
-	}
-	s.Throttled, s.TooLarge = m.throttle.refused()
-	m.stats.mu.Lock()
-	s.Latency = m.stats.latency
-	m.stats.mu.Unlock()
+	s := Stats{Watches: m.watches.counts(), Held: m.memory.held.Load(), WatchBytes: m.watches.held()}
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals
@@ -110,26 +89,17 @@ func (m *Manager) Stats() Stats {
 		s.Connections++
 		s.Outstanding += c.queued()
 	}
+	m.stats.mu.Lock()
+	defer m.stats.mu.Unlock()
+	s.Counters = m.stats.Counters
 	return s
 }
 
 // ResetStats sets counters and latencies to zero (the four-letter word srst).
 func (m *Manager) ResetStats() {
-	m.stats.received.Store(0)
-	m.stats.sent.Store(0)
 	m.stats.mu.Lock()
-	m.stats.latency = Latency{}
-	m.stats.mu.Unlock()
-	m.throttle.resetStats()
-	m.stats.tooLong.Store(0)
-	m.memory.ended.Store(0)
-	m.watches.refused.Store(0)
-	m.stats.identitiesRefused.Store(0)
-	m.stats.undeliverable.Store(0)
-	m.stats.aclsRefused.Store(0)
-	m.stats.costlyRefused.Store(0)
-	m.stats.ephemeralsRefused.Store(0)
-	m.foreign.met.Store(0)
+	defer m.stats.mu.Unlock()
+	m.stats.Counters = Counters{}
 }
 
 // ConnStats describes one connection, as the four-letter words stat and cons show it.

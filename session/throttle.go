@@ -14,18 +14,17 @@ var errLarge = errors.New("session: too many bytes of large requests are unanswe
 // throttle counts the requests of all connections that are not answered yet.
 type throttle struct {
 	limits Limits
+	stats  *stats
 
 	mu          sync.Mutex
 	left        sync.Cond // requests have been answered, or a connection has ended
 	outstanding int       // Limits.Outstanding, which may change
 	inProcess   int
-	large       int   // bytes
-	throttled   int64 // requests that got ThrottledOp
-	tooLarge    int64 // requests beyond LargeBytes
+	large       int // bytes
 }
 
-func (t *throttle) init(l Limits) {
-	t.limits, t.outstanding = l, l.Outstanding
+func (t *throttle) init(l Limits, s *stats) {
+	t.limits, t.stats, t.outstanding = l, s, l.Outstanding
 	t.left.L = &t.mu
 }
 
@@ -33,19 +32,6 @@ func (t *throttle) setOutstanding(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.outstanding = n
-}
-
-// refused returns how many requests got ThrottledOp, and how many were beyond LargeBytes.
-func (t *throttle) refused() (throttled, tooLarge int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.throttled, t.tooLarge
-}
-
-func (t *throttle) resetStats() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.throttled, t.tooLarge = 0, 0
 }
 
 // admitLarge counts the bytes of a large request, unless they are too many.
@@ -56,7 +42,7 @@ func (t *throttle) admitLarge(size int) (counted int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.large+size > t.limits.LargeBytes {
-		t.tooLarge++
+		t.stats.inc(&t.stats.TooLarge)
 		return 0, errLarge
 	}
 	t.large += size
@@ -108,6 +94,6 @@ func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	if t.limits.Wait <= 0 || time.Since(start) <= t.limits.Wait || op == wire.OpPing || op == wire.OpCloseSession {
 		return false
 	}
-	t.throttled++
+	t.stats.inc(&t.stats.Throttled)
 	return true
 }

@@ -212,7 +212,7 @@ func (d *deadlines) Pop() any {
 	return l
 }
 
-// Deadline is when a session expires if nobody hears from it until then.
+// Deadline is when a session expires if no member hears from its client until then.
 type Deadline struct {
 	Session wire.SessionID
 	At      time.Time

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -39,7 +38,7 @@ type watchTable struct {
 	bytes     int // what the watches of all connections count for, see watchBytes
 	maxBytes  int // how much that may be
 
-	refused atomic.Int64 // watches
+	stats *stats
 }
 
 // watchBytes returns the bytes that a connection's watches of one path count for: those of the
@@ -49,8 +48,8 @@ func watchBytes(path string) int { return len(path) + 400 }
 // maxShare is the part of maxBytes that the watches of one connection may have.
 const maxShare = 8
 
-func (t *watchTable) init(maxBytes int) {
-	t.maxBytes = maxBytes
+func (t *watchTable) init(maxBytes int, s *stats) {
+	t.maxBytes, t.stats = maxBytes, s
 	t.data.at = map[string]map[*Session]watchMode{}
 	t.child.at = map[string]map[*Session]watchMode{}
 }
@@ -70,7 +69,7 @@ func (t *watchTable) admitLocked(s *Session, path string) bool {
 	if own <= fairBytes || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
 		return true
 	}
-	t.refused.Add(1)
+	t.stats.inc(&t.stats.WatchesRefused)
 	return false
 }
 

@@ -93,9 +93,9 @@ func TestWatchTable(t *testing.T) {
 				want.drop(child, inChild)
 			default:
 				event := events[rng.IntN(len(events))]
-				before := m.stats.sent.Load()
+				before := m.stats.PacketsSent
 				m.watches.fire(&znode.Event{Type: event, Path: path})
-				if told, expected := int(m.stats.sent.Load()-before), want.fire(event, path); told != expected {
+				if told, expected := int(m.stats.PacketsSent-before), want.fire(event, path); told != expected {
 					t.Fatalf("step %d: %v of %s: %d were told, not %d", step, event, path, told, expected)
 				}
 			}

@@ -14,8 +14,8 @@ const (
 	PermAll    Perm = 31
 )
 
-// ID names whom an ACL entry is about. Null and empty are different on the wire: kazoo sends a null
-// id for scheme "auth". A null field has its flag set and an empty string.
+// ID is the identity that an ACL entry is about. Null and empty are different on the wire: kazoo
+// sends a null id for scheme "auth". A null field has its flag set and an empty string.
 type ID struct {
 	Scheme, ID         string
 	NullScheme, NullID bool
@@ -27,7 +27,7 @@ type ACL struct {
 	ID
 }
 
-// OpenACL is the list that allows everything to everybody. Not to be modified.
+// OpenACL is the list that grants everything to all connections. It must not be modified.
 var OpenACL = []ACL{{Perms: PermAll, ID: ID{Scheme: "world", ID: "anyone"}}}
 
 // aclMinLen is the number of bytes of the shortest encoded ACL entry: permissions and two string

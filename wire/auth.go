@@ -29,7 +29,7 @@ func (r *SASLRequest) Decode(d *Decoder) { r.Token = d.Buffer() }
 // SASLResponse answers sasl. A null token says that this server has no SASL.
 type SASLResponse = SASLRequest
 
-// ClientInfo is one identity of a connection, as whoAmI tells it.
+// ClientInfo is one identity of a connection in the answer to whoAmI.
 type ClientInfo struct {
 	AuthScheme string
 	User       string // without secrets: only the part of a digest id before ":"

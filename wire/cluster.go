@@ -16,7 +16,7 @@ func (r *SyncRequest) Decode(d *Decoder) { r.Path, r.NullPath = d.NullString() }
 // SyncResponse answers sync.
 type SyncResponse = SyncRequest
 
-// ReconfigRequest is the body of reconfig. A null NewMembers asks for an incremental change by
+// ReconfigRequest is the body of reconfig. A null NewMembers means an incremental change by
 // Joining and Leaving, an empty one for an empty membership; in the other two null and empty mean
 // the same.
 type ReconfigRequest struct {

@@ -2,8 +2,8 @@ package wire
 
 import "fmt"
 
-// Code is the outcome of a request as the reply tells it. It implements error; CodeOK is the zero
-// value and is no error, so convert with Err where an error is wanted. A server sends only the
+// Code is the outcome of a request in the header of its reply. It implements error; CodeOK is the
+// zero value and is no error, so convert with Err where an error is wanted. A server sends only the
 // codes listed here: client libraries fail in odd ways on others.
 type Code int32
 

@@ -104,5 +104,5 @@ func (m CreateMode) Container() bool { return m == ModeContainer }
 // TTL reports whether the node has a time to live.
 func (m CreateMode) TTL() bool { return m == ModePersistentTTL || m == ModePersistentSequentialTTL }
 
-// MaxTTLMs is the longest time to live, in milliseconds, that CreateTTLRequest.TTL may ask for.
+// MaxTTLMs is the longest time to live, in milliseconds, that CreateTTLRequest.TTL may have.
 const MaxTTLMs = 1<<40 - 1

@@ -96,8 +96,8 @@ func (d *Decoder) Buffer() []byte {
 	return d.take(int(n), "buffer")
 }
 
-// NullString reads a string and tells null from empty. Invalid UTF-8 is replaced as Java replaces
-// it.
+// NullString reads a string and reports whether it is null. Invalid UTF-8 is replaced as Java
+// replaces it.
 func (d *Decoder) NullString() (s string, null bool) {
 	v := d.Buffer()
 	if v == nil {

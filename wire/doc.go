@@ -28,14 +28,14 @@
 // pointer). What is decoded can be encoded again, and gives the same bytes unless the input used a
 // freedom of the format (a boolean of 2, a vector count of -5, bytes behind the record, invalid
 // UTF-8, a null where it means the same as empty). Null and empty differ on the wire: in a buffer
-// or vector nil is null and an empty slice is empty; a string has a flag beside it where the
+// or vector nil is null and an empty slice is empty; a string comes with a flag where the
 // difference matters.
 //
 // # Memory
 //
 // A decoded []byte aliases the frame it came from, so the frame must not be reused while the record
 // is in use; strings are copies. Decoding allocates in proportion to the bytes at hand: no length
-// or count is believed before it has been compared with what is left.
+// or count is used before it has been compared with what is left.
 //
 // # Errors
 //

@@ -24,7 +24,7 @@ const ZxidNone Zxid = -1
 // String returns z as ZooKeeper prints it: 0x and unsigned hex digits.
 func (z Zxid) String() string { return hexString(uint64(z)) }
 
-// SessionID names a session. Zero in a ConnectRequest asks for a new one; zero in a Stat's
+// SessionID names a session. Zero in a ConnectRequest requests a new one; zero in a Stat's
 // EphemeralOwner means that the node is not ephemeral.
 type SessionID int64
 

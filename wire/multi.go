@@ -9,7 +9,7 @@ import "fmt"
 //	| type | done | err  |
 //	+------+------+------+
 //
-// One stands before every part of a multi, in requests (err -1) and in responses. The one after the
+// One precedes every part of a multi, in requests (err -1) and in responses. The one after the
 // last part has type -1, done 1, err -1.
 const multiHeaderLen = 9
 
@@ -56,7 +56,7 @@ func (r MultiRequest) Append(b []byte) []byte {
 // ZooKeeper has it: a container mode makes it createContainer whatever the header says. What makes
 // ZooKeeper 3.9 fail the multi as a whole is an error: an op that may not be inside, reads mixed
 // with writes, an invalid mode, a TTL mode without a TTL or the reverse, a TTL out of range, a null
-// ACL, a null path (also where a request of its own would be told CodeBadArguments). Data aliases
+// ACL, a null path (also where a request of its own would get CodeBadArguments). Data aliases
 // the input.
 func (r *MultiRequest) Decode(d *Decoder) {
 	r.Ops = nil
@@ -126,7 +126,7 @@ func multiCreate(op Op, r *CreateRequest, ttl int64, d *Decoder) MultiOp {
 	case r.Mode.Container():
 		op = OpCreateContainer
 	case op == OpCreateTTL:
-		// ZooKeeper makes a create without a TTL of it, then trips over its own type.
+		// ZooKeeper makes a create without a TTL of it, and then fails at its own type.
 		d.fail("createTTL with mode %d in a multi", r.Mode)
 	}
 	return MultiOp{op, r}

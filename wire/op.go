@@ -2,7 +2,7 @@ package wire
 
 import "fmt"
 
-// Op says what a request asks for (docs/protocol/wire.md section 6).
+// Op is the operation that a request is for (docs/protocol/wire.md section 6).
 type Op int32
 
 // All ops of the protocol. Those marked internal never come from a well-behaved client as a request

@@ -41,33 +41,15 @@ func AppendRequest(b []byte, xid Xid, op Op, body Record) []byte {
 	return setFrameLen(b, start)
 }
 
-// DecodeBody decodes a request's body. The record is a pointer to:
-//
-//	create, create2, createContainer             CreateRequest
-//	createTTL                                    CreateTTLRequest
-//	delete                                       DeleteRequest
-//	exists, getData, getChildren, getChildren2   PathWatchRequest
-//	setData                                      SetDataRequest
-//	getACL, getAllChildrenNumber                 PathRequest
-//	deleteContainer                              PathRequest
-//	setACL                                       SetACLRequest
-//	sync                                         SyncRequest
-//	check                                        CheckVersionRequest
-//	multi, multiRead                             MultiRequest
-//	reconfig                                     ReconfigRequest
-//	checkWatches, removeWatches                  WatchesRequest
-//	addWatch                                     AddWatchRequest
-//	setWatches, setWatches2                      SetWatchesRequest
-//	getEphemerals                                GetEphemeralsRequest
-//	auth                                         AuthPacket
-//	sasl                                         SASLRequest
-//	ping, whoAmI, closeSession                   Empty, whatever the body is
+// DecodeBody decodes a request's body. The record is a pointer to the request type of op, which
+// newRequest lists. The multiRead and multi ops have the same type; ping, whoAmI and closeSession
+// give *Empty, whatever the body is.
 //
 // Other ops give an error that wraps ErrUnknownOp. Any other error means that the body cannot be
-// decoded, which a client is told with CodeMarshallingError (auth: the connection is closed). A
+// decoded: the client gets CodeMarshallingError (auth: the connection is closed). A
 // null path counts as that, except that it becomes "" in setData, setACL, check, addWatch,
 // checkWatches, removeWatches and getEphemerals, and has a flag in sync. Whether a client may send
-// the op, and whether the values make sense, is for others to say.
+// the op, and whether the values are valid, is not checked.
 //
 // Buffers in the record alias body; strings do not.
 func DecodeBody(op Op, body []byte) (Record, error) {

@@ -3,7 +3,7 @@ package wire
 // StatLen is the number of bytes of an encoded Stat.
 const StatLen = 68
 
-// Stat is what the server tells about a node besides its data and ACL. The fields are in wire
+// Stat describes a node, without its data and ACL. The fields are in wire
 // order.
 type Stat struct {
 	Czxid    Zxid  // update that created the node

@@ -14,7 +14,7 @@ func DecodeUTF8(b []byte) string {
 		return string(b)
 	}
 	var s strings.Builder
-	// A replacement takes 3 bytes and may stand for one; growing as needed is fine for a rare case.
+	// A replacement has 3 bytes and may replace one, so the Builder may have to grow.
 	s.Grow(len(b))
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)

@@ -52,7 +52,7 @@ func (s *Store) checkNodes() error {
 	return nil
 }
 
-// checkBuiltIn verifies that the nodes are there that nobody can delete.
+// checkBuiltIn verifies that the nodes exist that cannot be deleted.
 func (s *Store) checkBuiltIn() error {
 	for _, path := range builtInPaths {
 		if _, ok := s.paths[path]; !ok {

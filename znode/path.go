@@ -16,7 +16,7 @@ const (
 
 var builtInPaths = []string{rootPath, zookeeperPath, quotaPath, configPath}
 
-// builtIn reports whether path is one of the nodes that nobody may delete.
+// builtIn reports whether path is that of a node that cannot be deleted.
 func builtIn(path string) bool { return slices.Contains(builtInPaths, path) }
 
 // validPath reports whether a node may have this path (docs/protocol/semantics.md section 2.1).
@@ -27,7 +27,7 @@ func validPath(path string) bool {
 	if path == "" || path[0] != '/' || path[len(path)-1] == '/' {
 		return false
 	}
-	start := 1 // of the component that is being looked at
+	start := 1 // of the component at i
 	for i := 1; i < len(path); i++ {
 		c := path[i]
 		if c == '/' {

@@ -149,8 +149,8 @@ func (s *Store) flushQuotas() {
 }
 
 // checkQuota checks whether q, which may be nil, allows so many more nodes and bytes. Only
-// hard limits count, and only if the leader enforces them. ZooKeeper looks at what has been applied
-// and lets a burst through; this is exact.
+// hard limits count, and only if the leader enforces them. ZooKeeper compares what has been applied
+// and lets a burst pass; this is exact.
 func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 	if s.tx.flags&EnforceQuota == 0 || q == nil {
 		return wire.CodeOK

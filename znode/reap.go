@@ -2,11 +2,11 @@ package znode
 
 import "lockkeeper/wire"
 
-// Perishable looks at the rows number from to from+rows-1 and returns the paths of the containers
-// and TTL nodes among them that a KindReap at nowMs, in milliseconds since 1970, would delete
-// (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when all have been looked
-// at. neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all
-// rows of a large state at once; what changes meanwhile, KindReap looks at again.
+// Perishable reads the rows number from to from+rows-1 and returns the paths of the containers and
+// TTL nodes among them that a KindReap at nowMs, in milliseconds since 1970, would delete
+// (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when all have been read.
+// neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all
+// rows of a large state at once; KindReap checks each node again.
 func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
 	if s.perishable == 0 {
 		return nil, 0

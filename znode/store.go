@@ -9,7 +9,7 @@ import (
 
 // Store is the replicated state: the tree, the ACLs, the sessions and their ephemerals, the quotas.
 //
-// Lock: it has none. The caller sees to it that no other method runs while Apply, Snapshot or Check
+// Lock: it has none. The caller ensures that no other method runs while Apply, Snapshot or Check
 // does; all others are reads and may run at the same time. Data and ACLs that a read returns are
 // never modified, so they may be used after the caller's lock is released. A Snapshot may be
 // written and released at any time.
@@ -26,7 +26,7 @@ type Store struct {
 	quotas    quotaSet
 	sizeBytes int64 // sum of nodeSizeBytes
 
-	perishable int // containers and TTL nodes, which the reaper looks at
+	perishable int // number of containers and TTL nodes
 
 	sessions     table[session]
 	belongings   []belongings // by slot of sessions

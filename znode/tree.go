@@ -171,7 +171,7 @@ func (s *Store) sumUp(i slot, below, count int32, bytes int64) {
 	}
 }
 
-// mayPerish reports whether the reaper looks at n.
+// mayPerish reports whether n is a container or TTL node, which the reaper deletes.
 func (n *node) mayPerish() bool { return n.kind == kindContainer || n.kind == kindTTL }
 
 // nodeSizeBytes is what a node counts for in the approximate size of the data
