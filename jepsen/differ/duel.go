@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -34,9 +35,6 @@ type arena struct {
 	dir     string
 	// filter, in tests of the tests, changes what comes from the second server.
 	filter func([]item) []item
-
-	mu sync.Mutex
-	n  int // duels so far
 }
 
 // settings are the lines of a zoo.cfg that a duel is about.
@@ -51,10 +49,10 @@ func settings(m mood) []string {
 
 // open starts the two servers and connects the observer and the players.
 func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
-	ar.mu.Lock()
-	ar.n++
-	dir := filepath.Join(ar.dir, fmt.Sprint(ar.n))
-	ar.mu.Unlock()
+	dir, err := os.MkdirTemp(ar.dir, "duel-")
+	if err != nil {
+		return nil, fmt.Errorf("differ: %w", err)
+	}
 	d := &duel{cmp: newComparer(), clusters: make([]*jepsen.Cluster, 2), quota: m.quota}
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
