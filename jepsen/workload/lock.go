@@ -65,20 +65,22 @@ type recipe struct {
 	locks  []string
 	mode   jepsen.Mode
 	leases int
-	take   func(context.Context) (grant, []int64, error)
+	take   func(context.Context) (grant, error)
+}
+
+// tokensOf are the tokens of a grant, one for each lock of its recipe.
+func tokensOf(g grant) []int64 {
+	if multi, ok := g.(interface{ Tokens() []int64 }); ok {
+		return multi.Tokens()
+	}
+	return []int64{g.(*recipes.Grant).Token()}
 }
 
 // lockRecipes are all of them, in groups that exclude each other.
 func lockRecipes(s *recipes.Session) [][]recipe {
 	path := func(name string) string { return lockRoot + "/" + name }
 	one := func(name string, mode jepsen.Mode, take func(context.Context) (*recipes.Grant, error)) recipe {
-		return recipe{locks: []string{path(name)}, mode: mode, take: func(ctx context.Context) (grant, []int64, error) {
-			g, err := take(ctx)
-			if err != nil {
-				return nil, nil, err
-			}
-			return g, []int64{g.Token()}, nil
-		}}
+		return recipe{locks: []string{path(name)}, mode: mode, take: func(ctx context.Context) (grant, error) { return take(ctx) }}
 	}
 	none := recipes.MutexOptions{}
 	rw := recipes.NewRWMutex(s, path("rw"), none)
@@ -101,13 +103,7 @@ func lockRecipes(s *recipes.Session) [][]recipe {
 		})},
 		{one(simpleLock, jepsen.Exclusive, recipes.NewSimpleMutex(s, path(simpleLock), none).Lock)},
 		{
-			{locks: []string{path("multi-a"), path("multi-b")}, mode: jepsen.Exclusive, take: func(ctx context.Context) (grant, []int64, error) {
-				g, err := multi.Lock(ctx)
-				if err != nil {
-					return nil, nil, err
-				}
-				return g, g.Tokens(), nil
-			}},
+			{locks: []string{path("multi-a"), path("multi-b")}, mode: jepsen.Exclusive, take: func(ctx context.Context) (grant, error) { return multi.Lock(ctx) }},
 			one("multi-a", jepsen.Exclusive, a.Lock),
 			one("multi-b", jepsen.Exclusive, b.Lock),
 		},
@@ -173,14 +169,14 @@ func (h *lockHold) all(ops []jepsen.Op, kind jepsen.Kind, note string) {
 func (h *lockHold) acquire(ctx context.Context) bool {
 	ops := h.each(jepsen.FAcquire)
 	session := h.l.SessionID()
-	g, tokens, err := h.recipe.take(ctx)
+	g, err := h.recipe.take(ctx)
 	if err != nil {
 		h.all(ops, jepsen.Fail, err.Error())
 		return false
 	}
-	h.grant, h.tokens = g, tokens
+	h.grant, h.tokens = g, tokensOf(g)
 	for i := range ops {
-		ops[i].Token = tokens[i]
+		ops[i].Token = h.tokens[i]
 		if h.l.SessionID() == session {
 			ops[i].Session = sessionText(session)
 		}
