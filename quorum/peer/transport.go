@@ -12,7 +12,7 @@ import (
 )
 
 // Local is what the port and the transport need to know of this member: its raft node, its log and
-// its state. Its methods are called by several goroutines, once raft runs; Servers before, too.
+// its state. Its methods are called by several goroutines, from Port.Start on.
 type Local interface {
 	// Term is the current term.
 	Term() uint64
