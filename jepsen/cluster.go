@@ -125,11 +125,11 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 // portsEach is how many ports a member has: client, peer, election, HTTP.
 const portsEach = 4
 
-// AdminAuth is who may change the members of a cluster with ClusterConfig.Admin: an identity of the
-// scheme digest.
+// AdminAuth is the identity, of the scheme digest, that may change the members of a cluster with
+// ClusterConfig.Admin.
 const AdminAuth = "super:jepsen"
 
-// superDigest is AdminAuth as it stands in a zoo.cfg.
+// superDigest is AdminAuth as a zoo.cfg has it.
 func superDigest() string {
 	user, _, _ := strings.Cut(AdminAuth, ":")
 	sum := sha1.Sum([]byte(AdminAuth))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Kind is where an operation stands, in Jepsen's words.
+// Kind is the state of an operation, in Jepsen's words.
 type Kind string
 
 const (
@@ -70,7 +70,7 @@ type Op struct {
 	Time time.Duration `json:"timeNs"`
 	// Worker is the client process; empty for what the nemesis did.
 	Worker string `json:"worker,omitempty"`
-	// Contender is the one who takes the lock, as worker/handle; empty for what concerns the whole
+	// Contender is the contender for the lock, as worker/handle; empty for what concerns the whole
 	// worker.
 	Contender string `json:"contender,omitempty"`
 	Kind      Kind   `json:"kind"`

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Links is the network between the members of a cluster, seen from one who breaks it. A Network and
-// Proxies are one each. Hosts are numbered from 1, as members are. Clients have links of their own,
-// which nothing here touches.
+// Links is the network between the members of a cluster, to be broken. A Network and Proxies are
+// one each. Hosts are numbered from 1, as members are. Clients have links of their own, which
+// nothing here touches.
 type Links interface {
 	// Size is how many hosts there are.
 	Size() int

@@ -79,7 +79,7 @@ func (m *Member) SetClock(d time.Duration) error {
 }
 
 // Wipe removes the member's data, apart from its number. It must not be running, nor be a member
-// when it is started again: it has given its word for what it forgets now.
+// when it is started again: it has acknowledged what it forgets now.
 func (m *Member) Wipe() error {
 	entries, err := os.ReadDir(m.DataDir())
 	for _, e := range entries {
@@ -156,7 +156,7 @@ func (m *Member) Kill() error {
 	return nil
 }
 
-// Stop asks the member to end (SIGTERM) and waits for it until ctx ends.
+// Stop ends the member with SIGTERM and waits for it until ctx ends.
 func (m *Member) Stop(ctx context.Context) error {
 	if p, running := m.current(); running {
 		return p.Stop(ctx)
@@ -190,8 +190,8 @@ func (m *Member) Resume() error {
 	return p.Resume()
 }
 
-// Mode asks the member for its role: leader, follower, observer or standalone. A member that serves
-// no clients returns an error.
+// Mode reads the member's role from srvr: leader, follower, observer or standalone. A member that
+// serves no clients returns an error.
 func (m *Member) Mode(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

@@ -28,7 +28,7 @@ import (
 //	       \        |         /
 //	this machine: clients, tests           198.18.x.y, a /30 for each host
 //
-// A block in one direction is a routing rule at the receiver, asked before the kernel looks for a
+// A block in one direction is a routing rule at the receiver, applied before the kernel looks for a
 // socket: what comes from that host in at that link falls into a black hole. The sender learns
 // nothing, and neither does the receiver. (Rules of the sender would show: its system calls would
 // fail.) Hosts know each other's link addresses from the start, for an address that nobody answers

@@ -165,8 +165,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM) and waits until it has, or until ctx ends, when it is
-// killed and the context's error returned.
+// Stop ends the process with SIGTERM and waits until it has, or until ctx ends, when it is killed
+// and the context's error returned.
 func (p *Process) Stop(ctx context.Context) error {
 	p.ended.CompareAndSwap(false, p.Running())
 	if err := p.signal(syscall.SIGTERM); err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Proxies are Links for those who may not make namespaces: every member reaches every other one
+// Proxies are Links for users that may not make namespaces: every member reaches every other one
 // through a TCP proxy of its own on this machine's loopback, which holds back what is blocked. Pass
-// Between to ClusterConfig, so that each member is told the proxies' addresses.
+// Between to ClusterConfig, so that each member's zoo.cfg has the proxies' addresses.
 //
 //	m1 --> proxy 1->2 --> m2's peer port
 //	m2 --> proxy 2->1 --> m1's peer port

@@ -22,8 +22,8 @@ type Target struct {
 	tool func(args ...string) *exec.Cmd
 }
 
-// Command is the command line that runs one member in the foreground, for one who starts members in
-// another way than StartCluster does.
+// Command is the command line that runs one member in the foreground, for tests that start members
+// without StartCluster.
 func (t Target) Command(configFile string) *exec.Cmd { return t.command(configFile) }
 
 // Tool is the target's program for operators with those arguments, or nil if it has none.

@@ -23,7 +23,7 @@ type WorkerConfig struct {
 	Client Client
 	// Servers is the connection string.
 	Servers string
-	// SessionTimeout is what the client asks for.
+	// SessionTimeout is what the client requests.
 	SessionTimeout time.Duration
 	// Dir is where its log goes (Name.log). It must exist.
 	Dir string
@@ -81,7 +81,7 @@ type Worker struct {
 type request struct {
 	reply chan Reply
 	// see is called with the reply by the goroutine that reads the connection, so that what it
-	// records stands in the history in the order in which the worker said it. It may be nil.
+	// records is in the history in the order in which the worker said it. It may be nil.
 	see func(Reply)
 }
 

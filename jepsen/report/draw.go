@@ -15,7 +15,7 @@ const pictureWidth = 1000
 // A scale puts times onto the axis.
 type scale struct{ length time.Duration }
 
-// x is where a time stands.
+// x is the position of a time.
 func (s scale) x(d time.Duration) float64 { return float64(d) / float64(s.length) * pictureWidth }
 
 // X, Width and Ticks are for the template.
@@ -23,7 +23,7 @@ func (s scale) X(d time.Duration) string            { return num(s.x(d)) }
 func (s scale) Width(from, to time.Duration) string { return num(s.x(to - from)) }
 func (s scale) Ticks() []tick                       { return s.timeTicks() }
 
-// percent is where a time stands, for what is laid out in HTML.
+// percent is the position of a time in HTML.
 func (s scale) percent(d time.Duration) string { return num(s.x(d)/pictureWidth*100) + "%" }
 
 // num is a number for SVG, short.
@@ -148,7 +148,7 @@ func decadesFor(lowest, highest float64) decades {
 	return d
 }
 
-// y is where a latency stands, 0 above and 100 below.
+// y is the position of a latency, 0 at the top and 100 at the bottom.
 func (d decades) y(ms float64) float64 {
 	at := (math.Log10(ms) - float64(d.low)) / float64(d.high-d.low)
 	return 100 * (1 - min(1, max(0, at)))

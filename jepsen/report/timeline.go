@@ -187,7 +187,7 @@ func findCalls(ops []jepsen.Op, end time.Duration) []call {
 	return calls
 }
 
-// workerOf is whose row an operation belongs to.
+// workerOf is the client to whose row an operation belongs.
 func workerOf(op jepsen.Op) string {
 	if op.Worker != "" {
 		return op.Worker

@@ -20,7 +20,7 @@ import (
 	"lockkeeper/recipes/fence"
 )
 
-// A clientSpec is what a client's process is told, as JSON in one line.
+// A clientSpec configures a client's process, as JSON in one line.
 type clientSpec struct {
 	Env       workload.Env
 	Workloads []string

@@ -69,7 +69,7 @@ func hasDisks(f *field) error {
 
 func failDisk(_ context.Context, f *field, m *jepsen.Member) error { return f.disks.Fail(m.ID) }
 
-// renew ends a member and starts it again on what its disk had been told to keep.
+// renew ends a member and starts it again on what had been fsynced.
 func renew(_ context.Context, f *field, m *jepsen.Member) error {
 	return errors.Join(m.Kill(), f.disks.Renew(m.ID), m.Start())
 }

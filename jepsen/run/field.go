@@ -91,7 +91,7 @@ func (f *field) sayLocked(now time.Duration, what, on string) {
 	fmt.Fprintf(f.out, "%7.2f s  %-24s %s\n", now.Seconds(), what, on)
 }
 
-// claim takes things for one nemesis, those that nobody has; what others have is left out.
+// claim takes things for one nemesis, except those that another nemesis has.
 func (f *field) claim(nemesis string, things []any) (taken []any, release func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 // What is done to the membership. (jepsen.Op.F)
 const (
-	// FTransfer: the leadership is handed to another member.
+	// FTransfer: the leadership is transferred to another member.
 	FTransfer = "transfer"
 	// FRemove, FAdd: a member is taken out, ended and emptied; it is a member again.
 	FRemove = "remove"
@@ -100,7 +100,8 @@ func firstLine(err error) string {
 	return lines[len(lines)-1]
 }
 
-// planTransfer hands the leadership on. Whoever is asked may be cut off: a refusal is as good.
+// planTransfer transfers the leadership. The member that gets the request may be cut off: a refusal
+// is as good.
 func planTransfer(ctx context.Context, f *field, rng *rand.Rand) (*act, error) {
 	all := f.cluster.Members()
 	to, asked := all[rng.IntN(len(all))], all[rng.IntN(len(all))]

@@ -30,7 +30,7 @@ type nemesis struct {
 
 // An act is one thing that a nemesis does.
 type act struct {
-	// on is what is done to whom, for people: "m1 m3", "m1 | m2 m3".
+	// on is what it is done to, for people: "m1 m3", "m1 | m2 m3".
 	on string
 	// begin and end are what happens, as the history has it; end is empty for what has no length.
 	begin, end []jepsen.Op
@@ -68,7 +68,8 @@ func Nemeses() (names, helps []string) {
 	return names, helps
 }
 
-// expand finds the nemeses for a list of names. all are those that are no special kind of another one.
+// expand finds the nemeses for a list of names. all are those that are no special kind of another
+// one.
 func expand(names []string) (found []nemesis, err error) {
 	known, _ := Nemeses()
 	for _, name := range names {

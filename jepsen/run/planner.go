@@ -24,7 +24,7 @@ type planner struct {
 	members int
 	able    float64 // the least share of the time, 0 to 1
 	now     func() time.Duration
-	// changed is told, in order, when a majority can act no more and when it can again. It is
+	// changed is called, in order, when a majority can act no more and when it can again. It is
 	// called with mu held.
 	changed func(able bool)
 

@@ -28,7 +28,7 @@ const (
 	// afterwards is how long the clients go on when everything is healed, in session timeouts:
 	// those that were cut off have come back by then.
 	afterwards = 2
-	// speedInterval is how often the terminal is told how fast it goes.
+	// speedInterval is how often the rate of operations is printed.
 	speedInterval = 10 * time.Second
 )
 

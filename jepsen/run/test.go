@@ -55,7 +55,7 @@ type Test struct {
 	Scratch string
 	// Again is the command line of this run, for the report.
 	Again string
-	// Progress is where it is told what happens.
+	// Progress gets a line for each event.
 	Progress io.Writer
 }
 

@@ -111,7 +111,7 @@ func (c *client) close() {
 	c.mu.Unlock()
 }
 
-// A client asks again after this time when it was told that it cannot.
+// A client repeats a request that failed after this time.
 const retryPause = 20 * time.Millisecond
 
 // lock takes a lock, the simplest there is: an ephemeral node, which exists once. It waits for as

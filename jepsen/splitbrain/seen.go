@@ -163,7 +163,7 @@ func (r *recorder) finish(result *Result) {
 // probePause is between two looks at a member.
 const probePause = 40 * time.Millisecond
 
-// probe asks a member again and again what it is (srvr), and notes what it says, until ctx ends.
+// probe reads the role of a member (srvr) again and again, and notes it, until ctx ends.
 func probe(ctx context.Context, r *recorder, side int, m *jepsen.Member) {
 	for ctx.Err() == nil {
 		mode, err := m.Mode(ctx)
@@ -175,7 +175,7 @@ func probe(ctx context.Context, r *recorder, side int, m *jepsen.Member) {
 	}
 }
 
-// saw notes that a member said what it is, or that it serves nobody.
+// saw notes the role of a member, or that it serves no clients.
 func (s *Seen) saw(id int, mode string, serves bool, now Instant) {
 	if serves {
 		delete(s.Stopped, id)
