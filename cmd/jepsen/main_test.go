@@ -7,10 +7,12 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/splitbrain"
 )
 
 // asProgram makes the test binary the program jepsen.
@@ -104,4 +106,28 @@ func lines(r *bufio.Scanner) <-chan string {
 		}
 	}()
 	return ch
+}
+
+// Cases with observers are played when they are asked for, or by default if one of the sizes is 5 or
+// more and not only what says most is played.
+func TestChooseCases(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		members   string
+		brief     bool
+		observers *bool
+		want      bool
+	}{
+		{"3-4", false, nil, false}, {"3-5", false, nil, true}, {"3-5", true, nil, false},
+		{"3-5", false, &no, false}, {"3", false, &yes, true}, {"3", true, &yes, true},
+	} {
+		cases, err := chooseCases(test.members, test.brief, test.observers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(cases, func(c splitbrain.Case) bool { return c.Cluster.Observers > 0 })
+		if got != test.want {
+			t.Errorf("%+v: observers: %v", test, got)
+		}
+	}
 }

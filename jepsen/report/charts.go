@@ -90,37 +90,16 @@ func (s scale) uprights(spans []span) string {
 	return p.String()
 }
 
-// rowsView is the timeline.
-type rowsView struct {
-	Height int // in pixels
-	Rows   []rowView
-	Holds  bool // somebody held a lock
-	More   int
-}
-
-type rowView struct {
-	Worker               string
-	Y                    int
-	Wait, OK, Fail, Info string // paths
-	Held, Apart          string
-}
-
 // rowHeight is that of a row of the timeline, in pixels; the style sheet has it too.
 const rowHeight = 16
 
-func drawRows(s scale, t timeline) rowsView {
-	view := rowsView{Height: rowHeight * len(t.rows), More: t.more}
-	for i, r := range t.rows {
-		y := float64(i * rowHeight)
-		view.Holds = view.Holds || len(r.held) > 0
-		view.Rows = append(view.Rows, rowView{
-			Worker: r.worker, Y: i * rowHeight,
-			Wait: s.spansPath(r.waited, y+6), OK: s.spansPath(r.ended[jepsen.OK], y+6),
-			Fail: s.spansPath(r.ended[jepsen.Fail], y+6), Info: s.spansPath(r.ended[jepsen.Info], y+6),
-			Held: s.spansPath(r.held, y+13), Apart: s.spansPath(r.apart, y+8),
-		})
-	}
-	return view
+// draw fills in the paths of row number i.
+func (r *row) draw(s scale, i int) {
+	r.Y = i * rowHeight
+	y := float64(r.Y)
+	r.Wait, r.OK = s.spansPath(r.waited, y+6), s.spansPath(r.ended[jepsen.OK], y+6)
+	r.Fail, r.Info = s.spansPath(r.ended[jepsen.Fail], y+6), s.spansPath(r.ended[jepsen.Info], y+6)
+	r.Held, r.Apart = s.spansPath(r.held, y+13), s.spansPath(r.apart, y+8)
 }
 
 // A chart has an axis upwards and some paths.

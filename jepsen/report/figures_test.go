@@ -68,7 +68,7 @@ func TestRow(t *testing.T) {
 		{worker: "c1", begin: 24 * s, end: 24 * s, kind: jepsen.OK},
 		{worker: "c1", begin: 25 * s, end: 25 * s, kind: jepsen.OK},
 	}
-	row := drawRows(scale{length}, lay(nil, calls, length)).Rows[0]
+	row := lay(nil, calls, length).Rows[0]
 	for name, c := range map[string][2]string{
 		"waits": {row.Wait, "M40 6h6"}, "ok": {row.OK, "M20 6h2M48 6h4"}, "fail": {row.Fail, "M46 6h2"}, "info": {row.Info, "M20 6h2"},
 	} {

@@ -64,7 +64,7 @@ type page struct {
 	Kinds      []kindView
 	Shades     []shade
 	Hits       string // path: when promises were broken
-	Rows       rowsView
+	Rows       timeline
 	Throughput chart
 	Latencies  []latencyChart
 	Figures    Figures
@@ -85,7 +85,7 @@ func newPage(r *Run) *page {
 	figures := measure(calls, length)
 	p := &page{
 		Run: r, Style: template.CSS(styleText), Script: template.JS(scriptText), Word: verdictWords[r.Valid()],
-		Facts: facts(r, length), Scale: s, Rows: drawRows(s, lay(r.Ops, calls, length)),
+		Facts: facts(r, length), Scale: s, Rows: lay(r.Ops, calls, length),
 		Throughput: drawThroughput(s, figures), Figures: figures, Acts: r.faults(),
 	}
 	p.Kinds, p.Shades = drawFaults(s, p.Acts)

@@ -20,7 +20,7 @@ const (
 
 // A row is what one client did.
 type row struct {
-	worker string
+	Worker string
 	// ended are the slices of time in which operations ended, by how; waited are those in which the
 	// client waited for an answer. What is drawn later covers what is drawn before it: one lost
 	// reply among a hundred good ones is seen.
@@ -28,6 +28,9 @@ type row struct {
 	waited []span
 	// held are the times in which it held a lock, apart the times without a connection.
 	held, apart []span
+
+	Y                                 int    // of the drawn row, in pixels
+	Wait, OK, Fail, Info, Held, Apart string // paths
 }
 
 // A span is a time from the start of the history.
@@ -35,8 +38,10 @@ type span struct{ from, to time.Duration }
 
 // A timeline has a row for each client.
 type timeline struct {
-	rows []*row
-	more int // clients without a row
+	Rows   []*row
+	Height int  // in pixels
+	Holds  bool // a lock was held
+	More   int  // clients without a row
 }
 
 // lay makes the rows of a history, in the order of the clients' names (c2 before c10).
@@ -44,7 +49,7 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 	rows := make(map[string]*row)
 	of := func(worker string) *row {
 		if rows[worker] == nil {
-			rows[worker] = &row{worker: worker, ended: make(map[jepsen.Kind][]span)}
+			rows[worker] = &row{Worker: worker, ended: make(map[jepsen.Kind][]span)}
 		}
 		return rows[worker]
 	}
@@ -70,11 +75,16 @@ func lay(ops []jepsen.Op, calls []call, length time.Duration) timeline {
 			sortSpans(spans)
 		}
 		sortSpans(r.held)
-		t.rows = append(t.rows, r)
+		t.Holds = t.Holds || len(r.held) > 0
+		t.Rows = append(t.Rows, r)
 	}
-	slices.SortFunc(t.rows, func(a, b *row) int { return compareNames(a.worker, b.worker) })
-	if len(t.rows) > maxRows {
-		t.rows, t.more = t.rows[:maxRows], len(t.rows)-maxRows
+	slices.SortFunc(t.Rows, func(a, b *row) int { return compareNames(a.Worker, b.Worker) })
+	if len(t.Rows) > maxRows {
+		t.Rows, t.More = t.Rows[:maxRows], len(t.Rows)-maxRows
+	}
+	t.Height = rowHeight * len(t.Rows)
+	for i, r := range t.Rows {
+		r.draw(scale{length}, i)
 	}
 	return t
 }
