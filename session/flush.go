@@ -64,9 +64,8 @@ func (o *output) open(c Conn, answer []byte) {
 	if o.heldLocked() == 0 {
 		o.since = time.Now()
 	}
-	o.before = slices.Insert(o.before, 0, piece{buf: &buffer{answer}, size: len(answer)})
-	o.unsent += len(answer)
-	o.memory.add(len(answer))
+	o.pieces = slices.Insert(o.pieces, 0, &piece{bytes: answer})
+	o.countLocked(o.pieces[0], len(answer))
 }
 
 // dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be
@@ -76,7 +75,7 @@ func (o *output) dueLocked() bool {
 	switch {
 	case o.over || o.aborted:
 		return false
-	case o.unsent > 0 || o.current.size > 0:
+	case len(o.pieces) > 0:
 		return o.farewell || o.lease.mayAnswer()
 	}
 	return o.finished
@@ -108,14 +107,14 @@ func (o *output) flush(wait bool) error {
 		if n = 0; p == nil {
 			return err
 		}
-		if p.buf == nil {
+		if p.bytes == nil {
 			p.encode()
 			continue // encoding takes time, and the lease is checked immediately before a write
 		}
 		if !wait && patience.Before(until) {
 			until = patience
 		}
-		n, err = o.conn.WriteUntil(p.buf.bytes[p.done:min(len(p.buf.bytes), p.done+writeChunkBytes)], until)
+		n, err = o.conn.WriteUntil(p.bytes[p.done:min(len(p.bytes), p.done+writeChunkBytes)], until)
 		switch {
 		case err == nil:
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -150,10 +149,11 @@ func (o *output) begin(woken bool) bool {
 func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if p = &o.current; n > 0 {
+	if n > 0 {
 		o.since = time.Now()
-		if p.done += n; p.done == len(p.buf.bytes) {
-			o.releaseLocked()
+		p = o.pieces[0]
+		if p.done += n; p.done == len(p.bytes) {
+			o.removeLocked(0)
 			o.changed.Broadcast()
 		}
 	}
@@ -163,16 +163,14 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	case !o.dueLocked():
 		o.busy = false
 		return nil, until, nil
-	case o.current.size == 0 && o.unsent == 0:
+	case len(o.pieces) == 0:
 		return nil, until, o.endLocked(io.EOF)
-	case o.current.size == 0:
-		o.takeLocked()
 	}
 	until = o.since.Add(time.Duration(o.lease.timeout))
 	if lease := o.lease.sendUntil(); !o.farewell && lease.Before(until) {
 		until = lease
 	}
-	return p, until, nil
+	return o.pieces[0], until, nil
 }
 
 // stalled reports whether the client has received nothing for as long as its session timeout.
@@ -186,7 +184,7 @@ func (o *output) delegate() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.busy = false; o.aborted {
-		o.releaseLocked()
+		o.removeLocked(0)
 	}
 	o.wakeLocked()
 }
@@ -200,7 +198,7 @@ func (o *output) end(err error) error {
 
 func (o *output) endLocked(err error) error {
 	o.busy, o.over = false, true
-	o.releaseLocked()
+	o.removeLocked(0)
 	o.changed.Broadcast()
 	return err
 }

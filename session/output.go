@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,15 +21,12 @@ type output struct {
 
 	mu       sync.Mutex
 	changed  sync.Cond
-	conn     Conn    // nil until the connection is ready to be written to
-	before   []piece // what is sent before buf
-	buf      *buffer // collects short frames; nil if there are none
-	unsent   int     // bytes of before and buf
-	holding  bool    // events wait in later
+	conn     Conn     // nil until the connection is ready to be written to
+	pieces   []*piece // what is to be sent; while busy, the first is being written
+	unsent   int      // bytes that pieces count for
+	holding  bool     // events wait in later
 	later    []heldEvent
-	lateSize int // bytes that later counts for
-	// what is being written, by the goroutine that sends; without a size there is none
-	current  piece
+	lateSize int       // bytes that later counts for
 	since    time.Time // when the client last received something, or output began to wait
 	busy     bool      // a goroutine sends, and will check again for what is unsent
 	woken    bool      // Conn.Wake was called, and the goroutine has not begun to send
@@ -40,23 +38,20 @@ type output struct {
 	over bool
 }
 
-// buffer holds bytes to be sent, whole frames.
-type buffer struct{ bytes []byte }
-
 // piece is a unit of output: a buffer of short frames, or one long frame. A long frame is encoded
 // when it is sent: not while the state is locked, and not for a client that does not read. What its
 // body refers to is never modified.
 type piece struct {
-	buf    *buffer // nil for a long frame that is not encoded yet
-	header wire.ReplyHeader
-	body   wire.Record
-	size   int // bytes that it is counted for
-	done   int // bytes of buf that have been written
+	bytes  []byte           // whole frames; nil for a long frame that is not encoded yet
+	header wire.ReplyHeader // of a long frame
+	body   wire.Record      // of a long frame, else nil
+	size   int              // bytes that it counts for
+	done   int              // bytes that have been written
 }
 
-// encode fills buf of a long frame.
+// encode encodes a long frame.
 func (p *piece) encode() {
-	p.buf = &buffer{wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)}
+	p.bytes = wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)
 }
 
 // heldEvent is an event that is sent only after a reply that is still being made.
@@ -65,19 +60,11 @@ type heldEvent struct {
 	event wire.WatcherEvent
 }
 
-// keptBufferBytes is up to which size a buffer is used again.
+// keptBufferBytes is up to which size the buffer of a piece is used again.
 const keptBufferBytes = 64 << 10
 
-// buffers holds free buffers. A connection has one only while there is something to send.
-var buffers = sync.Pool{New: func() any { return new(buffer) }}
-
-// free returns b to the pool.
-func (b *buffer) free() {
-	if cap(b.bytes) <= keptBufferBytes {
-		b.bytes = b.bytes[:0]
-		buffers.Put(b)
-	}
-}
+// pieces holds free pieces. A connection has one only while there is something to send.
+var pieces = sync.Pool{New: func() any { return new(piece) }}
 
 func (o *output) init(l *lease, m *memory, max int) {
 	o.lease, o.memory, o.max = l, m, max
@@ -87,50 +74,38 @@ func (o *output) init(l *lease, m *memory, max int) {
 // addLocked adds a frame that has about so many bytes; 0 for one that is short.
 func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
 	if bytes > outputCollectBytes {
-		o.sealLocked()
-		o.before = append(o.before, piece{header: h, body: body, size: bytes})
-		o.unsent += bytes
-		o.memory.add(bytes)
+		o.pieces = append(o.pieces, &piece{header: h, body: body})
+		o.countLocked(o.pieces[len(o.pieces)-1], bytes)
 		return
 	}
-	if o.buf == nil {
-		o.buf = buffers.Get().(*buffer)
-	}
-	before := len(o.buf.bytes)
-	o.buf.bytes = wire.AppendReply(o.buf.bytes, h, body)
-	n := len(o.buf.bytes) - before
-	o.unsent += n
-	o.memory.add(n)
-	if len(o.buf.bytes) > outputCollectBytes {
-		o.sealLocked()
-	}
+	p := o.bufferLocked()
+	before := len(p.bytes)
+	p.bytes = wire.AppendReply(p.bytes, h, body)
+	o.countLocked(p, len(p.bytes)-before)
 }
 
-// sealLocked begins a new piece.
-func (o *output) sealLocked() {
-	if o.buf != nil {
-		o.before = append(o.before, piece{buf: o.buf, size: len(o.buf.bytes)})
-		o.buf = nil
-	}
-}
-
-// takeLocked makes the next piece the current one. There must be one.
-func (o *output) takeLocked() {
-	if len(o.before) == 0 {
-		o.current = piece{buf: o.buf, size: len(o.buf.bytes)}
-		o.buf = nil
-	} else {
-		o.current = o.before[0]
-		o.before[0] = piece{}
-		if o.before = o.before[1:]; len(o.before) == 0 {
-			o.before = nil
+// bufferLocked returns the piece to which short frames are added: the last one, or a new one if the
+// last is full, a long frame, or being written.
+func (o *output) bufferLocked() *piece {
+	if n := len(o.pieces); n > 1 || n == 1 && !o.busy {
+		if p := o.pieces[n-1]; p.body == nil && len(p.bytes) <= outputCollectBytes {
+			return p
 		}
 	}
-	o.unsent -= o.current.size
+	p := pieces.Get().(*piece)
+	o.pieces = append(o.pieces, p)
+	return p
 }
 
-// heldLocked returns how many bytes of output are not written yet.
-func (o *output) heldLocked() int { return o.unsent + o.lateSize + o.current.size }
+// countLocked adds n bytes, which may be negative, to what p counts for.
+func (o *output) countLocked(p *piece, n int) {
+	p.size += n
+	o.unsent += n
+	o.memory.add(n)
+}
+
+// heldLocked returns how many bytes of output there are that have not been written.
+func (o *output) heldLocked() int { return o.unsent + o.lateSize }
 
 // holds returns heldLocked, and since when the client has received nothing of it.
 func (o *output) holds() (bytes int, since time.Time) {
@@ -268,22 +243,26 @@ func (o *output) abortLocked() {
 
 func (o *output) dropLocked() {
 	o.aborted = true
-	o.memory.add(-o.unsent - o.lateSize)
+	o.memory.add(-o.lateSize)
 	o.later, o.lateSize = nil, 0
-	o.before, o.buf, o.unsent = nil, nil, 0
-	if !o.busy {
-		o.releaseLocked()
+	for n := len(o.pieces) - 1; n > 0 || n == 0 && !o.busy; n-- {
+		o.removeLocked(n) // the goroutine that sends removes the one that is being written
 	}
 	o.changed.Broadcast()
 }
 
-// releaseLocked drops the current piece.
-func (o *output) releaseLocked() {
-	o.memory.add(-o.current.size)
-	if o.current.buf != nil {
-		o.current.buf.free()
+// removeLocked removes piece number i, if there is one.
+func (o *output) removeLocked(i int) {
+	if i >= len(o.pieces) {
+		return
 	}
-	o.current = piece{}
+	p := o.pieces[i]
+	o.countLocked(p, -p.size)
+	o.pieces = slices.Delete(o.pieces, i, i+1)
+	if p.body == nil && cap(p.bytes) <= keptBufferBytes {
+		*p = piece{bytes: p.bytes[:0]}
+		pieces.Put(p)
+	}
 }
 
 // detach is called when the server has closed the connection, or is about to: nothing is sent any
