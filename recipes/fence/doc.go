@@ -10,7 +10,7 @@
 //
 //	token 33 --write--> ok          (largest seen: 33)
 //	token 34 --write--> ok          (largest seen: 34)
-//	token 33 --write--> refused     its holder was asleep, and has lost the lock
+//	token 33 --write--> refused     its holder was paused, and has lost the lock
 //	token 34 --write--> ok          the same holder again
 //
 // Three things remember: [Gate] in memory, [File] in a file, [Table] in a database.
@@ -20,10 +20,9 @@
 //
 // # What has to be together
 //
-// Check followed by a write is two steps: in between, a newer holder may come and
-// write. That is harmless only if the write is made inside what Check protects:
-// in the function given to Do, which nobody with a larger token gets past while it
-// runs, or, with Table.CheckTx, in the same transaction.
+// Check followed by a write is two steps: in between, a newer holder may come and write. That is
+// harmless only if the write is made inside what Check protects: in the function given to Do, while
+// which no larger token is accepted, or, with Table.CheckTx, in the same transaction.
 //
 // # What has to be one
 //

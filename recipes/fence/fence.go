@@ -14,7 +14,7 @@ var (
 	ErrInvalid = errors.New("fence: not a token")
 
 	// ErrDamaged: what was remembered cannot be read. Nothing is accepted until
-	// somebody has looked at it.
+	// an operator has looked at it.
 	ErrDamaged = errors.New("fence: damaged")
 )
 

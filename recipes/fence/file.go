@@ -27,7 +27,7 @@ import (
 //	crc32c 9ab0c1d2                  of all the bytes before this line
 //
 // A file that is damaged is never taken for an empty one: every Check fails with
-// ErrDamaged and the file's name, until somebody has repaired or removed it. Beside
+// ErrDamaged and the file's name, until an operator has repaired or removed it. Beside
 // it stands an empty file with ".lock" added to the name, which makes processes
 // wait for each other; do not delete it while one runs.
 type File struct {
@@ -72,8 +72,8 @@ func (f *File) Check(resource string, token int64) error {
 	return f.Do(resource, token, func() error { return nil })
 }
 
-// Do calls g if the token is accepted, and returns what g returns. While g runs no
-// other Check or Do gets on, of any process that uses the file.
+// Do calls g if the token is accepted, and returns what g returns. While g runs every
+// other Check and Do waits, in any process that uses the file.
 func (f *File) Do(resource string, token int64, g func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +133,7 @@ func (f *File) write(tokens map[string]int64) error {
 	if dir == "" {
 		dir = "."
 	}
-	// The lock is held: nobody else writes to this name.
+	// The lock is held: no other process writes to this name.
 	temp := filepath.Join(dir, name+".new")
 	if err := writeSynced(temp, encode(tokens)); err != nil {
 		return err

@@ -22,8 +22,8 @@ func (g *Gate) Check(resource string, token int64) error {
 	return g.Do(resource, token, func() error { return nil })
 }
 
-// Do calls f if the token is accepted, and returns what f returns. While f runs no other call for
-// the same resource gets on, whatever its token: no newer holder's write comes before that of f.
+// Do calls f if the token is accepted, and returns what f returns. While f runs every other call
+// for the same resource waits, whatever its token: no newer holder's write comes before that of f.
 func (g *Gate) Do(resource string, token int64, f func() error) error {
 	r := g.resource(resource)
 	r.mu.Lock()

@@ -79,7 +79,7 @@ func (t *Table) Check(ctx context.Context, resource string, token int64) error {
 
 // Do calls f within a transaction in which the token was accepted, and commits it
 // if f returns nil. The row of the resource is locked until then, in databases that
-// lock rows, so that nobody with a larger token is accepted while f runs.
+// lock rows, so that no larger token is accepted while f runs.
 func (t *Table) Do(ctx context.Context, resource string, token int64, f func(*sql.Tx) error) error {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
