@@ -26,11 +26,12 @@
 // # Locks
 //
 // Order: the Replica's lock, then Manager.mu, Session.mu, watchTable.mu, throttle.mu, output.mu and
-// tracker.mu. No function of this package calls the Replica while it holds one of its own locks.
+// tracker.mu; those of the statistics are last. No function of this package calls the Replica while
+// it holds one of its own locks.
 //
 // # Goroutines
 //
 // Submit, Flush and Detach of a session are called by its connection's goroutines; Applied,
-// Restored and Lead by the Replica's; the lease loop and the expiry loop are the Manager's own,
-// ended by Close.
+// Restored and Lead by the Replica's. The goroutines that Start begins are the Manager's own; Close
+// ends them.
 package session

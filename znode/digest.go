@@ -1,21 +1,22 @@
 package znode
 
-import (
-	"encoding/binary"
-	"hash/fnv"
-)
-
 // Digest returns a hash of the whole state: nodes, sessions, members, zxid and time. It is the same
 // on replicas that applied the same entries, whether or not they were restored from a snapshot in
-// between, and on every machine. It looks at every node, so it is for tests and for operators. It
-// is no protection against deliberate collisions.
+// between, on every machine, and in every version of this program. It reads every node, so it is
+// for tests and for operators. It is no protection against deliberate collisions.
 func (s *Store) Digest() uint64 {
-	head := binary.BigEndian.AppendUint64([]byte{byte(blockHead)}, uint64(s.zxid))
-	head = binary.BigEndian.AppendUint64(head, uint64(s.timeMs))
-	sum := digest(appendMembership(head, &s.membership))
+	// A sum does not depend on the order of its parts, which differs between replicas.
+	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).sum()
+	if s.membership.members != nil {
+		sum += hash(4).text(string(appendMembership(nil, &s.membership))).sum()
+	}
 	for i := range s.sessions.used {
 		if r := s.sessions.row(i); r.generation != 0 {
-			sum += digest(appendSession([]byte{byte(blockSessions)}, r))
+			h := hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).text(r.addr).text(r.password)
+			for _, id := range r.identities {
+				h = h.text(id.Scheme).text(id.ID)
+			}
+			sum += h.sum()
 		}
 	}
 	return sum + s.TreeDigest()
@@ -26,23 +27,45 @@ func (s *Store) Digest() uint64 {
 // hash).
 func (s *Store) TreeDigest() uint64 {
 	var sum uint64
-	var b []byte
-	acls := map[*aclList]uint64{}
 	for _, n := range s.allNodes() {
-		clear(acls) // each node is encoded with its whole ACL: replicas number ACLs differently
-		b = appendNode(append(b[:0], byte(blockNodes)), n, acls)
-		sum += digest(b)
+		null := uint64(0)
+		if n.data == nil {
+			null = 1
+		}
+		sum += hash(3).text(n.path).num(null).text(string(n.data)).text(n.acl.key).
+			num(uint64(n.czxid)).num(uint64(n.mzxid)).num(uint64(n.pzxid)).
+			num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.owner)).
+			num(uint64(n.version)).num(uint64(n.creates)).num(uint64(n.aversion)).num(uint64(n.kind)).sum()
 	}
 	return sum
 }
 
-// digest is the hash of one part of the state, in the encoding of a snapshot behind the kind of its
-// block. Parts are added up, because replicas have them in different orders; so the bits are mixed
-// (the finish of splitmix64).
-func digest(part []byte) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write(part) // never fails
-	v := h.Sum64()
+// hash is FNV-1a over the values given, each of them closed against the next.
+type hash uint64
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+func (h hash) text(s string) hash {
+	for i := range len(s) {
+		h = (h ^ hash(s[i])) * fnvPrime
+	}
+	return h.num(uint64(len(s)))
+}
+
+func (h hash) num(v uint64) hash {
+	for range 8 {
+		h = (h ^ hash(v&0xFF)) * fnvPrime
+		v >>= 8
+	}
+	return h
+}
+
+// sum mixes the bits, as adding does not (the finish of splitmix64).
+func (h hash) sum() uint64 {
+	v := uint64(h) ^ fnvOffset
 	v = (v ^ v>>30) * 0xBF58476D1CE4E5B9
 	v = (v ^ v>>27) * 0x94D049BB133111EB
 	return v ^ v>>31

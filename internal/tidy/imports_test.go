@@ -87,7 +87,7 @@ const testImports = `
 // that has a clock, a socket, a file, a goroutine, chance or a log.
 const standard = `
 	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
-	znode:  encoding/binary encoding/hex errors fmt hash/crc32 hash/fnv io iter math net/netip slices sort
+	znode:  encoding/binary encoding/hex errors fmt hash/crc32 io iter math net/netip slices sort
 	        strconv strings sync/atomic unicode/utf8 bytes
 `
 
