@@ -63,7 +63,7 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 }
 
 // catchUp waits until this member has applied what the client has seen elsewhere. Most often that
-// is a matter of milliseconds: the client comes from a leader that has just died.
+// is a matter of milliseconds: the client was connected to a leader that has just failed.
 func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
 	reached := make(chan struct{})

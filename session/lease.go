@@ -71,7 +71,7 @@ func (l *lease) mustClose(now int64) bool {
 		return age > l.timeout
 	}
 	if age > l.timeout*4/3 {
-		// its session has expired on the majority, whether this member learns of it or not
+		// its session has expired on the majority, even if this member has not applied that yet
 		return true
 	}
 	// A client that was silent for long has sent something: the leader may still confirm that.

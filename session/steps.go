@@ -87,7 +87,7 @@ func (s *Session) listed(store *znode.Store, p *pending, r *wire.PathWatchReques
 const setWatchesStep = 1000
 
 // setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
-// which may have a hundred thousand paths, a step at a time, and gives up the state's lock between
+// which may have a hundred thousand paths, a step at a time, and releases the state's lock between
 // two steps.
 //
 // Each path is compared, and its watch set, under one lock: a change before it gives an event at

@@ -57,6 +57,6 @@
 // A million nodes with 16 bytes of data take about 250 MB. Taking a snapshot copies the list of
 // pages; afterwards the first write to a page copies that page (1.8 KB).
 //
-// Every change of a node goes through the few functions of effect.go, which keep totals, quotas and
-// rings right and can take the change back; the functions in request.go only decide.
+// Every change of a node goes through the few functions of effect.go, which update totals, quotas
+// and links, and can undo the change; the functions in request.go only decide.
 package znode

@@ -12,7 +12,7 @@ import "slices"
 type Listing struct {
 	store  *Store
 	parent slot
-	next   slot // the child to go on with; noSlot when all have been listed
+	next   slot // the next child to list; noSlot when all have been listed
 	names  []string
 	gone   map[string]int // children that were deleted: how many names there were then
 	lost   bool           // the node itself was deleted
@@ -31,7 +31,7 @@ func (s *Store) List(path string) *Listing {
 }
 
 // Step lists up to n more children of a node of s and reports whether all that there are have been
-// listed. lost says that there is no such node any more, and nothing to go on with.
+// listed. lost says that the node has been deleted, and that the listing cannot be continued.
 func (l *Listing) Step(s *Store, n int) (done, lost bool) {
 	if l.lost || s != l.store {
 		return false, true

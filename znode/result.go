@@ -75,7 +75,7 @@ type Result struct {
 	// Code is what the header of the reply says; it counts when Status is Done. Note that a multi
 	// of which an op failed has CodeOK here, and the failure in Multi.
 	Code wire.Code
-	// Deferred says that the result comes later, with the KindReconfigured of this command.
+	// Deferred says that the result follows later, with the KindReconfigured of this command.
 	Deferred bool
 	Zxid     wire.Zxid // the store's after the command
 	// the session's current generation after the command; 0 when there is no session any more

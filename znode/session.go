@@ -190,8 +190,7 @@ func (s *Store) attachSession(c *Command, r *Result) {
 	r.Generation = row.generation
 }
 
-// expireSession closes a session that the leader heard nothing of, unless it has a newer connection
-// by now.
+// expireSession closes a session whose lease has expired, unless it has a newer connection.
 func (s *Store) expireSession(c *Command, r *Result) {
 	i, ok := s.sessionSlots[c.Session]
 	if !ok {

@@ -91,7 +91,7 @@ type Snapshot struct {
 }
 
 // Snapshot returns the state as it is now. It takes time for one pointer per 16 nodes. The caller
-// writes it, at the same time as the Store goes on if it likes, and has to release it.
+// writes it, also while Apply runs, and has to release it.
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
 	return &Snapshot{
