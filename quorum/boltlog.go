@@ -75,6 +75,8 @@ func (l *boltLog) SetApplied(index uint64) { l.known.Store(index) }
 // opened.
 func (l *boltLog) Applied() uint64 { return l.applied }
 
+func (l *boltLog) appliedNow() uint64 { return max(l.applied, l.known.Load()) }
+
 // GetLog implements raft.LogStore.
 func (l *boltLog) GetLog(index uint64, entry *raft.Log) error {
 	var e raft.Log
@@ -182,12 +184,12 @@ func (l *boltLog) DeleteRange(lo, hi uint64) error {
 	switch {
 	case first == 0 || lo > hi:
 		return nil
-	case lo == first:
+	case lo == first && (hi < last || lo <= l.appliedNow()):
 		return l.deleteLocked(lo, hi)
 	case hi < last:
 		return fmt.Errorf("quorum: entries %d to %d are in the middle of the log", lo, hi)
 	}
-	if applied := max(l.applied, l.known.Load()); lo <= applied {
+	if applied := l.appliedNow(); lo <= applied {
 		return fmt.Errorf("quorum: entries from %d are to be replaced, and those up to %d are committed", lo, applied)
 	}
 	if l.mark >= lo {
@@ -215,7 +217,7 @@ func (l *boltLog) deleteLocked(lo, hi uint64) error {
 // setMarkLocked writes the watermark. Entries up to last must be on the disk.
 func (l *boltLog) setMarkLocked(last uint64) error {
 	b := binary.BigEndian.AppendUint64(nil, last)
-	b = binary.BigEndian.AppendUint64(b, max(l.applied, l.known.Load()))
+	b = binary.BigEndian.AppendUint64(b, l.appliedNow())
 	if err := l.Set(watermarkKey, b); err != nil {
 		return err
 	}

@@ -262,6 +262,40 @@ func TestLostWriteIsNoticed(t *testing.T) {
 	}
 }
 
+// All entries of a log can be replaced, as those of a follower that has no others since a snapshot, and
+// no start misses the ones that were removed.
+func TestAllEntriesAreReplaced(t *testing.T) {
+	for _, kind := range []LogKind{LogBolt, LogWAL} {
+		dir := t.TempDir()
+		p := &promised{first: 1, entries: map[uint64][]byte{}}
+		for _, replace := range []bool{false, true} {
+			s, err := openLog(dir, kind, smallSegment)
+			if err != nil {
+				t.Fatal(kind, err)
+			}
+			if !replace {
+				p.vote(t, s)
+				p.store(t, s, 10, 20, 30)
+			} else {
+				p.last = 0
+				if err := s.entries.DeleteRange(1, 3); err != nil {
+					t.Fatal(kind, err)
+				}
+				if highest := s.entries.HighestIndex(); highest != 0 {
+					t.Errorf("%s: entry %d must be there", kind, highest)
+				}
+				p.store(t, s, 40, 50)
+			}
+			if err := errors.Join(p.kept(s), s.Close()); err != nil {
+				t.Error(kind, err)
+			}
+		}
+		if expectKeptOrRefused(t, string(kind), dir, kind, p) {
+			t.Errorf("%s: refused", kind)
+		}
+	}
+}
+
 const killedWriter = "LOCKKEEPER_TEST_LOG"
 
 // TestKilledWriter is the process that TestKilledLogKeepsEverything kills.

@@ -146,7 +146,7 @@ func (c *cluster) start(i int) {
 		ID:       MemberID(i + 1),
 		Members:  c.members,
 		Tick:     2 * time.Second,
-		Stores:   Stores{Log: c.disks[i], Stable: c.disks[i], Snapshots: c.disks[i]},
+		Stores:   simStores(c.t, c.disks[i]),
 		Listener: c.recs[i],
 		Peers:    peer.Config{Listen: host.Listen, Dial: host.Dial},
 		Logger:   testLogger().With("member", i+1),
@@ -162,6 +162,16 @@ func (c *cluster) start(i int) {
 		c.t.Fatal(err)
 	}
 	c.reps[i] = r
+}
+
+// simStores are the stores of a member on a simulated disk.
+func simStores(t *testing.T, d *simdisk.Disk) Stores {
+	t.Helper()
+	s, err := OpenStoresOn(d.Files(), 64<<10, d, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func testLogger() *slog.Logger {

@@ -277,7 +277,7 @@ func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 		}
 		last, term := lib.LastIndex(), lib.CurrentTerm()
 		var tail raft.Log
-		if err := c.disks[f].GetLog(last, &tail); err != nil {
+		if err := c.reps[f].cfg.Stores.Log.GetLog(last, &tail); err != nil {
 			t.Fatal(err)
 		}
 		leader := c.impostor(hostName(l), MemberID(l+1))

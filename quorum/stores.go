@@ -78,6 +78,39 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 		Repaired: slices.Concat(log.repaired, swept, repaired), Files: log.files}, nil
 }
 
+// OpenStoresOn opens, and creates if it is missing, a log in segments of segmentBytes in a file system,
+// with the same checks as OpenStores. The other two stores are the caller's; stable holds the manifest
+// of the segments. It is for members whose disk is simulated.
+func OpenStoresOn(files wal.FS, segmentBytes int64, stable raft.StableStore, snaps raft.SnapshotStore) (_ Stores, err error) {
+	o := wal.Options{Dir: segmentLogDir, FS: files, SegmentBytes: segmentBytes, Save: saveManifest(stable)}
+	manifest, err := stable.Get(segmentsKey)
+	if err != nil && err.Error() != "not found" { // as in claim
+		return Stores{}, fmt.Errorf("quorum: read manifest: %w", err)
+	}
+	var l *wal.Log
+	var repaired []string
+	if len(manifest) == 0 {
+		l, err = wal.Create(o, 1, 0)
+	} else {
+		l, repaired, err = openManifest(o, manifest)
+	}
+	if err != nil {
+		return Stores{}, fmt.Errorf("quorum: open log %w", err)
+	}
+	covered := uint64(0)
+	list, err := snaps.List()
+	if err == nil && len(list) > 0 {
+		covered = list[0].Index
+	}
+	if err == nil {
+		err = checkReach(l, o.Dir, covered, snapshotsDir)
+	}
+	if err != nil {
+		return Stores{}, errors.Join(err, l.Close())
+	}
+	return Stores{Log: l, Stable: stable, Snapshots: snaps, Close: l.Close, LogName: o.Dir, Repaired: repaired}, nil
+}
+
 // checkReach verifies that a log and the newest snapshot, which covers the entries up to covered, hold
 // all entries together.
 func checkReach(l entryLog, name string, covered uint64, snapshots string) error {

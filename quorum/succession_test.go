@@ -40,7 +40,7 @@ func TestMemberAloneLeadsAtOnce(t *testing.T) {
 			for start := range uint64(2) {
 				began, written := time.Now(), disk.Writes()
 				rec := newRecorder()
-				r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: Stores{Log: disk, Stable: disk, Snapshots: disk, LogName: "the log"},
+				r, err := Open(Config{ID: 1, Members: []Member{{ID: 1}}, Stores: simStores(t, disk),
 					Listener: rec, Logger: testLogger()})
 				if err != nil {
 					t.Fatal(err)

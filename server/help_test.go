@@ -149,7 +149,11 @@ func startLoneMember(t *testing.T, n *simnet.Network) *Server {
 }
 
 func diskStores(d *simdisk.Disk) *quorum.Stores {
-	return &quorum.Stores{Log: d, Stable: d, Snapshots: d}
+	s, err := quorum.OpenStoresOn(d.Files(), 64<<10, d, d)
+	if err != nil {
+		panic(err) // the disk is without faults
+	}
+	return &s
 }
 
 const simAddr = "server:2181"

@@ -30,6 +30,8 @@ const (
 	OldSnapshotInstalled
 	GateOpen
 	CommitBeforeDisk
+	DirectoryNotSynced
+	TornWriteKept
 	end
 )
 
@@ -49,7 +51,7 @@ type Entry struct {
 
 // Table lists all mutations, in the order of their constants.
 var Table = []Entry{
-	{SkippedFsync, "skipped-fsync", "C1", "server/simtest/mutation_test.go", "the log is acknowledged before it is on the disk; a power cut loses its last entries", true, ""},
+	{SkippedFsync, "skipped-fsync", "C1", "quorum/wal/segment.go", "the log does not sync what it writes; a power cut loses some of it", true, ""},
 	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", false, ""},
 	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", false, ""},
 	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/lease.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate"},
@@ -71,6 +73,8 @@ var Table = []Entry{
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/peer/snapshot.go", "a snapshot that comes late takes the state back", false, ""},
 	{GateOpen, "gate-open", "C1", "quorum/peer/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
 	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/peer/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
+	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, ""},
+	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", false, ""},
 }
 
 // active is the mutation that is switched on.

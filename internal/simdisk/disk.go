@@ -15,75 +15,69 @@ import (
 // Disk is one member's disk. Its methods may be called from any goroutine.
 type Disk struct {
 	mu       sync.Mutex // never held while a write takes its time
-	seen     contents   // what readers see
-	synced   *contents  // what a power cut leaves; nil while that is what readers see
+	names    directory  // of the files, as readers see them
+	durable  directory  // the names that a power cut leaves
+	changes  uint64     // how many there have been to files
+	seen     contents   // what readers see of the stores
+	synced   *contents  // what a power cut leaves of them; nil while that is what readers see
 	unsynced []write    // what readers see and a power cut destroys, in order
 	writing  []*write   // under way: neither seen nor durable
 
-	writeBack map[File]time.Duration
+	writeBack map[Store]time.Duration
 	syncTime  time.Duration
 	fault     error
 	writes    int64
-	trailing  uint64 // 0: the log is the program's own business
+	taken     func(index uint64) error // see OnSnapshot
 }
 
-// File is a part of the disk that is synced for itself.
-type File uint8
+// Store is one of the stores that the disk keeps as values, each of which is synced for itself.
+type Store uint8
 
-// The files of a disk.
+// The stores of a disk.
 const (
-	LogFile File = iota + 1
-	StableFile
-	SnapshotFile
+	VoteStore Store = iota + 1 // what raft keeps: term and vote
+	OwnStore                   // the other stable values, whose keys begin with "lockkeeper/"
+	SnapshotStore
 )
 
-// write is one write. A power cut in the middle of it leaves some of its records, the first few.
+// write is one write to a store. A power cut in the middle of it leaves all of it or nothing.
 type write struct {
-	file    File
-	records []func(*contents)
-	dueAt   time.Time // when it becomes durable by itself, of those that are unsynced
-}
-
-func (w *write) apply(c *contents) {
-	for _, r := range w.records {
-		r(c)
-	}
-}
-
-// applyFirst does some of the write and returns what it did.
-func (w *write) applyFirst(torn *rand.Rand, c *contents) write {
-	part := write{file: w.file, records: w.records[:torn.IntN(len(w.records)+1)]}
-	part.apply(c)
-	return part
+	store Store
+	apply func(*contents)
+	dueAt time.Time // when it becomes durable by itself, of those that are unsynced
 }
 
 var (
-	_ raft.LogStore      = (*Disk)(nil)
 	_ raft.StableStore   = (*Disk)(nil)
 	_ raft.SnapshotStore = (*Disk)(nil)
 )
 
 // New returns an empty disk, on which writes take no time.
-func New() *Disk { return &Disk{seen: newContents(), writeBack: make(map[File]time.Duration)} }
+func New() *Disk {
+	return &Disk{names: make(directory), durable: make(directory), seen: newContents(), writeBack: make(map[Store]time.Duration)}
+}
 
 // Crash returns a disk with what is durable now, as a machine finds it after a power cut. d itself
 // is left to the program that is no longer heard of. The copy has d's settings, and no fault.
 func (d *Disk) Crash() *Disk { return d.CrashTorn(nil) }
 
-// CrashTorn is Crash with chance for what was being written at that moment: nothing of it may be
-// there, or all of it, or its first records, as torn says; with nil nothing is. Nobody has been
-// told that it is there.
+// CrashTorn is Crash with chance for what was not durable at that moment. Of a file any subset of
+// the sectors that were written since its last sync may be there, of a directory any subset of the
+// names that were changed since, of a store nothing of the write that was under way, or all of it, as
+// torn says; with nil nothing is. No write had returned that promised otherwise.
 func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.settleLocked()
 	left := d.copyLocked()
+	left.names = d.survivorsLocked(torn)
+	left.durable = left.names.clone()
 	if left.synced != nil {
 		left.seen, left.synced, left.unsynced = *left.synced, nil, nil
 	}
 	for _, w := range d.writing {
-		if torn != nil && d.writeBack[w.file] == 0 {
-			w.applyFirst(torn, &left.seen)
+		if torn != nil && d.writeBack[w.store] == 0 && torn.IntN(2) == 0 {
+			w.apply(&left.seen)
 		}
 	}
 	for f, lag := range d.writeBack {
@@ -93,24 +87,29 @@ func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 }
 
 // Killed returns a disk with what readers of d see now, as another program finds it after its user
-// was killed, with chance for what was being written. What is not durable still is not. d itself is
-// left to the program that was killed.
+// was killed, with chance for what was being written: the first sectors of it may be there. What is
+// not durable still is not. d itself is left to the program that was killed.
 func (d *Disk) Killed(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := d.copyLocked()
+	left.names.interrupt(torn)
 	for _, w := range d.writing {
-		part := w.applyFirst(torn, &left.seen)
+		if torn.IntN(2) == 0 {
+			continue
+		}
+		w.apply(&left.seen)
 		if left.synced != nil {
-			part.dueAt = time.Now().Add(d.writeBack[w.file])
-			left.unsynced = append(left.unsynced, part)
+			left.unsynced = append(left.unsynced, write{w.store, w.apply, time.Now().Add(d.writeBack[w.store])})
 		}
 	}
 	return left
 }
 
 func (d *Disk) copyLocked() *Disk {
-	left := &Disk{seen: d.seen.clone(), unsynced: slices.Clone(d.unsynced), writeBack: maps.Clone(d.writeBack), syncTime: d.syncTime, trailing: d.trailing}
+	left := &Disk{seen: d.seen.clone(), unsynced: slices.Clone(d.unsynced), writeBack: maps.Clone(d.writeBack), syncTime: d.syncTime}
+	left.names, left.durable = copyDirectories(d.names, d.durable)
+	left.changes = d.changes
 	if d.synced != nil {
 		c := d.synced.clone()
 		left.synced = &c
@@ -118,10 +117,10 @@ func (d *Disk) copyLocked() *Disk {
 	return left
 }
 
-// SetWriteBack makes writes to a file return before they are durable, as if the program had
+// SetWriteBack makes writes to a store return before they are durable, as if the program had
 // forgotten to sync it: a power cut within lag of the write destroys it. 0 makes them durable
 // before they return again, and what was written before then is made so by the next write.
-func (d *Disk) SetWriteBack(f File, lag time.Duration) {
+func (d *Disk) SetWriteBack(f Store, lag time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.writeBack[f] = lag
@@ -131,31 +130,32 @@ func (d *Disk) SetWriteBack(f File, lag time.Duration) {
 	}
 }
 
-// SetTrailing makes each snapshot delete the log but for so many entries before
-// it, so that members that were away need snapshots, though their program would
-// keep a longer log. 0 leaves it to the program.
-func (d *Disk) SetTrailing(entries uint64) {
+// OnSnapshot has f called when a snapshot has been written, with the index of its last entry; what f
+// returns is the result of that write. A crash forgets f.
+func (d *Disk) OnSnapshot(f func(index uint64) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.trailing = entries
+	d.taken = f
 }
 
-// SetSyncTime sets how long each write takes from now on.
+// SetSyncTime sets how long each write to a store takes from now on, and each sync of a file or of a
+// directory.
 func (d *Disk) SetSyncTime(t time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.syncTime = t
 }
 
-// Fail makes every write fail with err, and write nothing, until it is called
-// with nil.
+// Fail makes every write and every sync fail with err until it is called with nil. A sync that has
+// failed leaves its file as Linux does: readers see what was written, and it is not durable, even
+// after a sync that succeeds; whoever opens the file anew sees what is on the disk.
 func (d *Disk) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fault = err
 }
 
-// Writes returns how many writes have become durable.
+// Writes returns how many writes to stores, and syncs of files and directories, have succeeded.
 func (d *Disk) Writes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,8 +163,8 @@ func (d *Disk) Writes() int64 {
 }
 
 // write lets the time of a write pass and then does it.
-func (d *Disk) write(f File, records ...func(*contents)) error {
-	w := &write{file: f, records: records}
+func (d *Disk) write(f Store, apply func(*contents)) error {
+	w := &write{store: f, apply: apply}
 	d.mu.Lock()
 	wait := d.syncTime
 	if d.writeBack[f] > 0 {
@@ -191,20 +191,20 @@ func (d *Disk) write(f File, records ...func(*contents)) error {
 	return nil
 }
 
-// settleLocked makes durable what is due: what its time has come for, and what the same file has
-// had synced since.
+// settleLocked makes durable what is due: what its time has come for, and what was written to the
+// same store before.
 func (d *Disk) settleLocked() {
 	now := time.Now()
-	for f := LogFile; f <= SnapshotFile; f++ {
+	for f := VoteStore; f <= SnapshotStore; f++ {
 		last := -1
 		for i, w := range d.unsynced {
-			if w.file == f && !w.dueAt.After(now) {
+			if w.store == f && !w.dueAt.After(now) {
 				last = i
 			}
 		}
 		var left []write
 		for i, w := range d.unsynced {
-			if w.file == f && i <= last {
+			if w.store == f && i <= last {
 				w.apply(d.synced)
 			} else {
 				left = append(left, w)
@@ -214,48 +214,12 @@ func (d *Disk) settleLocked() {
 	}
 }
 
-// FirstIndex implements raft.LogStore.
-func (d *Disk) FirstIndex() (uint64, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.seen.low, nil
-}
-
-// LastIndex implements raft.LogStore.
-func (d *Disk) LastIndex() (uint64, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.seen.high, nil
-}
-
-// GetLog implements raft.LogStore.
-func (d *Disk) GetLog(index uint64, log *raft.Log) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	l, ok := d.seen.logs[index]
-	if !ok {
-		return raft.ErrLogNotFound
+// storeOf is the store of a stable value.
+func storeOf(key []byte) Store {
+	if bytes.HasPrefix(key, []byte("lockkeeper/")) {
+		return OwnStore
 	}
-	*log = copyLog(&l)
-	return nil
-}
-
-// StoreLog implements raft.LogStore.
-func (d *Disk) StoreLog(log *raft.Log) error { return d.StoreLogs([]*raft.Log{log}) }
-
-// StoreLogs implements raft.LogStore.
-func (d *Disk) StoreLogs(logs []*raft.Log) error {
-	records := make([]func(*contents), len(logs))
-	for i, l := range logs {
-		kept := copyLog(l)
-		records[i] = func(c *contents) { c.store(kept) }
-	}
-	return d.write(LogFile, records...)
-}
-
-// DeleteRange implements raft.LogStore.
-func (d *Disk) DeleteRange(first, last uint64) error {
-	return d.write(LogFile, func(c *contents) { c.delete(first, last) })
+	return VoteStore
 }
 
 // errNotFound has the text that the raft library looks for.
@@ -264,7 +228,7 @@ var errNotFound = errors.New("not found")
 // Set implements raft.StableStore.
 func (d *Disk) Set(key, value []byte) error {
 	value = bytes.Clone(value)
-	return d.write(StableFile, func(c *contents) { c.values[string(key)] = value })
+	return d.write(storeOf(key), func(c *contents) { c.values[string(key)] = value })
 }
 
 // Get implements raft.StableStore.
@@ -280,7 +244,7 @@ func (d *Disk) Get(key []byte) ([]byte, error) {
 
 // SetUint64 implements raft.StableStore.
 func (d *Disk) SetUint64(key []byte, value uint64) error {
-	return d.write(StableFile, func(c *contents) { c.numbers[string(key)] = value })
+	return d.write(storeOf(key), func(c *contents) { c.numbers[string(key)] = value })
 }
 
 // GetUint64 implements raft.StableStore.

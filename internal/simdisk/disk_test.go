@@ -13,54 +13,6 @@ import (
 	"lockkeeper/internal/simdisk"
 )
 
-func store(t *testing.T, d *simdisk.Disk, indexes ...uint64) {
-	t.Helper()
-	var logs []*raft.Log
-	for _, i := range indexes {
-		logs = append(logs, &raft.Log{Index: i, Term: 1, Data: []byte{byte(i)}})
-	}
-	if err := d.StoreLogs(logs); err != nil {
-		t.Fatalf("store %v: %v", indexes, err)
-	}
-}
-
-func expectRange(t *testing.T, d *simdisk.Disk, low, high uint64) {
-	t.Helper()
-	first, _ := d.FirstIndex()
-	last, _ := d.LastIndex()
-	if first != low || last != high {
-		t.Errorf("the log goes from %d to %d, want %d to %d", first, last, low, high)
-	}
-}
-
-func TestLog(t *testing.T) {
-	d := simdisk.New()
-	expectRange(t, d, 0, 0)
-	store(t, d, 1, 2, 3, 4, 5)
-	expectRange(t, d, 1, 5)
-	if err := d.DeleteRange(1, 2); err != nil {
-		t.Fatal(err)
-	}
-	expectRange(t, d, 3, 5)
-	d.DeleteRange(5, 5)
-	expectRange(t, d, 3, 4)
-	var l raft.Log
-	if err := d.GetLog(4, &l); err != nil || l.Index != 4 || l.Data[0] != 4 {
-		t.Errorf("entry 4: %+v, %v", l, err)
-	}
-	l.Data[0] = 99
-	if d.GetLog(4, &l); l.Data[0] != 4 {
-		t.Error("a reader has changed what is on the disk")
-	}
-	if err := d.GetLog(5, &l); !errors.Is(err, raft.ErrLogNotFound) {
-		t.Errorf("deleted entry: %v", err)
-	}
-	d.DeleteRange(3, 4)
-	expectRange(t, d, 0, 0)
-	store(t, d, 90)
-	expectRange(t, d, 90, 90)
-}
-
 func TestStable(t *testing.T) {
 	d := simdisk.New()
 	if _, err := d.Get([]byte("vote")); err == nil || err.Error() != "not found" {
@@ -119,91 +71,89 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-func TestTrailing(t *testing.T) {
+// Whoever wants to know learns of each snapshot, and decides over its fate.
+func TestOnSnapshot(t *testing.T) {
 	d := simdisk.New()
-	d.SetTrailing(2)
-	store(t, d, 1, 2, 3, 4, 5, 6)
+	failed := errors.New("no")
+	var taken []uint64
+	d.OnSnapshot(func(index uint64) error {
+		taken = append(taken, index)
+		return failed
+	})
 	s, _ := d.Create(1, 5, 1, raft.Configuration{}, 1, nil)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
+	if err := s.Close(); err != failed || len(taken) != 1 || taken[0] != 5 {
+		t.Errorf("%v, taken %v", err, taken)
 	}
-	expectRange(t, d, 4, 6)
 }
 
-// A crash loses what was being written, and nothing that had been.
+// vote is the key of a number of raft's, own of one of ours.
+var vote, own = []byte("CurrentTerm"), []byte("lockkeeper/member")
+
+func expectNumbers(t *testing.T, d *simdisk.Disk, wantVote, wantOwn uint64) {
+	t.Helper()
+	v, _ := d.GetUint64(vote)
+	o, _ := d.GetUint64(own)
+	if v != wantVote || o != wantOwn {
+		t.Errorf("the disk has %d and %d, want %d and %d", v, o, wantVote, wantOwn)
+	}
+}
+
+// A crash loses the write that is under way, or with chance all or nothing of it; and nothing that was
+// written before.
 func TestCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := simdisk.New()
 		d.SetSyncTime(10 * time.Millisecond)
 		start := time.Now()
-		store(t, d, 1)
+		d.SetUint64(vote, 1)
 		if took := time.Since(start); took != 10*time.Millisecond {
 			t.Errorf("a write took %v", took)
 		}
-		go d.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3}})
+		go d.SetUint64(vote, 2)
 		time.Sleep(5 * time.Millisecond)
 		during := d.Crash()
-		time.Sleep(5 * time.Millisecond)
-		synctest.Wait()
-		after := d.Crash()
-		expectRange(t, during, 1, 1)
-		expectRange(t, after, 1, 3)
-		store(t, during, 2)
-		expectRange(t, during, 1, 2)
-		expectRange(t, d, 1, 3)
-	})
-}
-
-// What was being written at a crash is there to any part, the first records first.
-func TestTornWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := simdisk.New()
-		d.SetSyncTime(10 * time.Millisecond)
-		store(t, d, 1)
-		go d.StoreLogs([]*raft.Log{{Index: 2}, {Index: 3}})
-		time.Sleep(5 * time.Millisecond)
 		found := make(map[uint64]int)
 		rng := rand.New(rand.NewPCG(1, 1))
 		for range 100 {
-			last, _ := d.CrashTorn(rng).LastIndex()
-			found[last]++
+			v, _ := d.CrashTorn(rng).GetUint64(vote)
+			found[v]++
 		}
-		if len(found) != 3 || found[1] == 0 || found[2] == 0 || found[3] == 0 {
-			t.Errorf("last entries after a hundred crashes: %v", found)
+		if len(found) != 2 || found[1] == 0 || found[2] == 0 {
+			t.Errorf("values after a hundred crashes: %v", found)
 		}
 		time.Sleep(5 * time.Millisecond)
+		synctest.Wait()
+		expectNumbers(t, during, 1, 0)
+		expectNumbers(t, d.Crash(), 2, 0)
 	})
 }
 
-// What a program has not synced is lost, unless it is old; each file for itself.
+// What a program has not synced is lost, unless it is old; each store for itself.
 func TestWriteBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := simdisk.New()
 		d.SetSyncTime(time.Millisecond)
-		store(t, d, 1)
-		d.SetWriteBack(simdisk.LogFile, time.Second)
+		d.SetUint64(vote, 1)
+		d.SetWriteBack(simdisk.VoteStore, time.Second)
 		start := time.Now()
-		store(t, d, 2)
+		d.SetUint64(vote, 2)
 		if time.Since(start) != 0 {
 			t.Error("a write that is not synced took time")
 		}
 		time.Sleep(700 * time.Millisecond)
-		store(t, d, 3)
-		d.Set([]byte("vote"), []byte("me"))
-		expectRange(t, d, 1, 3)
-		expectRange(t, d.Crash(), 1, 1)
-		if v, _ := d.Crash().Get([]byte("vote")); string(v) != "me" {
-			t.Error("another file was lost, too")
-		}
+		d.SetUint64(vote, 3)
+		d.SetUint64(own, 7)
+		expectNumbers(t, d, 3, 7)
+		expectNumbers(t, d.Crash(), 1, 7)
 		killed := d.Killed(rand.New(rand.NewPCG(1, 1)))
-		expectRange(t, killed, 1, 3)
-		expectRange(t, killed.Crash(), 1, 1)
+		expectNumbers(t, killed, 3, 7)
+		expectNumbers(t, killed.Crash(), 1, 7)
 		time.Sleep(300 * time.Millisecond)
-		expectRange(t, d.Crash(), 1, 2)
-		expectRange(t, killed.Crash(), 1, 2)
-		d.SetWriteBack(simdisk.LogFile, 0)
-		store(t, d, 4)
-		expectRange(t, d.Crash(), 1, 4)
+		expectNumbers(t, d.Crash(), 2, 7)
+		expectNumbers(t, killed.Crash(), 2, 7)
+		d.SetWriteBack(simdisk.VoteStore, 0)
+		d.SetUint64(vote, 4)
+		expectNumbers(t, d.Crash(), 4, 7)
 	})
 }
 
@@ -211,13 +161,13 @@ func TestFail(t *testing.T) {
 	d := simdisk.New()
 	full := errors.New("disk full")
 	d.Fail(full)
-	if err := d.StoreLog(&raft.Log{Index: 1}); err != full {
+	if err := d.SetUint64(vote, 1); err != full {
 		t.Errorf("write on a failing disk: %v", err)
 	}
-	expectRange(t, d, 0, 0)
+	expectNumbers(t, d, 0, 0)
 	d.Fail(nil)
-	store(t, d, 1)
-	if d.Writes() != 1 {
+	d.SetUint64(vote, 1)
+	if expectNumbers(t, d, 1, 0); d.Writes() != 1 {
 		t.Errorf("%d writes, want 1", d.Writes())
 	}
 }

@@ -1,22 +1,22 @@
-// Package simdisk keeps what a member of a raft cluster writes to its disk in
-// memory, for tests that run whole clusters inside a testing/synctest bubble. It
-// never touches a file. Begin reading with Disk and Disk.Crash.
+// Package simdisk is the disk of a member in memory, for tests that run whole clusters inside a
+// testing/synctest bubble: a stable store, a snapshot store, and the file system below the log.
+// It never touches a file, and never loses what a program may rely on.
+// Begin reading with Disk and Disk.CrashTorn, which says what a power cut leaves; file.go has the
+// files.
 //
-// A [Disk] is a log store, a stable store and a snapshot store at once, and
-// outlives the program that uses it: a restarted member opens the same Disk. A
-// power cut is modelled by [Disk.Crash], which returns a copy with what was
-// durable at that moment; whatever the old program still writes while it is
-// being stopped goes to the old Disk, which nobody reads again.
+// A [Disk] outlives the program that uses it: a restarted member opens the same Disk. A power cut is
+// modelled by [Disk.Crash], which returns a copy with what was durable at that moment; whatever the
+// old program still writes while it is being stopped goes to the old Disk, which nobody reads again.
 //
-// A write takes [Disk.SetSyncTime] of virtual time, and is durable when that is
-// over. If a crash comes first, nothing of it is there, or, with
-// [Disk.CrashTorn], its first records or all of it: nobody has been told.
-// Reads cost nothing. [Disk.Fail] makes writes fail.
+// The log of a member is the real one, package quorum/wal, over [Disk.Files]. What was written to a
+// file is durable after Sync, and a name after SyncDir; a sync takes [Disk.SetSyncTime] of virtual
+// time. A power cut before that, with [Disk.CrashTorn], leaves any of the sectors that were written
+// since the last sync, and any of the names.
 //
-// So nothing that a program may rely on is ever lost. A program that forgets to
-// sync is another matter: [Disk.SetWriteBack] makes the writes to one of the
-// three files (log, vote and term, snapshots) return at once and become durable
-// later, and a power cut loses those that have not.
+// The other two stores keep values: a write takes the same time, and is durable when it returns. If a
+// crash comes first, nothing or all of it is there. Reads cost nothing. [Disk.Fail] makes writes and
+// syncs fail. For a program that forgets to sync, [Disk.SetWriteBack] makes the writes to a store
+// return at once and become durable later.
 //
 // Everything that a reader gets is its own copy, as it would be from a file.
 package simdisk

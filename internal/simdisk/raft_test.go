@@ -18,6 +18,7 @@ import (
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
+	"lockkeeper/quorum/wal"
 )
 
 // The raft library with its own TCP transport, on simulated networks and disks,
@@ -72,6 +73,7 @@ func TestRaftInABubble(t *testing.T) {
 
 type raftCluster struct {
 	net   *simnet.Network
+	torn  *rand.Rand
 	nodes []*raftNode
 }
 
@@ -80,13 +82,14 @@ type raftNode struct {
 	raft      *raft.Raft
 	transport *raft.NetworkTransport
 	disk      *simdisk.Disk
+	log       *wal.Log
 
 	mu      sync.Mutex
 	numbers []uint64
 }
 
 func newRaftCluster(t *testing.T, seed uint64) *raftCluster {
-	c := &raftCluster{net: simnet.New(simnet.Config{Seed: seed, Latency: time.Millisecond, Jitter: time.Millisecond, RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second})}
+	c := &raftCluster{torn: rand.New(rand.NewPCG(seed, 1)), net: simnet.New(simnet.Config{Seed: seed, Latency: time.Millisecond, Jitter: time.Millisecond, RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second})}
 	for i := range 3 {
 		c.net.Host(c.name(i))
 		disk := simdisk.New()
@@ -116,16 +119,19 @@ func (c *raftCluster) start(t *testing.T, i int, disk *simdisk.Disk) {
 	cfg.LocalID = raft.ServerID(c.name(i))
 	cfg.Logger = hclog.NewNullLogger()
 	cfg.SnapshotInterval, cfg.SnapshotThreshold, cfg.TrailingLogs = time.Minute, 50, 20
-	if known, _ := raft.HasExistingState(disk, disk, disk); !known {
+	if n.log, err = openLog(disk); err != nil {
+		t.Fatal(err)
+	}
+	if known, _ := raft.HasExistingState(n.log, disk, disk); !known {
 		var servers []raft.Server
 		for j := range 3 {
 			servers = append(servers, raft.Server{ID: raft.ServerID(c.name(j)), Address: raft.ServerAddress(c.name(j) + ":2888")})
 		}
-		if err := raft.BootstrapCluster(cfg, disk, disk, disk, n.transport, raft.Configuration{Servers: servers}); err != nil {
+		if err := raft.BootstrapCluster(cfg, n.log, disk, disk, n.transport, raft.Configuration{Servers: servers}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n.raft, err = raft.NewRaft(cfg, n, disk, disk, disk, n.transport); err != nil {
+	if n.raft, err = raft.NewRaft(cfg, n, n.log, disk, disk, n.transport); err != nil {
 		t.Fatal(err)
 	}
 	c.nodes[i] = n
@@ -136,7 +142,7 @@ func (c *raftCluster) crash(t *testing.T, i int) {
 	t.Helper()
 	old := c.nodes[i]
 	c.net.Reset(c.name(i))
-	disk := old.disk.Crash()
+	disk := old.disk.CrashTorn(c.torn)
 	old.stop(t)
 	c.start(t, i, disk)
 }
@@ -148,6 +154,22 @@ func (n *raftNode) stop(t *testing.T) {
 	}
 	n.transport.CloseStreams()
 	n.transport.Close()
+	if err := n.log.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// openLog opens the log on a disk, which has the manifest of it as a stable value.
+func openLog(d *simdisk.Disk) (*wal.Log, error) {
+	key := []byte("lockkeeper/manifest")
+	o := wal.Options{Dir: "log", FS: d.Files(), SegmentBytes: 8 << 10, Save: func(m wal.Manifest) error { return d.Set(key, m.Append(nil)) }}
+	manifest, err := d.Get(key)
+	if err != nil {
+		return wal.Create(o, 1, 0)
+	}
+	m, _ := wal.DecodeManifest(manifest)
+	l, _, err := wal.Open(o, m)
+	return l, err
 }
 
 // leader waits for a member that can prove that it leads.

@@ -83,18 +83,18 @@ func (s *sink) Close() error {
 	s.once.Do(func() {
 		s.meta.Size = int64(len(s.data))
 		s.disk.mu.Lock()
-		keep := s.disk.trailing
+		taken := s.disk.taken
 		s.disk.mu.Unlock()
 		written := s.snapshot
-		err = s.disk.write(SnapshotFile, func(c *contents) {
+		err = s.disk.write(SnapshotStore, func(c *contents) {
 			all := append(slices.Clone(c.snapshots), written)
 			slices.SortStableFunc(all, func(a, b snapshot) int {
 				return cmp.Or(cmp.Compare(a.meta.Term, b.meta.Term), cmp.Compare(a.meta.Index, b.meta.Index))
 			})
 			c.snapshots = all[max(0, len(all)-snapshotsKept):]
 		})
-		if err == nil && keep > 0 && written.meta.Index > keep {
-			err = s.disk.DeleteRange(0, written.meta.Index-keep)
+		if err == nil && taken != nil {
+			err = taken(written.meta.Index)
 		}
 	})
 	return err

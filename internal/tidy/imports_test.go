@@ -17,7 +17,7 @@ const imports = `
 	quorum/codec:
 	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft
-	quorum/wal:            quorum/codec github.com/hashicorp/raft golang.org/x/sys/unix
+	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum:                wire znode quorum/codec quorum/peer quorum/wal internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
@@ -59,7 +59,8 @@ const imports = `
 	internal/freeport:
 	internal/loglimit:
 	internal/zkconn:       wire
-	internal/simdisk:      github.com/hashicorp/raft
+	# The disk is below the log: it implements wal.FS.
+	internal/simdisk:      quorum/wal github.com/hashicorp/raft
 	internal/tidy:
 `
 
@@ -76,6 +77,7 @@ const testImports = `
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet
+	quorum/wal:            internal/simdisk
 	quorum:                internal/simnet internal/simdisk
 	server:                internal/simnet internal/simdisk internal/freeport
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix

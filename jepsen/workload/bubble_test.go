@@ -121,10 +121,14 @@ func (s *stage) addrs() []string {
 
 func (s *stage) start(i int) {
 	host := s.net.Host(s.host(i))
+	stores, err := quorum.OpenStoresOn(s.disks[i].Files(), 64<<10, s.disks[i], s.disks[i])
+	if err != nil {
+		s.t.Errorf("the disk of member %d: %v", i+1, err)
+	}
 	cfg := server.Config{
 		ClientAddr: s.host(i) + ":2181", TickTime: 2 * time.Second, SnapCount: 300, ID: uint8(i + 1),
 		Listen: host.Listen, Dial: host.Dial,
-		Stores: &quorum.Stores{Log: s.disks[i], Stable: s.disks[i], Snapshots: s.disks[i]},
+		Stores: &stores,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	if os.Getenv("LOG") != "" {

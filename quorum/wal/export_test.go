@@ -14,14 +14,14 @@ func SegmentPath(dir string, number uint64) string { return segmentPath(dir, num
 // End is where the batches in the last segment end, and up to where its watermark says that they are
 // durable.
 func (l *Log) End() (end, durable int64) {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.lock()
+	defer l.unlock()
 	return l.end, l.mark.end
 }
 
 // WriteWatermark writes a watermark now.
 func (l *Log) WriteWatermark() error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.lock()
+	defer l.unlock()
 	return l.writeWatermark()
 }

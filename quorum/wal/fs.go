@@ -25,7 +25,7 @@ type FS interface {
 	// Open opens a file to be read and written. What is read comes from the disk: when an fsync
 	// has failed, the page cache keeps what could not be written.
 	Open(path string) (File, error)
-	// Rename gives a file a new name, under which there is no file.
+	// Rename gives a file a new name; a file that has it is removed.
 	Rename(from, to string) error
 	// Remove removes a file.
 	Remove(path string) error

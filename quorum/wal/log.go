@@ -76,8 +76,9 @@ type Log struct {
 	applied uint64        // as of when the log was opened
 	known   atomic.Uint64 // see SetApplied
 
-	// Lock: writing is held for one write; mu is taken under it, to publish what was written.
-	writing sync.Mutex
+	// Lock: writing holds a token for the time of one write; mu is taken under it, to publish what was
+	// written. It is a channel, because waiting for a mutex stops the virtual time of a test.
+	writing chan struct{}
 	// broken is why nothing can be written any more: what a failed write has left is unknown.
 	broken error
 	end    int64     // of the batches in the last segment
@@ -101,21 +102,30 @@ type place struct {
 
 var _ raft.LogStore = (*Log)(nil)
 
-// Create begins a log whose first entry will be next. The entries up to applied are known to be
-// committed. It counts with the manifest that Save is called with: before that there is no log.
-func Create(o Options, next, applied uint64) (*Log, error) {
+// newLog returns a log without segments.
+func newLog(o Options) *Log {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = DefaultSegmentBytes
 	}
+	return &Log{Options: o, writing: make(chan struct{}, 1)}
+}
+
+func (l *Log) lock()   { l.writing <- struct{}{} }
+func (l *Log) unlock() { <-l.writing }
+
+// Create begins a log whose first entry will be next. The entries up to applied are known to be
+// committed. It counts with the manifest that Save is called with: before that there is no log.
+func Create(o Options, next, applied uint64) (*Log, error) {
+	l := newLog(o)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, err
 	}
-	h := segmentHead{log: rand.Uint64(), number: 1, first: next, last: next - 1, applied: applied, size: o.SegmentBytes}
+	h := segmentHead{log: rand.Uint64(), number: 1, first: next, last: next - 1, applied: applied, size: l.SegmentBytes}
 	s, err := createSegment(o.FS, o.Dir, h)
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{Options: o, applied: applied, segments: []*segment{s}, first: h.first, last: h.last}
+	l.applied, l.segments, l.first, l.last = applied, []*segment{s}, h.first, h.last
 	l.continueAt(segmentStart, s.sum(), firstWatermark)
 	if err := l.Save(l.manifest()); err != nil {
 		return nil, errors.Join(err, s.f.Close())
@@ -188,8 +198,8 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.lock()
+	defer l.unlock()
 	from := logs[0].Index
 	for i, e := range logs {
 		if e.Index != from+uint64(i) {
@@ -231,16 +241,17 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore. It removes entries from one end of the log. Entries that are
-// known to be committed are not removed from the back.
+// DeleteRange implements raft.LogStore. It removes entries from one end of the log: committed ones that
+// a snapshot has from the front, and others, which a leader's entries are to replace, from the back.
+// Entries that are known to be committed are not removed from the back.
 func (l *Log) DeleteRange(lo, hi uint64) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.lock()
+	defer l.unlock()
 	lo, hi = max(lo, l.first), min(hi, l.last)
 	switch {
 	case lo > hi:
 		return nil
-	case lo == l.first:
+	case lo == l.first && (hi < l.last || lo <= l.appliedNow()):
 		if err := l.commit(batchFirst, hi+1); err != nil {
 			return err
 		}
@@ -377,8 +388,8 @@ func (l *Log) watermarkLater() {
 
 // watermarkIdle writes a watermark, some time after a batch that no other one has followed.
 func (l *Log) watermarkIdle() {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.lock()
+	defer l.unlock()
 	l.idle = nil
 	if len(l.segments) == 0 || l.broken != nil || l.mark.end == l.end {
 		return
@@ -414,8 +425,8 @@ func (l *Log) removeUnneeded() error {
 
 // Close saves how far the log was committed and where it ends, and closes all files.
 func (l *Log) Close() error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+	l.lock()
+	defer l.unlock()
 	if len(l.segments) == 0 {
 		return nil
 	}

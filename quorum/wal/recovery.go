@@ -13,14 +13,11 @@ import (
 // leaves behind, and returns a sentence for each such repair. Errors begin with the name of the file
 // that they are about; ErrDamaged is in the chain of those about bytes that are not what was written.
 func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = DefaultSegmentBytes
-	}
 	numbers, repaired, err := listSegments(o, m.Newest)
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &Log{Options: o}
+	l := newLog(o)
 	defer func() {
 		if err != nil {
 			for _, s := range l.segments {

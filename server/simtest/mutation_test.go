@@ -26,13 +26,10 @@ func forgetful(m *member) {
 	m.lock()
 	defer m.unlock()
 	d := m.disk
-	if mutant.On(mutant.SkippedFsync) {
-		d.SetWriteBack(simdisk.LogFile, mutationLag)
-	}
 	if mutant.On(mutant.VoteNotSynced) {
-		d.SetWriteBack(simdisk.StableFile, mutationLag)
+		d.SetWriteBack(simdisk.VoteStore, mutationLag)
 	}
 	if mutant.On(mutant.EarlySnapshot) {
-		d.SetWriteBack(simdisk.SnapshotFile, mutationLag)
+		d.SetWriteBack(simdisk.SnapshotStore, mutationLag)
 	}
 }

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"errors"
 	"fmt"
 
 	"lockkeeper/internal/simdisk"
@@ -17,10 +18,25 @@ type program struct {
 	mayFail bool
 }
 
+// segmentBytes is the length of a segment of the log: short, so that there are many.
+const segmentBytes = 64 << 10
+
 // startProgram starts the member's server on a disk, on the present incarnation
 // of the member's host.
 func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 	host := m.c.net.Host(m.name)
+	stores, err := quorum.OpenStoresOn(disk.Files(), segmentBytes, disk, disk)
+	if err != nil {
+		return nil, err
+	}
+	for _, what := range stores.Repaired {
+		m.c.journal.printf("m%d %s", m.id, what)
+		m.c.repaired.Add(1)
+	}
+	// Members that were away are to need snapshots, though their program would keep a longer log.
+	disk.OnSnapshot(func(index uint64) error {
+		return stores.Log.DeleteRange(0, index-min(index, m.c.shape.trailing))
+	})
 	cfg := server.Config{
 		ClientAddr: m.clientAddr(),
 		TickTime:   m.c.shape.tick,
@@ -29,7 +45,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		Logger:     m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
 		Listen:     host.Listen,
 		Dial:       host.Dial,
-		Stores:     &quorum.Stores{Log: disk, Stable: disk, Snapshots: disk},
+		Stores:     &stores,
 		Now:        m.now,
 	}
 	for _, o := range m.c.members {
@@ -37,7 +53,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 	}
 	s, err := server.Start(cfg)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, stores.Close())
 	}
 	return &program{Server: s, name: m.name}, nil
 }

@@ -262,7 +262,7 @@ func (s *simulation) result() result {
 		"pipelined requests": replies, "connections broken": broken, "events": events,
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
 		"terms": len(s.c.witness.winners), "sessions expired": s.c.witness.expired,
-		"history entries": g.entries,
+		"history entries": g.entries, "logs repaired": int(s.c.repaired.Load()),
 	}
 	for name, n := range g.checked {
 		r.Figures["verdicts "+name], r.Figures["unknown verdicts "+name] = n, g.unknown[name]
