@@ -74,7 +74,7 @@ var Table = []Entry{
 	{GateOpen, "gate-open", "C1", "quorum/peer/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
 	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/peer/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
 	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, ""},
-	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", false, ""},
+	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", true, "TestPowerFailsDuringWrites"},
 }
 
 // active is the mutation that is switched on.

@@ -130,6 +130,18 @@ func (d directory) interrupt(torn *rand.Rand) {
 // [wal.File] say, and no more.
 func (d *Disk) Files() wal.FS { return files{d} }
 
+// Unsynced reports whether something was written to a file that is not durable yet.
+func (d *Disk) Unsynced() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.names {
+		if len(n.unsynced) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 type files struct{ disk *Disk }
 
 // change makes a change to the names of the files.

@@ -18,6 +18,8 @@ func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
 		return nil, nil, err
 	}
 	l := newLog(o)
+	l.lock() // for the timer of the watermark
+	defer l.unlock()
 	defer func() {
 		if err != nil {
 			for _, s := range l.segments {

@@ -134,6 +134,20 @@ func (m *member) start() {
 // was durable is there when it is started again.
 func (m *member) powerCut() { m.die(m.c.net.Reset, (*simdisk.Disk).CrashTorn) }
 
+// powerCutInWrite is powerCut while the log is written, if that happens within half a second.
+func (m *member) powerCutInWrite() {
+	for range 5000 {
+		m.lock()
+		writing := m.disk.Unsynced()
+		m.unlock()
+		if writing {
+			break
+		}
+		time.Sleep(syncTime / 2)
+	}
+	m.powerCut()
+}
+
 // kill ends the member as kill -9 does: its connections are closed, and what it has written stays written.
 func (m *member) kill() { m.die(m.c.net.Kill, (*simdisk.Disk).Killed) }
 

@@ -64,8 +64,8 @@ var faults = []fault{
 		n.c.net.Partition(a.name, b.name)
 		return func() { n.c.net.Heal(a.name, b.name) }
 	}},
-	{"power cut of leader", func(n *nemesis) func() { return n.down(n.leader(), (*member).powerCut) }},
-	{"power cut of member", func(n *nemesis) func() { return n.down(n.any(), (*member).powerCut) }},
+	{"power cut of leader", func(n *nemesis) func() { return n.down(n.leader(), (*member).powerCutInWrite) }},
+	{"power cut of member", func(n *nemesis) func() { return n.down(n.any(), (*member).powerCutInWrite) }},
 	{"power cut of all", func(n *nemesis) func() {
 		var undo []func()
 		for _, m := range n.c.members {

@@ -213,7 +213,7 @@ func (s *simulation) run(virtual time.Duration) {
 }
 
 // awaitEnd waits for the clients to end. When a promise was broken, one may wait for a lock that nobody gives back: then all are cut
-// off until their sessions are over.
+// off until their sessions are over. Without a cluster that works there is no end.
 func (s *simulation) awaitEnd() {
 	ended := make(chan struct{})
 	go func() {
@@ -232,7 +232,11 @@ func (s *simulation) awaitEnd() {
 	for _, host := range s.names {
 		s.c.net.Reconnect(host)
 	}
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Minute):
+		panic(fmt.Sprintf("the clients do not end; before that: %q", s.c.t.violations))
+	}
 }
 
 // everybodyWorks waits until every client has done something. Three may stand in the queue of one lock, and each may
