@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// contents are what the stores of a disk hold: as their readers see them, or as a power cut would leave
-// them.
+// contents are what the stores of a disk hold: as their readers see them, or as a power cut would
+// leave them.
 type contents struct {
 	values    map[string][]byte
 	numbers   map[string]uint64

@@ -63,8 +63,8 @@ func (d *Disk) Crash() *Disk { return d.CrashTorn(nil) }
 
 // CrashTorn is Crash with chance for what was not durable at that moment. Of a file any subset of
 // the sectors that were written since its last sync may be there, of a directory any subset of the
-// names that were changed since, of a store nothing of the write that was under way, or all of it, as
-// torn says; with nil nothing is. No write had returned that promised otherwise.
+// names that were changed since, of a store nothing of the write that was under way, or all of it,
+// as torn says; with nil nothing is. No write had returned that promised otherwise.
 func (d *Disk) CrashTorn(torn *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,16 +130,16 @@ func (d *Disk) SetWriteBack(f Store, lag time.Duration) {
 	}
 }
 
-// OnSnapshot has f called when a snapshot has been written, with the index of its last entry; what f
-// returns is the result of that write. A crash forgets f.
+// OnSnapshot has f called when a snapshot has been written, with the index of its last entry; what
+// f returns is the result of that write. A crash forgets f.
 func (d *Disk) OnSnapshot(f func(index uint64) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.taken = f
 }
 
-// SetSyncTime sets how long each write to a store takes from now on, and each sync of a file or of a
-// directory.
+// SetSyncTime sets how long each write to a store takes from now on, and each sync of a file or of
+// a directory.
 func (d *Disk) SetSyncTime(t time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

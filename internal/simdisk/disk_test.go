@@ -98,8 +98,8 @@ func expectNumbers(t *testing.T, d *simdisk.Disk, wantVote, wantOwn uint64) {
 	}
 }
 
-// A crash loses the write that is under way, or with chance all or nothing of it; and nothing that was
-// written before.
+// A crash loses the write that is under way, or with chance all or nothing of it; and nothing that
+// was written before.
 func TestCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := simdisk.New()

@@ -29,8 +29,8 @@ type inode struct {
 	sized bool
 }
 
-// change is a write that is not durable yet, as what it has replaced: so a write costs the copy of its
-// own bytes, and the file is copied only when the power fails.
+// change is a write that is not durable yet, as what it has replaced: so a write costs the copy of
+// its own bytes, and the file is copied only when the power fails.
 type change struct {
 	number uint64
 	at     int64
@@ -73,8 +73,8 @@ func (d *Disk) survivorsLocked(torn *rand.Rand) directory {
 	return left
 }
 
-// survivor is the file after a power cut: of each sector that was changed since the last sync one of
-// the versions that it has had since, and with torn nil the oldest.
+// survivor is the file after a power cut: of each sector that was changed since the last sync one
+// of the versions that it has had since, and with torn nil the oldest.
 func (n *inode) survivor(torn *rand.Rand) *inode {
 	odds := 0 // of 3, that a version is on the disk
 	if torn != nil {
@@ -108,8 +108,8 @@ func (c *change) sectors(f func(lo, hi int64)) {
 	}
 }
 
-// interrupt takes back the end of the newest change of each file that has one that is not durable, as
-// when the process that writes it is killed.
+// interrupt takes back the end of the newest change of each file that has one that is not durable,
+// as when the process that writes it is killed.
 func (d directory) interrupt(torn *rand.Rand) {
 	for _, path := range slices.Sorted(maps.Keys(d)) {
 		n := d[path]
@@ -126,8 +126,8 @@ func (d directory) interrupt(torn *rand.Rand) {
 	}
 }
 
-// Files is the disk as a file system, for the log. What it promises to a program is what [wal.FS] and
-// [wal.File] say, and no more.
+// Files is the disk as a file system, for the log. What it promises to a program is what [wal.FS]
+// and [wal.File] say, and no more.
 func (d *Disk) Files() wal.FS { return files{d} }
 
 // Unsynced reports whether something was written to a file that is not durable yet.

@@ -105,7 +105,8 @@ func TestSyncTakesTime(t *testing.T) {
 	})
 }
 
-// A name is durable when its directory has been synced; before that a power cut may leave the old one.
+// A name is durable when its directory has been synced; before that a power cut may leave the old
+// one.
 func TestUnsyncedNamesAreLost(t *testing.T) {
 	d := simdisk.New()
 	durableFile(d, 1)
@@ -176,7 +177,8 @@ func TestFailedSync(t *testing.T) {
 	})
 }
 
-// A program that is killed has written the first sectors of what it was writing, and loses nothing else.
+// A program that is killed has written the first sectors of what it was writing, and loses nothing
+// else.
 func TestKilledWriter(t *testing.T) {
 	d := simdisk.New()
 	f := durableFile(d, 4)

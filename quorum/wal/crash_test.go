@@ -16,9 +16,9 @@ import (
 	"lockkeeper/quorum/wal"
 )
 
-// A machine whose power fails, a process that is killed, and a disk that fails, at any moment of any
-// operation, lose nothing that was acknowledged; the operation has taken place or not, and no log is
-// refused.
+// A machine whose power fails, a process that is killed, and a disk that fails, at any moment of
+// any operation, lose nothing that was acknowledged; the operation has taken place or not, and no
+// log is refused.
 func TestLogSurvivesCrashes(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ const (
 // SegmentPath is the path of a segment.
 func SegmentPath(dir string, number uint64) string { return segmentPath(dir, number) }
 
-// End is where the batches in the last segment end, and up to where its watermark says that they are
-// durable.
+// End is where the batches in the last segment end, and up to where its watermark says that they
+// are durable.
 func (l *Log) End() (end, durable int64) {
 	l.lock()
 	defer l.unlock()

@@ -79,7 +79,8 @@ func (o *OS) NotifyStarved(f func(error, time.Duration)) {
 // DescriptorWaits is how often something had to wait for a file descriptor.
 func (o *OS) DescriptorWaits() int64 { return o.waits.Load() }
 
-// retry calls open until it does not fail for want of a file descriptor, for descriptorWait at most.
+// retry calls open until it does not fail for want of a file descriptor, for descriptorWait at
+// most.
 func (o *OS) retry(open func() error) error {
 	err := open()
 	if !IsStarved(err) {

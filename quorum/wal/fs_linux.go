@@ -20,14 +20,15 @@ func preallocate(f *os.File, sizeBytes int64) error {
 // syncData makes the content of a file durable.
 func syncData(f *os.File) error { return retryInterrupted(f, "fdatasync", unix.Fdatasync) }
 
-// dropCache has a file read from the disk from now on: when an fsync fails, Linux keeps what it could
-// not write, and takes it for written. A program that starts again must not find there what a power
-// cut takes away.
+// dropCache has a file read from the disk from now on: when an fsync fails, Linux keeps what it
+// could not write, and takes it for written. A program that starts again must not find there what a
+// power cut takes away.
 func dropCache(f *os.File) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	// Where the file system has nothing to drop, in memory for example, nothing can be stale either.
+	// Where the file system has nothing to drop, in memory for example, nothing can be stale
+	// either.
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	return nil
 }

@@ -66,8 +66,8 @@ func starve(t *testing.T) (release func()) {
 	return release
 }
 
-// A log that needs a new segment while the process has no file descriptor waits for one, says so, and
-// goes on.
+// A log that needs a new segment while the process has no file descriptor waits for one, says so,
+// and goes on.
 func TestLogWaitsForDescriptors(t *testing.T) {
 	files := new(wal.OS)
 	var manifest wal.Manifest

@@ -20,8 +20,8 @@ import (
 // smallSegment is a length of segments that a few entries fill.
 const smallSegment = 20 << 10
 
-// image is the content of a directory, by path, and the manifest of the log in it. As a wal.FS it has
-// no faults and no crashes.
+// image is the content of a directory, by path, and the manifest of the log in it. As a wal.FS it
+// has no faults and no crashes.
 type image struct {
 	files    map[string][]byte
 	manifest wal.Manifest
@@ -40,7 +40,8 @@ func (m *image) clone() *image {
 	return c
 }
 
-// with is the image with other content in one file, which it shares otherwise. It is to be opened once.
+// with is the image with other content in one file, which it shares otherwise. It is to be opened
+// once.
 func (m *image) with(path string, content []byte) *image {
 	c := &image{files: maps.Clone(m.files), manifest: m.manifest}
 	c.files[path] = content
@@ -249,8 +250,9 @@ func busy(t *testing.T) (*image, *stored) {
 	return m, p
 }
 
-// crashed is a log whose process ended between two writes of entries of these sizes: it was not closed,
-// and has a watermark behind the first marked writes only. ends are where each write ended in the file.
+// crashed is a log whose process ended between two writes of entries of these sizes: it was not
+// closed, and has a watermark behind the first marked writes only. ends are where each write ended
+// in the file.
 func crashed(t *testing.T, marked int, sizes ...[]int) (m *image, p *stored, ends []int64) {
 	t.Helper()
 	m, p = newImage(), newStored()

@@ -76,8 +76,8 @@ type Log struct {
 	applied uint64        // as of when the log was opened
 	known   atomic.Uint64 // see SetApplied
 
-	// Lock: writing holds a token for the time of one write; mu is taken under it, to publish what was
-	// written. It is a channel, because waiting for a mutex stops the virtual time of a test.
+	// Lock: writing holds a token for the time of one write; mu is taken under it, to publish what
+	// was written. It is a channel, because waiting for a mutex stops the virtual time of a test.
 	writing chan struct{}
 	// broken is why nothing can be written any more: what a failed write has left is unknown.
 	broken error
@@ -153,8 +153,8 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.last, nil
 }
 
-// HighestIndex is the highest index of an entry that the log has had, 0 for none. The entry must be in
-// the log, or in a snapshot.
+// HighestIndex is the highest index of an entry that the log has had, 0 for none. The entry must be
+// in the log, or in a snapshot.
 func (l *Log) HighestIndex() uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -192,8 +192,8 @@ func (l *Log) GetLog(index uint64, entry *raft.Log) error {
 // StoreLog implements raft.LogStore.
 func (l *Log) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs implements raft.LogStore. The entries are durable when it returns. After an error nothing
-// more can be written; ErrNoSegment: and nothing was.
+// StoreLogs implements raft.LogStore. The entries are durable when it returns. After an error
+// nothing more can be written; ErrNoSegment: and nothing was.
 func (l *Log) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
@@ -241,9 +241,9 @@ func (l *Log) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// DeleteRange implements raft.LogStore. It removes entries from one end of the log: committed ones that
-// a snapshot has from the front, and others, which a leader's entries are to replace, from the back.
-// Entries that are known to be committed are not removed from the back.
+// DeleteRange implements raft.LogStore. It removes entries from one end of the log: committed ones
+// that a snapshot has from the front, and others, which a leader's entries are to replace, from the
+// back. Entries that are known to be committed are not removed from the back.
 func (l *Log) DeleteRange(lo, hi uint64) error {
 	l.lock()
 	defer l.unlock()
@@ -299,8 +299,8 @@ func (l *Log) commit(kind batchKind, index uint64) error {
 	return err
 }
 
-// commitBuf writes the batch in buf, syncs it, and returns its offset. After an error nothing more is
-// written. Lock: writing.
+// commitBuf writes the batch in buf, syncs it, and returns its offset. After an error nothing more
+// is written. Lock: writing.
 func (l *Log) commitBuf(kind batchKind, index uint64) (at int64, err error) {
 	if len(l.segments) == 0 {
 		return 0, ErrClosed
@@ -365,8 +365,8 @@ func (l *Log) continueAt(end int64, sum uint32, m watermark) {
 	l.end, l.sum, l.mark, l.marked = end, sum, m, time.Now()
 }
 
-// writeWatermark writes that all batches are durable, which they are, unless the newest watermark says
-// so. It is synced with the next batch. Lock: writing.
+// writeWatermark writes that all batches are durable, which they are, unless the newest watermark
+// says so. It is synced with the next batch. Lock: writing.
 func (l *Log) writeWatermark() error {
 	if l.mark.end == l.end {
 		return nil
@@ -379,7 +379,8 @@ func (l *Log) writeWatermark() error {
 	return nil
 }
 
-// watermarkLater has the newest batch get its watermark if no other batch follows it. Lock: writing.
+// watermarkLater has the newest batch get its watermark if no other batch follows it. Lock:
+// writing.
 func (l *Log) watermarkLater() {
 	if l.idle == nil {
 		l.idle = time.AfterFunc(watermarkAfter, l.watermarkIdle)

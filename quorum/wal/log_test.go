@@ -37,8 +37,8 @@ func TestWatermarksFollow(t *testing.T) {
 	})
 }
 
-// What a failed write has left is unknown: nothing is written after it, and what was written before is
-// there.
+// What a failed write has left is unknown: nothing is written after it, and what was written before
+// is there.
 func TestNothingIsWrittenAfterAFailedWrite(t *testing.T) {
 	m, p := newImage(), newStored()
 	l := m.create(t, smallSegment)
@@ -86,8 +86,8 @@ func TestNoSpaceForTheNextSegment(t *testing.T) {
 	}
 }
 
-// An entry that is larger than a segment gets one of its own size; a gap in the log, which a snapshot
-// fills, is kept; and segments that hold nothing any more are removed.
+// An entry that is larger than a segment gets one of its own size; a gap in the log, which a
+// snapshot fills, is kept; and segments that hold nothing any more are removed.
 func TestSegmentsComeAndGo(t *testing.T) {
 	m, p := newImage(), newStored()
 	l := m.create(t, smallSegment)

@@ -10,8 +10,9 @@ import (
 )
 
 // Open opens the log that a manifest is of, and verifies all that it holds. It removes what a crash
-// leaves behind, and returns a sentence for each such repair. Errors begin with the name of the file
-// that they are about; ErrDamaged is in the chain of those about bytes that are not what was written.
+// leaves behind, and returns a sentence for each such repair. Errors begin with the name of the
+// file that they are about; ErrDamaged is in the chain of those about bytes that are not what was
+// written.
 func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
 	numbers, repaired, err := listSegments(o, m.Newest)
 	if err != nil {
@@ -215,8 +216,8 @@ func (r *replay) entries(s *segment, at int64, index uint64, payload []byte) err
 }
 
 // finish verifies the end of the log, up to synced all of which must be there, and that no entry is
-// missing. It returns the offset up to which there is something left of a torn write, 0 when there is
-// nothing. Errors name the file.
+// missing. It returns the offset up to which there is something left of a torn write, 0 when there
+// is nothing. Errors name the file.
 func (r *replay) finish(synced int64) (torn int64, err error) {
 	l := r.log
 	s := l.lastSegment()

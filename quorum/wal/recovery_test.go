@@ -83,8 +83,8 @@ func TestMissingSegmentsAreRefused(t *testing.T) {
 	}
 }
 
-// Of a write that a power cut has cut short, any of its sectors may be there. Nothing that was written
-// before is lost, nothing is refused, and what is there is not half of it.
+// Of a write that a power cut has cut short, any of its sectors may be there. Nothing that was
+// written before is lost, nothing is refused, and what is there is not half of it.
 func TestTornWriteIsRemoved(t *testing.T) {
 	for name, size := range map[string][]int{"within a sector": {40}, "over a boundary": {700}, "many entries": {300, 0, 900, 20}, "zeros": {0, 0}, "large": {9000, 100}} {
 		t.Run(name, func(t *testing.T) {
@@ -229,8 +229,8 @@ func TestDamageIsNotTakenForATornWrite(t *testing.T) {
 	}
 }
 
-// A sector that is gone from a write that others followed is damage, even if no watermark says so: that
-// write was synced.
+// A sector that is gone from a write that others followed is damage, even if no watermark says so:
+// that write was synced.
 func TestBlankSectorBeforeLaterWritesIsDamage(t *testing.T) {
 	m, _, ends := crashed(t, 0, []int{100}, []int{2000, 900}, []int{700}, []int{20})
 	for at := (ends[0]/wal.SectorBytes + 1) * wal.SectorBytes; at+wal.SectorBytes <= ends[2]; at += wal.SectorBytes {
@@ -258,7 +258,8 @@ func TestEndOfAClosedLogIsKnown(t *testing.T) {
 	}
 }
 
-// A crash while a segment is created leaves a file that is removed, whether it has its name yet or not.
+// A crash while a segment is created leaves a file that is removed, whether it has its name yet or
+// not.
 func TestUnfinishedSegmentIsRemoved(t *testing.T) {
 	m, p := busy(t)
 	next := wal.SegmentPath("wal", m.manifest.Newest+1)

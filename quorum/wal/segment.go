@@ -20,9 +20,9 @@ import (
 //	| head   | watermark | watermark | zeros    | batch   | batch   |     | zeros       |
 //	+--------+-----------+-----------+----------+---------+---------+- - -+-------------+
 //
-// Head: the first and the last entry of the log when the segment was created, so that segments can be
-// removed from the front, and where the segment before this one ends, with the checksum of its last
-// batch. The format is the version of all that is in the file:
+// Head: the first and the last entry of the log when the segment was created, so that segments can
+// be removed from the front, and where the segment before this one ends, with the checksum of its
+// last batch. The format is the version of all that is in the file:
 //
 //	 0      4       8        12         16    24       32      40     48        56         64     72
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
@@ -42,8 +42,8 @@ import (
 // The payload of a batch of entries is, for each of them, its length (4 bytes) and its record
 // (record.go). Blank sectors are those of the payload that are all zeros as they were written.
 //
-// Watermark: an offset up to which the batches are durable. Watermark n is in place n mod 2. A segment
-// begins with watermarks 1 and 2, so that one that is lost is missed.
+// Watermark: an offset up to which the batches are durable. Watermark n is in place n mod 2. A
+// segment begins with watermarks 1 and 2, so that one that is lost is missed.
 //
 //	 0       4   8        16    24
 //	+-------+---+--------+-----+
@@ -187,8 +187,8 @@ func isZero(b []byte) bool {
 	return bytes.Equal(b, zeroSector[:len(b)])
 }
 
-// blankSectors counts the sectors of b, which is at an offset of the file, that are all zeros. The first
-// one, which has a head, does not count.
+// blankSectors counts the sectors of b, which is at an offset of the file, that are all zeros. The
+// first one, which has a head, does not count.
 func blankSectors(b []byte, at int64) (n int) {
 	for from := sectorBytes - int(at%sectorBytes); from < len(b); from += sectorBytes {
 		if isZero(b[from:min(from+sectorBytes, len(b))]) {
@@ -229,8 +229,8 @@ func (h *segmentHead) start() []byte {
 	return b
 }
 
-// newestWatermark reads the watermarks of a segment. A crash leaves the newest two, or the two before:
-// each is within a sector.
+// newestWatermark reads the watermarks of a segment. A crash leaves the newest two, or the two
+// before: each is within a sector.
 func (h *segmentHead) newestWatermark(content []byte) (newest watermark, err error) {
 	var found [2]watermark
 	for i := range found {
@@ -251,8 +251,8 @@ func (h *segmentHead) newestWatermark(content []byte) (newest watermark, err err
 	return newest, nil
 }
 
-// scan visits the batches of a segment, up to the first one that is not whole, or not there. It returns
-// the offset of that one, and the checksum of the last whole one, or of the head.
+// scan visits the batches of a segment, up to the first one that is not whole, or not there. It
+// returns the offset of that one, and the checksum of the last whole one, or of the head.
 func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload []byte) error) (end int64, sum uint32, err error) {
 	sum = binary.BigEndian.Uint32(content[4:])
 	for end = segmentStart; ; {
@@ -268,11 +268,11 @@ func (h *segmentHead) scan(content []byte, visit func(at int64, b batch, payload
 	}
 }
 
-// tornWrite tells what a crash leaves of a write from damage, in the last segment, whose whole batches
-// end at end. A crash can cut short one batch at most, because each is synced before the next one is
-// written; and every sector of that batch is as it was written, or zeros, as it was before. Up to
-// synced there can be no such batch. It returns the offset up to which there is something left of a
-// torn write; 0 when there is nothing.
+// tornWrite tells what a crash leaves of a write from damage, in the last segment, whose whole
+// batches end at end. A crash can cut short one batch at most, because each is synced before the
+// next one is written; and every sector of that batch is as it was written, or zeros, as it was
+// before. Up to synced there can be no such batch. It returns the offset up to which there is
+// something left of a torn write; 0 when there is nothing.
 func (h *segmentHead) tornWrite(content []byte, end, synced int64) (used int64, err error) {
 	if end < synced {
 		return 0, damagedf("the bytes at %d are not what was written; all was durable up to %d", end, synced)
@@ -309,12 +309,13 @@ type segment struct {
 }
 
 // zerosAhead is how many bytes of zeros are written ahead of the batches. The space of the file is
-// reserved when it is created, but a write to a part that was only reserved has the file system note
-// in its journal, with each fsync, that the part is written now.
+// reserved when it is created, but a write to a part that was only reserved has the file system
+// note in its journal, with each fsync, that the part is written now.
 const zerosAhead = 256 << 10
 
 // append writes b, batches, at an offset of the file and syncs it. The bytes behind b are zeros
-// before and after, so a write that a crash cuts short leaves of each sector the old or the new one.
+// before and after, so a write that a crash cuts short leaves of each sector the old or the new
+// one.
 func (s *segment) append(b []byte, at int64) error {
 	if end := at + int64(len(b)); end > s.zeroed {
 		s.zeroed = min(end+zerosAhead, s.size)
@@ -344,8 +345,8 @@ func segmentPath(dir string, number uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%016d%s", number, segmentSuffix))
 }
 
-// createSegment creates a segment without batches. A crash leaves either none or a whole one, and so
-// does an error.
+// createSegment creates a segment without batches. A crash leaves either none or a whole one, and
+// so does an error.
 func createSegment(files FS, dir string, h segmentHead) (_ *segment, err error) {
 	path := segmentPath(dir, h.number)
 	temp := path + newSuffix
