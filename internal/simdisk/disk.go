@@ -27,7 +27,7 @@ type Disk struct {
 	syncTime  time.Duration
 	fault     error
 	writes    int64
-	taken     func(index uint64) error // see OnSnapshot
+	taken     func(index uint64) // see OnSnapshot
 }
 
 // Store is one of the stores that the disk keeps as values, each of which is synced for itself.
@@ -130,9 +130,9 @@ func (d *Disk) SetWriteBack(f Store, lag time.Duration) {
 	}
 }
 
-// OnSnapshot has f called when a snapshot has been written, with the index of its last entry; what
-// f returns is the result of that write. A crash forgets f.
-func (d *Disk) OnSnapshot(f func(index uint64) error) {
+// OnSnapshot has f called when a snapshot has been written, with the index of its last entry. A
+// crash forgets f.
+func (d *Disk) OnSnapshot(f func(index uint64)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.taken = f

@@ -94,7 +94,7 @@ func (s *sink) Close() error {
 			c.snapshots = all[max(0, len(all)-snapshotsKept):]
 		})
 		if err == nil && taken != nil {
-			err = taken(written.meta.Index)
+			taken(written.meta.Index)
 		}
 	})
 	return err

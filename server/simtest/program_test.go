@@ -34,9 +34,8 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		m.c.repaired.Add(1)
 	}
 	// Members that were away are to need snapshots, though their program would keep a longer log.
-	disk.OnSnapshot(func(index uint64) error {
-		return stores.Log.DeleteRange(0, index-min(index, m.c.shape.trailing))
-	})
+	// A log that cannot be written is noticed by its program, at the next write.
+	disk.OnSnapshot(func(index uint64) { _ = stores.Log.DeleteRange(0, index-min(index, m.c.shape.trailing)) })
 	cfg := server.Config{
 		ClientAddr: m.clientAddr(),
 		TickTime:   m.c.shape.tick,
