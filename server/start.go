@@ -290,6 +290,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		ID:               quorum.MemberID(s.cfg.ID),
 		Tick:             s.cfg.TickTime,
 		SnapshotCommands: s.cfg.SnapCount,
+		TrailingEntries:  s.cfg.TrailingEntries,
 		ConfigText:       s.cfg.ConfigText(),
 		Stores:           stores,
 		Listener:         s.sessions,

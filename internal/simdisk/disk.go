@@ -27,7 +27,6 @@ type Disk struct {
 	syncTime  time.Duration
 	fault     error
 	writes    int64
-	taken     func(index uint64) // see OnSnapshot
 }
 
 // Store is one of the stores that the disk keeps as values, each of which is synced for itself.
@@ -128,14 +127,6 @@ func (d *Disk) SetWriteBack(f Store, lag time.Duration) {
 		c := d.seen.clone()
 		d.synced = &c
 	}
-}
-
-// OnSnapshot has f called when a snapshot has been written, with the index of its last entry. A
-// crash forgets f.
-func (d *Disk) OnSnapshot(f func(index uint64)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.taken = f
 }
 
 // SetSyncTime sets how long each write to a store takes from now on, and each sync of a file or of

@@ -71,17 +71,6 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// A program can be notified of each snapshot.
-func TestOnSnapshot(t *testing.T) {
-	d := simdisk.New()
-	var taken []uint64
-	d.OnSnapshot(func(index uint64) { taken = append(taken, index) })
-	s, _ := d.Create(1, 5, 1, raft.Configuration{}, 1, nil)
-	if err := s.Close(); err != nil || len(taken) != 1 || taken[0] != 5 {
-		t.Errorf("%v, taken %v", err, taken)
-	}
-}
-
 // vote is the key of a number of raft's, own of one of ours.
 var vote, own = []byte("CurrentTerm"), []byte("lockkeeper/member")
 

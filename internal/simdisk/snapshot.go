@@ -82,9 +82,6 @@ func (s *sink) Close() error {
 	var err error
 	s.once.Do(func() {
 		s.meta.Size = int64(len(s.data))
-		s.disk.mu.Lock()
-		taken := s.disk.taken
-		s.disk.mu.Unlock()
 		written := s.snapshot
 		err = s.disk.write(SnapshotStore, func(c *contents) {
 			all := append(slices.Clone(c.snapshots), written)
@@ -93,9 +90,6 @@ func (s *sink) Close() error {
 			})
 			c.snapshots = all[max(0, len(all)-snapshotsKept):]
 		})
-		if err == nil && taken != nil {
-			taken(written.meta.Index)
-		}
 	})
 	return err
 }

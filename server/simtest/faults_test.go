@@ -53,8 +53,8 @@ func (n *nemesis) partition(a, b *member) func() {
 	return func() { n.c.net.Heal(a.name, b.name) }
 }
 
-// slowLinks delays what members send each other, some ways more than others, each connection for itself: so what was
-// sent later on another connection arrives earlier.
+// slowLinks delays what members send each other, some ways more than others, each connection for
+// itself: so what was sent later on another connection arrives earlier.
 func (n *nemesis) slowLinks(most time.Duration) func() {
 	for _, from := range n.c.members {
 		for _, to := range n.c.members {
@@ -67,8 +67,8 @@ func (n *nemesis) slowLinks(most time.Duration) func() {
 	return n.c.usualLatency
 }
 
-// stallingLink loses segments of one way between two members now and then: what is behind them waits until they have been
-// sent again.
+// stallingLink loses segments of one way between two members now and then: what is behind them
+// waits until they have been sent again.
 func (n *nemesis) stallingLink() func() {
 	a, b := n.two()
 	n.note("link from m%d to m%d stalls", a.id, b.id)
@@ -93,8 +93,9 @@ func (n *nemesis) crashLoop() func() {
 	return func() {}
 }
 
-// contestedElections takes the leader away while messages are slow, and has the others lose their power and come
-// back between asking for votes and giving them. That is when a member could vote twice.
+// contestedElections takes the leader away while messages are slow, and has the others lose their
+// power and come back between asking for votes and giving them. That is when a member could vote
+// twice.
 func (n *nemesis) contestedElections() func() {
 	undoLinks := n.slowLinks(n.c.shape.tick / 2)
 	l := n.leader()
@@ -121,9 +122,9 @@ func (n *nemesis) contestedElections() func() {
 	return undoLinks
 }
 
-// leaderBehind is for what a leader has told to as few as make a majority with it, and has not got on its own disk: the
-// disk is slow, and the other followers hear nothing. Then its power fails, and when it comes back those who did hear are
-// cut off, so that it and the others decide.
+// leaderBehind is for what a leader has told to as few as make a majority with it, and has not got
+// on its own disk: the disk is slow, and the other followers hear nothing. Then its power fails,
+// and when it comes back those who did hear are cut off, so that it and the others decide.
 func (n *nemesis) leaderBehind() func() {
 	l := n.leader()
 	var near, far []*member // of its followers
@@ -156,8 +157,8 @@ func (n *nemesis) leaderBehind() func() {
 	return heal
 }
 
-// failingDisk makes a member's disk fail all writes. The member must stop; it is started again when the disk is
-// well, as an operator would.
+// failingDisk makes a member's disk fail all writes. The member must stop; it is started again when
+// the disk is well, as an operator would.
 func (n *nemesis) failingDisk() func() {
 	m := n.any()
 	n.note("disk of m%d fails", m.id)
@@ -178,7 +179,8 @@ func (m *member) paceDisk(d time.Duration) {
 	m.disk.SetSyncTime(d)
 }
 
-// failDisk makes all writes of the member fail. While that is so it may give up, and is not started.
+// failDisk makes all writes of the member fail. While that is so it may give up, and is not
+// started.
 func (m *member) failDisk(err error) {
 	m.lock()
 	defer m.unlock()
@@ -189,23 +191,24 @@ func (m *member) failDisk(err error) {
 	}
 }
 
-// repairDisk ends that, and the member's program if it has given up, and says why it has.
+// repairDisk ends that, and the member's program, and says why that has given up, if it has. A
+// program that has not may have a log that takes no more writes: a failed watermark shows with the
+// next write.
 func (m *member) repairDisk() (why error) {
 	m.lock()
 	defer m.unlock()
 	m.diskFault = nil
 	m.disk.Fail(nil)
-	p := m.running()
-	if p == nil || p.failure() == nil {
+	p := m.prog.Swap(nil)
+	if p == nil {
 		return nil
 	}
-	m.prog.Store(nil)
 	m.c.wind(p)
 	return p.failure()
 }
 
-// usualLatency undoes what faults did to the latencies between members. In a cluster whose machines are far from each
-// other, they are longer.
+// usualLatency undoes what faults did to the latencies between members. In a cluster whose machines
+// are far from each other, they are longer.
 func (c *cluster) usualLatency() {
 	for _, from := range c.members {
 		for _, to := range c.members {

@@ -33,19 +33,18 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
 	}
-	// Members that were away are to need snapshots, though their program would keep a longer log.
-	// A log that cannot be written is noticed by its program, at the next write.
-	disk.OnSnapshot(func(index uint64) { _ = stores.Log.DeleteRange(0, index-min(index, m.c.shape.trailing)) })
 	cfg := server.Config{
 		ClientAddr: m.clientAddr(),
 		TickTime:   m.c.shape.tick,
 		SnapCount:  m.c.shape.snapCount,
-		ID:         m.id,
-		Logger:     m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
-		Listen:     host.Listen,
-		Dial:       host.Dial,
-		Stores:     &stores,
-		Now:        m.now,
+		// Members that were away are to need snapshots.
+		TrailingEntries: m.c.shape.trailing,
+		ID:              m.id,
+		Logger:          m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
+		Listen:          host.Listen,
+		Dial:            host.Dial,
+		Stores:          &stores,
+		Now:             m.now,
 	}
 	for _, o := range m.c.members {
 		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000, Observer: o.observer})
