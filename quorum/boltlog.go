@@ -272,11 +272,5 @@ func appendedNs(l *raft.Log) uint64 {
 	return uint64(l.AppendedAt.UnixNano())
 }
 
-func setAppendedNs(l *raft.Log, ns uint64) {
-	if ns != 0 {
-		l.AppendedAt = time.Unix(0, int64(ns))
-	}
-}
-
 // Close writes the watermark and closes the file.
 func (l *boltLog) Close() error { return errors.Join(l.stop(), l.boltFile.Close()) }

@@ -47,7 +47,7 @@ func (c *serveCommand) run(e env, args []string) error {
 		cfg.Now = testClock(file)
 	}
 	for {
-		s, err, sig := startMember(cfg, e)
+		s, sig, err := startMember(cfg, e)
 		if sig != nil {
 			fmt.Fprintf(e.stderr, "lockkeeper: not started: stopped by a signal (%v) before clients could connect\n", sig)
 			return nil
@@ -86,7 +86,7 @@ type started struct {
 	err    error
 }
 
-func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
+func startMember(cfg server.Config, e env) (*server.Server, os.Signal, error) {
 	r, sig := untilSignal(e, signalRepeat, func(ctx context.Context) started {
 		s, err := server.StartContext(ctx, cfg)
 		return started{s, err}
@@ -94,7 +94,7 @@ func startMember(cfg server.Config, e env) (*server.Server, error, os.Signal) {
 	if sig != nil && r.member != nil {
 		_ = r.member.Close()
 	}
-	return r.member, r.err, sig
+	return r.member, sig, r.err
 }
 
 func (c *serveCommand) config(e env, args []string) (cfg server.Config, level slog.Level, err error) {

@@ -2,10 +2,7 @@ package peer
 
 import (
 	"bufio"
-	"io"
-	"log/slog"
 	"net"
-	"os"
 	"testing/synctest"
 
 	"github.com/hashicorp/raft"
@@ -75,24 +72,8 @@ func begin(f func() error) func() (err error, returned bool) {
 	}
 }
 
-func testLogger() *slog.Logger {
-	out := io.Discard
-	if os.Getenv("LOG") != "" {
-		out = os.Stderr
-	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
 // streamOf is a stream over a connection that no port owns.
 func streamOf(c net.Conn) *Stream { return newStream(&Port{}, c, 4096) }
-
-// readerConn is a connection of which only Read is there.
-type readerConn struct {
-	net.Conn
-	r io.Reader
-}
-
-func (c readerConn) Read(b []byte) (int, error) { return c.r.Read(b) }
 
 // readRPC reads a frame of a raft stream.
 func readRPC(r *bufio.Reader, limit int) (rpcKind, []byte, error) {
