@@ -12,6 +12,7 @@ import (
 type Scratch struct {
 	// Dir is the directory.
 	Dir     string
+	before  string // TMPDIR before; empty: it was not set
 	janitor *janitor
 }
 
@@ -20,7 +21,7 @@ type Scratch struct {
 const sweep = `for i in 1 2 3 4 5 6 7 8 9; do rm -rf "$1" 2>/dev/null && exit; sleep 1; done; exit 1`
 
 // NewScratch makes an empty directory. Temporary files that this process, and those that it starts,
-// make from now on are in it too.
+// make until Close are in it too.
 func NewScratch() (*Scratch, error) {
 	dir, err := tempDir("jepsen")
 	if err != nil {
@@ -30,7 +31,7 @@ func NewScratch() (*Scratch, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := &Scratch{Dir: dir, janitor: j}
+	s := &Scratch{Dir: dir, before: os.Getenv("TMPDIR"), janitor: j}
 	if err := os.Setenv("TMPDIR", dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("jepsen: TMPDIR: %w", err), s.Close())
 	}
@@ -38,7 +39,9 @@ func NewScratch() (*Scratch, error) {
 }
 
 // Close removes the directory.
-func (s *Scratch) Close() error { return s.janitor.clean() }
+func (s *Scratch) Close() error {
+	return errors.Join(os.Setenv("TMPDIR", s.before), s.janitor.clean())
+}
 
 // A janitor is a small shell that cleans up when this process has ended, also when it is killed
 // with -9: it waits for the end of a pipe that only this process holds.
