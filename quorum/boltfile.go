@@ -190,10 +190,9 @@ func checkBoltFile(path string) error {
 	return verifyBoltFile(path)
 }
 
-// verifyBoltFile verifies a file before raft-boltdb has it: that both meta pages are valid, the
-// checksum of every value and of every entry, that no entry is missing between the first and the
-// last, and what bbolt's own check looks at. bbolt trusts what it reads: damage has it panic, or
-// read beyond the file.
+// verifyBoltFile verifies a file before raft-boltdb has it: its pages, the checksum of
+// every value and of every entry, that no entry is missing between the first and the last, and what
+// bbolt's own check looks at. bbolt trusts what it reads: damage has it panic.
 func verifyBoltFile(path string) (err error) {
 	var opened []*os.File
 	defer func() {
@@ -216,7 +215,7 @@ func verifyBoltFile(path string) (err error) {
 		}
 		return f, err
 	}
-	if err := checkBoltMetas(path); err != nil {
+	if err := checkBoltPages(path); err != nil {
 		return err
 	}
 	db, err := bbolt.Open(path, logFileMode, options.BoltOptions)
@@ -232,16 +231,10 @@ func verifyBoltFile(path string) (err error) {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	// In this order: bbolt's own check has a goroutine of its own, where a fault would end the
-	// process, and reads nothing that the others have not read before.
-	err = checkBoltPages(tx)
-	if err == nil {
-		err = checkBoltContent(tx, options)
-	}
-	if err == nil {
-		var ended bool
-		if ended, err = checkBoltTree(tx); !ended {
-			return err // and leave to bbolt's check what it reads
+	err = checkBoltContent(tx, options)
+	for damage := range tx.Check() { // to its end: it writes to a channel
+		if err == nil {
+			err = damagedf("%v", damage)
 		}
 	}
 	if closeErr := errors.Join(tx.Rollback(), db.Close()); err == nil {
@@ -249,49 +242,6 @@ func verifyBoltFile(path string) (err error) {
 	}
 	return err
 }
-
-// checkBoltPages verifies that no page goes on beyond the end of the file.
-func checkBoltPages(tx *bbolt.Tx) error {
-	for id := 2; ; id++ {
-		page, err := tx.Page(id)
-		switch {
-		case err != nil:
-			return damagedf("page %d: %v", id, err)
-		case page == nil:
-			return nil
-		case page.Type == "free":
-			continue
-		}
-		id += page.OverflowCount
-		if last, err := tx.Page(id); err != nil || last == nil {
-			return damagedf("page %d has %d more, and there are not as many", page.ID, page.OverflowCount)
-		}
-	}
-}
-
-// boltErrorsMax is after how many errors bbolt's check is left alone: in a damaged tree it may find
-// no end.
-const boltErrorsMax = 1000
-
-// checkBoltTree has bbolt check its tree. It has not ended if bbolt goes on with that.
-func checkBoltTree(tx *bbolt.Tx) (ended bool, first error) {
-	n := 0
-	for err := range tx.Check(bbolt.WithKVStringer(noKeys{})) {
-		if first == nil {
-			first = damagedf("%v", err)
-		}
-		if n++; n == boltErrorsMax {
-			return false, first
-		}
-	}
-	return true, first
-}
-
-// noKeys keeps keys out of what bbolt's check says: a damaged one may reach beyond the file.
-type noKeys struct{}
-
-func (noKeys) KeyToString([]byte) string   { return "" }
-func (noKeys) ValueToString([]byte) string { return "" }
 
 // checkBoltContent verifies values and entries.
 func checkBoltContent(tx *bbolt.Tx, options raftboltdb.Options) error {
