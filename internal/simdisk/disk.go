@@ -27,6 +27,8 @@ type Disk struct {
 	syncTime  time.Duration
 	fault     error
 	writes    int64
+
+	abandoned chan struct{} // closed when only a program that is no longer heard of has the disk
 }
 
 // Store is one of the stores that the disk keeps as values, each of which is synced for itself.
@@ -46,6 +48,23 @@ type write struct {
 	dueAt time.Time // when it becomes durable by itself, of those that are unsynced
 }
 
+// contents are what the stores of a disk hold: as their readers see them, or as a power cut would
+// leave them.
+type contents struct {
+	values    map[string][]byte
+	numbers   map[string]uint64
+	snapshots []snapshot // the oldest state first; never changed in place
+}
+
+func newContents() contents {
+	return contents{values: make(map[string][]byte), numbers: make(map[string]uint64)}
+}
+
+// clone copies the maps; what they point to is never changed.
+func (c *contents) clone() contents {
+	return contents{values: maps.Clone(c.values), numbers: maps.Clone(c.numbers), snapshots: slices.Clone(c.snapshots)}
+}
+
 var (
 	_ raft.StableStore   = (*Disk)(nil)
 	_ raft.SnapshotStore = (*Disk)(nil)
@@ -53,11 +72,13 @@ var (
 
 // New returns an empty disk, on which writes take no time.
 func New() *Disk {
-	return &Disk{names: make(directory), durable: make(directory), seen: newContents(), writeBack: make(map[Store]time.Duration)}
+	return &Disk{names: make(directory), durable: make(directory), seen: newContents(),
+		writeBack: make(map[Store]time.Duration), abandoned: make(chan struct{})}
 }
 
 // Crash returns a disk with what is durable now, as a machine finds it after a power cut. d itself
-// is left to the program that is no longer heard of. The copy has d's settings, and no fault.
+// is left to the program that is no longer heard of, whose writes take no time from now on. The copy
+// has d's settings, and no fault.
 func (d *Disk) Crash() *Disk { return d.CrashTorn(nil) }
 
 // CrashTorn is Crash with chance for what was not durable at that moment. Of a file any subset of
@@ -105,8 +126,16 @@ func (d *Disk) Killed(torn *rand.Rand) *Disk {
 	return left
 }
 
+// copyLocked returns a copy of the disk, and ends what is under way on d: writes take no time there
+// any more.
 func (d *Disk) copyLocked() *Disk {
-	left := &Disk{seen: d.seen.clone(), unsynced: slices.Clone(d.unsynced), writeBack: maps.Clone(d.writeBack), syncTime: d.syncTime}
+	select {
+	case <-d.abandoned:
+	default:
+		close(d.abandoned)
+	}
+	left := &Disk{seen: d.seen.clone(), unsynced: slices.Clone(d.unsynced), writeBack: maps.Clone(d.writeBack),
+		syncTime: d.syncTime, abandoned: make(chan struct{})}
 	left.names, left.durable = copyDirectories(d.names, d.durable)
 	left.changes = d.changes
 	if d.synced != nil {
@@ -163,9 +192,7 @@ func (d *Disk) write(f Store, apply func(*contents)) error {
 	}
 	d.writing = append(d.writing, w)
 	d.mu.Unlock()
-	if wait > 0 {
-		time.Sleep(wait)
-	}
+	d.pass(wait)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.writing = slices.DeleteFunc(d.writing, func(o *write) bool { return o == w })
@@ -180,6 +207,17 @@ func (d *Disk) write(f Store, apply func(*contents)) error {
 		d.settleLocked()
 	}
 	return nil
+}
+
+// pass lets the time of a write pass.
+func (d *Disk) pass(wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-d.abandoned:
+	}
 }
 
 // settleLocked makes durable what is due: what its time has come for, and what was written to the
