@@ -38,7 +38,7 @@ const imports = `
 	recipes/fence:
 	jepsen:                internal/freeport
 	jepsen/curator:
-	jepsen/differ:         wire jepsen internal/zkconn
+	jepsen/differ:
 	jepsen/kazoosuite:
 	jepsen/sim:            jepsen/workload
 	jepsen/zkcli:
@@ -74,6 +74,7 @@ const testImports = `
 	jepsen/curator:        jepsen
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
+	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet
