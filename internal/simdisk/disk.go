@@ -77,8 +77,8 @@ func New() *Disk {
 }
 
 // Crash returns a disk with what is durable now, as a machine finds it after a power cut. d itself
-// is left to the program that is no longer heard of, whose writes take no time from now on. The copy
-// has d's settings, and no fault.
+// is left to the program that is no longer heard of, whose writes take no time from now on. The
+// copy has d's settings, and no fault.
 func (d *Disk) Crash() *Disk { return d.CrashTorn(nil) }
 
 // CrashTorn is Crash with chance for what was not durable at that moment. Of a file any subset of
