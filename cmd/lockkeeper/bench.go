@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"lockkeeper/bench"
 )
 
@@ -67,7 +69,7 @@ func (c *benchCommand) run(e env, _ []string) error {
 		return usageError{err}
 	}
 	progress := io.Discard
-	if f, ok := e.stderr.(*os.File); ok && isTerminal(f) {
+	if f, ok := e.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		progress = f
 	}
 	cfg.Progress = func(p bench.Progress) {

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // Exit statuses of the commands that run another one, where it has none of its own; those of
@@ -46,7 +48,7 @@ func catch() <-chan os.Signal {
 // started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, the
 // kernel kills it when this process is killed: otherwise it would go on without the lock.
 func startChild(args, environment []string, dieWithUs bool) (*child, error) {
-	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), group: !isTerminal(os.Stdin)}
+	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), group: !term.IsTerminal(int(os.Stdin.Fd()))}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.cmd.Env = append(os.Environ(), environment...)
 	c.cmd.SysProcAttr = childAttributes(c.group, dieWithUs)
@@ -120,15 +122,4 @@ func (c *child) status() int {
 		return exitSignal + n
 	}
 	return c.cmd.ProcessState.ExitCode()
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0 && !isNull(info)
-}
-
-// isNull reports whether a file is /dev/null, which is a character device as a terminal is.
-func isNull(info os.FileInfo) bool {
-	null, err := os.Stat(os.DevNull)
-	return err == nil && os.SameFile(info, null)
 }

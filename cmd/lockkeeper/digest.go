@@ -46,7 +46,7 @@ const maxPassword = 64 << 10
 
 // readPassword gets a password from the terminal or from the first line of standard input.
 func readPassword(user string, e env) (string, error) {
-	if !isTerminal(os.Stdin) {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxPassword)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("read the password: %w", err)
