@@ -42,8 +42,9 @@ type serverConn struct {
 	established bool      // the handshake is over
 	readBy      time.Time // go-zookeeper's deadline for reading; zero: none
 	replyBy     time.Time // when something has to have arrived; zero: nothing is awaited
-	soonBy      time.Time // an answer before it shows that writes are answered soon; zero: no write is awaited
-	arrived     uint64    // number of reads that brought something
+	// an answer before it shows that writes are answered soon; zero: no write is awaited
+	soonBy  time.Time
+	arrived uint64 // number of reads that brought something
 }
 
 func newServerConn(conn net.Conn, d *dialer, address string, deadline time.Time) (net.Conn, error) {

@@ -18,7 +18,8 @@
 //	frame, err := wire.ReadFrame(conn, nil, wire.DefaultMaxBuffer)
 //	req, err := wire.DecodeRequest(frame)           // header
 //	rec, err := wire.DecodeBody(req.Op, req.Body)   // *wire.CreateRequest, ...
-//	out = wire.AppendReply(out, wire.ReplyHeader{Xid: req.Xid, Zxid: zxid}, wire.CreateResponse{Path: path})
+//	h := wire.ReplyHeader{Xid: req.Xid, Zxid: zxid}
+//	out = wire.AppendReply(out, h, wire.CreateResponse{Path: path})
 //
 // AppendRequest, DecodeReply and DecodeResponse are the client's side of the same.
 //

@@ -98,7 +98,7 @@ func TestWideLines(t *testing.T) {
 // its comments are; none joins it.
 var stillWide = []string{
 	"bench/compare", "cmd/jepsen", "jepsen", "jepsen/attack", "jepsen/report", "jepsen/run",
-	"jepsen/sim", "jepsen/splitbrain", "jepsen/workload", "quorum", "quorum/wal", "recipes", "wire", "znode",
+	"jepsen/sim", "jepsen/splitbrain", "jepsen/workload", "quorum", "quorum/wal",
 }
 
 // TestCommentsAreNarrow: a comment of a Go file that is no test ends at column maxProseColumns at
