@@ -100,14 +100,16 @@ func (a *fenceAnswer) judge(store *znode.Store, ids []znode.Identity, skipACL bo
 // judgeQueue decides by the nodes of a queue: the one that was created first has the lock, readers
 // share it, and every lease counts.
 func (a *fenceAnswer) judgeQueue(store *znode.Store, names []string) {
-	contenders := map[int64]string{} // by token
+	type contender struct{ name, kind string }
+	contenders := map[int64]contender{} // by token
 	for _, name := range names {
-		if !queued(name) {
+		kind, ok := znode.SequentialBase(name)
+		if !ok {
 			continue
 		}
 		st, _ := store.Node(childPath(a.Lock, name))
 		token := int64(st.Czxid)
-		contenders[token] = name
+		contenders[token] = contender{name, kind}
 		if a.Newest == 0 || token < a.Newest {
 			a.Newest = token
 		}
@@ -121,32 +123,23 @@ func (a *fenceAnswer) judgeQueue(store *znode.Store, names []string) {
 		return
 	}
 	var before int64 // the nearest that is in the way
-	for token, name := range contenders {
-		if token < a.Token && token > before && !shares(own, name) {
+	for token, other := range contenders {
+		if token < a.Token && token > before && !shares(own.kind, other.kind) {
 			before = token
 		}
 	}
 	if a.Valid = before == 0; !a.Valid {
-		a.Reason = "its owner waits for the lock, behind " + contenders[before]
+		a.Reason = "its owner waits for the lock, behind " + contenders[before].name
 	}
 }
 
 func childPath(parent, name string) string { return strings.TrimSuffix(parent, "/") + "/" + name }
 
-// sequenceDigits is how many digits the server appends to the name of a sequential node.
-const sequenceDigits = 10
-
-// queued reports whether a name is that of a contender: it ends in a sequence number.
-func queued(name string) bool {
-	cut := len(name) - sequenceDigits
-	return cut >= 0 && strings.Trim(name[cut:], "0123456789") == ""
-}
-
 // shares reports whether own need not wait for other: both read (Curator's and kazoo's names), or
-// own is a lease.
+// own is a lease. Both are names without their numbers.
 func shares(own, other string) bool {
-	reads := func(name string) bool { return is(name, "__READ__") || is(name, "__rlock__") }
-	return is(own, "lease-") || reads(own) && reads(other)
+	reads := func(kind string) bool {
+		return strings.HasSuffix(kind, "__READ__") || strings.HasSuffix(kind, "__rlock__")
+	}
+	return strings.HasSuffix(own, "lease-") || reads(own) && reads(other)
 }
-
-func is(name, kind string) bool { return strings.HasSuffix(name[:len(name)-sequenceDigits], kind) }

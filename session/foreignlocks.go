@@ -38,15 +38,12 @@ var lockFamilies = []struct{ ending, family string }{
 	{"__lock__", "__lock__"}, {"__rlock__", "__lock__"}, // kazoo
 }
 
-// sequenceDigits is the width of the number at the end of a sequential node's name.
-const sequenceDigits = 10
-
 // lockFamily returns the family of a lock's node, "" for others.
 func lockFamily(name string) string {
-	if len(name) < sequenceDigits || strings.Trim(name[len(name)-sequenceDigits:], "0123456789") != "" {
+	base, ok := znode.SequentialBase(name)
+	if !ok {
 		return ""
 	}
-	base := name[:len(name)-sequenceDigits]
 	for _, f := range lockFamilies {
 		if strings.HasSuffix(base, f.ending) {
 			return f.family

@@ -135,17 +135,13 @@ func (s *Store) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *str
 	if code != wire.CodeOK {
 		return code
 	}
-	parent, ok := s.find(parentPath)
-	if !ok {
-		return wire.CodeNoNode
-	}
-	p := s.nodes.row(parent)
-	if !s.allowed(p, wire.PermCreate) {
-		return wire.CodeNoAuth
+	parent, p, code := s.permitted(parentPath, wire.PermCreate)
+	if code != wire.CodeOK {
+		return code
 	}
 	full := req.Path
 	if req.Mode.Sequential() {
-		full = fmt.Sprintf("%s%010d", full, p.creates)
+		full = fmt.Sprintf("%s%0*d", full, sequenceDigits, p.creates)
 	}
 	if !validPath(full) {
 		return wire.CodeBadArguments
@@ -180,12 +176,8 @@ func (s *Store) delete(req *wire.DeleteRequest) wire.Code {
 	if !ok || builtIn(req.Path) {
 		return wire.CodeBadArguments
 	}
-	parent, ok := s.find(parentPath)
-	if !ok {
-		return wire.CodeNoNode
-	}
-	if !s.allowed(s.nodes.row(parent), wire.PermDelete) {
-		return wire.CodeNoAuth
+	if _, _, code := s.permitted(parentPath, wire.PermDelete); code != wire.CodeOK {
+		return code
 	}
 	i, ok := s.find(req.Path)
 	if !ok {
@@ -206,13 +198,9 @@ func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 	if !validPath(req.Path) {
 		return wire.CodeBadArguments
 	}
-	i, ok := s.find(req.Path)
-	if !ok {
-		return wire.CodeNoNode
-	}
-	n := s.nodes.row(i)
-	if !s.allowed(n, wire.PermWrite) {
-		return wire.CodeNoAuth
+	i, n, code := s.permitted(req.Path, wire.PermWrite)
+	if code != wire.CodeOK {
+		return code
 	}
 	if code := s.checkQuota(s.quotaAt(i), 0, int64(len(req.Data)-len(n.data))); code != wire.CodeOK {
 		return code
@@ -238,13 +226,9 @@ func (s *Store) setACL(req *wire.SetACLRequest, stat *wire.Stat) wire.Code {
 	if code != wire.CodeOK {
 		return code
 	}
-	i, ok := s.find(req.Path)
-	if !ok {
-		return wire.CodeNoNode
-	}
-	n := s.nodes.row(i)
-	if !s.allowed(n, wire.PermAdmin) {
-		return wire.CodeNoAuth
+	i, n, code := s.permitted(req.Path, wire.PermAdmin)
+	if code != wire.CodeOK {
+		return code
 	}
 	if req.Version != anyVersion && req.Version != n.aversion {
 		return wire.CodeBadVersion
@@ -263,18 +247,27 @@ func (s *Store) check(req *wire.CheckVersionRequest) wire.Code {
 	if !validPath(req.Path) {
 		return wire.CodeBadArguments
 	}
-	i, ok := s.find(req.Path)
-	if !ok {
-		return wire.CodeNoNode
-	}
-	n := s.nodes.row(i)
-	if !s.allowed(n, wire.PermRead) {
-		return wire.CodeNoAuth
+	_, n, code := s.permitted(req.Path, wire.PermRead)
+	if code != wire.CodeOK {
+		return code
 	}
 	if req.Version != anyVersion && req.Version != n.version {
 		return wire.CodeBadVersion
 	}
 	return wire.CodeOK
+}
+
+// permitted finds the node at path, on which the command's connection must have the permission.
+func (s *Store) permitted(path string, want wire.Perm) (slot, *node, wire.Code) {
+	i, ok := s.find(path)
+	if !ok {
+		return noSlot, nil, wire.CodeNoNode
+	}
+	n := s.nodes.row(i)
+	if !s.allowed(n, want) {
+		return noSlot, nil, wire.CodeNoAuth
+	}
+	return i, n, wire.CodeOK
 }
 
 // allowed reports whether the command's connection has the permission on n. What an ACL grants it
