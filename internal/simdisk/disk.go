@@ -28,7 +28,7 @@ type Disk struct {
 	fault     error
 	writes    int64
 
-	abandoned chan struct{} // closed when only a program that is no longer heard of has the disk
+	abandoned chan struct{} // closed by Abandon
 }
 
 // Store is one of the stores that the disk keeps as values, each of which is synced for itself.
@@ -126,14 +126,7 @@ func (d *Disk) Killed(torn *rand.Rand) *Disk {
 	return left
 }
 
-// copyLocked returns a copy of the disk, and ends what is under way on d: writes take no time there
-// any more.
 func (d *Disk) copyLocked() *Disk {
-	select {
-	case <-d.abandoned:
-	default:
-		close(d.abandoned)
-	}
 	left := &Disk{seen: d.seen.clone(), unsynced: slices.Clone(d.unsynced), writeBack: maps.Clone(d.writeBack),
 		syncTime: d.syncTime, abandoned: make(chan struct{})}
 	left.names, left.durable = copyDirectories(d.names, d.durable)
@@ -144,6 +137,11 @@ func (d *Disk) copyLocked() *Disk {
 	}
 	return left
 }
+
+// Abandon says that only a program that is no longer heard of has the disk: its writes, those that
+// are under way included, take no time any more, so that it can be stopped. It must be called once
+// at most.
+func (d *Disk) Abandon() { close(d.abandoned) }
 
 // SetWriteBack makes writes to a store return before they are durable, as if the program had
 // forgotten to sync it: a power cut within lag of the write destroys it. 0 makes them durable

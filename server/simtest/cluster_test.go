@@ -160,7 +160,9 @@ func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *sim
 	}
 	// First the network, then the disk: what was acknowledged is on the disk.
 	how(m.name)
-	m.disk = left(m.disk, m.c.torn)
+	old := m.disk
+	m.disk = left(old, m.c.torn)
+	old.Abandon()
 	m.disk.Fail(m.diskFault)
 	m.c.stop(p)
 	m.prog.Store(nil)
