@@ -24,8 +24,8 @@ const (
 	// KindExpire closes a session that was silent for too long, if Generation is still the current
 	// one.
 	KindExpire Kind = 4
-	// KindSetConfig makes Body the data of /zookeeper/config.
-	KindSetConfig Kind = 5
+	// kindUnused is a number that no command has.
+	kindUnused Kind = 5
 	// KindReap deletes the container or TTL node whose path is Body, if at the entry's time it is
 	// to be reaped: the leader has found it so, but something may have come in between. TimeoutMs
 	// is after how long a container that never had a child is reaped too; 0 means never.
@@ -52,7 +52,7 @@ const (
 func (k Kind) String() string {
 	names := [...]string{
 		KindRequest: "request", KindCreateSession: "createSession", KindAttach: "attach",
-		KindExpire: "expire", KindSetConfig: "setConfig", KindReap: "reap", KindSync: "sync",
+		KindExpire: "expire", kindUnused: "kind5", KindReap: "reap", KindSync: "sync",
 		KindMembers: "members", KindReconfig: "reconfig", KindReconfigured: "reconfigured",
 	}
 	if int(k) < len(names) && k != 0 {
@@ -73,7 +73,7 @@ type Command struct {
 	Generation uint64  // of the session's connection: 1 at its creation, +1 with each attach
 	Seq        uint64  // of the request within its generation
 	Op         wire.Op // KindRequest only
-	// KindRequest: the request after its header. KindSetConfig, KindMembers: the config text.
+	// KindRequest: the request after its header. KindMembers: the config text.
 	// KindReap: the path. KindReconfig: the request
 	Body []byte
 	// Identities are what the session's connection has authenticated as, without its address. They
@@ -161,8 +161,8 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	case d.err != nil:
 	case c.Kind > KindReconfigured:
 		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d", ErrNewer, uint8(c.Kind), KindRequest, KindReconfigured)
-	case c.Kind < KindRequest:
-		d.fail("kind 0")
+	case c.Kind < KindRequest, c.Kind == kindUnused:
+		d.fail(c.Kind.String())
 	}
 	if d.err != nil {
 		return Command{}, nil, fmt.Errorf("znode: decode command: %w", d.err)

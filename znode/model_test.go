@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"lockkeeper/wire"
@@ -113,8 +112,10 @@ func (m *model) turn(c Command) Result {
 		m.sessions[c.Session] = msession{1, 0, c.TimeoutMs, c.Addr, string(c.Password), nil}
 		m.changed = true
 		return Result{Generation: 1}
-	case KindSetConfig:
-		m.config(c.Body)
+	case KindMembers:
+		if len(c.Body) > 0 {
+			m.config(c.Body)
+		}
 		return Result{}
 	case KindReap:
 		path := string(c.Body)
@@ -175,13 +176,7 @@ func (m *model) config(text []byte) {
 		m.touch("/zookeeper/config")
 	}
 	n.data = append([]byte{}, text...)
-	n.stat.Version, n.stat.Mtime, n.stat.Mzxid = -1, m.timeMs, m.next
-	lines := strings.Split(string(text), "\n")
-	if hex, ok := strings.CutPrefix(lines[len(lines)-1], "version="); ok {
-		if v, err := strconv.ParseInt(hex, 16, 64); err == nil {
-			n.stat.Mzxid = wire.Zxid(v)
-		}
-	}
+	n.stat.Version, n.stat.Mtime, n.stat.Mzxid = -1, m.timeMs, 0
 	m.nodes["/zookeeper/config"] = n
 	m.changed = true
 	if !silent {

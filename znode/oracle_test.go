@@ -58,7 +58,7 @@ type oracle struct {
 func newOracle(t testing.TB, seed uint64) *oracle {
 	return &oracle{
 		driver: newDriver(t), m: newModel(), rng: rand.New(rand.NewPCG(seed, 1)), seen: map[string]int{},
-		last: Command{Kind: KindSetConfig},
+		last: Command{Kind: KindMembers},
 	}
 }
 
@@ -148,7 +148,7 @@ func (o *oracle) command() Command {
 	case 2:
 		return Command{Kind: KindExpire, Session: id, Generation: c.generation - uint64(o.rng.IntN(2))}
 	case 3:
-		return Command{Kind: KindSetConfig, Body: []byte(pick(o, "", "a\nversion=100", "version=200", "none"))}
+		return Command{Kind: KindMembers, Body: []byte(pick(o, "", "server.1=a:1:2:participant\nversion=0", "server.1=b:1:2:participant\nversion=0"))}
 	case 4:
 		return o.last // sent again
 	case 5, 6, 7, 8:

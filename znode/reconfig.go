@@ -57,37 +57,26 @@ func (s *Store) setMembers(body []byte) {
 	if s.tx.flags&Reconfig != 0 && m.version == 0 {
 		m.version = s.tx.zxid
 	}
-	s.setConfig([]byte(ConfigText(m.members, m.version)))
+	s.showMembers()
 }
 
-// setConfig makes text the data of /zookeeper/config, if it is not already. The Stat is that of
-// ZooKeeper (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version that the
-// last line of the text states.
-func (s *Store) setConfig(text []byte) {
-	i := s.paths[configPath]
+// showMembers makes the members the data of /zookeeper/config, if they are not already. The Stat is
+// that of ZooKeeper (docs/protocol/admin.md section 6.2): version -1, and as mzxid the version of
+// the members.
+func (s *Store) showMembers() {
+	i, m := s.paths[configPath], &s.membership
+	text := []byte(ConfigText(m.members, m.version))
 	old := s.nodes.row(i).data
 	if bytes.Equal(old, text) {
 		return
 	}
 	n := s.edit(i)
 	n.version = -1
-	n.mzxid, n.mtimeMs = s.configZxid(text), s.timeMs
-	s.replaceData(i, n, append([]byte{}, text...))
+	n.mzxid, n.mtimeMs = m.version, s.timeMs
+	s.replaceData(i, n, text)
 	if len(old) > 0 {
 		s.event(wire.EventNodeDataChanged, n)
 	}
-}
-
-// configZxid returns the version in the last line of a config text, or the command's zxid if there
-// is none.
-func (s *Store) configZxid(text []byte) wire.Zxid {
-	last := text[bytes.LastIndexByte(text, '\n')+1:]
-	if digits, ok := bytes.CutPrefix(last, []byte("version=")); ok {
-		if v, err := strconv.ParseUint(string(digits), 16, 64); err == nil {
-			return wire.Zxid(v)
-		}
-	}
-	return s.tx.zxid
 }
 
 // SameVotes reports whether two memberships have the same members in the same roles, whatever their
@@ -156,7 +145,7 @@ func (s *Store) reconfigured(c *Command, r *Result) {
 		return
 	}
 	m.members, m.version = next, s.tx.zxid
-	s.setConfig([]byte(ConfigText(m.members, m.version)))
+	s.showMembers()
 }
 
 // NextMembers is what a reconfig request makes of the members. An error says what is wrong with the

@@ -129,8 +129,8 @@ func (sc *script) run(block []string) {
 	case "expire":
 		id := sc.sessionID(a.word(1))
 		sc.result(sc.apply(Command{Kind: KindExpire, Session: id, Generation: uint64(a.num("gen", int64(sc.generation(id))))})[0])
-	case "config":
-		sc.result(sc.apply(Command{Kind: KindSetConfig, Body: []byte(a.word(1))})[0])
+	case "members":
+		sc.result(sc.apply(Command{Kind: KindMembers, Body: []byte(a.word(1))})[0])
 	case "set":
 		sc.set(a)
 	case "get", "exists", "children", "acl", "below", "ephemerals", "session", "counts":

@@ -426,7 +426,8 @@ func TestCopyOnWrite(t *testing.T) {
 	i, _ := s.find("/a")
 	page := func() any { return s.nodes.pages[i/pageRows] }
 	write := func() {
-		s.Apply(9, &Entry{Commands: []Command{{Kind: KindSetConfig, Body: fmt.Append(nil, s.Zxid())}}}, nil)
+		members := fmt.Appendf(nil, "server.1=host%d:1:2", s.Zxid())
+		s.Apply(9, &Entry{Commands: []Command{{Kind: KindMembers, Body: members}}}, nil)
 	}
 	first := page()
 	write()

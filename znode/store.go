@@ -155,8 +155,6 @@ func (s *Store) dispatch(c *Command, r *Result) {
 		s.attachSession(c, r)
 	case KindExpire:
 		s.expireSession(c, r)
-	case KindSetConfig:
-		s.setConfig(c.Body)
 	case KindReap:
 		s.reap(c, r)
 	case KindMembers:

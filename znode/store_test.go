@@ -263,7 +263,7 @@ func TestBuffersAreDropped(t *testing.T) {
 			Body: create(fmt.Sprintf("/e%d", i), "", wire.ModeEphemeral).Append(nil)})
 	}
 	events := 0
-	cmds = append(cmds, Command{Kind: KindExpire, Session: 1, Generation: 1}, Command{Kind: KindSetConfig})
+	cmds = append(cmds, Command{Kind: KindExpire, Session: 1, Generation: 1}, Command{Kind: KindSync})
 	s.Apply(1, &Entry{Commands: cmds}, func(_ *Command, r *Result) { events = max(events, len(r.Events)) })
 	if events != 10000 || cap(s.tx.events) > 1024 {
 		t.Errorf("%d events, a buffer for %d is kept", events, cap(s.tx.events))
