@@ -50,7 +50,8 @@ var (
 	// ErrUpgrade: a reader that asks for the writer's lock is refused. Two that
 	// did so would wait for each other to stop reading, for ever. Unlock, then
 	// lock for writing, and read again: others may have written in between.
-	ErrUpgrade = errors.New("recipes: a lock for reading cannot be upgraded: two readers that wait to do so wait for each other for ever; unlock it, lock for writing, and read again")
+	ErrUpgrade = errors.New("recipes: a lock for reading cannot be upgraded: two readers that wait to do so " +
+		"wait for each other for ever; unlock it, lock for writing, and read again")
 
 	// ErrNotWriter: the grant is not one of an RWMutex for writing.
 	ErrNotWriter = errors.New("recipes: not a lock for writing of an RWMutex")

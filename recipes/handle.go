@@ -33,20 +33,20 @@ type RWHandle struct{ Handle }
 
 // Handle returns a new handle, which holds nothing yet.
 func (m *Mutex) Handle() *Handle {
-	return &Handle{path: m.path, turn: make(chan struct{}, 1), acquire: func(ctx context.Context, _ Kind, wait bool) (*Grant, error) {
-		return m.acquire(ctx, wait)
-	}}
+	acquire := func(ctx context.Context, _ Kind, wait bool) (*Grant, error) { return m.acquire(ctx, wait) }
+	return &Handle{path: m.path, turn: make(chan struct{}, 1), acquire: acquire}
 }
 
 // Handle returns a new handle, which holds nothing yet.
 func (m *RWMutex) Handle() *RWHandle {
-	return &RWHandle{Handle{path: m.path, turn: make(chan struct{}, 1), acquire: func(ctx context.Context, kind Kind, wait bool) (*Grant, error) {
+	acquire := func(ctx context.Context, kind Kind, wait bool) (*Grant, error) {
 		base := writeName
 		if kind == KindRead {
 			base = readName
 		}
 		return acquireQueued(ctx, m.s, m.path, base, kind, m.opts, wait)
-	}}}
+	}
+	return &RWHandle{Handle{path: m.path, turn: make(chan struct{}, 1), acquire: acquire}}
 }
 
 // Path returns the path of the lock.

@@ -55,7 +55,8 @@ const infoBy = "lockkeeper/recipes"
 // process is what Info says of this process.
 var process = sync.OnceValue(func() Info {
 	host, _ := os.Hostname() // unknown is not worth a failure
-	return Info{By: infoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Within: within(os.Getenv(WithinVariable))}
+	return Info{By: infoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]),
+		Within: within(os.Getenv(WithinVariable))}
 })
 
 // WithinVariable names the environment variable by which a program that holds a

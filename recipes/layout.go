@@ -108,7 +108,8 @@ func strangers(q []Contender) {
 			if c.Kind == other.Kind && (c.Kind == KindLease || c.Kind == KindRead) {
 				continue // of one semaphore or its queue, or both read
 			}
-			if familyOf(c.Layout) != familyOf(other.Layout) && mayIgnore(c, other) && !slices.Contains(c.MayIgnore, other.Layout) {
+			if familyOf(c.Layout) != familyOf(other.Layout) && mayIgnore(c, other) &&
+				!slices.Contains(c.MayIgnore, other.Layout) {
 				c.MayIgnore = append(c.MayIgnore, other.Layout)
 			}
 		}
@@ -141,7 +142,8 @@ func (s *Session) warnOfStrangers(path string, names []string) {
 	}
 	s.mu.Unlock()
 	if !warned {
-		s.log.Warn("a contender of another library may not wait for this one, and hold the lock beside it: see docs/guarantees.md, who excludes whom",
+		s.log.Warn("a contender of another library may not wait for this one, and hold the lock beside it: "+
+			"see docs/guarantees.md, who excludes whom",
 			"path", path, "node", names[i], "library", libraryOf(names[i], nil))
 	}
 }

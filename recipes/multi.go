@@ -48,7 +48,8 @@ func (m *MultiMutex) TryLock(ctx context.Context) (*MultiGrant, error) {
 	return m.acquire(ctx, Locker.TryLock)
 }
 
-func (m *MultiMutex) acquire(ctx context.Context, lock func(Locker, context.Context) (*Grant, error)) (*MultiGrant, error) {
+func (m *MultiMutex) acquire(ctx context.Context, lock func(Locker, context.Context) (*Grant, error),
+) (*MultiGrant, error) {
 	if m.err != nil {
 		return nil, m.err
 	}

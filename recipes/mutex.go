@@ -97,7 +97,8 @@ func (m *Mutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
 }
 
 // acquireQueued acquires a lock that has one queue, the children of path.
-func acquireQueued(ctx context.Context, s *Session, path, base string, kind Kind, o MutexOptions, wait bool) (*Grant, error) {
+func acquireQueued(ctx context.Context, s *Session, path, base string, kind Kind, o MutexOptions, wait bool,
+) (*Grant, error) {
 	p := newPlace(s, path, base, kind, o)
 	err := p.setDelay(o.LockDelay)
 	var g *Grant

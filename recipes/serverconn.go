@@ -238,7 +238,8 @@ func (c *serverConn) authenticate() error {
 			return err
 		}
 		if len(reply) < 20 || int32(binary.BigEndian.Uint32(reply[4:])) != authXid {
-			return fmt.Errorf("recipes: %s answers an authentication with a frame of %d bytes that is no reply to it", c.address, len(reply))
+			return fmt.Errorf("recipes: %s answers an authentication with a frame of %d bytes that is no reply to it",
+				c.address, len(reply))
 		}
 		switch code := int32(binary.BigEndian.Uint32(reply[16:])); code {
 		case 0:

@@ -42,7 +42,9 @@ type Updated struct {
 //
 // The update is made exactly once, or not at all. A lost reply does not make
 // that uncertain: see the error ErrUnknown for when it is.
-func OptimisticUpdate(ctx context.Context, s *Session, path string, opts UpdateOptions, change func(old []byte) ([]byte, error)) (Updated, error) {
+func OptimisticUpdate(ctx context.Context, s *Session, path string, opts UpdateOptions,
+	change func(old []byte) ([]byte, error),
+) (Updated, error) {
 	u, err := update(ctx, s, path, opts, change)
 	if err != nil {
 		return Updated{}, fmt.Errorf("recipes: update %s: %w", path, err)
@@ -50,7 +52,9 @@ func OptimisticUpdate(ctx context.Context, s *Session, path string, opts UpdateO
 	return u, nil
 }
 
-func update(ctx context.Context, s *Session, path string, opts UpdateOptions, change func([]byte) ([]byte, error)) (Updated, error) {
+func update(ctx context.Context, s *Session, path string, opts UpdateOptions,
+	change func([]byte) ([]byte, error),
+) (Updated, error) {
 	acl, tagDir := orWorld(opts.ACL), opts.TagDir
 	if tagDir == "" {
 		tagDir = path

@@ -97,7 +97,8 @@ func (s *Session) orMissing(path string, look func() (view, error)) (view, error
 	}
 }
 
-func (s *Session) look(key watchKey, read func() (view, error), set func() (view, <-chan zk.Event, error)) (view, error) {
+func (s *Session) look(key watchKey, read func() (view, error), set func() (view, <-chan zk.Event, error),
+) (view, error) {
 	s.mu.Lock()
 	s.observeLocked()
 	news, w := s.changed, s.watches[key]

@@ -129,13 +129,18 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	case p.closed:
 	case p.maxPerAddr > 0 && p.perAddr[ip] >= p.maxPerAddr:
 		p.rejected.Add(1)
-		p.refusals.Warn("maxClientCnxns "+ip.String(), "client refused: too many connections from its address (maxClientCnxns)", "client", c.remote, "limit", p.maxPerAddr)
+		p.refusals.Warn("maxClientCnxns "+ip.String(),
+			"client refused: too many connections from its address (maxClientCnxns)",
+			"client", c.remote, "limit", p.maxPerAddr)
 	case p.maxTotal > 0 && len(p.conns) >= p.maxTotal:
 		p.rejected.Add(1)
-		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)", "client", c.remote, "limit", p.maxTotal)
+		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)",
+			"client", c.remote, "limit", p.maxTotal)
 	case p.maxFiles > 0 && len(p.conns) >= p.maxFiles:
 		p.rejected.Add(1)
-		p.refusals.Warn("files", "client refused: the file descriptors that are left are for the peers and the log (ulimit -n)", "client", c.remote, "limit", p.maxFiles)
+		p.refusals.Warn("files",
+			"client refused: the file descriptors that are left are for the peers and the log (ulimit -n)",
+			"client", c.remote, "limit", p.maxFiles)
 	default:
 		c.number = p.accepted.Add(1)
 		p.conns[c] = struct{}{}

@@ -162,7 +162,8 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 	sess, resp, err := s.sessions.Connect(ctx, &req, c.remote.Addr())
 	if err != nil {
 		s.counters.refusedHandshakes.Add(1)
-		s.log.Debug("connection closed without an answer: the client should try another member", "client", c.remote, "err", err)
+		s.log.Debug("connection closed without an answer: the client should try another member",
+			"client", c.remote, "err", err)
 		return nil
 	}
 	answer := wire.AppendFrame(nil, resp)

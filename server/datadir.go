@@ -74,7 +74,8 @@ func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) erro
 	if err := awaitLock(ctx, f, cfg); err != nil {
 		_ = f.Close()
 		if errors.Is(err, quorum.ErrInUse) {
-			return fault(err, "%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
+			return fault(err,
+				"%s is in use by another process: stop the member that runs on it, or give this one a directory of its own", path)
 		}
 		return fault(err, "cannot lock %s: %v", name, err)
 	}
@@ -100,7 +101,8 @@ func awaitLock(ctx context.Context, f *os.File, cfg *Config) error {
 			return err
 		}
 		if !waiting {
-			cfg.Logger.Warn("the data directory is in use by another process; waiting for it to end", "lock", f.Name(), "for", lockPatience)
+			cfg.Logger.Warn("the data directory is in use by another process; waiting for it to end",
+				"lock", f.Name(), "for", lockPatience)
 		}
 		select {
 		case <-ctx.Done():
@@ -153,7 +155,8 @@ func checkData(cfg *Config) error {
 	}
 	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, snapshotsDir)); err == nil && len(list) > 0 {
 		// Its votes were in the log, too.
-		return cfg.Fault("dataLogDir", "%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
+		return cfg.Fault("dataLogDir",
+			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
 			log, cfg.DataDir)
 	}
 	if err := checkZooKeeperData(cfg); err != nil {
@@ -166,7 +169,8 @@ func checkData(cfg *Config) error {
 	// had never voted. The file of the operator allows one start.
 	init := filepath.Join(cfg.DataDir, initializeFile)
 	if err := os.Remove(init); err != nil {
-		f := cfg.Fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s", log, init)
+		f := cfg.Fault("db.autocreate", "is false, and %s does not exist: if this member is new, create the file %s",
+			log, init)
 		f.Err = err
 		return f
 	}
@@ -186,9 +190,12 @@ func checkZooKeeperData(cfg *Config) error {
 			continue
 		}
 		if !cfg.IgnoreZooKeeperData {
-			return cfg.Fault(dir.key, "%s has data of ZooKeeper, which this version cannot read: the member would start without it. Give it a directory of its own, or, if the data is not needed, start it once with -ignore-zookeeper-data", found)
+			return cfg.Fault(dir.key, "%s has data of ZooKeeper, which this version cannot read: "+
+				"the member would start without it. Give it a directory of its own, or, if the data is not needed, "+
+				"start it once with -ignore-zookeeper-data", found)
 		}
-		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member starts empty", "dir", found)
+		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member starts empty",
+			"dir", found)
 	}
 	return nil
 }
@@ -236,7 +243,8 @@ func AwaitRoom(ctx context.Context, cfg Config) error {
 	for {
 		err := probeRoom(cfg.DataLogDir)
 		if err == nil {
-			cfg.Logger.Info("the disk has room again, this member starts", "dir", cfg.DataLogDir, "waited", time.Since(from).Round(time.Second))
+			cfg.Logger.Info("the disk has room again, this member starts",
+				"dir", cfg.DataLogDir, "waited", time.Since(from).Round(time.Second))
 			return nil
 		}
 		if time.Since(logged) >= roomLogPeriod {
@@ -253,7 +261,8 @@ func AwaitRoom(ctx context.Context, cfg Config) error {
 
 func logRoom(log *slog.Logger, dir string, err error) {
 	if quorum.IsStarved(err) {
-		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves no clients until there is one, and then starts by itself", "err", err)
+		log.Error("no file descriptor left (ulimit -n): this member has stopped, it acknowledges nothing and serves "+
+			"no clients until there is one, and then starts by itself", "err", err)
 		return
 	}
 	free, ok := freeBytes(dir)
@@ -261,7 +270,8 @@ func logRoom(log *slog.Logger, dir string, err error) {
 	if ok {
 		args = append(args, "freeBytes", free)
 	}
-	log.Error("disk full: this member has stopped, it acknowledges nothing and serves no clients until there is room, and then starts by itself", args...)
+	log.Error("disk full: this member has stopped, it acknowledges nothing and serves no clients until there is "+
+		"room, and then starts by itself", args...)
 }
 
 var errNoRoom = errors.New("too little is free")
@@ -296,7 +306,8 @@ func (s *Server) withAdvice(err error) error {
 	case errors.Is(err, quorum.ErrDamaged):
 		advice = s.rebuildAdvice()
 	case errors.Is(err, quorum.ErrFormat):
-		advice = "Start the version of lockkeeper that wrote it, or a later one: a member can go back by one version (docs/cluster.md, \"Upgrading\")."
+		advice = "Start the version of lockkeeper that wrote it, or a later one: a member can go back by one version " +
+			"(docs/cluster.md, \"Upgrading\")."
 	case errors.Is(err, fs.ErrPermission):
 		advice = "the file must belong to the user that runs lockkeeper, and be readable and writable for that user"
 	case errors.Is(err, syscall.EROFS):
@@ -313,13 +324,14 @@ func (s *Server) withAdvice(err error) error {
 func (s *Server) rebuildAdvice() string {
 	logs, snaps := s.logFiles(), filepath.Join(s.cfg.DataDir, snapshotsDir)
 	if s.cfg.Standalone() {
-		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s (docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
+		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s "+
+			"(docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
 	}
 	return fmt.Sprintf(`To rebuild member %d from the others, while a majority of the whole cluster runs without it:
   1. leave this member stopped; lockkeeper cluster remove %d -servers ANOTHER-MEMBER
   2. move %s and %s away
   3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
-Never delete the files and just start again: this member has given its word for what they held, and with an empty
+Never delete the files and just start again: this member has acknowledged what they held, and with an empty
 log it could help to elect a leader that does not have it (docs/operations.md, "Damaged files").`,
 		s.cfg.ID, s.cfg.ID, strings.Join(logs, ", "), snaps)
 }

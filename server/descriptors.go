@@ -72,7 +72,8 @@ func (p descriptorPlan) check(cfg *Config) (warning string, err error) {
 		return "", nil
 	}
 	if p.clients < clientsMin {
-		return "", fmt.Errorf("server: this process may have %d files and sockets open (ulimit -n, LimitNOFILE), and needs at least %d: %d for its log and files, %d for its peers, %d for HTTP, %d for clients",
+		return "", fmt.Errorf("server: this process may have %d files and sockets open (ulimit -n, LimitNOFILE), "+
+			"and needs at least %d: %d for its log and files, %d for its peers, %d for HTTP, %d for clients",
 			p.limit, int(p.limit)-p.clients+clientsMin, fileDescriptorsForFiles, p.peers+p.opened, p.http, clientsMin)
 	}
 	key, n := "maxCnxns", cfg.MaxCnxns
@@ -82,6 +83,7 @@ func (p descriptorPlan) check(cfg *Config) (warning string, err error) {
 	if n <= p.clients {
 		return "", nil
 	}
-	return fmt.Sprintf("%s=%d cannot be reached: of the %d files and sockets that this process may have open (ulimit -n, LimitNOFILE) %d are left for clients",
+	return fmt.Sprintf("%s=%d cannot be reached: of the %d files and sockets that this process may have open "+
+		"(ulimit -n, LimitNOFILE) %d are left for clients",
 		key, n, p.limit, p.clients), nil
 }

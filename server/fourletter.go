@@ -255,13 +255,15 @@ func (c *conn) line(asking bool) string {
 	case stats.Unsent > 0:
 		interest = 5
 	}
-	return fmt.Sprintf("/%s[%d](queued=%d,recved=%d,sent=%d)", c.remote, interest, stats.Queued, stats.Received, stats.Sent)
+	return fmt.Sprintf("/%s[%d](queued=%d,recved=%d,sent=%d)", c.remote, interest, stats.Queued, stats.Received,
+		stats.Sent)
 }
 
 // sessionDetails is the part of a line of cons that only a connection with a session has.
 func sessionDetails(st session.ConnStats) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(st.Session), cmp.Or(opNames[st.LastOp], "NA"), st.Established.UnixMilli(), st.Timeout.Milliseconds())
+	fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(st.Session), cmp.Or(opNames[st.LastOp], "NA"),
+		st.Established.UnixMilli(), st.Timeout.Milliseconds())
 	if st.LastXid >= 0 {
 		fmt.Fprintf(&b, ",lcxid=0x%x", uint32(st.LastXid))
 	}

@@ -41,10 +41,12 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /fence", s.serveFence)
 	mux.HandleFunc("POST /leader", s.serveLeader)
 	mux.HandleFunc("GET /members", s.serveMembers)
-	s.http = &httpPort{slots: &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}, srv: &http.Server{
+	slots := &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
+	s.http = &httpPort{slots: slots, srv: &http.Server{
 		Handler:     wholeRequests(mux),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
-		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout, IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,
+		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
+		IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,
 	}}
 	s.http.done.Go(func() {
 		if err := s.http.srv.Serve(s.http.slots); !errors.Is(err, http.ErrServerClosed) {
@@ -64,7 +66,8 @@ func wholeRequests(next http.Handler) http.Handler {
 			}
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not read
 			w.Header().Set("Connection", "close")
-			writeError(w, http.StatusRequestEntityTooLarge, "the body of the request is too long, or did not come in time; none is needed")
+			writeError(w, http.StatusRequestEntityTooLarge,
+				"the body of the request is too long, or did not come in time; none is needed")
 			return
 		}
 		// The answer may take longer than the request. net/http would take the end of its deadline
@@ -168,7 +171,8 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }
 
-var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: Authorization: digest user:password")
+var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: " +
+	"Authorization: digest user:password")
 
 // mayLead returns an error if these identities may not transfer the leadership.
 func (s *Server) mayLead(ids []znode.Identity) error {

@@ -81,7 +81,8 @@ func (s *Server) moveClientPort(addr string) {
 		return // it listens there already, under another name or a wildcard
 	}
 	if err != nil {
-		s.log.Error("cannot listen for clients at this member's new address; a restart may be needed", "address", addr, "err", err)
+		s.log.Error("cannot listen for clients at this member's new address; a restart may be needed",
+			"address", addr, "err", err)
 		return
 	}
 	if s.port.replace(l) {
@@ -126,7 +127,8 @@ func differences(c *Config, now membership) (notices []zoocfg.Notice) {
 		agreed, ok := now.member(m.ID)
 		switch {
 		case !ok:
-			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count (/zookeeper/config), not those of the file")
+			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count "+
+				"(/zookeeper/config), not those of the file")
 		case agreed.Observer != m.Observer:
 			note(m.Key(), "has another role in the cluster, which counts: %s", agreed)
 		case c.Reconfig && agreed != m:
@@ -218,7 +220,8 @@ func (s *Server) MemberList() []ListedMember {
 
 // Listed is what the server line of a member says of it, with the state "no answer".
 func Listed(m Member) ListedMember {
-	l := ListedMember{ID: m.ID, Role: "participant", State: noAnswer, Peers: m.PeerAddr(), Clients: reachable(m, m.ClientAddr)}
+	l := ListedMember{ID: m.ID, Role: "participant", State: noAnswer, Peers: m.PeerAddr(),
+		Clients: reachable(m, m.ClientAddr)}
 	if m.Observer {
 		l.Role = "observer"
 	}

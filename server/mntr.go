@@ -16,9 +16,44 @@ type metric struct {
 }
 
 func (s *Server) metrics(o overview) []metric {
-	l := o.work.Latency
-	open, limit := fileDescriptors()
-	ms := []metric{
+	ms := append(s.clientMetrics(o), s.hostMetrics()...)
+	peers := s.replica.PeerStats()
+	ms = append(ms, metric{"log_descriptor_waits", "writes of the log that had to wait for a file descriptor",
+		peers.DescriptorWaits})
+	if s.cfg.Standalone() {
+		return ms
+	}
+	ms = append(ms,
+		metric{"peer_connections", "connections that are open at the peer port", peers.Connections},
+		metric{"peer_connections_closed", "connections at the peer port that were too many (maxPeerCnxns)", peers.Crowded},
+		metric{"peer_strangers_rejected", "connections at the peer port from no member, or with what no member sends",
+			peers.Rejected},
+		metric{"peer_requests_refused", "frames and records from the peer port that no member sends", peers.Refused},
+		metric{"peer_frame_bytes", "bytes of large frames that are arriving at the peer port (peerFrameMaxBytes)",
+			peers.FrameBytes},
+		metric{"peer_version", "newest version of the protocol between members that this member speaks", peers.Version},
+		metric{"peer_versions_refused", "connections between members that have no version of the protocol in common",
+			peers.VersionsRefused})
+	if s.mode(o) == readOnlyMode {
+		return ms
+	}
+	ms = append(ms, metric{"quorum_size", "voters", o.status.Voters})
+	if s.mode(o) == "leader" {
+		ms = append(ms,
+			metric{"synced_followers", "followers that have everything that is committed", o.status.SyncedFollowers},
+			metric{"synced_observers", "observers that have everything that is committed", o.status.SyncedObservers},
+			metric{"learners", "followers and observers that follow", o.status.SyncedFollowers + o.status.SyncedObservers},
+			metric{"peer_version_common", "newest version of the protocol that all members speak; 0 if there is none, " +
+				"or a member has not been reached yet", s.replica.CommonVersion()},
+			metric{"pending_syncs", "always 0: a sync is an entry of the log like any update", 0})
+	}
+	return ms
+}
+
+// clientMetrics are about the clients of this member, and the state that it serves them.
+func (s *Server) clientMetrics(o overview) []metric {
+	l, refused := o.work.Latency, s.counters.refusedHandshakes.Load()
+	return []metric{
 		{"num_alive_connections", "client connections, four-letter words included", o.connections},
 		{"outstanding_requests", "requests received and not answered yet", o.work.Outstanding},
 		{"avg_latency", "ms from the last byte of a request to its reply", javaDouble(l.AvgMs())},
@@ -33,27 +68,39 @@ func (s *Server) metrics(o overview) []metric {
 		{"watch_count", "watches of this member's connections", o.work.Watches.Watches},
 		{"global_sessions", "sessions of the whole cluster", o.counts.Sessions},
 		{"local_sessions", "sessions of read-only mode", s.sessions.LocalSessions()},
-		{"connection_request_count", "handshakes that were asked for", s.counters.connectRequests.Load()},
-		{"cnxn_closed_without_zk_server_running", "handshakes refused: no leader, or the client has seen later state", s.counters.refusedHandshakes.Load()},
+		{"connection_request_count", "connect requests, whatever became of them", s.counters.connectRequests.Load()},
+		{"cnxn_closed_without_zk_server_running", "handshakes refused: no leader, or the client has seen later state",
+			refused},
 		{"unsuccessful_handshake", "first frames that were no handshake", s.counters.badHandshakes.Load()},
-		{"connection_rejected", "connections beyond maxClientCnxns or maxCnxns, handshakes beyond connection_throttle_tokens", s.port.rejected.Load()},
-		{"sessionless_connections_expired", "connections that took too long to say what they want", s.counters.sessionlessExpired.Load()},
-		{"large_requests_rejected", "requests beyond largeRequestMaxBytes, frames longer than jute.maxbuffer or of negative length",
+		{"connection_rejected", "connections beyond maxClientCnxns or maxCnxns, handshakes beyond connection_throttle_tokens",
+			s.port.rejected.Load()},
+		{"sessionless_connections_expired", "connections whose first request took too long",
+			s.counters.sessionlessExpired.Load()},
+		{"large_requests_rejected", "requests beyond largeRequestMaxBytes, frames of a length that is negative or too large",
 			o.work.TooLarge + s.counters.badLengths.Load()},
 		{"throttled_ops", "requests that waited longer than throttled_op_wait_time", o.work.Throttled},
 		{"client_memory_bytes", "bytes of unsent output and of requests that wait, at most maxClientMemory", o.work.Held},
-		{"connections_ended_for_memory", "connections closed because they, or all of them, held too much", o.work.EndedForMemory},
+		{"connections_ended_for_memory", "connections closed because they, or all of them, held too much",
+			o.work.EndedForMemory},
 		{"watch_memory_bytes", "memory of the watches, at most maxWatchMemory", o.work.WatchBytes},
 		{"watches_refused", "watches beyond maxWatchMemory", o.work.WatchesRefused},
-		{"long_answers_refused", "requests whose answer is beyond maxResponseBytes or the limits of multiRead", o.work.TooLong},
+		{"long_answers_refused", "requests whose answer is beyond maxResponseBytes or the limits of multiRead",
+			o.work.TooLong},
 		{"identities_refused", "logins beyond maxIdentities or maxIdentityBytes", o.work.IdentitiesRefused},
-		{"undeliverable_requests", "requests that could not be handed over to the leader; their connections were closed", o.work.Undeliverable},
+		{"undeliverable_requests", "requests that could not be delivered to the leader; their connections were closed",
+			o.work.Undeliverable},
 		{"acls_refused", "requests beyond maxACLEntries or maxACLBytes", o.work.ACLsRefused},
 		{"costly_requests_refused", "requests beyond maxRequestCost", o.work.CostlyRefused},
 		{"ephemerals_refused", "requests beyond maxSessionEphemerals", o.work.EphemeralsRefused},
-		{"lock_strangers", "nodes of locks made on a path that a lock of another library is on, one of which may not wait for the other", o.work.ForeignLocks},
+		{"lock_strangers", "nodes of locks on a path with locks of another library, one of which may not wait for the other",
+			o.work.ForeignLocks},
 		{"uptime", "ms since the start", time.Since(s.started).Milliseconds()},
 	}
+}
+
+// hostMetrics are about what this member has of its machine: descriptors, HTTP port, disk.
+func (s *Server) hostMetrics() (ms []metric) {
+	open, limit := fileDescriptors()
 	if open >= 0 {
 		ms = append(ms, metric{"open_file_descriptor_count", "files and sockets open", open})
 	}
@@ -63,39 +110,18 @@ func (s *Server) metrics(o overview) []metric {
 	if s.http != nil {
 		slots := s.http.slots
 		ms = append(ms,
-			metric{"http_connections_refused", "beyond admin.maxCnxns or admin.maxCnxnsPerAddress while all others were being served", slots.refused.Load()},
-			metric{"http_connections_displaced", "closed in favour of a newer one: they were idle, or their requests had not come as a whole", slots.displaced.Load()},
+			metric{"http_connections_refused", "beyond admin.maxCnxns or admin.maxCnxnsPerAddress, all others being served",
+				slots.refused.Load()},
+			metric{"http_connections_displaced", "closed in favour of a newer one: idle, or with an incomplete request",
+				slots.displaced.Load()},
 			metric{"http_requests_late", "requests that did not come within admin.requestTimeout", slots.late.Load()})
 	}
 	if s.dirs != nil {
-		ms = append(ms, metric{"disk_full_stops", "how often this member had to wait for room for its log", s.cfg.DiskFullStops})
+		ms = append(ms, metric{"disk_full_stops", "how often this member had to wait for space for its log",
+			s.cfg.DiskFullStops})
 		if free, ok := freeBytes(s.cfg.DataLogDir); ok {
 			ms = append(ms, metric{"disk_free_bytes", "that are free where the log is", free})
 		}
-	}
-	peers := s.replica.PeerStats()
-	ms = append(ms, metric{"log_descriptor_waits", "writes of the log that had to wait for a file descriptor", peers.DescriptorWaits})
-	if !s.cfg.Standalone() {
-		ms = append(ms,
-			metric{"peer_connections", "connections that are open at the peer port", peers.Connections},
-			metric{"peer_connections_closed", "connections at the peer port closed because there were too many (maxPeerCnxns)", peers.Crowded},
-			metric{"peer_strangers_rejected", "connections at the peer port that were no member's, or carried what no member sends", peers.Rejected},
-			metric{"peer_requests_refused", "frames and records from the peer port that no member sends", peers.Refused},
-			metric{"peer_frame_bytes", "bytes of large frames that are arriving at the peer port (peerFrameMaxBytes)", peers.FrameBytes},
-			metric{"peer_version", "newest version of the protocol between members that this member speaks", peers.Version},
-			metric{"peer_versions_refused", "connections between members that have no version of the protocol in common", peers.VersionsRefused})
-	}
-	if s.cfg.Standalone() || s.mode(o) == readOnlyMode {
-		return ms
-	}
-	ms = append(ms, metric{"quorum_size", "voters", o.status.Voters})
-	if s.mode(o) == "leader" {
-		ms = append(ms,
-			metric{"synced_followers", "followers that have everything that is committed", o.status.SyncedFollowers},
-			metric{"synced_observers", "observers that have everything that is committed", o.status.SyncedObservers},
-			metric{"learners", "followers and observers that follow", o.status.SyncedFollowers + o.status.SyncedObservers},
-			metric{"peer_version_common", "newest version of the protocol that all members speak; 0 if there is none, or one has not been heard of", s.replica.CommonVersion()},
-			metric{"pending_syncs", "always 0: a sync is an entry of the log like any update", 0})
 	}
 	return ms
 }

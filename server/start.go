@@ -353,7 +353,8 @@ func (s *Server) Err() error {
 func (s *Server) fail(err error) {
 	s.failOnce.Do(func() {
 		if quorum.IsStarved(err) {
-			s.log.Error("no file descriptor left for the log: this member closes its client connections and stops until there is one", "err", err)
+			s.log.Error("no file descriptor left for the log: this member closes its client connections "+
+				"and stops until there is one", "err", err)
 		} else if errors.Is(err, ErrDiskFull) {
 			s.log.Error("disk full: this member closes its client connections and stops until there is room", "err", err)
 		} else {

@@ -28,7 +28,8 @@ func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
 		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) {
 			if !s.identify(id) {
 				s.m.stats.inc(&s.m.stats.IdentitiesRefused)
-				s.m.log.Warn("authentication refused: the connection has authenticated with too many identities (maxIdentities, maxIdentityBytes)",
+				s.m.log.Warn("authentication refused: the connection has authenticated with too many identities "+
+					"(maxIdentities, maxIdentityBytes)",
 					"session", s.id, "client", s.addr)
 				return wire.CodeAuthFailed
 			}

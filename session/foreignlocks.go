@@ -127,8 +127,10 @@ func (s *Session) warnOfForeignLock(store *znode.Store, res *znode.Result) {
 	dir, name := res.Path[:slash], res.Path[slash+1:]
 	m.stats.inc(&m.stats.ForeignLocks)
 	if m.foreign.due(dir, m.cfg.Now()) {
-		m.log.Warn("two libraries lock one path, and one may not wait for the other: there may be two holders. docs/guarantees.md, who excludes whom",
-			"path", shorten(cmp.Or(dir, "/")), "node", shorten(name), "beside", shorten(other), "session", s.id, "client", s.addr)
+		m.log.Warn("two libraries lock one path, and one may not wait for the other: there may be two holders. "+
+			"docs/guarantees.md, who excludes whom",
+			"path", shorten(cmp.Or(dir, "/")), "node", shorten(name), "beside", shorten(other),
+			"session", s.id, "client", s.addr)
 	}
 }
 

@@ -40,7 +40,8 @@ type handshakeResult struct {
 //   - an error: close without a byte, so that the client tries another member.
 //
 // The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
-func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
+func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr,
+) (*Session, *wire.ConnectResponse, error) {
 	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
 	switch since, ok := m.replica.LeaderKnown(); {
 	case ok && isLocalID(req.SessionID) && req.SessionID != 0:
@@ -101,7 +102,8 @@ func (m *Manager) caughtUp(applied wire.Zxid) {
 	}
 }
 
-func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
+func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
+) (*Session, *wire.ConnectResponse, error) {
 	for {
 		password := make([]byte, wire.PasswordLen)
 		_, _ = rand.Read(password) // never fails
@@ -126,7 +128,8 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 	}
 }
 
-func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
+func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
+) (*Session, *wire.ConnectResponse, error) {
 	// A handshake with the id of a session ends the session's present connection, even with a wrong
 	// password, as in ZooKeeper. The session itself is not affected.
 	if old := m.session(req.SessionID); old != nil {
@@ -170,7 +173,8 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 }
 
 // propose proposes the command of a handshake and waits for its result.
-func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr, timeout time.Duration) (handshakeResult, error) {
+func (m *Manager) propose(ctx context.Context, c *znode.Command, addr netip.Addr, timeout time.Duration,
+) (handshakeResult, error) {
 	h := &handshake{addr: addr, timeout: timeout, since: m.since(), result: make(chan handshakeResult, 1)}
 	m.mu.Lock()
 	m.handshakes[c.Key()] = h

@@ -117,7 +117,8 @@ func (m *Manager) forgetLocals() {
 }
 
 // connectReadOnly is Connect in read-only mode.
-func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration) (*Session, *wire.ConnectResponse, error) {
+func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
+) (*Session, *wire.ConnectResponse, error) {
 	if !req.ReadOnly {
 		return nil, nil, errReadOnly
 	}

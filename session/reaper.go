@@ -30,7 +30,9 @@ func (m *Manager) reap(ctx context.Context) {
 	var paths []string
 	for row := uint32(0); ; {
 		var found []string
-		m.replica.View(func(s *znode.Store) { found, row = s.Perishable(m.cfg.Now().UnixMilli(), neverUsedMs, row, reapRows) })
+		m.replica.View(func(s *znode.Store) {
+			found, row = s.Perishable(m.cfg.Now().UnixMilli(), neverUsedMs, row, reapRows)
+		})
 		if paths = append(paths, found...); row == 0 {
 			break
 		}

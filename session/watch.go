@@ -267,7 +267,9 @@ func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
 // triggerLocked matches an event against the entries at exactly its path, but for the connections
 // in skip, whose one-shot watches are used up all the same. It returns the entries, which are not
 // to be changed.
-func (t *watchTable) triggerLocked(table *pathWatches, e *znode.Event, skip map[*Session]watchMode) map[*Session]watchMode {
+func (t *watchTable) triggerLocked(table *pathWatches, e *znode.Event,
+	skip map[*Session]watchMode,
+) map[*Session]watchMode {
 	at := table.at[e.Path]
 	modes := watchMode(0)
 	for s, mode := range at {

@@ -66,7 +66,8 @@ func (s *Store) checkNode(n *node) error {
 	if !validPath(n.path) {
 		return fmt.Errorf("invalid path")
 	}
-	if n.czxid > s.zxid || n.pzxid > s.zxid || n.pzxid < n.czxid || n.ctimeMs > s.timeMs || n.mtimeMs > s.timeMs || n.mtimeMs < n.ctimeMs {
+	if n.czxid > s.zxid || n.pzxid > s.zxid || n.pzxid < n.czxid ||
+		n.ctimeMs > s.timeMs || n.mtimeMs > s.timeMs || n.mtimeMs < n.ctimeMs {
 		return fmt.Errorf("czxid %v pzxid %v ctime %d mtime %d in a state at %v, %d",
 			n.czxid, n.pzxid, n.ctimeMs, n.mtimeMs, s.zxid, s.timeMs)
 	}

@@ -160,7 +160,8 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	switch {
 	case d.err != nil:
 	case c.Kind > KindReconfigured:
-		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d", ErrNewer, uint8(c.Kind), KindRequest, KindReconfigured)
+		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d",
+			ErrNewer, uint8(c.Kind), KindRequest, KindReconfigured)
 	case c.Kind < KindRequest, c.Kind == kindUnused:
 		d.fail(c.Kind.String())
 	}

@@ -12,7 +12,8 @@ func (s *Store) Digest() uint64 {
 	}
 	for i := range s.sessions.used {
 		if r := s.sessions.row(i); r.generation != 0 {
-			h := hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).text(r.addr).text(r.password)
+			h := hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).
+				text(r.addr).text(r.password)
 			for _, id := range r.identities {
 				h = h.text(id.Scheme).text(id.ID)
 			}

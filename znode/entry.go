@@ -112,7 +112,8 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	}
 	// The version comes first: a newer one may have its checksum elsewhere.
 	if b[0] > entryVersion {
-		return e, fmt.Errorf("%w: it has format %d, this program reads %d to %d", ErrNewer, b[0], entryVersionMin, entryVersion)
+		return e, fmt.Errorf("%w: it has format %d, this program reads %d to %d",
+			ErrNewer, b[0], entryVersionMin, entryVersion)
 	}
 	if sum, want := entrySum(b), binary.BigEndian.Uint32(b[1:]); b[0] < entryVersionMin || sum != want {
 		return e, fmt.Errorf("%w: version %d, checksum %08x, computed %08x", ErrDamaged, b[0], want, sum)

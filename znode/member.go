@@ -115,7 +115,8 @@ func ParseMember(id uint8, value string) (Member, error) {
 	m := Member{ID: id}
 	peers, client, hasClient := strings.Cut(value, ";")
 	if strings.Contains(peers, "|") {
-		return m, errors.New("several addresses for one member (multiAddress) are not supported; give the one that its peers should use")
+		return m, errors.New("several addresses for one member (multiAddress) are not supported; " +
+			"give the one that its peers should use")
 	}
 	host, rest, err := cutHost(peers)
 	if err != nil {

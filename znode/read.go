@@ -112,7 +112,8 @@ func (s *Store) Sizes(path string, ids []Identity) Sizes {
 		return Sizes{}
 	}
 	n, l := s.nodes.row(i), s.link(i)
-	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), Names: int(l.children), ACL: len(n.acl.key)}
+	return Sizes{Data: len(n.data), Children: int(l.nameBytes) + 4*int(l.children), Names: int(l.children),
+		ACL: len(n.acl.key)}
 }
 
 // Node returns the Stat of a node without a permission check, as setWatches needs it.

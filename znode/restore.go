@@ -99,7 +99,8 @@ func (rs *restorer) membership(d *decoder) {
 	m.members = rs.members(d)
 	m.version = wire.Zxid(d.u64())
 	if d.u8() == 1 {
-		m.change = &Change{Session: wire.SessionID(d.u64()), Generation: d.uvarint(), Seq: d.uvarint(), Members: rs.members(d)}
+		m.change = &Change{Session: wire.SessionID(d.u64()), Generation: d.uvarint(), Seq: d.uvarint(),
+			Members: rs.members(d)}
 	}
 }
 
@@ -253,7 +254,8 @@ func (br *blockReader) header() error {
 	case string(b[:8]) != snapshotMagic:
 		return fmt.Errorf("%w: it is not a snapshot", ErrDamaged)
 	case version > snapshotVersion:
-		return fmt.Errorf("%w: it has format %d, this program reads %d to %d", ErrNewer, version, snapshotVersionMin, snapshotVersion)
+		return fmt.Errorf("%w: it has format %d, this program reads %d to %d",
+			ErrNewer, version, snapshotVersionMin, snapshotVersion)
 	case version < snapshotVersionMin:
 		return fmt.Errorf("%w: format version %d", ErrDamaged, version)
 	}

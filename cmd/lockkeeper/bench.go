@@ -38,8 +38,9 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&c.Session, "session", 0, "`d` session timeout (default 30s)")
 	fs.StringVar(&c.pids, "pids", "",
 		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their ports (Linux)")
-	fs.StringVar(&c.start, "start", "", "`'command'` starts the first server, in the foreground; boot, and znodes to measure "+
-		"a restart (which kills the server with SIGKILL first)")
+	fs.StringVar(&c.start, "start", "",
+		"`'command'` starts the first server, in the foreground; boot, and znodes to measure "+
+			"a restart (which kills the server with SIGKILL first)")
 	fs.BoolVar(&c.json, "json", false, "the result as one JSON object")
 }
 
@@ -103,7 +104,8 @@ func printResult(w io.Writer, r *bench.Result) {
 	line("workload", "%s, %d clients, %d in flight, %s", r.Workload, r.Clients, r.InFlight, strings.Join(r.Servers, ", "))
 	line("throughput", "%.0f operations a second (%d in %.1f s)", r.PerSecond, r.Ops, r.Seconds)
 	l := r.Latency
-	line("latency", "p50 %.3g ms, p90 %.3g ms, p99 %.3g ms, p99.9 %.3g ms, max %.3g ms", l.P50, l.P90, l.P99, l.P999, l.Max)
+	line("latency", "p50 %.3g ms, p90 %.3g ms, p99 %.3g ms, p99.9 %.3g ms, max %.3g ms",
+		l.P50, l.P90, l.P99, l.P999, l.Max)
 	if r.ServerCPU > 0 {
 		line("CPU", "%.3g us an operation in all servers, %.3g us in this program", r.ServerCPU, r.ClientCPU)
 	}

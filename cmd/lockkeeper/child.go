@@ -48,7 +48,8 @@ func catch() <-chan os.Signal {
 // started, too. On a terminal it stays in ours, where Ctrl-C and Ctrl-Z find it. If dieWithUs, the
 // kernel kills it when this process is killed: otherwise it would go on without the lock.
 func startChild(args, environment []string, dieWithUs bool) (*child, error) {
-	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}), group: !term.IsTerminal(int(os.Stdin.Fd()))}
+	c := &child{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{}),
+		group: !term.IsTerminal(int(os.Stdin.Fd()))}
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.cmd.Env = append(os.Environ(), environment...)
 	c.cmd.SysProcAttr = childAttributes(c.group, dieWithUs)

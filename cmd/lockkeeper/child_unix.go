@@ -33,7 +33,8 @@ func endedBySignal(st *os.ProcessState) (number int, ok bool) {
 // interrupts reports whether a signal ends a command that waits, and with which exit status.
 func interrupts(s os.Signal) (status int, ok bool) {
 	switch s {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM:
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM:
 		return exitSignal + int(s.(syscall.Signal)), true
 	}
 	return 0, false

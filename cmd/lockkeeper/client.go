@@ -52,7 +52,8 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.StringVar(&f.servers, "servers", usualServers(),
 		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
 	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout,
-		"`d` session timeout: for how long after it was last heard of the cluster keeps what this command holds (default 10s)")
+		"`d` session timeout: how long the cluster keeps what this command holds after it has last heard from it "+
+			"(default 10s)")
 	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
@@ -65,7 +66,8 @@ func serverList(text string) (list []string, err error) {
 			continue
 		}
 		if strings.Contains(s, "/") {
-			return nil, fmt.Errorf("-servers: %q: a path behind the servers (chroot) is not supported; write it in front of the lock's path", s)
+			return nil, fmt.Errorf("-servers: %q: a path behind the servers (chroot) is not supported; "+
+				"write it in front of the lock's path", s)
 		}
 		host, port, err := net.SplitHostPort(s)
 		if err != nil {

@@ -38,7 +38,8 @@ func (c *clusterCommand) flags(fs *flag.FlagSet) {
 	c.clientFlags.flags(fs)
 	c.fs = fs
 	fs.StringVar(&c.http, "http", "",
-		"`host:port` the HTTP port of any member, for transfer-leader (default: the host of the first of -servers, port 8080)")
+		"`host:port` the HTTP port of any member, for transfer-leader "+
+			"(default: the host of the first of -servers, port 8080)")
 	fs.DurationVar(&c.timeout, "timeout", clusterPatience,
 		"`d` how long to try (default 2m30s, but not at all if nobody listens at any address)")
 }
@@ -81,7 +82,8 @@ func (c *clusterCommand) check(words []string) error {
 		}
 	case "add":
 		if len(c.args) == 0 {
-			return errors.New("add whom? For example: add 'server.4=10.0.0.4:2888:3888;2181' (in quotes, because of the semicolon)")
+			return errors.New("add needs a server line: add 'server.4=10.0.0.4:2888:3888;2181' " +
+				"(in quotes, because of the semicolon)")
 		}
 		for i, line := range c.args {
 			if c.args[i] = line; !strings.HasPrefix(line, "server.") {
@@ -92,7 +94,8 @@ func (c *clusterCommand) check(words []string) error {
 				return fmt.Errorf("add: %w", err)
 			}
 			if ms[0].ClientAddr == "" {
-				return fmt.Errorf("add: %s: the client port is missing: ...;2181 (in quotes, because of the semicolon)", ms[0].Key())
+				return fmt.Errorf("add: %s: the client port is missing: ...;2181 (in quotes, because of the semicolon)",
+					ms[0].Key())
 			}
 		}
 	case "remove":
@@ -282,10 +285,13 @@ func (c *clusterCommand) explain(err error, before []server.Member, joining, lea
 	case errors.Is(err, zk.ErrNoAuth):
 		return errors.New("refused: -auth must be the super user, or somebody with WRITE on /zookeeper/config")
 	case errors.Is(err, zk.ErrBadVersion):
-		return errors.New("refused: the members have just been changed by somebody else; look at 'cluster list' and try again")
+		return errors.New("refused: the members have just been changed by somebody else; " +
+			"look at 'cluster list' and try again")
 	case errors.Is(err, zk.ErrBadArguments):
-		return errors.New("refused: it would leave too few voters (at least 2, unless standaloneEnabled=false), or two members with one address")
-	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer), errors.Is(err, context.DeadlineExceeded), errors.Is(err, zk.ErrSessionExpired):
+		return errors.New("refused: it would leave too few voters (at least 2, unless standaloneEnabled=false), " +
+			"or two members with one address")
+	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, zk.ErrSessionExpired):
 		return fmt.Errorf("the answer got lost (%v): 'cluster list' shows what came of it", err)
 	}
 	// The library has no errors for these two codes, only their numbers in a text.
@@ -327,7 +333,8 @@ func missingVoters(before []server.Member, joining, leaving []string) string {
 	if len(missing) == 0 {
 		return "there would be no majority of live voters that have the data; the leader's log says more"
 	}
-	return fmt.Sprintf("would leave %d of %d live, as seen from this machine: missing %s", live, voters, strings.Join(missing, ", "))
+	return fmt.Sprintf("would leave %d of %d live, as seen from this machine: missing %s",
+		live, voters, strings.Join(missing, ", "))
 }
 
 // defaultHTTPPort is that of ZooKeeper's admin server.

@@ -22,7 +22,7 @@ func TestClusterUsage(t *testing.T) {
 		{[]string{}, "say what to do"},
 		{[]string{"ad"}, `unknown "ad"`},
 		{[]string{"list", "x"}, `unexpected "x"`},
-		{[]string{"add"}, "add whom?"},
+		{[]string{"add"}, "add needs a server line"},
 		{[]string{"add", "server.4=h:1:2"}, "the client port is missing"},
 		{[]string{"add", "server.4=h:1;3"}, "must be host:peerPort:electionPort"},
 		{[]string{"add", "server.400=h:1:2;3"}, "between 0 and 255"},

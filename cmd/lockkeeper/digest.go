@@ -18,7 +18,8 @@ import (
 type digestCommand struct{ algorithm string }
 
 func (c *digestCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&c.algorithm, "algorithm", "SHA1", "`name` the hash, as in DigestAuthenticationProvider.digestAlg (default SHA1)")
+	fs.StringVar(&c.algorithm, "algorithm", "SHA1",
+		"`name` the hash, as in DigestAuthenticationProvider.digestAlg (default SHA1)")
 }
 
 func (c *digestCommand) run(e env, args []string) error {

@@ -111,7 +111,8 @@ func helpConfig(e env, names []string) error {
 		}
 		if !ok {
 			nearest, _ := zoocfg.NearestKey(name)
-			fmt.Fprintf(e.stderr, "lockkeeper: no configuration key %q\nDid you mean: lockkeeper help config %s\n", name, nearest)
+			fmt.Fprintf(e.stderr, "lockkeeper: no configuration key %q\nDid you mean: lockkeeper help config %s\n",
+				name, nearest)
 			wrong = exitStatus(exitUsage)
 			continue
 		}

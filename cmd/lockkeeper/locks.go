@@ -40,9 +40,11 @@ type lockLister struct {
 func (l *lockLister) flags(fs *flag.FlagSet) {
 	l.clientFlags.flags(fs)
 	l.fs = fs
-	fs.BoolVar(&l.watch, "watch", false, "go on, and show the locks again whenever something has changed. \"passed by\" are "+
-		"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. No one is "+
-		"missed while the connection stands (with a server older than ZooKeeper 3.6 it looks once a second, and misses some)")
+	fs.BoolVar(&l.watch, "watch", false,
+		"go on, and show the locks again whenever something has changed. \"passed by\" are "+
+			"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. No one is "+
+			"missed while the connection stands (with a server older than ZooKeeper 3.6 it looks once a second, "+
+			"and misses some)")
 	fs.DurationVar(&l.timeout, "timeout", tryPatience,
 		"`d` how long to try to reach the cluster (default 10s, but not at all if nobody listens at any address)")
 }

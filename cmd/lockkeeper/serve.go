@@ -27,12 +27,15 @@ type serveCommand struct {
 }
 
 func (c *serveCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&c.clientAddr, "client-address", "", "`host:port` where clients connect; only without a file (default :2181)")
-	fs.StringVar(&c.dataDir, "data-dir", "", "`directory` where the data is; only without a file (default lockkeeper-data)")
+	fs.StringVar(&c.clientAddr, "client-address", "",
+		"`host:port` where clients connect; only without a file (default :2181)")
+	fs.StringVar(&c.dataDir, "data-dir", "",
+		"`directory` where the data is; only without a file (default lockkeeper-data)")
 	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, else warn)")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
-		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; without it that is refused")
+		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
+			"without it that is refused")
 }
 
 func (c *serveCommand) run(e env, args []string) error {
@@ -103,7 +106,8 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		level = slog.LevelInfo
 		switch {
 		case c.clientAddr != "":
-			return cfg, level, wrongUsage("-client-address is for a start without a file; set clientPort and clientPortAddress in %s", args[0])
+			return cfg, level, wrongUsage("-client-address is for a start without a file; "+
+				"set clientPort and clientPortAddress in %s", args[0])
 		case c.dataDir != "":
 			return cfg, level, wrongUsage("-data-dir is for a start without a file; set dataDir in %s", args[0])
 		}

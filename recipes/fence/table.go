@@ -44,8 +44,9 @@ func NewTable(db *sql.DB, o TableOptions) (*Table, error) {
 		params = strings.NewReplacer("{t}", o.Name, "{1}", "$1", "{2}", "$2", "{3}", "$3")
 	}
 	return &Table{
-		db:         db,
-		create:     params.Replace("CREATE TABLE IF NOT EXISTS {t} (resource VARCHAR(255) NOT NULL PRIMARY KEY, token BIGINT NOT NULL)"),
+		db: db,
+		create: params.Replace("CREATE TABLE IF NOT EXISTS {t} " +
+			"(resource VARCHAR(255) NOT NULL PRIMARY KEY, token BIGINT NOT NULL)"),
 		update:     params.Replace("UPDATE {t} SET token = {1} WHERE resource = {2} AND token <= {3}"),
 		query:      params.Replace("SELECT token FROM {t} WHERE resource = {1}"),
 		insertInto: params.Replace("INSERT INTO {t} (resource, token) VALUES ({1}, {2})"),

@@ -191,13 +191,15 @@ func (c *Config) Validate() error {
 		"%d bytes are less than two answers of maxResponseBytes, %d, take", d.Limits.Memory, d.Limits.Response)
 	largest := d.largestCommand()
 	check(largest <= quorum.MaxCommandBytes, "maxIdentityBytes",
-		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) is a command of up to %d bytes, and members exchange commands of at most %d",
+		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) "+
+			"is a command of up to %d bytes, and members exchange commands of at most %d",
 		d.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
 	badLog := d.LogStore.Validate()
 	check(badLog == nil, "logStore", "%v", badLog)
 	newHash := DigestHash(d.DigestAlgorithm)
 	check(newHash != nil, "DigestAuthenticationProvider.digestAlg", "%q is none of %s", c.DigestAlgorithm, digestNames())
-	check(c.SuperDigest == "" || newHash == nil || validDigest(c.SuperDigest, newHash().Size()), "DigestAuthenticationProvider.superDigest",
+	check(c.SuperDigest == "" || newHash == nil || validDigest(c.SuperDigest, newHash().Size()),
+		"DigestAuthenticationProvider.superDigest",
 		"must be user:BASE64(%s(user:password)), not a password in clear", d.DigestAlgorithm)
 	faults = append(faults, c.memberFaults()...)
 	return faults.Err()

@@ -450,7 +450,7 @@ func TestConfigNotices(t *testing.T) {
 		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
 		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
 		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
-		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
+		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
 		"admin off": {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},

@@ -236,7 +236,8 @@ func (l *loader) finish() {
 	if l.enforceAuth {
 		l.cfg.RequiredSchemes = l.authSchemes
 		if len(l.authSchemes) == 0 && !l.faulty("enforce.auth.schemes") {
-			l.fault(l.at("enforce.auth.enabled"), "needs enforce.auth.schemes, which says which schemes will do: digest, ip or both")
+			l.fault(l.at("enforce.auth.enabled"),
+				"needs enforce.auth.schemes, which says which schemes will do: digest, ip or both")
 		}
 	}
 	l.startMode()
@@ -289,10 +290,12 @@ func (l *loader) startMode() {
 	case voters == 0:
 		// Validate reports it.
 	case voters == 1 && l.standalone && observers > 0:
-		l.fault(l.at("standaloneEnabled"), "one participant stands alone unless standaloneEnabled=false, and then its %d observers could not follow it", observers)
+		l.fault(l.at("standaloneEnabled"), "one participant stands alone unless standaloneEnabled=false, "+
+			"and then its %d observers could not follow it", observers)
 	case voters == 1 && l.standalone:
 		only := l.members[0]
-		l.warn(l.at(only.Key()), "is the only server line: this member stands alone and ignores it (standaloneEnabled=false would make it a cluster of one)")
+		l.warn(l.at(only.Key()), "is the only server line: this member stands alone and ignores it "+
+			"(standaloneEnabled=false would make it a cluster of one)")
 		l.cfg.Members, l.cfg.ID = nil, 0
 		return
 	}
@@ -409,5 +412,6 @@ func (l *loader) httpAddress() {
 	if !l.has(key) {
 		key = "admin.enableServer"
 	}
-	l.warn(l.at(key), "the HTTP port answers GET /fence and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are")
+	l.warn(l.at(key), "the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's "+
+		"admin server are not there, the four-letter words on the client port are")
 }

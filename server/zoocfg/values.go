@@ -187,7 +187,8 @@ func useMaxBuffer(l *loader, p property) {
 		l.cfg.MaxBuffer = max(int(n), 1)
 	case n > MaxMaxBuffer:
 		// Usually meant for long replies.
-		l.warn(p, "a request of more than %d bytes is refused, whatever this says; replies have another limit, maxResponseBytes", MaxMaxBuffer)
+		l.warn(p, "a request of more than %d bytes is refused, whatever this says; "+
+			"replies have another limit, maxResponseBytes", MaxMaxBuffer)
 		l.cfg.MaxBuffer = MaxMaxBuffer
 	default:
 		l.cfg.MaxBuffer = int(n)
@@ -250,7 +251,7 @@ func refuseTrue(why string) keyDef {
 
 // refuseNeed is for the keys that require a client's certificate with the value need.
 func refuseNeed(why string) keyDef {
-	return keyDef{class: KeyRefused, property: true, value: value{kind: "need, want or none", use: func(l *loader, p property) {
+	use := func(l *loader, p property) {
 		switch strings.ToLower(p.val) {
 		case "need":
 			l.fault(p, "%s; set it to none to start without", why)
@@ -259,7 +260,9 @@ func refuseNeed(why string) keyDef {
 		default:
 			l.fault(p, "must be need, want or none, not %q", p.val)
 		}
-	}}, def: "(not used)", effect: "With need it stops the start: " + why + "."}
+	}
+	return keyDef{class: KeyRefused, property: true, value: value{kind: "need, want or none", use: use},
+		def: "(not used)", effect: "With need it stops the start: " + why + "."}
 }
 
 func warnTrue(text string) keyDef {
