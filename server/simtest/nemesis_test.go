@@ -149,9 +149,12 @@ var faults = []fault{
 }
 
 // round is some faults, one at a time or two, each followed by a rest that may
-// be too short for the cluster to recover.
+// be too short for the cluster to recover. It ends early when something is wrong.
 func (n *nemesis) round() {
 	for range 5 + n.rng.IntN(10) {
+		if n.c.t.Failed() {
+			return
+		}
 		undo := n.strike()
 		n.pause(40)
 		if n.rng.IntN(4) == 0 {
