@@ -52,17 +52,17 @@ type Entry struct {
 // Table lists all mutations, in the order of their constants.
 var Table = []Entry{
 	{SkippedFsync, "skipped-fsync", "C1", "quorum/wal/segment.go", "the log does not sync what it writes; a power cut loses some of it", true, ""},
-	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", false, ""},
-	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", false, ""},
+	{VoteNotPersisted, "vote-not-persisted", "C1", "quorum/guard.go", "votes are not written down at all: a member may vote twice in a term", true, "TestVoteOutlivesPowerCut"},
+	{VoteNotSynced, "vote-not-synced", "C1", "server/simtest/mutation_test.go", "votes are not synced: a member may vote again after a power cut", true, "TestVoteOutlivesPowerCut"},
 	{LeaseFromConfirmation, "lease-from-confirmation", "C6", "quorum/lease.go", "a lease counts from when its confirmation arrives, not from before the report was sent", true, "TestMarginWhenConfirmationsAreLate"},
 	{LeaseUnproven, "lease-unproven", "C6", "quorum/peer/transport.go", "a leader confirms leases without looking whether a quorum still follows it", true, "TestMarginWhenFollowersAreLate"},
 	{AnswersWithoutLease, "answers-without-lease", "C6", "session/lease.go", "clients are answered while their lease is unconfirmed", false, ""},
-	{GapTaken, "gap-taken", "C2", "znode/store.go", "a request is applied though one before it was lost", false, ""},
+	{GapTaken, "gap-taken", "C2", "znode/store.go", "a request is applied though one before it was lost", true, "TestRequestWaitsForTheOneBeforeIt"},
 	{AppliedTwice, "applied-twice", "C5", "znode/store.go", "a request that is sent to the leader again is applied again", true, ""},
 	{OldConnectionServed, "old-connection-served", "C2", "znode/store.go", "what a replaced connection still had in flight takes effect", false, ""},
 	{WatchAfterReply, "watch-after-reply", "C3", "session/manager.go", "watches fire after the reply that shows the change", true, ""},
 	{ReadOvertakesWrite, "read-overtakes-write", "C2", "session/session.go", "reads are answered though a write before them is outstanding", true, ""},
-	{EarlySnapshot, "early-snapshot", "C1", "server/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", false, ""},
+	{EarlySnapshot, "early-snapshot", "C1", "server/simtest/mutation_test.go", "a snapshot is acknowledged, and the log cut, before it is on the disk", true, ""},
 	{SnapshotForgetsTurns, "snapshot-forgets-turns", "C5", "znode/restore.go", "a restored snapshot has forgotten which requests of each session have been applied", false, ""},
 	{RestoreKeepsConnections, "restore-keeps-connections", "C3", "session/manager.go", "clients stay connected to a member whose state a snapshot has replaced", true, "TestWatchOverSnapshot"},
 	{ZxidRepeats, "zxid-repeats", "C1", "znode/store.go", "two updates of a term get the same zxid", true, ""},
@@ -73,7 +73,7 @@ var Table = []Entry{
 	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/peer/snapshot.go", "a snapshot that comes late takes the state back", false, ""},
 	{GateOpen, "gate-open", "C1", "quorum/peer/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
 	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/peer/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
-	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", false, ""},
+	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, ""},
 	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", true, "TestPowerFailsDuringWrites"},
 }
 

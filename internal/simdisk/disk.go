@@ -36,8 +36,8 @@ type Store uint8
 
 // The stores of a disk.
 const (
-	VoteStore Store = iota + 1 // what raft keeps: term and vote
-	OwnStore                   // the other stable values, whose keys begin with "lockkeeper/"
+	VoteStore   Store = iota + 1 // raft's vote: the values whose keys begin with "LastVote"
+	ValuesStore                  // the other stable values: raft's term, and those of lockkeeper
 	SnapshotStore
 )
 
@@ -243,10 +243,10 @@ func (d *Disk) settleLocked() {
 
 // storeOf is the store of a stable value.
 func storeOf(key []byte) Store {
-	if bytes.HasPrefix(key, []byte("lockkeeper/")) {
-		return OwnStore
+	if bytes.HasPrefix(key, []byte("LastVote")) {
+		return VoteStore
 	}
-	return VoteStore
+	return ValuesStore
 }
 
 // errNotFound has the text that the raft library looks for.

@@ -71,8 +71,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// vote is the key of a number of raft's, own of one of ours.
-var vote, own = []byte("CurrentTerm"), []byte("lockkeeper/member")
+// vote is the key of a number in VoteStore, own of one in ValuesStore.
+var vote, own = []byte("LastVoteTerm"), []byte("lockkeeper/member")
 
 func expectNumbers(t *testing.T, d *simdisk.Disk, wantVote, wantOwn uint64) {
 	t.Helper()

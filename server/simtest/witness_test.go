@@ -21,6 +21,7 @@ type witness struct {
 
 	mu        sync.Mutex
 	winners   map[uint64]string // by term
+	elections []string          // who won each, the oldest first
 	libraries []library
 	expired   int // sessions of these libraries
 }
@@ -67,6 +68,14 @@ func (w *witness) elected(who string, term uint64) {
 		w.c.t.Errorf("after %v: two leaders in term %d: %s and %s", w.c.journal.age(), term, other, who)
 	}
 	w.winners[term] = who
+	w.elections = append(w.elections, who)
+}
+
+// won lists who has won an election, the first one first.
+func (w *witness) won() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.elections)
 }
 
 // sessionExpired is called when a member has applied the end of a session.
