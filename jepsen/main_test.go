@@ -238,26 +238,23 @@ func (l *lab) mustDo(w *Worker, thread string, words ...string) string {
 func (l *lab) connect() *zk.Conn {
 	l.t.Helper()
 	servers := strings.Split(l.cluster.Servers(), ",")
-	conn, events, err := zk.Connect(servers, l.sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(nopLogger{}))
-	if err != nil {
+	client := openClient(l.t, l.sessionTimeout, servers...)
+	if err := client.AwaitSession(l.ctx); err != nil {
 		l.t.Fatal(err)
 	}
-	l.t.Cleanup(conn.Close)
-	for {
-		select {
-		case e := <-events:
-			if e.State == zk.StateHasSession {
-				return conn
-			}
-		case <-l.ctx.Done():
-			l.t.Fatal("the test's own client does not connect")
-		}
-	}
+	return client.Conn
 }
 
-type nopLogger struct{}
-
-func (nopLogger) Printf(string, ...any) {}
+// openClient starts a client in the test itself, which closes it at its end.
+func openClient(t *testing.T, timeout time.Duration, servers ...string) *GoClient {
+	t.Helper()
+	client, _, err := OpenGoClient(GoClientConfig{Servers: servers, SessionTimeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
 
 // checkNothingLeft fails the test for every ephemeral node in the tree. It is for when all workers
 // have closed their sessions.

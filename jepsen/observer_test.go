@@ -20,12 +20,7 @@ func TestObservers(t *testing.T) {
 		"minSessionTimeout=1000", "DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])}})
 	connect := func(m *Member) *zk.Conn {
 		t.Helper()
-		conn, _, err := zk.Connect([]string{m.ClientAddr}, 6*time.Second, zk.WithLogger(quiet{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(conn.Close)
-		return conn
+		return openClient(t, 6*time.Second, m.ClientAddr).Conn
 	}
 	need := func(err error) {
 		t.Helper()

@@ -134,11 +134,7 @@ func (r *readme) awaitContenders(t *testing.T, conn *zk.Conn, want int, enough <
 
 func (r *readme) connect(t *testing.T) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect([]string{"127.0.0.1:" + r.prefix + "1"}, 10*time.Second, zk.WithLogger(nopLogger{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
+	return openClient(t, 10*time.Second, "127.0.0.1:"+r.prefix+"1").Conn
 }
 
 // contendersOf lists the nodes of the README's lock as of now.

@@ -107,11 +107,7 @@ func TestReadOnlyClients(t *testing.T) {
 	expect("zkCli -r", run("zkcli-create", zkCli("-r", "-server", left.ClientAddr, "create", "/b")), "Not a read-only call")
 	expect("cli_mt -r", run("cli-get", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "get /a")), "kept")
 	expect("cli_mt -r", run("cli-create", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "create /b")), "-119")
-	other, _, err := zk.Connect([]string{left.ClientAddr}, l.sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(nopLogger{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	other := openClient(t, l.sessionTimeout, left.ClientAddr)
 
 	kazoo := exec.CommandContext(l.ctx, "/usr/bin/python3", "-c", kazooReader, l.cluster.Servers())
 	kazoo.Stderr = os.Stderr

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // A member whose log is damaged does not start, says how to rebuild it, and that works while
@@ -70,11 +68,7 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 	}
 	l.writes(s, 100)
 	s.end(l)
-	there, _, err := zk.Connect([]string{m.ClientAddr}, l.sessionTimeout, zk.WithLogInfo(false), zk.WithLogger(nopLogger{}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer there.Close()
+	there := openClient(t, l.sessionTimeout, m.ClientAddr)
 	if _, err := there.Sync("/scribe"); err != nil {
 		t.Fatal(err)
 	}

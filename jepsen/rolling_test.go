@@ -110,7 +110,7 @@ func (r *rolling) pin(place int, m *Member) *pinned {
 
 // open connects anew.
 func (c *pinned) open() {
-	conn, events, err := zk.Connect([]string{"unused:1"}, 10*time.Second, zk.WithHostProvider(provider{&c.addr}), zk.WithLogger(quiet{}))
+	conn, events, err := zk.Connect([]string{"unused:1"}, 10*time.Second, zk.WithHostProvider(provider{&c.addr}), zk.WithLogger(silentLogger{}))
 	if err != nil {
 		c.r.t.Error(err)
 		return
@@ -134,10 +134,6 @@ func (c *pinned) open() {
 		}
 	}()
 }
-
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}
 
 func (c *pinned) conn() *zk.Conn {
 	c.mu.Lock()

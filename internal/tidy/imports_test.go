@@ -36,7 +36,7 @@ const imports = `
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
 	recipes/fence:
-	jepsen:                internal/freeport
+	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/curator:
 	jepsen/differ:
 	jepsen/kazoosuite:
@@ -44,7 +44,7 @@ const imports = `
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
-	jepsen/attack:         wire jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
+	jepsen/attack:         wire internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
 	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
@@ -67,7 +67,7 @@ const imports = `
 // testImports is what the tests of a package import beyond the package itself
 // and what it imports anyway.
 const testImports = `
-	jepsen:                recipes github.com/go-zookeeper/zk
+	jepsen:                recipes
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
 	znode:                 internal/freeport

@@ -43,8 +43,13 @@ func (c *Conn) Handshake(req wire.ConnectRequest) (answer wire.ConnectResponse, 
 // Append appends the frame of the connection's next request to b, and returns the xid that its
 // reply will have.
 func (c *Conn) Append(b []byte, op wire.Op, body wire.Record) ([]byte, wire.Xid) {
-	xid := wire.XidPing
-	if op != wire.OpPing {
+	var xid wire.Xid
+	switch op {
+	case wire.OpPing:
+		xid = wire.XidPing
+	case wire.OpAuth:
+		xid = wire.XidAuth
+	default:
 		c.xid++
 		xid = c.xid
 	}

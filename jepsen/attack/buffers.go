@@ -75,7 +75,6 @@ func readers(ctx context.Context, p *Play) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(50 * time.Millisecond) // bigNode's connection counts until the member has seen its end
 	clients, conns, err := p.crowd(allowed)
 	if err != nil {
 		return err
@@ -136,10 +135,9 @@ func writers(ctx context.Context, p *Play) error {
 			return err
 		}
 		for ctx.Err() == nil {
-			c.xid++
 			// A member that reads no more keeps the writer waiting, which is what it should do.
-			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-			if _, err := c.Write(wire.AppendRequest(nil, c.xid, wire.OpSetData, wire.SetDataRequest{Path: path, Data: data, Version: -1})); err != nil {
+			set := wire.SetDataRequest{Path: path, Data: data, Version: -1}
+			if c.postWithin(time.Second, wire.OpSetData, set) != nil {
 				break
 			}
 		}

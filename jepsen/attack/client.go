@@ -1,14 +1,12 @@
 package attack
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
+	"lockkeeper/internal/zkconn"
 	"lockkeeper/wire"
 )
 
@@ -17,11 +15,7 @@ const sessionTimeoutMs = 30_000
 
 // A client is one connection of an attacker with a session, without a library in between. One
 // goroutine uses it.
-type client struct {
-	net.Conn
-	r   *bufio.Reader
-	xid wire.Xid
-}
+type client struct{ *zkconn.Conn }
 
 // connect opens a session at the attacked member.
 func (p *Play) connect() (*client, error) { return p.connectFrom(p.host(0)) }
@@ -31,10 +25,15 @@ func (p *Play) connectFrom(from string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{Conn: nc, r: bufio.NewReaderSize(nc, 64<<10)}
-	if err := c.handshake(); err != nil {
+	c := &client{zkconn.New(nc)}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	answer, err := c.Handshake(wire.ConnectRequest{TimeoutMs: sessionTimeoutMs, Password: make([]byte, wire.PasswordLen)})
+	if err == nil && answer.SessionID == 0 {
+		err = zkconn.ErrRefused
+	}
+	if err != nil {
 		_ = nc.Close()
-		return nil, err
+		return nil, fmt.Errorf("attack: handshake: %w", err)
 	}
 	return c, nil
 }
@@ -47,26 +46,6 @@ func (c *client) Close() error {
 	return c.Conn.Close()
 }
 
-func (c *client) handshake() error {
-	_ = c.SetDeadline(time.Now().Add(patience))
-	_, err := c.Write(wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: sessionTimeoutMs, Password: make([]byte, wire.PasswordLen)}))
-	var frame []byte
-	if err == nil {
-		frame, err = wire.ReadFrame(c.r, nil, 1<<10)
-	}
-	var answer wire.ConnectResponse
-	if err == nil {
-		err = wire.Decode(frame, &answer)
-	}
-	if err == nil && answer.SessionID == 0 {
-		err = errors.New("no session given")
-	}
-	if err != nil {
-		return fmt.Errorf("attack: handshake: %w", err)
-	}
-	return nil
-}
-
 // raw is a request body that is not made of a record.
 type raw []byte
 
@@ -74,39 +53,22 @@ type raw []byte
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
 // post sends a request without waiting for its answer.
-func (c *client) post(op wire.Op, body wire.Record) error {
-	c.xid++
-	_ = c.SetWriteDeadline(time.Now().Add(patience))
-	_, err := c.Write(wire.AppendRequest(nil, c.xid, op, body))
+func (c *client) post(op wire.Op, body wire.Record) error { return c.postWithin(patience, op, body) }
+
+// postWithin is post, with how long the member may take to accept the bytes.
+func (c *client) postWithin(d time.Duration, op wire.Op, body wire.Record) error {
+	_ = c.SetWriteDeadline(time.Now().Add(d))
+	b, _ := c.Append(nil, op, body)
+	_, err := c.Write(b)
 	return err
 }
 
-// keptBytes is what is kept of an answer; the rest is read and dropped.
-const keptBytes = 4 << 10
-
 // answer reads the next reply, past events. The error is the reply's code, or the end of the
-// connection.
+// connection. body is valid until the next call.
 func (c *client) answer() (body []byte, err error) {
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(patience))
-		var length [4]byte
-		if _, err := io.ReadFull(c.r, length[:]); err != nil {
-			return nil, err
-		}
-		n := int64(binary.BigEndian.Uint32(length[:]))
-		frame := make([]byte, min(n, keptBytes))
-		if _, err := io.ReadFull(c.r, frame); err != nil {
-			return nil, err
-		}
-		for rest := n - int64(len(frame)); rest > 0; {
-			_ = c.SetReadDeadline(time.Now().Add(patience))
-			took, err := io.CopyN(io.Discard, c.r, min(rest, 1<<20))
-			if err != nil {
-				return nil, err
-			}
-			rest -= took
-		}
-		h, body, err := wire.DecodeReply(frame)
+		h, body, err := c.ReadReply()
 		if err != nil {
 			return nil, err
 		}

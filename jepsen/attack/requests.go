@@ -156,20 +156,19 @@ func (p *Play) identify(n, sizeBytes int) (taken int, err error) {
 	id := append(bytes.Repeat([]byte("x"), sizeBytes), ":secret"...) // the user's name stays, the secret is hashed
 	for ; taken < n; taken++ {
 		copy(id, fmt.Sprintf("user%d", taken))
-		c.xid = wire.XidAuth - 1 // post counts up
 		if err := c.do(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: id}); err != nil {
 			p.saw(outcome(err))
 			return taken, nil
 		}
 	}
-	c.xid = 100
 	p.saw(outcome(c.do(wire.OpDelete, wire.DeleteRequest{Path: p.path("none"), Version: -1})))
 	return taken, nil
 }
 
-// bigNode is a node of nearly 1 MB.
+// bigNode is a node of nearly 1 MB. It is made from another address than the attack comes from, so
+// that its connection does not count among the attack's.
 func (p *Play) bigNode() (path string, err error) {
-	c, err := p.connect()
+	c, err := p.connectFrom(p.host(1))
 	if err != nil {
 		return "", err
 	}

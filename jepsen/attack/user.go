@@ -28,7 +28,7 @@ type user struct {
 	name    string
 	member  *jepsen.Member
 	history *jepsen.History
-	conn    *zk.Conn
+	conn    *jepsen.GoClient
 	server  string // to which it was connected when the attack began: a restart may have moved it
 	session int64
 	lock    string // the node that is its place at the front of the queue
@@ -71,10 +71,6 @@ func (h *ownFirst) Next() (server string, retryStart bool) {
 // Connected implements zk.HostProvider.
 func (h *ownFirst) Connected() {}
 
-type silentLogger struct{}
-
-func (silentLogger) Printf(string, ...any) {}
-
 // startUser connects at member i of the cluster, takes a lock and begins. It ends with ctx.
 func startUser(ctx context.Context, cluster *jepsen.Cluster, i int, history *jepsen.History) (*user, error) {
 	members := cluster.Members()
@@ -83,17 +79,16 @@ func startUser(ctx context.Context, cluster *jepsen.Cluster, i int, history *jep
 		hosts.servers = append(hosts.servers, members[(i+j)%len(members)].ClientAddr)
 	}
 	u := &user{name: fmt.Sprintf("user%d", i+1), member: members[i], history: history, stopped: make(chan struct{})}
-	var events <-chan zk.Event
 	var err error
-	u.conn, events, err = zk.Connect(hosts.servers, userTimeout, zk.WithHostProvider(hosts), zk.WithLogger(silentLogger{}))
-	if err == nil {
-		context.AfterFunc(ctx, u.conn.Close) // which ends the operation that is under way
-		err = u.takeLock(ctx, events)
-	}
+	u.conn, _, err = jepsen.OpenGoClient(jepsen.GoClientConfig{
+		Servers: hosts.servers, SessionTimeout: userTimeout, Hosts: hosts,
+	})
 	if err != nil {
-		if u.conn != nil {
-			u.conn.Close()
-		}
+		return nil, err
+	}
+	context.AfterFunc(ctx, u.conn.Close) // which ends the operation that is under way
+	if err := u.takeLock(ctx); err != nil {
+		u.conn.Close()
 		return nil, fmt.Errorf("attack: %s at %s: %w", u.name, u.member, err)
 	}
 	go u.run(ctx)
@@ -101,21 +96,16 @@ func startUser(ctx context.Context, cluster *jepsen.Cluster, i int, history *jep
 }
 
 // takeLock waits for the session and takes the lock.
-func (u *user) takeLock(ctx context.Context, events <-chan zk.Event) error {
-	for connected := false; !connected; {
-		select {
-		case e := <-events:
-			connected = e.State == zk.StateHasSession
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+func (u *user) takeLock(ctx context.Context) error {
+	if err := u.conn.AwaitSession(ctx); err != nil {
+		return err
 	}
 	acl := zk.WorldACL(zk.PermAll)
 	if _, err := u.conn.Create(u.node(), nil, 0, acl); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return err
 	}
 	path := u.node() + "-lock"
-	if err := zk.NewLock(u.conn, path, acl).Lock(); err != nil {
+	if err := zk.NewLock(u.conn.Conn, path, acl).Lock(); err != nil {
 		return err
 	}
 	queue, _, err := u.conn.Children(path)

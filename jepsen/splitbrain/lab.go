@@ -290,6 +290,6 @@ func (l *lab) agree(ctx context.Context, s *stage, r *Result) error {
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	return c.remove(reading, s.root)
 }

@@ -68,7 +68,7 @@ func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Du
 	clients := make([]*client, 0, len(members))
 	defer func() {
 		for _, c := range clients {
-			c.close()
+			c.Close()
 		}
 	}()
 	for _, m := range members {
@@ -79,7 +79,7 @@ func readReplicas(ctx context.Context, members []*jepsen.Member, session time.Du
 		clients = append(clients, c)
 	}
 	for _, c := range clients {
-		if err := c.await(ctx); err != nil {
+		if err := c.AwaitSession(ctx); err != nil {
 			return nil, err
 		}
 	}

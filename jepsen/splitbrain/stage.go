@@ -93,7 +93,7 @@ func (s *stage) dial(ctx context.Context) error {
 		s.writers = append(s.writers, &writer{client: w, path: s.path("numbers-%d", i+1)})
 	}
 	for _, c := range s.clients() {
-		if err := c.await(ctx); err != nil {
+		if err := c.AwaitSession(ctx); err != nil {
 			return err
 		}
 	}
@@ -254,7 +254,7 @@ func (s *stage) close() {
 	}
 	var closing sync.WaitGroup
 	for _, c := range s.clients() {
-		closing.Go(c.close)
+		closing.Go(c.Close)
 	}
 	closing.Wait()
 	s.busy.Wait()

@@ -18,13 +18,13 @@ import (
 	"lockkeeper/jepsen"
 )
 
-// library is a connection of go-zookeeper that tells the history what it thinks
-// of itself: FConnected, with the session timeout in ms as Value; FSuspended, with
-// the time in ms since the last byte was received; FExpired.
+// library is a client of go-zookeeper that tells the history what it thinks of itself: FConnected,
+// with the session timeout in ms as Value; FSuspended, with the time in ms since the last byte was
+// received; FExpired.
 type library struct {
-	*zk.Conn
-	// connections counts those that got their session. Two requests with the
-	// same count before the first and after the second went over one connection.
+	*jepsen.GoClient
+	// connections counts those that got their session. Two requests with the same count before the
+	// first and after the second went over one connection.
 	connections atomic.Int64
 	closed      sync.WaitGroup
 	unhook      func() bool
@@ -32,19 +32,18 @@ type library struct {
 	dark        atomic.Bool   // every byte disappears, in both directions
 
 	mu     sync.Mutex
-	over   bool
 	socket *socket // the newest
 }
 
-// connect makes a connection that ends with ctx. close waits until it has. Events
-// of watches are given to watched, if it is not nil, before anything else.
+// connect makes a connection that ends with ctx. close waits until it has. Events of watches are
+// given to watched, if it is not nil, before anything else.
 func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library, error) {
 	l, events, err := w.attach(watched)
 	if err != nil {
 		return nil, err
 	}
 	l.closed.Go(func() {
-		for range events { // there to be dropped: see has seen them
+		for range events { // attach has seen them; the channel is closed when the library has ended
 		}
 	})
 	l.unhook = context.AfterFunc(ctx, l.end)
@@ -52,44 +51,38 @@ func (w *worker) connect(ctx context.Context, watched func(zk.Event)) (*library,
 }
 
 // attach makes a connection that ends with close, and returns its events, for the caller.
-func (w *worker) attach(watched func(zk.Event)) (*library, <-chan zk.Event, error) {
-	l := &library{ended: make(chan struct{})}
-	ready := make(chan struct{}) // closed when l.Conn is there
-	up, last := false, int64(0)  // last is the newest session
-	see := func(e zk.Event) {
-		<-ready
-		if e.Type != zk.EventSession {
-			if watched != nil {
-				watched(e)
+func (w *worker) attach(watched func(zk.Event)) (l *library, events <-chan zk.Event, err error) {
+	l = &library{ended: make(chan struct{})}
+	last := int64(0) // the newest session
+	l.GoClient, events, err = jepsen.OpenGoClient(jepsen.GoClientConfig{
+		Servers: w.env.Servers, SessionTimeout: w.env.SessionTimeout, Hosts: w.hosts(),
+		Logger: w.logger(), Fired: watched,
+		Dial: func(_, addr string, timeout time.Duration) (net.Conn, error) {
+			if l.dark.Load() {
+				return nil, errDark
 			}
-			return
-		}
-		if id := l.Conn.SessionID(); id != 0 {
-			last = id
-		}
-		op := jepsen.Op{Kind: jepsen.Info, Member: e.Server, Session: sessionText(last)}
-		switch e.State {
-		case zk.StateHasSession:
-			l.connections.Add(1)
-			up, op.F, op.Value = true, jepsen.FConnected, fmt.Sprint(l.heard().timeout.Milliseconds())
-		case zk.StateDisconnected:
-			if !up {
-				return
+			c, err := w.dial(addr, timeout)
+			if err != nil {
+				return nil, err
 			}
-			up, op.F, op.Value = false, jepsen.FSuspended, fmt.Sprint(time.Since(l.heard().last).Milliseconds())
-		case zk.StateExpired:
-			up, op.F = false, jepsen.FExpired
-		default:
-			return
-		}
-		w.add(op)
-	}
-	conn, events, err := w.connection(l, see)
+			return l.keep(c), nil
+		},
+		Said: func(c *jepsen.GoClient, f, server string) {
+			op := jepsen.Op{Kind: jepsen.Info, F: f, Member: server}
+			switch heard := l.heard(); f {
+			case jepsen.FConnected:
+				l.connections.Add(1)
+				last, op.Value = c.SessionID(), fmt.Sprint(heard.timeout.Milliseconds())
+			case jepsen.FSuspended:
+				op.Value = fmt.Sprint(time.Since(heard.last).Milliseconds())
+			}
+			op.Session = sessionText(last)
+			w.add(op)
+		},
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("workload: %s: %w", w.name, err)
 	}
-	l.Conn = conn
-	close(ready)
 	return l, events, nil
 }
 
@@ -102,28 +95,18 @@ func (l *library) close() {
 	l.closed.Wait()
 }
 
-// end ends the session if a member answers, and the connection in any case: the library itself
-// waits for ever for a handshake that was begun. It is called once: the library's Close sleeps
-// while it holds a lock, and a goroutine that waits for it stops a bubble's time.
+// end ends the session and the connection. It is called once: the library's Close sleeps while it
+// holds a lock, and a goroutine that waits for it stops a bubble's time.
 func (l *library) end() {
 	defer close(l.ended)
-	l.Conn.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.over = true
-	if l.socket != nil {
-		l.socket.Close()
-	}
+	l.GoClient.Close()
 }
 
-// keep takes note of the newest socket.
+// keep records the newest socket.
 func (l *library) keep(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.socket = &socket{Conn: c, l: l, last: time.Now()}
-	if l.over {
-		c.Close()
-	}
 	return l.socket
 }
 
@@ -202,30 +185,6 @@ func (w *worker) dial(addr string, timeout time.Duration) (net.Conn, error) {
 	return dial("tcp", addr, timeout)
 }
 
-// connection opens a connection of go-zookeeper.
-func (w *worker) connection(l *library, see zk.EventCallback) (*zk.Conn, <-chan zk.Event, error) {
-	options := sliceOf(
-		zk.WithHostProvider(w.hosts()),
-		zk.WithLogger(libraryLog{w.env.Logger, w.name}),
-		zk.WithLogInfo(w.env.Logger != nil),
-		zk.WithEventCallback(see),
-		zk.WithDialer(func(_, addr string, timeout time.Duration) (net.Conn, error) {
-			if l.dark.Load() {
-				return nil, errDark
-			}
-			c, err := w.dial(addr, timeout)
-			if err != nil {
-				return nil, err
-			}
-			return l.keep(c), nil
-		}),
-	)
-	return zk.Connect(w.env.Servers, w.env.SessionTimeout, options...)
-}
-
-// sliceOf makes a slice of a type that has no name outside of its package.
-func sliceOf[T any](v ...T) []T { return v }
-
 // hosts is a provider with a seed of its own.
 func (w *worker) hosts() *hosts {
 	return &hosts{rng: rand.New(rand.NewPCG(w.env.Seed, w.rng.Uint64()))}
@@ -259,6 +218,14 @@ func certainly(err error) (kind jepsen.Kind, why string) {
 	return jepsen.Info, err.Error()
 }
 
+// logger is where the library logs; nil discards it.
+func (w *worker) logger() zk.Logger {
+	if w.env.Logger == nil {
+		return nil
+	}
+	return libraryLog{w.env.Logger, w.name}
+}
+
 // libraryLog is go-zookeeper's log.
 type libraryLog struct {
 	log  *slog.Logger
@@ -267,9 +234,7 @@ type libraryLog struct {
 
 // Printf implements zk.Logger.
 func (l libraryLog) Printf(format string, args ...any) {
-	if l.log != nil {
-		l.log.Debug(fmt.Sprintf(format, args...), "client", l.name)
-	}
+	l.log.Debug(fmt.Sprintf(format, args...), "client", l.name)
 }
 
 // hosts is a zk.HostProvider that asks no DNS and shuffles with a seed.

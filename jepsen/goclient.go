@@ -1,0 +1,140 @@
+package jepsen
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A GoClient is a client in this process: the unmodified library go-zookeeper with one session, and
+// what the library says of its connection.
+type GoClient struct {
+	*zk.Conn
+	begun chan struct{} // closed when there is a session for the first time
+
+	mu     sync.Mutex
+	closed bool
+	socket net.Conn // the newest
+}
+
+// A GoClientConfig says how a GoClient connects.
+type GoClientConfig struct {
+	Servers        []string
+	SessionTimeout time.Duration
+	// Hosts chooses the order of the servers; nil leaves it to the library.
+	Hosts zk.HostProvider
+	// Dial opens sockets; nil is net.DialTimeout.
+	Dial zk.Dialer
+	// Logger gets what the library logs; nil discards it.
+	Logger zk.Logger
+	// Said is called when the library says that its connection has changed: f is FConnected,
+	// FSuspended or FExpired, server the member's address. Fired is called for each event of a
+	// watch. The library's goroutine calls both, one call at a time. They may be nil.
+	Said  func(c *GoClient, f, server string)
+	Fired func(zk.Event)
+}
+
+// OpenGoClient starts a client and returns it with the library's events. It does not wait for a
+// session.
+func OpenGoClient(cfg GoClientConfig) (*GoClient, <-chan zk.Event, error) {
+	c := &GoClient{begun: make(chan struct{})}
+	dial := cfg.Dial
+	if dial == nil {
+		dial = net.DialTimeout
+	}
+	logger := cfg.Logger
+	if logger == nil {
+		logger = silentLogger{}
+	}
+	opened := make(chan struct{}) // closed when c.Conn is set
+	up, had := false, false
+	options := sliceOf(
+		zk.WithLogger(logger),
+		zk.WithLogInfo(cfg.Logger != nil),
+		zk.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+			socket, err := dial(network, addr, timeout)
+			if err == nil {
+				c.keep(socket)
+			}
+			return socket, err
+		}),
+		zk.WithEventCallback(func(e zk.Event) {
+			<-opened
+			said := ""
+			switch {
+			case e.Type != zk.EventSession:
+				if cfg.Fired != nil {
+					cfg.Fired(e)
+				}
+			case e.State == zk.StateHasSession:
+				up, said = true, FConnected
+				if !had {
+					had = true
+					close(c.begun)
+				}
+			case e.State == zk.StateDisconnected && up: // it says so after each attempt to connect, too
+				up, said = false, FSuspended
+			case e.State == zk.StateExpired:
+				up, said = false, FExpired
+			}
+			if said != "" && cfg.Said != nil {
+				cfg.Said(c, said, e.Server)
+			}
+		}),
+	)
+	if cfg.Hosts != nil {
+		options = append(options, zk.WithHostProvider(cfg.Hosts))
+	}
+	conn, events, err := zk.Connect(cfg.Servers, cfg.SessionTimeout, options...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("jepsen: client of %v: %w", cfg.Servers, err)
+	}
+	c.Conn = conn
+	close(opened)
+	return c, events, nil
+}
+
+// sliceOf makes a slice of a type that has no name outside of its package.
+func sliceOf[T any](v ...T) []T { return v }
+
+// silentLogger is a zk.Logger that discards everything.
+type silentLogger struct{}
+
+// Printf implements zk.Logger.
+func (silentLogger) Printf(string, ...any) {}
+
+// AwaitSession waits until the client has had a session.
+func (c *GoClient) AwaitSession(ctx context.Context) error {
+	select {
+	case <-c.begun:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("jepsen: no session with %s: %w", c.Server(), context.Cause(ctx))
+	}
+}
+
+// keep records the newest socket, for Close.
+func (c *GoClient) keep(socket net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.socket = socket
+	if c.closed {
+		_ = socket.Close()
+	}
+}
+
+// Close ends the session, if a member answers within a second, and closes the socket in any case:
+// the library itself waits for the answer to a handshake for as long as it takes.
+func (c *GoClient) Close() {
+	c.Conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.socket != nil {
+		_ = c.socket.Close()
+	}
+}
