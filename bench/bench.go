@@ -122,7 +122,8 @@ func (c *Config) Validate() error {
 		for _, known := range workloads() {
 			names = append(names, known.name)
 		}
-		faults = append(faults, fmt.Errorf("there is no workload %q; there are %s", c.Workload, strings.Join(names, ", ")))
+		faults = append(faults, fmt.Errorf("there is no workload %q; there are %s", c.Workload,
+			strings.Join(names, ", ")))
 	}
 	if len(c.Servers) == 0 {
 		faults = append(faults, errors.New("no server is named"))
@@ -227,7 +228,8 @@ func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 		case !errors.Is(err, errTurnedAway):
 			return nil, err
 		}
-		refused = fmt.Errorf("%w (the server has no leader, or as many connections from this address as its maxClientCnxns allows, 60 by default)", err)
+		refused = fmt.Errorf("%w (the server has no leader, or as many connections from this address as its "+
+			"maxClientCnxns allows, 60 by default)", err)
 		if time.Since(began) > dialPatience {
 			return nil, refused
 		}

@@ -33,7 +33,8 @@ func startCluster(t *testing.T, members int) *jepsen.Cluster {
 	jepsen.Need(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: jepsen.KeptDir(t, false)})
+	c, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members,
+		Dir: jepsen.KeptDir(t, false)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func TestWorkloads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res.Ops == 0 || res.PerSecond <= 0 || res.Latency.P50 <= 0 || res.Latency.Max < res.Latency.P99 || res.Latency.P99 < res.Latency.P50 {
+			if res.Ops == 0 || res.PerSecond <= 0 || res.Latency.P50 <= 0 || res.Latency.Max < res.Latency.P99 ||
+				res.Latency.P99 < res.Latency.P50 {
 				t.Errorf("%+v", res)
 			}
 			failover := cfg.Workload == "failover"
@@ -96,8 +98,9 @@ func TestWorkloads(t *testing.T) {
 }
 
 var figuresOf = map[string][]string{
-	"herd":     {"last of all, p50 ms", "last of all, max ms"},
-	"sessions": {"resident bytes per session", "expiry late p50 ms", "expiry late max ms", "idle CPU per session and second us"},
+	"herd": {"last of all, p50 ms", "last of all, max ms"},
+	"sessions": {"resident bytes per session", "expiry late p50 ms", "expiry late max ms",
+		"idle CPU per session and second us"},
 	"znodes":   {"resident bytes per node and server"},
 	"failover": {"gap without a write ms", "connections lost on survivors", "connections on survivors"},
 }
@@ -150,7 +153,8 @@ func TestStarts(t *testing.T) {
 		t.Errorf("a server was left: %d", pid)
 	}
 	broken := []string{command[0], "serve", filepath.Join(t.TempDir(), "missing.cfg")}
-	if _, err = Run(t.Context(), Config{Workload: "boot", Servers: []string{addr}, Start: broken}); err == nil || !strings.Contains(err.Error(), "missing.cfg") {
+	if _, err = Run(t.Context(), Config{Workload: "boot", Servers: []string{addr}, Start: broken}); err == nil ||
+		!strings.Contains(err.Error(), "missing.cfg") {
 		t.Errorf("a server that does not start: %v", err)
 	}
 }

@@ -133,6 +133,12 @@ func (c *conn) create(path string, data []byte, mode wire.CreateMode) (string, e
 	return r.Path, err
 }
 
+// set writes zeros to a node.
+func (c *conn) set(path string, sizeBytes int) error {
+	_, err := c.call(wire.OpSetData, &wire.SetDataRequest{Path: path, Data: make([]byte, sizeBytes), Version: -1})
+	return err
+}
+
 // children lists a node's children.
 func (c *conn) children(path string) ([]string, error) {
 	reply, err := c.call(wire.OpGetChildren, &wire.PathWatchRequest{Path: path})
@@ -183,7 +189,8 @@ const pipelineWindow = 256
 
 // pipeline sends n requests, many at a time, and reads all replies. see is called for each; an
 // error that it returns ends it.
-func (c *conn) pipeline(ctx context.Context, n int, request func(i int) (wire.Op, wire.Record), see func(i int, code wire.Code) error) error {
+func (c *conn) pipeline(ctx context.Context, n int, request func(i int) (wire.Op, wire.Record),
+	see func(i int, code wire.Code) error) error {
 	for sent, answered := 0, 0; answered < n; {
 		for ; sent < n && sent-answered < pipelineWindow; sent++ {
 			c.put(request(sent))

@@ -32,7 +32,8 @@ func TestDialTriesAgainWhenTurnedAway(t *testing.T) {
 			if n == refusals {
 				came <- n
 				_, _ = wire.ReadFrame(c, nil, zkconn.MaxFrameBytes)
-				_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
+				_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000,
+					Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
 			}
 			_ = c.Close()
 		}
@@ -102,7 +103,8 @@ func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
 				continue // and says nothing
 			}
 			_, _ = wire.ReadFrame(c, nil, zkconn.MaxFrameBytes)
-			_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
+			_, _ = c.Write(wire.AppendFrame(nil, wire.ConnectResponse{TimeoutMs: 4000,
+				Password: make([]byte, wire.PasswordLen), HasReadOnly: true}))
 			_ = c.Close()
 		}
 	}()

@@ -46,7 +46,8 @@ func herd(ctx context.Context, r *run) error {
 }
 
 // stampede is one round: everybody watches, one writes, everybody hears of it.
-func (r *run) stampede(ctx context.Context, path string, writer *conn, watchers []*conn) (slowest time.Duration, err error) {
+func (r *run) stampede(ctx context.Context, path string, writer *conn,
+	watchers []*conn) (slowest time.Duration, err error) {
 	err = r.each(len(watchers), func(n int) error {
 		_, err := watchers[n].call(wire.OpGetData, &wire.PathWatchRequest{Path: path, Watch: true})
 		return err
@@ -69,7 +70,7 @@ func (r *run) stampede(ctx context.Context, path string, writer *conn, watchers 
 	ready.Wait()
 	pause(ctx, 50*time.Millisecond) // all of them wait for their sockets now
 	mark := r.startUsage()
-	if _, err := writer.call(wire.OpSetData, &wire.SetDataRequest{Path: path, Data: make([]byte, r.Size), Version: -1}); err != nil {
+	if err := writer.set(path, r.Size); err != nil {
 		return 0, fmt.Errorf("write: %w", err)
 	}
 	wg.Wait()

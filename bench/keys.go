@@ -16,7 +16,8 @@ func (r *run) key(client, i int) string { return fmt.Sprintf("%s/c%d-%d", r.dir,
 
 // makeKeys makes the nodes of all clients.
 func (r *run) makeKeys(ctx context.Context) error {
-	return r.makeNodes(ctx, r.Clients*keysPerClient, func(i int) string { return r.key(i/keysPerClient, i%keysPerClient) }, make([]byte, r.Size))
+	key := func(i int) string { return r.key(i/keysPerClient, i%keysPerClient) }
+	return r.makeNodes(ctx, r.Clients*keysPerClient, key, make([]byte, r.Size))
 }
 
 // pipelined are write, read and mixed. readShare of 10 requests are reads.
@@ -26,7 +27,8 @@ func pipelined(readShare int) func(ctx context.Context, r *run) error {
 			return err
 		}
 		return r.clients(ctx, func(n int) work {
-			p := &pipeline{inFlight: r.InFlight, readShare: readShare, rng: rand.New(rand.NewPCG(1, uint64(n))), data: make([]byte, r.Size)}
+			p := &pipeline{inFlight: r.InFlight, readShare: readShare, rng: rand.New(rand.NewPCG(1, uint64(n))),
+				data: make([]byte, r.Size)}
 			for i := range p.data {
 				p.data[i] = byte(p.rng.Uint32())
 			}

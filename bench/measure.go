@@ -46,7 +46,8 @@ func (m *meter) fail(err error) {
 func brief(err error) string {
 	var op *net.OpError
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return "connection lost"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
@@ -98,7 +99,8 @@ func (r *run) addUsage(mark usageMark) {
 // cfg.WarmUp, and then for cfg.Duration, which is measured. A client works until its ctx ends, and
 // calls done, from one goroutine, for each operation. Its error ends them all. Of cfg only what is
 // not about a workload counts.
-func Measure(ctx context.Context, cfg Config, client func(ctx context.Context, n int, done func(took time.Duration)) error) (*Result, error) {
+func Measure(ctx context.Context, cfg Config, client func(ctx context.Context, n int,
+	done func(took time.Duration)) error) (*Result, error) {
 	cfg.setDefaults(workload{})
 	r := newRun(cfg)
 	if err := r.measure(ctx, client); err != nil {
@@ -107,7 +109,8 @@ func Measure(ctx context.Context, cfg Config, client func(ctx context.Context, n
 	return r.result(), nil
 }
 
-func (r *run) measure(ctx context.Context, client func(ctx context.Context, n int, done func(took time.Duration)) error) error {
+func (r *run) measure(ctx context.Context, client func(ctx context.Context, n int,
+	done func(took time.Duration)) error) error {
 	working, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var clients sync.WaitGroup
@@ -195,7 +198,8 @@ func (r *run) opened(took time.Duration) {
 func (r *run) result() *Result {
 	res := &Result{
 		Workload: r.Workload, Servers: slices.Clone(r.Servers), Clients: r.Clients, InFlight: r.InFlight, Size: r.Size,
-		Seconds: r.elapsed.Seconds(), Ops: r.latency.Count(), Latency: latency(&r.latency), Errors: r.errors, Figures: r.figures,
+		Seconds: r.elapsed.Seconds(), Ops: r.latency.Count(), Latency: latency(&r.latency), Errors: r.errors,
+		Figures: r.figures,
 	}
 	if r.elapsed > 0 {
 		res.PerSecond = float64(res.Ops) / res.Seconds

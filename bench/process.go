@@ -45,7 +45,8 @@ func UsageOf(pid int) (u Usage, err error) {
 		}
 		return n
 	}
-	u = Usage{CPU: time.Duration(number(utime)+number(stime)) * clockTick, Resident: number(rss) * int64(os.Getpagesize())}
+	u = Usage{CPU: time.Duration(number(utime)+number(stime)) * clockTick,
+		Resident: number(rss) * int64(os.Getpagesize())}
 	if err != nil {
 		return Usage{}, fmt.Errorf("bench: process %d: %w", pid, err)
 	}

@@ -31,7 +31,8 @@ func boot(ctx context.Context, r *run) error {
 			return err
 		}
 		err = p.await(ctx, r.server(0), func(c *conn) error {
-			path, err := c.create(fmt.Sprintf("/bench-boot-%d-%d-", os.Getpid(), round), nil, wire.ModePersistentSequential)
+			path, err := c.create(fmt.Sprintf("/bench-boot-%d-%d-", os.Getpid(), round), nil,
+				wire.ModePersistentSequential)
 			if err != nil {
 				return err
 			}
@@ -249,7 +250,7 @@ func (f *fall) client(n int) work {
 		first = false
 		for i := 0; ctx.Err() == nil; i++ {
 			start := time.Now()
-			if _, err := c.call(wire.OpSetData, &wire.SetDataRequest{Path: r.key(n, i%keysPerClient), Data: make([]byte, r.Size), Version: -1}); err != nil {
+			if err := c.set(r.key(n, i%keysPerClient), r.Size); err != nil {
 				if mine && ctx.Err() == nil {
 					count(&f.lost)
 				}

@@ -53,8 +53,10 @@ func sessions(ctx context.Context, r *run) error {
 		return err
 	}
 	if known && still {
-		r.figures["resident bytes per session"] = float64(after.Resident-before.Resident) / float64(r.Clients)
-		r.figures["idle CPU per session and second us"] = float64((idleCPU.CPU - mark.servers).Microseconds()) / float64(r.Clients) / time.Since(mark.at).Seconds()
+		clients := float64(r.Clients)
+		r.figures["resident bytes per session"] = float64(after.Resident-before.Resident) / clients
+		r.figures["idle CPU per session and second us"] =
+			float64((idleCPU.CPU - mark.servers).Microseconds()) / clients / time.Since(mark.at).Seconds()
 	}
 	r.figures["expiry late p50 ms"], r.figures["expiry late max ms"] = ms(late.Quantile(0.5)), ms(late.Max())
 	return nil

@@ -40,7 +40,8 @@ func znodes(ctx context.Context, r *run) error {
 		return err
 	}
 	if after, _, still := r.usage(); known && still {
-		r.figures["resident bytes per node and server"] = float64(after.Resident-before.Resident) / float64(r.Nodes) / float64(len(r.Servers))
+		grown := float64(after.Resident - before.Resident)
+		r.figures["resident bytes per node and server"] = grown / float64(r.Nodes) / float64(len(r.Servers))
 	}
 	if len(r.Start) == 0 {
 		return nil
@@ -66,7 +67,8 @@ func (r *run) fill(ctx context.Context, n, dirs int) error {
 	for d := n; d < dirs; d += r.Clients {
 		began := time.Now()
 		many := min(nodesPerDir, r.Nodes-d*nodesPerDir)
-		if err := c.createAll(ctx, many, func(i int) string { return fmt.Sprintf("%s/d%d/node-%06d", r.dir, d, i) }, data); err != nil {
+		path := func(i int) string { return fmt.Sprintf("%s/d%d/node-%06d", r.dir, d, i) }
+		if err := c.createAll(ctx, many, path, data); err != nil {
 			return err
 		}
 		r.ops.Add(int64(many))

@@ -369,7 +369,8 @@ func compareDigests(all []digests) (zxid, differ string) {
 		for j, other := range all[:i] {
 			for at, digest := range one {
 				if d, both := other[at]; both && d != digest {
-					return "", fmt.Sprintf("at zxid 0x%s member %d holds something else than member %d (digests %d and %d)", at, i+1, j+1, digest, d)
+					return "", fmt.Sprintf("at zxid 0x%s member %d holds something else than member %d "+
+						"(digests %d and %d)", at, i+1, j+1, digest, d)
 				}
 			}
 		}

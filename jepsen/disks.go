@@ -70,7 +70,8 @@ func (d *Disks) add(ctx context.Context, name, dir string) error {
 		return fmt.Errorf("jepsen: disk: %w", err)
 	}
 	// Nothing reserved for root, which the members are; no work left for later.
-	if err := run(exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)); err != nil {
+	err = run(exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image))
+	if err != nil {
 		return err
 	}
 	keeper, err := keepNamespace(ctx, name, dir, "mnt", "--mount", "--propagation", "private")

@@ -29,7 +29,8 @@ func smallDisk(t *testing.T, dir string) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts a small disk: needs root")
 	}
-	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", diskBytes), "tmpfs", dir).CombinedOutput()
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", diskBytes), "tmpfs",
+		dir).CombinedOutput()
 	if err != nil {
 		t.Skipf("mounts a small disk: %v: %s", err, out)
 	}
@@ -174,7 +175,8 @@ func fullDiskLab(t *testing.T, members int) *lab {
 	for i := range members {
 		smallDisk(t, filepath.Join(dir, fmt.Sprintf("m%d", i+1), "data"))
 	}
-	return newLabIn(t, dir, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: members, TickTime: time.Second})
+	return newLabIn(t, dir, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: members,
+		TickTime: time.Second})
 }
 
 // A member alone whose disk is full lets its clients go, loses nothing that it has acknowledged,

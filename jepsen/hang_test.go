@@ -18,7 +18,8 @@ import (
 // holder that was connected to the member keeps its lock.
 func TestHangingMember(t *testing.T) {
 	if *targetFlag != "lockkeeper" {
-		t.Skip("the holder keeps its lock because the next member answers at once, which ZooKeeper's elections do not let it do")
+		t.Skip("the holder keeps its lock because the next member answers at once, which ZooKeeper's elections do " +
+			"not let it do")
 	}
 	for _, test := range []struct {
 		session time.Duration
@@ -127,5 +128,6 @@ func (l *lab) lockAll(session time.Duration) {
 	}
 	wg.Wait()
 	slices.Sort(all)
-	l.t.Logf("figures: with one of three members stopped, %d commands with a session of %v took %v", commands, session, all)
+	l.t.Logf("figures: with one of three members stopped, %d commands with a session of %v took %v", commands, session,
+		all)
 }

@@ -109,7 +109,8 @@ func (o Op) String() string {
 	}
 	line := fmt.Sprintf("%9.3fs %-6s %-10s %s", o.Time.Seconds(), o.Kind, o.F, who)
 	for _, field := range []struct{ name, value string }{
-		{"lock", o.Lock}, {"mode", string(o.Mode)}, {"path", o.Path}, {"value", o.Value}, {"member", o.Member}, {"session", o.Session}, {"note", o.Note},
+		{"lock", o.Lock}, {"mode", string(o.Mode)}, {"path", o.Path}, {"value", o.Value}, {"member", o.Member},
+		{"session", o.Session}, {"note", o.Note},
 	} {
 		if field.value != "" {
 			line += " " + field.name + "=" + field.value

@@ -79,7 +79,8 @@ func FindNetem(ctx context.Context, dir string) error {
 		return err
 	}
 	n := &Network{hosts: []*Process{host}}
-	return errors.Join(ipInside(host, "link add peer type veth peer name other"), n.Shape(1, Shape{Delay: time.Millisecond}), host.Kill())
+	return errors.Join(ipInside(host, "link add peer type veth peer name other"),
+		n.Shape(1, Shape{Delay: time.Millisecond}), host.Kill())
 }
 
 // NewNetwork makes a network of n hosts. Its processes' logs go to dir.
@@ -139,7 +140,8 @@ func (n *Network) make(ctx context.Context, hosts int, dir string) error {
 	for i := 1; i <= hosts; i++ {
 		links = append(links, outsideName(i))
 	}
-	if n.janitor, err = startJanitor(`for link in "$@"; do ip link del "$link" 2>/dev/null; done; true`, links...); err != nil {
+	const deleteAll = `for link in "$@"; do ip link del "$link" 2>/dev/null; done; true`
+	if n.janitor, err = startJanitor(deleteAll, links...); err != nil {
 		return err
 	}
 	if n.hub, err = startNamespace(ctx, "switch", dir); err != nil {
@@ -204,7 +206,8 @@ func peerMAC(i int) string  { return fmt.Sprintf("02:00:00:99:00:%02x", i) }
 func neighbours(hosts int) []string {
 	var commands []string
 	for i := 1; i <= hosts; i++ {
-		commands = append(commands, fmt.Sprintf("neigh replace %s lladdr %s nud permanent dev peer", peerAddr(i), peerMAC(i)))
+		commands = append(commands, fmt.Sprintf("neigh replace %s lladdr %s nud permanent dev peer", peerAddr(i),
+			peerMAC(i)))
 	}
 	return commands
 }
@@ -296,7 +299,8 @@ func keepNamespace(ctx context.Context, name, dir, kind string, flags ...string)
 	if err != nil {
 		return nil, fmt.Errorf("jepsen: namespace: %w", err)
 	}
-	p, err := StartProcess(name, exec.Command("unshare", append(flags, "sleep", "infinity")...), filepath.Join(dir, name+".log"))
+	p, err := StartProcess(name, exec.Command("unshare", append(flags, "sleep", "infinity")...),
+		filepath.Join(dir, name+".log"))
 	if err != nil {
 		return nil, err
 	}

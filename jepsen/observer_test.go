@@ -16,8 +16,10 @@ import (
 func TestObservers(t *testing.T) {
 	target := findTarget(t, *targetFlag)
 	sum := sha1.Sum([]byte("super:pw"))
-	l := newLabWith(t, 2*time.Minute, ClusterConfig{Target: target, Members: 3, TickTime: time.Second, Extra: []string{"reconfigEnabled=true",
-		"minSessionTimeout=1000", "DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])}})
+	l := newLabWith(t, 2*time.Minute, ClusterConfig{Target: target, Members: 3, TickTime: time.Second,
+		Extra: []string{"reconfigEnabled=true",
+			"minSessionTimeout=1000", "DigestAuthenticationProvider.superDigest=super:" +
+				base64.StdEncoding.EncodeToString(sum[:])}})
 	connect := func(m *Member) *zk.Conn {
 		t.Helper()
 		return openClient(t, 6*time.Second, m.ClientAddr).Conn
@@ -79,7 +81,9 @@ func TestObservers(t *testing.T) {
 		if strings.Contains(text, "zk_server_state\tobserver") != observer {
 			t.Errorf("%s:\n%s", m, text)
 		}
-		if strings.Contains(text, "zk_server_state\tleader") && !(strings.Contains(text, "zk_synced_observers\t2\n") && strings.Contains(text, "zk_synced_followers\t2\n")) {
+		if strings.Contains(text, "zk_server_state\tleader") &&
+			!(strings.Contains(text, "zk_synced_observers\t2\n") &&
+				strings.Contains(text, "zk_synced_followers\t2\n")) {
 			t.Errorf("%s:\n%s", m, text)
 		}
 		if target.Name == "lockkeeper" && !strings.Contains(text, "zk_quorum_size\t3\n") {

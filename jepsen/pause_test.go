@@ -41,7 +41,8 @@ func TestPausedHolder(t *testing.T) {
 			}
 			// The last sign of life was at most a ping interval before the stop.
 			if took < l.sessionTimeout/2 || took > 3*l.sessionTimeout {
-				t.Errorf("the next got the lock %v after the holder was stopped; its session lasts %v", took, l.sessionTimeout)
+				t.Errorf("the next got the lock %v after the holder was stopped; its session lasts %v", took,
+					l.sessionTimeout)
 			}
 			t.Logf("figures: the next got the lock %v after the holder was stopped", took.Round(time.Millisecond))
 			token := l.token(reply.Text)

@@ -115,9 +115,11 @@ func TestClusterDoesNotStart(t *testing.T) {
 // being told to.
 func TestComplaints(t *testing.T) {
 	ctx := testTimeout(t, time.Minute)
-	const script = `echo fine; echo "panic: the reason"; echo "goroutine 1"; echo "panic: is no start of a line: panic: "`
+	const script = `echo fine; echo "panic: the reason"; echo "goroutine 1"
+		echo "panic: is no start of a line: panic: "`
 	dir := t.TempDir()
-	m := &Member{ID: 1, dir: dir, target: Target{command: func(string) *exec.Cmd { return exec.Command("sh", "-c", script) }}}
+	printing := Target{command: func(string) *exec.Cmd { return exec.Command("sh", "-c", script) }}
+	m := &Member{ID: 1, dir: dir, target: printing}
 	c := &Cluster{members: []*Member{m}}
 	if err := m.Start(); err != nil {
 		t.Fatal(err)

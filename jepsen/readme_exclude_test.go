@@ -97,7 +97,8 @@ func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	if err != nil {
 		t.Errorf("lockkeeper locks: %v", err)
 	}
-	for _, want := range []string{"  holds ", "  may hold ", "__lock__ of kazoo may not wait for lock-: there may be two holders"} {
+	for _, want := range []string{"  holds ", "  may hold ",
+		"__lock__ of kazoo may not wait for lock-: there may be two holders"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("lockkeeper locks does not say %q:\n%s", want, out)
 		}

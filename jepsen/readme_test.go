@@ -99,7 +99,8 @@ func newReadme(t *testing.T) *readme {
 		}
 		for _, b := range fencedBlocks(string(text)) {
 			commands := elsewhere.Replace(b.text)
-			if known, double := r.blocks[b.language]; double && known != commands || !slices.Contains(readmeLanguages, b.language) {
+			if known, double := r.blocks[b.language]; double && known != commands ||
+				!slices.Contains(readmeLanguages, b.language) {
 				t.Errorf("%s has a block (language %q) that this test does not run:\n%s", page, b.language, b.text)
 			}
 			r.blocks[b.language] = commands

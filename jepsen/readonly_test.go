@@ -56,8 +56,8 @@ func TestReadOnlyClients(t *testing.T) {
 	if _, err := os.Stat(cClient); err != nil {
 		Need(t, fmt.Errorf("jepsen: ZooKeeper's C client: %w (apt-get install zookeeper-bin)", ErrMissing))
 	}
-	l := newLabWith(t, 4*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: 2 * time.Second,
-		Extra: []string{"readonlymode.enabled=true"}})
+	l := newLabWith(t, 4*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3,
+		TickTime: 2 * time.Second, Extra: []string{"readonlymode.enabled=true"}})
 	conn := l.connect()
 	if _, err := conn.Create("/a", []byte("kept"), 0, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,8 @@ func TestReadOnlyClients(t *testing.T) {
 	l.awaitReadOnly(left)
 
 	answer, err := FourLetter(l.ctx, left.ClientAddr, "srvr")
-	if err != nil || !strings.Contains(answer, "\nREAD-ONLY mode; serving only read-only clients\n") || !strings.Contains(answer, "\nMode: read-only\n") {
+	if err != nil || !strings.Contains(answer, "\nREAD-ONLY mode; serving only read-only clients\n") ||
+		!strings.Contains(answer, "\nMode: read-only\n") {
 		t.Errorf("srvr: %v\n%s", err, answer)
 	}
 	run := func(name string, cmd *exec.Cmd) string {
@@ -103,10 +104,13 @@ func TestReadOnlyClients(t *testing.T) {
 			}
 		}
 	}
-	expect("zkCli -r", run("zkcli-get", zkCli("-r", "-server", left.ClientAddr, "get", "/a")), "ConnectedReadOnly", "kept")
-	expect("zkCli -r", run("zkcli-create", zkCli("-r", "-server", left.ClientAddr, "create", "/b")), "Not a read-only call")
+	expect("zkCli -r", run("zkcli-get", zkCli("-r", "-server", left.ClientAddr, "get", "/a")), "ConnectedReadOnly",
+		"kept")
+	expect("zkCli -r", run("zkcli-create", zkCli("-r", "-server", left.ClientAddr, "create", "/b")),
+		"Not a read-only call")
 	expect("cli_mt -r", run("cli-get", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "get /a")), "kept")
-	expect("cli_mt -r", run("cli-create", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "create /b")), "-119")
+	expect("cli_mt -r", run("cli-create", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "create /b")),
+		"-119")
 	other := openClient(t, l.sessionTimeout, left.ClientAddr)
 
 	kazoo := exec.CommandContext(l.ctx, "/usr/bin/python3", "-c", kazooReader, l.cluster.Servers())
@@ -120,7 +124,8 @@ func TestReadOnlyClients(t *testing.T) {
 	}
 	defer func() { _ = kazoo.Process.Kill(); _ = kazoo.Wait() }()
 	lines := bufio.NewScanner(out)
-	for _, want := range []string{"state CONNECTED_RO", "data kept None", "create refused", "set refused", "sync refused", "still CONNECTED_RO", "waiting"} {
+	for _, want := range []string{"state CONNECTED_RO", "data kept None", "create refused", "set refused",
+		"sync refused", "still CONNECTED_RO", "waiting"} {
 		if !lines.Scan() || lines.Text() != want {
 			t.Fatalf("kazoo says %q, want %q", lines.Text(), want)
 		}

@@ -13,8 +13,8 @@ import (
 // A member whose log is damaged does not start, says how to rebuild it, and that works while
 // clients go on.
 func TestDamagedMemberIsRebuilt(t *testing.T) {
-	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: time.Second,
-		Extra: []string{"reconfigEnabled=true", "skipACL=yes"}})
+	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3,
+		TickTime: time.Second, Extra: []string{"reconfigEnabled=true", "skipACL=yes"}})
 	s := l.startScribe()
 	l.writes(s, 100)
 	m, others := l.cluster.Members()[2], l.cluster.Members()[:2]
@@ -42,7 +42,8 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 	cluster := func(args ...string) {
 		t.Helper()
 		path := filepath.Join(l.dir, "cluster-"+args[0])
-		cmd := exec.Command(binary, append(append([]string{"cluster"}, args...), "-servers", others[0].ClientAddr+","+others[1].ClientAddr)...)
+		cmd := exec.Command(binary, append(append([]string{"cluster"}, args...), "-servers", others[0].ClientAddr+","+
+			others[1].ClientAddr)...)
 		if err := Run(l.ctx, "cluster", cmd, path); err != nil {
 			text, _ := os.ReadFile(path)
 			t.Fatalf("cluster %v: %v\n%s", args, err, text)

@@ -29,10 +29,12 @@ func TestRollingMembers(t *testing.T) {
 	}
 	target := findTarget(t, *targetFlag)
 	sum := sha1.Sum([]byte("super:pw"))
-	cfg := ClusterConfig{Target: target, Members: 3, TickTime: time.Second, Extra: []string{"reconfigEnabled=true", "minSessionTimeout=1000",
-		"DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])}}
+	cfg := ClusterConfig{Target: target, Members: 3, TickTime: time.Second,
+		Extra: []string{"reconfigEnabled=true", "minSessionTimeout=1000",
+			"DigestAuthenticationProvider.superDigest=super:" + base64.StdEncoding.EncodeToString(sum[:])}}
 	if target.Name == "zookeeper" {
-		t.Skip("every restart of its leader disconnects all of its clients, and a removed leader takes the answer along: there is nothing to compare")
+		t.Skip("every restart of its leader disconnects all of its clients, and a removed leader takes the answer " +
+			"along: there is nothing to compare")
 	}
 	l := newLabWith(t, time.Duration(rounds)*2*time.Minute, cfg)
 	r := &rolling{t: t, ctx: l.ctx, present: append([]*Member(nil), l.cluster.Members()...)}
@@ -110,7 +112,8 @@ func (r *rolling) pin(place int, m *Member) *pinned {
 
 // open connects anew.
 func (c *pinned) open() {
-	conn, events, err := zk.Connect([]string{"unused:1"}, 10*time.Second, zk.WithHostProvider(provider{&c.addr}), zk.WithLogger(silentLogger{}))
+	conn, events, err := zk.Connect([]string{"unused:1"}, 10*time.Second, zk.WithHostProvider(provider{&c.addr}),
+		zk.WithLogger(silentLogger{}))
 	if err != nil {
 		c.r.t.Error(err)
 		return
@@ -288,12 +291,14 @@ func (r *rolling) check() {
 			}
 		}
 		if made < c.done || made > c.done+c.unknown {
-			r.t.Errorf("client %d: %d nodes of %d creates that were answered and %d that may have happened", i, made, c.done, c.unknown)
+			r.t.Errorf("client %d: %d nodes of %d creates that were answered and %d that may have happened", i, made,
+				c.done, c.unknown)
 		}
 		if n := c.drops.Load() + r.lockers[i].drops.Load(); n != 0 {
 			r.t.Errorf("the clients of place %d were disconnected %d times while their member was up", i, n)
 		}
-		r.t.Logf("figures: client %d: %d creates answered, %d without an answer while its member was down", i, c.done, c.unknown)
+		r.t.Logf("figures: client %d: %d creates answered, %d without an answer while its member was down", i, c.done,
+			c.unknown)
 		data, _, err := conn.Get("/zookeeper/config")
 		if err != nil {
 			r.t.Fatal(err)
@@ -324,12 +329,14 @@ func (c *Cluster) join(observer bool, present ...*Member) (*Member, error) {
 		return nil, err
 	}
 	id := len(c.members) + 1
-	m := &Member{ID: id, ClientAddr: fmt.Sprintf("127.0.0.1:%d", found[0]), target: c.cfg.Target, dir: filepath.Join(c.cfg.Dir, fmt.Sprintf("m%d", id))}
+	m := &Member{ID: id, ClientAddr: fmt.Sprintf("127.0.0.1:%d", found[0]), target: c.cfg.Target,
+		dir: filepath.Join(c.cfg.Dir, fmt.Sprintf("m%d", id))}
 	m.line = serverLine(id, found, observer)
 	var b strings.Builder
 	b.WriteString(strings.Join(append([]string{
 		fmt.Sprintf("tickTime=%d", c.cfg.TickTime.Milliseconds()), "initLimit=20", "syncLimit=10",
-		"dataDir=" + filepath.Join(m.dir, "data"), "maxClientCnxns=0", "4lw.commands.whitelist=*", "admin.enableServer=false",
+		"dataDir=" + filepath.Join(m.dir, "data"), "maxClientCnxns=0", "4lw.commands.whitelist=*",
+		"admin.enableServer=false",
 	}, c.cfg.Extra...), "\n"))
 	for _, p := range append(present, m) {
 		b.WriteString("\n" + p.Line())

@@ -52,7 +52,8 @@ type janitor struct {
 
 // startJanitor starts one that will run a script with those arguments.
 func startJanitor(script string, args ...string) (*janitor, error) {
-	shell := exec.Command("sh", append([]string{"-c", "trap '' INT TERM HUP; cat >/dev/null; " + script, "janitor"}, args...)...)
+	shell := exec.Command("sh", append([]string{"-c", "trap '' INT TERM HUP; cat >/dev/null; " + script, "janitor"},
+		args...)...)
 	shell.SysProcAttr = ownGroup()
 	alive, err := shell.StdinPipe()
 	if err == nil {

@@ -88,7 +88,8 @@ func JavaTool(class string) (func(args ...string) *exec.Cmd, error) {
 
 // CuratorProgram returns how to run a Java source file that uses Curator (of Debian's packages).
 func CuratorProgram(source string) (func(args ...string) *exec.Cmd, error) {
-	return javaProgram(curatorJars, append(javaFlags(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"), source)
+	return javaProgram(curatorJars, append(javaFlags(), "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
+		source)
 }
 
 // javaProgram returns how to run a Java program, a class or a source file, with some jars.

@@ -123,7 +123,8 @@ func (t *Toolbox) buildCurator() (Client, error) {
 		return Client{}, err
 	}
 	classes := filepath.Dir(source)
-	out, err := exec.Command(javac, "-Xlint:all,-classfile,-path,-processing", "-cp", jars, "-d", classes, source).CombinedOutput()
+	out, err := exec.Command(javac, "-Xlint:all,-classfile,-path,-processing", "-cp", jars, "-d", classes,
+		source).CombinedOutput()
 	if err != nil {
 		return Client{}, fmt.Errorf("jepsen: javac %s: %w\n%s", source, err, out)
 	}

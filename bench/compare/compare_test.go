@@ -18,8 +18,12 @@ func TestSmoke(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	rep, table := compared(t, config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh|recipes.Mutex, acq)", duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond})
-	wanted := []string{"memory of a fresh member", "write, 16 clients", "write, 16 clients, servers' CPU per operation", "lock-cycle, 1 client, p50", "boot to the first create, standalone", "recipes.Mutex, acquire and release alone, mean"}
+	rep, table := compared(t,
+		config{only: "^(write, 16|lock-cycle, 1 client|boot|memory of a fresh|recipes.Mutex, acq)",
+			duration: 200 * time.Millisecond, warmUp: 400 * time.Millisecond})
+	wanted := []string{"memory of a fresh member", "write, 16 clients", "write, 16 clients, servers' CPU per operation",
+		"lock-cycle, 1 client, p50", "boot to the first create, standalone",
+		"recipes.Mutex, acquire and release alone, mean"}
 	if len(rep.Rows) != len(wanted) {
 		t.Fatalf("%d rows:\n%s", len(rep.Rows), table)
 	}
@@ -39,7 +43,8 @@ func TestSmoke(t *testing.T) {
 // compared is what the program measures of lockkeeper in one round, and prints.
 func compared(t *testing.T, c config) (rep report, table string) {
 	t.Helper()
-	c.systems, c.rounds, c.json, c.sources = "lockkeeper", 1, filepath.Join(t.TempDir(), "all.json"), filepath.Join("..", "..")
+	c.systems, c.rounds, c.json, c.sources = "lockkeeper", 1, filepath.Join(t.TempDir(), "all.json"),
+		filepath.Join("..", "..")
 	var printed, progress strings.Builder
 	if err := run(t.Context(), c, &printed, &progress); err != nil {
 		t.Fatalf("%v\n%s", err, progress.String())
@@ -63,8 +68,10 @@ func TestDelay(t *testing.T) {
 		t.Skip("starts real processes; not with -short")
 	}
 	const delay = 10 * time.Millisecond
-	rep, table := compared(t, config{only: "^write, 1 client through a follower, p50", delay: delay, duration: 300 * time.Millisecond, warmUp: 100 * time.Millisecond})
-	if least := 2 * float64(delay/time.Millisecond); len(rep.Rows) != 1 || rep.Rows[0].Systems["lockkeeper"].Median < least || rep.Before != nil {
+	rep, table := compared(t, config{only: "^write, 1 client through a follower, p50", delay: delay,
+		duration: 300 * time.Millisecond, warmUp: 100 * time.Millisecond})
+	if least := 2 * float64(delay/time.Millisecond); len(rep.Rows) != 1 ||
+		rep.Rows[0].Systems["lockkeeper"].Median < least || rep.Before != nil {
 		t.Errorf("want %v ms or more, and nothing of the machine:\n%s", least, table)
 	}
 }
@@ -112,7 +119,8 @@ func samplesOf(system, step string, result func(v float64) *bench.Result, values
 func TestTable(t *testing.T) {
 	rate := func(v float64) *bench.Result { return &bench.Result{PerSecond: v, ServerCPU: 1e5 / v} }
 	lost := func(v float64) *bench.Result {
-		return &bench.Result{Figures: map[string]float64{"gap without a write ms": 100 * (v + 1), "connections lost on survivors": v}}
+		return &bench.Result{Figures: map[string]float64{"gap without a write ms": 100 * (v + 1),
+			"connections lost on survivors": v}}
 	}
 	const write, failover = "write, 16 clients", "failover (kill -9 of the leader), gap without a write"
 	samples := samplesOf("lockkeeper", write, rate, 3100, 2900, 3300)
@@ -168,7 +176,8 @@ func TestSteps(t *testing.T) {
 		t.Error("nothing is chosen, and no error")
 	}
 	var b strings.Builder
-	if err := run(t.Context(), config{list: true}, &b, io.Discard); err != nil || strings.Count(b.String(), "\n") != len(seen) {
+	if err := run(t.Context(), config{list: true}, &b, io.Discard); err != nil ||
+		strings.Count(b.String(), "\n") != len(seen) {
 		t.Errorf("-list: %v\n%s", err, b.String())
 	}
 	if _, err := systems([]string{"chubby"}, config{}); err == nil || !strings.Contains(fmt.Sprint(err), "chubby") {
@@ -184,7 +193,8 @@ func TestWriteInto(t *testing.T) {
 	for _, tt := range []struct{ before, want string }{
 		{"", "new\n"},
 		{"old\n", "new\n"},
-		{"# Page\n" + tableBegin + "\nold\n" + tableEnd + "\nmore\n", "# Page\n" + tableBegin + "\nnew\n" + tableEnd + "\nmore\n"},
+		{"# Page\n" + tableBegin + "\nold\n" + tableEnd + "\nmore\n", "# Page\n" + tableBegin + "\nnew\n" + tableEnd +
+			"\nmore\n"},
 	} {
 		if tt.before != "" {
 			if err := os.WriteFile(file, []byte(tt.before), 0o644); err != nil {

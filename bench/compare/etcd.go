@@ -51,7 +51,8 @@ func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error
 		if err != nil {
 			return nil, fmt.Errorf("%w (apt-get install etcd-server)", err)
 		}
-		e.endpoints, e.members, e.pids = append(e.endpoints, addr), append(e.members, p), append(e.pids, cmd.Process.Pid)
+		e.endpoints, e.members, e.pids = append(e.endpoints, addr), append(e.members, p),
+			append(e.pids, cmd.Process.Pid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -74,7 +75,8 @@ func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error
 }
 
 func dialEtcd(endpoint string) (*clientv3.Client, error) {
-	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	return clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second,
+		Logger: zap.NewNop()})
 }
 
 func (e *etcd) close() error {
@@ -112,7 +114,8 @@ func (e *etcd) measure(ctx context.Context, l load, duration time.Duration) (*be
 		return nil, err
 	}
 	w := &etcdLoad{clients: l.clients, prefix: lockPath()}
-	client := map[string]etcdClient{"write": w.write, "lock-cycle": w.cycle, "lock-contended": w.contend, locks: w.share}[l.workload]
+	client := map[string]etcdClient{"write": w.write, "lock-cycle": w.cycle, "lock-contended": w.contend,
+		locks: w.share}[l.workload]
 	if client == nil {
 		return nil, fmt.Errorf("etcd has no workload %s", l.workload)
 	}

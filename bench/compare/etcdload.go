@@ -35,7 +35,8 @@ type etcdClient func(ctx context.Context, c *clientv3.Client, n int, done func(t
 
 // run measures for a duration. Each client has a connection of its own, client n to the n-th
 // endpoint, and again from the first.
-func (w *etcdLoad) run(ctx context.Context, e *etcd, endpoints []string, client etcdClient, duration time.Duration) (*bench.Result, error) {
+func (w *etcdLoad) run(ctx context.Context, e *etcd, endpoints []string, client etcdClient,
+	duration time.Duration) (*bench.Result, error) {
 	w.began = time.Now()
 	clients := make([]*clientv3.Client, w.clients)
 	for n := range clients {

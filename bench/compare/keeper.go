@@ -32,7 +32,8 @@ type keeper struct {
 }
 
 func startKeeper(ctx context.Context, target jepsen.Target, dir string, members int, c config) (*keeper, error) {
-	cfg, k := jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime}, &keeper{sources: c.sources}
+	cfg, k := jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, TickTime: tickTime},
+		&keeper{sources: c.sources}
 	if c.delay > 0 {
 		k.links = jepsen.NewProxies(members, 1)
 		for host := 1; host <= members; host++ {
@@ -100,7 +101,8 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 		return nil, err
 	}
 	servers := inOrder(strings.Split(k.Servers(), ","), leads.ClientAddr, l.first)
-	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight, Nodes: l.nodes, Rounds: l.rounds, Duration: duration}
+	cfg := bench.Config{Workload: l.workload, Servers: servers, Clients: l.clients, InFlight: l.inFlight,
+		Nodes: l.nodes, Rounds: l.rounds, Duration: duration}
 	for _, addr := range servers {
 		cfg.PIDs = append(cfg.PIDs, bench.FindProcess(addr))
 	}
@@ -118,7 +120,8 @@ func (k *keeper) measure(ctx context.Context, l load, duration time.Duration) (*
 	case "sessions", "znodes":
 		cfg.Leave = true
 		cfg.Settle = func(ctx context.Context) error { return settle(ctx, cfg.PIDs) }
-		first := k.Members()[slices.IndexFunc(k.Members(), func(m *jepsen.Member) bool { return m.ClientAddr == servers[0] })]
+		first := k.Members()[slices.IndexFunc(k.Members(),
+			func(m *jepsen.Member) bool { return m.ClientAddr == servers[0] })]
 		cfg.Start = first.Command()
 	}
 	return bench.Run(ctx, cfg)
@@ -130,7 +133,8 @@ func (k *keeper) boot(ctx context.Context) (*bench.Result, error) {
 	if err := errors.Join(m.Kill(), m.Wipe()); err != nil {
 		return nil, err
 	}
-	return bench.Run(ctx, bench.Config{Workload: "boot", Servers: []string{m.ClientAddr}, Rounds: 1, Start: m.Command()})
+	return bench.Run(ctx, bench.Config{Workload: "boot", Servers: []string{m.ClientAddr}, Rounds: 1,
+		Start: m.Command()})
 }
 
 // rest leaves servers alone, and looks at their memory.

@@ -41,13 +41,16 @@ func main() {
 	flag.StringVar(&c.only, "only", "", "regular expression: only figures with such names")
 	flag.StringVar(&c.systems, "systems", "lockkeeper,zookeeper,etcd", "what is compared, in turn")
 	flag.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
-	flag.DurationVar(&c.duration, "duration", 3*time.Second, "how long each measurement lasts, after a second that does not count")
+	flag.DurationVar(&c.duration, "duration", 3*time.Second,
+		"how long each measurement lasts, after a second that does not count")
 	flag.DurationVar(&c.warmUp, "warm", 8*time.Second, "how long each cluster is warmed up")
-	flag.DurationVar(&c.delay, "delay", 0, "how much later what members send each other arrives, as on a network; not with etcd")
+	flag.DurationVar(&c.delay, "delay", 0,
+		"how much later what members send each other arrives, as on a network; not with etcd")
 	flag.StringVar(&c.binary, "binary", "", "lockkeeper (default: it is built)")
 	flag.StringVar(&c.sources, "sources", filepath.Join("..", ".."), "the directory of lockkeeper's module")
 	flag.StringVar(&c.json, "json", "", "file for all that was measured")
-	flag.StringVar(&c.out, "out", "", "file for what is printed; in one that has the lines "+tableBegin+" and "+tableEnd+", it is put between these")
+	flag.StringVar(&c.out, "out", "", "file for what is printed; in one that has the lines "+tableBegin+" and "+
+		tableEnd+", it is put between these")
 	flag.BoolVar(&c.list, "list", false, "list the figures")
 	flag.Parse()
 	if flag.NArg() > 0 || c.rounds < 1 || c.duration <= 0 || c.warmUp <= 0 || c.delay < 0 {
@@ -129,7 +132,8 @@ func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) 
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	if c.binary == "" {
 		c.binary = filepath.Join(scratch.Dir, "lockkeeper")
-		out, err := exec.CommandContext(ctx, "go", "build", "-C", c.sources, "-o", c.binary, "./cmd/lockkeeper").CombinedOutput()
+		out, err := exec.CommandContext(ctx, "go", "build", "-C", c.sources, "-o", c.binary,
+			"./cmd/lockkeeper").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("build lockkeeper: %w\n%s", err, out)
 		}
@@ -140,7 +144,8 @@ func run(ctx context.Context, c config, stdout, progress io.Writer) (err error) 
 	}
 	rep := &report{
 		Date: time.Now().UTC().Format("2006-01-02 15:04 UTC"), Command: c.command,
-		Machine: describe(scratch.Dir), Versions: map[string]string{}, Rounds: c.rounds, Seconds: c.duration.Seconds(), systems: all,
+		Machine: describe(scratch.Dir), Versions: map[string]string{}, Rounds: c.rounds, Seconds: c.duration.Seconds(),
+		systems: all,
 	}
 	for _, s := range all {
 		rep.Versions[s.name] = s.version
@@ -174,7 +179,8 @@ func (rep *report) measure(ctx context.Context, c config, list []step, dir strin
 			if ctx.Err() != nil {
 				break
 			}
-			r := &round{number: n + 1, system: s, dir: filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)), duration: c.duration, warmUp: c.warmUp, progress: progress, stat: "/proc/stat"}
+			r := &round{number: n + 1, system: s, dir: filepath.Join(dir, fmt.Sprintf("%s-%d", s.name, n+1)),
+				duration: c.duration, warmUp: c.warmUp, progress: progress, stat: "/proc/stat"}
 			r.run(ctx, list)
 			rep.Samples = append(rep.Samples, r.samples...)
 		}
@@ -228,14 +234,16 @@ func writeInto(file, text string) error {
 
 // write writes the report in Markdown.
 func (rep *report) write(w io.Writer) {
-	fmt.Fprintf(w, "%s: `%s`, %d rounds of %g s each; median (min..max).\n\n", rep.Date, rep.Command, rep.Rounds, rep.Seconds)
+	fmt.Fprintf(w, "%s: `%s`, %d rounds of %g s each; median (min..max).\n\n", rep.Date, rep.Command, rep.Rounds,
+		rep.Seconds)
 	for _, s := range rep.systems {
 		fmt.Fprintf(w, "- %s\n", s.version)
 	}
 	for _, line := range rep.Machine {
 		fmt.Fprintf(w, "- %s\n", line)
 	}
-	fmt.Fprintf(w, "- taken by the host's others while it was measured, of the CPU time wanted: %s\n", stolenText(rep.Samples))
+	fmt.Fprintf(w, "- taken by the host's others while it was measured, of the CPU time wanted: %s\n",
+		stolenText(rep.Samples))
 	fmt.Fprintln(w)
 	writeTable(w, rep.Rows)
 	if rep.Before != nil || rep.After != nil {

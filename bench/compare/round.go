@@ -133,12 +133,14 @@ func (r *round) undisturbed(ctx context.Context, s step) (best sample) {
 		} else {
 			said = fmt.Sprintf("%s %s, %.0f %% stolen", number(f.value(one.Result)), f.unit, 100*one.Stolen)
 		}
-		fmt.Fprintf(r.progress, "round %d, %s: %s: %s (%.1f s)\n", r.number, r.system.name, f.name, said, time.Since(began).Seconds())
+		fmt.Fprintf(r.progress, "round %d, %s: %s: %s (%.1f s)\n", r.number, r.system.name, f.name, said,
+			time.Since(began).Seconds())
 		if try == 1 || one.Error == "" && one.Stolen < best.Stolen {
 			best = one
 		}
 		best.Tries = try
-		if one.Error != "" || one.Stolen <= stolenMax || s.memory || time.Since(start) > stolenPatience || ctx.Err() != nil {
+		if one.Error != "" || one.Stolen <= stolenMax || s.memory || time.Since(start) > stolenPatience ||
+			ctx.Err() != nil {
 			break
 		}
 	}

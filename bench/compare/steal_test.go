@@ -90,8 +90,10 @@ func TestDisturbedMeasurementsAreRepeated(t *testing.T) {
 		s := steps()[0]
 		s.memory = c.memory
 		r.run(context.Background(), []step{s})
-		if len(r.samples) != 1 || r.samples[0].Result == nil || int(r.samples[0].Result.Ops) != c.want || m.times != c.times {
-			t.Errorf("%v: measured %d times, want %d; %+v counts, want the %dth", c.stolen, m.times, c.times, r.samples, c.want)
+		if len(r.samples) != 1 || r.samples[0].Result == nil || int(r.samples[0].Result.Ops) != c.want ||
+			m.times != c.times {
+			t.Errorf("%v: measured %d times, want %d; %+v counts, want the %dth", c.stolen, m.times, c.times, r.samples,
+				c.want)
 		}
 	}
 }

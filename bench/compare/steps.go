@@ -107,13 +107,16 @@ func steps() []step {
 		}},
 		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{
 			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms")),
-			{name: "failover, connections lost on survivors", unit: "", limited: true, value: special("connections lost on survivors")},
+			{name: "failover, connections lost on survivors", unit: "", limited: true,
+				value: special("connections lost on survivors")},
 		}},
 		{stage: fresh, memory: true, load: load{workload: "sessions", clients: 5000}, figures: []figure{
-			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.5, value: kilo(special("resident bytes per session"))},
+			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.5,
+				value: kilo(special("resident bytes per session"))},
 		}},
 		{stage: fresh, load: load{workload: "znodes", clients: 8, first: follower, nodes: 200_000}, figures: []figure{
-			{name: "memory of a 100-byte znode, on each member", unit: "B", ratio: 0.5, value: special("resident bytes per node and server")},
+			{name: "memory of a 100-byte znode, on each member", unit: "B", ratio: 0.5,
+				value: special("resident bytes per node and server")},
 			latency("restart of a member with 200,000 znodes", 0.5, special("restart ms")),
 		}},
 		{stage: alone, load: load{workload: "boot"}, times: 3, figures: []figure{
@@ -125,11 +128,13 @@ func steps() []step {
 
 // libraryLocks are the locks that people use: beside etcd's concurrency.Mutex.
 func libraryLocks(l library, clients int) step {
-	f := latency(fmt.Sprintf("%s, acquire and release alone, mean", l), 0, func(r *bench.Result) float64 { return 1000 / r.PerSecond })
+	f := latency(fmt.Sprintf("%s, acquire and release alone, mean", l), 0,
+		func(r *bench.Result) float64 { return 1000 / r.PerSecond })
 	if clients > 1 {
 		f = throughput(fmt.Sprintf("%s, handoffs among %d contenders", l, clients), 0)
 	}
-	return step{stage: warm, asked: true, load: load{workload: locks, library: l, clients: clients, etcd: true}, figures: []figure{f}}
+	return step{stage: warm, asked: true, load: load{workload: locks, library: l, clients: clients, etcd: true},
+		figures: []figure{f}}
 }
 
 func single(where string, first role) step {

@@ -154,7 +154,8 @@ func writeTable(w io.Writer, rows []*row) {
 		zkRatio, zkMet := r.against("zookeeper")
 		etcdRatio, etcdMet := r.against("etcd")
 		cells := []string{
-			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(), zkMet,
+			r.Name, r.Unit, r.Systems["lockkeeper"].text(), r.Systems["zookeeper"].text(), zkRatio, r.figure.target(),
+			zkMet,
 			r.Systems["etcd"].text(), etcdRatio, etcdMet,
 		}
 		for i, c := range cells {
@@ -175,6 +176,7 @@ func writeMachine(w io.Writer, before, after *machine) {
 	b, a := cells(before), cells(after)
 	fmt.Fprintln(w, "| the disk under the data | | before | after |")
 	fmt.Fprintln(w, "|---|---|---|---|")
-	fmt.Fprintf(w, "| write of 512 bytes into a file that has its length, and fdatasync, p50 | us | %s | %s |\n", b[0], a[0])
+	fmt.Fprintf(w, "| write of 512 bytes into a file that has its length, and fdatasync, p50 | us | %s | %s |\n", b[0],
+		a[0])
 	fmt.Fprintf(w, "| the same, p99 | us | %s | %s |\n", b[1], a[1])
 }

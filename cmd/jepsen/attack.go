@@ -74,7 +74,8 @@ func runAttack(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	}
 	status = exitOK
 	for _, d := range all {
-		fmt.Fprintf(stdout, "%s stands %d of %d attacks. The page is %s\n", d.Target, d.Stood(), len(d.Results), filepath.Join(l.report, d.Target, "index.html"))
+		fmt.Fprintf(stdout, "%s stands %d of %d attacks. The page is %s\n", d.Target, d.Stood(), len(d.Results),
+			filepath.Join(l.report, d.Target, "index.html"))
 		if d.Stood() < len(d.Results) {
 			status = exitInvalid
 		}

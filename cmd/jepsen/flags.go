@@ -97,7 +97,8 @@ func (l *live) define(c *commandLine, targets string) {
 	c.StringVar(&l.binary, "binary", "", "the `file` of a lockkeeper that is built already")
 	c.BoolVar(&l.race, "race", false, "build lockkeeper with the race detector")
 	when := time.Now().Format("20060102-150405")
-	c.StringVar(&l.report, "report", filepath.Join("jepsen-runs", c.Name()+"-"+when), "the `directory` where the report goes")
+	c.StringVar(&l.report, "report", filepath.Join("jepsen-runs", c.Name()+"-"+when),
+		"the `directory` where the report goes")
 }
 
 // check says which of the targets does not exist.

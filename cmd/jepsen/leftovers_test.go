@@ -67,7 +67,8 @@ func TestNothingIsLeft(t *testing.T) {
 			for range seen {
 			}
 			_ = cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); test.polite && (code != exitUsage || !strings.Contains(errs.String(), "called off")) {
+			if code := cmd.ProcessState.ExitCode(); test.polite &&
+				(code != exitUsage || !strings.Contains(errs.String(), "called off")) {
 				t.Errorf("exit status %d, %s", code, errs.String())
 			}
 			awaitNothing(t, cmd, mark)
@@ -165,7 +166,8 @@ func withMark(t *testing.T, mark string) []string {
 			continue // it has ended, or is another's
 		}
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		found = append(found, fmt.Sprintf("%s %s", filepath.Base(filepath.Dir(name)), bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		found = append(found, fmt.Sprintf("%s %s", filepath.Base(filepath.Dir(name)),
+			bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 	}
 	return found
 }

@@ -45,20 +45,23 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	t := run.Default
 	t.Progress = stdout
 	c := newCommandLine("run", runAbout, nemesisHelp()+runExits)
-	workloads := c.String("workload", "lock", "what clients do, `name,name`: "+strings.Join(workload.Names(), ", ")+"; all is all of these.\n"+
+	workloads := c.String("workload", "lock", "what clients do, `name,name`: "+strings.Join(workload.Names(), ", ")+
+		"; all is all of these.\n"+
 		"And "+workload.Libraries+": kazoo, Curator and go-zookeeper, which have to be installed, take locks")
 	nemeses := c.String("nemesis", "partition,kill,pause", "what breaks, `name,name`, or all; \"\" for nothing")
 	c.IntVar(&t.Members, "members", t.Members, fmt.Sprintf("how many members, 1 to %d", jepsen.MaxHosts))
 	c.DurationVar(&t.Time, "time", t.Time, "for how long things break")
 	c.Uint64Var(&t.Seed, "seed", 0, "when what breaks, and what clients do; by default one that is printed")
 	c.IntVar(&t.Clients, "clients", t.Clients, "how many clients each workload has, each of them a process")
-	c.Float64Var(&t.Able, "able", t.Able, "the least share of the time, 0 to 1, in which a majority of the members can act;\n"+
-		"what would take more is left out")
+	c.Float64Var(&t.Able, "able", t.Able,
+		"the least share of the time, 0 to 1, in which a majority of the members can act;\n"+
+			"what would take more is left out")
 	c.DurationVar(&t.Think, "think", t.Think, "how long a client waits between operations, on average")
 	c.DurationVar(&t.TickTime, "tick", t.TickTime, "the members' tickTime")
 	c.DurationVar(&t.SessionTimeout, "session-timeout", t.SessionTimeout, "what clients ask for")
-	c.StringVar(&t.Network, "network", t.Network, "namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
-		"can do what the nemeses need, else TCP proxies")
+	c.StringVar(&t.Network, "network", t.Network,
+		"namespace (needs root), proxy, or auto: namespaces where they can be had and\n"+
+			"can do what the nemeses need, else TCP proxies")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() error {
 		t.Workloads, t.Nemeses = words(*workloads), words(*nemeses)
@@ -83,7 +86,8 @@ func runRun(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return c.failed(ctx, err, stderr)
 	}
 	run.PrintVerdicts(stdout, result)
-	fmt.Fprintf(stdout, "\nvalid: %s. The report is %s\nAgain: %s\n", result.Valid(), filepath.Join(l.report, "index.html"), result.Again)
+	fmt.Fprintf(stdout, "\nvalid: %s. The report is %s\nAgain: %s\n", result.Valid(),
+		filepath.Join(l.report, "index.html"), result.Again)
 	switch result.Valid() {
 	case workload.Yes:
 		return exitOK

@@ -22,7 +22,8 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	stdout, stderr, status := runProgram(t, "run", "-binary", lockkeeper(t), "-members", "3",
-		"-workload", "register,lock,exactly-once,durability", "-nemesis", "partition,kill,pause", "-time", "10s", "-seed", "1", "-report", dir)
+		"-workload", "register,lock,exactly-once,durability", "-nemesis", "partition,kill,pause", "-time", "10s",
+		"-seed", "1", "-report", dir)
 	if status != exitOK {
 		t.Errorf("exit status %d", status)
 	}
@@ -57,7 +58,8 @@ func TestRun(t *testing.T) {
 			t.Fatalf("entry %d comes before the one before it: %v, %v", i, ops[i-1], ops[i])
 		}
 	}
-	if page, err := os.ReadFile(filepath.Join(dir, "index.html")); err != nil || !regexp.MustCompile(`(?s)<html.*register.*</html>`).Match(page) {
+	if page, err := os.ReadFile(filepath.Join(dir, "index.html")); err != nil ||
+		!regexp.MustCompile(`(?s)<html.*register.*</html>`).Match(page) {
 		t.Errorf("the page: %v, %.200q", err, page)
 	}
 }
@@ -66,17 +68,20 @@ func TestRun(t *testing.T) {
 func TestRunFindsBrokenCluster(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "broken")
-	script := fmt.Sprintf("#!/bin/sh\ngrep -v '^server[.]' \"$2\" >\"$2.alone\"\nexec %q serve \"$2.alone\"\n", lockkeeper(t))
+	script := fmt.Sprintf("#!/bin/sh\ngrep -v '^server[.]' \"$2\" >\"$2.alone\"\nexec %q serve \"$2.alone\"\n",
+		lockkeeper(t))
 	if err := os.WriteFile(binary, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	stdout, stderr, status := runProgram(t, "run", "-binary", binary, "-members", "3", "-workload", "register,lock", "-nemesis", "",
+	stdout, stderr, status := runProgram(t, "run", "-binary", binary, "-members", "3", "-workload", "register,lock",
+		"-nemesis", "",
 		"-time", "5s", "-seed", "1", "-network", "proxy", "-report", dir)
 	if status != exitInvalid {
 		t.Errorf("exit status %d, want %d", status, exitInvalid)
 	}
-	if !regexp.MustCompile(`(?m)^register +C4 +false`).MatchString(stdout) || !strings.Contains(stdout, "valid: false") {
+	if !regexp.MustCompile(`(?m)^register +C4 +false`).MatchString(stdout) ||
+		!strings.Contains(stdout, "valid: false") {
 		t.Errorf("nothing was found:\n%s%s", stdout, stderr)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
@@ -140,8 +145,9 @@ func TestRunLibraries(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			stdout, stderr, status := runProgram(t, append([]string{"run", "-binary", lockkeeper(t), "-workload", "libraries",
-				"-clients", "9", "-session-timeout", "6s", "-seed", "1", "-report", dir}, test.args...)...)
+			stdout, stderr, status := runProgram(t, append([]string{"run", "-binary", lockkeeper(t),
+				"-workload", "libraries", "-clients", "9", "-session-timeout", "6s", "-seed", "1", "-report", dir},
+				test.args...)...)
 			t.Logf("%s%s", stdout, stderr)
 			if status != exitOK {
 				t.Errorf("exit status %d", status)
@@ -162,8 +168,8 @@ func TestRunLibraries(t *testing.T) {
 				}
 				for name, least := range map[string]float64{
 					"kazoo/lock": 1, "kazoo/election": 1, "kazoo/read-write": 1, "kazoo/semaphore": 2, "kazoo-gozk": 1,
-					"curator/mutex": 1, "curator/latch": 1, "curator/read-write": 2, "curator/semaphore": 2, "curator-gozk": 1,
-					"gozk/zklock": 1, "gozk/mutex": 1,
+					"curator/mutex": 1, "curator/latch": 1, "curator/read-write": 2, "curator/semaphore": 2,
+					"curator-gozk": 1, "gozk/zklock": 1, "gozk/mutex": 1,
 				} {
 					if got := v.Figures["most holders of "+name]; got < least {
 						t.Errorf("%s had at most %v holders at one time, want %v", name, got, least)

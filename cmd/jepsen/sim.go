@@ -25,7 +25,8 @@ For the sake of seeds that reproduce their runs the standard library is compiled
 lines of the runtime replaced (see jepsen/sim); the first time takes a minute.
 `
 
-const simExits = `Exit status: 0 every promise was kept; 1 one was broken, or it could not be done; 2 a wrong command line.
+const simExits = `Exit status: 0 every promise was kept; 1 one was broken, or it could not be done; 2 a wrong
+command line.
 `
 
 type simFlags struct {
@@ -44,7 +45,8 @@ func (f *simFlags) define(c *commandLine) {
 	c.Uint64Var(&f.first, "seed", 0, "the first seed; the others follow (default: by chance)")
 	c.DurationVar(&f.virtual, "virtual", time.Hour, "virtual time of each")
 	c.IntVar(&f.jobs, "jobs", 1, "how many at a time")
-	c.StringVar(&f.workload, "workload", "", "what clients do, instead of what the seed says, a `list` of: "+strings.Join(sim.Workloads(), ", "))
+	c.StringVar(&f.workload, "workload", "", "what clients do, instead of what the seed says, a `list` of: "+
+		strings.Join(sim.Workloads(), ", "))
 	c.BoolVar(&f.keepGoing, "keep-going", false, "do not stop at the first seed that fails")
 	c.BoolVar(&f.repeat, "repeat", false, "the same seed again and again: are the runs the same?")
 	c.StringVar(&f.jsonFile, "json", "", "append a line of JSON for each simulation to this `file`")
@@ -110,7 +112,8 @@ func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	program, err := sim.Build(ctx, dir, sim.BuildOptions{Mutants: f.mutation != "" || f.mutations, PlainRuntime: f.plain})
+	program, err := sim.Build(ctx, dir, sim.BuildOptions{Mutants: f.mutation != "" || f.mutations,
+		PlainRuntime: f.plain})
 	if err != nil {
 		return false, err
 	}
@@ -167,7 +170,8 @@ func (s *simRun) run(ctx context.Context, mutation string, keepGoing bool) error
 					return
 				}
 				r, err := s.program.Run(ctx, sim.Simulation{
-					Seed: seed, Virtual: s.flags.virtual, Workload: s.flags.workload, Mutation: mutation, Journal: s.flags.journal,
+					Seed: seed, Virtual: s.flags.virtual, Workload: s.flags.workload, Mutation: mutation,
+					Journal: s.flags.journal,
 				})
 				s.ended(r, err)
 			}
@@ -235,7 +239,8 @@ func (s *simRun) tell(r *sim.Result) {
 	if r.Crashed {
 		fmt.Fprintln(s.out, indent(r.Output))
 	}
-	fmt.Fprintf(s.out, "     again, with all that happened: go run ./cmd/jepsen sim -seeds 1 -seed %d -virtual %v%s -journal sim-%d.log\n",
+	fmt.Fprintf(s.out, "     again, with all that happened: "+
+		"go run ./cmd/jepsen sim -seeds 1 -seed %d -virtual %v%s -journal sim-%d.log\n",
 		r.Seed, s.flags.virtual, s.again(), r.Seed)
 }
 
@@ -259,8 +264,9 @@ func indent(text string) string {
 }
 
 func (s *simRun) summary() {
-	fmt.Fprintf(s.out, "%d simulations passed, %d failed: seeds %d to %d, %.1f virtual hours in %v, %d faults\n", s.passed, s.failed,
-		s.flags.first, s.flags.first+max(s.next, 1)-1, s.virtual.Hours(), time.Since(s.began).Round(time.Second), s.faults)
+	fmt.Fprintf(s.out, "%d simulations passed, %d failed: seeds %d to %d, %.1f virtual hours in %v, %d faults\n",
+		s.passed, s.failed, s.flags.first, s.flags.first+max(s.next, 1)-1, s.virtual.Hours(),
+		time.Since(s.began).Round(time.Second), s.faults)
 	if s.flags.repeat {
 		most := 0
 		for _, n := range s.digests {
@@ -287,7 +293,8 @@ func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 		if caught == nil {
 			ok, verdict = false, "NOT CAUGHT"
 		}
-		fmt.Fprintf(s.out, "%s  %-26s %s  %s, %v", verdict, e.Name, e.Promise, how, time.Since(began).Round(time.Second))
+		fmt.Fprintf(s.out, "%s  %-26s %s  %s, %v", verdict, e.Name, e.Promise, how,
+			time.Since(began).Round(time.Second))
 		if caught != nil {
 			fmt.Fprintf(s.out, ": %s", caught.Violations[0])
 		}
@@ -307,7 +314,8 @@ func (s *simRun) hunt(ctx context.Context, e mutant.Entry) (caught *sim.Result, 
 		}
 		return caught, "by " + e.Scenario, err
 	}
-	one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true, digests: make(map[string]int)}
+	one := &simRun{flags: s.flags, program: s.program, json: s.json, out: s.out, quiet: true,
+		digests: make(map[string]int)}
 	err = one.run(ctx, e.Name, false)
 	if caught = one.firstFailure; caught == nil {
 		return nil, fmt.Sprintf("in %d simulations, %.1f virtual hours", one.passed, one.virtual.Hours()), err

@@ -31,16 +31,20 @@ func runSplitBrain(ctx context.Context, args []string, stdout, stderr io.Writer)
 	var cfg splitbrain.Config
 	var observers *bool // nil: not given
 	c := newCommandLine("split-brain", splitBrainAbout, splitBrainExits)
-	members := c.String("members", "3-7", fmt.Sprintf("sizes of clusters, as `n-m` or n, within 2 to %d", jepsen.MaxHosts))
+	members := c.String("members", "3-7", fmt.Sprintf("sizes of clusters, as `n-m` or n, within 2 to %d",
+		jepsen.MaxHosts))
 	brief := c.Bool("brief", false, "only the cases that say most")
-	c.BoolFunc("observers", "also three voters with two observers (default: with members up to 5 or more, unless brief)", func(s string) error {
-		given, err := strconv.ParseBool(s)
-		observers = &given
-		return err
-	})
+	c.BoolFunc("observers",
+		"also three voters with two observers (default: with members up to 5 or more, unless brief)",
+		func(s string) error {
+			given, err := strconv.ParseBool(s)
+			observers = &given
+			return err
+		})
 	c.DurationVar(&cfg.Tick, "tick", splitbrain.DefaultTick, "the members' tickTime")
 	c.DurationVar(&cfg.Session, "session-timeout", 0, "what clients ask for (default four ticks)")
-	c.DurationVar(&cfg.Patience, "patience", splitbrain.DefaultPatience, "how long to wait for anything that should happen")
+	c.DurationVar(&cfg.Patience, "patience", splitbrain.DefaultPatience,
+		"how long to wait for anything that should happen")
 	out := c.String("out", "", "also put the table into its place in this `file`, as docs/split-brain.md")
 	l.define(c, "the `name` of the server: lockkeeper, or zookeeper to compare (Debian's package)")
 	status, ok := c.parse(args, stdout, stderr, func() (err error) {
@@ -94,7 +98,8 @@ func chooseCases(members string, brief bool, observers *bool) (cases []splitbrai
 }
 
 // playSplitBrain plays the cases and writes the report of those that were played.
-func playSplitBrain(ctx context.Context, cfg splitbrain.Config, l live, out string, stdout io.Writer) (played *splitbrain.Document, err error) {
+func playSplitBrain(ctx context.Context, cfg splitbrain.Config, l live, out string,
+	stdout io.Writer) (played *splitbrain.Document, err error) {
 	if cfg.Target, err = l.server(); err != nil {
 		return nil, err
 	}

@@ -79,7 +79,8 @@ func TestSawTooLittle(t *testing.T) {
 		s := &stage{cfg: Config{Target: jepsen.Lockkeeper("")}}
 		r := &Result{}
 		s.judgePlay(r, a, &Play{seen: test.seen, sentBytes: test.bytes}, test.err)
-		if got := strings.Join(r.Failures, "; "); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+		if got := strings.Join(r.Failures, "; "); (got == "") != (test.want == "") ||
+			!strings.Contains(got, test.want) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
@@ -104,12 +105,14 @@ func TestSamplesCountFromWhenTheyWereDue(t *testing.T) {
 func TestEveryAttackSaysWhatItIs(t *testing.T) {
 	names := map[string]bool{}
 	for _, a := range All() {
-		if a.Name == "" || names[a.Name] || a.Port == "" || a.Sends == "" || len(a.May) == 0 || a.Least == 0 || a.play == nil {
+		if a.Name == "" || names[a.Name] || a.Port == "" || a.Sends == "" || len(a.May) == 0 || a.Least == 0 ||
+			a.play == nil {
 			t.Errorf("%+v", a)
 		}
 		names[a.Name] = true
 	}
-	if _, err := Choose([]string{"acl-entries", "nonsense"}, nil); err == nil || !strings.Contains(err.Error(), "nonsense") {
+	if _, err := Choose([]string{"acl-entries", "nonsense"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("an attack that there is not: %v", err)
 	}
 	if some, err := Choose(nil, []string{"acl-entries"}); err != nil || len(some) != len(All())-1 {
@@ -122,7 +125,8 @@ func TestOutcome(t *testing.T) {
 		err  error
 		want string
 	}{
-		{nil, ok}, {wire.CodeInvalidACL, "InvalidACL"}, {fmt.Errorf("read: %w", os.ErrDeadlineExceeded), silence}, {errors.New("reset"), closed},
+		{nil, ok}, {wire.CodeInvalidACL, "InvalidACL"}, {fmt.Errorf("read: %w", os.ErrDeadlineExceeded), silence},
+		{errors.New("reset"), closed},
 	} {
 		if got := outcome(test.err); got != test.want {
 			t.Errorf("%v: %s, want %s", test.err, got, test.want)
@@ -132,7 +136,8 @@ func TestOutcome(t *testing.T) {
 
 func TestMultiFailed(t *testing.T) {
 	failed := wire.MultiResponse{Results: []wire.MultiResult{
-		{Op: wire.OpError}, {Op: wire.OpError, Err: wire.CodeNoNode}, {Op: wire.OpError, Err: wire.CodeRuntimeInconsistency}}}
+		{Op: wire.OpError}, {Op: wire.OpError, Err: wire.CodeNoNode},
+		{Op: wire.OpError, Err: wire.CodeRuntimeInconsistency}}}
 	if err := multiFailed(failed.Append(nil)); !errors.Is(err, wire.CodeNoNode) {
 		t.Errorf("a multi that failed: %v", err)
 	}
@@ -142,12 +147,14 @@ func TestMultiFailed(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	ours := &Document{Target: "lockkeeper", Results: []*Result{{Attack: "acl-entries", P99Ms: 7, BeforeMs: 3, PeakBytes: 30 << 20},
+	ours := &Document{Target: "lockkeeper", Results: []*Result{{Attack: "acl-entries", P99Ms: 7, BeforeMs: 3,
+		PeakBytes: 30 << 20},
 		{Attack: "peer-term", Failures: []string{tooLittle + "nothing", "m1 is gone\nand its log"}},
 		{Attack: "peer-snapshot", Failures: []string{tooLittle + "nothing"}}}}
 	theirs := &Document{Target: "zookeeper", Results: []*Result{{Attack: "acl-entries", Failures: []string{"p99"}}}}
 	text := Table([]*Document{ours, theirs})
-	for _, want := range []string{"stands | 7 (3) | 30 | harmed: p99 |", "harmed: m1 is gone; and 1 more | 0 (0) | 0 | not played |",
+	for _, want := range []string{"stands | 7 (3) | 30 | harmed: p99 |",
+		"harmed: m1 is gone; and 1 more | 0 (0) | 0 | not played |",
 		"unplayed: saw too little: nothing | 0 (0)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)

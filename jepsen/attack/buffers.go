@@ -96,7 +96,8 @@ func watchers(ctx context.Context, p *Play) error {
 		return err
 	}
 	for _, c := range clients {
-		if err := c.do(wire.OpAddWatch, wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive}); err != nil {
+		watch := wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive}
+		if err := c.do(wire.OpAddWatch, watch); err != nil {
 			return fmt.Errorf("recursive watch: %w", err)
 		}
 	}
@@ -170,7 +171,8 @@ func directories(ctx context.Context, p *Play) error {
 	}
 	const batch = 2000
 	for from := 0; from < 100_000; from += batch {
-		if err := c.multi(creates(batch, func(i int) string { return fmt.Sprintf("%s/%d", directory, from+i) }, 0)); err != nil {
+		path := func(i int) string { return fmt.Sprintf("%s/%d", directory, from+i) }
+		if err := c.multi(creates(batch, path, wire.ModePersistent)); err != nil {
 			return fmt.Errorf("a directory with %d nodes: %w", from+batch, err)
 		}
 	}
@@ -188,7 +190,8 @@ func ephemerals(ctx context.Context, p *Play) error {
 	return p.fresh(ctx, 1, func(c *client) error {
 		round++
 		for from := 0; from < 5000; from += 1000 {
-			if err := c.multi(creates(1000, func(i int) string { return p.path(fmt.Sprint("ephemeral", round, "-", from+i)) }, 1)); err != nil {
+			path := func(i int) string { return p.path(fmt.Sprint("ephemeral", round, "-", from+i)) }
+			if err := c.multi(creates(1000, path, wire.ModeEphemeral)); err != nil {
 				return fmt.Errorf("ephemeral nodes: %w", err)
 			}
 		}
@@ -197,11 +200,12 @@ func ephemerals(ctx context.Context, p *Play) error {
 	})
 }
 
-// creates are n creates for a multi, with the flags of a create.
-func creates(n int, path func(i int) string, flags int32) []wire.MultiOp {
+// creates are n creates for a multi.
+func creates(n int, path func(i int) string, mode wire.CreateMode) []wire.MultiOp {
 	var ops []wire.MultiOp
 	for i := range n {
-		ops = append(ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: path(i), ACL: wire.OpenACL, Mode: wire.CreateMode(flags)}})
+		ops = append(ops, wire.MultiOp{Op: wire.OpCreate,
+			Record: &wire.CreateRequest{Path: path(i), ACL: wire.OpenACL, Mode: mode}})
 	}
 	return ops
 }

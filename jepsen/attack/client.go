@@ -27,7 +27,8 @@ func (p *Play) connectFrom(from string) (*client, error) {
 	}
 	c := &client{zkconn.New(nc)}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	answer, err := c.Handshake(wire.ConnectRequest{TimeoutMs: sessionTimeoutMs, Password: make([]byte, wire.PasswordLen)})
+	answer, err := c.Handshake(wire.ConnectRequest{TimeoutMs: sessionTimeoutMs,
+		Password: make([]byte, wire.PasswordLen)})
 	if err == nil && answer.SessionID == 0 {
 		err = zkconn.ErrRefused
 	}

@@ -125,7 +125,8 @@ func stoppedMember(ctx context.Context, p *Play) error {
 		// Beyond 30 s it makes no difference any more.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
-		cmd := p.tool("lock", "-servers", p.cluster.Servers(), "-session", lockerSession.String(), p.path(fmt.Sprint("lock", i)), "true")
+		cmd := p.tool("lock", "-servers", p.cluster.Servers(), "-session", lockerSession.String(),
+			p.path(fmt.Sprint("lock", i)), "true")
 		out, err := run(bounded, cmd)
 		took[i] = time.Since(began)
 		if err != nil {
@@ -136,7 +137,8 @@ func stoppedMember(ctx context.Context, p *Play) error {
 	})
 	err = errors.Join(err, p.attacked.Resume())
 	if slowest := slices.Max(took); err != nil || slowest > lockerPatience {
-		return &harm{fmt.Sprintf("the slowest of %d programs took %.1f s to take its lock", lockers, slowest.Seconds()), err}
+		return &harm{fmt.Sprintf("the slowest of %d programs took %.1f s to take its lock", lockers, slowest.Seconds()),
+			err}
 	}
 	return nil
 }

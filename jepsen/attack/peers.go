@@ -89,7 +89,8 @@ func peerSilence(ctx context.Context, p *Play) error {
 		return err
 	}
 	for range 10 {
-		err := c.do(wire.OpSetData, wire.SetDataRequest{Path: p.path("log"), Data: make([]byte, 1_000_000), Version: -1})
+		err := c.do(wire.OpSetData, wire.SetDataRequest{Path: p.path("log"), Data: make([]byte, 1_000_000),
+			Version: -1})
 		p.saw(outcome(err))
 	}
 	p.hold(ctx, conns)
@@ -213,7 +214,8 @@ func (p *Play) raftRounds(ctx context.Context, round func(c net.Conn, term, last
 func peerSnapshot(ctx context.Context, p *Play) error {
 	return p.raftRounds(ctx, func(c net.Conn, term, last uint64) error {
 		content := []byte("no snapshot")
-		frame := p.request(rpcSnapshot, uint32(1), term, p.name(), last+1000, term, []byte{}, []byte{}, last+1000, uint64(len(content)))
+		frame := p.request(rpcSnapshot, uint32(1), term, p.name(), last+1000, term, []byte{}, []byte{}, last+1000,
+			uint64(len(content)))
 		_, rest, err := ask(c, append(frame, content...))
 		p.saw(reaction(rest, err))
 		return nil

@@ -127,7 +127,8 @@ func outcome(err error) string {
 
 // isEnd says whether an error is the end of a connection.
 func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }
 
 // hold keeps connections until ctx ends, and notes which of them the member has kept: it has sent

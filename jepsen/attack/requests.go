@@ -37,8 +37,9 @@ func requests() []Attack {
 		{
 			Name: "multiread", Port: ClientPort,
 			Sends: "multiReads that ask 2,000 times for a node of 1 MB, over four connections",
-			May:   []string{"BadArguments", "MarshallingError", "RuntimeInconsistency", closed}, Least: 4, LeastBytes: 4 * 32_000,
-			play: multiReads,
+			May:   []string{"BadArguments", "MarshallingError", "RuntimeInconsistency", closed}, Least: 4,
+			LeastBytes: 4 * 32_000,
+			play:       multiReads,
 		},
 		{
 			Name: "setwatches", Port: ClientPort,
@@ -83,7 +84,8 @@ func invalidACL(n int) []wire.ACL {
 func addresses(n int) []wire.ACL {
 	acl := make([]wire.ACL, n)
 	for i := range acl {
-		acl[i] = wire.ACL{Perms: wire.PermAll, ID: wire.ID{Scheme: "ip", ID: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)}}
+		acl[i] = wire.ACL{Perms: wire.PermAll, ID: wire.ID{Scheme: "ip",
+			ID: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)}}
 	}
 	return acl
 }
@@ -226,7 +228,8 @@ func deepPaths(ctx context.Context, p *Play) error {
 		_ = c.make("/zookeeper/quota"+path(i), nil)
 		if err == nil && i%100 == 0 {
 			_ = c.make("/zookeeper/quota"+path(i)+"/zookeeper_stats", []byte("count=0,bytes=0"))
-			limits := wire.CreateRequest{Path: "/zookeeper/quota" + path(i) + "/zookeeper_limits", Data: []byte("count=1000000,bytes=1000000000"), ACL: wire.OpenACL}
+			limits := wire.CreateRequest{Path: "/zookeeper/quota" + path(i) + "/zookeeper_limits",
+				Data: []byte("count=1000000,bytes=1000000000"), ACL: wire.OpenACL}
 			err = errors.Join(see(wire.OpCreate, limits),
 				see(wire.OpAddWatch, wire.AddWatchRequest{Path: path(i), Mode: wire.AddWatchPersistentRecursive}))
 		}
@@ -237,7 +240,8 @@ func deepPaths(ctx context.Context, p *Play) error {
 	endless := wire.PathWatchRequest{Path: strings.Repeat("/d", 500_000), Watch: true}
 	return rounds(ctx, func() error {
 		for range 20 {
-			if err := see(wire.OpSetData, wire.SetDataRequest{Path: path(depth - 1), Data: []byte("x"), Version: -1}); err != nil {
+			set := wire.SetDataRequest{Path: path(depth - 1), Data: []byte("x"), Version: -1}
+			if err := see(wire.OpSetData, set); err != nil {
 				return nil
 			}
 		}
@@ -271,7 +275,8 @@ var ops = []wire.Op{
 // worstAnswers are what a request without sense may be answered.
 var worstAnswers = []string{
 	ok, closed, "MarshallingError", "Unimplemented", "BadArguments", "NoNode", "NoAuth", "InvalidACL", "AuthFailed",
-	"ReconfigDisabled", "NoWatcher", "NotEmpty", "BadVersion", "NodeExists", "NoChildrenForEphemerals", "RuntimeInconsistency",
+	"ReconfigDisabled", "NoWatcher", "NotEmpty", "BadVersion", "NodeExists", "NoChildrenForEphemerals",
+	"RuntimeInconsistency",
 }
 
 // contents is how many bodies worst has.

@@ -91,7 +91,8 @@ func (d *Document) Stood() (n int) {
 // faults.
 func (d *Document) Report() *report.Run {
 	run := &report.Run{
-		Title: fmt.Sprintf("%d attacks on %s", len(d.Results), d.Target), Target: d.Target, Began: d.began, Took: time.Since(d.began),
+		Title: fmt.Sprintf("%d attacks on %s", len(d.Results), d.Target), Target: d.Target, Began: d.began,
+		Took: time.Since(d.began),
 		Seed: d.cfg.Seed, Again: d.cfg.Again, Ops: d.history.Ops(), Faults: d.faults, Cases: d.Results,
 		Settings: []report.Setting{{Name: "time of each attack", Value: d.cfg.Each.String()}},
 	}
@@ -108,7 +109,8 @@ func (d *Document) Report() *report.Run {
 
 // Text is the result as one sentence.
 func (r *Result) Text() string {
-	text := fmt.Sprintf("%s: %.1f MB sent, the attacker saw %s; p99 of the lock users %.0f ms (before: %.0f), a member took %d MB",
+	text := fmt.Sprintf("%s: %.1f MB sent, the attacker saw %s; p99 of the lock users %.0f ms (before: %.0f), a "+
+		"member took %d MB",
 		r.Sends, float64(r.SentBytes)/1e6, outcomes(r.Seen), r.P99Ms, r.BeforeMs, r.PeakBytes>>20)
 	if r.RestartMs > 0 {
 		text += fmt.Sprintf(", restart in %d ms", r.RestartMs)
@@ -118,7 +120,8 @@ func (r *Result) Text() string {
 
 // Heading writes the head of the table on a terminal.
 func Heading(w io.Writer) {
-	fmt.Fprintf(w, "%-20s %-8s %-8s %16s %15s %9s %8s  %s\n", "attack", "port", "verdict", "p99 before, in it", "most MB, after", "sent MB", "restart", "the attacker saw")
+	fmt.Fprintf(w, "%-20s %-8s %-8s %16s %15s %9s %8s  %s\n", "attack", "port", "verdict", "p99 before, in it",
+		"most MB, after", "sent MB", "restart", "the attacker saw")
 }
 
 // Row writes one result as a row, and what failed below it.
@@ -127,7 +130,8 @@ func (r *Result) Row(w io.Writer) {
 	if r.RestartMs > 0 {
 		restart = fmt.Sprintf("%d ms", r.RestartMs)
 	}
-	fmt.Fprintf(w, "%-20s %-8s %-8s %7.0f %6.0f ms %8d %6d %9.1f %8s  %s\n", r.Attack, r.Port, r.verdict(), r.BeforeMs, r.P99Ms,
+	fmt.Fprintf(w, "%-20s %-8s %-8s %7.0f %6.0f ms %8d %6d %9.1f %8s  %s\n", r.Attack, r.Port, r.verdict(), r.BeforeMs,
+		r.P99Ms,
 		r.PeakBytes>>20, r.AfterBytes>>20, float64(r.SentBytes)/1e6, restart, outcomes(r.Seen))
 	for _, f := range r.Failures {
 		first, rest, _ := strings.Cut(f, "\n")

@@ -109,7 +109,8 @@ func (s *stage) setUp(ctx context.Context) error {
 	defer cancel()
 	s.started++
 	cfg := jepsen.ClusterConfig{
-		Target: s.cfg.Target, Members: members, Dir: filepath.Join(s.cfg.Dir, fmt.Sprintf("cluster%d", s.started)), TickTime: tick,
+		Target: s.cfg.Target, Members: members, Dir: filepath.Join(s.cfg.Dir, fmt.Sprintf("cluster%d", s.started)),
+		TickTime:    tick,
 		Descriptors: descriptors, Admin: s.cfg.Target.Name == "lockkeeper",
 		Extra: []string{fmt.Sprintf("maxClientCnxns=%d", allowed)},
 	}
@@ -193,7 +194,8 @@ func (s *stage) prepare(ctx context.Context, a Attack) (*Play, error) {
 		return nil, err
 	}
 	s.plays++
-	p := &Play{number: s.plays, cluster: s.cluster, leader: leader, attacked: leader, seed: s.cfg.Seed, tool: s.cfg.Tool, seen: map[string]int{}}
+	p := &Play{number: s.plays, cluster: s.cluster, leader: leader, attacked: leader, seed: s.cfg.Seed,
+		tool: s.cfg.Tool, seen: map[string]int{}}
 	if !a.Leader {
 		p.attacked = p.cluster.Members()[leader.ID%members]
 	}

@@ -18,7 +18,8 @@ type comparer struct {
 }
 
 func newComparer() *comparer {
-	return &comparer{a: []wire.Zxid{0}, b: []wire.Zxid{0}, explained: make(map[string]int), watchers: make(map[string]uint64)}
+	return &comparer{a: []wire.Zxid{0}, b: []wire.Zxid{0}, explained: make(map[string]int),
+		watchers: make(map[string]uint64)}
 }
 
 // note records the watches that a step may set.
@@ -66,7 +67,8 @@ func (c *comparer) streams(step *Step, a, b *side, from, to []stream) (after []a
 		return text
 	}
 	if names(from) != names(to) {
-		return nil, &difference{step, fmt.Sprintf("  %s answers on%s\n  %s answers on%s", a.name, names(from), b.name, names(to))}
+		return nil, &difference{step, fmt.Sprintf("  %s answers on%s\n  %s answers on%s", a.name, names(from), b.name,
+			names(to))}
 	}
 	for i := range from {
 		p := &pairing{c: c, step: step, a: a, b: b, slot: from[i].slot, after: aftermath{slot: from[i].slot}}
@@ -107,7 +109,8 @@ func (p *pairing) items(from, to []item) string {
 		}
 		e := p.explain(x, y)
 		if e == nil {
-			return fmt.Sprintf("  %s\n%s\n  %s\n%s\n  (%s)", p.a.name, p.list(p.a, from), p.b.name, p.list(p.b, to), what)
+			return fmt.Sprintf("  %s\n%s\n  %s\n%s\n  (%s)", p.a.name, p.list(p.a, from), p.b.name, p.list(p.b, to),
+				what)
 		}
 		p.c.explained[e.name]++
 		from = from[1:]

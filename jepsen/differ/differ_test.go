@@ -18,7 +18,8 @@ var (
 	seedFlag   = flag.Uint64("seed", 0, "seed of the first round; 0: from the clock")
 	roundFlag  = flag.Int("round", 1000, "how many requests a pair of fresh servers gets")
 	goOnFlag   = flag.Bool("go-on", false, "go on after a difference")
-	shrinkFlag = flag.Duration("shrink", 2*time.Minute, "how long to look for the shortest sequence that shows a difference")
+	shrinkFlag = flag.Duration("shrink", 2*time.Minute,
+		"how long to look for the shortest sequence that shows a difference")
 )
 
 // maxRound is how long a round may take: lockkeeper's reaper of containers first comes after a
@@ -124,7 +125,8 @@ func (ar *arena) round(t *testing.T, seed uint64, l limit, explained map[string]
 
 // fight does what the generator makes, until a difference or the limit, and compares the whole
 // trees in the end.
-func (d *duel) fight(ctx context.Context, g *generator, l limit) (done int, steps []*Step, diff *difference, err error) {
+func (d *duel) fight(ctx context.Context, g *generator,
+	l limit) (done int, steps []*Step, diff *difference, err error) {
 	began := time.Now()
 	for done < l.ops && !l.over() && time.Since(began) < maxRound {
 		g.observe(d.a, nil)

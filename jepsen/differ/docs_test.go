@@ -45,6 +45,7 @@ func TestDocsNameTheExplanations(t *testing.T) {
 		}
 	}
 	if !slices.Equal(named, explained) {
-		t.Errorf("the docs name\n%s\nand explain_test.go has\n%s", strings.Join(named, "\n"), strings.Join(explained, "\n"))
+		t.Errorf("the docs name\n%s\nand explain_test.go has\n%s", strings.Join(named, "\n"),
+			strings.Join(explained, "\n"))
 	}
 }

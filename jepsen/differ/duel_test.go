@@ -164,7 +164,8 @@ func (d *duel) settle(ctx context.Context, st *Step, after *aftermath) (*differe
 		for _, streams := range [][]stream{from, to} {
 			for _, it := range streams[0].items {
 				if it.kind == reply && it.header.Err != wire.CodeNoAuth {
-					return &difference{st, fmt.Sprintf("  the explanation does not hold: %v is answered %v", it.request, it.header.Err)}, nil
+					return &difference{st, fmt.Sprintf("  the explanation does not hold: %v is answered %v", it.request,
+						it.header.Err)}, nil
 				}
 			}
 		}
@@ -259,7 +260,8 @@ func (d *duel) figures(ctx context.Context, rootLen int) (*difference, error) {
 			continue
 		}
 		if x != y {
-			return &difference{&Step{ID: walkID, Slot: observer}, fmt.Sprintf("%s: %s has %d, %s has %d", name, d.a.name, x, d.b.name, y)}, nil
+			return &difference{&Step{ID: walkID, Slot: observer},
+				fmt.Sprintf("%s: %s has %d, %s has %d", name, d.a.name, x, d.b.name, y)}, nil
 		}
 	}
 	return nil, nil

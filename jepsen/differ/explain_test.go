@@ -79,7 +79,8 @@ var explanations = []explanation{
 			if len(x.request.watched()) == 0 {
 				return nil
 			}
-			return []Request{newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: x.request.path(), Type: wire.WatchTypeAny})}
+			return []Request{newRequest(wire.OpRemoveWatches,
+				wire.WatchesRequest{Path: x.request.path(), Type: wire.WatchTypeAny})}
 		},
 	},
 	{
@@ -93,8 +94,8 @@ var explanations = []explanation{
 	},
 	{
 		name: "checkWatches on a path without a slash in front",
-		reason: "3.8.0 fails when it looks for watches above it, and does not look at all for the empty path; from 3.9 on it " +
-			"looks for the path as it stands",
+		reason: "3.8.0 fails when it looks for watches above it, and does not look at all for the empty path; from " +
+			"3.9 on it looks for the path as it stands",
 		ops: ops{wire.OpCheckWatches}, to: codes{wire.CodeNoWatcher, wire.CodeOK},
 		applies: func(p *pairing, x, y *item) bool {
 			path := x.request.path()
@@ -108,7 +109,8 @@ var explanations = []explanation{
 	{
 		name:   "the kinds of watches that 3.9 has added",
 		reason: "checkWatches of type 4 (persistent) and 5 (persistent recursive): 3.8 does not know them, 3.9.0 does",
-		ops:    ops{wire.OpCheckWatches}, from: codes{wire.CodeMarshallingError}, to: codes{wire.CodeNoWatcher, wire.CodeOK},
+		ops:    ops{wire.OpCheckWatches}, from: codes{wire.CodeMarshallingError},
+		to: codes{wire.CodeNoWatcher, wire.CodeOK},
 		applies: func(_ *pairing, x, _ *item) bool {
 			q, ok := x.request.Body.(wire.WatchesRequest)
 			return ok && (q.Type == wire.WatchTypePersistent || q.Type == wire.WatchTypePersistentRecursive)
@@ -125,7 +127,8 @@ var explanations = []explanation{
 				return false
 			}
 			for i := range here.Results {
-				if here.Results[i].Op == wire.OpCreate2 && there.Results[i].Op == wire.OpCreate && newborn(y, i, here.Results[i].Stat) {
+				if here.Results[i].Op == wire.OpCreate2 && there.Results[i].Op == wire.OpCreate &&
+					newborn(y, i, here.Results[i].Stat) {
 					here.Results[i].Op, here.Results[i].Stat = wire.OpCreate, nil
 				}
 			}
@@ -136,8 +139,9 @@ var explanations = []explanation{
 	},
 	{
 		name: "a body behind an error",
-		reason: "ZooKeeper sends the beginning of a multi response behind the error of a multi that it stumbles over, and the " +
-			"response of a create behind its NoNode if the parent was made by such a multi just before; no client reads that",
+		reason: "ZooKeeper sends the beginning of a multi response behind the error of a multi that it stumbles " +
+			"over, and the response of a create behind its NoNode if the parent was made by such a multi just " +
+			"before; no client reads that",
 		ops: append(ops{wire.OpMulti, wire.OpMultiRead}, creates...),
 		applies: func(p *pairing, x, y *item) bool {
 			return x.header.Err != wire.CodeOK && len(x.body) > 0 &&
@@ -153,9 +157,10 @@ var explanations = []explanation{
 		applies: func(_ *pairing, x, _ *item) bool { return x.request.Damage.NullPath },
 	},
 	{
-		name:   "the order of one's own identities",
-		reason: "an ACL entry of scheme auth becomes one for each identity: in ZooKeeper in the order of a hash table, here in that of the auth requests",
-		ops:    ops{wire.OpGetACL},
+		name: "the order of one's own identities",
+		reason: "an ACL entry of scheme auth becomes one for each identity: in ZooKeeper in the order of a hash " +
+			"table, here in that of the auth requests",
+		ops: ops{wire.OpGetACL},
 		applies: func(p *pairing, x, y *item) bool {
 			a, ok := sortedACL(x)
 			b, alsoOK := sortedACL(y)
@@ -184,17 +189,18 @@ var explanations = []explanation{
 		},
 	},
 	{
-		name:   "requests behind closeSession",
-		reason: "nothing of it takes effect; ZooKeeper sometimes gets round to saying so before it closes the connection",
-		onlyA:  true,
+		name: "requests behind closeSession",
+		reason: "nothing of it takes effect; ZooKeeper sometimes gets round to saying so before it closes the " +
+			"connection",
+		onlyA: true,
 		applies: func(p *pairing, x, _ *item) bool {
 			return x.kind == reply && p.behind(x.request, wire.OpCloseSession) && closingRefuses(x)
 		},
 	},
 	{
 		name: "a multi with a part that cannot be",
-		reason: "3.8 refuses the part (bad flags, null ACL, TTL out of range), 3.9 the whole request with MarshallingError; " +
-			"nothing takes effect in either",
+		reason: "3.8 refuses the part (bad flags, null ACL, TTL out of range), 3.9 the whole request with " +
+			"MarshallingError; nothing takes effect in either",
 		ops: ops{wire.OpMulti}, from: codes{wire.CodeOK}, to: codes{wire.CodeMarshallingError},
 		applies: func(_ *pairing, x, _ *item) bool {
 			m, decoded := multiResponse(x.body)
@@ -231,7 +237,8 @@ func closingRefuses(it *item) bool {
 		return slices.Contains(creates, it.request.Op)
 	case wire.CodeOK:
 		m, ok := multiResponse(it.body)
-		return it.request.Op == wire.OpMulti && ok && (len(m.Results) == 0 || slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK }))
+		return it.request.Op == wire.OpMulti && ok && (len(m.Results) == 0 ||
+			slices.ContainsFunc(m.Results, func(part wire.MultiResult) bool { return part.Err != wire.CodeOK }))
 	}
 	return false
 }
@@ -243,7 +250,8 @@ func impossible(part wire.MultiOp) bool {
 	case wire.CreateRequest:
 		return !q.Mode.Valid() || q.ACL == nil || q.Mode.TTL()
 	case wire.CreateTTLRequest:
-		return !q.Mode.Valid() || q.ACL == nil || q.Mode.TTL() != (q.TTL != -1) || q.Mode.TTL() && (q.TTL <= 0 || q.TTL > wire.MaxTTLMs)
+		return !q.Mode.Valid() || q.ACL == nil || q.Mode.TTL() != (q.TTL != -1) || q.Mode.TTL() &&
+			(q.TTL <= 0 || q.TTL > wire.MaxTTLMs)
 	}
 	return false
 }
@@ -279,7 +287,8 @@ func sortedACL(it *item) (item, bool) {
 	runs := 0
 	for i := 0; i < len(q.ACL); {
 		j := i + 1
-		for j < len(q.ACL) && q.ACL[i].Scheme == "digest" && q.ACL[j].Scheme == "digest" && q.ACL[i].Perms == q.ACL[j].Perms {
+		for j < len(q.ACL) && q.ACL[i].Scheme == "digest" && q.ACL[j].Scheme == "digest" &&
+			q.ACL[i].Perms == q.ACL[j].Perms {
 			j++
 		}
 		if j > i+1 {

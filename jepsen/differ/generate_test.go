@@ -153,7 +153,8 @@ func (g *generator) farewell() Request {
 	default:
 		return newRequest(wire.OpAuth, pick(g, []wire.AuthPacket{
 			{Scheme: "world", Auth: []byte("anyone")}, {Scheme: "nonsense"}, {Scheme: "", Auth: []byte{}},
-			{Scheme: "digest"}, {Scheme: "sasl", Auth: []byte("x")}, {Scheme: "auth"}, {Scheme: "super", Auth: []byte("super:super")},
+			{Scheme: "digest"}, {Scheme: "sasl", Auth: []byte("x")}, {Scheme: "auth"},
+			{Scheme: "super", Auth: []byte("super:super")},
 			{Scheme: "x509", Auth: []byte("CN=a")}, {Scheme: "Digest", Auth: []byte("u1:p1")},
 		}))
 	}

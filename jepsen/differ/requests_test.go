@@ -37,14 +37,18 @@ var pool = []string{
 }
 
 // builtIn are the nodes that are always there.
-var builtIn = []string{"/", "", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/zookeeper/a", "/zookeeper/config/a"}
+var builtIn = []string{"/", "", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "/zookeeper/a",
+	"/zookeeper/config/a"}
 
 // badPaths are paths that are refused, or that look as if they should be.
 var badPaths = []string{
-	"a", "a/b", "/a/", "//", "//a", "/a//b", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b", "/...", "/a/.a", "/a/a.", "/..a",
+	"a", "a/b", "/a/", "//", "//a", "/a//b", "/.", "/..", "/a/.", "/a/..", "/./a", "/a/../b", "/...", "/a/.a", "/a/a.",
+	"/..a",
 	"/\x00", "/a\x00", "\x00", "/a/\x00b", "/a/\x01", "/\x1f", "/a\x7f", "/\u0080", "/\u009f", "/\u00a0", "/a/\ud7ff",
-	"/\ue000", "/\uf8ff", "/\uf900", "/\ufeff", "/\uffef", "/\ufff0", "/\ufffd", "/\uffff", "/\U0001F600", "/a/\U0001F600b",
-	"/\xff", "/\xc3", "/a/\xe2\x82", "/\xed\xa0\x80", "/\xf0\x9f\x98", "/\xc0\xaf", "/ ", "/a b", "/%", "/a:b", "/é", "/a/日本",
+	"/\ue000", "/\uf8ff", "/\uf900", "/\ufeff", "/\uffef", "/\ufff0", "/\ufffd", "/\uffff", "/\U0001F600",
+	"/a/\U0001F600b",
+	"/\xff", "/\xc3", "/a/\xe2\x82", "/\xed\xa0\x80", "/\xf0\x9f\x98", "/\xc0\xaf", "/ ", "/a b", "/%", "/a:b", "/é",
+	"/a/日本",
 	" ", ".", "..", "/zookeeper/", "/zookeeper//quota", "/zookeeper/..", "/" + strings.Repeat("x", 300),
 }
 
@@ -128,7 +132,8 @@ func (g *generator) acl() []wire.ACL {
 // userIDs are the identities of most entries.
 var userIDs = []wire.ID{
 	{Scheme: "world", ID: "anyone"}, {Scheme: "world", ID: "anyone"}, {Scheme: "world", ID: "anyone"},
-	{Scheme: "digest", ID: digestOf(userOne)}, {Scheme: "digest", ID: digestOf(userOne)}, {Scheme: "digest", ID: digestOf(userTwo)},
+	{Scheme: "digest", ID: digestOf(userOne)}, {Scheme: "digest", ID: digestOf(userOne)},
+	{Scheme: "digest", ID: digestOf(userTwo)},
 	{Scheme: "auth"}, {Scheme: "auth", ID: "u1"}, {Scheme: "auth", ID: "anyone"}, {Scheme: "auth", NullID: true},
 }
 
@@ -137,7 +142,8 @@ var userIDs = []wire.ID{
 var (
 	addresses    = []string{"127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "0.0.0.0/0", "127.0.0.1/31"}
 	badAddresses = []string{
-		"", "1.2.3", "1.2.3.4.5", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/", "1.2.3.4/8/8", "256.1.1.1", "-1.1.1.1", "a.b.c.d",
+		"", "1.2.3", "1.2.3.4.5", "1.2.3.4/33", "1.2.3.4/-1", "1.2.3.4/", "1.2.3.4/8/8", "256.1.1.1", "-1.1.1.1",
+		"a.b.c.d",
 		"127.0.0.1/0", "127.0.0.1/32", "01.2.3.4", "1.2.3.+4", "1.2.3.4 ", " 127.0.0.1", "1.2.3.4/ 8", "127.0.0.1/+8",
 		"127.0.0.1/08", "/8", "1..2.3", "1.2.3.4.",
 	}
@@ -182,7 +188,8 @@ func (g *generator) create(int) Request {
 	if g.chance(0.05) {
 		q.Mode = pick(g, []wire.CreateMode{0, 1, 2, 3, 4, 5, 6, 7, -1, 100})
 		if op == wire.OpCreateContainer && q.Mode.Ephemeral() {
-			q.Mode = wire.ModePersistent // ZooKeeper deletes it with the session only if that is closed in the same moment
+			// ZooKeeper deletes it with the session only if that is closed in the same moment.
+			q.Mode = wire.ModePersistent
 		}
 	}
 	if q.Mode.Sequential() {
@@ -200,7 +207,8 @@ func (g *generator) sequential(path *string) {
 }
 
 func (g *generator) createTTL(int) Request {
-	q := wire.CreateTTLRequest{Path: g.path(), Data: g.data(), ACL: g.acl(), Mode: wire.ModePersistentTTL, TTL: 1e9 + int64(g.rng.IntN(1000))}
+	q := wire.CreateTTLRequest{Path: g.path(), Data: g.data(), ACL: g.acl(), Mode: wire.ModePersistentTTL, TTL: 1e9 +
+		int64(g.rng.IntN(1000))}
 	if g.chance(0.3) {
 		q.Mode = wire.ModePersistentSequentialTTL
 		g.sequential(&q.Path)
@@ -221,12 +229,14 @@ func (g *generator) delete(int) Request {
 
 func (g *generator) setData(int) Request {
 	path := g.path()
-	return newRequest(wire.OpSetData, wire.SetDataRequest{Path: path, Data: g.data(), Version: g.version(g.versions[path].Version)})
+	return newRequest(wire.OpSetData, wire.SetDataRequest{Path: path, Data: g.data(),
+		Version: g.version(g.versions[path].Version)})
 }
 
 func (g *generator) setACL(int) Request {
 	path := g.path()
-	return newRequest(wire.OpSetACL, wire.SetACLRequest{Path: path, ACL: g.acl(), Version: g.version(g.versions[path].Aversion)})
+	return newRequest(wire.OpSetACL, wire.SetACLRequest{Path: path, ACL: g.acl(),
+		Version: g.version(g.versions[path].Aversion)})
 }
 
 // read makes the requests that can set a one-shot watch.
@@ -235,11 +245,13 @@ func (g *generator) read(slot int) Request {
 	if g.chance(g.mood.watchP) && g.watchClass(slot, q.Path) < classPersistent {
 		q.Watch = true
 	}
-	return newRequest(pick(g, []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2}), q)
+	return newRequest(pick(g, []wire.Op{wire.OpExists, wire.OpGetData, wire.OpGetData, wire.OpGetChildren,
+		wire.OpGetChildren2}), q)
 }
 
 func (g *generator) readPath(int) Request {
-	return newRequest(pick(g, []wire.Op{wire.OpGetACL, wire.OpGetACL, wire.OpGetAllChildrenNumber}), wire.PathRequest{Path: g.path()})
+	return newRequest(pick(g, []wire.Op{wire.OpGetACL, wire.OpGetACL, wire.OpGetAllChildrenNumber}),
+		wire.PathRequest{Path: g.path()})
 }
 
 func (g *generator) multi(slot int) Request {
@@ -260,7 +272,8 @@ func (g *generator) multi(slot int) Request {
 			r = g.createTTL(0)
 		default:
 			path := g.path()
-			r = newRequest(wire.OpCheck, wire.CheckVersionRequest{Path: path, Version: g.version(g.versions[path].Version)})
+			r = newRequest(wire.OpCheck, wire.CheckVersionRequest{Path: path,
+				Version: g.version(g.versions[path].Version)})
 		}
 		q.Ops = append(q.Ops, wire.MultiOp{Op: r.Op, Record: r.Body})
 	}
@@ -401,7 +414,8 @@ func (g *generator) plain(int) Request {
 	case 2:
 		return newRequest(wire.OpWhoAmI, nil)
 	case 3, 4:
-		prefix := pick(g, []string{"", "/", "/a", "/a/", "/a/a", "/b", " ", "a", "//", "/\x00", "\t/ ", " /a", "\u00a0", g.path()})
+		prefix := pick(g, []string{"", "/", "/a", "/a/", "/a/a", "/b", " ", "a", "//", "/\x00", "\t/ ", " /a", "\u00a0",
+			g.path()})
 		return newRequest(wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: prefix})
 	case 5:
 		return newRequest(wire.OpPing, nil)
@@ -409,7 +423,8 @@ func (g *generator) plain(int) Request {
 		return newRequest(wire.OpSASL, wire.SASLRequest{Token: pick(g, [][]byte{{}, []byte("x")})})
 	case 7:
 		return newRequest(wire.OpReconfig, wire.ReconfigRequest{
-			Joining: "server.5=127.0.0.1:1:2;3", NullLeaving: g.chance(0.5), NullNewMembers: g.chance(0.5), CurConfigID: -1,
+			Joining: "server.5=127.0.0.1:1:2;3", NullLeaving: g.chance(0.5), NullNewMembers: g.chance(0.5),
+			CurConfigID: -1,
 		})
 	}
 	return newRequest(wire.OpWhoAmI, encoded("body"))
@@ -427,7 +442,8 @@ const (
 var limits = []string{
 	"count=3,bytes=20", "count=-1,bytes=-1=;byteHardLimit=12;countHardLimit=3", "count=1,bytes=1=;countHardLimit=2",
 	"count=-1,bytes=-1=;byteHardLimit=6", "count=-1,bytes=-1=;countHardLimit=100;byteHardLimit=100000", "count=5", "",
-	"nonsense", "count=x,bytes=1", "countHardLimit=1", "countHardLimit=,byteHardLimit=5", ",,count=1", "count=1;;bytes=3,,",
+	"nonsense", "count=x,bytes=1", "countHardLimit=1", "countHardLimit=,byteHardLimit=5", ",,count=1",
+	"count=1;;bytes=3,,",
 }
 
 // quota makes the requests about quotas, in rounds that have them.
@@ -436,7 +452,8 @@ func (g *generator) quota(slot int) Request {
 		return g.read(slot)
 	}
 	create := func(path, data string) wire.MultiOp {
-		return wire.MultiOp{Op: wire.OpCreate, Record: wire.CreateRequest{Path: path, Data: []byte(data), ACL: wire.OpenACL}}
+		return wire.MultiOp{Op: wire.OpCreate, Record: wire.CreateRequest{Path: path, Data: []byte(data),
+			ACL: wire.OpenACL}}
 	}
 	remove := func(path string) wire.MultiOp {
 		return wire.MultiOp{Op: wire.OpDelete, Record: wire.DeleteRequest{Path: path, Version: -1}}
@@ -447,9 +464,11 @@ func (g *generator) quota(slot int) Request {
 			create(quotaNode, ""), create(quotaLimits, pick(g, limits)), create(quotaStats, ""),
 		}})
 	case 2:
-		return newRequest(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{remove(quotaStats), remove(quotaLimits), remove(quotaNode)}})
+		return newRequest(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{remove(quotaStats), remove(quotaLimits),
+			remove(quotaNode)}})
 	case 3, 4:
-		return newRequest(wire.OpSetData, wire.SetDataRequest{Path: quotaLimits, Data: []byte(pick(g, limits)), Version: -1})
+		return newRequest(wire.OpSetData, wire.SetDataRequest{Path: quotaLimits, Data: []byte(pick(g, limits)),
+			Version: -1})
 	case 5:
 		return newRequest(wire.OpGetData, wire.PathWatchRequest{Path: quotaLimits})
 	}

@@ -86,7 +86,8 @@ func TestFaultsAreFound(t *testing.T) {
 		}), true},
 		{"another path", each(func(it *item) *item {
 			var q wire.CreateResponse
-			if it.kind != reply || it.request == nil || it.request.Op != wire.OpCreate || it.header.Err != wire.CodeOK || wire.Decode(it.body, &q) != nil {
+			if it.kind != reply || it.request == nil || it.request.Op != wire.OpCreate ||
+				it.header.Err != wire.CodeOK || wire.Decode(it.body, &q) != nil {
 				return it
 			}
 			changed := *it
@@ -101,7 +102,9 @@ func TestFaultsAreFound(t *testing.T) {
 			}
 			return items
 		}, false},
-		{"NotEmpty before BadVersion", each(func(it *item) *item { return code(it, wire.CodeBadVersion, wire.CodeNotEmpty) }), true},
+		{"NotEmpty before BadVersion", each(func(it *item) *item {
+			return code(it, wire.CodeBadVersion, wire.CodeNotEmpty)
+		}), true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

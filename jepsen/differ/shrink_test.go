@@ -27,7 +27,8 @@ type shrinker struct {
 
 // shrink shortens steps, which are known to end in diff, until nothing can be left out any more or
 // the time is over.
-func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *difference, budget time.Duration) (*shrinker, error) {
+func (ar *arena) shrink(ctx context.Context, m mood, steps []*Step, diff *difference,
+	budget time.Duration) (*shrinker, error) {
 	s := &shrinker{ar: ar, mood: m, best: steps, diff: diff, deadline: time.Now().Add(budget)}
 	defer func() {
 		if s.duel != nil {
@@ -151,7 +152,8 @@ func withoutPart(steps []*Step, n int) []*Step {
 // String is the sequence, as a person would write it down, and what comes of it.
 func (s *shrinker) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d steps, after %d replays, with %s:\n", len(s.best), s.replays, strings.Join(settings(s.mood), " "))
+	fmt.Fprintf(&b, "%d steps, after %d replays, with %s:\n", len(s.best), s.replays,
+		strings.Join(settings(s.mood), " "))
 	for _, st := range s.best {
 		fmt.Fprintf(&b, "%4d %v\n", st.ID, st)
 	}
@@ -166,8 +168,9 @@ func (d *duel) reset(ctx context.Context) error {
 		if d.a.slots[i].id == 0 {
 			continue
 		}
-		if _, _, err := d.both(ctx, &Step{ID: -1, Kind: Attach, Slot: i, Handshake: Handshake{TimeoutMs: sessionTimeoutMs},
-			Requests: []Request{newRequest(wire.OpCloseSession, nil)}}); err != nil {
+		if _, _, err := d.both(ctx, &Step{ID: -1, Kind: Attach, Slot: i,
+			Handshake: Handshake{TimeoutMs: sessionTimeoutMs},
+			Requests:  []Request{newRequest(wire.OpCloseSession, nil)}}); err != nil {
 			return err
 		}
 	}
@@ -177,7 +180,8 @@ func (d *duel) reset(ctx context.Context) error {
 		for _, path := range level {
 			step.Requests = append(step.Requests, newRequest(wire.OpGetChildren, wire.PathWatchRequest{Path: path}))
 			if path != "/" {
-				clean.Requests = append(clean.Requests, newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1}))
+				clean.Requests = append(clean.Requests,
+					newRequest(wire.OpDelete, wire.DeleteRequest{Path: path, Version: -1}))
 			}
 		}
 		from, _, err := d.both(ctx, step)

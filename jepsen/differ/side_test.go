@@ -253,7 +253,8 @@ func (s *side) connect(step *Step) ([]stream, error) {
 func (s *side) hello(step *Step) []byte {
 	h, sl := step.Handshake, &s.slots[step.Slot]
 	req := wire.ConnectRequest{
-		TimeoutMs: h.TimeoutMs, ReadOnly: h.ReadOnly, HasReadOnly: h.HasReadOnly, Password: make([]byte, wire.PasswordLen),
+		TimeoutMs: h.TimeoutMs, ReadOnly: h.ReadOnly, HasReadOnly: h.HasReadOnly,
+		Password: make([]byte, wire.PasswordLen),
 	}
 	if step.Kind == Attach {
 		req.SessionID, req.Password = sl.id, sl.password

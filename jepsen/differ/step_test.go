@@ -80,7 +80,8 @@ const (
 // unordered says whether events of the step may come in any order: those of the ephemeral nodes of
 // one session, which vanish together.
 func (s *Step) unordered() bool {
-	return s.Kind == Expire || slices.ContainsFunc(s.Requests, func(r Request) bool { return r.Op == wire.OpCloseSession })
+	return s.Kind == Expire || slices.ContainsFunc(s.Requests,
+		func(r Request) bool { return r.Op == wire.OpCloseSession })
 }
 
 // String is the step as a person would write it down.

@@ -31,7 +31,8 @@ const (
 	python = "/usr/bin/python3"
 	// modules are what kazoo's tests import, with the Debian packages that have them.
 	modules = "kazoo.tests pytest mock objgraph eventlet gevent puresasl"
-	missing = "python3-kazoo python3-pytest python3-mock python3-objgraph python3-eventlet python3-gevent python3-pure-sasl"
+	missing = "python3-kazoo python3-pytest python3-mock python3-objgraph python3-eventlet python3-gevent " +
+		"python3-pure-sasl"
 
 	// suiteTests is about how many tests kazoo has; a run with much fewer has not found them.
 	suiteTests = 450
@@ -250,7 +251,8 @@ func (s *suite) judge() {
 	r := s.read()
 	whole := *testsFlag == "kazoo.tests"
 	if whole && len(r.collected) < suiteTests {
-		s.t.Errorf("only %d tests were found; the end of pytest's output:\n%s", len(r.collected), tail(s.file("pytest.log")))
+		s.t.Errorf("only %d tests were found; the end of pytest's output:\n%s", len(r.collected),
+			tail(s.file("pytest.log")))
 	}
 	passed, listed, seconds := 0, 0, 0.0
 	for _, id := range r.collected {

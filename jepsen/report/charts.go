@@ -115,7 +115,8 @@ func drawThroughput(s scale, figures Figures) chart {
 	for _, o := range figures.Ops {
 		sums = append(sums, make([]Slice, len(o.Slices)-len(sums))...)
 		for i, slice := range o.Slices {
-			sums[i].OK, sums[i].Fail, sums[i].Info = sums[i].OK+slice.OK, sums[i].Fail+slice.Fail, sums[i].Info+slice.Info
+			sums[i].OK, sums[i].Fail, sums[i].Info = sums[i].OK+slice.OK, sums[i].Fail+slice.Fail,
+				sums[i].Info+slice.Info
 		}
 	}
 	highest := 0.0

@@ -16,7 +16,8 @@ func TestMeasure(t *testing.T) {
 		at := time.Duration(atMs) * time.Millisecond
 		ops = append(ops, jepsen.Op{Time: at, Worker: "c1", Kind: jepsen.Invoke, F: f, ID: id})
 		if kind != jepsen.Invoke {
-			ops = append(ops, jepsen.Op{Time: at + time.Duration(tookMs)*time.Millisecond, Worker: "c1", Kind: kind, F: f, ID: id})
+			ops = append(ops, jepsen.Op{Time: at + time.Duration(tookMs)*time.Millisecond, Worker: "c1", Kind: kind,
+				F: f, ID: id})
 		}
 	}
 	for i := range 100 {
@@ -47,7 +48,8 @@ func TestMeasure(t *testing.T) {
 
 // However long a run is, there are at most so many slices.
 func TestSliceLength(t *testing.T) {
-	for _, run := range []time.Duration{time.Millisecond, time.Minute, 10 * time.Minute, 601 * time.Second, time.Hour, 1000 * time.Hour} {
+	for _, run := range []time.Duration{time.Millisecond, time.Minute, 10 * time.Minute, 601 * time.Second, time.Hour,
+		1000 * time.Hour} {
 		length := sliceLength(run)
 		if n := int(run / length); n > maxSlices || length%time.Second != 0 || length == 0 {
 			t.Errorf("%v: slices of %v, %d of them", run, length, n)
@@ -70,7 +72,8 @@ func TestRow(t *testing.T) {
 	}
 	row := lay(nil, calls, length).Rows[0]
 	for name, c := range map[string][2]string{
-		"waits": {row.Wait, "M40 6h6"}, "ok": {row.OK, "M20 6h2M48 6h4"}, "fail": {row.Fail, "M46 6h2"}, "info": {row.Info, "M20 6h2"},
+		"waits": {row.Wait, "M40 6h6"}, "ok": {row.OK, "M20 6h2M48 6h4"}, "fail": {row.Fail, "M46 6h2"},
+		"info": {row.Info, "M20 6h2"},
 	} {
 		if c[0] != c[1] {
 			t.Errorf("%s: %s, want %s", name, c[0], c[1])
@@ -80,7 +83,8 @@ func TestRow(t *testing.T) {
 	if err := WriteHTML(&page, small()); err != nil {
 		t.Fatal(err)
 	}
-	if wait, ok, info := strings.Index(page.String(), `class="ink-wait" d=`), strings.Index(page.String(), `class="ink-ok" d=`),
+	if wait, ok, info := strings.Index(page.String(), `class="ink-wait" d=`),
+		strings.Index(page.String(), `class="ink-ok" d=`),
 		strings.Index(page.String(), `class="ink-info" d=`); wait > ok || ok > info {
 		t.Error("the paths are not drawn in the order that lets what failed be seen")
 	}
@@ -96,7 +100,8 @@ func TestFindHolds(t *testing.T) {
 		op(0, "a", "a/x", jepsen.Invoke, jepsen.FAcquire), op(1*s, "a", "a/x", jepsen.OK, jepsen.FAcquire),
 		op(2*s, "a", "a/x", jepsen.Invoke, jepsen.FRelease), op(3*s, "a", "a/x", jepsen.OK, jepsen.FRelease),
 		op(3*s, "b", "b/x", jepsen.OK, jepsen.FAcquire), op(4*s, "b", "b/x", jepsen.Info, jepsen.FLost),
-		op(5*s, "c", "c/x", jepsen.OK, jepsen.FAcquire), {Time: 6 * s, Worker: "c", Kind: jepsen.Info, F: jepsen.FExpired},
+		op(5*s, "c", "c/x", jepsen.OK, jepsen.FAcquire),
+		{Time: 6 * s, Worker: "c", Kind: jepsen.Info, F: jepsen.FExpired},
 		op(7*s, "a", "a/x", jepsen.OK, jepsen.FAcquire), op(7*s, "b", "b/x", jepsen.Fail, jepsen.FAcquire),
 	}
 	want := map[holdKey][]span{
@@ -131,12 +136,14 @@ func TestTimeTicks(t *testing.T) {
 // anything was broken.
 func TestShades(t *testing.T) {
 	s := time.Second
-	faults := []Fault{{Kind: "cut", From: 1 * s, To: 3 * s}, {Kind: "kill", From: 2 * s, To: 4 * s}, {Kind: "pause", From: 6 * s, To: 7 * s}}
+	faults := []Fault{{Kind: "cut", From: 1 * s, To: 3 * s}, {Kind: "kill", From: 2 * s, To: 4 * s},
+		{Kind: "pause", From: 6 * s, To: 7 * s}}
 	lanes, shades := drawFaults(scale{10 * s}, faults)
 	if len(lanes) != 3 || len(shades) != 3 || shades[0].Areas != "M100 0h200v100h-200z" {
 		t.Errorf("three kinds: %v, %v", lanes, shades)
 	}
-	lanes, shades = drawFaults(scale{10 * s}, append(faults, Fault{Kind: "slow", From: 5 * s, To: 6 * s}, Fault{Kind: "transfer", From: 9 * s, To: 9 * s}))
+	lanes, shades = drawFaults(scale{10 * s}, append(faults, Fault{Kind: "slow", From: 5 * s, To: 6 * s},
+		Fault{Kind: "transfer", From: 9 * s, To: 9 * s}))
 	if len(lanes) != 5 || len(shades) != 1 || shades[0].Areas != "M100 0h300v100h-300zM500 0h200v100h-200z" {
 		t.Errorf("five kinds: %v, %v", lanes, shades)
 	}

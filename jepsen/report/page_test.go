@@ -32,13 +32,16 @@ func html(t *testing.T, r *Run) string {
 func small() *Run {
 	ms := time.Millisecond
 	r := &Run{
-		Title: "register on 3 members under cut", Target: "lockkeeper", Began: time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC),
-		Took: 4 * time.Second, Seed: 7, Again: "go run ./cmd/jepsen run -seed 7", Settings: []Setting{{"members", "3"}},
+		Title: "register on 3 members under cut", Target: "lockkeeper",
+		Began: time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC),
+		Took:  4 * time.Second, Seed: 7, Again: "go run ./cmd/jepsen run -seed 7",
+		Settings: []Setting{{"members", "3"}},
 		Ops: []jepsen.Op{
 			{Time: 100 * ms, Worker: "c1", Kind: jepsen.Invoke, F: "write", ID: 1, Path: "/r", Value: "1"},
 			{Time: 103 * ms, Worker: "c1", Kind: jepsen.OK, F: "write", ID: 1, Path: "/r", Value: "1"},
 			{Time: 900 * ms, Worker: "c1", Contender: "c1/x", Kind: jepsen.Invoke, F: jepsen.FAcquire, Lock: "/l"},
-			{Time: 950 * ms, Worker: "c1", Contender: "c1/x", Kind: jepsen.OK, F: jepsen.FAcquire, Lock: "/l", Token: 5},
+			{Time: 950 * ms, Worker: "c1", Contender: "c1/x", Kind: jepsen.OK, F: jepsen.FAcquire, Lock: "/l",
+				Token: 5},
 			{Time: 1000 * ms, Kind: jepsen.Info, F: jepsen.FCut, Member: "10.0.0.1:1", Note: "m1"},
 			{Time: 1200 * ms, Worker: "c2", Kind: jepsen.Invoke, F: "write", ID: 1, Path: "/r", Value: "2"},
 			{Time: 1300 * ms, Worker: "c1", Kind: jepsen.Info, F: jepsen.FSuspended},
@@ -52,12 +55,15 @@ func small() *Run {
 		},
 	}
 	r.Faults = []Fault{
-		{Kind: "cut", On: "m1", From: 1000 * ms, To: 2000 * ms}, {Kind: "transfer", On: "m2", From: 3000 * ms, To: 3000 * ms},
+		{Kind: "cut", On: "m1", From: 1000 * ms, To: 2000 * ms},
+		{Kind: "transfer", On: "m2", From: 3000 * ms, To: 3000 * ms},
 		{Kind: "kill", On: "m3", From: 3500 * ms, To: 3500 * ms, Open: true},
 	}
 	r.Verdicts = []workload.Verdict{
-		{Checker: "register", Promise: "C4", Valid: workload.Yes, Text: "3 operations are linearizable.", Figures: map[string]float64{"operations": 3, "window ms": 1.5}},
-		{Checker: "lock", Promise: "C6", Valid: workload.No, Text: "1 overlap.", Violations: []workload.Violation{{Text: "two hold /l", Ops: r.Ops[2:4]}}},
+		{Checker: "register", Promise: "C4", Valid: workload.Yes, Text: "3 operations are linearizable.",
+			Figures: map[string]float64{"operations": 3, "window ms": 1.5}},
+		{Checker: "lock", Promise: "C6", Valid: workload.No, Text: "1 overlap.",
+			Violations: []workload.Violation{{Text: "two hold /l", Ops: r.Ops[2:4]}}},
 	}
 	return r
 }
@@ -89,7 +95,8 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is different (go test ./jepsen/report -update, and look at the difference):\n%s", file, firstDifference(got, string(want)))
+		t.Errorf("%s is different (go test ./jepsen/report -update, and look at the difference):\n%s", file,
+			firstDifference(got, string(want)))
 	}
 }
 
@@ -107,7 +114,8 @@ func firstDifference(got, want string) string {
 // Whatever stands in a run, it is text on the page: no element, no attribute, no script comes of
 // it.
 func TestHostileTextStaysText(t *testing.T) {
-	const hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" onload=\"alert(3)\" 'x' {{.}} &lt; \x00\xff ]]> -->"
+	const hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" onload=\"alert(3)\" 'x' " +
+		"{{.}} &lt; \x00\xff ]]> -->"
 	r := sample(3, 20*time.Second)
 	r.Title, r.Target, r.Again = hostile, hostile, hostile
 	r.Settings = []Setting{{hostile, hostile}}
@@ -161,10 +169,12 @@ func TestPageSizeIsBounded(t *testing.T) {
 	}
 	for i := range 3000 {
 		at := time.Duration(i) * 8 * time.Millisecond
-		r.Faults = append(r.Faults, Fault{Kind: []string{jepsen.FKill, jepsen.FRestart, "transfer"}[i%3], On: "m1", From: at, To: at})
+		r.Faults = append(r.Faults, Fault{Kind: []string{jepsen.FKill, jepsen.FRestart, "transfer"}[i%3], On: "m1",
+			From: at, To: at})
 	}
 	for range 500 {
-		r.Verdicts[0].Violations = append(r.Verdicts[0].Violations, workload.Violation{Text: strings.Repeat("x", 1<<20), Ops: r.Ops[:5000]})
+		r.Verdicts[0].Violations = append(r.Verdicts[0].Violations,
+			workload.Violation{Text: strings.Repeat("x", 1<<20), Ops: r.Ops[:5000]})
 	}
 	page := html(t, r)
 	if most := 4 << 20; len(page) > most {

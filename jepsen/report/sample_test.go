@@ -15,7 +15,8 @@ func sample(clients int, length time.Duration) *Run {
 	r := &Run{
 		Title: fmt.Sprintf("register, lock on 5 members under partition, kill, for %v", length), Target: "lockkeeper",
 		Began: time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC), Took: length, Seed: 4711,
-		Again:    "go run ./cmd/jepsen run -members 5 -workload register,lock -nemesis partition,kill -time " + length.String() + " -seed 4711",
+		Again: "go run ./cmd/jepsen run -members 5 -workload register,lock -nemesis partition,kill -time " +
+			length.String() + " -seed 4711",
 		Settings: []Setting{{"members", "5"}, {"session timeout", "4s"}, {"tickTime", "2s"}},
 	}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -56,9 +57,11 @@ func sample(clients int, length time.Duration) *Run {
 		}
 	}
 	r.Verdicts = []workload.Verdict{
-		{Checker: "register", Promise: "C4", Valid: workload.No, Text: "41,222 operations on 5 registers are not linearizable.",
+		{Checker: "register", Promise: "C4", Valid: workload.No,
+			Text:       "41,222 operations on 5 registers are not linearizable.",
 			Violations: []workload.Violation{{Text: "c2 read 17 after c1 had written 18", Ops: offending}}},
-		{Checker: "lock", Promise: "C6", Valid: workload.Yes, Text: "1,204 grants of 4 locks: no two at a time, tokens increase.",
+		{Checker: "lock", Promise: "C6", Valid: workload.Yes,
+			Text:    "1,204 grants of 4 locks: no two at a time, tokens increase.",
 			Figures: map[string]float64{"grants": 1204, "longest wait ms": 3377.25}},
 		{Checker: "belief", Promise: "C6", Valid: workload.Unknown, Text: "No client was cut off for long enough."},
 	}
@@ -89,8 +92,10 @@ func sampleOps(random *rand.Rand, now time.Duration, c int, broken bool) []jepse
 	}
 	if f == jepsen.FAcquire {
 		ops[0].Contender, ops[1].Contender = worker+"/x", worker+"/x"
-		ops = append(ops, jepsen.Op{Time: now + took + 5*time.Millisecond, Worker: worker, Contender: worker + "/x", Kind: jepsen.Invoke, F: jepsen.FRelease, ID: id + 1},
-			jepsen.Op{Time: now + took + 6*time.Millisecond, Worker: worker, Contender: worker + "/x", Kind: jepsen.OK, F: jepsen.FRelease, ID: id + 1})
+		ops = append(ops, jepsen.Op{Time: now + took + 5*time.Millisecond, Worker: worker, Contender: worker + "/x",
+			Kind: jepsen.Invoke, F: jepsen.FRelease, ID: id + 1},
+			jepsen.Op{Time: now + took + 6*time.Millisecond, Worker: worker, Contender: worker + "/x", Kind: jepsen.OK,
+				F: jepsen.FRelease, ID: id + 1})
 	}
 	if broken && c%5 == 0 && random.IntN(20) == 0 {
 		ops = append(ops, jepsen.Op{Time: now, Worker: worker, Kind: jepsen.Info, F: jepsen.FSuspended},

@@ -151,7 +151,9 @@ var digits = regexp.MustCompile(`\d+`)
 // compareNames orders names as people do: numbers in them by value.
 func compareNames(a, b string) int {
 	padded := func(name string) string {
-		return digits.ReplaceAllStringFunc(name, func(d string) string { return strings.Repeat("0", max(0, 20-len(d))) + d })
+		return digits.ReplaceAllStringFunc(name, func(d string) string {
+			return strings.Repeat("0", max(0, 20-len(d))) + d
+		})
 	}
 	return cmp.Compare(padded(a), padded(b))
 }

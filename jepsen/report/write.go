@@ -25,7 +25,8 @@ func Write(dir, scratch string, r *Run) error {
 		writeFile(filepath.Join(dir, "index.html"), func(w io.Writer) error { return WriteHTML(w, r) }),
 		writeFile(filepath.Join(dir, "report.json"), func(w io.Writer) error { return WriteJSON(w, r) }))
 	if len(r.Ops) > 0 {
-		err = errors.Join(err, writeFile(filepath.Join(dir, "history.jsonl"), func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }))
+		err = errors.Join(err, writeFile(filepath.Join(dir, "history.jsonl"),
+			func(w io.Writer) error { return jepsen.WriteOps(w, r.Ops) }))
 	}
 	return errors.Join(err, copyLogs(dir, scratch))
 }
@@ -88,7 +89,8 @@ func ReplaceTable(file, name, table string) error {
 	before, rest, found := strings.Cut(string(page), begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !found || !ends {
-		return fmt.Errorf("report: %s has no place for the table: the lines %q and %q", file, strings.TrimSpace(begin), end)
+		return fmt.Errorf("report: %s has no place for the table: the lines %q and %q", file, strings.TrimSpace(begin),
+			end)
 	}
 	if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -112,7 +114,8 @@ func WriteJSON(w io.Writer, r *Run) error {
 	length := r.length()
 	e := json.NewEncoder(w)
 	e.SetIndent("", "\t")
-	err := e.Encode(Summary{r, r.Valid(), length.Milliseconds(), r.faults(), measure(findCalls(r.Ops, length), length), len(r.Ops)})
+	err := e.Encode(Summary{r, r.Valid(), length.Milliseconds(), r.faults(), measure(findCalls(r.Ops, length), length),
+		len(r.Ops)})
 	if err != nil {
 		return fmt.Errorf("report: write JSON: %w", err)
 	}

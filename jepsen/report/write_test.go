@@ -34,10 +34,12 @@ func TestWriteFile(t *testing.T) {
 func TestWriteKeepsLogs(t *testing.T) {
 	scratch, dir := t.TempDir(), filepath.Join(t.TempDir(), "report")
 	for name, text := range map[string]string{
-		"m1/log": "of m1", "cluster2/m3/log": "of m3", "client1.log": "of a client", "host1.log": "", "m1/zoo.cfg": "no log", "m1/data/raft.wal/1.log": "no log",
+		"m1/log": "of m1", "cluster2/m3/log": "of m3", "client1.log": "of a client", "host1.log": "",
+		"m1/zoo.cfg": "no log", "m1/data/raft.wal/1.log": "no log",
 	} {
 		file := filepath.Join(scratch, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -61,7 +63,8 @@ func TestWriteKeepsLogs(t *testing.T) {
 func TestReplaceTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
 	for _, step := range []struct{ before, name, table, want string }{
-		{"# Page\n<!-- a: begin -->\nold\n<!-- a: end -->\nrest <!-- b: begin -->", "a", "new\n", "# Page\n<!-- a: begin -->\nnew\n<!-- a: end -->\nrest <!-- b: begin -->"},
+		{"# Page\n<!-- a: begin -->\nold\n<!-- a: end -->\nrest <!-- b: begin -->", "a", "new\n",
+			"# Page\n<!-- a: begin -->\nnew\n<!-- a: end -->\nrest <!-- b: begin -->"},
 		{"", "c", "new\n", "<!-- c: begin -->\nnew\n<!-- c: end -->\n"}, // there is no file
 		{"# Page\n", "a", "new\n", ""},
 		{"<!-- a: begin -->\n", "a", "new\n", ""},

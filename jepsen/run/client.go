@@ -111,7 +111,8 @@ func startClient(command []string, spec clientSpec, dir string) (*client, error)
 		return nil, fmt.Errorf("run: client: %w", err)
 	}
 	cmd.Stdout = childsOut
-	c.process, err = jepsen.StartProcess(fmt.Sprintf("client%d", c.n), cmd, filepath.Join(dir, fmt.Sprintf("client%d.log", c.n)))
+	c.process, err = jepsen.StartProcess(fmt.Sprintf("client%d", c.n), cmd,
+		filepath.Join(dir, fmt.Sprintf("client%d.log", c.n)))
 	if err = errors.Join(err, childsOut.Close()); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
@@ -162,7 +163,8 @@ func (c *client) stop(ctx context.Context) error {
 	select {
 	case <-c.process.Done():
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("run: %s does not end: %w; its log:\n%s", c, ctx.Err(), c.process.LogTail(4<<10)), c.kill())
+		return errors.Join(fmt.Errorf("run: %s does not end: %w; its log:\n%s", c, ctx.Err(), c.process.LogTail(4<<10)),
+			c.kill())
 	}
 	<-c.read
 	c.mu.Lock()

@@ -45,8 +45,10 @@ func diskNemeses() []nemesis {
 	rest := seconds(3, 6)
 	return []nemesis{
 		full.nemesis("disk-full", "one member's disk has no space left", rest, seconds(3, 10), hasDisks),
-		fail.nemesis("fsync-fail", "one member's disk fails: EIO for every write and every fsync", rest, seconds(2, 6), hasDisks),
-		power.nemesis("power", "one, some or all members lose power, and what they had not synced", rest, seconds(0, 4), hasDisks),
+		fail.nemesis("fsync-fail", "one member's disk fails: EIO for every write and every fsync", rest, seconds(2, 6),
+			hasDisks),
+		power.nemesis("power", "one, some or all members lose power, and what they had not synced", rest, seconds(0, 4),
+			hasDisks),
 	}
 }
 

@@ -112,7 +112,8 @@ func (f *field) claim(nemesis string, things []any) (taken []any, release func()
 
 // claimMembers takes members for a nemesis that stops them, at most as many as atMost, chosen at
 // random.
-func (f *field) claimMembers(nemesis string, rng *rand.Rand, from []*jepsen.Member, atMost int) (taken []*jepsen.Member, release func()) {
+func (f *field) claimMembers(nemesis string, rng *rand.Rand, from []*jepsen.Member,
+	atMost int) (taken []*jepsen.Member, release func()) {
 	things := make([]any, 0, len(from))
 	for _, i := range rng.Perm(len(from)) {
 		things = append(things, from[i])

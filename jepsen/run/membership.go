@@ -56,8 +56,10 @@ func memberNemeses() []nemesis {
 			name: "transfer", help: "the leadership is transferred to another member",
 			usable: onlyLockkeeper, rest: seconds(1, 5), plan: planTransfer,
 		},
-		members.nemesis("members", "a member is removed, ended, emptied, and added again", seconds(3, 6), seconds(1, 5), canReconfigure),
-		torn.nemesis("torn", "a member is killed and the end of its log torn: it must refuse to start, and is rebuilt as documented",
+		members.nemesis("members", "a member is removed, ended, emptied, and added again", seconds(3, 6), seconds(1, 5),
+			canReconfigure),
+		torn.nemesis("torn",
+			"a member is killed and the end of its log torn: it must refuse to start, and is rebuilt as documented",
 			seconds(3, 8), seconds(0, 3), canReconfigure),
 	}
 }

@@ -74,7 +74,8 @@ func expand(names []string) (found []nemesis, err error) {
 	known, _ := Nemeses()
 	for _, name := range names {
 		if name != "all" && !slices.Contains(known, name) {
-			return nil, fmt.Errorf("run: there is no nemesis %q; there are %s, and all", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("run: there is no nemesis %q; there are %s, and all", name,
+				strings.Join(known, ", "))
 		}
 	}
 	for _, n := range nemeses() {

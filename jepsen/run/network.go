@@ -20,18 +20,18 @@ type cut [][2]int
 func partitions() []nemesis {
 	return oneOf("partition", "one of the following kinds each time",
 		partition("partition-halves", "two halves, as equal as they can be", cutHalves),
-		partition("partition-majority-ring", "each member hears a majority, no two the same", func(hosts []int, _ int) (cut, string) {
-			return cutRing(hosts, len(hosts)/2+1)
-		}),
-		partition("partition-minority-ring", "each member hears the next ones, too few to lead", func(hosts []int, _ int) (cut, string) {
-			return cutRing(hosts, len(hosts)/2)
-		}),
-		partition("partition-leader", "the leader is cut off from all others", func(hosts []int, leader int) (cut, string) {
-			return cutGroups([][]int{{leader}, without(hosts, leader)})
-		}),
+		partition("partition-majority-ring", "each member hears a majority, no two the same",
+			func(hosts []int, _ int) (cut, string) { return cutRing(hosts, len(hosts)/2+1) }),
+		partition("partition-minority-ring", "each member hears the next ones, too few to lead",
+			func(hosts []int, _ int) (cut, string) { return cutRing(hosts, len(hosts)/2) }),
+		partition("partition-leader", "the leader is cut off from all others",
+			func(hosts []int, leader int) (cut, string) {
+				return cutGroups([][]int{{leader}, without(hosts, leader)})
+			}),
 		partition("partition-bridge", "two halves that only one member connects", cutBridge),
 		nemesis{
-			name: "partition-one-way", help: "a member hears nobody, or nobody hears it; half the time it is the leader",
+			name:   "partition-one-way",
+			help:   "a member hears nobody, or nobody hears it; half the time it is the leader",
 			usable: hasLinks, rest: seconds(2, 6), lasts: seconds(3, 12), plan: planOneWay,
 		},
 	)
@@ -173,14 +173,17 @@ const (
 // linkNemeses make links bad.
 func linkNemeses() []nemesis {
 	return []nemesis{
-		badLinks("slow", FSlow, "what some members send to others takes 20 to 400 ms", func(rng *rand.Rand) (jepsen.Shape, string) {
-			delay := time.Duration(20+rng.IntN(280)) * time.Millisecond
-			return jepsen.Shape{Delay: delay, Jitter: delay / 3}, fmt.Sprintf("%v ± %v", delay, (delay / 3).Round(time.Millisecond))
-		}),
-		badLinks("lossy", FLossy, "1 to 20 % of the packets that some members send to others are lost", func(rng *rand.Rand) (jepsen.Shape, string) {
-			percent := 1 + rng.IntN(20)
-			return jepsen.Shape{Loss: float64(percent) / 100}, fmt.Sprintf("%d %%", percent)
-		}),
+		badLinks("slow", FSlow, "what some members send to others takes 20 to 400 ms",
+			func(rng *rand.Rand) (jepsen.Shape, string) {
+				delay := time.Duration(20+rng.IntN(280)) * time.Millisecond
+				return jepsen.Shape{Delay: delay, Jitter: delay / 3},
+					fmt.Sprintf("%v ± %v", delay, (delay / 3).Round(time.Millisecond))
+			}),
+		badLinks("lossy", FLossy, "1 to 20 % of the packets that some members send to others are lost",
+			func(rng *rand.Rand) (jepsen.Shape, string) {
+				percent := 1 + rng.IntN(20)
+				return jepsen.Shape{Loss: float64(percent) / 100}, fmt.Sprintf("%d %%", percent)
+			}),
 	}
 }
 

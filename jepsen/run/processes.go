@@ -48,7 +48,8 @@ func (s strike) nemesis(name, help string, rest, lasts span, usable func(*field)
 			h.down = append(h.down, m.ID)
 		}
 		return &act{
-			on: names(victims), begin: memberOps(s.began, victims), end: memberOps(s.over, victims), release: release, harm: h,
+			on: names(victims), begin: memberOps(s.began, victims), end: memberOps(s.over, victims), release: release,
+			harm:  h,
 			start: func(ctx context.Context) error { return s.start(ctx, f, victims) },
 			mend:  func(ctx context.Context) error { return s.mend(ctx, f, victims) },
 		}, nil
@@ -125,13 +126,15 @@ func processNemeses() []nemesis {
 	}
 	kills := oneOf("kill", "kill -9 and restart, one of the following kinds each time",
 		kill("kill-one", "kill -9 of one member", anyOne),
-		kill("kill-some", "kill -9 of as many as the others can do without", amongAll(func(n int, _ *rand.Rand) int { return minority(n) })),
+		kill("kill-some", "kill -9 of as many as the others can do without",
+			amongAll(func(n int, _ *rand.Rand) int { return minority(n) })),
 		kill("kill-all", "kill -9 of all members", amongAll(func(n int, _ *rand.Rand) int { return n })),
 		kill("kill-leader", "kill -9 of the leader", theLeader),
 	)
 	return append(kills,
 		strike{
-			began: jepsen.FPause, over: jepsen.FResume, choose: someOrTheLeader, start: each(pauseMember), mend: each(resumeMember),
+			began: jepsen.FPause, over: jepsen.FResume, choose: someOrTheLeader, start: each(pauseMember),
+			mend: each(resumeMember),
 		}.nemesis("pause", "SIGSTOP of one or some members, for up to 8 s", seconds(3, 8), seconds(0.5, 8), nil),
 		nemesis{
 			name: "pause-client", help: "SIGSTOP of one client's process, for up to 10 s",

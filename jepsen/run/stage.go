@@ -98,7 +98,8 @@ func (s *stage) setUp(ctx context.Context) error {
 	t := s.test
 	s.start = jepsen.Monotonic()
 	s.field = &field{
-		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress, claimed: make(map[any]string),
+		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress,
+		claimed: make(map[any]string),
 	}
 	s.field.planner = planner{members: t.Members, able: t.Able, now: s.field.now, changed: s.field.majorityChanged}
 	cfg := jepsen.ClusterConfig{
@@ -200,7 +201,8 @@ func (s *stage) env() workload.Env {
 func (s *stage) startClients(context.Context) error {
 	t := s.test
 	for n := range t.Clients {
-		spec := clientSpec{Env: s.env(), Workloads: t.Workloads, N: n, Start: s.start, Fence: filepath.Join(t.Scratch, "fence")}
+		spec := clientSpec{Env: s.env(), Workloads: t.Workloads, N: n, Start: s.start,
+			Fence: filepath.Join(t.Scratch, "fence")}
 		c, err := startClient(t.Client, spec, t.Scratch)
 		if err != nil {
 			return err
@@ -262,7 +264,8 @@ func (s *stage) tellSpeed(ctx context.Context) {
 		if now == 0 {
 			continue // clients that only watch
 		}
-		s.field.say("clients", fmt.Sprintf("%d operations a second", (now-before)*int64(time.Second)/int64(speedInterval)))
+		s.field.say("clients", fmt.Sprintf("%d operations a second",
+			(now-before)*int64(time.Second)/int64(speedInterval)))
 		before = now
 	}
 }
@@ -286,7 +289,8 @@ func (s *stage) heal(ctx context.Context) {
 	err := s.field.cluster.AwaitServing(ctx)
 	s.complain(err)
 	if err == nil {
-		s.field.say("all healed", fmt.Sprintf("every member serves after %v", time.Since(began).Round(time.Millisecond)))
+		s.field.say("all healed", fmt.Sprintf("every member serves after %v",
+			time.Since(began).Round(time.Millisecond)))
 	}
 }
 
@@ -363,7 +367,8 @@ func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 	case err != nil:
 		v.Valid, v.Text = workload.Unknown, err.Error()
 	default:
-		v.Valid, v.Text = workload.Yes, fmt.Sprintf("%d members hold the same at zxid 0x%s", len(s.field.cluster.Members()), zxid)
+		v.Valid, v.Text = workload.Yes, fmt.Sprintf("%d members hold the same at zxid 0x%s",
+			len(s.field.cluster.Members()), zxid)
 	}
 	return v
 }

@@ -85,15 +85,19 @@ func (t Test) Check() error {
 			errs = append(errs, fmt.Errorf("run: "+format, args...))
 		}
 	}
-	check(t.Members >= 1 && t.Members <= jepsen.MaxHosts, "%d members: there can be 1 to %d", t.Members, jepsen.MaxHosts)
+	check(t.Members >= 1 && t.Members <= jepsen.MaxHosts, "%d members: there can be 1 to %d", t.Members,
+		jepsen.MaxHosts)
 	check(t.Clients >= 1, "%d clients", t.Clients)
 	check(t.Time > 0, "a time of %v", t.Time)
 	check(t.Able >= 0 && t.Able <= 1, "a share of %v in which a majority can act: it must be between 0 and 1", t.Able)
 	check(len(t.Workloads) > 0, "no workload; there are %s", strings.Join(workload.Names(), ", "))
-	check(!slices.Contains(t.Workloads, workload.Libraries) || len(t.Libraries) > 0, "no client libraries for the workload %s", workload.Libraries)
-	check(slices.Contains([]string{Auto, Namespace, Proxy}, t.Network), "a network %q; there are %s, %s and %s", t.Network, Auto, Namespace, Proxy)
+	check(!slices.Contains(t.Workloads, workload.Libraries) || len(t.Libraries) > 0,
+		"no client libraries for the workload %s", workload.Libraries)
+	check(slices.Contains([]string{Auto, Namespace, Proxy}, t.Network), "a network %q; there are %s, %s and %s",
+		t.Network, Auto, Namespace, Proxy)
 	check(t.Network != Proxy || t.Target.Name != "zookeeper",
-		"ZooKeeper behind proxies: its members tell each other their addresses and go round; it needs namespaces (run as root)")
+		"ZooKeeper behind proxies: its members tell each other their addresses and go round; it needs namespaces "+
+			"(run as root)")
 	for i, name := range t.workloads() {
 		_, err := workload.New(name)
 		check(err == nil, "%w", err)
@@ -113,12 +117,14 @@ func (t Test) Run(ctx context.Context) (*report.Run, error) {
 		return nil, err
 	}
 	t.Workloads = t.workloads()
-	s := &stage{test: t, result: &report.Run{Title: t.title(), Target: t.Target.Name, Began: time.Now(), Seed: t.Seed, Again: t.Again}}
+	s := &stage{test: t, result: &report.Run{Title: t.title(), Target: t.Target.Name, Began: time.Now(), Seed: t.Seed,
+		Again: t.Again}}
 	err := s.play(ctx)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
 	}
-	s.result.Took, s.result.Faults, s.result.Settings = time.Since(s.result.Began), s.field.faults, t.settings(s.network)
+	s.result.Took, s.result.Faults, s.result.Settings = time.Since(s.result.Began), s.field.faults,
+		t.settings(s.network)
 	return s.result, nil
 }
 

@@ -14,12 +14,15 @@ var patches = []struct{ file, old, new string }{
 	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := bubbleRandn(uint32(norder + 1))"},
 	{"time.go", "t.rand = cheaprand()", "t.rand = bubbleTimerRand()"},
 	{"sema.go", "s.ticket = cheaprand() | 1", "s.ticket = bubbleRandn(0xffffffff) | 1"},
-	{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n", "\tif getg().bubble != nil && bubbleSeed != 0 {\n\t\treturn bubbleNext()\n\t}\n\tmp := getg().m\n\tc := &mp.chacha8\n"},
+	{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n",
+		"\tif getg().bubble != nil && bubbleSeed != 0 {\n\t\treturn bubbleNext()\n\t}\n" +
+			"\tmp := getg().m\n\tc := &mp.chacha8\n"},
 	// The keys of hash functions, on which the order of a map depends, and where the heap is, on
 	// which maps do whose keys are pointers.
 	{"alg.go", "hashkey[i] = uintptr(bootstrapRand())", "hashkey[i] = uintptr(0x9e3779b97f4a7c15 * uint64(i+1))"},
 	{"alg.go", "key[i] = bootstrapRand()", "key[i] = 0x9e3779b97f4a7c15 * uint64(i+1)"},
-	{"malloc.go", "heapRandSeed, heapRandSeedBitsRemaining = uintptr(bootstrapRand()), 64", "heapRandSeed, heapRandSeedBitsRemaining = 0x94d049bb133111eb, 64"},
+	{"malloc.go", "heapRandSeed, heapRandSeedBitsRemaining = uintptr(bootstrapRand()), 64",
+		"heapRandSeed, heapRandSeedBitsRemaining = 0x94d049bb133111eb, 64"},
 	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
 }
 

@@ -127,7 +127,8 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		test = s.Scenario
 	}
 	cmd := exec.CommandContext(ctx, "./"+filepath.Base(p.path),
-		"-test.run=^"+test+"$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+strconv.FormatUint(s.Seed, 10),
+		"-test.run=^"+test+"$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+
+			strconv.FormatUint(s.Seed, 10),
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+s.Journal,
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir

@@ -15,10 +15,13 @@ func TestTextbook(t *testing.T) {
 	}
 	for _, want := range []answer{
 		{3, "1 | 2, leader left", 1}, {3, "1 | 2, leader right", 1},
-		{3, "1 dead (the leader)", 0}, {3, "1 dead (not the leader)", 0}, {3, "2 dead (the leader)", -1}, {3, "2 dead (not the leader)", -1},
+		{3, "1 dead (the leader)", 0}, {3, "1 dead (not the leader)", 0}, {3, "2 dead (the leader)", -1},
+		{3, "2 dead (not the leader)", -1},
 		{3, "1 dead, 1 | 1", -1},
-		{4, "1 | 3, leader left", 1}, {4, "2 | 2", -1}, {4, "1 dead (the leader)", 0}, {4, "2 dead (the leader)", -1}, {4, "1 dead, 1 | 2, leader left", -1},
-		{5, "1 | 4, leader right", 1}, {5, "2 | 3, leader left", 1}, {5, "2 dead (the leader)", 0}, {5, "3 dead (not the leader)", -1},
+		{4, "1 | 3, leader left", 1}, {4, "2 | 2", -1}, {4, "1 dead (the leader)", 0}, {4, "2 dead (the leader)", -1},
+		{4, "1 dead, 1 | 2, leader left", -1},
+		{5, "1 | 4, leader right", 1}, {5, "2 | 3, leader left", 1}, {5, "2 dead (the leader)", 0},
+		{5, "3 dead (not the leader)", -1},
 		{5, "1 dead, 1 | 3, leader left", 1}, {5, "1 dead, 2 | 2", -1},
 		{6, "3 | 3", -1}, {6, "2 | 4, leader left", 1}, {6, "3 dead (the leader)", -1},
 		{7, "3 | 4, leader left", 1}, {7, "3 dead (the leader)", 0}, {7, "4 dead (the leader)", -1},

@@ -48,9 +48,11 @@ func (d *Document) windows() (n int, longest time.Duration) {
 
 // Summary says how many cases came as predicted.
 func (d *Document) Summary() string {
-	text := fmt.Sprintf("%d of %d cases came as predicted, in %v.", d.right(), len(d.Results), d.Took.Round(time.Second))
+	text := fmt.Sprintf("%d of %d cases came as predicted, in %v.", d.right(), len(d.Results),
+		d.Took.Round(time.Second))
 	if n, longest := d.windows(); n > 0 {
-		text += fmt.Sprintf(" In %d of them two clients held one lock, both told that they are connected, for up to %s.", n, seconds(longest))
+		text += fmt.Sprintf(" In %d of them two clients held one lock, both told that they are connected, "+
+			"for up to %s.", n, seconds(longest))
 	}
 	return text
 }
@@ -80,7 +82,8 @@ func (d *Document) Report() (*report.Run, error) {
 	r := &report.Run{
 		Title:  fmt.Sprintf("Split brain: %d of %d cases came as predicted", d.right(), len(d.Results)),
 		Target: cfg.Target.Name, Began: d.Began, Took: d.Took, Again: cfg.Again, Intro: intro, Cases: d.Results,
-		Settings: []report.Setting{{Name: "tickTime", Value: cfg.Tick.String()}, {Name: "session timeout", Value: cfg.Session.String()}},
+		Settings: []report.Setting{{Name: "tickTime", Value: cfg.Tick.String()},
+			{Name: "session timeout", Value: cfg.Session.String()}},
 	}
 	for n := 3; n <= 7; n++ {
 		maj := quorum.NewMaj(n)
@@ -90,9 +93,10 @@ func (d *Document) Report() (*report.Run, error) {
 		})
 	}
 	if n, longest := d.windows(); n > 0 {
-		r.Intro = append(r.Intro[:len(r.Intro):len(r.Intro)], fmt.Sprintf("In %d of the cases a client that was cut off still "+
-			"held its lock, and was told that it is connected, when somebody else had been given it: for up to %s. That does "+
-			"not depend on majorities: a member that loses its leader has to tell its clients in time.", n, seconds(longest)))
+		r.Intro = append(r.Intro[:len(r.Intro):len(r.Intro)],
+			fmt.Sprintf("In %d of the cases a client that was cut off still held its lock, and was told that it is "+
+				"connected, when somebody else had been given it: for up to %s. That does not depend on majorities: "+
+				"a member that loses its leader has to tell its clients in time.", n, seconds(longest)))
 	}
 	for _, c := range d.Results {
 		v := workload.Verdict{
@@ -110,7 +114,8 @@ func (d *Document) Report() (*report.Run, error) {
 		if err := caseTemplate.Execute(&drawn, c); err != nil {
 			return nil, fmt.Errorf("splitbrain: draw %s: %w", c.Name, err)
 		}
-		r.Pictures = append(r.Pictures, report.Picture{Drawn: template.HTML(drawn.String()), Lanes: c.lanes(), Length: c.Watched})
+		r.Pictures = append(r.Pictures, report.Picture{Drawn: template.HTML(drawn.String()), Lanes: c.lanes(),
+			Length: c.Watched})
 	}
 	return r, nil
 }
@@ -119,9 +124,10 @@ func (d *Document) Report() (*report.Run, error) {
 func (d *Document) Table() string {
 	cfg := d.Config.withDefaults()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: `%s`, on %d cores (%s afterwards); tickTime %d ms, sessions of %d ms. %d of %d cases came as predicted, in %v.\n\n",
-		d.Began.UTC().Format("2006-01-02 15:04 MST"), cfg.Again, runtime.NumCPU(), loadText(), cfg.Tick.Milliseconds(), cfg.Session.Milliseconds(),
-		d.right(), len(d.Results), d.Took.Round(time.Second))
+	fmt.Fprintf(&b, "%s: `%s`, on %d cores (%s afterwards); tickTime %d ms, sessions of %d ms. "+
+		"%d of %d cases came as predicted, in %v.\n\n",
+		d.Began.UTC().Format("2006-01-02 15:04 MST"), cfg.Again, runtime.NumCPU(), loadText(), cfg.Tick.Milliseconds(),
+		cfg.Session.Milliseconds(), d.right(), len(d.Results), d.Took.Round(time.Second))
 	b.WriteString("| voters | case | predicted | " + cfg.Target.Name + " |\n|---|---|---|---|\n")
 	for _, r := range d.Results {
 		cells := []string{r.Case.Cluster.String(), r.Name, r.predictedText(), r.happenedText()}

@@ -23,7 +23,8 @@ func documents() (good, bad *Document) {
 	judge(wrong, true)
 	cfg := Config{Target: jepsen.Lockkeeper(""), Again: "again & again"}
 	other := Config{Target: jepsen.Target{Name: "zookeeper"}, Tick: time.Second, Again: "<script>"}
-	return &Document{Config: cfg, Began: began, Results: []*Result{right}}, &Document{Config: other, Began: began, Results: []*Result{right, wrong}}
+	return &Document{Config: cfg, Began: began, Results: []*Result{right}},
+		&Document{Config: other, Began: began, Results: []*Result{right, wrong}}
 }
 
 func TestDocument(t *testing.T) {
@@ -78,7 +79,8 @@ func TestPage(t *testing.T) {
 	}
 	html = page(bad)
 	for want, times := range map[string]int{
-		`<section class="card`: 2, `class="banner false"`: 1, "Violation 1": 1, "m1 acknowledges no write: 3 writes": 1, "<script": 0, "&lt;script&gt;": 1,
+		`<section class="card`: 2, `class="banner false"`: 1, "Violation 1": 1, "m1 acknowledges no write: 3 writes": 1,
+		"<script": 0, "&lt;script&gt;": 1,
 		`<span class="member dead`: 1, "But it acknowledged 3 writes": 1,
 	} {
 		if got := strings.Count(html, want); got != times {
@@ -122,11 +124,12 @@ func TestWrite(t *testing.T) {
 func TestTable(t *testing.T) {
 	good, bad := documents()
 	for want, d := range map[string]*Document{
-		"2026-11-21 17:00 UTC: `again & again`, on ":                                                                          good,
-		"tickTime 500 ms, sessions of 2000 ms. 1 of 1 cases came as predicted":                                                good,
-		"| voters | case | predicted | lockkeeper |\n|---|---|---|---|\n| 3 | 1 ":                                             good,
-		"| 3 | 1 \\| 2, leader left | 2 > 3/2 goes on | stopped after 0.5 s, writes again after 1.0 s, told 1.9 s before |\n": good,
-		"told 1.9 s before, **not as predicted** |":                                                                           bad,
+		"2026-11-21 17:00 UTC: `again & again`, on ":                              good,
+		"tickTime 500 ms, sessions of 2000 ms. 1 of 1 cases came as predicted":    good,
+		"| voters | case | predicted | lockkeeper |\n|---|---|---|---|\n| 3 | 1 ": good,
+		"| 3 | 1 \\| 2, leader left | 2 > 3/2 goes on | stopped after 0.5 s, writes again after 1.0 s, told 1.9 s " +
+			"before |\n": good,
+		"told 1.9 s before, **not as predicted** |": bad,
 	} {
 		if got := d.Table(); !strings.Contains(got, want) {
 			t.Errorf("there is no %q in\n%s", want, got)
@@ -147,7 +150,8 @@ func TestSplitBrainPage(t *testing.T) {
 		table, after, found := strings.Cut(rest, "<!-- split-brain "+target+": end -->")
 		head := regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d UTC: ` + "`go run ./cmd/jepsen split-brain [^`]*`, on ")
 		if !found || !head.MatchString(table) || strings.Count(table, "\n| ") < 5 {
-			t.Errorf("there is no table of %s: write it with 'go run ./cmd/jepsen split-brain -target %s -out docs/split-brain.md'", target, target)
+			t.Errorf("there is no table of %s: write it with "+
+				"'go run ./cmd/jepsen split-brain -target %[1]s -out docs/split-brain.md'", target)
 		}
 		page = before + after
 	}

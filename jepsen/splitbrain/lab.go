@@ -239,7 +239,8 @@ func (l *lab) look(ctx context.Context, c Case, rec *recorder) {
 			return true
 		}
 		s := sides[goes]
-		return len(s.Leading) == 1 && s.Writes > 0 && s.Lock.Came() && len(s.Inherited) == c.Cluster.size()-len(s.Members)
+		return len(s.Leading) == 1 && s.Writes > 0 && s.Lock.Came() &&
+			len(s.Inherited) == c.Cluster.size()-len(s.Members)
 	})
 	<-least.Done()
 	jepsen.Sleep(ctx, l.cfg.Session/8) // so that the end can be seen in the picture

@@ -38,7 +38,8 @@ func TestPlay(t *testing.T) {
 		}
 		cases = append(cases, ObserverCases()...)
 	}
-	cfg := Config{Cases: cases, Promises: *targetFlag == "lockkeeper", Dir: jepsen.KeptDir(t, false), Tick: 500 * time.Millisecond}
+	cfg := Config{Cases: cases, Promises: *targetFlag == "lockkeeper", Dir: jepsen.KeptDir(t, false),
+		Tick: 500 * time.Millisecond}
 	cfg.Session = 2 * time.Second
 	var err error
 	if *targetFlag == "zookeeper" {

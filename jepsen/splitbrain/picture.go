@@ -66,11 +66,13 @@ func (r *Result) lanes() []report.Lane {
 		return all
 	}
 	told, given := at(r.Told[id]), at(r.Sides[r.Case.Goes()].Inherited[id])
-	believed := report.Lane{Name: fmt.Sprintf("client of m%d believed", id), Bars: []report.Bar{{To: told, Class: "believes"}}}
+	believed := report.Lane{Name: fmt.Sprintf("client of m%d believed", id),
+		Bars: []report.Bar{{To: told, Class: "believes"}}}
 	if given < told {
 		believed.Bars = append(believed.Bars, report.Bar{From: given, To: told, Class: "both"})
 	}
-	return append(all, believed, report.Lane{Name: "another had its lock", Bars: []report.Bar{{From: given, To: r.Watched, Class: "given"}}})
+	return append(all, believed, report.Lane{Name: "another had its lock",
+		Bars: []report.Bar{{From: given, To: r.Watched, Class: "given"}}})
 }
 
 // worst is the member whose client was told last, compared with when its lock was given away.

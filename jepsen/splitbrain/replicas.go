@@ -42,7 +42,8 @@ func compare(replicas []Replica) error {
 	for _, r := range replicas[1:] {
 		o := replicas[0]
 		if r.Tree != o.Tree || r.Zxid != o.Zxid {
-			errs = append(errs, fmt.Errorf("splitbrain: m%d is at zxid %s, m%d at %s: %w: %s", o.Member, o.Zxid, r.Member, r.Zxid, errDiffer, firstDifference(o, r)))
+			errs = append(errs, fmt.Errorf("splitbrain: m%d is at zxid %s, m%d at %s: %w: %s", o.Member, o.Zxid,
+				r.Member, r.Zxid, errDiffer, firstDifference(o, r)))
 		}
 	}
 	return errors.Join(errs...)

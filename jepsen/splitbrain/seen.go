@@ -63,7 +63,8 @@ type Seen struct {
 
 // newSeen is what is seen of a side before anything is.
 func newSeen(members []int) Seen {
-	return Seen{Members: members, Leading: make(map[int]Instant), Stopped: make(map[int]Instant), Inherited: make(map[int]Instant)}
+	return Seen{Members: members, Leading: make(map[int]Instant), Stopped: make(map[int]Instant),
+		Inherited: make(map[int]Instant)}
 }
 
 // clone is a copy that shares nothing.

@@ -271,8 +271,8 @@ func (s *stage) checkNumbers(r Replica) error {
 		text := r.nodes[w.path].data
 		n, err := strconv.ParseInt(text, 10, 64)
 		if acked, begun := w.acked.Load(), w.begun.Load(); err != nil || n < acked || n > begun {
-			errs = append(errs, fmt.Errorf("splitbrain: %s is %q at m%d, the last that was acknowledged was %d, the last that was sent %d: %w",
-				w.path, text, r.Member, acked, begun, errLost))
+			errs = append(errs, fmt.Errorf("splitbrain: %s is %q at m%d, the last that was acknowledged was %d, "+
+				"the last that was sent %d: %w", w.path, text, r.Member, acked, begun, errLost))
 		}
 	}
 	return errors.Join(errs...)

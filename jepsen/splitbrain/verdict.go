@@ -67,7 +67,8 @@ func judge(r *Result, leases bool) {
 		}
 	}
 	r.judgeLeases(leases)
-	r.check("after healing, all replicas have one history, with every acknowledged write in it", r.Differ == "" && len(r.Replicas) > 0, r.Differ)
+	r.check("after healing, all replicas have one history, with every acknowledged write in it",
+		r.Differ == "" && len(r.Replicas) > 0, r.Differ)
 }
 
 func (r *Result) check(what string, ok bool, got string) {
@@ -87,7 +88,8 @@ func (r *Result) judgeGoing(side int) {
 	}
 	dropped := slices.DeleteFunc(slices.Clone(seen.Members), func(id int) bool { return !r.Dropped[id].Came() })
 	if len(dropped) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("On the side that goes on, clients were disconnected for a while: those of %s.", sideName(dropped)))
+		r.Notes = append(r.Notes, "On the side that goes on, clients were disconnected for a while: those of "+
+			sideName(dropped)+".")
 	}
 }
 

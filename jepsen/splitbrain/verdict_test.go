@@ -20,7 +20,8 @@ func played() *Result {
 		return Replica{Member: id, Zxid: "100000007", Tree: "abc", Nodes: 8}
 	}
 	return &Result{
-		Case: c, Name: c.String(), LeaderBefore: 1, Sides: []Seen{left, right}, Told: map[int]Instant{1: at(1300)}, Dropped: map[int]Instant{1: at(1300)},
+		Case: c, Name: c.String(), LeaderBefore: 1, Sides: []Seen{left, right}, Told: map[int]Instant{1: at(1300)},
+		Dropped:  map[int]Instant{1: at(1300)},
 		Replicas: []Replica{replica(1), replica(2), replica(3)}, Watched: 3300 * time.Millisecond,
 	}
 }
@@ -34,8 +35,10 @@ func TestJudge(t *testing.T) {
 		{"as it should be", func(*Result) {}, ""},
 		{"a write on the wrong side", func(r *Result) { r.Sides[0].Writes = 1 }, "m1 acknowledges no write"},
 		{"a lock on the wrong side", func(r *Result) { r.Sides[0].Lock = at(900) }, "m1 grants no lock"},
-		{"a lock is inherited on the wrong side", func(r *Result) { r.Sides[0].Inherited[2] = at(900) }, "m1 grants no lock"},
-		{"the old leader still leads", func(r *Result) { r.Sides[0].Leading[1] = at(0) }, "m1 has no leader in the end"},
+		{"a lock is inherited on the wrong side", func(r *Result) { r.Sides[0].Inherited[2] = at(900) },
+			"m1 grants no lock"},
+		{"the old leader still leads", func(r *Result) { r.Sides[0].Leading[1] = at(0) },
+			"m1 has no leader in the end"},
 		{"the wrong side serves", func(r *Result) { delete(r.Sides[0].Stopped, 1) }, "m1 stops serving"},
 		{"a client is never told", func(r *Result) { delete(r.Told, 1) }, "m1 disconnects its clients"},
 		{"a client is told too late", func(r *Result) { r.Told[1] = at(3201) }, "every holder is told before"},
@@ -43,7 +46,8 @@ func TestJudge(t *testing.T) {
 		{"two lead", func(r *Result) { r.Sides[1].Leading[3] = at(1) }, "m2 m3 has one leader"},
 		{"no write", func(r *Result) { r.Sides[1].Writes = 0 }, "m2 m3 accepts writes"},
 		{"no lock", func(r *Result) { r.Sides[1].Lock = Instant{} }, "m2 m3 grants the lock"},
-		{"a lock stays with the dead", func(r *Result) { delete(r.Sides[1].Inherited, 1) }, "gives away the lock that a client of m1 held"},
+		{"a lock stays with the dead", func(r *Result) { delete(r.Sides[1].Inherited, 1) },
+			"gives away the lock that a client of m1 held"},
 		{"replicas differ", func(r *Result) { r.Differ = "m1 differs" }, "one history"},
 		{"no replica was read", func(r *Result) { r.Replicas = nil }, "one history"},
 	} {
@@ -74,7 +78,8 @@ func TestJudgeWindow(t *testing.T) {
 		if r.OK() == promised || r.Window != 500*time.Millisecond || r.Margin != -500*time.Millisecond {
 			t.Errorf("promised %v: OK %v, window %v, margin %v", promised, r.OK(), r.Window, r.Margin)
 		}
-		if said := strings.Join(r.Sentences(), " "); !strings.Contains(said, "For 0.5 s one of them was still told that it is connected") {
+		if said := strings.Join(r.Sentences(), " "); !strings.Contains(said,
+			"For 0.5 s one of them was still told that it is connected") {
 			t.Errorf("it is not said: %s", said)
 		}
 	}
@@ -88,7 +93,8 @@ func TestJudgeWindow(t *testing.T) {
 // A cut into halves, with nobody who goes on.
 func TestJudgeHalves(t *testing.T) {
 	c := Case{Cluster: Group{Voters: 4}, Sides: []Group{{Voters: 2}, {Voters: 2}}}
-	r := &Result{Case: c, LeaderBefore: 1, Told: map[int]Instant{}, Replicas: played().Replicas, Watched: 3 * time.Second}
+	r := &Result{Case: c, LeaderBefore: 1, Told: map[int]Instant{}, Replicas: played().Replicas,
+		Watched: 3 * time.Second}
 	for _, ids := range [][]int{{1, 2}, {3, 4}} {
 		s := newSeen(ids)
 		for _, id := range ids {

@@ -13,7 +13,8 @@ import (
 // Heading writes what is above the cases of one cluster.
 func Heading(w io.Writer, cluster Group) {
 	maj := quorum.NewMaj(cluster.Voters)
-	fmt.Fprintf(w, "\n%s: a side may go on if set.size > %d/2, that is with %d; %d may fail", plural(cluster.Voters, "voter"), cluster.Voters, maj.Size(), maj.Tolerates())
+	fmt.Fprintf(w, "\n%s: a side may go on if set.size > %d/2, that is with %d; %d may fail",
+		plural(cluster.Voters, "voter"), cluster.Voters, maj.Size(), maj.Tolerates())
 	if cluster.Observers > 0 {
 		fmt.Fprintf(w, "; and %s, which do not count", plural(cluster.Observers, "observer"))
 	}
@@ -52,14 +53,20 @@ func (r *Result) Sentences() []string {
 	case goes >= 0:
 		all = append(all, r.sayLeases())
 	case len(r.Sides) == 2 && r.Case.Sides[0].Voters == r.Case.Sides[1].Voters && r.Case.Dead.Voters == 0:
-		all = append(all, "If one half could go on, the other could too: they know the same. So neither may, and an even number of voters survives no more than the odd number below it.")
+		all = append(all,
+			"If one half could go on, the other could too: they know the same. So neither may, and an even number "+
+				"of voters survives no more than the odd number below it.")
 	case len(r.Sides) == 2:
-		all = append(all, "Neither side is more than half of all voters, for the dead count among all: nobody who lives can know that they will not come back.")
+		all = append(all,
+			"Neither side is more than half of all voters, for the dead count among all: nobody who lives can know "+
+				"that they will not come back.")
 	default:
-		all = append(all, "Those who are left cannot know whether the others are dead or just cut off and at work; so they stop.")
+		all = append(all,
+			"Those who are left cannot know whether the others are dead or just cut off and at work; so they stop.")
 	}
 	if r.Differ == "" && len(r.Replicas) > 0 {
-		all = append(all, fmt.Sprintf("After healing all %d replicas had one history, with every acknowledged write in it.", len(r.Replicas)))
+		all = append(all, fmt.Sprintf("After healing all %d replicas had one history, "+
+			"with every acknowledged write in it.", len(r.Replicas)))
 	}
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
@@ -99,7 +106,9 @@ func (r *Result) sayGoing(side int) string {
 	default:
 		text += fmt.Sprintf(": m%d was elected, after %s", leaders[0], seen.Leading[leaders[0]])
 	}
-	return text + fmt.Sprintf("; the first write was acknowledged after %s, %s in all, and a lock was granted after %s.", seen.Wrote, plural(seen.Writes, "write"), seen.Lock)
+	return text +
+		fmt.Sprintf("; the first write was acknowledged after %s, %s in all, and a lock was granted after %s.",
+			seen.Wrote, plural(seen.Writes, "write"), seen.Lock)
 }
 
 func (r *Result) sayStopped(side int) string {
@@ -114,9 +123,12 @@ func (r *Result) sayStopped(side int) string {
 	stopped, told := r.stopped(side)
 	text := fmt.Sprintf("%s. %s, so %s%s.", r.sayVoters(side), r.formula(side), they, led)
 	if seen.Writes > 0 || seen.Lock.Came() || len(seen.Inherited) > 0 {
-		return text + fmt.Sprintf(" But it acknowledged %s and granted locks: %s.", plural(seen.Writes, "write"), granted(seen))
+		return text + fmt.Sprintf(" But it acknowledged %s and granted locks: %s.", plural(seen.Writes, "write"),
+			granted(seen))
 	}
-	return text + fmt.Sprintf(" No write was acknowledged, no lock granted; the last member stopped serving after %s, and the last client knew it after %s.", stopped, told)
+	return text +
+		fmt.Sprintf(" No write was acknowledged, no lock granted; the last member stopped serving after %s, and the "+
+			"last client knew it after %s.", stopped, told)
 }
 
 // stopped is when the last member of a side stopped serving, and when its last client was told.
@@ -132,9 +144,11 @@ func (r *Result) stopped(side int) (stopped, told Instant) {
 func (r *Result) sayLeases() string {
 	switch {
 	case r.Window > 0:
-		return fmt.Sprintf("The clients of the members that were cut off held locks. For %s one of them was still told that it is connected, while its lock had been given to somebody else.", seconds(r.Window))
+		return fmt.Sprintf("The clients of the members that were cut off held locks. For %s one of them was still "+
+			"told that it is connected, while its lock had been given to somebody else.", seconds(r.Window))
 	case r.Margin > 0:
-		return fmt.Sprintf("The clients that were left behind held locks. Each knew that it is cut off before its lock was given to somebody else: by %s at least.", seconds(r.Margin))
+		return fmt.Sprintf("The clients that were left behind held locks. Each knew that it is cut off before its "+
+			"lock was given to somebody else: by %s at least.", seconds(r.Margin))
 	}
 	return ""
 }

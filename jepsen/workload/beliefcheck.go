@@ -44,7 +44,8 @@ func checkBelief(ops []jepsen.Op) Verdict {
 			window := last.to - gone.Time
 			worst = max(worst, window)
 			if window > 0 {
-				v.violate(last.ops(gone), "%s believed itself connected with session %s for %v after another had seen that its node was gone",
+				v.violate(last.ops(gone),
+					"%s believed itself connected with session %s for %v after another had seen that its node was gone",
 					name, node.Session, window.Round(time.Millisecond))
 			}
 		}
@@ -126,7 +127,8 @@ func beliefs(ops []jepsen.Op, workload string) (map[string]*believer, map[string
 			c.nodes = append(c.nodes, op)
 		case op.F == jepsen.FConnected:
 			ms, _ := strconv.Atoi(op.Value)
-			c.spans = append(c.spans, &span{begin: op, to: math.MaxInt64, timeout: time.Duration(ms) * time.Millisecond})
+			c.spans = append(c.spans, &span{begin: op, to: math.MaxInt64,
+				timeout: time.Duration(ms) * time.Millisecond})
 		case op.F == jepsen.FSuspended || op.F == jepsen.FExpired:
 			c.doubts(op)
 		case op.F == fClosed:

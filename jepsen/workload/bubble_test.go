@@ -23,7 +23,8 @@ import (
 
 var (
 	bubbleSeed = flag.Uint64("bubble.seed", 1, "seed of TestWorkloadsInABubble")
-	bubbleTime = flag.Duration("bubble.time", 30*time.Second, "virtual time that TestWorkloadsInABubble runs each workload")
+	bubbleTime = flag.Duration("bubble.time", 30*time.Second,
+		"virtual time that TestWorkloadsInABubble runs each workload")
 )
 
 // TestWorkloadsInABubble runs every workload against three members on a simulated network. Members
@@ -40,7 +41,8 @@ func TestWorkloadsInABubble(t *testing.T) {
 			}
 			started := time.Now()
 			v := w.Check(ops)
-			t.Logf("%d entries, checked in %v\n%s %v", len(ops), time.Since(started).Round(time.Millisecond), verdictText(v), v.Figures)
+			t.Logf("%d entries, checked in %v\n%s %v", len(ops), time.Since(started).Round(time.Millisecond),
+				verdictText(v), v.Figures)
 			if v.Valid != Yes {
 				t.Errorf("the verdict is %s", v.Valid)
 			}
@@ -135,7 +137,8 @@ func (s *stage) start(i int) {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("at", i+1)
 	}
 	for o := range s.members {
-		cfg.Members = append(cfg.Members, server.Member{ID: uint8(o + 1), Host: s.host(o), PeerPort: 2888, ElectionPort: 3888})
+		cfg.Members = append(cfg.Members, server.Member{ID: uint8(o + 1), Host: s.host(o), PeerPort: 2888,
+			ElectionPort: 3888})
 	}
 	m, err := server.Start(cfg)
 	if err != nil {

@@ -47,7 +47,8 @@ func modelHistory(rng *rand.Rand, clients, each int) []*call {
 	for n := range clients {
 		now := time.Duration(rng.IntN(1000))
 		for i := range each {
-			op := jepsen.Op{Worker: Worker(registerName, n), ID: int64(i + 1), Kind: jepsen.Invoke, Path: "/register/0-0", Time: now}
+			op := jepsen.Op{Worker: Worker(registerName, n), ID: int64(i + 1), Kind: jepsen.Invoke,
+				Path: "/register/0-0", Time: now}
 			op.F = []string{fRead, fRead, fWrite, fCAS, fCreate}[rng.IntN(5)]
 			if op.F != fRead {
 				op.Value = fmt.Sprintf("%d.%d", n, i)

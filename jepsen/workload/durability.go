@@ -31,14 +31,15 @@ const (
 // between; what was refused is not; and the numbers of the updates are in the order in which they
 // were answered.
 func newDurability() Workload {
-	return Workload{name: durabilityName, check: checkDurability, final: tells(durabilityName, durabilityRoot), run: func(ctx context.Context, env *Env, n int) error {
-		c := &durabilityClient{worker: newWorker(env, durabilityName, n)}
-		for ctx.Err() == nil {
-			c.connection(ctx)
-			c.think(ctx)
-		}
-		return nil
-	}}
+	return Workload{name: durabilityName, check: checkDurability, final: tells(durabilityName, durabilityRoot),
+		run: func(ctx context.Context, env *Env, n int) error {
+			c := &durabilityClient{worker: newWorker(env, durabilityName, n)}
+			for ctx.Err() == nil {
+				c.connection(ctx)
+				c.think(ctx)
+			}
+			return nil
+		}}
 }
 
 type durabilityClient struct {

@@ -20,7 +20,8 @@ import (
 //     larger zxid.
 func checkDurability(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: durabilityName, Promise: "C1", Valid: Yes}
-	c := &durabilityChecker{v: &v, found: make(map[string]jepsen.Op), removed: make(map[string]*call), known: make(map[string]bool)}
+	c := &durabilityChecker{v: &v, found: make(map[string]jepsen.Op), removed: make(map[string]*call),
+		known: make(map[string]bool)}
 	found, final := finals(ops, durabilityName)
 	for _, op := range found {
 		c.found[op.Path] = op
@@ -40,7 +41,8 @@ func checkDurability(ops []jepsen.Op) Verdict {
 		c.compare(calls)
 		c.zxids(calls)
 	}
-	v.Text = fmt.Sprintf("%d updates were answered, the outcome of %d is unknown, %d nodes are there at the end, %d members were killed",
+	v.Text = fmt.Sprintf("%d updates were answered, the outcome of %d is unknown, %d nodes are there at the end, %d "+
+		"members were killed",
 		ended[jepsen.OK], ended[jepsen.Info], len(c.found), kills)
 	switch {
 	case !final:
@@ -107,11 +109,13 @@ func (c *durabilityChecker) created(call *call) {
 	remove := c.removed[path]
 	switch {
 	case there && op.Value != call.invoke.Value:
-		c.v.violate(append(call.entries(), op), "%s holds %q, it was created with %q", path, op.Value, call.invoke.Value)
+		c.v.violate(append(call.entries(), op), "%s holds %q, it was created with %q", path, op.Value,
+			call.invoke.Value)
 	case there && call.end.Kind == jepsen.Fail:
 		c.v.violate(append(call.entries(), op), "%s is there, though its create was refused", path)
 	case there && remove != nil && remove.end.Kind == jepsen.OK:
-		c.v.violate(append(conversation(pieces(call, remove)), op), "%s is there, though its deletion was answered", path)
+		c.v.violate(append(conversation(pieces(call, remove)), op), "%s is there, though its deletion was answered",
+			path)
 	case !there && call.end.Kind == jepsen.OK && (remove == nil || remove.end.Kind == jepsen.Fail):
 		c.v.violate(conversation(pieces(call, remove)), "%s is lost: its create was answered", path)
 	}
@@ -142,7 +146,8 @@ func (c *durabilityChecker) bumped(path string, calls []*call) {
 	case holder.end.Kind == jepsen.Fail:
 		c.v.violate(append(holder.entries(), op), "%s holds %q, though that set was refused", path, op.Value)
 	case number(holder.invoke.Value) < number(answered.invoke.Value) && !late(holder, answered, op):
-		c.v.violate(append(answered.entries(), op), "%s holds %q: the set of %q, which was answered, is lost", path, op.Value, answered.invoke.Value)
+		c.v.violate(append(answered.entries(), op), "%s holds %q: the set of %q, which was answered, is lost", path,
+			op.Value, answered.invoke.Value)
 	}
 }
 
@@ -191,8 +196,10 @@ func (c *durabilityChecker) zxids(calls []*call) {
 		switch {
 		case m.begin:
 			if newest != nil && zxid(m.call) <= zxid(newest) {
-				c.v.violate(append(conversation([]*call{newest, m.call}), c.found[newest.invoke.Path], c.found[m.call.invoke.Path]),
-					"%s was made at %#x, later than %s at %#x", m.call.invoke.Path, zxid(m.call), newest.invoke.Path, zxid(newest))
+				c.v.violate(append(conversation([]*call{newest, m.call}), c.found[newest.invoke.Path],
+					c.found[m.call.invoke.Path]),
+					"%s was made at %#x, later than %s at %#x", m.call.invoke.Path, zxid(m.call), newest.invoke.Path,
+					zxid(newest))
 			}
 		case newest == nil || zxid(m.call) > zxid(newest):
 			newest = m.call

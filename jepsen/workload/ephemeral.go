@@ -36,19 +36,20 @@ const (
 // newEphemeral is promise C7: sessions with several ephemeral nodes, which end in every way that
 // there is, and others that look on. A client is an owner and an observer.
 func newEphemeral() Workload {
-	return Workload{name: ephemeralName, check: checkEphemeral, final: finishEphemeral, run: func(ctx context.Context, env *Env, n int) error {
-		owner := &ephemeralOwner{worker: newWorker(env, ephemeralName, n)}
-		observer := owner.twin()
-		var looking sync.WaitGroup
-		looking.Go(func() { observer.observe(ctx) })
-		defer looking.Wait()
-		for k := 0; ctx.Err() == nil; k++ {
-			owner.life(ctx, k)
-			owner.think(ctx)
-		}
-		owner.drop()
-		return nil
-	}}
+	return Workload{name: ephemeralName, check: checkEphemeral, final: finishEphemeral,
+		run: func(ctx context.Context, env *Env, n int) error {
+			owner := &ephemeralOwner{worker: newWorker(env, ephemeralName, n)}
+			observer := owner.twin()
+			var looking sync.WaitGroup
+			looking.Go(func() { observer.observe(ctx) })
+			defer looking.Wait()
+			for k := 0; ctx.Err() == nil; k++ {
+				owner.life(ctx, k)
+				owner.think(ctx)
+			}
+			owner.drop()
+			return nil
+		}}
 }
 
 // finishEphemeral waits until the last session has expired, and then tells what is left.
@@ -141,7 +142,8 @@ func (o *ephemeralOwner) life(ctx context.Context, k int) {
 		return
 	}
 	o.l = l
-	o.add(jepsen.Op{Kind: jepsen.Info, F: fSession, Session: l.session.text(), Value: fmt.Sprint(l.session.timeout.Milliseconds())})
+	o.add(jepsen.Op{Kind: jepsen.Info, F: fSession, Session: l.session.text(),
+		Value: fmt.Sprint(l.session.timeout.Milliseconds())})
 	if err = o.vacant(ctx); err == nil {
 		err = o.settle(ctx, k)
 	}

@@ -25,7 +25,8 @@ import (
 //   - at the end, some timeouts after the last owner has gone, none is left.
 func checkEphemeral(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: ephemeralName, Promise: "C7", Valid: Yes}
-	c := &ephemeralChecker{v: &v, sessions: make(map[string]*ephemeralSession), nodes: make(map[string]*ephemeralSession), soonest: math.MaxInt64}
+	c := &ephemeralChecker{v: &v, sessions: make(map[string]*ephemeralSession),
+		nodes: make(map[string]*ephemeralSession), soonest: math.MaxInt64}
 	final := c.collect(ops)
 	for _, s := range c.order {
 		c.missed(s)
@@ -45,7 +46,8 @@ func checkEphemeral(ops []jepsen.Op) Verdict {
 			}
 		}
 	}
-	v.Text = fmt.Sprintf("%d sessions with %d ephemeral nodes each, of which %d were closed and %d expired, were seen in %d lists behind a sync; %d were found to have gone in one zxid",
+	v.Text = fmt.Sprintf("%d sessions with %d ephemeral nodes each, of which %d were closed and %d expired, were "+
+		"seen in %d lists behind a sync; %d were found to have gone in one zxid",
 		complete, ephemeralEach+2, closed, expired, len(c.snapshots), c.together)
 	if c.soonest != math.MaxInt64 {
 		v.Figures = map[string]float64{"soonest expiry after a sign of life ms": float64(c.soonest.Milliseconds())}
@@ -75,7 +77,8 @@ type ephemeralSession struct {
 
 // complete says whether all nodes are known to have been created.
 func (s *ephemeralSession) complete() bool {
-	return len(s.creates) == ephemeralEach+2 && !slices.ContainsFunc(s.creates, func(c *call) bool { return c.end.Kind != jepsen.OK })
+	return len(s.creates) == ephemeralEach+2 && !slices.ContainsFunc(s.creates,
+		func(c *call) bool { return c.end.Kind != jepsen.OK })
 }
 
 // created is when all of them were there.
@@ -167,7 +170,8 @@ func (c *ephemeralChecker) call(call *call) {
 		}
 		c.together++
 		if want := fmt.Sprintf("%#x", call.end.Zxid); want != call.end.Value {
-			c.v.violate([]jepsen.Op{call.end}, "the nodes of session %s vanished at %s and at %s", s.name, want, call.end.Value)
+			c.v.violate([]jepsen.Op{call.end}, "the nodes of session %s vanished at %s and at %s", s.name, want,
+				call.end.Value)
 		}
 	}
 }
@@ -192,7 +196,8 @@ func (c *ephemeralChecker) look(list *call) {
 		names := seen[s]
 		if len(names) > 0 {
 			if len(names) < ephemeralEach {
-				c.v.violate([]jepsen.Op{c.brief(list, s)}, "of the %d nodes of session %s only %s is there", ephemeralEach, s.name, strings.Join(names, ", "))
+				c.v.violate([]jepsen.Op{c.brief(list, s)}, "of the %d nodes of session %s only %s is there",
+					ephemeralEach, s.name, strings.Join(names, ", "))
 			}
 			return false
 		}
@@ -211,11 +216,14 @@ func (c *ephemeralChecker) there(s *ephemeralSession, list *call) {
 	defer func() { s.undead = len(c.v.Violations) > before }()
 	switch {
 	case s.closeDone != nil && s.closeDone.Time < list.invoke.Time:
-		c.v.violate([]jepsen.Op{*s.closeDone, c.brief(list, s)}, "session %s was closed, and its nodes are there", s.name)
+		c.v.violate([]jepsen.Op{*s.closeDone, c.brief(list, s)}, "session %s was closed, and its nodes are there",
+			s.name)
 	case s.expired != nil && s.expired.Time < list.invoke.Time:
-		c.v.violate([]jepsen.Op{*s.expired, c.brief(list, s)}, "session %s has expired, and its nodes are there", s.name)
+		c.v.violate([]jepsen.Op{*s.expired, c.brief(list, s)}, "session %s has expired, and its nodes are there",
+			s.name)
 	case s.gone != nil && s.gone.end.Time < list.invoke.Time:
-		c.v.violate([]jepsen.Op{c.brief(s.gone, s), c.brief(list, s)}, "the nodes of session %s had vanished, and are there again", s.name)
+		c.v.violate([]jepsen.Op{c.brief(s.gone, s), c.brief(list, s)},
+			"the nodes of session %s had vanished, and are there again", s.name)
 	}
 }
 
@@ -228,9 +236,11 @@ func (c *ephemeralChecker) vanished(s *ephemeralSession, list *call) {
 	c.soonest = min(c.soonest, max(after, 0))
 	switch {
 	case after < 0:
-		c.v.violate(append([]jepsen.Op{c.brief(list, s)}, s.life.entries()...), "session %s is answered after its nodes have vanished", s.name)
+		c.v.violate(append([]jepsen.Op{c.brief(list, s)}, s.life.entries()...),
+			"session %s is answered after its nodes have vanished", s.name)
 	case after < s.timeout*2/3:
-		c.v.violate(append(s.life.entries(), c.brief(list, s)), "the nodes of session %s vanished %v after a request that was answered; its timeout is %v",
+		c.v.violate(append(s.life.entries(), c.brief(list, s)),
+			"the nodes of session %s vanished %v after a request that was answered; its timeout is %v",
 			s.name, after.Round(time.Millisecond), s.timeout)
 	}
 }
@@ -240,7 +250,8 @@ func (c *ephemeralChecker) vanished(s *ephemeralSession, list *call) {
 func (c *ephemeralChecker) missed(s *ephemeralSession) {
 	for _, m := range s.missed {
 		if s.life != nil && m.end.Time-s.life.invoke.Time < s.timeout*2/3 {
-			c.v.violate(append(s.life.entries(), m.entries()...), "session %s does not find its own %s: %s", s.name, m.invoke.Path, m.end.Note)
+			c.v.violate(append(s.life.entries(), m.entries()...), "session %s does not find its own %s: %s", s.name,
+				m.invoke.Path, m.end.Note)
 		}
 	}
 }

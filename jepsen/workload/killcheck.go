@@ -99,12 +99,14 @@ func (c *killJudge) kill(kill jepsen.Op, later []jepsen.Op, bound time.Duration)
 		}
 		took := op.Time - kill.Time
 		if c.longest = max(c.longest, took); took > bound {
-			c.v.violate([]jepsen.Op{waiting[op.Contender], kill, op}, "%s had to wait for %s for %.1f s after a kill; the bound is %v",
+			c.v.violate([]jepsen.Op{waiting[op.Contender], kill, op},
+				"%s had to wait for %s for %.1f s after a kill; the bound is %v",
 				op.Contender, op.Lock, took.Seconds(), bound)
 		}
 		delete(waiting, op.Contender)
 	}
 	for _, who := range sortedKeys(waiting) {
-		c.v.violate([]jepsen.Op{waiting[who], kill}, "%s waited for %s at a kill and never got it", who, waiting[who].Lock)
+		c.v.violate([]jepsen.Op{waiting[who], kill}, "%s waited for %s at a kill and never got it", who,
+			waiting[who].Lock)
 	}
 }

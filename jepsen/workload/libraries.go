@@ -32,13 +32,14 @@ func newLibraries() Workload { return librariesThatTake(takings) }
 
 // librariesThatTake has the nth client of a library do what list says, all at the same time.
 func librariesThatTake(list func(library string, nth int) []taking) Workload {
-	return Workload{name: librariesName, check: checkLibraries, final: tells(librariesName, librariesRoot), run: func(ctx context.Context, env *Env, n int) error {
-		if len(env.Libraries) == 0 {
-			return errors.New("workload: libraries: none is given")
-		}
-		library := env.Libraries[n%len(env.Libraries)]
-		return runLibrary(ctx, newWorker(env, librariesName, n), library, list(library.Name, n/len(env.Libraries)))
-	}}
+	return Workload{name: librariesName, check: checkLibraries, final: tells(librariesName, librariesRoot),
+		run: func(ctx context.Context, env *Env, n int) error {
+			if len(env.Libraries) == 0 {
+				return errors.New("workload: libraries: none is given")
+			}
+			library := env.Libraries[n%len(env.Libraries)]
+			return runLibrary(ctx, newWorker(env, librariesName, n), library, list(library.Name, n/len(env.Libraries)))
+		}}
 }
 
 // A taking is one recipe of a library on one lock.

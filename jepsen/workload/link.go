@@ -273,7 +273,8 @@ func (l *link) lost(err error) {
 		}
 	}
 	l.open = nil
-	l.w.add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FSuspended, Member: l.member, Session: l.session.text(), Note: err.Error()})
+	l.w.add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FSuspended, Member: l.member, Session: l.session.text(),
+		Note: err.Error()})
 }
 
 // shut closes the socket.

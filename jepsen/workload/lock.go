@@ -80,11 +80,13 @@ func tokensOf(g grant) []int64 {
 func lockRecipes(s *recipes.Session) [][]recipe {
 	path := func(name string) string { return lockRoot + "/" + name }
 	one := func(name string, mode jepsen.Mode, take func(context.Context) (*recipes.Grant, error)) recipe {
-		return recipe{locks: []string{path(name)}, mode: mode, take: func(ctx context.Context) (grant, error) { return take(ctx) }}
+		return recipe{locks: []string{path(name)}, mode: mode,
+			take: func(ctx context.Context) (grant, error) { return take(ctx) }}
 	}
 	none := recipes.MutexOptions{}
 	rw := recipes.NewRWMutex(s, path("rw"), none)
-	semaphore := one("semaphore", jepsen.Lease, recipes.NewSemaphore(s, path("semaphore"), recipes.SemaphoreOptions{Leases: lockLeases}).Lock)
+	semaphore := one("semaphore", jepsen.Lease, recipes.NewSemaphore(s, path("semaphore"),
+		recipes.SemaphoreOptions{Leases: lockLeases}).Lock)
 	semaphore.leases = lockLeases
 	election := recipes.NewElection(s, path("election"), recipes.ElectionOptions{})
 	a, b := recipes.NewMutex(s, path("multi-a"), none), recipes.NewMutex(s, path("multi-b"), none)
@@ -103,7 +105,8 @@ func lockRecipes(s *recipes.Session) [][]recipe {
 		})},
 		{one(simpleLock, jepsen.Exclusive, recipes.NewSimpleMutex(s, path(simpleLock), none).Lock)},
 		{
-			{locks: []string{path("multi-a"), path("multi-b")}, mode: jepsen.Exclusive, take: func(ctx context.Context) (grant, error) { return multi.Lock(ctx) }},
+			{locks: []string{path("multi-a"), path("multi-b")}, mode: jepsen.Exclusive,
+				take: func(ctx context.Context) (grant, error) { return multi.Lock(ctx) }},
 			one("multi-a", jepsen.Exclusive, a.Lock),
 			one("multi-b", jepsen.Exclusive, b.Lock),
 		},
@@ -223,7 +226,8 @@ func (h *lockHold) lost(err error) {
 		note = noteDeleted
 	}
 	for i, path := range h.recipe.locks {
-		h.add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FLost, Contender: h.contender, Lock: path, Token: h.tokens[i], Note: note})
+		h.add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FLost, Contender: h.contender, Lock: path, Token: h.tokens[i],
+			Note: note})
 	}
 }
 

@@ -239,7 +239,8 @@ func (c *lockJudge) overlap(h *holding, others []*holding, how string) {
 		ops = append(ops, h.held)
 	}
 	slices.SortStableFunc(ops, func(a, b jepsen.Op) int { return int(a.Time - b.Time) })
-	c.v.violate(ops, "%s: %s has it (%s) while %s %s (%s)", h.op.Lock, h.op.Contender, h.op.Mode, strings.Join(names, ", "), how, against[0].op.Mode)
+	c.v.violate(ops, "%s: %s has it (%s) while %s %s (%s)", h.op.Lock, h.op.Contender, h.op.Mode,
+		strings.Join(names, ", "), how, against[0].op.Mode)
 }
 
 // believing are those whose library took itself for connected when h held for
@@ -287,7 +288,8 @@ func (c *lockJudge) resource(writes []jepsen.Op) {
 	var newest jepsen.Op
 	for _, op := range writes {
 		if op.Token < newest.Token {
-			c.v.violate([]jepsen.Op{newest, op}, "%s: the resource accepted token %#x after %#x", op.Lock, op.Token, newest.Token)
+			c.v.violate([]jepsen.Op{newest, op}, "%s: the resource accepted token %#x after %#x", op.Lock, op.Token,
+				newest.Token)
 		} else {
 			newest = op
 		}

@@ -32,14 +32,15 @@ const (
 // changes of leader. A connection has directories of its own, one after the
 // other, so that what is there at the end tells what became of each request.
 func newOnce() Workload {
-	return Workload{name: onceName, check: checkOnce, final: tells(onceName, onceRoot), run: func(ctx context.Context, env *Env, n int) error {
-		c := &onceClient{worker: newWorker(env, onceName, n)}
-		for k := 0; ctx.Err() == nil; k++ {
-			c.connection(ctx, k)
-			c.think(ctx)
-		}
-		return nil
-	}}
+	return Workload{name: onceName, check: checkOnce, final: tells(onceName, onceRoot),
+		run: func(ctx context.Context, env *Env, n int) error {
+			c := &onceClient{worker: newWorker(env, onceName, n)}
+			for k := 0; ctx.Err() == nil; k++ {
+				c.connection(ctx, k)
+				c.think(ctx)
+			}
+			return nil
+		}}
 }
 
 type onceClient struct {

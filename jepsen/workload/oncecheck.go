@@ -49,7 +49,8 @@ func checkOnce(ops []jepsen.Op) Verdict {
 			broken++
 		}
 	}
-	v.Text = fmt.Sprintf("%d requests on %d connections were answered; the outcome of %d more, on %d connections, was open until the end",
+	v.Text = fmt.Sprintf("%d requests on %d connections were answered; the outcome of %d more, on %d connections, "+
+		"was open until the end",
 		answered, len(order), unknown, broken)
 	switch {
 	case !final:
@@ -143,7 +144,8 @@ func (o *onceConnection) effects() {
 			o.violation(c.entries(), "request %s (%s) was answered and has had no effect", c.invoke.Value, c.invoke.F)
 		case done && missing != nil:
 			o.violation(append(conversation([]*call{missing, c}), evidence),
-				"request %s (%s) took effect, and request %s (%s) before it did not", c.invoke.Value, c.invoke.F, missing.invoke.Value, missing.invoke.F)
+				"request %s (%s) took effect, and request %s (%s) before it did not", c.invoke.Value, c.invoke.F,
+				missing.invoke.Value, missing.invoke.F)
 		}
 		if !done && missing == nil {
 			missing = c
@@ -194,7 +196,8 @@ func (d *onceDirectory) surplus(o *onceConnection, op jepsen.Op) {
 	case err != nil || i >= len(d.wanted):
 		o.violation([]jepsen.Op{op}, "%s is there, %d creates asked for nodes", op.Path, len(d.wanted))
 	case d.wanted[i] != op.Value:
-		o.violation([]jepsen.Op{op}, "%s is of request %s, where that of request %s was due", op.Path, op.Value, d.wanted[i])
+		o.violation([]jepsen.Op{op}, "%s is of request %s, where that of request %s was due", op.Path, op.Value,
+			d.wanted[i])
 	}
 }
 
@@ -206,7 +209,8 @@ func (d *onceDirectory) altered(o *onceConnection, path string) {
 	case n >= len(d.values):
 		o.violation([]jepsen.Op{d.node}, "%s was set %d times, %d requests asked for it", path, n, len(d.values)-1)
 	case d.node.Value != d.values[n]:
-		o.violation([]jepsen.Op{d.node}, "%s was set %d times and holds the value of request %s, where that of request %s was due",
+		o.violation([]jepsen.Op{d.node},
+			"%s was set %d times and holds the value of request %s, where that of request %s was due",
 			path, n, d.node.Value, d.values[n])
 	}
 }

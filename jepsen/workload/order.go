@@ -88,7 +88,8 @@ func (c *orderClient) connection(ctx context.Context) error {
 	case !c.made:
 		b = c.l.add(b, wire.OpCreate, wire.CreateRequest{Path: orderRoot, ACL: wire.OpenACL}, jepsen.Op{})
 		b = c.l.add(b, wire.OpCreate, wire.CreateRequest{Path: orderHot, ACL: wire.OpenACL}, jepsen.Op{})
-		b = c.add(b, fMake, wire.OpCreate, wire.CreateRequest{Path: c.own, Data: []byte("0"), ACL: wire.OpenACL}, c.own, "0")
+		b = c.add(b, fMake, wire.OpCreate, wire.CreateRequest{Path: c.own, Data: []byte("0"), ACL: wire.OpenACL}, c.own,
+			"0")
 	case c.watching:
 		b = c.add(b, fRewatch, wire.OpSetWatches, wire.SetWatchesRequest{
 			RelativeZxid: c.l.session.seen, Data: []string{orderHot}, Exist: []string{}, Child: []string{},
@@ -131,14 +132,16 @@ func (c *orderClient) request(b []byte) []byte {
 	case 0, 1, 2:
 		c.value++
 		value := fmt.Sprint(c.value)
-		return c.add(b, fSet, wire.OpSetData, wire.SetDataRequest{Path: c.own, Data: []byte(value), Version: -1}, c.own, value)
+		return c.add(b, fSet, wire.OpSetData, wire.SetDataRequest{Path: c.own, Data: []byte(value), Version: -1}, c.own,
+			value)
 	case 3, 4:
 		return c.add(b, fGet, wire.OpGetData, wire.PathWatchRequest{Path: c.own}, c.own, "")
 	case 5:
 		return c.add(b, fSync, wire.OpSync, wire.SyncRequest{Path: orderRoot}, orderRoot, "")
 	case 6:
 		value := fmt.Sprintf("%s.%d", c.name, c.rng.IntN(1000))
-		return c.add(b, fSet, wire.OpSetData, wire.SetDataRequest{Path: orderHot, Data: []byte(value), Version: -1}, orderHot, value)
+		return c.add(b, fSet, wire.OpSetData, wire.SetDataRequest{Path: orderHot, Data: []byte(value), Version: -1},
+			orderHot, value)
 	}
 	if !c.watching && !c.asked {
 		c.asked = true

@@ -93,7 +93,8 @@ func (s *orderSession) unanswered(op jepsen.Op) {
 func (s *orderSession) event(op jepsen.Op) {
 	if op.Zxid > 0 {
 		if op.Zxid <= s.newest.Zxid {
-			s.v.violate([]jepsen.Op{s.newest, op}, "session %s: the event of zxid %#x came after state of zxid %#x", s.name, op.Zxid, s.newest.Zxid)
+			s.v.violate([]jepsen.Op{s.newest, op}, "session %s: the event of zxid %#x came after state of zxid %#x",
+				s.name, op.Zxid, s.newest.Zxid)
 		}
 		s.seen(op)
 	}
@@ -110,7 +111,8 @@ func (s *orderSession) seen(op jepsen.Op) {
 
 func (s *orderSession) reply(op jepsen.Op) {
 	if op.Zxid > 0 && op.Zxid < s.newest.Zxid {
-		s.v.violate([]jepsen.Op{s.newest, op}, "session %s: a reply of zxid %#x came after one of zxid %#x", s.name, op.Zxid, s.newest.Zxid)
+		s.v.violate([]jepsen.Op{s.newest, op}, "session %s: a reply of zxid %#x came after one of zxid %#x", s.name,
+			op.Zxid, s.newest.Zxid)
 	}
 	s.seen(op)
 	switch {
@@ -127,7 +129,8 @@ func (s *orderSession) reply(op jepsen.Op) {
 // hot checks what is seen of the node that is watched.
 func (s *orderSession) hot(op jepsen.Op) {
 	if s.watching && op.Version > s.watch.Version {
-		s.v.violate([]jepsen.Op{s.watch, op}, "session %s: version %d of %s was seen without the event for it; the watch was set at version %d",
+		s.v.violate([]jepsen.Op{s.watch, op},
+			"session %s: version %d of %s was seen without the event for it; the watch was set at version %d",
 			s.name, op.Version, op.Path, s.watch.Version)
 		s.watching = false
 	}

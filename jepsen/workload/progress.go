@@ -56,7 +56,8 @@ func (p Progress) Check(ops []jepsen.Op) Verdict {
 		for _, s := range spans {
 			gap, at := s.longestGap(done)
 			if longest = max(longest, gap); gap > p.Bound {
-				v.violate(nearby(ops, worker, at, at+gap), "%s completed nothing for %.1f s from %.1f s on, although a majority could act; the bound is %v",
+				v.violate(nearby(ops, worker, at, at+gap),
+					"%s completed nothing for %.1f s from %.1f s on, although a majority could act; the bound is %v",
 					worker, gap.Seconds(), at.Seconds(), p.Bound)
 			}
 		}
@@ -74,7 +75,8 @@ func (p Progress) Check(ops []jepsen.Op) Verdict {
 		for _, s := range shares {
 			mean += s / float64(len(shares))
 		}
-		v.Text += fmt.Sprintf("; of that, clients made progress in %.0f %% of the seconds on average, the slowest in %.0f %%; the longest gap was %.1f s of at most %v",
+		v.Text += fmt.Sprintf("; of that, clients made progress in %.0f %% of the seconds on average, the slowest "+
+			"in %.0f %%; the longest gap was %.1f s of at most %v",
 			100*mean, 100*slices.Min(shares), longest.Seconds(), p.Bound)
 	}
 	switch {

@@ -41,10 +41,12 @@ func (r register) check(ops []jepsen.Op) Verdict {
 			late++
 		case porcupine.Illegal:
 			piece := shorten(keys[key], min(r.limit/4, time.Until(deadline)))
-			v.violate(conversation(piece), "%s: no order explains what these %d operations were answered", key, len(piece))
+			v.violate(conversation(piece), "%s: no order explains what these %d operations were answered", key,
+				len(piece))
 		}
 	}
-	v.Text = fmt.Sprintf("%d reads behind a sync, %d writes, %d compare-and-sets and %d creates of %d nodes; the outcome of %d more is unknown",
+	v.Text = fmt.Sprintf("%d reads behind a sync, %d writes, %d compare-and-sets and %d creates of %d nodes; the "+
+		"outcome of %d more is unknown",
 		count[fRead], count[fWrite], count[fCAS], count[fCreate], len(keys), count["unknown"])
 	switch {
 	case late > 0:

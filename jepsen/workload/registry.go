@@ -37,5 +37,6 @@ func New(name string) (Workload, error) {
 			return w, nil
 		}
 	}
-	return Workload{}, fmt.Errorf("workload: there is no workload %q; there are %s, %s", name, strings.Join(Names(), ", "), librariesName)
+	return Workload{}, fmt.Errorf("workload: there is no workload %q; there are %s, %s", name,
+		strings.Join(Names(), ", "), librariesName)
 }

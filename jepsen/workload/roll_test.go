@@ -53,7 +53,8 @@ func buildPrevious(t *testing.T) jepsen.Target {
 	if out, err := git("rev-parse", "--is-shallow-repository"); err != nil {
 		t.Skipf("the version before cannot be built: this is no git repository: %v: %s", err, out)
 	} else if _, err := git("cat-file", "-e", previousVersion+"^{commit}"); err != nil {
-		t.Skipf("the version before cannot be built: the repository does not have its commit %s (shallow clone: %s); git fetch --unshallow gets it", previousVersion, out)
+		t.Skipf("the version before cannot be built: the repository does not have its commit %s (shallow clone: "+
+			"%s); git fetch --unshallow gets it", previousVersion, out)
 	}
 	root, err := git("rev-parse", "--show-toplevel")
 	if err != nil {
@@ -161,7 +162,8 @@ func (r *roll) to(version string, target jepsen.Target) {
 			stop = m.Kill
 		}
 		began := time.Now()
-		r.load.env.History.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FKill, Member: m.ClientAddr, Note: "to " + version})
+		r.load.env.History.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FKill, Member: m.ClientAddr, Note: "to " +
+			version})
 		if err := stop(); err != nil {
 			r.t.Fatal(err)
 		}
@@ -236,7 +238,8 @@ type rollLoad struct {
 
 func startRollLoad(t *testing.T, ctx context.Context, cluster *jepsen.Cluster) *rollLoad {
 	l := &rollLoad{t: t, env: &Env{
-		Servers: strings.Split(cluster.Servers(), ","), History: jepsen.NewHistory(), Seed: uint64(time.Now().UnixNano()), Clients: 4,
+		Servers: strings.Split(cluster.Servers(), ","), History: jepsen.NewHistory(),
+		Seed: uint64(time.Now().UnixNano()), Clients: 4,
 		SessionTimeout: rollTimeout, Think: 10 * time.Millisecond,
 	}}
 	t.Logf("seed %d", l.env.Seed)

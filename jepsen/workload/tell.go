@@ -71,7 +71,8 @@ func (w *worker) tellTreeOnce(ctx context.Context, root string) error {
 // nodeFound is the entry about a node that is there.
 func nodeFound(path string, a *wire.GetDataResponse) jepsen.Op {
 	op := jepsen.Op{
-		Kind: jepsen.Info, F: fFound, Path: path, Value: string(a.Data), Version: a.Stat.Version, Zxid: int64(a.Stat.Czxid),
+		Kind: jepsen.Info, F: fFound, Path: path, Value: string(a.Data), Version: a.Stat.Version,
+		Zxid: int64(a.Stat.Czxid),
 		Note: fmt.Sprintf("%d children", a.Stat.NumChildren),
 	}
 	if owner := a.Stat.EphemeralOwner; owner != 0 {
@@ -87,7 +88,8 @@ func makes(path string) wire.Record { return wire.CreateRequest{Path: path, ACL:
 
 // each makes the same request about many nodes, some at a time, and gives the answers to see, which
 // may be nil. That a node does not exist, or exists already, is no error, and gives no answer.
-func (l *link) each(ctx context.Context, paths []string, code wire.Op, body func(path string) wire.Record, see func(string, wire.Record)) error {
+func (l *link) each(ctx context.Context, paths []string, code wire.Op, body func(path string) wire.Record,
+	see func(string, wire.Record)) error {
 	const atOnce = 500
 	for some := range slices.Chunk(paths, atOnce) {
 		var b []byte

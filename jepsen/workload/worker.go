@@ -181,7 +181,8 @@ func finals(ops []jepsen.Op, workload string) (found []jepsen.Op, complete bool)
 // belongs says whether an entry is of one of the workload's clients.
 func belongs(op jepsen.Op, workload string) bool {
 	n := len(workload)
-	return len(op.Worker) > n+1 && op.Worker[:n] == workload && op.Worker[n] == '-' && op.Worker[n+1] >= '0' && op.Worker[n+1] <= '9'
+	return len(op.Worker) > n+1 && op.Worker[:n] == workload && op.Worker[n] == '-' && op.Worker[n+1] >= '0' &&
+		op.Worker[n+1] <= '9'
 }
 
 // entries are the call as the history has it.

@@ -28,7 +28,8 @@ var (
 func (n *normaliser) cBlock(lines []string) []string {
 	var all, children []string
 	for _, line := range lines {
-		zxid, time, owner := cZxidLine.FindStringSubmatch(line), cTimeLine.FindStringSubmatch(line), cOwnerLine.FindStringSubmatch(line)
+		zxid, time, owner := cZxidLine.FindStringSubmatch(line), cTimeLine.FindStringSubmatch(line),
+			cOwnerLine.FindStringSubmatch(line)
 		switch {
 		case cNoise.MatchString(line):
 			continue

@@ -186,14 +186,16 @@ func shortEvent(event string) string {
 }
 
 func TestParse(t *testing.T) {
-	const text = "# a\n> one\n> two\n  2\n> three\n  3\n  \n\n# b\n> four\n\n> five\nlockkeeper: why\n  5\n> six\n# end\n"
+	const text = "# a\n> one\n> two\n  2\n> three\n  3\n  \n\n# b\n> four\n\n> five\nlockkeeper: why\n  5\n> six\n# " +
+		"end\n"
 	got, err := parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var blocks []string
 	for _, b := range got.blocks {
-		blocks = append(blocks, fmt.Sprintf("%d %q %q %q", b.line, b.commands, b.outputOf("zookeeper"), b.outputOf("lockkeeper")))
+		blocks = append(blocks, fmt.Sprintf("%d %q %q %q", b.line, b.commands, b.outputOf("zookeeper"),
+			b.outputOf("lockkeeper")))
 	}
 	want := []string{`2 ["one" "two"] ["2"] ["2"]`, `5 ["three"] ["3" ""] ["3" ""]`, `10 ["four"] [] []`,
 		`12 ["five"] [] ["5"]`, `15 ["six"] [] []`}
@@ -212,10 +214,12 @@ func TestParse(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	const printed = "Connecting to x\n\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\nWelcome!\n" +
-		ready + "\n\n\nWATCHER::\nCreated /a\n\nWatchedEvent state:SyncConnected type:NodeCreated path:/a\nSync is OK\n" +
+		ready +
+		"\n\n\nWATCHER::\nCreated /a\n\nWatchedEvent state:SyncConnected type:NodeCreated path:/a\nSync is OK\n" +
 		"Node does not exist: /fence-0\nSync is OK\nNode does not exist: /fence-1\n"
 	got, err := split(printed, 2)
-	if want := [][]string{{"", "Created /a", "event NodeCreated /a"}, {}}; err != nil || !slices.EqualFunc(got, want, slices.Equal) {
+	if want := [][]string{{"", "Created /a", "event NodeCreated /a"}, {}}; err != nil ||
+		!slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("got %q, %v\nwant %q", got, err, want)
 	}
 	for _, wrong := range []string{

@@ -107,7 +107,8 @@ func serversFor(file string) (members int, extra []string) {
 // start starts a server for the rest of the test and returns the client address of its first member.
 func start(ctx context.Context, t *testing.T, target jepsen.Target, members int, extra []string, dir string) string {
 	t.Helper()
-	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir, Extra: extra})
+	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir,
+		Extra: extra})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w := &worker{name: os.Args[2], harness: harness, handles: make(map[string]handle), threads: make(map[string]chan command)}
+	w := &worker{name: os.Args[2], harness: harness, handles: make(map[string]handle),
+		threads: make(map[string]chan command)}
 	servers := strings.Split(os.Args[3], ",")
 	ready := make(chan struct{}) // w.session is set
 	w.session, err = connect(servers, time.Duration(timeoutMs)*time.Millisecond, func(line string) {

@@ -32,27 +32,28 @@ func connect(servers []string, timeout time.Duration, report func(string)) (*ses
 	s := &session{ready: make(chan struct{})}
 	connected := false // only the library's own goroutine uses it
 	made := make(chan struct{})
-	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(log.Default()), zk.WithEventCallback(func(e zk.Event) {
-		<-made
-		if e.Type != zk.EventSession {
-			return
-		}
-		switch e.State {
-		case zk.StateHasSession:
-			connected = true
-			s.up()
-			report(fmt.Sprintf("connected %s 0x%x", e.Server, uint64(s.conn.SessionID())))
-		case zk.StateDisconnected:
-			// The library says so also after an attempt that led nowhere.
-			if connected {
-				connected = false
-				s.down()
-				report("suspended")
+	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(log.Default()),
+		zk.WithEventCallback(func(e zk.Event) {
+			<-made
+			if e.Type != zk.EventSession {
+				return
 			}
-		case zk.StateExpired:
-			report("expired")
-		}
-	}))
+			switch e.State {
+			case zk.StateHasSession:
+				connected = true
+				s.up()
+				report(fmt.Sprintf("connected %s 0x%x", e.Server, uint64(s.conn.SessionID())))
+			case zk.StateDisconnected:
+				// The library says so also after an attempt that led nowhere.
+				if connected {
+					connected = false
+					s.down()
+					report("suspended")
+				}
+			case zk.StateExpired:
+				report("expired")
+			}
+		}))
 	if err != nil {
 		return nil, err
 	}
