@@ -76,7 +76,8 @@ func OpenGoClient(cfg GoClientConfig) (*GoClient, <-chan zk.Event, error) {
 					had = true
 					close(c.begun)
 				}
-			case e.State == zk.StateDisconnected && up: // it says so after each attempt to connect, too
+			case e.State == zk.StateDisconnected && up:
+				// The library repeats it after each attempt to connect.
 				up, said = false, FSuspended
 			case e.State == zk.StateExpired:
 				up, said = false, FExpired

@@ -225,7 +225,8 @@ func (r *readme) startCluster() {
 	modes := make(map[string]int)
 	for i := 1; i <= 3; i++ {
 		err := Poll(r.ctx, 20*time.Millisecond, func() error {
-			answer, err := FourLetter(r.ctx, fmt.Sprintf("127.0.0.1:%s%d", r.prefix, i), "srvr\n") // as echo sends it
+			// With the line feed that echo sends.
+			answer, err := FourLetter(r.ctx, fmt.Sprintf("127.0.0.1:%s%d", r.prefix, i), "srvr\n")
 			if err != nil {
 				return err
 			}
@@ -315,7 +316,8 @@ func (r *readme) python(t *testing.T) func() *exec.Cmd {
 	script := r.write(t, "report.py", r.blocks["python"])
 	return func() *exec.Cmd {
 		cmd := exec.Command(kazoo.Command[0], script)
-		cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1") // print writes before the lock is released
+		// So that print writes before the lock is released.
+		cmd.Env = append(os.Environ(), "PYTHONUNBUFFERED=1")
 		return cmd
 	}
 }

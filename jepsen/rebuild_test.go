@@ -22,7 +22,8 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(m.dir, "data")
-	flipByte(t, filepath.Join(data, "raft.db"), 4096+40) // the second meta page: bbolt would go on with the first
+	// In the second meta page: bbolt would go on with the first.
+	flipByte(t, filepath.Join(data, "raft.db"), 4096+40)
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -178,7 +178,8 @@ func (c *pinned) count() {
 			return
 		default:
 			c.unknown++
-			time.Sleep(20 * time.Millisecond) // a client that has lost its member need not burn a CPU
+			// A client that has lost its member must not use the CPU that the others need.
+			time.Sleep(20 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Millisecond) // load, and no overload: the machine is busy enough
 	}

@@ -169,7 +169,8 @@ func (r *round) take(ctx context.Context, s step) (res *bench.Result, stolen flo
 	case s.stage == warm && !r.warmed:
 		warming, r.warmed = r.warmUp, true
 	case s.stage == fresh && r.system.jit:
-		warming = r.warmUp / 2 // what it compiles takes memory, which is not that of what it is asked to hold
+		// What the JVM compiles takes memory, too. It must have that before it is measured.
+		warming = r.warmUp / 2
 	}
 	if warming > 0 {
 		if err := r.warm(ctx, warming); err != nil {
@@ -210,7 +211,8 @@ func (r *round) warm(ctx context.Context, d time.Duration) error {
 		{load{workload: "write", clients: 64, inFlight: 4, etcd: true}, d / 2},
 		{load{workload: "read", clients: 64, inFlight: 4}, d / 4},
 		{load{workload: "lock-cycle", clients: 16, etcd: true}, d / 4},
-		{load{workload: "herd", clients: 500, rounds: 5}, 0}, // sessions that come and go, and watches
+		// Sessions that come and go, and watches.
+		{load{workload: "herd", clients: 500, rounds: 5}, 0},
 	} {
 		if r.system.etcd && !w.etcd {
 			continue

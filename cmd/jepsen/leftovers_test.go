@@ -31,7 +31,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}{
 		{"Ctrl-C", syscall.SIGINT, true},
 		{"SIGTERM", syscall.SIGTERM, true},
-		{"as a panic does", syscall.SIGQUIT, false}, // the Go runtime prints all goroutines and exits
+		// The Go runtime prints all goroutines and exits.
+		{"as a panic does", syscall.SIGQUIT, false},
 		{"kill -9", syscall.SIGKILL, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -109,8 +109,8 @@ func lines(r *bufio.Scanner) <-chan string {
 	return ch
 }
 
-// Cases with observers are played when they are asked for, or by default if one of the sizes is 5 or
-// more and not only what says most is played.
+// Cases with observers are played when they are asked for, or by default if one of the sizes is 5
+// or more and not only what says most is played.
 func TestChooseCases(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {

@@ -106,7 +106,8 @@ func peerPrefaces(ctx context.Context, p *Play) error {
 			case 0:
 				binary.BigEndian.PutUint64(b, rng.Uint64())
 			case 1:
-				// A version that no member which speaks this one, or the two after it, has in common.
+				// A version that no member which speaks this one, or the two after it, has in
+				// common.
 				b[4] += byte(3 + rng.IntN(251))
 			case 2:
 				b[5] = byte(rng.IntN('A')) // no stream

@@ -155,7 +155,8 @@ func (p *Play) identify(n, sizeBytes int) (taken int, err error) {
 		return 0, err
 	}
 	defer c.leave()
-	id := append(bytes.Repeat([]byte("x"), sizeBytes), ":secret"...) // the user's name stays, the secret is hashed
+	// The member keeps the user's name, and a hash instead of the secret.
+	id := append(bytes.Repeat([]byte("x"), sizeBytes), ":secret"...)
 	for ; taken < n; taken++ {
 		copy(id, fmt.Sprintf("user%d", taken))
 		if err := c.do(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: id}); err != nil {

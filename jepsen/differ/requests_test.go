@@ -324,7 +324,8 @@ func (g *generator) removeWatches(slot int) Request {
 	if g.chance(0.05) {
 		q.Type = pick(g, []int32{0, -1, 6, 100})
 	}
-	if op == wire.OpCheckWatches && g.chance(0.03) { // removeWatches of these types would leave two different states
+	// removeWatches of these types would leave two different states.
+	if op == wire.OpCheckWatches && g.chance(0.03) {
 		q.Type = pick(g, []int32{wire.WatchTypePersistent, wire.WatchTypePersistentRecursive})
 	}
 	return newRequest(op, q)

@@ -27,7 +27,8 @@ var (
 )
 
 const (
-	// python is the one that Debian's package python3-kazoo is for; it need not be the first on the PATH.
+	// python is the one that Debian's package python3-kazoo is for; it need not be the first on the
+	// PATH.
 	python = "/usr/bin/python3"
 	// modules are what kazoo's tests import, with the Debian packages that have them.
 	modules = "kazoo.tests pytest mock objgraph eventlet gevent puresasl"
@@ -43,9 +44,10 @@ const (
 	testPatience     = time.Minute
 	excludedPatience = 8 * time.Second
 
-	// maxAgain is how many tests may be tried a second time. kazoo's tests wait for what they expect, but not
-	// for long (5 s for a session that is moved, 15 s for a server that starts), which a busy machine can exceed.
-	// What is wrong with a server fails a second time, or fails more of them.
+	// maxAgain is how many tests may be tried a second time. kazoo's tests wait for what they
+	// expect, but not for long (5 s for a session that is moved, 15 s for a server that starts),
+	// which a busy machine can exceed. What is wrong with a server fails a second time, or fails
+	// more of them.
 	maxAgain = 5
 )
 
@@ -217,7 +219,7 @@ func (s *suite) read() record {
 			s.t.Fatalf("results: %v: %.200s", err, lines.Text())
 		}
 		switch {
-		case line.Collected != nil && r.collected == nil: // by the first run; the second has some of them
+		case line.Collected != nil && r.collected == nil: // the second run has some of them
 			r.collected = line.Collected
 		case line.Collected != nil:
 		case line.Fault != "":
@@ -318,9 +320,9 @@ func tail(name string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// freePorts finds n blocks of free ports and returns the first port of each. kazoo gives four to each of up to
-// three servers, ten apart. They lie below those that the kernel takes for outgoing connections, so that a
-// server that is stopped gets its own back.
+// freePorts finds n blocks of free ports and returns the first port of each. kazoo gives four to
+// each of up to three servers, ten apart. They lie below those that the kernel takes for outgoing
+// connections, so that a server that is stopped gets its own back.
 func freePorts(n int) ([]int, error) {
 	const first, last, block = 21000, 25000, 30
 	start := os.Getpid() * 37 % (last - first)

@@ -33,7 +33,8 @@ func memberNemeses() []nemesis {
 		began: FRemove, over: FAdd, choose: anyOne, forGood: true, mend: each(rebuild),
 		start: each(func(ctx context.Context, f *field, m *jepsen.Member) error {
 			if err := f.remove(ctx, m); err != nil {
-				f.say("remove refused", firstLine(err)) // nobody knows what became of it: rebuild finds out
+				// Its outcome is unknown: rebuild finds out.
+				f.say("remove refused", firstLine(err))
 				return nil
 			}
 			return m.Kill()

@@ -63,7 +63,8 @@ func TestCuts(t *testing.T) {
 					all++
 				}
 			}
-			check("one hears all", all == 1 || n == 2 && all == 2, c) // two hosts have nothing to bridge
+			// Two hosts have nothing to bridge.
+			check("one hears all", all == 1 || n == 2 && all == 2, c)
 
 			c, on := cutGroups([][]int{{1}, without(hosts, 1)})
 			check("the leader is alone: "+on, len(heardBy(c, n)[1]) == 1 && len(c) == 2*(n-1), c)

@@ -121,7 +121,8 @@ func processNemeses() []nemesis {
 	kill := func(name, help string, choose choice) nemesis {
 		return strike{
 			began: jepsen.FKill, over: jepsen.FRestart, choose: choose,
-			start: each(killMember), mend: each(startMember), // it need not serve yet: others may have cut it off
+			// It need not serve when it is mended: another nemesis may have cut it off.
+			start: each(killMember), mend: each(startMember),
 		}.nemesis(name, help, seconds(3, 8), seconds(0, 5), nil)
 	}
 	kills := oneOf("kill", "kill -9 and restart, one of the following kinds each time",

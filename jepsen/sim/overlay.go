@@ -23,7 +23,8 @@ var patches = []struct{ file, old, new string }{
 	{"alg.go", "key[i] = bootstrapRand()", "key[i] = 0x9e3779b97f4a7c15 * uint64(i+1)"},
 	{"malloc.go", "heapRandSeed, heapRandSeedBitsRemaining = uintptr(bootstrapRand()), 64",
 		"heapRandSeed, heapRandSeedBitsRemaining = 0x94d049bb133111eb, 64"},
-	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
+	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms",
+		"const forcePreemptNS = 1 << 60"},
 }
 
 // bubbleRand is appended to the runtime's rand.go. server/simtest sets bubbleSeed.

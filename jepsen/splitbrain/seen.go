@@ -76,12 +76,13 @@ func (s Seen) clone() Seen {
 // A recorder collects what clients and probes see. Before the break, and after its end, it takes
 // nothing.
 type recorder struct {
-	mu       sync.Mutex
-	sides    []Seen
-	told     map[int]Instant // as Result.Told
-	dropped  map[int]Instant // as Result.Dropped
-	breaking bool            // it takes a moment to break things: what is seen within it is of instant 0
-	began    time.Time       // when the break was complete
+	mu      sync.Mutex
+	sides   []Seen
+	told    map[int]Instant // as Result.Told
+	dropped map[int]Instant // as Result.Dropped
+	// breaking says that the break has begun. What is seen before it is complete is of instant 0.
+	breaking bool
+	began    time.Time // when the break was complete
 	over     bool
 	changed  chan struct{} // closed, and replaced, when something was noted
 }

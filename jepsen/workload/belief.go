@@ -86,7 +86,8 @@ func (c *beliefClient) stand() {
 		kind, why := certainly(err)
 		c.end(op, kind, why)
 		if why == noteNoNode {
-			c.l.Create(beliefRoot, nil, 0, zk.WorldACL(zk.PermAll)) // the next create tells whether it is there
+			// The next create shows whether it is there.
+			c.l.Create(beliefRoot, nil, 0, zk.WorldACL(zk.PermAll))
 		}
 		return
 	}

@@ -96,7 +96,7 @@ type ephemeralChecker struct {
 	order     []*ephemeralSession
 	nodes     map[string]*ephemeralSession // by path
 	snapshots []*call
-	waiting   []*ephemeralSession // complete, in the order in which they were, and not yet looked for
+	waiting   []*ephemeralSession // complete, in that order, and not yet looked for
 	present   []*ephemeralSession // looked for
 	together  int
 	soonest   time.Duration

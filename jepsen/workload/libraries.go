@@ -194,7 +194,8 @@ func (c *contender) acquire(ctx context.Context) (acquired bool, err error) {
 			c.end(op, r.Kind, r.Text)
 			return
 		}
-		op.Token, _ = strconv.ParseInt(r.Text, 10, 64) // a recipe without tokens answers nothing or 0
+		// A recipe without tokens answers nothing or 0.
+		op.Token, _ = strconv.ParseInt(r.Text, 10, 64)
 		op.Session = c.process.Session()
 		c.end(op, r.Kind, "")
 	}, c.handle, "acquire", c.handle, timeout)
@@ -206,7 +207,8 @@ func (c *contender) acquire(ctx context.Context) (acquired bool, err error) {
 
 // release releases the lock.
 func (c *contender) release(ctx context.Context) error {
-	begun := c.invoke(c.op("", jepsen.FRelease, "")) // before the library is told: see jepsen.History
+	// Recorded before the library gets the request: see jepsen.History.
+	begun := c.invoke(c.op("", jepsen.FRelease, ""))
 	reply, err := c.process.Do(ctx, c.handle, "release", c.handle)
 	if err != nil {
 		reply = jepsen.Reply{Kind: jepsen.Info, Text: err.Error()}

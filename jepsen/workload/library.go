@@ -250,7 +250,8 @@ type hosts struct {
 func (h *hosts) Init(servers []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.servers = slices.Sorted(slices.Values(servers)) // the library has shuffled them with a source of its own
+	// The library has shuffled them with a source of its own.
+	h.servers = slices.Sorted(slices.Values(servers))
 	h.rng.Shuffle(len(h.servers), func(i, j int) { h.servers[i], h.servers[j] = h.servers[j], h.servers[i] })
 	return nil
 }

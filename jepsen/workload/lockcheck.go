@@ -121,7 +121,7 @@ func (c *lockJudge) collect(ops []jepsen.Op) {
 			continue
 		}
 		key := lockKey{op.Contender, op.Lock}
-		if op.F == jepsen.FLost && op.Lock == "" { // a library says it of a handle, which has one lock
+		if op.F == jepsen.FLost && op.Lock == "" { // a library names the handle, which has one lock
 			key.lock = lockOf[op.Contender]
 		}
 		h := c.holds[key]

@@ -116,7 +116,8 @@ func (c *registerClient) create(key string) {
 	_, err := c.l.Create(key, []byte(value), 0, zk.WorldACL(zk.PermAll))
 	if errors.Is(err, zk.ErrNoNode) { // the root is missing
 		c.end(op, jepsen.Fail, "no root")
-		c.l.Create(registerRoot, nil, 0, zk.WorldACL(zk.PermAll)) // the next create tells whether it is there
+		// The next create shows whether it is there.
+		c.l.Create(registerRoot, nil, 0, zk.WorldACL(zk.PermAll))
 		return
 	}
 	c.finish(op, err)

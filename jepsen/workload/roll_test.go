@@ -32,8 +32,8 @@ const (
 	// lock waits for its holder, and may give up after rollLockProgress.
 	rollProgress     = 5 * time.Second
 	rollLockProgress = 2 * rollTimeout
-	// rollAbsentProgress is rollProgress where members are absent for rollAbsence: clients of one that
-	// is back wait until it has its snapshot, which raft sends some five seconds later.
+	// rollAbsentProgress is rollProgress where members are absent for rollAbsence: clients of one
+	// that is back wait until it has its snapshot, which raft sends some five seconds later.
 	rollAbsentProgress = rollTimeout
 	// rollPause is for how long the members of two versions work together before the next one is
 	// rolled.
@@ -181,9 +181,9 @@ func (r *roll) to(version string, target jepsen.Target) {
 	r.rounds++
 }
 
-// awaitSynced waits until all members have what is committed. An operator waits for that, too: the next
-// member that stops may leave a majority with one that is behind, and then nobody can write until
-// that one has caught up.
+// awaitSynced waits until all members have what is committed. An operator waits for that, too: the
+// next member that stops may leave a majority with one that is behind, and then nobody can write
+// until that one has caught up.
 func (r *roll) awaitSynced() {
 	r.t.Helper()
 	r.await("all members to have caught up", func(value func(string) string) bool {
@@ -191,8 +191,8 @@ func (r *roll) awaitSynced() {
 	})
 }
 
-// expectVersions waits until the leader of a cluster of this version says that all members speak its
-// version of the protocol, and that none was refused.
+// expectVersions waits until the leader of a cluster of this version says that all members speak
+// its version of the protocol, and that none was refused.
 func (r *roll) expectVersions() {
 	r.t.Helper()
 	r.await("all members to speak the version of the leader", func(value func(string) string) bool {

@@ -52,7 +52,7 @@ type Fence interface {
 type Workload struct {
 	name  string
 	run   func(ctx context.Context, env *Env, n int) error
-	final func(ctx context.Context, env *Env) error // nil: the clients have read all there is to see
+	final func(ctx context.Context, env *Env) error // nil: there is nothing more to read
 	check func(ops []jepsen.Op) Verdict
 }
 

@@ -62,13 +62,16 @@ func isSession(owner string) bool {
 	return owner != "0x0" && owner != "0x8000000000000000" && !strings.HasPrefix(owner, "0xff")
 }
 
-// deleteFailed is what deleteall prints, or does not, when something could not be deleted: the client (3.8.0) sends its batches of
-// deletes without waiting, and the callback for the last answer wakes the thread that prints before it takes note of the failure. So
-// the line comes and goes from run to run, with ZooKeeper and with lockkeeper. What is left afterwards is what a transcript shows.
+// deleteFailed is what deleteall prints, or does not, when something could not be deleted: the
+// client (3.8.0) sends its batches of deletes without waiting, and the callback for the last answer
+// wakes the thread that prints before it takes note of the failure. So the line comes and goes from
+// run to run, with ZooKeeper and with lockkeeper. What is left afterwards is what a transcript
+// shows.
 const deleteFailed = "Failed to delete some node(s) in the subtree!"
 
-// block normalises what some commands printed. What comes in the order of a hash table is sorted: one's identities,
-// the ephemeral nodes of a session, and the kinds of the watches that the client has removed.
+// block normalises what some commands printed. What comes in the order of a hash table is sorted:
+// one's identities, the ephemeral nodes of a session, and the kinds of the watches that the client
+// has removed.
 func (n *normaliser) block(commands, lines []string) []string {
 	var all []string
 	for _, line := range lines {

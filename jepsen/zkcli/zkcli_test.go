@@ -104,7 +104,8 @@ func serversFor(file string) (members int, extra []string) {
 	return 1, settings
 }
 
-// start starts a server for the rest of the test and returns the client address of its first member.
+// start starts a server for the rest of the test and returns the client address of its first
+// member.
 func start(ctx context.Context, t *testing.T, target jepsen.Target, members int, extra []string, dir string) string {
 	t.Helper()
 	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: members, Dir: dir,
@@ -191,8 +192,8 @@ func (t transcript) compare(tb testing.TB, file, target string, got [][]string) 
 	}
 }
 
-// TestCoverage says that the transcripts use every command that the client has, with every option. What it has
-// is what it prints for "help". Every one is ended by quit.
+// TestCoverage says that the transcripts use every command that the client has, with every option.
+// What it has is what it prints for "help". Every one is ended by quit.
 func TestCoverage(t *testing.T) {
 	used := make(map[string]bool) // "get", "get -s"
 	var usage []string
