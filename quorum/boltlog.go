@@ -28,27 +28,25 @@ const markAfter = time.Second
 // Entries up to it must be in the log or in a snapshot at a start.
 type boltLog struct {
 	*boltFile
-	applied uint64        // the committed entry of the watermark, as of when the log was opened
-	known   atomic.Uint64 // see SetApplied
+	committed uint64        // the commit index as of when the log was opened
+	known     atomic.Uint64 // the newest one, see SetCommitIndex
 
 	// Lock: mu is held for each write.
 	mu     sync.Mutex
 	mark   uint64      // the last entry of the watermark
 	timer  *time.Timer // runs while there are entries behind the watermark
-	broken error       // why the watermark could not be written; reported by the next write
+	broken error       // why the watermark could not be written
+	failed func(error) // see NotifyFailed; nil for none
 	closed bool
 }
 
-var (
-	_ raft.LogStore  = (*boltLog)(nil)
-	_ appliedTracker = (*boltLog)(nil)
-)
+var _ entryLog = (*boltLog)(nil)
 
 func openBoltLog(f *boltFile) (*boltLog, error) {
 	l := &boltLog{boltFile: f}
 	b, err := f.value(watermarkKey)
 	if err == nil && len(b) == 16 {
-		l.mark, l.applied = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
+		l.mark, l.committed = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
 	}
 	return l, err
 }
@@ -67,15 +65,24 @@ func (l *boltLog) HighestIndex() uint64 {
 	return l.mark
 }
 
-// SetApplied takes note that the entries up to index are committed. It is written with the
-// watermark.
-func (l *boltLog) SetApplied(index uint64) { l.known.Store(index) }
+// SetCommitIndex implements Log. The index is written with the watermark.
+func (l *boltLog) SetCommitIndex(index uint64) { l.known.Store(index) }
 
-// Applied is an index up to which the entries are known to be committed, as of when the log was
-// opened.
-func (l *boltLog) Applied() uint64 { return l.applied }
+// CommitIndex implements Log.
+func (l *boltLog) CommitIndex() uint64 { return l.committed }
 
-func (l *boltLog) appliedNow() uint64 { return max(l.applied, l.known.Load()) }
+func (l *boltLog) commitIndexNow() uint64 { return max(l.committed, l.known.Load()) }
+
+// NotifyFailed implements Log.
+func (l *boltLog) NotifyFailed(f func(error)) {
+	l.mu.Lock()
+	l.failed = f
+	broken := l.broken
+	l.mu.Unlock()
+	if broken != nil {
+		f(broken)
+	}
+}
 
 // GetLog implements raft.LogStore.
 func (l *boltLog) GetLog(index uint64, entry *raft.Log) error {
@@ -184,13 +191,13 @@ func (l *boltLog) DeleteRange(lo, hi uint64) error {
 	switch {
 	case first == 0 || lo > hi:
 		return nil
-	case lo == first && (hi < last || lo <= l.appliedNow()):
+	case lo == first && (hi < last || lo <= l.commitIndexNow()):
 		return l.deleteLocked(lo, hi)
 	case hi < last:
 		return fmt.Errorf("quorum: entries %d to %d are in the middle of the log", lo, hi)
 	}
-	if applied := l.appliedNow(); lo <= applied {
-		return fmt.Errorf("quorum: entries from %d are to be replaced, and those up to %d are committed", lo, applied)
+	if committed := l.commitIndexNow(); lo <= committed {
+		return fmt.Errorf("quorum: entries from %d are to be replaced, and those up to %d are committed", lo, committed)
 	}
 	if l.mark >= lo {
 		if err := l.setMarkLocked(lo - 1); err != nil {
@@ -217,7 +224,7 @@ func (l *boltLog) deleteLocked(lo, hi uint64) error {
 // setMarkLocked writes the watermark. Entries up to last must be on the disk.
 func (l *boltLog) setMarkLocked(last uint64) error {
 	b := binary.BigEndian.AppendUint64(nil, last)
-	b = binary.BigEndian.AppendUint64(b, l.appliedNow())
+	b = binary.BigEndian.AppendUint64(b, l.commitIndexNow())
 	if err := l.Set(watermarkKey, b); err != nil {
 		return err
 	}
@@ -228,10 +235,16 @@ func (l *boltLog) setMarkLocked(last uint64) error {
 // markNow writes the watermark a while after a write.
 func (l *boltLog) markNow() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.timer = nil
+	var err error
 	if !l.closed && l.broken == nil {
-		l.broken = l.markLastLocked()
+		err = l.markLastLocked()
+		l.broken = err
+	}
+	failed := l.failed
+	l.mu.Unlock()
+	if err != nil && failed != nil {
+		failed(err)
 	}
 }
 

@@ -58,18 +58,10 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		f.grownLocked(len(entry.Commands), len(l.Data))
 		f.mu.Unlock()
 		f.transport.Commit(l.Index, l.Term)
-		if t, ok := f.cfg.Stores.Log.(appliedTracker); ok {
-			t.SetApplied(l.Index)
-		}
+		f.cfg.Stores.Log.SetCommitIndex(l.Index)
 	}
 	f.outbox.applied()
 	return make([]any, len(logs))
-}
-
-// appliedTracker is a log store that remembers how far the log was committed.
-type appliedTracker interface {
-	SetApplied(index uint64)
-	Applied() uint64
 }
 
 // applyCommitted brings the state up to the last entry that is known to be committed. raft begins
@@ -79,10 +71,6 @@ type appliedTracker interface {
 //
 // The entries behind that one are decoded only. Errors: ErrFormat, ErrDamaged; they name the log.
 func (r *Replica) applyCommitted() error {
-	t, ok := r.cfg.Stores.Log.(appliedTracker)
-	if !ok {
-		return nil
-	}
 	list, err := r.cfg.Stores.Snapshots.List()
 	if err != nil {
 		return fmt.Errorf("quorum: list snapshots: %w", err)
@@ -107,7 +95,7 @@ func (r *Replica) applyCommitted() error {
 		if err != nil {
 			return fmt.Errorf("quorum: %s: entry %d of term %d: %w", r.cfg.Stores.LogName, l.Index, l.Term, unreadable(err))
 		}
-		if i > t.Applied() {
+		if i > r.cfg.Stores.Log.CommitIndex() {
 			continue
 		}
 		r.store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})

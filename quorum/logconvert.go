@@ -70,7 +70,7 @@ func (s *storedLog) toSegments() error {
 		manifest = m
 		return nil
 	}
-	l, err := wal.Create(o, first, s.entries.Applied())
+	l, err := wal.Create(o, first, s.entries.CommitIndex())
 	if err == nil {
 		err = errors.Join(copyEntries(l, s.entries, first, last), l.Close())
 	}
@@ -93,7 +93,7 @@ func (s *storedLog) toFile() error {
 	if err != nil {
 		return err
 	}
-	l := &boltLog{boltFile: s.file, applied: s.entries.Applied(), mark: s.entries.HighestIndex()}
+	l := &boltLog{boltFile: s.file, committed: s.entries.CommitIndex(), mark: s.entries.HighestIndex()}
 	if err := errors.Join(copyEntries(l, s.entries, first, last), l.stop()); err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func TestEmptiedLogIsConverted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.first <= p.last {
-			s.entries.SetApplied(p.last)
+			s.entries.SetCommitIndex(p.last)
 			p.cut(t, s, p.first, p.last)
 		}
 		if s.entries.HighestIndex() != p.last {
@@ -181,7 +181,8 @@ func TestBeginningIsCutShort(t *testing.T) {
 	}
 }
 
-// The watermark of a log in raft.db follows its writes, and a log without the entries up to it is refused.
+// The watermark of a log in raft.db follows its writes, and a log without the entries up to it is
+// refused.
 func TestWatermark(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,6 +217,26 @@ func TestWatermark(t *testing.T) {
 	if _, err := OpenStores(dir, dir, LogBolt); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "entry 2 was there") {
 		t.Errorf("opened without entry 2: %v", err)
 	}
+}
+
+// A watermark that cannot be written to raft.db is reported at once, though nobody writes.
+func TestFailedWatermarkIsReported(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := openLog(dir, LogBolt, smallSegment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reported := make(chan error, 1)
+		s.entries.NotifyFailed(func(err error) { reported <- err })
+		(&promised{first: 1, entries: map[uint64][]byte{}}).store(t, s, 10)
+		if err := s.file.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-reported; err == nil || s.Close() == nil {
+			t.Errorf("reported: %v", err)
+		}
+	})
 }
 
 // The checksum of an entry covers each of its fields.

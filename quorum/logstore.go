@@ -39,14 +39,13 @@ func (k LogKind) Validate() error {
 	return fmt.Errorf("must be %s or %s, not %q", LogWAL, LogBolt, string(k))
 }
 
-// segmentsKey is where raft.db has the manifest of the segments. An empty value, or none: the log is in
-// raft.db.
+// segmentsKey is where raft.db has the manifest of the segments. An empty value, or none: the log is
+// in raft.db.
 var segmentsKey = []byte("lockkeeper/segments")
 
 // entryLog is a log of either kind.
 type entryLog interface {
-	raft.LogStore
-	appliedTracker
+	Log
 	// HighestIndex is the highest index of an entry that the log has had, as far as it knows; 0 for
 	// none. The entry must be in the log, or in a snapshot.
 	HighestIndex() uint64

@@ -239,6 +239,7 @@ func (r *Replica) openRaft() error {
 		}
 	}
 	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
+	s.Log.NotifyFailed(func(err error) { _ = r.guard.check("write watermark", err) })
 	var started atomic.Pointer[raft.Raft]
 	if err := r.withholdVotes(known); err != nil {
 		return fmt.Errorf("quorum: begin as a new member: %w", err)

@@ -570,6 +570,22 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 	}
 }
 
+// A disk that fails stops a member that has nothing to write but the watermark of its log.
+func TestFailedWatermarkStopsTheMember(t *testing.T) {
+	var fatal chan error // made in the bubble
+	record := func(cfg *Config) {
+		fatal = make(chan error, 3)
+		cfg.Fatal = func(err error) { fatal <- err }
+	}
+	inCluster(t, 1, record, func(t *testing.T, c *cluster) {
+		c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+		c.disks[0].Fail(syscall.EIO)
+		if err := <-fatal; !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "watermark") {
+			t.Error(err)
+		}
+	})
+}
+
 // A leader that cannot write the term of its successor is held by that in the middle of everything, and can be closed all the
 // same.
 func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {

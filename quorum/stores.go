@@ -14,7 +14,7 @@ import (
 
 // Stores are the places where a member keeps its bytes.
 type Stores struct {
-	Log       raft.LogStore
+	Log       Log
 	Stable    raft.StableStore // term and vote
 	Snapshots raft.SnapshotStore
 	// Close releases what the stores hold; nil means nothing to do.
@@ -29,6 +29,20 @@ type Stores struct {
 	Files *wal.OS
 }
 
+// Log is a log that remembers the commit index, and writes something in the background.
+type Log interface {
+	raft.LogStore
+	// SetCommitIndex takes note that the entries up to index are committed. It becomes durable with
+	// a later write.
+	SetCommitIndex(index uint64)
+	// CommitIndex is an index up to which the entries were known to be committed when the log was
+	// opened.
+	CommitIndex() uint64
+	// NotifyFailed has f called when a write has failed that nobody waits for. Nothing more can be
+	// written then.
+	NotifyFailed(f func(error))
+}
+
 // logFileName is the log, term and vote, in the log directory.
 const logFileName = "raft.db"
 
@@ -41,9 +55,13 @@ var (
 	ErrFormat = wal.ErrFormat
 )
 
-// OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and logDir/raft.db, with
-// logDir/raft.wal if kind says so. The two directories may be the same. It reads all that they hold, and refuses what is
-// not as it was written. A log of the other kind is refused with ErrLogKind. Errors name the file.
+// SyncDir makes the names of the files in a directory durable.
+func SyncDir(dir string) error { return new(wal.OS).SyncDir(dir) }
+
+// OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and
+// logDir/raft.db, with logDir/raft.wal if kind says so. The two directories may be the same. It
+// reads all that they hold, and refuses what is not as it was written. A log of the other kind is
+// refused with ErrLogKind. Errors name the file.
 func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	for _, dir := range []string{dataDir, logDir} {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -78,9 +96,9 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 		Repaired: slices.Concat(log.repaired, swept, repaired), Files: log.files}, nil
 }
 
-// OpenStoresOn opens, and creates if it is missing, a log in segments of segmentBytes in a file system,
-// with the same checks as OpenStores. The other two stores are the caller's; stable holds the manifest
-// of the segments. It is for members whose disk is simulated.
+// OpenStoresOn opens, and creates if it is missing, a log in segments of segmentBytes in a file
+// system, with the same checks as OpenStores. The other two stores are the caller's; stable holds
+// the manifest of the segments. It is for members whose disk is simulated.
 func OpenStoresOn(files wal.FS, segmentBytes int64, stable raft.StableStore, snaps raft.SnapshotStore) (_ Stores, err error) {
 	o := wal.Options{Dir: segmentLogDir, FS: files, SegmentBytes: segmentBytes, Save: saveManifest(stable)}
 	manifest, err := stable.Get(segmentsKey)

@@ -53,10 +53,10 @@ type machine struct {
 	now  state
 }
 
-// state is what a log holds: the first letter of each entry. Those up to applied are committed.
+// state is what a log holds: the first letter of each entry. committed is the commit index.
 type state struct {
-	first, last, applied uint64
-	entries              map[uint64]byte
+	first, last, committed uint64
+	entries                map[uint64]byte
 }
 
 // operation changes a log, in steps of which a crash may leave the first few.
@@ -79,13 +79,13 @@ func (s state) change(rng *rand.Rand) operation {
 	switch choice := rng.IntN(10); {
 	case choice == 0 && s.last >= s.first: // a snapshot is newer
 		after.first += 1 + rng.Uint64N(s.last+1-s.first)
-		after.applied = max(s.applied, after.first-1)
+		after.committed = max(s.committed, after.first-1)
 		return operation{func(l *wal.Log) error {
-			l.SetApplied(after.applied)
+			l.SetCommitIndex(after.committed)
 			return l.DeleteRange(s.first, after.first-1)
 		}, []state{after}}
-	case choice == 1 && s.last > max(s.applied, s.first-1): // the leader has other entries
-		after.last -= 1 + rng.Uint64N(s.last-max(s.applied, s.first-1))
+	case choice == 1 && s.last > max(s.committed, s.first-1): // the leader has other entries
+		after.last -= 1 + rng.Uint64N(s.last-max(s.committed, s.first-1))
 		return operation{func(l *wal.Log) error { return l.DeleteRange(after.last+1, s.last) }, []state{after}}
 	}
 	var steps []state
@@ -155,7 +155,7 @@ func (m *machine) crash(during operation) {
 	m.start()
 	for _, s := range possible {
 		if s.holds(m.log) == nil {
-			s.applied = max(s.applied, m.log.Applied()) // the head of a segment may have it
+			s.committed = max(s.committed, m.log.CommitIndex()) // the head of a segment may have it
 			m.now = s
 			return
 		}

@@ -73,17 +73,18 @@ func DecodeManifest(b []byte) (m Manifest, ok bool) {
 // synced once. Reads and writes may be called from any goroutine.
 type Log struct {
 	Options
-	applied uint64        // as of when the log was opened
-	known   atomic.Uint64 // see SetApplied
+	committed uint64        // the commit index as of when the log was opened
+	known     atomic.Uint64 // the newest one, see SetCommitIndex
 
 	// Lock: writing holds a token for the time of one write; mu is taken under it, to publish what
 	// was written. It is a channel, because waiting for a mutex stops the virtual time of a test.
 	writing chan struct{}
 	// broken is why nothing can be written any more: what a failed write has left is unknown.
 	broken error
-	end    int64     // of the batches in the last segment
-	sum    uint32    // of the last batch
-	mark   watermark // the newest one of the last segment
+	failed func(error) // see NotifyFailed; nil for none
+	end    int64       // of the batches in the last segment
+	sum    uint32      // of the last batch
+	mark   watermark   // the newest one of the last segment
 	marked time.Time
 	buf    []byte
 	idle   *time.Timer // runs while there are batches without a watermark
@@ -113,19 +114,19 @@ func newLog(o Options) *Log {
 func (l *Log) lock()   { l.writing <- struct{}{} }
 func (l *Log) unlock() { <-l.writing }
 
-// Create begins a log whose first entry will be next. The entries up to applied are known to be
+// Create begins a log whose first entry will be next. The entries up to committed are known to be
 // committed. It counts with the manifest that Save is called with: before that there is no log.
-func Create(o Options, next, applied uint64) (*Log, error) {
+func Create(o Options, next, committed uint64) (*Log, error) {
 	l := newLog(o)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, err
 	}
-	h := segmentHead{log: rand.Uint64(), number: 1, first: next, last: next - 1, applied: applied, size: l.SegmentBytes}
+	h := segmentHead{log: rand.Uint64(), number: 1, first: next, last: next - 1, committed: committed, size: l.SegmentBytes}
 	s, err := createSegment(o.FS, o.Dir, h)
 	if err != nil {
 		return nil, err
 	}
-	l.applied, l.segments, l.first, l.last = applied, []*segment{s}, h.first, h.last
+	l.committed, l.segments, l.first, l.last = committed, []*segment{s}, h.first, h.last
 	l.continueAt(segmentStart, s.sum(), firstWatermark)
 	if err := l.Save(l.manifest()); err != nil {
 		return nil, errors.Join(err, s.f.Close())
@@ -161,12 +162,26 @@ func (l *Log) HighestIndex() uint64 {
 	return max(l.last, l.first-1)
 }
 
-// SetApplied records that the entries up to index are committed. It becomes durable with the next
-// other write.
-func (l *Log) SetApplied(index uint64) { l.known.Store(index) }
+// SetCommitIndex records that the entries up to index are committed. It becomes durable with the
+// next other write.
+func (l *Log) SetCommitIndex(index uint64) { l.known.Store(index) }
 
-// Applied is an index up to which the entries were known to be committed when the log was opened.
-func (l *Log) Applied() uint64 { return l.applied }
+// CommitIndex is an index up to which the entries were known to be committed when the log was
+// opened.
+func (l *Log) CommitIndex() uint64 { return l.committed }
+
+// NotifyFailed has f called when the write of a watermark has failed, which no caller waits for.
+// Nothing more can be written then. f is called by a goroutine of the log, or by this one if it has
+// failed already.
+func (l *Log) NotifyFailed(f func(error)) {
+	l.lock()
+	l.failed = f
+	broken := l.broken
+	l.unlock()
+	if broken != nil {
+		f(broken)
+	}
+}
 
 // GetLog implements raft.LogStore.
 func (l *Log) GetLog(index uint64, entry *raft.Log) error {
@@ -251,7 +266,7 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 	switch {
 	case lo > hi:
 		return nil
-	case lo == l.first && (hi < l.last || lo <= l.appliedNow()):
+	case lo == l.first && (hi < l.last || lo <= l.commitIndexNow()):
 		if err := l.commit(batchFirst, hi+1); err != nil {
 			return err
 		}
@@ -259,8 +274,8 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 		l.publish(slices.Clone(l.places[hi+1-l.first:]), hi+1, l.last)
 		return l.removeUnneeded()
 	case hi == l.last:
-		if applied := l.appliedNow(); lo <= applied {
-			return fmt.Errorf("wal: entries from %d are to be replaced, and those up to %d are committed", lo, applied)
+		if committed := l.commitIndexNow(); lo <= committed {
+			return fmt.Errorf("wal: entries from %d are to be replaced, and those up to %d are committed", lo, committed)
 		}
 		if err := l.commit(batchCut, lo); err != nil {
 			return err
@@ -271,7 +286,7 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 	return fmt.Errorf("wal: entries %d to %d are in the middle of the log", lo, hi)
 }
 
-func (l *Log) appliedNow() uint64 { return max(l.applied, l.known.Load()) }
+func (l *Log) commitIndexNow() uint64 { return max(l.committed, l.known.Load()) }
 
 // publish makes visible what was written.
 func (l *Log) publish(places []place, first, last uint64) {
@@ -324,7 +339,7 @@ func (l *Log) appendBatch(b []byte, kind batchKind, index uint64) (at int64, err
 		}
 	}
 	s := l.lastSegment()
-	b, sum := s.sealBatch(b, l.end, kind, index, l.appliedNow())
+	b, sum := s.sealBatch(b, l.end, kind, index, l.commitIndexNow())
 	if time.Since(l.marked) >= watermarkAfter {
 		if err := l.writeWatermark(); err != nil {
 			return 0, err
@@ -342,7 +357,7 @@ func (l *Log) appendBatch(b []byte, kind batchKind, index uint64) (at int64, err
 // rotate begins a new segment. Lock: writing.
 func (l *Log) rotate(need int64) error {
 	old := l.lastSegment()
-	h := segmentHead{log: old.log, number: old.number + 1, first: l.first, last: l.last, applied: l.appliedNow(),
+	h := segmentHead{log: old.log, number: old.number + 1, first: l.first, last: l.last, committed: l.commitIndexNow(),
 		prevEnd: l.end, prevSum: l.sum, size: max(l.SegmentBytes, segmentStart+need)}
 	next, err := createSegment(l.FS, l.Dir, h)
 	if err != nil {
@@ -390,18 +405,27 @@ func (l *Log) watermarkLater() {
 // watermarkIdle writes a watermark, some time after a batch that no other one has followed.
 func (l *Log) watermarkIdle() {
 	l.lock()
-	defer l.unlock()
+	err, failed := l.syncWatermark(), l.failed
+	l.unlock()
+	if err != nil && failed != nil {
+		failed(err)
+	}
+}
+
+// syncWatermark writes and syncs a watermark, if the log is open and needs one. Lock: writing.
+func (l *Log) syncWatermark() error {
 	l.idle = nil
 	if len(l.segments) == 0 || l.broken != nil || l.mark.end == l.end {
-		return
+		return nil
 	}
 	if time.Since(l.marked) < watermarkAfter {
 		l.watermarkLater() // the batches that followed have written one
-		return
+		return nil
 	}
 	if l.broken = l.writeWatermark(); l.broken == nil {
 		l.broken = l.lastSegment().f.Sync()
 	}
+	return l.broken
 }
 
 // removeUnneeded removes the segments that hold no entry of the log. Lock: writing.
@@ -433,7 +457,7 @@ func (l *Log) Close() error {
 	}
 	var err error
 	if l.broken == nil {
-		if l.known.Load() > l.applied {
+		if l.known.Load() > l.committed {
 			err = l.commit(batchFirst, l.first) // removes nothing
 		}
 		if err == nil { // instead of a watermark: damage to the file does not reach it

@@ -37,6 +37,27 @@ func TestWatermarksFollow(t *testing.T) {
 	})
 }
 
+// A watermark that cannot be written is reported at once, though nobody writes.
+func TestFailedWatermarkIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, p := newImage(), newStored()
+		l := m.create(t, 64<<10)
+		defer l.Close()
+		reported := make(chan error, 2)
+		l.NotifyFailed(func(err error) { reported <- err })
+		p.store(t, l, 50)
+		m.failWrites = syscall.EIO
+		time.Sleep(10 * wal.WatermarkAfter)
+		l.NotifyFailed(func(err error) { reported <- fmt.Errorf("later: %w", err) })
+		if len(reported) != 2 {
+			t.Fatalf("%d reports, want one when it happened and one to who comes later", len(reported))
+		}
+		if first, second := <-reported, <-reported; first != syscall.EIO || !errors.Is(second, syscall.EIO) {
+			t.Errorf("reported: %v, %v", first, second)
+		}
+	})
+}
+
 // What a failed write has left is unknown: nothing is written after it, and what was written before
 // is there.
 func TestNothingIsWrittenAfterAFailedWrite(t *testing.T) {
@@ -113,7 +134,7 @@ func TestSegmentsComeAndGo(t *testing.T) {
 	if err := l.DeleteRange(101, 101); err == nil {
 		t.Error("an entry was removed from the middle")
 	}
-	l.SetApplied(101)
+	l.SetCommitIndex(101)
 	if err := l.DeleteRange(101, 102); err == nil {
 		t.Error("a committed entry was removed")
 	}
@@ -121,8 +142,8 @@ func TestSegmentsComeAndGo(t *testing.T) {
 		if err := errors.Join(p.kept(l), l.Close()); err != nil {
 			t.Error(err)
 		}
-		if l = m.opens(t); l.Applied() != 101 {
-			t.Errorf("applied %d", l.Applied())
+		if l = m.opens(t); l.CommitIndex() != 101 {
+			t.Errorf("committed %d", l.CommitIndex())
 		}
 	}
 	p.cut(t, l, 100, 102)

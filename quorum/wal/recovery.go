@@ -53,7 +53,7 @@ func Open(o Options, m Manifest) (_ *Log, repaired []string, err error) {
 		}
 		repaired = append(repaired, fmt.Sprintf("removed a torn write from the end of %s (%d bytes after entry %d): it had not been acknowledged", s.path, torn-l.end, l.last))
 	}
-	l.applied = r.applied
+	l.committed = r.committed
 	for _, n := range numbers[:from] {
 		if err := o.FS.Remove(segmentPath(o.Dir, n)); err != nil {
 			return nil, nil, err
@@ -125,10 +125,10 @@ func removeUnused(files FS, path string) error {
 
 // replay repeats the batches of a log.
 type replay struct {
-	log     *Log
-	held    uint64 // the index of the entry in the first place
-	applied uint64
-	content []byte // of the newest segment so far
+	log       *Log
+	held      uint64 // the index of the entry in the first place
+	committed uint64
+	content   []byte // of the newest segment so far
 }
 
 // next adds a segment with its content. Errors name the file.
@@ -146,7 +146,7 @@ func (r *replay) next(s *segment, content []byte) error {
 	}
 	l.segments = append(l.segments, s)
 	if err == nil {
-		r.applied, r.content = max(r.applied, s.applied), content
+		r.committed, r.content = max(r.committed, s.committed), content
 		err = r.batches(s, content)
 	}
 	if err != nil {
@@ -172,7 +172,7 @@ func (r *replay) batches(s *segment, content []byte) error {
 // apply repeats a batch.
 func (r *replay) apply(s *segment, at int64, b batch, payload []byte) error {
 	l := r.log
-	r.applied = max(r.applied, b.applied)
+	r.committed = max(r.committed, b.committed)
 	switch b.kind {
 	case batchEntries:
 		return r.entries(s, at+batchHeadLen, b.index, payload)

@@ -26,7 +26,7 @@ import (
 //
 //	 0      4       8        12         16    24       32      40     48        56         64     72
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
-//	|"LKWL"| crc32 | format | previous | log | number | first | last | applied | previous | size |
+//	|"LKWL"| crc32 | format | previous | log | number | first | last | commit  | previous | size |
 //	|      |       |        | sum      | id  |        |       |      |         | end      |      |
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
 //
@@ -35,7 +35,7 @@ import (
 //
 //	 0       4          8        12     13      16      24        32
 //	+-------+----------+--------+------+-------+-------+---------+---------+--------------+
-//	| crc32 | crc32 of | length | kind | blank | index | applied | payload | zeros to a   |
+//	| crc32 | crc32 of | length | kind | blank | index | commit  | payload | zeros to a   |
 //	|       | payload  |        |      | sectors       |         |         | multiple of 32
 //	+-------+----------+--------+------+-------+-------+---------+---------+--------------+
 //
@@ -75,11 +75,11 @@ const (
 
 // segmentHead is the head of a segment.
 type segmentHead struct {
-	log, number          uint64
-	first, last, applied uint64
-	prevEnd              int64
-	prevSum              uint32
-	size                 int64
+	log, number            uint64
+	first, last, committed uint64
+	prevEnd                int64
+	prevSum                uint32
+	size                   int64
 }
 
 func (h *segmentHead) append(b []byte) []byte {
@@ -87,7 +87,7 @@ func (h *segmentHead) append(b []byte) []byte {
 	b = append(append(b, segmentMagic...), 0, 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, segmentFormat)
 	b = binary.BigEndian.AppendUint32(b, h.prevSum)
-	for _, n := range []uint64{h.log, h.number, h.first, h.last, h.applied, uint64(h.prevEnd), uint64(h.size)} {
+	for _, n := range []uint64{h.log, h.number, h.first, h.last, h.committed, uint64(h.prevEnd), uint64(h.size)} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	binary.BigEndian.PutUint32(b[start+4:], crc32.Checksum(b[start+8:], castagnoli))
@@ -106,7 +106,7 @@ func decodeSegmentHead(b []byte) (h segmentHead, err error) {
 		return h, fmt.Errorf("%w: the file has format %d, this program reads %d", ErrFormat, be.Uint32(b[8:]), segmentFormat)
 	}
 	return segmentHead{prevSum: be.Uint32(b[12:]), log: be.Uint64(b[16:]), number: be.Uint64(b[24:]), first: be.Uint64(b[32:]),
-		last: be.Uint64(b[40:]), applied: be.Uint64(b[48:]), prevEnd: int64(be.Uint64(b[56:])), size: int64(be.Uint64(b[64:]))}, nil
+		last: be.Uint64(b[40:]), committed: be.Uint64(b[48:]), prevEnd: int64(be.Uint64(b[56:])), size: int64(be.Uint64(b[64:]))}, nil
 }
 
 // seed begins the checksum of what is at an offset of the segment.
@@ -120,11 +120,11 @@ func (h *segmentHead) seed(at int64) uint32 {
 
 // batch is the head of a batch.
 type batch struct {
-	kind           batchKind
-	length         int // of the payload
-	blank          int // sectors of the payload that are all zeros, as they were written
-	index, applied uint64
-	sum            uint32
+	kind             batchKind
+	length           int // of the payload
+	blank            int // sectors of the payload that are all zeros, as they were written
+	index, committed uint64
+	sum              uint32
 }
 
 // bytes is the length of the batch in the file.
@@ -136,14 +136,14 @@ func batchBytes(payload int) int64 {
 
 // sealBatch writes the head of a batch into b, which has space for it in front of the payload, and
 // pads it.
-func (h *segmentHead) sealBatch(b []byte, at int64, kind batchKind, index, applied uint64) (_ []byte, sum uint32) {
+func (h *segmentHead) sealBatch(b []byte, at int64, kind batchKind, index, committed uint64) (_ []byte, sum uint32) {
 	be := binary.BigEndian
 	be.PutUint32(b[4:], crc32.Checksum(b[batchHeadLen:], castagnoli))
 	be.PutUint32(b[8:], uint32(len(b)-batchHeadLen))
 	be.PutUint32(b[12:], uint32(blankSectors(b, at)))
 	b[12] = byte(kind)
 	be.PutUint64(b[16:], index)
-	be.PutUint64(b[24:], applied)
+	be.PutUint64(b[24:], committed)
 	sum = crc32.Update(h.seed(at), castagnoli, b[4:batchHeadLen])
 	be.PutUint32(b, sum)
 	for range batchBytes(len(b)-batchHeadLen) - int64(len(b)) {
@@ -160,7 +160,7 @@ func (h *segmentHead) batchAt(content []byte, at int64) (b batch, ok bool) {
 	head := content[at : at+batchHeadLen]
 	be := binary.BigEndian
 	b = batch{kind: batchKind(head[12]), length: int(be.Uint32(head[8:])), blank: int(be.Uint32(head[12:]) & 0xFFFFFF),
-		index: be.Uint64(head[16:]), applied: be.Uint64(head[24:]), sum: be.Uint32(head)}
+		index: be.Uint64(head[16:]), committed: be.Uint64(head[24:]), sum: be.Uint32(head)}
 	return b, b.kind > 0 && b.kind < batchKinds && b.sum == crc32.Update(h.seed(at), castagnoli, head[4:]) &&
 		at+b.bytes() <= int64(len(content))
 }

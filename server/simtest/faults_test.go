@@ -191,18 +191,17 @@ func (m *member) failDisk(err error) {
 	}
 }
 
-// repairDisk ends that, and the member's program, and says why that has given up, if it has. A
-// program that has not may have a log that takes no more writes: a failed watermark shows with the
-// next write.
+// repairDisk ends that, and the member's program if it has given up, and says why it has.
 func (m *member) repairDisk() (why error) {
 	m.lock()
 	defer m.unlock()
 	m.diskFault = nil
 	m.disk.Fail(nil)
-	p := m.prog.Swap(nil)
-	if p == nil {
+	p := m.running()
+	if p == nil || p.failure() == nil {
 		return nil
 	}
+	m.prog.Store(nil)
 	m.c.wind(p)
 	return p.failure()
 }
