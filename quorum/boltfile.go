@@ -80,7 +80,7 @@ func openBoltFile(path string) (*boltFile, error) {
 		err = createBoltFile(path)
 	case err == nil:
 		if err = checkBoltFile(path); err == nil {
-			err = syncDir(filepath.Dir(path)) // the process that created it may have ended before that
+			err = SyncDir(filepath.Dir(path)) // the process that created it may have ended before that
 		}
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func createBoltFile(path string) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
 // Close closes the file.

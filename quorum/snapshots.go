@@ -58,7 +58,7 @@ func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
 	s := &snapshotFiles{store: store, dir: filepath.Join(dataDir, snapshotsDir)}
-	if err := syncDir(dataDir); err != nil {
+	if err := SyncDir(dataDir); err != nil {
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
 	repaired, err = s.sweep()
@@ -169,7 +169,7 @@ func (f *snapshotFile) Close() error {
 	_ = f.state.Close()
 	err := f.SnapshotSink.Close()
 	if err == nil {
-		err = syncDir(f.dir) // the library syncs the files, and the folder's own name
+		err = SyncDir(f.dir) // the library syncs the files, and the folder's own name
 	}
 	if err != nil {
 		_ = os.RemoveAll(f.dir + unfinishedSuffix)
@@ -273,15 +273,6 @@ func (n snapshotName) parse() (parts [3]uint64, ok bool) {
 	var rest string
 	k, err := fmt.Sscanf(string(n)+"\n", "%d-%d-%d%s", &parts[0], &parts[1], &parts[2], &rest)
 	return parts, k == 3 && err != nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // loadSnapshot restores the newest snapshot, or returns an empty store when there is none.

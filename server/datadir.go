@@ -63,7 +63,7 @@ func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) erro
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && cfg.MustExist {
 		return fault(err, "%s does not exist, and datadir.autocreate=false forbids to create it", path)
 	}
-	if err := makeDirs(path, syncDir); err != nil {
+	if err := makeDirs(path, quorum.SyncDir); err != nil {
 		return fault(err, "cannot create the directory: %v", err)
 	}
 	name := filepath.Join(path, lockFile)
@@ -126,14 +126,6 @@ func makeDirs(path string, sync func(dir string) error) error {
 		return err
 	}
 	return sync(parent)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func (d *dataDirs) close() {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockkeeper/quorum"
 )
 
 // Each directory that is created is made durable in its parent, the uppermost first.
@@ -17,7 +19,7 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 	var synced []string
 	sync := func(dir string) error {
 		synced = append(synced, dir)
-		return syncDir(dir)
+		return quorum.SyncDir(dir)
 	}
 	path := filepath.Join(root, "a", "b", "c")
 	want := []string{root, filepath.Join(root, "a"), filepath.Join(root, "a", "b")}
