@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/rafttest"
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/znode"
 )
@@ -65,44 +66,9 @@ func inBacklog(t *testing.T, f func(b *backlogTest)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlogTest{t: t, log: &heldLog{InmemStore: raft.NewInmemStore(), word: make(chan error)}, leads: true, voters: "123"}
 		b.guard = &guardedStore{LogStore: b.log, fatal: func(err error) { b.fatal = append(b.fatal, err) }}
-		b.backlog = newBacklog(b.guard, "1", func() ([]raft.Server, bool) { return servers(b.voters), b.leads }, func() { b.failed++ })
+		b.backlog = newBacklog(b.guard, "1", func() ([]raft.Server, bool) { return rafttest.Servers(b.voters), b.leads }, func() { b.failed++ })
 		f(b)
 	})
-}
-
-// servers has those with these numbers as voters; behind a dot as others.
-func servers(numbers string) (list []raft.Server) {
-	suffrage := raft.Voter
-	for _, n := range numbers {
-		if n == '.' {
-			suffrage = raft.Nonvoter
-			continue
-		}
-		list = append(list, raft.Server{ID: raft.ServerID(n), Suffrage: suffrage})
-	}
-	return list
-}
-
-func entries(first, last uint64) (list []*raft.Log) {
-	for i := first; i <= last; i++ {
-		list = append(list, &raft.Log{Index: i, Term: 5, Data: []byte{byte(i)}})
-	}
-	return list
-}
-
-// begin calls f in a goroutine, and returns what tells whether it has returned, and with what.
-func begin(f func() error) func() (err error, returned bool) {
-	c := make(chan error, 1)
-	go func() { c <- f() }()
-	return func() (error, bool) {
-		synctest.Wait()
-		select {
-		case err := <-c:
-			return err, true
-		default:
-			return nil, false
-		}
-	}
 }
 
 func (b *backlogTest) expect(what string, op func() (error, bool), want bool) {
@@ -125,9 +91,9 @@ func (b *backlogTest) wrote(want ...string) {
 // gathered meanwhile is written with one append.
 func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
-		b.log.InmemStore.StoreLogs(entries(1, 2))
+		b.log.InmemStore.StoreLogs(rafttest.Entries(1, 2))
 		for i := uint64(3); i <= 6; i++ {
-			if err := b.StoreLogs(entries(i, i)); err != nil {
+			if err := b.StoreLogs(rafttest.Entries(i, i)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the first is being written
@@ -149,9 +115,9 @@ func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 		if err := b.GetLog(7, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
 			t.Errorf("entry 7: %v", err)
 		}
-		b.expect("what was there before", begin(func() error { return b.await(2, nil) }), true)
-		three := begin(func() error { return b.await(3, nil) })
-		four := begin(func() error { return b.await(4, nil) })
+		b.expect("what was there before", rafttest.Begin(func() error { return b.await(2, nil) }), true)
+		three := rafttest.Begin(func() error { return b.await(3, nil) })
+		four := rafttest.Begin(func() error { return b.await(4, nil) })
 		b.expect("before the first write", three, false)
 		b.log.word <- nil
 		b.expect("after the first write", three, true)
@@ -189,11 +155,11 @@ func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
 		t.Run(tt.about, func(t *testing.T) {
 			inBacklog(t, func(b *backlogTest) {
 				b.leads, b.voters = tt.leads, tt.voters
-				logs := entries(1, 1)
+				logs := rafttest.Entries(1, 1)
 				if tt.next != "" {
-					logs[0].Type, logs[0].Data = raft.LogConfiguration, raft.EncodeConfiguration(raft.Configuration{Servers: servers(tt.next)})
+					logs[0].Type, logs[0].Data = raft.LogConfiguration, raft.EncodeConfiguration(raft.Configuration{Servers: rafttest.Servers(tt.next)})
 				}
-				op := begin(func() error { return b.StoreLogs(logs) })
+				op := rafttest.Begin(func() error { return b.StoreLogs(logs) })
 				b.expect("before it is durable", op, tt.ahead)
 				b.log.word <- nil
 				if !tt.ahead {
@@ -209,9 +175,9 @@ func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
 func TestLastOfTheOthersLeavesNothingUnwritten(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.voters = "12"
-		b.StoreLogs(entries(1, 3))
-		l := &raft.Log{Index: 4, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: servers("1.2")})}
-		op := begin(func() error { return b.StoreLogs([]*raft.Log{l}) })
+		b.StoreLogs(rafttest.Entries(1, 3))
+		l := &raft.Log{Index: 4, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: rafttest.Servers("1.2")})}
+		op := rafttest.Begin(func() error { return b.StoreLogs([]*raft.Log{l}) })
 		b.log.word <- nil
 		b.expect("when those before it are durable", op, false)
 		b.log.word <- nil
@@ -224,14 +190,14 @@ func TestLastOfTheOthersLeavesNothingUnwritten(t *testing.T) {
 // A leader is deposed while its disk writes. What its successor has it do comes behind that.
 func TestDeposedLeaderKeepsTheOrder(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
-		b.StoreLogs(entries(1, 3))
+		b.StoreLogs(rafttest.Entries(1, 3))
 		synctest.Wait()
-		b.StoreLogs(entries(4, 4))
+		b.StoreLogs(rafttest.Entries(4, 4))
 		b.leads = false
-		op := begin(func() error {
-			return errors.Join(b.DeleteRange(3, 4), b.StoreLogs(entries(3, 3)), b.StoreLogs(entries(9, 9)))
+		op := rafttest.Begin(func() error {
+			return errors.Join(b.DeleteRange(3, 4), b.StoreLogs(rafttest.Entries(3, 3)), b.StoreLogs(rafttest.Entries(9, 9)))
 		})
-		compact := begin(func() error { return b.DeleteRange(0, 0) })
+		compact := rafttest.Begin(func() error { return b.DeleteRange(0, 0) })
 		b.expect("taking off the beginning", compact, false)
 		b.log.word <- nil // for what was first in line
 		b.log.word <- nil // for compaction, which need not wait for all that the end of the log waits for
@@ -254,10 +220,10 @@ func TestDeposedLeaderKeepsTheOrder(t *testing.T) {
 // Of a disk that is slow for long no more waits than there is room for.
 func TestBacklogIsBounded(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
-		if err := b.StoreLogs(entries(1, backlogMax)); err != nil {
+		if err := b.StoreLogs(rafttest.Entries(1, backlogMax)); err != nil {
 			t.Fatal(err)
 		}
-		op := begin(func() error { return b.StoreLogs(entries(backlogMax+1, backlogMax+1)) })
+		op := rafttest.Begin(func() error { return b.StoreLogs(rafttest.Entries(backlogMax+1, backlogMax+1)) })
 		b.expect("one more", op, false)
 		b.log.word <- nil
 		b.log.word <- nil
@@ -270,9 +236,9 @@ func TestBacklogIsBounded(t *testing.T) {
 // let go, and nothing is written behind what is missing.
 func TestFailedBacklogLetsNothingGo(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
-		b.log.InmemStore.StoreLogs(entries(1, 2))
-		b.StoreLogs(entries(3, 3))
-		held := begin(func() error { return b.await(3, nil) })
+		b.log.InmemStore.StoreLogs(rafttest.Entries(1, 2))
+		b.StoreLogs(rafttest.Entries(3, 3))
+		held := rafttest.Begin(func() error { return b.await(3, nil) })
 		b.expect("before the disk is full", held, false)
 		b.log.word <- &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
 		err, returned := held()
@@ -283,15 +249,15 @@ func TestFailedBacklogLetsNothingGo(t *testing.T) {
 			t.Errorf("the member ends because of %v, raft is told %d times", b.fatal, b.failed)
 		}
 		for what, op := range map[string]func() error{
-			"store": func() error { return b.StoreLogs(entries(4, 4)) },
+			"store": func() error { return b.StoreLogs(rafttest.Entries(4, 4)) },
 			"take":  func() error { return b.DeleteRange(3, 3) },
 			"await": func() error { return b.await(4, nil) },
 		} {
-			if err, returned := begin(op)(); !returned || !errors.Is(err, ErrDiskFull) {
+			if err, returned := rafttest.Begin(op)(); !returned || !errors.Is(err, ErrDiskFull) {
 				t.Errorf("%s behind it: %v, %v", what, returned, err)
 			}
 		}
-		b.expect("what was there before", begin(func() error { return b.await(2, nil) }), true)
+		b.expect("what was there before", rafttest.Begin(func() error { return b.await(2, nil) }), true)
 		if !b.lacks(3) {
 			t.Error("entry 3 is not on the disk")
 		}
@@ -303,12 +269,12 @@ func TestFailedBacklogLetsNothingGo(t *testing.T) {
 // Closing lets go of whoever waits, and writes what has been taken.
 func TestBacklogCloses(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
-		b.StoreLogs(entries(1, 1))
+		b.StoreLogs(rafttest.Entries(1, 1))
 		synctest.Wait()
-		b.StoreLogs(entries(2, 2))
+		b.StoreLogs(rafttest.Entries(2, 2))
 		stop := make(chan struct{})
-		one := begin(func() error { return b.await(1, stop) })
-		two := begin(func() error { return b.await(1, nil) })
+		one := rafttest.Begin(func() error { return b.await(1, stop) })
+		two := rafttest.Begin(func() error { return b.await(1, nil) })
 		close(stop)
 		if err, returned := one(); !returned || !errors.Is(err, errStopped) {
 			t.Errorf("stopped: %v, %v", returned, err)
@@ -318,7 +284,7 @@ func TestBacklogCloses(t *testing.T) {
 		if err, returned := two(); !returned || !errors.Is(err, errStopped) {
 			t.Errorf("released: %v, %v", returned, err)
 		}
-		closed := begin(func() error { b.close(); return nil })
+		closed := rafttest.Begin(func() error { b.close(); return nil })
 		b.log.word <- nil
 		b.expect("while it writes", closed, false)
 		b.log.word <- nil

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"lockkeeper/internal/rafttest"
+
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
@@ -97,8 +99,7 @@ func bounds(s *storedLog) (first, last uint64) {
 	return first, last
 }
 
-// busyLog is the directory of a log as it is after some work: in a log file inner pages, values that take several pages,
-// free pages; or several segments, of which the first have been removed.
+// busyLog is the directory of a log as it is after some work.
 func busyLog(t *testing.T, kind LogKind) (dir string, p *promised) {
 	t.Helper()
 	dir = t.TempDir()
@@ -108,20 +109,13 @@ func busyLog(t *testing.T, kind LogKind) (dir string, p *promised) {
 	}
 	defer s.Close()
 	p = &promised{first: 1, entries: map[uint64][]byte{}}
-	for i := range 300 {
-		if i%50 == 0 {
+	writes := 0
+	rafttest.Work(func(sizes ...int) {
+		if writes++; writes%50 == 1 {
 			p.vote(t, s)
 		}
-		p.store(t, s, 10+i, 150)
-		if i%100 == 40 {
-			p.store(t, s, 9_000)
-		}
-		if i == 200 {
-			p.cut(t, s, 1, 150)
-		}
-	}
-	p.cut(t, s, p.last-5, p.last)
-	p.store(t, s, 100)
+		p.store(t, s, sizes...)
+	}, func(first, last uint64) { p.cut(t, s, first, last) })
 	return dir, p
 }
 

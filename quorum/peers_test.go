@@ -16,8 +16,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/rafttest"
 	"lockkeeper/quorum/peer"
-	"lockkeeper/znode"
 )
 
 // The peer port and raft's transport, with whole members.
@@ -196,74 +196,6 @@ func TestMembersComeFromTheirAddresses(t *testing.T) {
 	}
 }
 
-func headerOf(id MemberID) raft.RPCHeader {
-	b := []byte(peer.ServerID(id))
-	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: b, Addr: b}
-}
-
-func confOf(servers ...raft.Server) []byte {
-	return raft.EncodeConfiguration(raft.Configuration{Servers: servers})
-}
-
-func voter(id MemberID) raft.Server {
-	return raft.Server{Suffrage: raft.Voter, ID: peer.ServerID(id), Address: raft.ServerAddress(hostName(int(id)-1) + ":2888")}
-}
-
-// hostile are requests that no member sends, with the term and the log of a leader that does.
-func hostile(from MemberID, term, last, lastTerm uint64) map[string]any {
-	header := headerOf(from)
-	entry := func(kind raft.LogType, data []byte) *raft.AppendEntriesRequest {
-		return &raft.AppendEntriesRequest{RPCHeader: header, Term: term, PrevLogEntry: last, PrevLogTerm: lastTerm,
-			Entries: []*raft.Log{{Index: last + 1, Term: term, Type: kind, Data: data}}}
-	}
-	empty := znode.AppendEntry(nil, 1, 0, nil)
-	snapshot := func(conf []byte, size int64) *raft.InstallSnapshotRequest {
-		return &raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: last + 1000,
-			LastLogTerm: term, Configuration: conf, ConfigurationIndex: 1, Size: size}
-	}
-	gap := entry(raft.LogCommand, empty)
-	gap.Entries[0].Index++
-	later := entry(raft.LogCommand, empty)
-	later.Entries[0].Term++
-	extended := entry(raft.LogCommand, empty)
-	extended.Entries[0].Extensions = []byte("x")
-	foreign := entry(raft.LogNoop, nil)
-	foreign.RPCHeader = headerOf(from + 1)
-	three := []raft.Server{voter(1), voter(2), voter(3)}
-	return map[string]any{
-		"garbage configuration":                 entry(raft.LogConfiguration, []byte("garbage")),
-		"empty configuration entry":             entry(raft.LogConfiguration, nil),
-		"configuration of nobody":               entry(raft.LogConfiguration, confOf()),
-		"configuration without a voter":         entry(raft.LogConfiguration, confOf(raft.Server{Suffrage: raft.Nonvoter, ID: "1", Address: "a"})),
-		"configuration of strangers":            entry(raft.LogConfiguration, confOf(voter(77), voter(78))),
-		"configuration of two members less":     entry(raft.LogConfiguration, confOf(voter(from))),
-		"configuration with one twice":          entry(raft.LogConfiguration, confOf(append(three, three[0])...)),
-		"configuration with a name":             entry(raft.LogConfiguration, confOf(append(three, raft.Server{ID: "mallory", Address: "a"})...)),
-		"garbage command":                       entry(raft.LogCommand, []byte("garbage")),
-		"command with a wrong checksum":         entry(raft.LogCommand, append(bytes.Clone(empty[:len(empty)-1]), 7)),
-		"unknown type of entry":                 entry(raft.LogType(99), nil),
-		"deprecated type of entry":              entry(raft.LogAddPeerDeprecated, []byte("x")),
-		"barrier with data":                     entry(raft.LogBarrier, []byte("x")),
-		"extensions":                            extended,
-		"gap":                                   gap,
-		"entry of a later term":                 later,
-		"leader of another number":              foreign,
-		"commit without a log":                  &raft.AppendEntriesRequest{RPCHeader: header, Term: term, LeaderCommitIndex: 1 << 40},
-		"heartbeat of the last term":            &raft.AppendEntriesRequest{RPCHeader: header, Term: 1<<64 - 1},
-		"heartbeat of a far term":               &raft.AppendEntriesRequest{RPCHeader: header, Term: term + 2<<20},
-		"vote in the last term":                 &raft.RequestVoteRequest{RPCHeader: header, Term: 1<<64 - 1, LastLogIndex: last, LastLogTerm: lastTerm, LeadershipTransfer: true},
-		"pre-vote in the last term":             &raft.RequestPreVoteRequest{RPCHeader: header, Term: 1<<64 - 1, LastLogIndex: last, LastLogTerm: lastTerm},
-		"vote for a log of its own term":        &raft.RequestVoteRequest{RPCHeader: header, Term: term + 1, LastLogIndex: last, LastLogTerm: term + 1},
-		"old version of the protocol":           &raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: 2, ID: header.ID, Addr: header.Addr}, Term: term + 1},
-		"snapshot with an empty configuration":  snapshot(nil, 100),
-		"snapshot with a garbage configuration": snapshot([]byte("garbage"), 100),
-		"snapshot without a voter":              snapshot(confOf(), 100),
-		"snapshot of version 0":                 &raft.InstallSnapshotRequest{RPCHeader: header, Term: term, LastLogIndex: last + 1000, LastLogTerm: term, Size: 100},
-		"snapshot of nothing":                   snapshot(confOf(three...), 0),
-		"snapshot that is none":                 snapshot(confOf(three...), 100),
-	}
-}
-
 // Whatever a stranger who passes for a member sends, its stream ends, nothing of it is in the log, and raft has the same leader and term.
 // Afterwards every member starts from its disk.
 func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
@@ -282,7 +214,7 @@ func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 		}
 		leader := c.impostor(hostName(l), MemberID(l+1))
 		to := peer.ServerID(MemberID(f + 1))
-		for name, req := range hostile(MemberID(l+1), term, last, tail.Term) {
+		for name, req := range rafttest.Hostile(l+1, term, last, tail.Term) {
 			before := c.reps[f].port.Stats().Refused
 			var err error
 			switch q := req.(type) {
@@ -395,9 +327,9 @@ func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
 		f := (l + 1) % 3
 		c.recs[f].result(t, c.propose(l, createSession(9)))
 		leader := c.impostor(hostName(l), MemberID(l+1))
-		req := &raft.InstallSnapshotRequest{RPCHeader: headerOf(MemberID(l + 1)), SnapshotVersion: raft.SnapshotVersionMax,
+		req := &raft.InstallSnapshotRequest{RPCHeader: rafttest.Header(l + 1), SnapshotVersion: raft.SnapshotVersionMax,
 			Term: c.reps[l].raft.CurrentTerm(), LastLogIndex: 1 << 30, LastLogTerm: c.reps[l].raft.CurrentTerm(),
-			Configuration: confOf(voter(1), voter(2), voter(3)), ConfigurationIndex: 1, Size: 1 << 20}
+			Configuration: rafttest.Configuration(rafttest.Voter(1), rafttest.Voter(2), rafttest.Voter(3)), ConfigurationIndex: 1, Size: 1 << 20}
 		data, rest := io.Pipe()
 		sent := make(chan error)
 		go func() {

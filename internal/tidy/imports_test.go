@@ -59,6 +59,7 @@ const imports = `
 	internal/freeport:
 	internal/loglimit:
 	internal/zkconn:       wire
+	internal/rafttest:     znode github.com/hashicorp/raft
 	# The disk is below the log: it implements wal.FS.
 	internal/simdisk:      quorum/wal github.com/hashicorp/raft
 	internal/tidy:
@@ -77,9 +78,9 @@ const testImports = `
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
-	quorum/peer:           internal/simnet
-	quorum/wal:            internal/simdisk
-	quorum:                internal/simnet internal/simdisk
+	quorum/peer:           internal/simnet internal/rafttest
+	quorum/wal:            internal/simdisk internal/rafttest
+	quorum:                internal/simnet internal/simdisk internal/rafttest
 	server:                internal/simnet internal/simdisk internal/freeport
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes

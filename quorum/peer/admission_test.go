@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/rafttest"
 	"lockkeeper/internal/simnet"
 )
 
@@ -95,7 +96,7 @@ func TestTheLongestSilentGivesWay(t *testing.T) {
 // A number that is in no roster is only listened to by a member that follows nobody.
 func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
 	members := []Member{{ID: 1}, {ID: 2, Addr: "10.0.0.2:2888"}}
-	local := &fakeLocal{leader: 2, servers: servers("12")}
+	local := &fakeLocal{leader: 2, servers: rafttest.Servers("12")}
 	p := &Port{cfg: Config{ID: 1, Members: members}, local: local, roster: NewRoster(members, false, local), origins: newOrigins(nil)}
 	ip := netip.MustParseAddr("10.0.0.99")
 	if why := p.notMember(StreamRaft, 77, Sum(members), ip); why == "" {

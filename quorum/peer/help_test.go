@@ -3,7 +3,6 @@ package peer
 import (
 	"bufio"
 	"net"
-	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 )
@@ -35,41 +34,6 @@ func (l *fakeLocal) AwaitDurable(index uint64, stop <-chan struct{}) error {
 		return nil
 	}
 	return l.durable(index, stop)
-}
-
-// servers has those with these numbers as voters; behind a dot as others.
-func servers(numbers string) (list []raft.Server) {
-	suffrage := raft.Voter
-	for _, n := range numbers {
-		if n == '.' {
-			suffrage = raft.Nonvoter
-			continue
-		}
-		list = append(list, raft.Server{ID: raft.ServerID(n), Suffrage: suffrage})
-	}
-	return list
-}
-
-func entries(first, last uint64) (list []*raft.Log) {
-	for i := first; i <= last; i++ {
-		list = append(list, &raft.Log{Index: i, Term: 5, Data: []byte{byte(i)}})
-	}
-	return list
-}
-
-// begin calls f in a goroutine, and returns what tells whether it has returned, and with what.
-func begin(f func() error) func() (err error, returned bool) {
-	c := make(chan error, 1)
-	go func() { c <- f() }()
-	return func() (error, bool) {
-		synctest.Wait()
-		select {
-		case err := <-c:
-			return err, true
-		default:
-			return nil, false
-		}
-	}
 }
 
 // streamOf is a stream over a connection that no port owns.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"lockkeeper/internal/rafttest"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -137,7 +139,7 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 		{"a heartbeat", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3}, true},
 		{"with a commit", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, LeaderCommitIndex: 1}, false},
 		{"behind an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, PrevLogEntry: 1}, false},
-		{"with an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, Entries: entries(1, 1)}, false},
+		{"with an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, Entries: rafttest.Entries(1, 1)}, false},
 		{"of nobody", &raft.AppendEntriesRequest{Term: 3}, false},
 	} {
 		if got := isHeartbeat(tt.req); got != tt.beat {

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/rafttest"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -79,7 +81,7 @@ func (f *farEnd) send(kind rpcKind, resp any, err error) {
 func carrying(index uint64) *raft.AppendEntriesRequest {
 	q := &raft.AppendEntriesRequest{Term: 5}
 	if index > 0 {
-		q.PrevLogEntry, q.PrevLogTerm, q.Entries = index-1, 5, entries(index, index)
+		q.PrevLogEntry, q.PrevLogTerm, q.Entries = index-1, 5, rafttest.Entries(index, index)
 	}
 	return q
 }
@@ -112,7 +114,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 						t.Errorf("handed on: %+v, want %+v", got, want)
 					}
 				}
-				sent := begin(func() (err error) {
+				sent := rafttest.Begin(func() (err error) {
 					for range 3 * flyingMax {
 						_, err = p.AppendEntries(carrying(0), new(raft.AppendEntriesResponse))
 					}
@@ -144,7 +146,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 		p, far := pipelineTo(t, tr)
 		const n = 5 * flyingMax
 		sent := 0
-		done := begin(func() error {
+		done := rafttest.Begin(func() error {
 			for i := range uint64(n) {
 				if _, err := p.AppendEntries(carrying(i+1), new(raft.AppendEntriesResponse)); err != nil {
 					return err
@@ -186,7 +188,7 @@ func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 		large := carrying(1)
 		large.Entries[0].Data = make([]byte, flyingMaxBytes+1)
 		mustAppend(t, p, large)
-		next := begin(func() error {
+		next := rafttest.Begin(func() error {
 			_, err := p.AppendEntries(carrying(2), new(raft.AppendEntriesResponse))
 			return err
 		})
@@ -270,7 +272,7 @@ func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 // nothing in that term, and says nothing of what the follower has.
 func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, &fakeLocal{servers: servers("12")})
+		tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers("12")})
 		p, far := pipelineTo(t, tr)
 		mustAppend(t, p, carrying(9))
 		mustAppend(t, p, carrying(10))

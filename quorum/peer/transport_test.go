@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/rafttest"
+
 	"github.com/hashicorp/raft"
 )
 
@@ -118,7 +120,7 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 		{"nor this member, when it votes no longer", "234", "1", map[raft.ServerID]int{"2": 1}, time.Time{}},
 		{"which then needs two others", "234", "1", map[raft.ServerID]int{"2": 1, "4": 7}, ago(7)},
 	} {
-		tr := newTransport(nil, 1, &fakeLocal{servers: servers(tt.voters + "." + tt.others)})
+		tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers(tt.voters + "." + tt.others)})
 		const term = 7
 		for id, seconds := range tt.contacts {
 			tr.answered(id, "", ago(seconds), &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
@@ -163,7 +165,7 @@ func TestAnswersAreHeldBack(t *testing.T) {
 				p, far := pipelineTo(t, tr)
 				mustAppend(t, p, carrying(tt.index))
 				far.answer(tt.ans)
-				got := begin(func() error { <-p.Consumer(); return nil })
+				got := rafttest.Begin(func() error { <-p.Consumer(); return nil })
 				if _, passed := got(); passed == tt.held {
 					t.Errorf("passed on before it is durable: %v", passed)
 				}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/rafttest"
 	"lockkeeper/quorum/wal"
 )
 
@@ -228,22 +229,12 @@ func (p *stored) refused(t *testing.T, what string, m *image) bool {
 	return false
 }
 
-// busy is a log as it is after some work: several segments, of which the first have been removed.
+// busy is a log as it is after some work.
 func busy(t *testing.T) (*image, *stored) {
 	t.Helper()
 	m, p := newImage(), newStored()
 	l := m.create(t, smallSegment)
-	for i := range 300 {
-		p.store(t, l, 10+i, 150)
-		if i%100 == 40 {
-			p.store(t, l, 9_000)
-		}
-		if i == 200 {
-			p.cut(t, l, 1, 150)
-		}
-	}
-	p.cut(t, l, p.last-5, p.last)
-	p.store(t, l, 100)
+	rafttest.Work(func(sizes ...int) { p.store(t, l, sizes...) }, func(first, last uint64) { p.cut(t, l, first, last) })
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

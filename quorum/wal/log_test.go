@@ -161,28 +161,3 @@ func TestSegmentsComeAndGo(t *testing.T) {
 		t.Errorf("empty, opened again: %d, %d", first, last)
 	}
 }
-
-// What an append costs on the disk, with its fsync: entries of 200 bytes, several to a write.
-func BenchmarkAppend(b *testing.B) {
-	for _, n := range []int{1, 16, 128} {
-		b.Run(fmt.Sprintf("entries=%d", n), func(b *testing.B) {
-			l, err := wal.Create(wal.Options{Dir: b.TempDir(), FS: new(wal.OS), Save: func(wal.Manifest) error { return nil }}, 1, 0)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Close()
-			logs := make([]*raft.Log, n)
-			next := uint64(1)
-			b.ReportAllocs()
-			for b.Loop() {
-				for i := range logs {
-					logs[i] = &raft.Log{Index: next, Term: 1, Data: make([]byte, 200)}
-					next++
-				}
-				if err := l.StoreLogs(logs); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
