@@ -57,9 +57,9 @@ type lab struct {
 // newLab starts a cluster of the -jepsen.target on the loopback. Its settings are the ones that
 // ZooKeeper's documentation suggests, and so what people have; only that sessions may be shorter
 // than two ticks.
-func newLab(t *testing.T, members int, patience time.Duration) *lab {
+func newLab(t *testing.T, members int) *lab {
 	t.Helper()
-	return newLabWith(t, patience, ClusterConfig{
+	return newLabWith(t, time.Minute, ClusterConfig{
 		Target: findTarget(t, *targetFlag), Members: members,
 		TickTime: 2 * time.Second, Extra: []string{"minSessionTimeout=1000"},
 	})

@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,51 +17,69 @@ import (
 func TestObservers(t *testing.T) {
 	target := findTarget(t, *targetFlag)
 	sum := sha1.Sum([]byte("super:pw"))
-	l := newLabWith(t, 2*time.Minute, ClusterConfig{Target: target, Members: 3, TickTime: time.Second,
-		Extra: []string{"reconfigEnabled=true",
-			"minSessionTimeout=1000", "DigestAuthenticationProvider.superDigest=super:" +
-				base64.StdEncoding.EncodeToString(sum[:])}})
-	connect := func(m *Member) *zk.Conn {
-		t.Helper()
-		return openClient(t, 6*time.Second, m.ClientAddr).Conn
-	}
-	need := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	voters := append([]*Member(nil), l.cluster.Members()...)
-	admin := connect(voters[0])
-	need(admin.AddAuth("digest", []byte("super:pw")))
-	var observers []*Member
+	digest := base64.StdEncoding.EncodeToString(sum[:])
+	o := &observed{lab: newLabWith(t, 2*time.Minute, ClusterConfig{
+		Target: target, Members: 3, TickTime: time.Second, Extra: []string{"reconfigEnabled=true",
+			"minSessionTimeout=1000", "DigestAuthenticationProvider.superDigest=super:" + digest},
+	})}
+	o.voters = append(o.voters, o.cluster.Members()...)
+	o.admin = o.client(o.voters[0])
+	o.need(o.admin.AddAuth("digest", []byte("super:pw")))
 	for range 2 {
-		o, err := l.cluster.join(true, voters...)
-		need(err)
-		_, err = admin.IncrementalReconfig([]string{o.Line()}, nil, -1)
-		need(err)
-		need(o.AwaitServing(l.ctx))
-		observers = append(observers, o)
+		m, err := o.cluster.join(true, o.voters...)
+		o.need(err)
+		_, err = o.admin.IncrementalReconfig([]string{m.Line()}, nil, -1)
+		o.need(err)
+		o.need(m.AwaitServing(o.ctx))
+		o.observers = append(o.observers, m)
 	}
-	a, b := connect(observers[0]), connect(observers[1])
+	a, b := o.client(o.observers[0]), o.client(o.observers[1])
+	o.serve(a, b)
+	o.describe(target)
+	o.neverCount(b)
+}
 
+// observed is a cluster with observers.
+type observed struct {
+	*lab
+	voters, observers []*Member
+	admin             *zk.Conn // of a voter; it may change the members
+}
+
+// client is a client of one member.
+func (o *observed) client(m *Member) *zk.Conn {
+	o.t.Helper()
+	return openClient(o.t, 6*time.Second, m.ClientAddr).Conn
+}
+
+// need ends the test if err is not nil.
+func (o *observed) need(err error) {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// serve checks that clients of the observers read, write, watch and lock.
+func (o *observed) serve(a, b *zk.Conn) {
+	t := o.t
 	_, err := a.Create("/o", []byte("1"), 0, zk.WorldACL(zk.PermAll))
-	need(err)
+	o.need(err)
 	_, err = b.Sync("/o")
-	need(err)
+	o.need(err)
 	data, _, events, err := b.GetW("/o")
-	need(err)
-	_, err = admin.Set("/o", []byte("2"), 0)
-	need(err)
+	o.need(err)
+	_, err = o.admin.Set("/o", []byte("2"), 0)
+	o.need(err)
 	if e := <-events; string(data) != "1" || e.Type != zk.EventNodeDataChanged {
 		t.Fatalf("%q, then %v", data, e)
 	}
 	first, second := zk.NewLock(a, "/lock", zk.WorldACL(zk.PermAll)), zk.NewLock(b, "/lock", zk.WorldACL(zk.PermAll))
-	need(first.Lock())
+	o.need(first.Lock())
 	got := make(chan error, 1)
 	go func() { got <- second.Lock() }()
-	need(Poll(l.ctx, 10*time.Millisecond, func() error {
-		queue, _, err := admin.Children("/lock")
+	o.need(Poll(o.ctx, 10*time.Millisecond, func() error {
+		queue, _, err := o.admin.Children("/lock")
 		if err == nil && len(queue) != 2 {
 			err = fmt.Errorf("%d nodes in the queue", len(queue))
 		}
@@ -71,50 +90,54 @@ func TestObservers(t *testing.T) {
 		t.Fatal("two clients of observers hold one lock")
 	default:
 	}
-	need(first.Unlock())
-	need(<-got)
+	o.need(first.Unlock())
+	o.need(<-got)
+}
 
-	for _, m := range l.cluster.Members() {
-		text, err := FourLetter(l.ctx, m.ClientAddr, "mntr")
-		need(err)
-		observer := m == observers[0] || m == observers[1]
-		if strings.Contains(text, "zk_server_state\tobserver") != observer {
-			t.Errorf("%s:\n%s", m, text)
+// describe checks what all members say of themselves.
+func (o *observed) describe(target Target) {
+	for _, m := range o.cluster.Members() {
+		text, err := FourLetter(o.ctx, m.ClientAddr, "mntr")
+		o.need(err)
+		if strings.Contains(text, "zk_server_state\tobserver") != slices.Contains(o.observers, m) {
+			o.t.Errorf("%s:\n%s", m, text)
 		}
 		if strings.Contains(text, "zk_server_state\tleader") &&
 			!(strings.Contains(text, "zk_synced_observers\t2\n") &&
 				strings.Contains(text, "zk_synced_followers\t2\n")) {
-			t.Errorf("%s:\n%s", m, text)
+			o.t.Errorf("%s:\n%s", m, text)
 		}
 		if target.Name == "lockkeeper" && !strings.Contains(text, "zk_quorum_size\t3\n") {
-			t.Errorf("%s:\n%s", m, text)
+			o.t.Errorf("%s:\n%s", m, text)
 		}
 	}
+}
 
-	// Without observers nothing is missing.
-	for _, o := range observers {
-		need(o.Kill())
+// neverCount checks that without observers nothing is missing, and that with all of them there is no
+// majority on the side of one voter. b is a client of an observer.
+func (o *observed) neverCount(b *zk.Conn) {
+	for _, m := range o.observers {
+		o.need(m.Kill())
 	}
-	_, err = admin.Set("/o", []byte("3"), -1)
-	need(err)
-	for _, o := range observers {
-		need(o.Restart(l.ctx))
+	_, err := o.admin.Set("/o", []byte("3"), -1)
+	o.need(err)
+	for _, m := range o.observers {
+		o.need(m.Restart(o.ctx))
 	}
-	// And with all of them there is no majority of voters on the side of one voter.
-	need(voters[1].Kill())
-	need(voters[2].Kill())
-	need(Poll(l.ctx, 50*time.Millisecond, func() error {
-		for _, m := range []*Member{voters[0], observers[0], observers[1]} {
-			if mode, err := m.Mode(l.ctx); err == nil {
+	o.need(o.voters[1].Kill())
+	o.need(o.voters[2].Kill())
+	o.need(Poll(o.ctx, 50*time.Millisecond, func() error {
+		for _, m := range []*Member{o.voters[0], o.observers[0], o.observers[1]} {
+			if mode, err := m.Mode(o.ctx); err == nil {
 				return fmt.Errorf("%s still serves, as %s", m, mode)
 			}
 		}
 		return nil
 	}))
-	need(voters[1].Start())
-	need(voters[2].Start())
-	need(l.cluster.AwaitServing(l.ctx))
-	need(Poll(l.ctx, 50*time.Millisecond, func() error {
+	o.need(o.voters[1].Start())
+	o.need(o.voters[2].Start())
+	o.need(o.cluster.AwaitServing(o.ctx))
+	o.need(Poll(o.ctx, 50*time.Millisecond, func() error {
 		data, _, err := b.Get("/o")
 		if err == nil && string(data) != "3" {
 			err = fmt.Errorf("%q", data)

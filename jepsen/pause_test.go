@@ -19,7 +19,7 @@ func TestPausedHolder(t *testing.T) {
 	} {
 		t.Run(test.library+"/"+test.recipe, func(t *testing.T) {
 			client(t, test.library)
-			l := newLab(t, 3, time.Minute)
+			l := newLab(t, 3)
 			l.sessionTimeout = 3 * time.Second
 			workers := l.start(test.library, 2)
 			sleeper, next := workers[0], workers[1]

@@ -86,48 +86,18 @@ func TestReadOnlyClients(t *testing.T) {
 		!strings.Contains(answer, "\nMode: read-only\n") {
 		t.Errorf("srvr: %v\n%s", err, answer)
 	}
-	run := func(name string, cmd *exec.Cmd) string {
-		t.Helper()
-		path := filepath.Join(l.dir, name+".out")
-		_ = Run(l.ctx, name, cmd, path) // a refused command ends it with an error
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	expect := func(name, text string, words ...string) {
-		t.Helper()
-		for _, w := range words {
-			if !strings.Contains(text, w) {
-				t.Errorf("%s does not say %q, but:\n%s", name, w, text)
-			}
-		}
-	}
-	expect("zkCli -r", run("zkcli-get", zkCli("-r", "-server", left.ClientAddr, "get", "/a")), "ConnectedReadOnly",
-		"kept")
-	expect("zkCli -r", run("zkcli-create", zkCli("-r", "-server", left.ClientAddr, "create", "/b")),
-		"Not a read-only call")
-	expect("cli_mt -r", run("cli-get", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "get /a")), "kept")
-	expect("cli_mt -r", run("cli-create", exec.Command(cClient, "-r", "-h", left.ClientAddr, "-c", "create /b")),
-		"-119")
+	addr := left.ClientAddr
+	l.expectOutput("zkcli-get", zkCli("-r", "-server", addr, "get", "/a"), "ConnectedReadOnly", "kept")
+	l.expectOutput("zkcli-create", zkCli("-r", "-server", addr, "create", "/b"), "Not a read-only call")
+	l.expectOutput("cli-get", exec.Command(cClient, "-r", "-h", addr, "-c", "get /a"), "kept")
+	l.expectOutput("cli-create", exec.Command(cClient, "-r", "-h", addr, "-c", "create /b"), "-119")
 	other := openClient(t, l.sessionTimeout, left.ClientAddr)
 
-	kazoo := exec.CommandContext(l.ctx, "/usr/bin/python3", "-c", kazooReader, l.cluster.Servers())
-	kazoo.Stderr = os.Stderr
-	out, err := kazoo.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kazoo.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = kazoo.Process.Kill(); _ = kazoo.Wait() }()
-	lines := bufio.NewScanner(out)
+	kazoo := l.startKazooReader()
 	for _, want := range []string{"state CONNECTED_RO", "data kept None", "create refused", "set refused",
 		"sync refused", "still CONNECTED_RO", "waiting"} {
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("kazoo says %q, want %q", lines.Text(), want)
+		if !kazoo.Scan() || kazoo.Text() != want {
+			t.Fatalf("kazoo says %q, want %q", kazoo.Text(), want)
 		}
 	}
 	if state := other.State(); state == zk.StateHasSession {
@@ -139,13 +109,45 @@ func TestReadOnlyClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !lines.Scan() || lines.Text() != "created /kazoo" {
-		t.Errorf("kazoo says %q", lines.Text())
+	if !kazoo.Scan() || kazoo.Text() != "created /kazoo" {
+		t.Errorf("kazoo says %q", kazoo.Text())
 	}
 	l.logged(left, "read-only mode has ended", 1)
 	if answer, err := FourLetter(l.ctx, left.ClientAddr, "isro"); err != nil || answer != "rw" {
 		t.Errorf("isro: %q, %v", answer, err)
 	}
+}
+
+// expectOutput runs a command, which may be refused, and looks for words in what it prints.
+func (l *lab) expectOutput(name string, cmd *exec.Cmd, words ...string) {
+	l.t.Helper()
+	path := filepath.Join(l.dir, name+".out")
+	_ = Run(l.ctx, name, cmd, path) // a refused command ends with an error
+	text, err := os.ReadFile(path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, w := range words {
+		if !strings.Contains(string(text), w) {
+			l.t.Errorf("%s does not say %q, but:\n%s", name, w, text)
+		}
+	}
+}
+
+// startKazooReader starts kazooReader, which is killed when the test ends, and returns its lines.
+func (l *lab) startKazooReader() *bufio.Scanner {
+	l.t.Helper()
+	kazoo := exec.CommandContext(l.ctx, "/usr/bin/python3", "-c", kazooReader, l.cluster.Servers())
+	kazoo.Stderr = os.Stderr
+	out, err := kazoo.StdoutPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := kazoo.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { _ = kazoo.Process.Kill(); _ = kazoo.Wait() })
+	return bufio.NewScanner(out)
 }
 
 func (l *lab) awaitReadOnly(m *Member) {

@@ -38,7 +38,7 @@ func (l *lab) later(w *Worker, thread string, words ...string) <-chan Reply {
 // TestCuratorMutex checks what InterProcessMutex promises beyond exclusion.
 func TestCuratorMutex(t *testing.T) {
 	client(t, "curator")
-	l := newLab(t, 1, time.Minute)
+	l := newLab(t, 1)
 	workers := l.start("curator", 2)
 	a, b := workers[0], workers[1]
 	for _, w := range workers {
@@ -67,14 +67,8 @@ func TestCuratorMutex(t *testing.T) {
 		t.Errorf("release by a client that does not hold: %s", reply)
 	}
 
-	// A timed acquire waits as long as it says, and leaves no node behind.
-	start := time.Now()
-	if reply := l.do(b, "t1", "acquire", "m", "700"); !reply.Is(Fail, "timeout") {
-		t.Errorf("timed acquire of a held lock: %s", reply)
-	}
-	if took := time.Since(start); took < 700*time.Millisecond || took > 5*time.Second {
-		t.Errorf("acquire with a timeout of 700 ms gave up after %v", took)
-	}
+	// A timed acquire leaves no node behind.
+	l.timedAcquire(b, "t1", "m")
 	l.waitFor("1", func() string {
 		return count(l.mustDo(b, "t1", "contenders", "m"))
 	})
@@ -91,6 +85,18 @@ func TestCuratorMutex(t *testing.T) {
 	l.checkNothingLeft()
 }
 
+// timedAcquire checks that an acquire of a lock that is held waits as long as its timeout says.
+func (l *lab) timedAcquire(w *Worker, thread, handle string) {
+	l.t.Helper()
+	start := time.Now()
+	if reply := l.do(w, thread, "acquire", handle, "700"); !reply.Is(Fail, "timeout") {
+		l.t.Errorf("timed acquire of a held lock: %s", reply)
+	}
+	if took := time.Since(start); took < 700*time.Millisecond || took > 5*time.Second {
+		l.t.Errorf("acquire with a timeout of 700 ms gave up after %v", took)
+	}
+}
+
 // count is how many names a reply to contenders holds.
 func count(list string) string {
 	if list == "" {
@@ -103,7 +109,7 @@ func count(list string) string {
 // holds the write lock may read, and go down to reading.
 func TestCuratorReadWriteLock(t *testing.T) {
 	client(t, "curator")
-	l := newLab(t, 1, time.Minute)
+	l := newLab(t, 1)
 	workers := l.start("curator", 2)
 	a, b := workers[0], workers[1]
 	for _, w := range workers {
@@ -131,7 +137,7 @@ func TestCuratorReadWriteLock(t *testing.T) {
 // TestCuratorLatch checks that leadership goes to those who wait, in order.
 func TestCuratorLatch(t *testing.T) {
 	client(t, "curator")
-	l := newLab(t, 1, time.Minute)
+	l := newLab(t, 1)
 	workers := l.start("curator", 2)
 	a, b := workers[0], workers[1]
 	l.mustDo(a, "t", "open", "x", "latch", "/latch")
@@ -150,7 +156,7 @@ func TestCuratorLatch(t *testing.T) {
 // TestKazooLock checks what kazoo's Lock promises beyond exclusion.
 func TestKazooLock(t *testing.T) {
 	client(t, "kazoo")
-	l := newLab(t, 1, time.Minute)
+	l := newLab(t, 1)
 	workers := l.start("kazoo", 3)
 	for i, w := range workers {
 		l.mustDo(w, "t", "open", "k", "lock", "/kazoo", "identifier="+string(rune('a'+i)))
@@ -174,13 +180,7 @@ func TestKazooLock(t *testing.T) {
 	if reply := l.do(b, "t", "acquire", "k", "0"); !reply.Is(Fail, "timeout") {
 		t.Errorf("acquire without blocking: %s", reply)
 	}
-	start := time.Now()
-	if reply := l.do(b, "t", "acquire", "k", "700"); !reply.Is(Fail, "timeout") {
-		t.Errorf("timed acquire: %s", reply)
-	}
-	if took := time.Since(start); took < 700*time.Millisecond || took > 5*time.Second {
-		t.Errorf("acquire with a timeout of 700 ms gave up after %v", took)
-	}
+	l.timedAcquire(b, "t", "k")
 	l.waitFor("a,c", func() string { return l.mustDo(a, "t", "contenders", "k") })
 
 	l.mustDo(a, "t", "release", "k")
@@ -199,7 +199,7 @@ func TestKazooLock(t *testing.T) {
 // a client that believes in another number.
 func TestKazooSemaphore(t *testing.T) {
 	client(t, "kazoo")
-	l := newLab(t, 1, time.Minute)
+	l := newLab(t, 1)
 	workers := l.start("kazoo", 3)
 	for _, w := range workers {
 		l.mustDo(w, "t", "open", "s", "semaphore", "/semaphore", "leases=2", "identifier=same")

@@ -43,34 +43,18 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			cmd, mark := program(t, "run", "-binary", binary, "-members", "3", "-workload", "register",
 				"-nemesis", nemeses, "-time", "10m", "-seed", "1", "-report", filepath.Join(t.TempDir(), "report"))
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var errs bytes.Buffer
-			cmd.Stderr = &errs
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer cmd.Process.Kill()
-			seen := lines(bufio.NewScanner(out))
-			for line := range seen { // until something is broken
-				if strings.Contains(line, " pause ") {
-					break
+			errs := interrupt(t, cmd, test.signal, func(line string) bool {
+				if !strings.Contains(line, " pause ") {
+					return false
 				}
-			}
-			if len(withMark(t, mark)) < 1+3+5 { // itself, members, clients
-				t.Errorf("only these run: %q; %s", withMark(t, mark), errs.String())
-			}
-			if err := cmd.Process.Signal(test.signal); err != nil {
-				t.Fatal(err)
-			}
-			for range seen {
-			}
-			_ = cmd.Wait()
+				if len(withMark(t, mark)) < 1+3+5 { // itself, members, clients
+					t.Errorf("only these run: %q", withMark(t, mark))
+				}
+				return true
+			})
 			if code := cmd.ProcessState.ExitCode(); test.polite &&
-				(code != exitUsage || !strings.Contains(errs.String(), "called off")) {
-				t.Errorf("exit status %d, %s", code, errs.String())
+				(code != exitUsage || !strings.Contains(errs, "called off")) {
+				t.Errorf("exit status %d, %s", code, errs)
 			}
 			awaitNothing(t, cmd, mark)
 		})
@@ -83,6 +67,23 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	jepsen.Need(t, jepsen.FindNetwork())
 	dir := filepath.Join(t.TempDir(), "report")
 	cmd, mark := program(t, "split-brain", "-binary", lockkeeper(t), "-members", "2-3", "-report", dir)
+	errs := interrupt(t, cmd, syscall.SIGINT, func(line string) bool {
+		return strings.HasSuffix(line, ": as predicted")
+	})
+	if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(errs, "called off") {
+		t.Errorf("exit status %d, %s", code, errs)
+	}
+	awaitNothing(t, cmd, mark)
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil || bytes.Count(page, []byte(`<section class="card`)) != 1 {
+		t.Errorf("the page has not one case: %v", err)
+	}
+}
+
+// interrupt runs a program, sends it a signal when it has printed a line for which when returns true,
+// and waits for its end. It returns what the program wrote to stderr.
+func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal, when func(line string) bool) (stderr string) {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -95,24 +96,17 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	defer cmd.Process.Kill()
 	seen := lines(bufio.NewScanner(out))
 	for line := range seen {
-		if strings.HasSuffix(line, ": as predicted") {
+		if when(line) {
 			break
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+	if err := cmd.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
 	for range seen {
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(errs.String(), "called off") {
-		t.Errorf("exit status %d, %s", code, errs.String())
-	}
-	awaitNothing(t, cmd, mark)
-	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
-	if err != nil || bytes.Count(page, []byte(`<section class="card`)) != 1 {
-		t.Errorf("the page has not one case: %v", err)
-	}
+	return errs.String()
 }
 
 // awaitNothing waits until nothing is left of a program that has ended.

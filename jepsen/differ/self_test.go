@@ -39,43 +39,50 @@ func each(change func(*item) *item) func([]item) []item {
 	}
 }
 
-// TestFaultsAreFound breaks the second server's answers in ways that a server may be broken.
-func TestFaultsAreFound(t *testing.T) {
-	stat := func(it *item, change func(*wire.Stat)) *item {
-		if it.kind != reply || it.request == nil || it.request.Op != wire.OpGetData || it.header.Err != wire.CodeOK {
-			return it
-		}
-		var q wire.GetDataResponse
-		if err := wire.Decode(it.body, &q); err != nil {
-			return it
-		}
-		change(&q.Stat)
-		changed := *it
-		changed.body = q.Append(nil)
-		return &changed
+// changeStat changes the Stat of an answered getData.
+func changeStat(it *item, change func(*wire.Stat)) *item {
+	if it.kind != reply || it.request == nil || it.request.Op != wire.OpGetData || it.header.Err != wire.CodeOK {
+		return it
 	}
-	code := func(it *item, from, to wire.Code) *item {
-		if it.kind != reply || it.header.Err != from {
-			return it
-		}
-		changed := *it
-		changed.header.Err = to
-		return &changed
+	var q wire.GetDataResponse
+	if err := wire.Decode(it.body, &q); err != nil {
+		return it
 	}
-	tests := []struct {
-		name   string
-		filter func([]item) []item
-		shrink bool
-	}{
+	change(&q.Stat)
+	changed := *it
+	changed.body = q.Append(nil)
+	return &changed
+}
+
+// changeCode replaces a code of a reply.
+func changeCode(it *item, from, to wire.Code) *item {
+	if it.kind != reply || it.header.Err != from {
+		return it
+	}
+	changed := *it
+	changed.header.Err = to
+	return &changed
+}
+
+// A fault is a way in which a server may be broken. Some are shrunk, too, which takes new servers
+// for each try.
+type fault struct {
+	name   string
+	filter func([]item) []item
+	shrink bool
+}
+
+func faults() []fault {
+	return []fault{
 		{"mtime differs from that of the same zxid", each(func(it *item) *item {
-			return stat(it, func(s *wire.Stat) {
+			return changeStat(it, func(s *wire.Stat) {
 				if s.Version > 0 {
 					s.Mtime = s.Ctime - 3_600_000
 				}
 			})
 		}), false},
 		{"pzxid does not move", each(func(it *item) *item {
-			return stat(it, func(s *wire.Stat) { s.Pzxid = s.Czxid })
+			return changeStat(it, func(s *wire.Stat) { s.Pzxid = s.Czxid })
 		}), false},
 		{"no event for children", each(func(it *item) *item {
 			var e wire.WatcherEvent
@@ -103,10 +110,14 @@ func TestFaultsAreFound(t *testing.T) {
 			return items
 		}, false},
 		{"NotEmpty before BadVersion", each(func(it *item) *item {
-			return code(it, wire.CodeBadVersion, wire.CodeNotEmpty)
+			return changeCode(it, wire.CodeBadVersion, wire.CodeNotEmpty)
 		}), true},
 	}
-	for _, tt := range tests {
+}
+
+// TestFaultsAreFound breaks the second server's answers in ways that a server may be broken.
+func TestFaultsAreFound(t *testing.T) {
+	for _, tt := range faults() {
 		t.Run(tt.name, func(t *testing.T) {
 			ar := twins(t, tt.filter)
 			g := newGenerator(twinsSeed, players)
@@ -122,7 +133,7 @@ func TestFaultsAreFound(t *testing.T) {
 				t.Fatalf("not found with %d requests", done)
 			}
 			t.Logf("found after %d requests: %v", done, diff)
-			if !tt.shrink { // it takes new servers for each try
+			if !tt.shrink {
 				return
 			}
 			s, err := ar.shrink(t.Context(), g.mood, steps, diff, 2*time.Minute)

@@ -9,6 +9,25 @@ import (
 	"lockkeeper/jepsen"
 )
 
+// startMember starts a cluster of one process, which ends with the test.
+func startMember(ctx context.Context, t *testing.T, tools *jepsen.Toolbox) *jepsen.Cluster {
+	t.Helper()
+	target, err := tools.Lockkeeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 1, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
 // TestWorkloadsOnRealProcesses runs all workloads at once against one member, a
 // process, which is killed and started again in between.
 func TestWorkloadsOnRealProcesses(t *testing.T) {
@@ -19,15 +38,7 @@ func TestWorkloadsOnRealProcesses(t *testing.T) {
 	defer tools.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	target, err := tools.Lockkeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 1, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cluster.Close()
+	cluster := startMember(ctx, t, tools)
 	member := cluster.Members()[0]
 	env := &Env{
 		Servers: []string{member.ClientAddr}, History: jepsen.NewHistory(), Seed: 1, Clients: 2,
@@ -50,7 +61,7 @@ func TestWorkloadsOnRealProcesses(t *testing.T) {
 			})
 		}
 	}
-	pause(ctx, 3*time.Second)
+	jepsen.Sleep(ctx, 3*time.Second)
 	env.History.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FKill, Member: member.ClientAddr})
 	if err := member.Kill(); err != nil {
 		t.Fatal(err)
@@ -58,7 +69,7 @@ func TestWorkloadsOnRealProcesses(t *testing.T) {
 	if err := member.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pause(ctx, 5*time.Second)
+	jepsen.Sleep(ctx, 5*time.Second)
 	stop()
 	clients.Wait()
 	for _, w := range all {
@@ -92,15 +103,7 @@ func TestLibrariesFindOverlaps(t *testing.T) {
 	jepsen.Need(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	target, err := tools.Lockkeeper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 1, Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cluster.Close()
+	cluster := startMember(ctx, t, tools)
 	env := &Env{
 		Servers: []string{cluster.Members()[0].ClientAddr}, History: jepsen.NewHistory(), Clients: 2,
 		SessionTimeout: 4 * time.Second, Libraries: []jepsen.Client{gozk}, Dir: t.TempDir(),
