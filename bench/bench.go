@@ -283,7 +283,7 @@ func (r *run) makeDir(ctx context.Context) error {
 		return err
 	}
 	defer c.end()
-	r.dir, err = c.create(fmt.Sprintf("/bench-%d-", os.Getpid()), nil, wire.ModePersistentSequential)
+	r.dir, err = c.create(fmt.Sprintf("/bench-%d-", os.Getpid()), wire.ModePersistentSequential)
 	if err != nil {
 		return fmt.Errorf("bench: create a directory: %w", err)
 	}

@@ -123,8 +123,8 @@ func (c *conn) event(ctx context.Context) (wire.WatcherEvent, error) {
 }
 
 // create makes a node and returns its path.
-func (c *conn) create(path string, data []byte, mode wire.CreateMode) (string, error) {
-	reply, err := c.call(wire.OpCreate, &wire.CreateRequest{Path: path, Data: data, ACL: wire.OpenACL, Mode: mode})
+func (c *conn) create(path string, mode wire.CreateMode) (string, error) {
+	reply, err := c.call(wire.OpCreate, &wire.CreateRequest{Path: path, ACL: wire.OpenACL, Mode: mode})
 	if err != nil {
 		return "", err
 	}

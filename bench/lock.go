@@ -23,7 +23,7 @@ func lockCycle(ctx context.Context, r *run) error {
 		return func(ctx context.Context, c *conn, done func(time.Duration)) error {
 			for ctx.Err() == nil {
 				start := time.Now()
-				own, err := c.create(dir+"/lock-", nil, wire.ModeEphemeralSequential)
+				own, err := c.create(dir+"/lock-", wire.ModeEphemeralSequential)
 				if err != nil {
 					return err
 				}
@@ -70,7 +70,7 @@ type queue struct {
 // stand takes the lock and gives it back, again and again.
 func (q *queue) stand(ctx context.Context, c *conn, done func(time.Duration)) error {
 	for ctx.Err() == nil {
-		path, err := c.create(q.dir+"/lock-", nil, wire.ModeEphemeralSequential)
+		path, err := c.create(q.dir+"/lock-", wire.ModeEphemeralSequential)
 		if err != nil {
 			return err
 		}

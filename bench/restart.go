@@ -31,8 +31,7 @@ func boot(ctx context.Context, r *run) error {
 			return err
 		}
 		err = p.await(ctx, r.server(0), func(c *conn) error {
-			path, err := c.create(fmt.Sprintf("/bench-boot-%d-%d-", os.Getpid(), round), nil,
-				wire.ModePersistentSequential)
+			path, err := c.create(fmt.Sprintf("/bench-boot-%d-%d-", os.Getpid(), round), wire.ModePersistentSequential)
 			if err != nil {
 				return err
 			}

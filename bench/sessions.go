@@ -112,7 +112,7 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 		}
 		defer c.Close()
 		sent := time.Now()
-		path, err := c.create(fmt.Sprintf("%s/silent%d", r.dir, n), nil, wire.ModeEphemeral)
+		path, err := c.create(fmt.Sprintf("%s/silent%d", r.dir, n), wire.ModeEphemeral)
 		if err != nil {
 			return late, err
 		}

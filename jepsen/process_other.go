@@ -7,6 +7,3 @@ import "syscall"
 // procAttr leaves a child in its starter's process group: there is no way here to have the kernel
 // end it with its starter, but a Ctrl-C at the terminal reaches both.
 func procAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
-
-// ownGroup is for a child that outlives its starter.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // A Scratch is a directory that goes with the process that made it, however that ends.
@@ -54,7 +55,7 @@ type janitor struct {
 func startJanitor(script string, args ...string) (*janitor, error) {
 	shell := exec.Command("sh", append([]string{"-c", "trap '' INT TERM HUP; cat >/dev/null; " + script, "janitor"},
 		args...)...)
-	shell.SysProcAttr = ownGroup()
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it outlives this process
 	alive, err := shell.StdinPipe()
 	if err == nil {
 		err = shell.Start()

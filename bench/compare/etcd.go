@@ -66,7 +66,7 @@ func startEtcd(ctx context.Context, dir string, members int) (_ *etcd, err error
 			if _, err = c.Put(ctx, "compare", ""); err == nil {
 				break
 			}
-			if pause(ctx, 50*time.Millisecond) != nil {
+			if !jepsen.Sleep(ctx, 50*time.Millisecond) {
 				return nil, fmt.Errorf("etcd does not serve: %w", err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"lockkeeper/bench"
+	"lockkeeper/jepsen"
 )
 
 const (
@@ -144,8 +145,8 @@ func (w *etcdLoad) awaited(ctx context.Context, c *clientv3.Client) error {
 		if err != nil {
 			return err
 		}
-		if err := pause(ctx, watchTime); err != nil || r.Count >= 2 {
-			return err
+		if !jepsen.Sleep(ctx, watchTime) || r.Count >= 2 {
+			return ctx.Err()
 		}
 	}
 }

@@ -139,8 +139,8 @@ func (k *keeper) boot(ctx context.Context) (*bench.Result, error) {
 
 // rest leaves servers alone, and looks at their memory.
 func rest(ctx context.Context, pids []int) (*bench.Result, error) {
-	if err := pause(ctx, settling); err != nil {
-		return nil, err
+	if !jepsen.Sleep(ctx, settling) {
+		return nil, ctx.Err()
 	}
 	r := &bench.Result{Workload: idle}
 	for _, pid := range pids {
@@ -169,7 +169,8 @@ func settle(ctx context.Context, pids []int) error {
 			return fmt.Errorf("jcmd GC.run: %w: %s", err, out)
 		}
 	}
-	return pause(ctx, settling)
+	jepsen.Sleep(ctx, settling)
+	return ctx.Err()
 }
 
 // lockkeeperVersion is the commit of the sources.
@@ -181,13 +182,4 @@ func lockkeeperVersion(sources string) string {
 func zookeeperVersion() string {
 	_, v, _ := strings.Cut(output("dpkg-query", "-W", "zookeeper"), "\t")
 	return fmt.Sprintf("ZooKeeper %s (-Xmx1000m, %s)", v, output("java", "-version"))
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

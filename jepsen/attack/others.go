@@ -63,7 +63,7 @@ func slowRequests(ctx context.Context, p *Play) error {
 			failed = errors.Join(failed, err)
 		}
 		took = append(took, time.Since(began))
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // a byte at a time, slowly
 	}
 	p.hold(ctx, conns)
 	slices.Sort(took)
@@ -127,7 +127,7 @@ func stoppedMember(ctx context.Context, p *Play) error {
 		defer cancel()
 		cmd := p.tool("lock", "-servers", p.cluster.Servers(), "-session", lockerSession.String(),
 			p.path(fmt.Sprint("lock", i)), "true")
-		out, err := run(bounded, cmd)
+		out, err := exec.CommandContext(bounded, cmd.Path, cmd.Args[1:]...).CombinedOutput()
 		took[i] = time.Since(began)
 		if err != nil {
 			return fmt.Errorf("lockkeeper lock: %w: %s", err, out)
@@ -141,11 +141,4 @@ func stoppedMember(ctx context.Context, p *Play) error {
 			err}
 	}
 	return nil
-}
-
-// run runs a program to its end, or until ctx ends.
-func run(ctx context.Context, cmd *exec.Cmd) (string, error) {
-	bounded := exec.CommandContext(ctx, cmd.Path, cmd.Args[1:]...)
-	out, err := bounded.CombinedOutput()
-	return string(out), err
 }

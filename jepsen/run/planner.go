@@ -14,9 +14,8 @@ type harm struct {
 }
 
 // A planner decides which acts may begin, so that a majority of the members can act for a share of
-// the time. Nemeses plan without knowing of each other; without it, those for partitions, kills and
-// pauses together left no majority for most of a run, and a run in which nobody can act shows
-// nothing.
+// the time. Nemeses plan without knowing of each other: without a planner, partitions, kills and
+// pauses together leave no majority for most of a run, and such a run shows nothing.
 //
 // A majority can act while one member that runs can talk, in both directions, with so many others
 // that run that they are more than half of all. The zero planner allows everything.

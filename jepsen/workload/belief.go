@@ -53,10 +53,10 @@ func (c *beliefClient) run(ctx context.Context) (err error) {
 		return least + time.Duration(c.rng.Int64N(int64(most-least)+1))
 	}
 	dark := time.Now().Add(between(timeout, 4*timeout))
-	for pause(ctx, between(timeout/20, timeout/10)) {
+	for jepsen.Sleep(ctx, between(timeout/20, timeout/10)) {
 		if time.Now().After(dark) {
 			c.l.dark.Store(true)
-			pause(ctx, 2*timeout)
+			jepsen.Sleep(ctx, 2*timeout)
 			c.l.dark.Store(false)
 			dark = time.Now().Add(between(timeout, 4*timeout))
 			continue

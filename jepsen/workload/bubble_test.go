@@ -174,7 +174,7 @@ func (s *stage) stop(i int) {
 
 // trouble breaks things until ctx ends, and leaves them whole.
 func (s *stage) trouble(ctx context.Context, h *jepsen.History) {
-	for round := 0; pause(ctx, 4*time.Second); round++ {
+	for round := 0; jepsen.Sleep(ctx, 4*time.Second); round++ {
 		switch i := round / 3 % 3; round % 3 {
 		case 0:
 			s.powerCut(h, i)
@@ -183,7 +183,7 @@ func (s *stage) trouble(ctx context.Context, h *jepsen.History) {
 			h.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FCut, Member: s.host(i) + ":2181"})
 			s.net.Partition(s.host(i), s.host((i+1)%3))
 			s.net.Partition(s.host(i), s.host((i+2)%3))
-			pause(ctx, 8*time.Second)
+			jepsen.Sleep(ctx, 8*time.Second)
 			s.net.HealAll()
 			h.Add(jepsen.Op{Kind: jepsen.Info, F: jepsen.FHeal, Member: s.host(i) + ":2181"})
 		case 2:

@@ -67,7 +67,7 @@ func finishEphemeral(ctx context.Context, env *Env) error {
 				break
 			}
 		}
-		if !pause(ctx, env.SessionTimeout/8) {
+		if !jepsen.Sleep(ctx, env.SessionTimeout/8) {
 			break
 		}
 	}

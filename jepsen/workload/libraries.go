@@ -161,9 +161,9 @@ func (c *contender) contend(ctx, ending context.Context) error {
 		switch {
 		case err != nil:
 		case !acquired: // a refusal that comes at once must not become a storm of attempts
-			pause(ctx, 10*time.Millisecond)
+			jepsen.Sleep(ctx, 10*time.Millisecond)
 		default:
-			pause(ctx, c.hold())
+			jepsen.Sleep(ctx, c.hold())
 			err = c.release(ending)
 		}
 	}

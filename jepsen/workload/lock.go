@@ -205,7 +205,7 @@ func (h *lockHold) hold(ctx context.Context) {
 		if err := h.grant.Err(); err != nil {
 			h.all(ops, jepsen.Fail, err.Error())
 			h.lost(err)
-			pause(ctx, time.Duration(h.rng.Int64N(int64(h.env.SessionTimeout))))
+			jepsen.Sleep(ctx, time.Duration(h.rng.Int64N(int64(h.env.SessionTimeout))))
 			h.use()
 			return
 		}

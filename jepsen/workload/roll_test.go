@@ -168,7 +168,7 @@ func (r *roll) to(version string, target jepsen.Target) {
 			r.t.Fatal(err)
 		}
 		if r.rounds >= 2 && r.rng.IntN(4) == 0 {
-			pause(r.ctx, rollAbsence)
+			jepsen.Sleep(r.ctx, rollAbsence)
 		}
 		m.Use(target)
 		if err := m.Restart(r.ctx); err != nil {
@@ -176,7 +176,7 @@ func (r *roll) to(version string, target jepsen.Target) {
 		}
 		r.awaitSynced()
 		r.t.Logf("%s is of %s after %v", m, version, time.Since(began).Round(time.Millisecond))
-		pause(r.ctx, rollPause)
+		jepsen.Sleep(r.ctx, rollPause)
 	}
 	r.rounds++
 }
@@ -220,7 +220,7 @@ func (r *roll) await(what string, done func(value func(key string) string) bool)
 		}) {
 			return
 		}
-		if !pause(r.ctx, 50*time.Millisecond) {
+		if !jepsen.Sleep(r.ctx, 50*time.Millisecond) {
 			r.t.Fatalf("wait for %s: %v; %s says:\n%s", what, err, leader, text)
 		}
 	}
@@ -259,7 +259,7 @@ func startRollLoad(t *testing.T, ctx context.Context, cluster *jepsen.Cluster) *
 			})
 		}
 	}
-	pause(ctx, 2*time.Second) // some of it before the first member is stopped
+	jepsen.Sleep(ctx, 2*time.Second) // some of it before the first member is stopped
 	l.from = l.env.History.Now()
 	return l
 }
@@ -267,7 +267,7 @@ func startRollLoad(t *testing.T, ctx context.Context, cluster *jepsen.Cluster) *
 // finish ends the load and judges it.
 func (l *rollLoad) finish(ctx context.Context) {
 	l.t.Helper()
-	pause(ctx, 2*time.Second)
+	jepsen.Sleep(ctx, 2*time.Second)
 	to := l.env.History.Now()
 	l.stop()
 	l.clients.Wait()

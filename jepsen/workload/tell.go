@@ -25,7 +25,7 @@ func (w *worker) tellTree(ctx context.Context, root string) error {
 		if err == nil {
 			return nil
 		}
-		if !pause(ctx, 100*time.Millisecond) {
+		if !jepsen.Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("workload: read %s at the end: %w", root, err)
 		}
 	}

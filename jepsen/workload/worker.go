@@ -102,7 +102,7 @@ func (w *worker) answered(f frame) (op jepsen.Op, ok bool) {
 
 // think waits between two operations. It reports false when ctx has ended.
 func (w *worker) think(ctx context.Context) bool {
-	return pause(ctx, w.thinking())
+	return jepsen.Sleep(ctx, w.thinking())
 }
 
 // member is one of the members, by chance.
@@ -115,21 +115,6 @@ func (w *worker) thinking() time.Duration {
 		mean = 5 * time.Millisecond
 	}
 	return time.Duration(w.rng.Int64N(2*int64(mean) + 1))
-}
-
-// pause waits for d. It reports false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // call is an operation with its end.
