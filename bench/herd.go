@@ -35,7 +35,7 @@ func herd(ctx context.Context, r *run) error {
 	r.enter("measure")
 	var last Histogram
 	for range r.Rounds {
-		slowest, err := r.stampede(ctx, path, writer, watchers)
+		slowest, err := r.herdRound(ctx, path, writer, watchers)
 		if err != nil {
 			return err
 		}
@@ -45,8 +45,8 @@ func herd(ctx context.Context, r *run) error {
 	return nil
 }
 
-// stampede is one round: everybody watches, one writes, everybody hears of it.
-func (r *run) stampede(ctx context.Context, path string, writer *conn,
+// herdRound is one round: all clients watch, one writes, all get the event.
+func (r *run) herdRound(ctx context.Context, path string, writer *conn,
 	watchers []*conn) (slowest time.Duration, err error) {
 	err = r.each(len(watchers), func(n int) error {
 		_, err := watchers[n].call(wire.OpGetData, &wire.PathWatchRequest{Path: path, Watch: true})

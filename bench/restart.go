@@ -82,8 +82,8 @@ func (p *server) kill() {
 	<-p.done
 }
 
-// lastWords are the last lines that a server has printed.
-func (p *server) lastWords() string {
+// lastLines are the last lines that a server has printed.
+func (p *server) lastLines() string {
 	const lines, most = 5, 1 << 20
 	text, _ := io.ReadAll(io.NewSectionReader(p.output, 0, most))
 	all := strings.Split(strings.TrimSpace(string(text)), "\n")
@@ -117,7 +117,7 @@ func (p *server) await(ctx context.Context, addr string, f func(c *conn) error) 
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("the server has ended: %s", p.lastWords())
+			return fmt.Errorf("the server has ended: %s", p.lastLines())
 		case <-ctx.Done():
 			return fmt.Errorf("the server does not serve: %w (%w)", err, ctx.Err())
 		case <-time.After(2 * time.Millisecond):
@@ -178,7 +178,7 @@ func failover(ctx context.Context, r *run) error {
 	if err := r.makeKeys(ctx); err != nil {
 		return err
 	}
-	f := &fall{run: r, leader: leader}
+	f := &leaderKill{run: r, leader: leader}
 	stop := time.AfterFunc(r.WarmUp+r.Duration/2, f.kill)
 	defer stop.Stop()
 	err := r.clients(ctx, f.client)
@@ -196,8 +196,8 @@ func failover(ctx context.Context, r *run) error {
 	return nil
 }
 
-// fall is what the clients of failover see.
-type fall struct {
+// leaderKill is what the clients of failover see.
+type leaderKill struct {
 	run    *run
 	leader int
 
@@ -211,7 +211,7 @@ type fall struct {
 }
 
 // kill kills the leader, and clients go on meanwhile.
-func (f *fall) kill() {
+func (f *leaderKill) kill() {
 	f.mu.Lock()
 	f.armed, f.last = true, time.Now()
 	f.mu.Unlock()
@@ -222,7 +222,7 @@ func (f *fall) kill() {
 }
 
 // written counts a write that succeeded.
-func (f *fall) written(at time.Time) {
+func (f *leaderKill) written(at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.armed {
@@ -232,7 +232,7 @@ func (f *fall) written(at time.Time) {
 }
 
 // client writes one request at a time.
-func (f *fall) client(n int) work {
+func (f *leaderKill) client(n int) work {
 	r := f.run
 	survivor := n%len(r.Servers) != f.leader
 	count := func(n *int) {

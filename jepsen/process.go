@@ -116,9 +116,9 @@ func (p *Process) LogTail(maxBytes int64) string {
 	return string(bytes.TrimSpace(tail))
 }
 
-// distress are the beginnings of lines that a Go program prints when something is wrong with the
+// crashMarks are the beginnings of lines that a Go program prints when something is wrong with the
 // program itself.
-var distress = []string{"WARNING: DATA RACE", "panic: ", "fatal error: "}
+var crashMarks = []string{"WARNING: DATA RACE", "panic: ", "fatal error: "}
 
 // complaints are the places in the log where the process (or one that wrote the same log before it)
 // found itself broken, each with the lines that follow. A process that is killed in the end has no
@@ -132,7 +132,7 @@ func (p *Process) complaints() ([]string, error) {
 	var found []string
 	lines := strings.Split(string(text), "\n")
 	for i := 0; i < len(lines); i++ {
-		if slices.ContainsFunc(distress, func(d string) bool { return strings.HasPrefix(lines[i], d) }) {
+		if slices.ContainsFunc(crashMarks, func(d string) bool { return strings.HasPrefix(lines[i], d) }) {
 			end := min(i+context, len(lines))
 			found = append(found, fmt.Sprintf("%s: %s", p.name, strings.Join(lines[i:end], "\n")))
 			i = end

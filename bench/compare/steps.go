@@ -66,8 +66,8 @@ type step struct {
 	figures []figure
 }
 
-// steps are the table, in the order in which they are run. A step that kills a member is the last of
-// its stage.
+// steps are the table, in the order in which they are run. A step that kills a member is the last
+// of its stage.
 func steps() []step {
 	return []step{
 		{stage: cold, memory: true, load: load{workload: idle, etcd: true}, figures: []figure{

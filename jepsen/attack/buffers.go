@@ -56,8 +56,8 @@ func buffers() []Attack {
 	}
 }
 
-// crowd opens n sessions from one address.
-func (p *Play) crowd(n int) ([]*client, []net.Conn, error) {
+// openSessions opens n sessions from one address.
+func (p *Play) openSessions(n int) ([]*client, []net.Conn, error) {
 	var clients []*client
 	var conns []net.Conn
 	for range n {
@@ -75,7 +75,7 @@ func readers(ctx context.Context, p *Play) error {
 	if err != nil {
 		return err
 	}
-	clients, conns, err := p.crowd(allowed)
+	clients, conns, err := p.openSessions(allowed)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func readers(ctx context.Context, p *Play) error {
 }
 
 func watchers(ctx context.Context, p *Play) error {
-	clients, conns, err := p.crowd(allowed - 1)
+	clients, conns, err := p.openSessions(allowed - 1)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func writers(ctx context.Context, p *Play) error {
 }
 
 func announcedFrames(ctx context.Context, p *Play) error {
-	p.hold(ctx, p.hoard(600, func(i int) (net.Conn, error) {
+	p.hold(ctx, p.openMany(600, func(i int) (net.Conn, error) {
 		c, err := p.connectFrom(p.host(i / (allowed - 5)))
 		if err == nil {
 			_, _ = c.Write(binary.BigEndian.AppendUint32(nil, wire.DefaultMaxBuffer))

@@ -64,7 +64,7 @@ func connections(ctx context.Context, p *Play) error {
 func halfHandshakes(ctx context.Context, p *Play) error {
 	half := wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: sessionTimeoutMs,
 		Password: make([]byte, wire.PasswordLen)})
-	p.hold(ctx, p.hoard(1200, func(i int) (net.Conn, error) {
+	p.hold(ctx, p.openMany(1200, func(i int) (net.Conn, error) {
 		c, err := p.dial(p.attacked.ClientAddr, p.host(i%20))
 		if err == nil {
 			_, _ = c.Write(half[:len(half)/2])

@@ -41,7 +41,7 @@ func slowRequests(ctx context.Context, p *Play) error {
 		"POST /leader HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
 		"G",
 	}
-	conns := p.hoard(100, func(i int) (net.Conn, error) {
+	conns := p.openMany(100, func(i int) (net.Conn, error) {
 		c, err := p.dial(p.attacked.HTTPAddr, p.host(0))
 		if err == nil {
 			_, _ = io.WriteString(c, halves[i%len(halves)])

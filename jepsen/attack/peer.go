@@ -13,7 +13,8 @@ import (
 )
 
 // What attackers know of the protocol between members is what anybody can read: the preface, the
-// kinds of streams, and the frames of raft's requests. When one of them changes, spy fails.
+// kinds of streams, and the frames of raft's requests. When one of them changes, learnPeerPort
+// fails.
 const (
 	prefaceMagic = "LKPR"
 	// An attacker tries the versions of the protocol one after the other.
@@ -83,10 +84,10 @@ func (p *Play) hello() (cluster uint32, err error) {
 	return 0, fmt.Errorf("attack: hello to %s: %w", p.attacked, err)
 }
 
-// spy finds out, before the attack, what a preface and a request have to look like: without that
-// the attacker would be turned away for another reason than it should be. A harmless request of
-// raft, of a term that is long over, must be answered.
-func (p *Play) spy() (err error) {
+// learnPeerPort finds out, before the attack, what a preface and a request have to look like:
+// without that the attacker would be turned away for another reason than it should be. A harmless
+// request of raft, of a term that is long over, must be answered.
+func (p *Play) learnPeerPort() (err error) {
 	if p.clusterSum, err = p.hello(); err != nil {
 		return err
 	}

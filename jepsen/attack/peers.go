@@ -73,7 +73,7 @@ func peers() []Attack {
 // peerSilence holds connections from the members' own address and from others, and has the log
 // grow: each of its segments is a file to be opened.
 func peerSilence(ctx context.Context, p *Play) error {
-	conns := p.hoard(1500, func(i int) (net.Conn, error) {
+	conns := p.openMany(1500, func(i int) (net.Conn, error) {
 		from := member
 		if i%3 != 0 {
 			from = p.host(i % 20)
@@ -226,7 +226,7 @@ func peerSnapshot(ctx context.Context, p *Play) error {
 func peerHalfFrames(ctx context.Context, p *Play) error {
 	frame := append(binary.BigEndian.AppendUint32(nil, 60<<20), rpcAppend)
 	frame = append(frame, make([]byte, 30<<20)...)
-	p.hold(ctx, p.hoard(40, func(i int) (net.Conn, error) {
+	p.hold(ctx, p.openMany(40, func(i int) (net.Conn, error) {
 		c, err := p.open([]byte{streamRaft, streamForward, streamLease}[i%3])
 		if err == nil {
 			_ = c.SetWriteDeadline(time.Now().Add(patience))

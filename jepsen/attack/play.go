@@ -44,7 +44,7 @@ type Play struct {
 	// tool is lockkeeper's command line program.
 	tool func(args ...string) *exec.Cmd
 
-	// version and clusterSum are what a preface on the peer port has to say; see spy.
+	// version and clusterSum are what a preface on the peer port has to say; see learnPeerPort.
 	version    byte
 	clusterSum uint32
 
@@ -170,8 +170,8 @@ func rounds(ctx context.Context, round func() error) error {
 	}
 }
 
-// hoard opens n connections, and notes those that are refused.
-func (p *Play) hoard(n int, open func(i int) (net.Conn, error)) (conns []net.Conn) {
+// openMany opens n connections, and notes those that are refused.
+func (p *Play) openMany(n int, open func(i int) (net.Conn, error)) (conns []net.Conn) {
 	for i := range n {
 		if c, err := open(i); err != nil {
 			p.saw(refused)

@@ -200,7 +200,7 @@ func (s *stage) prepare(ctx context.Context, a Attack) (*Play, error) {
 		p.attacked = p.cluster.Members()[leader.ID%members]
 	}
 	if a.Port == PeerPort {
-		return p, p.spy()
+		return p, p.learnPeerPort()
 	}
 	return p, nil
 }

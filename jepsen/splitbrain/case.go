@@ -87,10 +87,10 @@ func (c Case) Goes() int {
 	return -1
 }
 
-// cast says which members play a case: the numbers of the living, by side, and of the dead. Voters
-// are numbered from 1, observers behind them. The leader goes where the case wants it, the others
-// fill up the groups in their order.
-func (c Case) cast(leader int) (sides [][]int, dead []int) {
+// assign says which members play a case: the numbers of the living, by side, and of the dead.
+// Voters are numbered from 1, observers behind them. The leader goes where the case wants it, the
+// others fill up the groups in their order.
+func (c Case) assign(leader int) (sides [][]int, dead []int) {
 	var voters, observers []int
 	for id := 1; id <= c.Cluster.size(); id++ {
 		switch {

@@ -84,7 +84,7 @@ func TestCast(t *testing.T) {
 	cases := slices.Concat(Cases(2), Cases(5), Cases(6), ObserverCases())
 	for _, c := range cases {
 		for leader := 1; leader <= c.Cluster.Voters; leader++ {
-			sides, dead := c.cast(leader)
+			sides, dead := c.assign(leader)
 			all := slices.Clone(dead)
 			at := -1
 			for i, side := range sides {

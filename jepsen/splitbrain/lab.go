@@ -108,7 +108,7 @@ func playShape(ctx context.Context, cfg Config, number int, cases []Case) (resul
 	defer func() { err = errors.Join(err, l.cluster.Close()) }()
 	for _, c := range cases {
 		result, err := l.play(ctx, c)
-		for tries := 1; errors.Is(err, errNotPoised) && tries < mostTries; tries++ {
+		for tries := 1; errors.Is(err, errNotReady) && tries < mostTries; tries++ {
 			result, err = l.play(ctx, c)
 		}
 		if err != nil {
@@ -129,9 +129,9 @@ func playShape(ctx context.Context, cfg Config, number int, cases []Case) (resul
 	return results, nil
 }
 
-// errNotPoised is that something moved before the break was made: a busy machine changes its
+// errNotReady is that something moved before the break was made: a busy machine changes its
 // leader, or loses a client's session, without being asked.
-var errNotPoised = errors.New("something moved before the break")
+var errNotReady = errors.New("something moved before the break")
 
 // mostTries is how often a case is begun.
 const mostTries = 5
@@ -144,7 +144,7 @@ func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	sides, dead := c.cast(leader.ID)
+	sides, dead := c.assign(leader.ID)
 	s := &stage{
 		session: l.cfg.Session, root: fmt.Sprintf("/case-%d", l.played), members: l.cluster.Members(),
 		leader: leader.ID, sides: sides, dead: dead, rec: newRecorder(sides),
@@ -157,12 +157,12 @@ func (l *lab) play(ctx context.Context, c Case) (*Result, error) {
 	if now, err := l.settle(ctx); err != nil {
 		return nil, err
 	} else if now != leader {
-		return nil, fmt.Errorf("%w: %s led, %s leads", errNotPoised, leader, now)
+		return nil, fmt.Errorf("%w: %s led, %s leads", errNotReady, leader, now)
 	}
-	if err := s.poised(); err != nil {
+	if err := s.checkReady(); err != nil {
 		return nil, err
 	}
-	if err := l.smash(s); err != nil {
+	if err := l.breakCluster(s); err != nil {
 		return nil, err
 	}
 	r := &Result{Case: c, Name: c.String(), LeaderBefore: leader.ID, Dead: dead}
@@ -204,8 +204,9 @@ func (l *lab) prepare(ctx context.Context, s *stage) error {
 	return s.set(ctx)
 }
 
-// smash kills those that are to die, then cuts the others apart. What is seen counts from here on.
-func (l *lab) smash(s *stage) error {
+// breakCluster kills those that are to die, then cuts the others apart. What is seen counts from
+// here on.
+func (l *lab) breakCluster(s *stage) error {
 	errs := make([]error, len(s.dead)+1)
 	var kills sync.WaitGroup
 	for i, id := range s.dead {

@@ -184,15 +184,15 @@ func (s *stage) awaitLock(ctx context.Context, waiter *client, side, id int, rea
 	}
 }
 
-// poised says whether everything is in its place just before the break: every holder is connected
-// and has its lock.
-func (s *stage) poised() error {
+// checkReady says whether everything is in its place just before the break: every holder is
+// connected and has its lock.
+func (s *stage) checkReady() error {
 	if s.early.Load() {
-		return fmt.Errorf("%w: a lock has changed hands", errNotPoised)
+		return fmt.Errorf("%w: a lock has changed hands", errNotReady)
 	}
 	for id, holder := range s.holders {
 		if holder.State() != zk.StateHasSession {
-			return fmt.Errorf("%w: the client of m%d is not connected", errNotPoised, id)
+			return fmt.Errorf("%w: the client of m%d is not connected", errNotReady, id)
 		}
 	}
 	return nil

@@ -72,7 +72,7 @@ type ephemeralSession struct {
 	closeBegun, closeDone *jepsen.Op
 	expired               *jepsen.Op
 	gone                  *call // the first list without its nodes
-	undead                bool  // they were seen when they could not be there
+	reported              bool  // they were seen when they could not be there
 }
 
 // complete says whether all nodes are known to have been created.
@@ -209,11 +209,11 @@ func (c *ephemeralChecker) look(list *call) {
 
 // there checks a session whose nodes are listed.
 func (c *ephemeralChecker) there(s *ephemeralSession, list *call) {
-	if s.undead {
+	if s.reported {
 		return
 	}
 	before := len(c.v.Violations)
-	defer func() { s.undead = len(c.v.Violations) > before }()
+	defer func() { s.reported = len(c.v.Violations) > before }()
 	switch {
 	case s.closeDone != nil && s.closeDone.Time < list.invoke.Time:
 		c.v.violate([]jepsen.Op{*s.closeDone, c.brief(list, s)}, "session %s was closed, and its nodes are there",

@@ -164,8 +164,8 @@ func (c *lockJudge) collect(ops []jepsen.Op) {
 	}
 }
 
-// robbed says whether the gap of a SimpleMutex may have cost o the lock before h had it.
-func (c *lockJudge) robbed(o, h *holding) bool {
+// lostInGap says whether the gap of a SimpleMutex may have cost o the lock before h had it.
+func (c *lockJudge) lostInGap(o, h *holding) bool {
 	if path.Base(o.op.Lock) != simpleLock {
 		return false
 	}
@@ -215,7 +215,7 @@ func (c *lockJudge) overlap(h *holding, others []*holding, how string) {
 	if len(against) <= limit {
 		return
 	}
-	if slices.ContainsFunc(against, func(o *holding) bool { return c.robbed(o, h) }) {
+	if slices.ContainsFunc(against, func(o *holding) bool { return c.lostInGap(o, h) }) {
 		c.gaps++
 		return
 	}
