@@ -11,25 +11,30 @@ import (
 	"lockkeeper/internal/mutant"
 )
 
-// backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section 10.2.1). It stands
-// between raft and the log: of a leader's entries StoreLogs returns at once, and flushLoop writes whatever has gathered
-// with one append. Until an entry is durable, the transport holds back every follower's answer to a request that carries
-// it (transport.hold). Raft counts this member's own copy as soon as StoreLogs returns, so all the answers have to wait,
-// not only the one that makes the majority.
+// backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section
+// 10.2.1). It stands between raft and the log: of a leader's entries StoreLogs returns at once, and
+// flushLoop writes whatever has gathered with one append. Until an entry is durable, the transport
+// holds back every follower's answer to a request that carries it (transport.hold). Raft counts
+// this member's own copy as soon as StoreLogs returns, so all the answers have to wait, not only
+// the one that makes the majority.
 //
-// Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk (fsm.ApplyBatch).
+// Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk
+// (fsm.ApplyBatch).
 //
-// Whose entries may wait: those of a leader, as long as no commit can do without a follower's answer. There is another
-// voter, in the configuration that the entries are counted by and in any that is among them. A leader that is the only
-// voter, or becomes it or ceases to be it with this very entry, has no answers to hold back: everything is durable before
-// StoreLogs returns. So it is on a follower, whose answer means just that. Raft calls StoreLogs from its main goroutine
-// alone, which is also the only one that makes this member a leader and changes the configuration.
+// Whose entries may wait: those of a leader, as long as no commit can do without a follower's
+// answer. There is another voter, in the configuration that the entries are counted by and in any
+// that is among them. A leader that is the only voter, or becomes it or ceases to be it with this
+// very entry, has no answers to hold back: everything is durable before StoreLogs returns. So it is
+// on a follower, whose answer means just that. Raft calls StoreLogs from its main goroutine alone,
+// which is also the only one that makes this member a leader and changes the configuration.
 //
-// A leader that is deposed may have a flush under way. Its next write as a follower, and what takes entries off the end,
-// wait for that; so the log changes in the order in which raft asked for it. It may vote, or be elected, with entries that
-// are not durable yet: for its vote it asks for more than it would have to, and as a leader again it commits nothing before
-// they are. A leader that loses its power comes back with a shorter log, and has told nobody that it was longer. It cannot
-// give an index of that term to another entry: its vote for itself was durable before it led, and it leads in no term twice.
+// A leader that is deposed may have a flush under way. Its next write as a follower, and what takes
+// entries off the end, wait for that; so the log changes in the order in which raft asked for it.
+// It may vote, or be elected, with entries that are not durable yet: for its vote it asks for more
+// than it would have to, and as a leader again it commits nothing before they are. A leader that
+// loses its power comes back with a shorter log, and has told nobody that it was longer. It cannot
+// give an index of that term to another entry: its vote for itself was durable before it led, and
+// it leads in no term twice.
 type backlog struct {
 	raft.LogStore // the log; a write that fails stops the member
 	self          raft.ServerID
@@ -37,7 +42,8 @@ type backlog struct {
 	leading func() ([]raft.Server, bool)
 	// failed is called when a write has failed that raft believes in.
 	failed func()
-	// wrote is told of a leader's command that is durable now, and all before it, by flushLoop; nil: nobody is.
+	// wrote is told of a leader's command that is durable now, and all before it, by flushLoop;
+	// nil: nobody is.
 	wrote func(index, term uint64)
 
 	wake     chan struct{} // capacity 1: there is something to write
@@ -48,12 +54,13 @@ type backlog struct {
 
 	// Lock: mu is a leaf, and never held while the log is written.
 	mu    sync.Mutex
-	logs  []*raft.Log   // not durable yet, in order, without a gap; the first of them are being written
+	logs  []*raft.Log   // not durable yet, without a gap; the first are being written
 	err   error         // why they will never be
 	moved chan struct{} // closed at the next change of logs or err; nil while nobody waits for one
 }
 
-// backlogMax is how many entries may wait to be written. The batcher alone never has as many in flight.
+// backlogMax is how many entries may wait to be written. The batcher alone never has as many in
+// flight.
 const backlogMax = 64
 
 func newBacklog(log raft.LogStore, self raft.ServerID, leading func() ([]raft.Server, bool), failed func()) *backlog {
@@ -76,8 +83,8 @@ func (b *backlog) close() {
 // StoreLog implements raft.LogStore.
 func (b *backlog) StoreLog(l *raft.Log) error { return b.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. When it returns the entries are durable, or this member leads and no entry is committed
-// before it is.
+// StoreLogs implements raft.LogStore. When it returns the entries are durable, or this member leads
+// and no entry is committed before it is.
 func (b *backlog) StoreLogs(logs []*raft.Log) error {
 	if b.mayWait(logs) && b.take(logs) {
 		return nil
@@ -88,7 +95,8 @@ func (b *backlog) StoreLogs(logs []*raft.Log) error {
 	return b.LogStore.StoreLogs(logs)
 }
 
-// mayWait says whether these entries need a follower's answer to be committed, and all those before them.
+// mayWait says whether these entries need a follower's answer to be committed, and all those before
+// them.
 func (b *backlog) mayWait(logs []*raft.Log) bool {
 	servers, leads := b.leading()
 	if !leads || b.onlyVoter(servers) {
@@ -119,8 +127,8 @@ func (b *backlog) take(logs []*raft.Log) bool {
 	return true
 }
 
-// flushLoop writes what has been taken, everything that has gathered at once. It ends with close, or when a write has
-// failed: nothing may come behind what is missing.
+// flushLoop writes what has been taken, everything that has gathered at once. It ends with close,
+// or when a write has failed: nothing may come behind what is missing.
 func (b *backlog) flushLoop() {
 	defer close(b.done)
 	for {
@@ -158,8 +166,8 @@ func (b *backlog) flushLoop() {
 	}
 }
 
-// await waits until the entry and all those before it are durable. Errors: why they will never be; errStopped if stop is
-// closed, or release called, before they are.
+// await waits until the entry and all those before it are durable. Errors: why they will never be;
+// errStopped if stop is closed, or release called, before they are.
 func (b *backlog) await(index uint64, stop <-chan struct{}) error {
 	return b.wait(index, stop, b.released)
 }
@@ -232,7 +240,8 @@ func (b *backlog) LastIndex() (uint64, error) {
 	return b.LogStore.LastIndex()
 }
 
-// GetLog implements raft.LogStore. Entries that are not durable yet are there: followers are to be sent them.
+// GetLog implements raft.LogStore. Entries that are not durable yet are there: followers are to be
+// sent them.
 func (b *backlog) GetLog(index uint64, l *raft.Log) error {
 	b.mu.Lock()
 	if b.lackingLocked(index) && index-b.logs[0].Index < uint64(len(b.logs)) {
@@ -244,8 +253,8 @@ func (b *backlog) GetLog(index uint64, l *raft.Log) error {
 	return b.LogStore.GetLog(index, l)
 }
 
-// DeleteRange implements raft.LogStore. What is taken off the beginning has been applied and is durable; only what is taken
-// off the end may have to be written first.
+// DeleteRange implements raft.LogStore. What is taken off the beginning has been applied and is
+// durable; only what is taken off the end may have to be written first.
 func (b *backlog) DeleteRange(lo, hi uint64) error {
 	if err := b.wait(hi, nil, nil); err != nil {
 		return err

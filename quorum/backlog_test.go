@@ -87,8 +87,8 @@ func (b *backlogTest) wrote(want ...string) {
 	}
 }
 
-// A leader's entries are there at once, for whoever replicates them, and are durable when the disk says so; what has
-// gathered meanwhile is written with one append.
+// A leader's entries are there at once, for whoever replicates them, and are durable when the disk
+// says so; what has gathered meanwhile is written with one append.
 func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.log.InmemStore.StoreLogs(rafttest.Entries(1, 2))
@@ -132,7 +132,8 @@ func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 	})
 }
 
-// Only a leader that cannot do without others may go ahead of its disk, before an entry and behind it.
+// Only a leader that cannot do without others may go ahead of its disk, before an entry and behind
+// it.
 func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
 	for _, tt := range []struct {
 		about  string
@@ -171,7 +172,8 @@ func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
 	}
 }
 
-// A leader that commits alone from here on has all of its log on the disk, not only the newest entry.
+// A leader that commits alone from here on has all of its log on the disk, not only the newest
+// entry.
 func TestLastOfTheOthersLeavesNothingUnwritten(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.voters = "12"
@@ -232,8 +234,8 @@ func TestBacklogIsBounded(t *testing.T) {
 	})
 }
 
-// A write that fails in the background ends the member as any other: with the reason, once. Nothing that was held back is
-// let go, and nothing is written behind what is missing.
+// A write that fails in the background ends the member as any other: with the reason, once. Nothing
+// that was held back is let go, and nothing is written behind what is missing.
 func TestFailedBacklogLetsNothingGo(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.log.InmemStore.StoreLogs(rafttest.Entries(1, 2))
@@ -293,9 +295,9 @@ func TestBacklogCloses(t *testing.T) {
 	})
 }
 
-// While the leader's disk is slow, nothing that it has not written is answered, though both followers have it. It goes on
-// leading, for heartbeats do not wait. When its power fails it comes back with a shorter log, and finds the entry with the
-// others.
+// While the leader's disk is slow, nothing that it has not written is answered, though both
+// followers have it. It goes on leading, for heartbeats do not wait. When its power fails it comes
+// back with a shorter log, and finds the entry with the others.
 func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
@@ -352,7 +354,8 @@ func has(t *testing.T, d *simdisk.Disk, index uint64) bool {
 	return err == nil
 }
 
-// A leader whose disk hangs hears of a successor all the same, and follows it when the disk is back.
+// A leader whose disk hangs hears of a successor all the same, and follows it when the disk is
+// back.
 func TestLeaderIsDeposedWhileItsDiskHangs(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -374,7 +377,8 @@ func TestLeaderIsDeposedWhileItsDiskHangs(t *testing.T) {
 	})
 }
 
-// A leader whose write has failed in the background leads no longer, even while nobody has ended it.
+// A leader whose write has failed in the background leads no longer, even while nobody has ended
+// it.
 func TestLeaderWithAFailedDiskStepsDown(t *testing.T) {
 	fails := func(cfg *Config) { cfg.Fatal = func(error) {} }
 	inCluster(t, 3, fails, func(t *testing.T, c *cluster) {
@@ -390,8 +394,8 @@ func TestLeaderWithAFailedDiskStepsDown(t *testing.T) {
 	})
 }
 
-// From two voters to one and back: whoever commits alone has all of it on its disk. That nothing is ever applied before is
-// what fsm.ApplyBatch looks at, in all tests.
+// From two voters to one and back: whoever commits alone has all of it on its disk. That nothing is
+// ever applied before is what fsm.ApplyBatch looks at, in all tests.
 func TestClusterShrinksToOneVoterAndGrows(t *testing.T) {
 	inChanging(t, 2, func(t *testing.T, c *cluster) {
 		old := c.change

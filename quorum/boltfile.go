@@ -80,7 +80,8 @@ func openBoltFile(path string) (*boltFile, error) {
 		err = createBoltFile(path)
 	case err == nil:
 		if err = checkBoltFile(path); err == nil {
-			err = SyncDir(filepath.Dir(path)) // the process that created it may have ended before that
+			// The process that created it may have ended before that.
+			err = SyncDir(filepath.Dir(path))
 		}
 	}
 	if err != nil {

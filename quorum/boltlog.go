@@ -57,8 +57,8 @@ func (l *boltLog) FirstIndex() (uint64, error) { return l.db.FirstIndex() }
 // LastIndex implements raft.LogStore.
 func (l *boltLog) LastIndex() (uint64, error) { return l.db.LastIndex() }
 
-// HighestIndex is the highest index of an entry that the log has had, as of the watermark. The entry
-// must be in the log, or in a snapshot.
+// HighestIndex is the highest index of an entry that the log has had, as of the watermark. The
+// entry must be in the log, or in a snapshot.
 func (l *boltLog) HighestIndex() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,10 +17,11 @@ import (
 // the other one, one transaction back, and the member would forget an entry or a vote. So it is
 // refused.
 //
-//	0        16      20        24          28      32     40        48         56     64     72
-//	+--------+-------+---------+-----------+-------+------+---------+----------+------+------+----------+
-//	| header | magic | version | page size | flags | root | (unused)| freelist | high | txid | checksum |
-//	+--------+-------+---------+-----------+-------+------+---------+----------+------+------+----------+
+//	0        16      20        24          28      32     40       48         56     64     72
+//	+--------+-------+---------+-----------+-------+------+--------+----------+------+------+-------+
+//	| header | magic | version | page size | flags | root | unused | freelist | high | txid | check |
+//	|        |       |         |           |       |      |        |          |      |      | sum   |
+//	+--------+-------+---------+-----------+-------+------+--------+----------+------+------+-------+
 //
 // in the byte order of the machine. The checksum is FNV-1a of what stands between header and
 // checksum.
@@ -145,7 +146,7 @@ func readMeta(f io.ReaderAt, id uint64, at int64) (m boltMeta, err error) {
 //	+----+-------+-------+----------+----------+----------+--
 //
 //	element of a branch:  offset of the key (4), its length (4), page (8)
-//	element of a leaf:    flags (4), offset of the key (4), its length (4), length of the value (4)
+//	element of a leaf:    flags (4), offset of the key (4), its length (4), value's length (4)
 //	element of the freelist: page (8)
 //
 // Offsets count from the element; the value follows the key. overflow is how many more pages this
@@ -269,8 +270,8 @@ func part(page []byte, at, length uint32) ([]byte, error) {
 	return page[at:][:length], nil
 }
 
-// checkFreelist verifies that the page holds the list. A list of 65,535 pages or more has its length
-// as its first element.
+// checkFreelist verifies that the page holds the list. A list of 65,535 pages or more has its
+// length as its first element.
 func checkFreelist(page []byte, count int) error {
 	room := (len(page) - pageHeaderLen) / 8
 	if count == math.MaxUint16 {

@@ -29,8 +29,9 @@ func dirBytes(t *testing.T, dir string) (sizeBytes int64) {
 	return sizeBytes
 }
 
-// However much is written, the disk holds the log that a snapshot is due after, what stays behind it, and the snapshots; each
-// with what bbolt, or the segments that are in use in part, and a write in progress need besides.
+// However much is written, the disk holds the log that a snapshot is due after, what stays behind
+// it, and the snapshots; each with what bbolt, or the segments that are in use in part, and a write
+// in progress need besides.
 func TestDiskIsBounded(t *testing.T) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -19,10 +19,11 @@ import (
 // state's Change: the members as they are to be. From then on the leader, whichever member that is,
 // makes raft count those members, one step at a time:
 //
-//  1. Each new member becomes a nonvoter, which alters no majority, and gets the log, or a snapshot.
-//  2. New voters that answer and have caught up get their vote, and voters that are to go lose it, one
-//     by one, each step such that the live members are a majority after it. A leader that is to lose
-//     its vote transfers the leadership first.
+//  1. Each new member becomes a nonvoter, which alters no majority, and gets the log, or a
+//     snapshot.
+//  2. New voters that answer and have caught up get their vote, and voters that are to go lose it,
+//     one by one, each step such that the live members are a majority after it. A leader that is to
+//     lose its vote transfers the leadership first.
 //  3. When raft counts exactly the new voters, KindReconfigured makes the new members those of
 //     /zookeeper/config.
 //  4. Nonvoters that are no members are removed.

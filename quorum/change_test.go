@@ -259,8 +259,9 @@ func TestTransferLeadership(t *testing.T) {
 	})
 }
 
-// Handing on to a voter that takes nothing fails, as often as it is tried, and then all is as before, also when this member has lost the
-// leadership meanwhile and leads again. After the library's own way of handing on it might refuse all entries then.
+// Handing on to a voter that takes nothing fails, as often as it is tried, and then all is as
+// before, also when this member has lost the leadership meanwhile and leads again. After the
+// library's own way of handing on it might refuse all entries then.
 func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -358,7 +359,8 @@ func TestAllMembersAreReplaced(t *testing.T) {
 	})
 }
 
-// The leader dies in the middle of a change, at every step of it: the change is carried out all the same, or was not begun.
+// The leader dies in the middle of a change, at every step of it: the change is carried out all the
+// same, or was not begun.
 func TestLeaderDiesInAChange(t *testing.T) {
 	for _, wait := range []time.Duration{0, 2, 4, 6, 8, 10, 14, 18, 22, 30, 40, 60} {
 		t.Run(fmt.Sprintf("after %d ms", wait), func(t *testing.T) {
@@ -400,8 +402,8 @@ func TestLeaderDiesInAChange(t *testing.T) {
 	}
 }
 
-// Members come and go while the leader is cut off again and again. Whatever happens, raft ends up counting what the state says, and no
-// command is lost or doubled.
+// Members come and go while the leader is cut off again and again. Whatever happens, raft ends up
+// counting what the state says, and no command is lost or doubled.
 func TestChangesUnderPartitions(t *testing.T) {
 	inChanging(t, 5, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -470,7 +472,8 @@ func TestAgreedMembersCountNotThoseOfTheFile(t *testing.T) {
 	})
 }
 
-// New members must not become a cluster of their own, though they would be a majority of what they know.
+// New members must not become a cluster of their own, though they would be a majority of what they
+// know.
 func TestNewMembersWaitForTheCluster(t *testing.T) {
 	inChanging(t, 2, func(t *testing.T, c *cluster) {
 		c.leader()
@@ -511,7 +514,8 @@ func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 	})
 }
 
-// A voter that has lost its disk must not help to elect a leader that lacks what it once had: what was answered would be lost.
+// A voter that has lost its disk must not help to elect a leader that lacks what it once had: what
+// was answered would be lost.
 func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -554,7 +558,8 @@ func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 	})
 }
 
-// A member that was down while the members changed knows none of the new ones, and has to listen to them all the same.
+// A member that was down while the members changed knows none of the new ones, and has to listen to
+// them all the same.
 func TestMemberComesBackToStrangers(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -576,7 +581,8 @@ func TestMemberComesBackToStrangers(t *testing.T) {
 	})
 }
 
-// A new member gets a snapshot, with the change that is under way in it, when the log does not reach back far enough.
+// A new member gets a snapshot, with the change that is under way in it, when the log does not
+// reach back far enough.
 func TestNewMemberGetsASnapshot(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		old := c.change

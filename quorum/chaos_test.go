@@ -19,9 +19,9 @@ var (
 	changeSeed  = flag.Uint64("changes.seed", 1, "the first of them")
 )
 
-// TestRandomChanges has members come, go and change their role in random order, while others crash, are cut off, and hand on the
-// leadership. Whatever happens, raft ends up counting what the state says, every command takes effect exactly once, and all who are
-// members have the same state.
+// TestRandomChanges has members come, go and change their role in random order, while others crash,
+// are cut off, and hand on the leadership. Whatever happens, raft ends up counting what the state
+// says, every command takes effect exactly once, and all who are members have the same state.
 func TestRandomChanges(t *testing.T) {
 	for i := range *changeSeeds {
 		seed := *changeSeed + uint64(i)
@@ -34,7 +34,8 @@ func TestRandomChanges(t *testing.T) {
 	}
 }
 
-// randomChanges is one history. Member 1 stays a member, asks for the changes, and proposes the commands.
+// randomChanges is one history. Member 1 stays a member, asks for the changes, and proposes the
+// commands.
 type randomChanges struct {
 	*cluster
 	rand    *rand.Rand

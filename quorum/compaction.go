@@ -33,7 +33,7 @@ type compaction struct {
 	maxCommands int
 	maxBytes    int64
 	byState     bool       // Config has no number of commands
-	rng         *rand.Rand // seeded with the member's number: members differ, and a simulation repeats itself
+	rng         *rand.Rand // seeded with the member's number: members differ
 
 	trailing []int64 // sizes of the newest entries, a ring
 	next     int     // where in the ring the next entry belongs

@@ -36,7 +36,8 @@ func TestSnapshotsAreDueAtMostAtTheirCount(t *testing.T) {
 	}
 }
 
-// Where nobody says after how many commands, a snapshot is not written much more often than it is worth.
+// Where nobody says after how many commands, a snapshot is not written much more often than it is
+// worth.
 func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
 	const command = 150 // bytes
 	for _, tc := range []struct {
@@ -69,8 +70,8 @@ func TestSnapshotsOfLargeStatesAreSpared(t *testing.T) {
 	}
 }
 
-// How large the state is that the log is held against is known when a snapshot has been taken, has come from the leader, or has been read at
-// the start.
+// How large the state is that the log is held against is known when a snapshot has been taken, has
+// come from the leader, or has been read at the start.
 func TestSnapshotsAreDueByTheSizeOfTheState(t *testing.T) {
 	inCluster(t, 3, func(cfg *Config) { cfg.TrailingEntries = 1 }, func(t *testing.T, c *cluster) {
 		testLaggingFollowerGetsASnapshot(t, c)

@@ -95,7 +95,8 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 // yet, or their version is missing, or they have moved, or /zookeeper/config differs from them.
 func (r *Replica) membersToSet() bool {
 	if r.cfg.ConfigText == "" {
-		// A standalone member has none, and what a super user has written there stays, as in ZooKeeper.
+		// A standalone member has none, and what a super user has written there stays, as in
+		// ZooKeeper.
 		return false
 	}
 	members, version := r.store.Members()

@@ -195,7 +195,8 @@ func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 		return b
 	}
 	for at := 0; at < len(whole); at++ {
-		// All that bbolt interprets stands at the beginning of a page; behind that, values with their checksums.
+		// All that bbolt interprets stands at the beginning of a page; behind that, values with
+		// their checksums.
 		if !*damageLong && (at%page >= 96 || at%page%16 != 0 || rnd.IntN(4) != 0) && rnd.IntN(8000) != 0 {
 			continue
 		}
@@ -256,8 +257,8 @@ func TestLostWriteIsNoticed(t *testing.T) {
 	}
 }
 
-// All entries of a log can be replaced, as those of a follower that has no others since a snapshot, and
-// no start misses the ones that were removed.
+// All entries of a log can be replaced, as those of a follower that has no others since a snapshot,
+// and no start misses the ones that were removed.
 func TestAllEntriesAreReplaced(t *testing.T) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
 		dir := t.TempDir()
@@ -320,7 +321,8 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
-// kill -9 in the middle of writing loses nothing that was promised, and leaves no file that is refused.
+// kill -9 in the middle of writing loses nothing that was promised, and leaves no file that is
+// refused.
 func TestKilledLogKeepsEverything(t *testing.T) {
 	for _, kind := range []LogKind{LogBolt, LogWAL} {
 		t.Run(string(kind), func(t *testing.T) { killWriters(t, kind) })

@@ -21,7 +21,8 @@ func (l slowListener) Applied(s *znode.Store, c *znode.Command, res *znode.Resul
 	l.recorder.Applied(s, c, res)
 }
 
-// The state's lock is given up between the commands of an entry that takes long, so that readers get their turn.
+// The state's lock is given up between the commands of an entry that takes long, so that readers
+// get their turn.
 func TestLockIsGivenUpWithinALongEntry(t *testing.T) {
 	for takes, wantHeld := range map[time.Duration]time.Duration{
 		2 * time.Millisecond:  8 * time.Millisecond, // all four commands

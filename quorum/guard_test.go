@@ -12,8 +12,8 @@ import (
 	"lockkeeper/quorum/wal"
 )
 
-// A log that has no file descriptor for a new segment for too long is treated like one on a full disk:
-// the member continues when it can.
+// A log that has no file descriptor for a new segment for too long is treated like one on a full
+// disk: the member continues when it can.
 func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 	open := &fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}
 	if !isFull(fmt.Errorf("%w: %w", wal.ErrNoSegment, open)) {

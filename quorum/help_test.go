@@ -105,7 +105,8 @@ type cluster struct {
 	change  func(*Config)
 }
 
-// inCluster runs f on a cluster of n members inside a bubble. change may alter a member's configuration.
+// inCluster runs f on a cluster of n members inside a bubble. change may alter a member's
+// configuration.
 func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,8 +192,8 @@ func (c *cluster) stop(i int) {
 	}
 }
 
-// crash is a power cut: the member is gone in the middle of whatever it did, and its disk holds what was
-// durable.
+// crash is a power cut: the member is gone in the middle of whatever it did, and its disk holds
+// what was durable.
 func (c *cluster) crash(i int) {
 	c.disks[i] = c.disks[i].Crash()
 	c.net.Reset(hostName(i))

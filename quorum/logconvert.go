@@ -14,9 +14,9 @@ import (
 
 // ConvertLog moves the log of a stopped member, in logDir, into the other kind, and says from where
 // to where. Nothing is done if it is of that kind already. What makes the new form count is the
-// manifest of the segments in raft.db, one transaction; a conversion that is cut short leaves the log in
-// one of the two forms, whole, and what there is of the other one is removed at the next start. The
-// disk needs room for the log twice.
+// manifest of the segments in raft.db, one transaction; a conversion that is cut short leaves the
+// log in one of the two forms, whole, and what there is of the other one is removed at the next
+// start. The disk needs room for the log twice.
 func ConvertLog(logDir string, to LogKind) (string, error) {
 	to = cmp.Or(to, LogWAL)
 	if err := to.Validate(); err != nil {
@@ -80,7 +80,8 @@ func (s *storedLog) toSegments() error {
 	if err := errors.Join(s.options.Save(manifest), s.entries.(*boltLog).stop()); err != nil {
 		return err
 	}
-	return s.openSegments(manifest.Append(nil)) // which verifies them, and removes the entries from raft.db
+	// This verifies them, and removes the entries from raft.db.
+	return s.openSegments(manifest.Append(nil))
 }
 
 // toFile moves the log from segments into raft.db.

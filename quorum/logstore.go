@@ -39,8 +39,8 @@ func (k LogKind) Validate() error {
 	return fmt.Errorf("must be %s or %s, not %q", LogWAL, LogBolt, string(k))
 }
 
-// segmentsKey is where raft.db has the manifest of the segments. An empty value, or none: the log is
-// in raft.db.
+// segmentsKey is where raft.db has the manifest of the segments. An empty value, or none: the log
+// is in raft.db.
 var segmentsKey = []byte("lockkeeper/segments")
 
 // entryLog is a log of either kind.

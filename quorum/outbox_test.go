@@ -125,8 +125,8 @@ func TestOutboxBoundsWhatItHolds(t *testing.T) {
 	}
 }
 
-// While there is a way to the leader, who adds a command hands it over; what others add while he is at it goes next, in order; and when
-// the way ends, nobody uses it any more.
+// While there is a way to the leader, who adds a command hands it over; what others add while he is
+// at it goes next, in order; and when the way ends, nobody uses it any more.
 func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox()

@@ -76,7 +76,8 @@ func (c *cluster) stream(m impostor, i int, kind peer.StreamKind) *peer.Stream {
 	return s
 }
 
-// A stream that carries something else than requests of raft is closed, no other is, and the log says once where that came from.
+// A stream that carries something else than requests of raft is closed, no other is, and the log
+// says once where that came from.
 func TestGarbageEndsItsStreamOnly(t *testing.T) {
 	out := &logged{}
 	logTo := func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }
@@ -118,7 +119,8 @@ func TestGarbageEndsItsStreamOnly(t *testing.T) {
 	})
 }
 
-// Followers learn of a commit at once, by a notice: as long after the leader as a message takes, and without a request more.
+// Followers learn of a commit at once, by a notice: as long after the leader as a message takes,
+// and without a request more.
 func TestFollowersAreNoticedOfCommits(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -196,8 +198,8 @@ func TestMembersComeFromTheirAddresses(t *testing.T) {
 	}
 }
 
-// Whatever a stranger who passes for a member sends, its stream ends, nothing of it is in the log, and raft has the same leader and term.
-// Afterwards every member starts from its disk.
+// Whatever a stranger who passes for a member sends, its stream ends, nothing of it is in the log,
+// and raft has the same leader and term. Afterwards every member starts from its disk.
 func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -281,7 +283,8 @@ func TestLeadershipIsNotMovedByStrangers(t *testing.T) {
 	})
 }
 
-// Streams of which a frame has begun and does not go on hold little, and end; those between frames stay.
+// Streams of which a frame has begun and does not go on hold little, and end; those between frames
+// stay.
 func TestHalfSentFramesEnd(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -351,8 +354,9 @@ func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// The same with a whole member, over its port: a snapshot that its leader has sent long ago arrives. The simulations hardly ever meet this
-// since a leader whose requests fail gives up all its connections to the member.
+// The same with a whole member, over its port: a snapshot that its leader has sent long ago
+// arrives. The simulations hardly ever meet this since a leader whose requests fail gives up all
+// its connections to the member.
 func TestLateSnapshotTakesNothingBack(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -20,7 +20,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// The one test of this file on a real disk; the rest of the files is about what happens between members.
+// The one test of this file on a real disk; the rest of the files is about what happens between
+// members.
 func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
 	for _, kinds := range [][]LogKind{{LogBolt}, {LogWAL}, {LogBolt, LogWAL}} { // the last one: moved each time
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) { keepState(t, kinds) })
@@ -164,7 +165,8 @@ func testCommandsOfFollowersAreAppliedEverywhere(t *testing.T, c *cluster) {
 	}
 }
 
-// Promise C5: while the leader changes, each command of a surviving member takes effect exactly once.
+// Promise C5: while the leader changes, each command of a surviving member takes effect exactly
+// once.
 func TestCommandsSurviveChangesOfLeader(t *testing.T) {
 	inCluster(t, 3, nil, testCommandsSurviveChangesOfLeader)
 }
@@ -183,8 +185,9 @@ func testCommandsSurviveChangesOfLeader(t *testing.T, c *cluster) {
 	first := c.reps[f].Status().Term
 	const changes = 4
 	for range changes {
-		// Cut off whoever leads, this member included: then it must hand over to its successor. What is
-		// proposed just before is in flight, what is proposed just after has nowhere to go yet.
+		// Cut off whoever leads, this member included: then it must hand over to its successor.
+		// What is proposed just before is in flight, what is proposed just after has nowhere to go
+		// yet.
 		l := c.leader()
 		propose()
 		c.isolate(l)
@@ -240,8 +243,8 @@ func testLaggingFollowerGetsASnapshot(t *testing.T, c *cluster) {
 	c.agree()
 }
 
-// The seam that promise C6 rests on: what a leader confirms counts from its last proof of leadership, and
-// a leader that is cut off has no new proof.
+// The seam that promise C6 rests on: what a leader confirms counts from its last proof of
+// leadership, and a leader that is cut off has no new proof.
 func TestTouchCountsFromTheLastProofOfLeadership(t *testing.T) {
 	inCluster(t, 3, nil, testTouchCountsFromTheLastProofOfLeadership)
 }
@@ -288,8 +291,8 @@ func testTouchCountsFromTheLastProofOfLeadership(t *testing.T, c *cluster) {
 	}
 }
 
-// A member that starts while there is a leader may hear of it before it listens to raft's events. Then none
-// comes until the next change of leader, and it must follow all the same.
+// A member that starts while there is a leader may hear of it before it listens to raft's events.
+// Then none comes until the next change of leader, and it must follow all the same.
 func TestLeaderThatWasKnownBeforeIsFollowed(t *testing.T) {
 	inCluster(t, 3, nil, testLeaderThatWasKnownBeforeIsFollowed)
 }
@@ -311,8 +314,8 @@ func testLeaderThatWasKnownBeforeIsFollowed(t *testing.T, c *cluster) {
 	c.recs[f].result(t, c.propose(f, createSession(9)))
 }
 
-// A follower's client must not wait for the next heartbeat or CommitTimeout (50 to 100 ms) to learn that
-// its command is committed.
+// A follower's client must not wait for the next heartbeat or CommitTimeout (50 to 100 ms) to learn
+// that its command is committed.
 func TestFollowersLearnOfCommitsAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, testFollowersLearnOfCommitsAtOnce)
 }
@@ -405,7 +408,8 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 	c.recs[l].result(t, c.propose(l, createSession(9)))
 }
 
-// A command that cannot be delivered is given up and told to the listener, and all others go on: on the leader, and on a follower.
+// A command that cannot be delivered is given up and told to the listener, and all others go on: on
+// the leader, and on a follower.
 func TestUndeliverableCommandsAreGivenUp(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -513,8 +517,8 @@ func TestDamagedEntryStopsTheMember(t *testing.T) {
 	})
 }
 
-// A disk that fails stops the member with an error that says why, whatever raft was about to write; also when the member is
-// closed while raft is held because it cannot write its term.
+// A disk that fails stops the member with an error that says why, whatever raft was about to write;
+// also when the member is closed while raft is held because it cannot write its term.
 func TestFailingDiskStopsTheMember(t *testing.T) {
 	full := &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
 	for name, tc := range map[string]struct {
@@ -586,8 +590,8 @@ func TestFailedWatermarkStopsTheMember(t *testing.T) {
 	})
 }
 
-// A leader that cannot write the term of its successor is held by that in the middle of everything, and can be closed all the
-// same.
+// A leader that cannot write the term of its successor is held by that in the middle of everything,
+// and can be closed all the same.
 func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 	var fatal chan error // made in the bubble
 	record := func(cfg *Config) {

@@ -58,8 +58,8 @@ var (
 // SyncDir makes the names of the files in a directory durable.
 func SyncDir(dir string) error { return new(wal.OS).SyncDir(dir) }
 
-// OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots and
-// logDir/raft.db, with logDir/raft.wal if kind says so. The two directories may be the same. It
+// OpenStores opens, and creates where missing, the stores of a member on disk: dataDir/snapshots
+// and logDir/raft.db, with logDir/raft.wal if kind says so. The two directories may be the same. It
 // reads all that they hold, and refuses what is not as it was written. A log of the other kind is
 // refused with ErrLogKind. Errors name the file.
 func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
@@ -129,8 +129,8 @@ func OpenStoresOn(files wal.FS, segmentBytes int64, stable raft.StableStore, sna
 	return Stores{Log: l, Stable: stable, Snapshots: snaps, Close: l.Close, LogName: o.Dir, Repaired: repaired}, nil
 }
 
-// checkReach verifies that a log and the newest snapshot, which covers the entries up to covered, hold
-// all entries together.
+// checkReach verifies that a log and the newest snapshot, which covers the entries up to covered,
+// hold all entries together.
 func checkReach(l entryLog, name string, covered uint64, snapshots string) error {
 	first, err := l.FirstIndex()
 	if err != nil {
@@ -182,8 +182,8 @@ func (s *Stores) setCluster(cluster uint32) error {
 	return nil
 }
 
-// claim refuses stores that belong to another member: a member that runs with the vote of another could
-// vote twice. Stores that belong to nobody yet become this member's.
+// claim refuses stores that belong to another member: a member that runs with the vote of another
+// could vote twice. Stores that belong to nobody yet become this member's.
 func (s *Stores) claim(id MemberID) error {
 	mark := uint64(id)
 	if id == 0 {
@@ -191,7 +191,7 @@ func (s *Stores) claim(id MemberID) error {
 	}
 	owner, err := s.Stable.GetUint64(memberKey)
 	switch {
-	case err != nil && err.Error() != "not found": // what raft itself compares with (UPSTREAM.md, 13): the stores share no error
+	case err != nil && err.Error() != "not found": // raft compares with that text (UPSTREAM.md, 13)
 		return fmt.Errorf("quorum: read owner of %s: %w", s.stableName(), err)
 	case err != nil || owner == 0:
 		if err := s.Stable.SetUint64(memberKey, mark); err != nil {

@@ -234,8 +234,9 @@ func TestStoresOfAnotherMemberAreRefused(t *testing.T) {
 	}
 }
 
-// A member that starts without a leader has the state of the newest entry that it knew to be committed, not that of its
-// snapshot; and what raft then hands over once more is not applied twice.
+// A member that starts without a leader has the state of the newest entry that it knew to be
+// committed, not that of its snapshot; and what raft then hands over once more is not applied
+// twice.
 func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	dir := t.TempDir()
 	open := func() (*Replica, *recorder) {

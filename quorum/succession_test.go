@@ -30,8 +30,8 @@ func TestBrokenConnectionsEndNoLeadership(t *testing.T) {
 	})
 }
 
-// A member alone waits for nobody: the disk is all that its first election, and every later one, takes. A slow disk does not make it
-// begin again.
+// A member alone waits for nobody: the disk is all that its first election, and every later one,
+// takes. A slow disk does not make it begin again.
 func TestMemberAloneLeadsAtOnce(t *testing.T) {
 	for _, syncTime := range []time.Duration{0, 100 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -61,8 +61,9 @@ func TestMemberAloneLeadsAtOnce(t *testing.T) {
 	}
 }
 
-// The voters of a leader that has died do not get into each other's way, though an election takes longer than they wait for each other:
-// whoever has voted for another leaves it at that. It takes eight writes one after the other, three of them before the first message.
+// The voters of a leader that has died do not get into each other's way, though an election takes
+// longer than they wait for each other: whoever has voted for another leaves it at that. It takes
+// eight writes one after the other, three of them before the first message.
 func TestSuccessorsDoNotDisturbEachOther(t *testing.T) {
 	for syncTime := time.Millisecond; 3*syncTime < successionStep; syncTime += time.Millisecond {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {

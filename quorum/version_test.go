@@ -59,8 +59,8 @@ func withVersions(newest ...uint8) func(*Config) {
 	}
 }
 
-// TestVersionsThatWorkTogether: members of a version and of the one before are a cluster, whoever leads,
-// and the leader knows what all speak.
+// TestVersionsThatWorkTogether: members of a version and of the one before are a cluster, whoever
+// leads, and the leader knows what all speak.
 func TestVersionsThatWorkTogether(t *testing.T) {
 	for name, newest := range map[string][]uint8{
 		"one of this version":        {6, 7, 6},
@@ -110,7 +110,8 @@ func TestVersionsThatWorkTogether(t *testing.T) {
 	}
 }
 
-// TestVersionsApart: a member that has no version in common with the others says so, and they go on.
+// TestVersionsApart: a member that has no version in common with the others says so, and they go
+// on.
 func TestVersionsApart(t *testing.T) {
 	out := &logged{}
 	versions := withVersions(7, 7, 9)
@@ -157,91 +158,97 @@ func TestVersionsApart(t *testing.T) {
 	})
 }
 
-// TestNewerFormatsAreRefused: what a later version has written is refused at the start. The message names
-// the file, the format in it and the formats that are read.
-func TestNewerFormatsAreRefused(t *testing.T) {
-	rewrite := func(t *testing.T, pattern string, change func(b []byte)) {
-		t.Helper()
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) != 1 {
-			t.Fatalf("%s: %v, %v", pattern, files, err)
-		}
-		b, err := os.ReadFile(files[0])
+// newerFormats are directories as a later version leaves them, and what a refusal names.
+var newerFormats = map[string]struct {
+	change func(t *testing.T, dir string)
+	names  []string
+}{
+	"an entry of a later format": {func(t *testing.T, dir string) {
+		b := znode.AppendEntry(nil, 1, 0, nil)
+		b[0]++
+		appendEntry(t, dir, b)
+	}, []string{segmentLogDir, "format 3", "reads 1 to 2"}},
+	"an entry with an unknown flag": {func(t *testing.T, dir string) {
+		appendEntry(t, dir, znode.AppendEntry(nil, 1, 1<<31, nil))
+	}, []string{segmentLogDir, "flags 0x80000000"}},
+	"a command of an unknown kind": {func(t *testing.T, dir string) {
+		c := znode.Command{Kind: 200}
+		appendEntry(t, dir, znode.AppendEntry(nil, 1, 0, [][]byte{c.Append(nil)}))
+	}, []string{segmentLogDir, "kind 200"}},
+	"a segment": {func(t *testing.T, dir string) {
+		rewrite(t, filepath.Join(dir, segmentLogDir, "*.log"), func(b []byte) {
+			b[11]++ // its format
+			binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[8:72], castagnoli))
+		})
+	}, []string{segmentLogDir + "/0000000000000001.log", "format 2", "reads 1"}},
+	"raft.db": {func(t *testing.T, dir string) {
+		f, err := openBoltFile(filepath.Join(dir, logFileName))
 		if err != nil {
 			t.Fatal(err)
 		}
-		change(b)
-		if err := os.WriteFile(files[0], b, 0o600); err != nil {
+		if err := errors.Join(f.SetUint64(boltFormatKey, boltFormat+1), f.Close()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	// appendEntry has a leader append an entry to the log.
-	appendEntry := func(t *testing.T, dir string, data []byte) {
-		t.Helper()
+	}, []string{logFileName, "format 2", "reads 1"}},
+	"a snapshot": {func(t *testing.T, dir string) {
 		stores, err := OpenStores(dir, dir, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := stores.Log.LastIndex()
+		defer stores.Close()
+		sink, err := stores.Snapshots.Create(raft.SnapshotVersionMax, 99, 99, raft.Configuration{}, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stores.Log.StoreLogs([]*raft.Log{{Index: last + 1, Term: 99, Type: raft.LogCommand, Data: data}}); err != nil {
+		if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x04")); err != nil {
 			t.Fatal(err)
 		}
-		if err := stores.Close(); err != nil {
+		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}, []string{snapshotsDir + "/99-99-", "format 4", "reads 1 to 3"}},
+}
+
+// rewrite changes the content of the one file that matches a pattern.
+func rewrite(t *testing.T, pattern string, change func(b []byte)) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, files, err)
 	}
-	for name, tc := range map[string]struct {
-		change func(t *testing.T, dir string)
-		names  []string
-	}{
-		"an entry of a later format": {func(t *testing.T, dir string) {
-			b := znode.AppendEntry(nil, 1, 0, nil)
-			b[0]++
-			appendEntry(t, dir, b)
-		}, []string{segmentLogDir, "format 3", "reads 1 to 2"}},
-		"an entry with an unknown flag": {func(t *testing.T, dir string) {
-			appendEntry(t, dir, znode.AppendEntry(nil, 1, 1<<31, nil))
-		}, []string{segmentLogDir, "flags 0x80000000"}},
-		"a command of an unknown kind": {func(t *testing.T, dir string) {
-			c := znode.Command{Kind: 200}
-			appendEntry(t, dir, znode.AppendEntry(nil, 1, 0, [][]byte{c.Append(nil)}))
-		}, []string{segmentLogDir, "kind 200"}},
-		"a segment": {func(t *testing.T, dir string) {
-			rewrite(t, filepath.Join(dir, segmentLogDir, "*.log"), func(b []byte) {
-				b[11]++ // its format
-				binary.BigEndian.PutUint32(b[4:], crc32.Checksum(b[8:72], castagnoli))
-			})
-		}, []string{segmentLogDir + "/0000000000000001.log", "format 2", "reads 1"}},
-		"raft.db": {func(t *testing.T, dir string) {
-			f, err := openBoltFile(filepath.Join(dir, logFileName))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(f.SetUint64(boltFormatKey, boltFormat+1), f.Close()); err != nil {
-				t.Fatal(err)
-			}
-		}, []string{logFileName, "format 2", "reads 1"}},
-		"a snapshot": {func(t *testing.T, dir string) {
-			stores, err := OpenStores(dir, dir, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stores.Close()
-			sink, err := stores.Snapshots.Create(raft.SnapshotVersionMax, 99, 99, raft.Configuration{}, 1, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x04")); err != nil {
-				t.Fatal(err)
-			}
-			if err := sink.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}, []string{snapshotsDir + "/99-99-", "format 4", "reads 1 to 3"}},
-	} {
+	b, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(b)
+	if err := os.WriteFile(files[0], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// appendEntry has a leader append an entry to the log.
+func appendEntry(t *testing.T, dir string, data []byte) {
+	t.Helper()
+	stores, err := OpenStores(dir, dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := stores.Log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stores.Log.StoreLogs([]*raft.Log{{Index: last + 1, Term: 99, Type: raft.LogCommand, Data: data}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stores.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNewerFormatsAreRefused: what a later version has written is refused at the start. The message
+// names the file, the format in it and the formats that are read.
+func TestNewerFormatsAreRefused(t *testing.T) {
+	for name, tc := range newerFormats {
 		t.Run(name, func(t *testing.T) {
 			dir := grown(t)
 			tc.change(t, dir)

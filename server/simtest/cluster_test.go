@@ -34,7 +34,8 @@ type cluster struct {
 	torn    *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
 	witness *witness
 	quiet   chan struct{} // one token, of who waits until nobody else runs
-	// repaired counts the starts at which a crash had left something in the log that was to be removed.
+	// repaired counts the starts at which a crash had left something in the log that was to be
+	// removed.
 	repaired atomic.Int64
 	ending   sync.WaitGroup // programs of dead members that are being stopped
 }
@@ -59,8 +60,8 @@ type member struct {
 	diskFault error // why all writes to it fail; nil if they do not
 }
 
-// newCluster starts three members, as the directed scenarios want them: with so much of the log left that nobody who was
-// away needs a snapshot, which ends connections.
+// newCluster starts three members, as the directed scenarios want them: with so much of the log
+// left that nobody who was away needs a snapshot, which ends connections.
 func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
 	return newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 2 * time.Second, snapCount: 300, trailing: 10_000, rest: 1}, seed, j)
 }
@@ -148,7 +149,8 @@ func (m *member) powerCutInWrite() {
 	m.powerCut()
 }
 
-// kill ends the member as kill -9 does: its connections are closed, and what it has written stays written.
+// kill ends the member as kill -9 does: its connections are closed, and what it has written stays
+// written.
 func (m *member) kill() { m.die(m.c.net.Kill, (*simdisk.Disk).Killed) }
 
 func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *simdisk.Disk) {

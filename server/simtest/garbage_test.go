@@ -10,8 +10,8 @@ import (
 // garbagePeriod is how often garbage is collected when nothing else collects it: see seedRuntime.
 const garbagePeriod = time.Minute
 
-// collectGarbage collects at moments that follow from the virtual time, and when nobody runs, so that it has no
-// influence on who runs next.
+// collectGarbage collects at moments that follow from the virtual time, and when nobody runs, so
+// that it has no influence on who runs next.
 func (c *cluster) collectGarbage(over <-chan struct{}) {
 	if !runtimeSeeded {
 		return
@@ -26,7 +26,8 @@ func (c *cluster) collectGarbage(over <-chan struct{}) {
 	}
 }
 
-// compute runs f, which computes much and waits for nobody, with garbage being collected as usual meanwhile.
+// compute runs f, which computes much and waits for nobody, with garbage being collected as usual
+// meanwhile.
 func (c *cluster) compute(f func()) {
 	if !runtimeSeeded {
 		f()

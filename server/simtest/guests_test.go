@@ -16,8 +16,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// guests are clients of package jepsen/workload, the same as in runs against real processes. A round of them begins with the
-// faults and ends when everything is healed; then their checkers look at its history.
+// guests are clients of package jepsen/workload, the same as in runs against real processes. A
+// round of them begins with the faults and ends when everything is healed; then their checkers look
+// at its history.
 type guests struct {
 	s       *simulation
 	names   []string // of the workloads
@@ -31,7 +32,8 @@ type guests struct {
 const (
 	guestClients = 2               // of each workload
 	guestThink   = 2 * time.Second // of those of a busy simulation
-	// guestPatience is how long the clients of a workload may take to end, and to look at what is there then.
+	// guestPatience is how long the clients of a workload may take to end, and to look at what is
+	// there then.
 	guestPatience = 2 * time.Minute
 )
 
@@ -170,7 +172,8 @@ func (g *guests) roots() (paths []string) {
 // sweepHost is where those dial from who clean up.
 const sweepHost = "10.0.5.1"
 
-// sweep deletes what the workloads have left, lest the state grow for ever, and the next round find nodes that its history knows nothing of.
+// sweep deletes what the workloads have left, lest the state grow for ever, and the next round find
+// nodes that its history knows nothing of.
 func (g *guests) sweep() {
 	c := g.s.c
 	c.net.Host(sweepHost)
@@ -184,7 +187,8 @@ func (g *guests) sweep() {
 			time.Sleep(time.Second)
 			continue
 		}
-		// The member may have been cut off for long. The session is there now, and so is all that the clients have done.
+		// The member may have been cut off for long. The session is there now, and so is all that
+		// the clients have done.
 		left := conn.deleteAll(c.below(g.roots()))
 		conn.Close()
 		if len(left) == 0 {

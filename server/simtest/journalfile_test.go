@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// journalFile is a file that is written through memory: a program that writes to a file is not the same program, for Go
-// lets others run meanwhile; and it is there when the program crashes. It ends at the first byte that is 0.
+// journalFile is a file that is written through memory: a program that writes to a file is not the
+// same program, for Go lets others run meanwhile; and it is there when the program crashes. It ends
+// at the first byte that is 0.
 type journalFile struct {
 	f    *os.File
 	mem  []byte

@@ -13,8 +13,9 @@ import (
 	"lockkeeper/znode"
 )
 
-// Scenarios that measure by how much what a library believes ends before its session does, when the last that its member
-// learned was no longer true. They plant the bug of the command line, as the random simulations do:
+// Scenarios that measure by how much what a library believes ends before its session does, when the
+// last that its member learned was no longer true. They plant the bug of the command line, as the
+// random simulations do:
 //
 //	go test ./server/simtest -tags mutants -run TestMarginWhen -sim.mutation lease-from-confirmation
 
@@ -44,8 +45,8 @@ const (
 	marginLook = 5 * time.Millisecond // how exactly is measured
 )
 
-// testMargin has a client of one member, which at is to choose, read all the time; siege has that member learn something late
-// and cuts it off.
+// testMargin has a client of one member, which at is to choose, read all the time; siege has that
+// member learn something late and cuts it off.
 func testMargin(t *testing.T, at func(*cluster, *rand.Rand) *member, siege func(*cluster, *member, *rand.Rand)) {
 	plant(t)
 	seedRuntime(1)
@@ -53,7 +54,8 @@ func testMargin(t *testing.T, at func(*cluster, *rand.Rand) *member, siege func(
 		t.Run(fmt.Sprint(timeout), func(t *testing.T) {
 			least, most := time.Hour, -time.Hour
 			synctest.Test(t, func(t *testing.T) {
-				// The shortest tick: a leader adds half of it to each lease, which hides what is late by less.
+				// The shortest tick: a leader adds half of it to each lease, which hides what is
+				// late by less.
 				c := newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 500 * time.Millisecond, snapCount: 300, trailing: 10_000, rest: 1}, 1, newJournal(t, ""))
 				c.net.Host(marginHost)
 				rng := rand.New(rand.NewPCG(1, uint64(timeout)))
@@ -71,7 +73,8 @@ func testMargin(t *testing.T, at func(*cluster, *rand.Rand) *member, siege func(
 	}
 }
 
-// margin is how long before its session ended a client's library said that it was not connected any more.
+// margin is how long before its session ended a client's library said that it was not connected any
+// more.
 func (c *cluster) margin(m *member, timeout time.Duration, rng *rand.Rand, siege func(*cluster, *member, *rand.Rand)) time.Duration {
 	b := c.believer(marginHost, m, timeout)
 	conn := b.conn

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Scenarios of clients whose member has missed something, or that have missed something themselves. They plant the bug of the command
-// line, as the random simulations do.
+// Scenarios of clients whose member has missed something, or that have missed something themselves.
+// They plant the bug of the command line, as the random simulations do.
 
 const (
 	missedHost = "10.0.3.3"
@@ -18,7 +18,8 @@ const (
 	otherPath  = "/other"
 )
 
-// missed is a cluster that keeps little of its log, a client of one follower, and one of the leader that writes.
+// missed is a cluster that keeps little of its log, a client of one follower, and one of the leader
+// that writes.
 type missed struct {
 	c              *cluster
 	leader, member *member
@@ -124,7 +125,8 @@ func TestSyncOnMemberThatHearsLate(t *testing.T) {
 	})
 }
 
-// C3: what a client watches changes while it has no connection. It is told when it has one again, at another member too.
+// C3: what a client watches changes while it has no connection. It is told when it has one again,
+// at another member too.
 func TestWatchOverLostConnection(t *testing.T) {
 	testMissed(t, func(m *missed) {
 		for i := range 4 {
@@ -147,7 +149,8 @@ func TestWatchOverLostConnection(t *testing.T) {
 	})
 }
 
-// C3: what a client watches changes while its member is cut off, which is then sent a snapshot, without the change as such.
+// C3: what a client watches changes while its member is cut off, which is then sent a snapshot,
+// without the change as such.
 func TestWatchOverSnapshot(t *testing.T) {
 	testMissed(t, func(m *missed) {
 		fires := m.watch()
@@ -163,8 +166,9 @@ func TestWatchOverSnapshot(t *testing.T) {
 	})
 }
 
-// C1: a client of a follower writes while the leader's disk hangs and the third member hears nothing. Then the follower is cut off, and the
-// leader's power fails. What the client was told is written is there for the two who go on.
+// C1: a client of a follower writes while the leader's disk hangs and the third member hears
+// nothing. Then the follower is cut off, and the leader's power fails. What the client was told is
+// written is there for the two who go on.
 func TestCommitWaitsForTheLeadersDisk(t *testing.T) {
 	testMissed(t, func(m *missed) {
 		third := m.c.members[int(m.member.id)%len(m.c.members)]

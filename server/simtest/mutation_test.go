@@ -11,7 +11,8 @@ import (
 
 var simMutation = flag.String("sim.mutation", "", "planted bug that the simulations are to catch (needs -tags mutants)")
 
-// mutationLag is how old what was not synced may be for a power cut to destroy it: Linux writes back after 30 s.
+// mutationLag is how old what was not synced may be for a power cut to destroy it: Linux writes
+// back after 30 s.
 const mutationLag = 30 * time.Second
 
 // plant switches the mutation of the command line on.

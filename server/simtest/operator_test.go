@@ -12,8 +12,8 @@ import (
 // operatorPatience is how long an operator waits for an answer.
 const operatorPatience = 20 * time.Second
 
-// transfer has the leadership transferred to somebody who may not be reached: then the leader takes nothing for
-// a while and goes on leading.
+// transfer has the leadership transferred to somebody who may not be reached: then the leader takes
+// nothing for a while and goes on leading.
 func (n *nemesis) transfer() func() {
 	asked, to := n.any(), n.voter()
 	undo := func() {}

@@ -109,8 +109,8 @@ func (p *pipeliner) work() bool {
 	})
 }
 
-// trickle sends some requests, one every few milliseconds, whether those before have been answered or not, and reads
-// until all are answered.
+// trickle sends some requests, one every few milliseconds, whether those before have been answered
+// or not, and reads until all are answered.
 func (p *pipeliner) trickle(n int) bool {
 	pauses := make([]time.Duration, n) // drawn here: rng is not for two goroutines
 	for i := range pauses {

@@ -64,8 +64,8 @@ func (r *registerClient) write() bool {
 	return false
 }
 
-// read reads what is there, which may be old, but not older than what this client has seen before, wherever it was
-// connected then (promise C2).
+// read reads what is there, which may be old, but not older than what this client has seen before,
+// wherever it was connected then (promise C2).
 func (r *registerClient) read() bool {
 	session := r.conn.SessionID()
 	_, stat, err := r.conn.Get(cellPath)
@@ -95,8 +95,9 @@ func (r *registerClient) syncAndRead() bool {
 	return true
 }
 
-// saw checks that a session never sees an older version than before. It was session when the request was made; if the library
-// has got another one since, nobody knows which of the two was answered.
+// saw checks that a session never sees an older version than before. It was session when the
+// request was made; if the library has got another one since, nobody knows which of the two was
+// answered.
 func (r *registerClient) saw(session int64, version int32) {
 	if r.conn.SessionID() != session {
 		r.seenSession = 0

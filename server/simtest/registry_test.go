@@ -97,9 +97,9 @@ func (r *registry) present() *holder {
 	return r.holders[first]
 }
 
-// hold lets the time pass for which a lock is held: mostly a moment, sometimes
-// long enough for a session to expire meanwhile. It ends early with stop. Meanwhile the holder works with what the lock
-// protects, and so has its library hear something as often as can be.
+// hold lets the time pass for which a lock is held: mostly a moment, sometimes long enough for a
+// session to expire meanwhile. It ends early with stop. Meanwhile the holder works with what the
+// lock protects, and so has its library hear something as often as can be.
 func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
 	over := make(chan struct{})
 	defer close(over)
@@ -123,7 +123,8 @@ func (r *registry) hold(rng *rand.Rand, stop <-chan struct{}, conn *zk.Conn) {
 	}
 }
 
-// work reads again and again, under siege more often: what a library believes counts from the last byte.
+// work reads again and again, under siege more often: what a library believes counts from the last
+// byte.
 func (r *registry) work(conn *zk.Conn, over <-chan struct{}) {
 	for {
 		pause := 200 * time.Millisecond

@@ -7,15 +7,16 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// runtimeSeeded says that chance in the Go runtime follows from the seed: the standard library that this binary was
-// built with is that of package jepsen/sim.
+// runtimeSeeded says that chance in the Go runtime follows from the seed: the standard library that
+// this binary was built with is that of package jepsen/sim.
 const runtimeSeeded = true
 
 //go:linkname bubbleSeed runtime.bubbleSeed
 var bubbleSeed uint64
 
-// seedRuntime makes chance in bubbles follow from the seed: which case of a select runs, which of two timers of one
-// instant fires first, where a map's iteration begins, and the top level functions of math/rand.
+// seedRuntime makes chance in bubbles follow from the seed: which case of a select runs, which of
+// two timers of one instant fires first, where a map's iteration begins, and the top level
+// functions of math/rand.
 func seedRuntime(seed uint64) {
 	bubbleSeed = seed*0x9e3779b97f4a7c15 | 1
 	debug.SetGCPercent(-1) // collectGarbage does it

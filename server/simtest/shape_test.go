@@ -25,8 +25,9 @@ type shape struct {
 	locks, foreignLocks, registers, pipes int
 	// guests are workloads of package jepsen/workload.
 	guests []string
-	// rest is how many times longer than in a busy simulation clients wait between what they do. What a simulation costs is
-	// what its clients do, what it finds is mostly due to faults: so most are not busy.
+	// rest is how many times longer than in a busy simulation clients wait between what they do.
+	// What a simulation costs is what its clients do, what it finds is mostly due to faults: so
+	// most are not busy.
 	rest int
 }
 
@@ -43,10 +44,12 @@ func shapeOf(seed uint64) shape {
 		s.observers = 1 + rng.IntN(2)
 	}
 	if rng.IntN(3) == 0 {
-		// A session of two ticks wants an answer within a third of that, which takes up to four times this long.
+		// A session of two ticks wants an answer within a third of that, which takes up to four
+		// times this long.
 		s.wan = time.Duration(1 + rng.Int64N(int64(min(s.tick/10, 300*time.Millisecond))))
 	}
-	// Some kinds of clients in each, not all: what many do at once costs time, and little is won by it.
+	// Some kinds of clients in each, not all: what many do at once costs time, and little is won by
+	// it.
 	s.locks = []int{0, 2, 2, 3}[rng.IntN(4)]
 	s.pipes = []int{0, 1, 2}[rng.IntN(3)]
 	s.registers = []int{0, 0, 2}[rng.IntN(3)]
@@ -69,8 +72,8 @@ func shapeOf(seed uint64) shape {
 	return s
 }
 
-// fits says whether a workload keeps its promise in such a simulation. What a library believes is not promised when
-// bytes come late.
+// fits says whether a workload keeps its promise in such a simulation. What a library believes is
+// not promised when bytes come late.
 func (s shape) fits(name string) bool { return name != "belief" || s.gentle }
 
 func (s shape) String() string {
@@ -91,7 +94,8 @@ func (s shape) String() string {
 	return text
 }
 
-// only leaves the workloads of a list, separated by commas, with three busy clients each; "" leaves the shape as it is.
+// only leaves the workloads of a list, separated by commas, with three busy clients each; "" leaves
+// the shape as it is.
 func (s shape) only(list string) (shape, error) {
 	if list == "" {
 		return s, nil

@@ -9,8 +9,9 @@ import (
 	"lockkeeper/wire"
 )
 
-// The faults of this file aim at who holds a lock: at the moment until which its library believes that it is connected,
-// which must come before the majority can give the lock to somebody else (C6).
+// The faults of this file aim at who holds a lock: at the moment until which its library believes
+// that it is connected, which must come before the majority can give the lock to somebody else
+// (C6).
 
 // silence is longer than the longest that a library bears.
 const silence = 30 * time.Second
@@ -18,7 +19,8 @@ const silence = 30 * time.Second
 // siegePause is how often a holder asks for something under siege.
 const siegePause = 40 * time.Millisecond
 
-// awaitHolder is the present holder, if there is one soon, and its member. It is told to hold on, until relieve is called.
+// awaitHolder is the present holder, if there is one soon, and its member. It is told to hold on,
+// until relieve is called.
 func (n *nemesis) awaitHolder() (h *holder, m *member) {
 	n.reg.besieged.Store(true)
 	for range 500 { // clients rest up to 12 s
@@ -40,13 +42,14 @@ func (n *nemesis) anyTimeout() time.Duration {
 	return timeouts[n.rng.IntN(len(timeouts))]
 }
 
-// isolateHolder has the holder cut off together with its member, and the majority gives the lock to somebody else.
+// isolateHolder has the holder cut off together with its member, and the majority gives the lock to
+// somebody else.
 func (n *nemesis) isolateHolder() func() {
 	_, m := n.awaitHolder()
 	undo := n.isolate(m)
 	if n.rng.IntN(4) > 0 {
-		// The clients of m cannot go elsewhere in time: what they were told last counts. Bytes may be sent for a third of
-		// the session timeout, and at its end the session is over.
+		// The clients of m cannot go elsewhere in time: what they were told last counts. Bytes may
+		// be sent for a third of the session timeout, and at its end the session is over.
 		time.Sleep(time.Duration((0.3 + 0.7*n.rng.Float64()) * float64(n.anyTimeout())))
 		undo = n.silence(m)
 	}
@@ -57,8 +60,8 @@ func (n *nemesis) isolateHolder() func() {
 	}
 }
 
-// silence cuts a member off from its clients too, for longer than their libraries bear: what was on its way must not arrive late,
-// for C6 does not cover that.
+// silence cuts a member off from its clients too, for longer than their libraries bear: what was on
+// its way must not arrive late, for C6 does not cover that.
 func (n *nemesis) silence(m *member) (undo func()) {
 	n.note("isolate m%d from its clients", m.id)
 	n.c.net.Isolate(m.name)
@@ -66,9 +69,10 @@ func (n *nemesis) silence(m *member) (undo func()) {
 	return func() { n.c.net.Reconnect(m.name) }
 }
 
-// besiege has a member learn late what was true a while ago, the last thing that it learns before it is cut off: the confirmation
-// of its leases, or, if it leads, that others follow it. Its clients are cut off after a third of their timeout, when it
-// should have fallen silent, and before two thirds, when it would let them go. Mostly it is the holder's member; a client that does
+// besiege has a member learn late what was true a while ago, the last thing that it learns before
+// it is cut off: the confirmation of its leases, or, if it leads, that others follow it. Its
+// clients are cut off after a third of their timeout, when it should have fallen silent, and before
+// two thirds, when it would let them go. Mostly it is the holder's member; a client that does
 // nothing but read is there in any case, for what waits for a write hears nothing.
 func (n *nemesis) besiege() func() {
 	some := func(least, most time.Duration) time.Duration {
@@ -166,13 +170,14 @@ func (o *onlyServer) Next() (server string, retryStart bool) { return o.addr.Loa
 // Connected implements zk.HostProvider.
 func (o *onlyServer) Connected() {}
 
-// electionTimeout is after how long without a leader members want another; quorum.Config has it from the tick.
+// electionTimeout is after how long without a leader members want another; quorum.Config has it
+// from the tick.
 func (c *cluster) electionTimeout() time.Duration {
 	return min(max(c.shape.tick/4, 500*time.Millisecond), time.Second)
 }
 
-// busy has a client of the leader make new entries all the time, until quieten is called. An idle cluster asks one thing after the other, so that
-// who hears late takes the other for dead.
+// busy has a client of the leader make new entries all the time, until quieten is called. An idle
+// cluster asks one thing after the other, so that who hears late takes the other for dead.
 func (c *cluster) busy(leader *member) (quieten func()) {
 	c.net.Host(busyHost)
 	conn, err := c.dialRaw(busyHost, leader.clientAddr(), c.shape.timeouts()[3])
@@ -199,7 +204,8 @@ func (c *cluster) busy(leader *member) (quieten func()) {
 	return func() { conn.Close() }
 }
 
-// slowDown makes the ways from some members to one slow, little by little: nobody hears nothing for long.
+// slowDown makes the ways from some members to one slow, little by little: nobody hears nothing for
+// long.
 func (c *cluster) slowDown(from []*member, to *member, late time.Duration) {
 	const step = 100 * time.Millisecond
 	for d := time.Duration(0); d < late; {
@@ -211,8 +217,9 @@ func (c *cluster) slowDown(from []*member, to *member, late time.Duration) {
 	}
 }
 
-// confirmedLate cuts m off from the other members such that the last that it hears is an answer of the leader to a report of
-// leases, late by so much. The way from the leader is slow for that long before.
+// confirmedLate cuts m off from the other members such that the last that it hears is an answer of
+// the leader to a report of leases, late by so much. The way from the leader is slow for that long
+// before.
 func (c *cluster) confirmedLate(m, leader *member, late, before time.Duration) {
 	c.slowDown([]*member{leader}, m, late)
 	time.Sleep(before)
@@ -221,8 +228,8 @@ func (c *cluster) confirmedLate(m, leader *member, late, before time.Duration) {
 	c.deafen(m)
 }
 
-// followedLate has the others hear no more of the leader, while it goes on to hear, late by so much, that they followed
-// it; until it has noticed.
+// followedLate has the others hear no more of the leader, while it goes on to hear, late by so
+// much, that they followed it; until it has noticed.
 func (c *cluster) followedLate(leader *member, late, before time.Duration) {
 	c.slowDown(c.others(leader), leader, late)
 	time.Sleep(before)

@@ -24,15 +24,16 @@ var (
 	simJournal  = flag.String("sim.journal", "", "file that gets everything that happens")
 )
 
-// TestSimulation has clusters go through partitions, crashes, restarts, slow and failing disks while clients
-// take locks, write and read, and checks the promises of the contract: see registry (C6 and fencing), register (C4),
-// pipeliner (C2, C3, C5). In between everything is healed: then everybody must make progress, and the replicas
-// must be equal and sound.
+// TestSimulation has clusters go through partitions, crashes, restarts, slow and failing disks
+// while clients take locks, write and read, and checks the promises of the contract: see registry
+// (C6 and fencing), register (C4), pipeliner (C2, C3, C5). In between everything is healed: then
+// everybody must make progress, and the replicas must be equal and sound.
 //
-// Two thirds of the seeds are gentle: they have no cuts between clients and members that are healed before the client's
-// library has noticed. Such cuts may delay what a member has sent until it is no longer true, and then a client library
-// that counts from when it receives believes too long. Grants count from when a request was sent and must stand that.
-// So what libraries believe is checked in gentle simulations, what grants say in all.
+// Two thirds of the seeds are gentle: they have no cuts between clients and members that are healed
+// before the client's library has noticed. Such cuts may delay what a member has sent until it is
+// no longer true, and then a client library that counts from when it receives believes too long.
+// Grants count from when a request was sent and must stand that. So what libraries believe is
+// checked in gentle simulations, what grants say in all.
 func TestSimulation(t *testing.T) {
 	plant(t)
 	out := resultsFile(t)
@@ -250,8 +251,9 @@ func (s *simulation) round() {
 	}
 }
 
-// everybodyWorks waits until every client has done something. Three may stand in the queue of one lock, and each may
-// hold it for 20 s; what a foreign lock leaves behind is in the way until its session expires.
+// everybodyWorks waits until every client has done something. Three may stand in the queue of one
+// lock, and each may hold it for 20 s; what a foreign lock leaves behind is in the way until its
+// session expires.
 func (s *simulation) everybodyWorks() {
 	time.Sleep(10 * time.Second)
 	for wait := 0; len(s.gate.active()) != len(s.names) && wait < 170; wait++ {

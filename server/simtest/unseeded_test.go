@@ -2,7 +2,8 @@
 
 package simtest
 
-// runtimeSeeded says that chance in the Go runtime follows from the seed. It does not here: see package jepsen/sim.
+// runtimeSeeded says that chance in the Go runtime follows from the seed. It does not here: see
+// package jepsen/sim.
 const runtimeSeeded = false
 
 func seedRuntime(uint64) {}
