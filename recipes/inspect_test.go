@@ -48,76 +48,82 @@ func wantContenders(t *testing.T, s *Session, path string, want ...string) []Con
 	return cs
 }
 
+// What begins the names of nodes of Curator and of kazoo.
+const (
+	curatorID = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-"
+	kazooID   = "b7bfcd3227404d3880a0eccd4e5100c"
+)
+
+// foreignQueues are queues with nodes of several libraries, and how they are reported: * holds, ~ may
+// hold, ? may be an orphan; the names in brackets may be ignored.
+var foreignQueues = []struct {
+	about string
+	nodes []string // session, path; made in this order
+	want  []string
+}{
+	{"nobody", nil, nil},
+	{"a mutex", []string{
+		"9 /q/" + curatorID + "lock-0000000009", "3 /q/" + kazooID + "0__lock__0000000002", "4 /q/_c_" + kazooID + "1-lock-0000000004",
+	}, []string{"*write kazoo 3[lock-]", "write go-zookeeper 4", "write curator 9[__lock__]"}},
+	{"kazoo behind Curator", []string{
+		"1 /q/" + curatorID + "lock-0000000001", "2 /q/" + kazooID + "2__lock__0000000002", "3 /q/" + kazooID + "3__lock__0000000003",
+		"4 /q/" + curatorID + "lock-0000000004",
+	}, []string{"*write curator 1[__lock__]", "~write kazoo 2[lock-]", "write kazoo 3[lock-]", "write curator 4[__lock__]"}},
+	{"Curator behind kazoo", []string{
+		"1 /q/" + kazooID + "1__lock__0000000001", "2 /q/" + curatorID + "lock-0000000002",
+	}, []string{"*write kazoo 1[lock-]", "~write curator 2[__lock__]"}},
+	{"kazoo with Curator's names waits for all, and Curator for it", []string{
+		"1 /q/" + kazooID + "1__lock__0000000001", "2 /q/" + kazooID + "2-lock-0000000002", "3 /q/" + curatorID + "lock-0000000003",
+	}, []string{"*write kazoo 1[lock-]", "write kazoo 2", "write curator 3[__lock__]"}},
+	{"Curator's mutex and its read-write lock", []string{
+		"1 /q/" + curatorID + "lock-0000000001", "2 /q/" + curatorID + "__READ__0000000002", "3 /q/" + curatorID + "__WRIT__0000000003",
+	}, []string{"*write curator 1[__READ__ __WRIT__]", "~read curator 2[lock-]", "write curator 3[lock-]"}},
+	{"kazoo's Lock may ignore kazoo's readers", []string{
+		"1 /q/" + kazooID + "1__rlock__0000000001", "2 /q/" + kazooID + "2__lock__0000000002",
+	}, []string{"*read kazoo 1", "~write kazoo 2"}},
+	{"ZooKeeper's recipe", []string{
+		"1 /q/x-72057594037927937-0000000001", "2 /q/" + kazooID + "1__lock__0000000002", "3 /q/x-100c0ffee-0000000003",
+	}, []string{"*write zookeeper 1[__lock__]", "~write kazoo 2[x-]", "write zookeeper 3[__lock__]"}},
+	{"a lock on a semaphore's path", []string{
+		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/" + curatorID + "lock-0000000001", "4 /q/_c_" + kazooID + "1-lock-0000000004",
+	}, []string{"*lease curator 1[lock-]", "~write curator 2[lease-]", "write go-zookeeper 4"}},
+	{"a lock on the path of kazoo's semaphore", []string{
+		"1 /q/" + kazooID + "1", "2 /q/" + curatorID + "lock-0000000001", "4 /q/_c_" + kazooID + "1-lock-0000000004",
+	}, []string{"*lease kazoo 1", "~write curator 2[kazoo lease]", "write go-zookeeper 4"}},
+	{"readers in front", []string{
+		"1 /q/" + curatorID + "__READ__0000000001", "2 /q/" + kazooID + "0__rlock__0000000002",
+		"3 /q/" + curatorID + "__WRIT__0000000003", "4 /q/" + curatorID + "__READ__0000000004",
+	}, []string{"*read curator 1", "*read kazoo 2[__WRIT__]", "write curator 3[__rlock__]", "read curator 4"}},
+	{"a writer in front", []string{
+		"1 /q/" + curatorID + "__WRIT__0000000001", "2 /q/" + curatorID + "__READ__0000000002",
+	}, []string{"*write curator 1", "read curator 2"}},
+	{"orphans", []string{
+		"1 /q/" + curatorID + "lock-0000000001", "2 /q/" + curatorID + "lock-0000000002", "1 /q/" + curatorID + "lock-0000000003",
+	}, []string{"*write curator 1?", "write curator 2", "write curator 1?"}},
+	{"unknown names", []string{"1 /q/n_0000000001", "2 /q/config"}, []string{"*unknown  1"}},
+	{"Curator's semaphore, one waits with a lease made", []string{
+		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/leases/" + curatorID + "lease-0000000002",
+		"3 /q/locks/" + curatorID + "lock-0000000003", "4 /q/locks/" + curatorID + "lock-0000000004",
+		"3 /q/leases/" + curatorID + "lease-0000000003",
+	}, []string{"*lease curator 1", "*lease curator 2", "lease curator 3", "lease curator 3", "lease curator 4"}},
+	{"Curator's semaphore, one has a lease and wants another", []string{
+		"1 /q/leases/" + curatorID + "lease-0000000001", "1 /q/locks/" + curatorID + "lock-0000000003",
+	}, []string{"*lease curator 1", "lease curator 1"}},
+	{"kazoo's semaphore", []string{
+		"2 /q/" + kazooID + "2", "1 /q/" + kazooID + "1", "3 /q-__lock__/" + kazooID + "3__lock__0000000007",
+	}, []string{"*lease kazoo 2", "*lease kazoo 1", "lease kazoo 3"}},
+	{"Curator's semaphore and kazoo's", []string{
+		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/" + kazooID + "2", "3 /q/locks/" + curatorID + "lock-0000000003",
+		"4 /q-__lock__/" + kazooID + "4__lock__0000000004",
+	}, []string{"*lease curator 1", "*lease kazoo 2", "lease curator 3", "lease kazoo 4"}},
+	{"a lock beside kazoo's semaphore where Curator's was", []string{
+		"1 /q/leases/n", "2 /q/" + kazooID + "2", "3 /q/" + curatorID + "lock-0000000003",
+	}, []string{"*lease kazoo 2", "~write curator 3[kazoo lease]"}},
+}
+
 // TestContendersForeign: queues of all libraries.
 func TestContendersForeign(t *testing.T) {
-	const (
-		curator = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-"
-		hex     = "b7bfcd3227404d3880a0eccd4e5100c"
-	)
-	for _, tt := range []struct {
-		about string
-		nodes []string // session, path; made in this order
-		want  []string
-	}{
-		{"nobody", nil, nil},
-		{"a mutex", []string{
-			"9 /q/" + curator + "lock-0000000009", "3 /q/" + hex + "0__lock__0000000002", "4 /q/_c_" + hex + "1-lock-0000000004",
-		}, []string{"*write kazoo 3[lock-]", "write go-zookeeper 4", "write curator 9[__lock__]"}},
-		{"kazoo behind Curator", []string{
-			"1 /q/" + curator + "lock-0000000001", "2 /q/" + hex + "2__lock__0000000002", "3 /q/" + hex + "3__lock__0000000003",
-			"4 /q/" + curator + "lock-0000000004",
-		}, []string{"*write curator 1[__lock__]", "~write kazoo 2[lock-]", "write kazoo 3[lock-]", "write curator 4[__lock__]"}},
-		{"Curator behind kazoo", []string{
-			"1 /q/" + hex + "1__lock__0000000001", "2 /q/" + curator + "lock-0000000002",
-		}, []string{"*write kazoo 1[lock-]", "~write curator 2[__lock__]"}},
-		{"kazoo with Curator's names waits for all, and Curator for it", []string{
-			"1 /q/" + hex + "1__lock__0000000001", "2 /q/" + hex + "2-lock-0000000002", "3 /q/" + curator + "lock-0000000003",
-		}, []string{"*write kazoo 1[lock-]", "write kazoo 2", "write curator 3[__lock__]"}},
-		{"Curator's mutex and its read-write lock", []string{
-			"1 /q/" + curator + "lock-0000000001", "2 /q/" + curator + "__READ__0000000002", "3 /q/" + curator + "__WRIT__0000000003",
-		}, []string{"*write curator 1[__READ__ __WRIT__]", "~read curator 2[lock-]", "write curator 3[lock-]"}},
-		{"kazoo's Lock may ignore kazoo's readers", []string{
-			"1 /q/" + hex + "1__rlock__0000000001", "2 /q/" + hex + "2__lock__0000000002",
-		}, []string{"*read kazoo 1", "~write kazoo 2"}},
-		{"ZooKeeper's recipe", []string{
-			"1 /q/x-72057594037927937-0000000001", "2 /q/" + hex + "1__lock__0000000002", "3 /q/x-100c0ffee-0000000003",
-		}, []string{"*write zookeeper 1[__lock__]", "~write kazoo 2[x-]", "write zookeeper 3[__lock__]"}},
-		{"a lock on a semaphore's path", []string{
-			"1 /q/leases/" + curator + "lease-0000000001", "2 /q/" + curator + "lock-0000000001", "4 /q/_c_" + hex + "1-lock-0000000004",
-		}, []string{"*lease curator 1[lock-]", "~write curator 2[lease-]", "write go-zookeeper 4"}},
-		{"a lock on the path of kazoo's semaphore", []string{
-			"1 /q/" + hex + "1", "2 /q/" + curator + "lock-0000000001", "4 /q/_c_" + hex + "1-lock-0000000004",
-		}, []string{"*lease kazoo 1", "~write curator 2[kazoo lease]", "write go-zookeeper 4"}},
-		{"readers in front", []string{
-			"1 /q/" + curator + "__READ__0000000001", "2 /q/" + hex + "0__rlock__0000000002",
-			"3 /q/" + curator + "__WRIT__0000000003", "4 /q/" + curator + "__READ__0000000004",
-		}, []string{"*read curator 1", "*read kazoo 2[__WRIT__]", "write curator 3[__rlock__]", "read curator 4"}},
-		{"a writer in front", []string{
-			"1 /q/" + curator + "__WRIT__0000000001", "2 /q/" + curator + "__READ__0000000002",
-		}, []string{"*write curator 1", "read curator 2"}},
-		{"orphans", []string{
-			"1 /q/" + curator + "lock-0000000001", "2 /q/" + curator + "lock-0000000002", "1 /q/" + curator + "lock-0000000003",
-		}, []string{"*write curator 1?", "write curator 2", "write curator 1?"}},
-		{"unknown names", []string{"1 /q/n_0000000001", "2 /q/config"}, []string{"*unknown  1"}},
-		{"Curator's semaphore, one waits with a lease made", []string{
-			"1 /q/leases/" + curator + "lease-0000000001", "2 /q/leases/" + curator + "lease-0000000002",
-			"3 /q/locks/" + curator + "lock-0000000003", "4 /q/locks/" + curator + "lock-0000000004",
-			"3 /q/leases/" + curator + "lease-0000000003",
-		}, []string{"*lease curator 1", "*lease curator 2", "lease curator 3", "lease curator 3", "lease curator 4"}},
-		{"Curator's semaphore, one has a lease and wants another", []string{
-			"1 /q/leases/" + curator + "lease-0000000001", "1 /q/locks/" + curator + "lock-0000000003",
-		}, []string{"*lease curator 1", "lease curator 1"}},
-		{"kazoo's semaphore", []string{
-			"2 /q/" + hex + "2", "1 /q/" + hex + "1", "3 /q-__lock__/" + hex + "3__lock__0000000007",
-		}, []string{"*lease kazoo 2", "*lease kazoo 1", "lease kazoo 3"}},
-		{"Curator's semaphore and kazoo's", []string{
-			"1 /q/leases/" + curator + "lease-0000000001", "2 /q/" + hex + "2", "3 /q/locks/" + curator + "lock-0000000003",
-			"4 /q-__lock__/" + hex + "4__lock__0000000004",
-		}, []string{"*lease curator 1", "*lease kazoo 2", "lease curator 3", "lease kazoo 4"}},
-		{"a lock beside kazoo's semaphore where Curator's was", []string{
-			"1 /q/leases/n", "2 /q/" + hex + "2", "3 /q/" + curator + "lock-0000000003",
-		}, []string{"*lease kazoo 2", "~write curator 3[kazoo lease]"}},
-	} {
+	for _, tt := range foreignQueues {
 		synctest.Test(t, func(t *testing.T) {
 			c := newFakeCluster()
 			s, _ := newTestSession(c)

@@ -48,6 +48,7 @@ func TestLiveRecipesOfOthers(t *testing.T) {
 			{"DoubleBarrier", doubleBarrierWithOthers},
 			{"Group", groupWithOthers},
 			{"Election", electionWithOthers},
+			{"Election of kazoo", electionWithKazoo},
 			{"Queue", queueWithOthers},
 		} {
 			// One after the other: they talk to the same two processes.
@@ -309,14 +310,6 @@ func electionWithOthers(t *testing.T, ctx context.Context, s *Session, path stri
 			t.Errorf("Leader = %+v, %v, want token %d of %s", leader, err, token, who)
 		}
 	}
-	silent := func(c *contender) {
-		t.Helper()
-		select {
-		case line := <-c.lines:
-			t.Errorf("%s says %q while another leads", c.name, line)
-		default:
-		}
-	}
 	for range 3 {
 		mine, err := e.Campaign(ctx, []byte("go"))
 		if err != nil {
@@ -331,8 +324,8 @@ func electionWithOthers(t *testing.T, ctx context.Context, s *Session, path stri
 			t.Errorf("Curator says %q leads, want go", got)
 		}
 		curator.say("await")
-		silent(curator)
-		silent(kazoo)
+		wantSilent(t, curator)
+		wantSilent(t, kazoo)
 		again := make(chan *Leadership)
 		go func() {
 			l, err := mine.StandAgain(ctx, []byte("go again"))
@@ -342,7 +335,7 @@ func electionWithOthers(t *testing.T, ctx context.Context, s *Session, path stri
 			again <- l
 		}()
 		leads(parseToken(t, curator.expect("leads")), "java")
-		silent(kazoo)
+		wantSilent(t, kazoo)
 		if l, err := e.Leader(ctx); err != nil || string(l.Data) != "java" {
 			t.Errorf("leader %+v, %v, want java", l, err)
 		}
@@ -363,21 +356,35 @@ func electionWithOthers(t *testing.T, ctx context.Context, s *Session, path stri
 			t.Errorf("Leader = %v, want ErrNoLeader", err)
 		}
 	}
-	// kazoo's own names, told of ours.
-	path += "-kazoo"
-	e = NewElection(s, path, ElectionOptions{})
-	last = 0
+}
+
+// wantSilent checks that c, which waits, has not said that it leads.
+func wantSilent(t *testing.T, c *contender) {
+	t.Helper()
+	select {
+	case line := <-c.lines:
+		t.Errorf("%s says %q while another leads", c.name, line)
+	default:
+	}
+}
+
+// electionWithKazoo is an election with kazoo's own names, which is configured to wait for ours.
+func electionWithKazoo(t *testing.T, ctx context.Context, s *Session, path string, _, kazoo *contender) {
+	e := NewElection(s, path, ElectionOptions{})
 	mine, err := e.Campaign(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kazoo.say("stand " + path + " python patterns")
 	awaitChildren(t, ctx, s, path, 2)
-	silent(kazoo)
+	wantSilent(t, kazoo)
 	if err := mine.Resign(ctx); err != nil {
 		t.Error(err)
 	}
-	leads(parseToken(t, kazoo.expect("leads")), "python")
+	token := parseToken(t, kazoo.expect("leads"))
+	if leader, err := e.Leader(ctx); err != nil || leader.Token != token || token <= mine.Token() {
+		t.Errorf("Leader = %+v, %v, want token %d, after %d", leader, err, token, mine.Token())
+	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if _, err := e.Campaign(short, nil); !errors.Is(err, context.DeadlineExceeded) {

@@ -383,35 +383,7 @@ func TestLiveRecipesExpire(t *testing.T) {
 			Err() error
 		}{"item": item, "member": member, "inside": in, "leadership": leads}
 
-		// What waits.
-		waits := map[string]func() error{
-			"barrier": func() error { return NewBarrier(s, path+"/barrier", nil).Wait(ctx) },
-			"enter": func() error {
-				_, err := NewDoubleBarrier(s, path+"/enter", 2, nil).Enter(ctx, nil)
-				return err
-			},
-			"take": func() error { _, err := q.Take(ctx); return err },
-			"watch": func() error {
-				for _, err := range NewGroup(s, path+"/watched", nil).Watch(ctx) {
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-			"campaign": func() error {
-				_, err := NewElection(s, path+"/election", ElectionOptions{}).Campaign(ctx, nil)
-				return err
-			},
-			"observe": func() error {
-				for _, err := range NewElection(s, path+"/election", ElectionOptions{}).Observe(ctx) {
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		}
+		waits := waitingCalls(ctx, s, path)
 		type end struct {
 			name string
 			err  error
@@ -463,6 +435,38 @@ func TestLiveRecipesExpire(t *testing.T) {
 		must(awaitLeft(ctx, other, path+"/queue/entries", 0))
 		must(awaitLeft(ctx, other, path+"/queue/taken", 0))
 	})
+}
+
+// waitingCalls are calls of the recipes that wait until the session ends.
+func waitingCalls(ctx context.Context, s *Session, path string) map[string]func() error {
+	return map[string]func() error{
+		"barrier": func() error { return NewBarrier(s, path+"/barrier", nil).Wait(ctx) },
+		"enter": func() error {
+			_, err := NewDoubleBarrier(s, path+"/enter", 2, nil).Enter(ctx, nil)
+			return err
+		},
+		"take": func() error { _, err := NewQueue(s, path+"/queue", nil).Take(ctx); return err },
+		"watch": func() error {
+			for _, err := range NewGroup(s, path+"/watched", nil).Watch(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"campaign": func() error {
+			_, err := NewElection(s, path+"/election", ElectionOptions{}).Campaign(ctx, nil)
+			return err
+		},
+		"observe": func() error {
+			for _, err := range NewElection(s, path+"/election", ElectionOptions{}).Observe(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
 }
 
 // TestLiveQueueConsumers: several producers and consumers at a time; consumers

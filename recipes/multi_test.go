@@ -206,18 +206,20 @@ func majority(n int) (clusters []*fakeCluster, conns [2][]*fakeConn, locks [2]*M
 	}
 }
 
+// goDown ends all connections to the cluster; none is possible again before that time has passed.
+func (c *fakeCluster) goDown(d time.Duration) {
+	c.with(func() {
+		for _, conn := range c.conns {
+			conn.reconnect = d
+			conn.cutLocked()
+		}
+	})
+}
+
 func TestMajorityMutex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clusters, conns, locks, stop := majority(3)
 		defer stop()
-		down := func(i int, d time.Duration) {
-			clusters[i].with(func() {
-				for _, conn := range clusters[i].conns {
-					conn.reconnect = d
-					conn.cutLocked()
-				}
-			})
-		}
 		mg, err := locks[0].Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +240,7 @@ func TestMajorityMutex(t *testing.T) {
 			next <- mg
 		}()
 		// One cluster goes, for long: nothing happens.
-		down(0, time.Hour)
+		clusters[0].goDown(time.Hour)
 		time.Sleep(time.Minute)
 		if err := mg.Err(); err != nil {
 			t.Errorf("a minority is gone: %v", err)
@@ -284,10 +286,17 @@ func TestMajorityMutex(t *testing.T) {
 		for _, c := range clusters {
 			wantEmpty(t, c)
 		}
-		// No majority: no lock, and nothing left behind.
-		down(0, time.Hour)
-		down(1, time.Hour)
-		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+	})
+}
+
+// TestMajorityMutexWithoutMajority: no lock, and nothing left behind.
+func TestMajorityMutexWithoutMajority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clusters, _, locks, stop := majority(3)
+		defer stop()
+		clusters[0].goDown(time.Hour)
+		clusters[1].goDown(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := locks[0].Lock(ctx); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrLocked) {
 			t.Errorf("Lock without a majority = %v", err)

@@ -464,71 +464,73 @@ func TestRecipeFaultAtEveryCall(t *testing.T) {
 	}
 }
 
+// recipeOps are calls of the recipes that are no locks, one of each.
+var recipeOps = map[string]func(ctx context.Context, s *Session) error{
+	"counter": func(ctx context.Context, s *Session) error {
+		_, err := NewCounter(s, "/c/count", CounterOptions{}).Add(ctx, 1)
+		return err
+	},
+	"barrier": func(ctx context.Context, s *Session) error { return NewBarrier(s, "/c/held", nil).Wait(ctx) },
+	"enter": func(ctx context.Context, s *Session) error {
+		in, err := NewDoubleBarrier(s, "/c/db", 1, nil).Enter(ctx, nil)
+		if err == nil {
+			err = in.Leave(ctx)
+		}
+		return err
+	},
+	"enter alone": func(ctx context.Context, s *Session) error {
+		_, err := NewDoubleBarrier(s, "/c/db", 2, nil).Enter(ctx, nil)
+		return err
+	},
+	"put": func(ctx context.Context, s *Session) error {
+		return NewQueue(s, "/c/p", nil).Put(ctx, Entry{Data: []byte("x")})
+	},
+	"take": func(ctx context.Context, s *Session) error {
+		it, err := NewQueue(s, "/c/q", nil).Take(ctx)
+		if err == nil {
+			err = it.Return(ctx)
+		}
+		return err
+	},
+	"join": func(ctx context.Context, s *Session) error {
+		m, err := NewGroup(s, "/c/g", nil).Join(ctx, "me", nil)
+		if err == nil {
+			err = m.Leave(ctx)
+		}
+		return err
+	},
+	"watch": func(ctx context.Context, s *Session) error {
+		for _, err := range NewGroup(s, "/c/g", nil).Watch(ctx) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"campaign": func(ctx context.Context, s *Session) error {
+		l, err := NewElection(s, "/c/e", ElectionOptions{}).Campaign(ctx, nil)
+		if err == nil {
+			err = l.Resign(ctx)
+		}
+		return err
+	},
+	"observe": func(ctx context.Context, s *Session) error {
+		for _, err := range NewElection(s, "/c/e", ElectionOptions{}).Observe(ctx) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
 // TestRecipeCancelAtEveryCall ends the ctx of each operation while each of its
 // calls is under way, with and without the loss of the reply: it returns at once,
 // and leaves nothing behind.
 func TestRecipeCancelAtEveryCall(t *testing.T) {
-	ops := map[string]func(ctx context.Context, s *Session) error{
-		"counter": func(ctx context.Context, s *Session) error {
-			_, err := NewCounter(s, "/c/count", CounterOptions{}).Add(ctx, 1)
-			return err
-		},
-		"barrier": func(ctx context.Context, s *Session) error { return NewBarrier(s, "/c/held", nil).Wait(ctx) },
-		"enter": func(ctx context.Context, s *Session) error {
-			in, err := NewDoubleBarrier(s, "/c/db", 1, nil).Enter(ctx, nil)
-			if err == nil {
-				err = in.Leave(ctx)
-			}
-			return err
-		},
-		"enter alone": func(ctx context.Context, s *Session) error {
-			_, err := NewDoubleBarrier(s, "/c/db", 2, nil).Enter(ctx, nil)
-			return err
-		},
-		"put": func(ctx context.Context, s *Session) error {
-			return NewQueue(s, "/c/p", nil).Put(ctx, Entry{Data: []byte("x")})
-		},
-		"take": func(ctx context.Context, s *Session) error {
-			it, err := NewQueue(s, "/c/q", nil).Take(ctx)
-			if err == nil {
-				err = it.Return(ctx)
-			}
-			return err
-		},
-		"join": func(ctx context.Context, s *Session) error {
-			m, err := NewGroup(s, "/c/g", nil).Join(ctx, "me", nil)
-			if err == nil {
-				err = m.Leave(ctx)
-			}
-			return err
-		},
-		"watch": func(ctx context.Context, s *Session) error {
-			for _, err := range NewGroup(s, "/c/g", nil).Watch(ctx) {
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		"campaign": func(ctx context.Context, s *Session) error {
-			l, err := NewElection(s, "/c/e", ElectionOptions{}).Campaign(ctx, nil)
-			if err == nil {
-				err = l.Resign(ctx)
-			}
-			return err
-		},
-		"observe": func(ctx context.Context, s *Session) error {
-			for _, err := range NewElection(s, "/c/e", ElectionOptions{}).Observe(ctx) {
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-	}
 	stays := []string{"/c/count", "/c/held", "/c/db/ready", "/c/p/entries", "/c/p/puts", "/c/p/taken",
 		"/c/q/entries", "/c/q/puts", "/c/q/taken", "/c/q/entries/entry-100-0000000000"}
-	for name, op := range ops {
+	for name, op := range recipeOps {
 		for _, what := range []fault{faultNone, faultCutBefore, faultCutAfter, faultCutLate} {
 			t.Run(name+"/"+what.String(), func(t *testing.T) {
 				t.Parallel()
@@ -588,14 +590,8 @@ func TestRecipeCancelAtEveryCall(t *testing.T) {
 							t.Errorf("call %d: left behind: %v", at, left)
 						}
 						if strings.HasPrefix(name, "enter") && slices.Contains(c.paths(), "/c/db/ready") {
-							// It may stay, but it must not let anybody in.
-							short, cancel := context.WithTimeout(t.Context(), time.Minute)
-							defer cancel()
 							c.with(func() { conns[0].hook = nil })
-							if _, err := NewDoubleBarrier(s[0], "/c/db", 2, nil).Enter(short, nil); !errors.Is(err, context.DeadlineExceeded) {
-								t.Errorf("call %d: entered a barrier alone: %v", at, err)
-							}
-							time.Sleep(time.Second)
+							wantNotEntered(t, s[0], at) // it may stay, but it must not let anybody in
 						}
 					})
 					if last || t.Failed() {
@@ -608,4 +604,15 @@ func TestRecipeCancelAtEveryCall(t *testing.T) {
 			})
 		}
 	}
+}
+
+// wantNotEntered checks that nobody gets into the barrier alone.
+func wantNotEntered(t *testing.T, s *Session, at int) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := NewDoubleBarrier(s, "/c/db", 2, nil).Enter(ctx, nil)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("call %d: entered a barrier alone: %v", at, err)
+	}
+	time.Sleep(time.Second)
 }

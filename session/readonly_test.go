@@ -41,24 +41,7 @@ func TestReadOnlyMode(t *testing.T) {
 		if !m.ReadOnly() || m.Serving() {
 			t.Fatal("not read-only after a tick without a leader")
 		}
-		for what, tc := range map[string]struct {
-			change func(*wire.ConnectRequest)
-			want   error
-		}{
-			"does not accept it":          {func(c *wire.ConnectRequest) { c.ReadOnly = false }, errReadOnly},
-			"too old to know":             {func(c *wire.ConnectRequest) { c.ReadOnly, c.HasReadOnly = false, false }, errReadOnly},
-			"ahead":                       {func(c *wire.ConnectRequest) { c.LastZxidSeen = 1 << 40 }, errAhead},
-			"session of the cluster":      {func(c *wire.ConnectRequest) { c.SessionID, c.Password = holder.resp.SessionID, holder.resp.Password }, errGlobal},
-			"one this member knows not":   {func(c *wire.ConnectRequest) { c.SessionID = holder.resp.SessionID + 7<<56 }, errGlobal},
-			"of the cluster, wrong token": {func(c *wire.ConnectRequest) { c.SessionID = holder.resp.SessionID }, errGlobal},
-		} {
-			req := readOnlyRequest()
-			tc.change(req)
-			if c, err := connect(t, m, req); !errors.Is(err, tc.want) || c.resp != nil {
-				t.Errorf("client that is %s: %v, %+v", what, err, c.resp)
-			}
-		}
-
+		wantRefusals(t, m, holder.resp)
 		c, err := connect(t, m, readOnlyRequest())
 		if err != nil || !c.resp.ReadOnly || c.resp.TimeoutMs != 10_000 || !isLocalID(c.resp.SessionID) || c.resp.SessionID == 0 {
 			t.Fatalf("%v %+v", err, c.resp)
@@ -126,8 +109,31 @@ func TestReadOnlyMode(t *testing.T) {
 	})
 }
 
-// A client that says nothing for its timeout is let go, one that closes its session is answered,
-// and neither can come back.
+// wantRefusals checks whom a member in read-only mode does not serve; cluster is the handshake of a
+// session of the cluster.
+func wantRefusals(t *testing.T, m *Manager, cluster *wire.ConnectResponse) {
+	t.Helper()
+	for what, tc := range map[string]struct {
+		change func(*wire.ConnectRequest)
+		want   error
+	}{
+		"does not accept it":          {func(c *wire.ConnectRequest) { c.ReadOnly = false }, errReadOnly},
+		"too old to know":             {func(c *wire.ConnectRequest) { c.ReadOnly, c.HasReadOnly = false, false }, errReadOnly},
+		"ahead":                       {func(c *wire.ConnectRequest) { c.LastZxidSeen = 1 << 40 }, errAhead},
+		"session of the cluster":      {func(c *wire.ConnectRequest) { c.SessionID, c.Password = cluster.SessionID, cluster.Password }, errGlobal},
+		"one this member knows not":   {func(c *wire.ConnectRequest) { c.SessionID = cluster.SessionID + 7<<56 }, errGlobal},
+		"of the cluster, wrong token": {func(c *wire.ConnectRequest) { c.SessionID = cluster.SessionID }, errGlobal},
+	} {
+		req := readOnlyRequest()
+		tc.change(req)
+		if c, err := connect(t, m, req); !errors.Is(err, tc.want) || c.resp != nil {
+			t.Errorf("client that is %s: %v, %+v", what, err, c.resp)
+		}
+	}
+}
+
+// The connection of a client that sends nothing for its timeout is closed, one that closes its
+// session is answered, and neither can come back.
 func TestReadOnlySessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{ReadOnly: true})

@@ -68,8 +68,7 @@ func notices(cfg Config, dir string) (texts []string) {
 	return texts
 }
 
-func TestLoadEverything(t *testing.T) {
-	cfg, got := load(t, `# a cluster member with every setting that has an effect
+const everySetting = `# a cluster member with every setting that has an effect
 clientPort=2181
 clientPortAddress=192.0.2.1
 dataDir=%D/data
@@ -98,7 +97,10 @@ server.2=[2001:db8::2]:2889:3889:PARTICIPANT;2182
 server.3=zoo3:2888:3888:observer;[::1]:2183
 server.10=zoo4:2888:3888
 server.4=zoo5:2888:3888
-`, "10\n")
+`
+
+func TestLoadEverything(t *testing.T) {
+	cfg, got := load(t, everySetting, "10\n")
 	dir := filepath.Dir(cfg.DataDir)
 	want := Config{
 		File:              filepath.Join(dir, "zoo.cfg"),
