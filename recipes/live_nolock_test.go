@@ -419,22 +419,24 @@ func TestLiveRecipesExpire(t *testing.T) {
 		}
 		must(first.Resign(ctx))
 
-		// The item is there for the next one, who is the same in another session.
-		must(Again(ctx, s, func(ctx context.Context) error {
-			it, err := q.Take(ctx)
-			if err != nil {
-				return err
-			}
-			if it.Attempt() != 2 || it.Token() <= item.Token() {
-				t.Errorf("attempt %d, token %d after %d", it.Attempt(), it.Token(), item.Token())
-			}
-			return it.Done(ctx)
-		}))
+		must(Again(ctx, s, func(ctx context.Context) error { return takeAgain(t, ctx, q, item) }))
 		must(awaitLeft(ctx, other, path+"/election", 0))
 		must(awaitLeft(ctx, other, path+"/group", 0))
 		must(awaitLeft(ctx, other, path+"/queue/entries", 0))
 		must(awaitLeft(ctx, other, path+"/queue/taken", 0))
 	})
+}
+
+// takeAgain takes the item that another session of the same client had.
+func takeAgain(t *testing.T, ctx context.Context, q *Queue, before *Item) error {
+	item, err := q.Take(ctx)
+	if err != nil {
+		return err
+	}
+	if item.Attempt() != 2 || item.Token() <= before.Token() {
+		t.Errorf("attempt %d, token %d after %d", item.Attempt(), item.Token(), before.Token())
+	}
+	return item.Done(ctx)
 }
 
 // waitingCalls are calls of the recipes that wait until the session ends.

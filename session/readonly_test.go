@@ -46,20 +46,7 @@ func TestReadOnlyMode(t *testing.T) {
 		if err != nil || !c.resp.ReadOnly || c.resp.TimeoutMs != 10_000 || !isLocalID(c.resp.SessionID) || c.resp.SessionID == 0 {
 			t.Fatalf("%v %+v", err, c.resp)
 		}
-		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/a", Watch: true})
-		c.send(wire.OpExists, wire.PathWatchRequest{Path: "/b", Watch: true})
-		c.send(wire.OpPing, nil)
-		c.send(wire.OpCreate, create("/b", wire.ModePersistent))
-		c.send(wire.OpCreate, create("/e", wire.ModeEphemeral))
-		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/nowhere", Version: -1})
-		c.send(wire.OpSetData, nil) // refused before its body is looked at
-		c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
-		c.send(wire.OpMulti, nil)
-		c.send(wire.OpReconfig, nil)
-		c.send(wire.OpCheck, nil)
-		c.send(wire.OpWhoAmI, nil)
-		c.expect("1 Ok", "2 NoNode", "-2 Ok", "4 NotReadOnly", "5 NotReadOnly", "6 NotReadOnly", "7 NotReadOnly",
-			"8 NotReadOnly", "9 NotReadOnly", "10 NotReadOnly", "11 NotReadOnly", "12 Ok")
+		wantOnlyReads(c)
 		if m.LocalSessions() != 1 || len(r.store.Ephemerals(c.resp.SessionID)) != 0 {
 			t.Errorf("%d local sessions", m.LocalSessions())
 		}
@@ -107,6 +94,25 @@ func TestReadOnlyMode(t *testing.T) {
 			t.Errorf("the session of the cluster: %v %+v", err, back.resp)
 		}
 	})
+}
+
+// wantOnlyReads sends requests of each kind, of which only the reads are answered.
+func wantOnlyReads(c *client) {
+	c.t.Helper()
+	c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/a", Watch: true})
+	c.send(wire.OpExists, wire.PathWatchRequest{Path: "/b", Watch: true})
+	c.send(wire.OpPing, nil)
+	c.send(wire.OpCreate, create("/b", wire.ModePersistent))
+	c.send(wire.OpCreate, create("/e", wire.ModeEphemeral))
+	c.send(wire.OpDelete, wire.DeleteRequest{Path: "/nowhere", Version: -1})
+	c.send(wire.OpSetData, nil) // refused before its body is looked at
+	c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
+	c.send(wire.OpMulti, nil)
+	c.send(wire.OpReconfig, nil)
+	c.send(wire.OpCheck, nil)
+	c.send(wire.OpWhoAmI, nil)
+	c.expect("1 Ok", "2 NoNode", "-2 Ok", "4 NotReadOnly", "5 NotReadOnly", "6 NotReadOnly", "7 NotReadOnly",
+		"8 NotReadOnly", "9 NotReadOnly", "10 NotReadOnly", "11 NotReadOnly", "12 Ok")
 }
 
 // wantRefusals checks whom a member in read-only mode does not serve; cluster is the handshake of a
