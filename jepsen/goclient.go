@@ -14,7 +14,10 @@ import (
 // what the library says of its connection.
 type GoClient struct {
 	*zk.Conn
-	begun chan struct{} // closed when there is a session for the first time
+	opened chan struct{} // closed when Conn is set
+	begun  chan struct{} // closed when there is a session for the first time
+
+	up, had bool // it is connected; it has had a session; only see uses them
 
 	mu     sync.Mutex
 	closed bool
@@ -33,7 +36,7 @@ type GoClientConfig struct {
 	Logger zk.Logger
 	// Said is called when the library says that its connection has changed: f is FConnected,
 	// FSuspended or FExpired, server the member's address. Fired is called for each event of a
-	// watch. The library's goroutine calls both, one call at a time. They may be nil.
+	// watch. There is one such call at a time. Both may be nil.
 	Said  func(c *GoClient, f, server string)
 	Fired func(zk.Event)
 }
@@ -41,51 +44,16 @@ type GoClientConfig struct {
 // OpenGoClient starts a client and returns it with the library's events. It does not wait for a
 // session.
 func OpenGoClient(cfg GoClientConfig) (*GoClient, <-chan zk.Event, error) {
-	c := &GoClient{begun: make(chan struct{})}
-	dial := cfg.Dial
-	if dial == nil {
-		dial = net.DialTimeout
-	}
+	c := &GoClient{opened: make(chan struct{}), begun: make(chan struct{})}
 	logger := cfg.Logger
 	if logger == nil {
 		logger = silentLogger{}
 	}
-	opened := make(chan struct{}) // closed when c.Conn is set
-	up, had := false, false
 	options := sliceOf(
 		zk.WithLogger(logger),
 		zk.WithLogInfo(cfg.Logger != nil),
-		zk.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
-			socket, err := dial(network, addr, timeout)
-			if err == nil {
-				c.keep(socket)
-			}
-			return socket, err
-		}),
-		zk.WithEventCallback(func(e zk.Event) {
-			<-opened
-			said := ""
-			switch {
-			case e.Type != zk.EventSession:
-				if cfg.Fired != nil {
-					cfg.Fired(e)
-				}
-			case e.State == zk.StateHasSession:
-				up, said = true, FConnected
-				if !had {
-					had = true
-					close(c.begun)
-				}
-			case e.State == zk.StateDisconnected && up:
-				// The library repeats it after each attempt to connect.
-				up, said = false, FSuspended
-			case e.State == zk.StateExpired:
-				up, said = false, FExpired
-			}
-			if said != "" && cfg.Said != nil {
-				cfg.Said(c, said, e.Server)
-			}
-		}),
+		zk.WithDialer(c.dialer(cfg.Dial)),
+		zk.WithEventCallback(func(e zk.Event) { c.see(cfg, e) }),
 	)
 	if cfg.Hosts != nil {
 		options = append(options, zk.WithHostProvider(cfg.Hosts))
@@ -95,8 +63,54 @@ func OpenGoClient(cfg GoClientConfig) (*GoClient, <-chan zk.Event, error) {
 		return nil, nil, fmt.Errorf("jepsen: client of %v: %w", cfg.Servers, err)
 	}
 	c.Conn = conn
-	close(opened)
+	close(c.opened)
 	return c, events, nil
+}
+
+// see gets the library's events, one at a time.
+func (c *GoClient) see(cfg GoClientConfig, e zk.Event) {
+	<-c.opened
+	said := ""
+	switch {
+	case e.Type != zk.EventSession:
+		if cfg.Fired != nil {
+			cfg.Fired(e)
+		}
+	case e.State == zk.StateHasSession:
+		c.up, said = true, FConnected
+		if !c.had {
+			c.had = true
+			close(c.begun)
+		}
+	case e.State == zk.StateDisconnected && c.up:
+		// The library repeats it after each attempt to connect.
+		c.up, said = false, FSuspended
+	case e.State == zk.StateExpired:
+		c.up, said = false, FExpired
+	}
+	if said != "" && cfg.Said != nil {
+		cfg.Said(c, said, e.Server)
+	}
+}
+
+// dialer is dial, or net.DialTimeout, and records the newest socket, for Close.
+func (c *GoClient) dialer(dial zk.Dialer) zk.Dialer {
+	if dial == nil {
+		dial = net.DialTimeout
+	}
+	return func(network, addr string, timeout time.Duration) (net.Conn, error) {
+		socket, err := dial(network, addr, timeout)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.socket = socket
+		if c.closed {
+			_ = socket.Close()
+		}
+		return socket, nil
+	}
 }
 
 // sliceOf makes a slice of a type that has no name outside of its package.
@@ -115,16 +129,6 @@ func (c *GoClient) AwaitSession(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("jepsen: no session with %s: %w", c.Server(), context.Cause(ctx))
-	}
-}
-
-// keep records the newest socket, for Close.
-func (c *GoClient) keep(socket net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.socket = socket
-	if c.closed {
-		_ = socket.Close()
 	}
 }
 
