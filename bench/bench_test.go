@@ -21,7 +21,7 @@ var tools *jepsen.Toolbox
 func TestMain(m *testing.M) {
 	log.SetFlags(0)
 	flag.Parse()
-	os.Exit(jepsen.Main(m, &tools))
+	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
 func startCluster(t *testing.T, members int) *jepsen.Cluster {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		beHost(addr)
 	}
 	flag.Parse()
-	os.Exit(Main(m, &tools))
+	os.Exit(Main(m, &tools, Race))
 }
 
 // testTimeout bounds every single test, so that one that hangs fails with its logs and not with go

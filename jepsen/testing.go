@@ -7,10 +7,10 @@ import (
 )
 
 // Main runs the tests of a package that starts processes; TestMain calls it, after flag.Parse.
-// Before them it makes the Toolbox, whose programs have the race detector if the tests do. It
-// returns the exit status.
-func Main(m interface{ Run() int }, tools **Toolbox) (status int) {
-	t, err := NewToolbox(Race)
+// Before them it makes the Toolbox, whose server has the race detector with race (mostly Race: if
+// the tests have it). It returns the exit status.
+func Main(m interface{ Run() int }, tools **Toolbox, race bool) (status int) {
+	t, err := NewToolbox(race)
 	if err != nil {
 		log.Print(err)
 		return 1

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	flag.Parse()
-	os.Exit(jepsen.Main(m, &tools))
+	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
 // program is a jepsen that has not been started. What it starts has the environment variable mark,

@@ -2,7 +2,6 @@ package attack
 
 import (
 	"flag"
-	"log"
 	"os"
 	"testing"
 
@@ -12,23 +11,9 @@ import (
 // tools are the programs that the tests start.
 var tools *jepsen.Toolbox
 
+// TestMain builds the server without the race detector, even if the tests have it: the attacks
+// measure its time and its memory, of which the detector takes several times as much.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(runTests(m))
-}
-
-// runTests is jepsen.Main, but the server never has the race detector: the attacks measure its time
-// and its memory, of which that takes several times as much.
-func runTests(m *testing.M) (status int) {
-	var err error
-	if tools, err = jepsen.NewToolbox(false); err != nil {
-		log.Print(err)
-		return 1
-	}
-	defer func() {
-		if err := tools.Close(); err != nil {
-			log.Print(err)
-		}
-	}()
-	return m.Run()
+	os.Exit(jepsen.Main(m, &tools, false))
 }

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	if classes, err = os.MkdirTemp("", "lockkeeper-curator-classes-"); err != nil {
 		log.Fatal(err)
 	}
-	status := jepsen.Main(m, &tools)
+	status := jepsen.Main(m, &tools, jepsen.Race)
 	if err := os.RemoveAll(classes); err != nil {
 		log.Print(err)
 	}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// The reaper of containers takes no part: when it comes is not a matter of requests.
 	_ = os.Setenv("JAVA_TOOL_OPTIONS", "-Dznode.container.checkIntervalMs=100000000 -Dfile.encoding=UTF-8")
-	os.Exit(jepsen.Main(m, &tools))
+	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
 // newArena is where the real ZooKeeper meets lockkeeper.

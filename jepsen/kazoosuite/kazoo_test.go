@@ -55,7 +55,7 @@ var tools *jepsen.Toolbox
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(jepsen.Main(m, &tools))
+	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
 // findPython says what is missing for kazoo's tests.

@@ -19,7 +19,7 @@ var tools *jepsen.Toolbox
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(jepsen.Main(m, &tools))
+	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
 // TestPlay cuts real clusters of three and four members in two, and kills members of them.

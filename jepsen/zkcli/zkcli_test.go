@@ -36,7 +36,7 @@ var tools *jepsen.Toolbox
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(jepsen.Main(m, &tools))
+	os.Exit(jepsen.Main(m, &tools, jepsen.Race))
 }
 
 // load reads a file of testdata.
