@@ -133,8 +133,8 @@ func (r *run) expire(ctx context.Context) (late Histogram, err error) {
 	return late, nil
 }
 
-// watchNew sets a watch on a node that another connection has just made. ZooKeeper 3.8 has once
-// answered NoNode in this workload, most likely here, behind the sync.
+// watchNew sets a watch on a node that another connection has just made. It tries again on NoNode,
+// which ZooKeeper 3.8 may answer, though rarely, even behind a sync.
 func (c *conn) watchNew(ctx context.Context, path string) error {
 	for start := time.Now(); ; pause(ctx, time.Millisecond) {
 		if _, err := c.call(wire.OpSync, &wire.SyncRequest{Path: path}); err != nil {

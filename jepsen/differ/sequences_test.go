@@ -37,9 +37,8 @@ func TestSequences(t *testing.T) {
 
 func sequences() [][]*Step {
 	do := func(slot int, requests ...Request) *Step { return &Step{Slot: slot, Requests: requests} }
-	open := func(path string, data string, mode wire.CreateMode) Request {
-		return newRequest(wire.OpCreate2, wire.CreateRequest{Path: path, Data: []byte(data), ACL: wire.OpenACL,
-			Mode: mode})
+	open := func(path string, mode wire.CreateMode) Request {
+		return newRequest(wire.OpCreate2, wire.CreateRequest{Path: path, Data: []byte{}, ACL: wire.OpenACL, Mode: mode})
 	}
 	auth := func(who string) Request {
 		return newRequest(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte(who)})
@@ -68,31 +67,31 @@ func sequences() [][]*Step {
 			{Kind: Restart}, observe(0), attach(0), attach(1), attach(2),
 		},
 		{ // behind closeSession nothing takes effect, a ping is refused too
-			do(1, open("/e", "", wire.ModeEphemeral), newRequest(wire.OpCloseSession, nil),
+			do(1, open("/e", wire.ModeEphemeral), newRequest(wire.OpCloseSession, nil),
 				newRequest(wire.OpPing, nil)),
 			afresh(1),
-			do(1, newRequest(wire.OpCloseSession, nil), open("/late", "", wire.ModePersistent)),
+			do(1, newRequest(wire.OpCloseSession, nil), open("/late", wire.ModePersistent)),
 			afresh(1),
 			do(1, newRequest(wire.OpCloseSession, nil),
 				newRequest(wire.OpReconfig, wire.ReconfigRequest{CurConfigID: -1})),
 			afresh(1),
 		},
 		{ // cversion and the numbers of sequential nodes, over deletes and a failed multi
-			do(1, open("/s", "", wire.ModePersistent)),
-			do(1, open("/s/a", "", wire.ModePersistent), open("/s/b", "", wire.ModeEphemeral), remove("/s/a"),
+			do(1, open("/s", wire.ModePersistent)),
+			do(1, open("/s/a", wire.ModePersistent), open("/s/b", wire.ModeEphemeral), remove("/s/a"),
 				list("/s")),
-			do(2, open("/s/n-", "", wire.ModeEphemeralSequential)),
+			do(2, open("/s/n-", wire.ModeEphemeralSequential)),
 			do(1, newRequest(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{
 				{Op: wire.OpCreate, Record: wire.CreateRequest{Path: "/s/n-", ACL: wire.OpenACL,
 					Mode: wire.ModePersistentSequential}},
 				{Op: wire.OpDelete, Record: wire.DeleteRequest{Path: "/none", Version: -1}},
 			}})),
-			do(1, open("/s/n-", "", wire.ModePersistentSequential), list("/s")),
+			do(1, open("/s/n-", wire.ModePersistentSequential), list("/s")),
 		},
 		{ // watches set again, by one who was away
-			attach(0, watches), {Kind: Drop, Slot: 0}, do(1, set("/s", "new"), open("/s/c", "", wire.ModePersistent)),
+			attach(0, watches), {Kind: Drop, Slot: 0}, do(1, set("/s", "new"), open("/s/c", wire.ModePersistent)),
 			attach(0, watches),
-			do(1, open("/none", "", wire.ModePersistent), remove("/none")),
+			do(1, open("/none", wire.ModePersistent), remove("/none")),
 		},
 		{ // the root has a second name, under which it can be watched too
 			do(0, newRequest(wire.OpGetData, wire.PathWatchRequest{Path: "", Watch: true})),

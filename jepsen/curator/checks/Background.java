@@ -9,8 +9,9 @@ import org.apache.zookeeper.KeeperException.Code;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * Operations in the background, and the extras of the operations themselves. (Curator's other asynchronous interface,
- * curator-x-async, is a layer above this one, and no package of Debian has it.)
+ * Operations in the background, and the extras of the operations themselves. (Curator's other
+ * asynchronous interface, curator-x-async, is a layer above this one, and no package of Debian has
+ * it.)
  */
 final class Background {
     private Background() {}

@@ -36,7 +36,8 @@ final class Barriers {
     private static void doubleBarrier(Bench b) throws Exception {
         final int clients = 3;
         final int rounds = 3;
-        // How many times somebody went to enter, and to leave. Nobody may be through before all have gone there.
+        // How many times somebody went to enter, and to leave. Nobody may be through before all
+        // have gone there.
         AtomicInteger entering = new AtomicInteger();
         AtomicInteger leaving = new AtomicInteger();
         List<Future<Void>> all = new ArrayList<>();

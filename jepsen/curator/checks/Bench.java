@@ -28,7 +28,10 @@ final class Bench implements AutoCloseable {
     static final int SESSION_TIMEOUT_MS = 20_000;
     /** Bounds every wait for something that has to happen. */
     static final long PATIENCE_MS = 60_000;
-    /** How long a check waits for what must not happen. Too short can only miss a fault, not make one up. */
+    /**
+     * How long a check waits for what must not happen. Too short can only miss a fault, not make
+     * one up.
+     */
     static final long MOMENT_MS = 150;
 
     private static final Pattern REMOTE = Pattern.compile("remoteserver:[^/ ]*/([0-9.]+:[0-9]+)");
@@ -72,7 +75,9 @@ final class Bench implements AutoCloseable {
         return client(builder -> builder.connectString(address).ensembleTracker(false));
     }
 
-    /** A client of the whole cluster that happens to be connected to the same member as the other. */
+    /**
+     * A client of the whole cluster that happens to be connected to the same member as the other.
+     */
     CuratorFramework clientBeside(CuratorFramework other) throws Exception {
         String address = member(other);
         for (;;) {
@@ -85,8 +90,9 @@ final class Bench implements AutoCloseable {
     }
 
     /**
-     * Its listeners have been told that it is connected when this returns. Curator tells them from a thread of its own, some time after
-     * blockUntilConnected returns, and service discovery answers by registering its instances again: for a moment they are gone.
+     * Its listeners have been told that it is connected when this returns. Curator tells them from
+     * a thread of its own, some time after blockUntilConnected returns, and service discovery
+     * answers by registering its instances again: for a moment they are gone.
      */
     CuratorFramework client(UnaryOperator<CuratorFrameworkFactory.Builder> with) throws Exception {
         CountDownLatch told = new CountDownLatch(1);
@@ -110,7 +116,9 @@ final class Bench implements AutoCloseable {
         return c;
     }
 
-    /** Curator's own list of listeners, which counts down when it has told them all of something. */
+    /**
+     * Curator's own list of listeners, which counts down when it has told them all of something.
+     */
     @SuppressWarnings("unchecked")
     private static UnaryListenerManager<ConnectionStateListener> telling(CuratorFramework c, CountDownLatch told) {
         Object curators = ConnectionStateListenerManagerFactory.standard.newManager(c);
@@ -149,8 +157,8 @@ final class Bench implements AutoCloseable {
     }
 
     /**
-     * Ends the client's session at the server: by a second connection with its id and password that closes it. Returns
-     * when the client has a new one.
+     * Ends the client's session at the server: by a second connection with its id and password that
+     * closes it. Returns when the client has a new one.
      */
     static void expire(CuratorFramework c) throws Exception {
         ZooKeeper old = zk(c);
@@ -281,7 +289,8 @@ final class Bench implements AutoCloseable {
             try {
                 c.close();
             } catch (Exception e) {
-                // What the check closed itself refuses to be closed again; the check has its result.
+                // What the check closed itself refuses to be closed again; the check has its
+                // result.
                 System.err.println(path + ": close: " + e);
             }
         }

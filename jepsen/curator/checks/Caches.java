@@ -226,9 +226,9 @@ final class Caches {
     }
 
     /**
-     * All four caches: three of the check's node and what is below, one of its child "keep". CuratorCache is that of
-     * another client, because ZooKeeper 3.8.0 forgets its watch when the session sets one of another kind on the same
-     * node (ZOOKEEPER-4466).
+     * All four caches: three of the check's node and what is below, one of its child "keep".
+     * CuratorCache is that of another client, because ZooKeeper 3.8.0 forgets its watch when the
+     * session sets one of another kind on the same node (ZOOKEEPER-4466).
      */
     static final class All {
         private final Bench bench;
@@ -270,7 +270,10 @@ final class Caches {
             return d.getPath().substring(bench.path.length());
         }
 
-        /** Waits until all of them have exactly these nodes, by name below the check's, with this data. */
+        /**
+         * Waits until all of them have exactly these nodes, by name below the check's, with this
+         * data.
+         */
         void await(Map<String, String> want) throws Exception {
             Map<String, String> all = new TreeMap<>(want);
             Map<String, String> below = new TreeMap<>(want);

@@ -31,7 +31,10 @@ final class Containers {
         Bench.await("the end of " + path, () -> !Bench.exists(c, path));
     }
 
-    /** Returns after the member has looked for what to delete: a container that may go has gone, times times. */
+    /**
+     * Returns after the member has looked for what to delete: a container that may go has gone,
+     * times times.
+     */
     private static void looked(Bench b, CuratorFramework c, int times) throws Exception {
         for (int i = 0; i < times; i++) {
             String path = b.path + "-sign-" + i;
@@ -127,12 +130,15 @@ final class Containers {
         long lastMs;
         do {
             lastMs = write(c, b.path, created);
-            // Where this machine stood still for the time to live, the node went rightly: once more.
+            // Where this machine stood still for the time to live, the node went rightly: once
+            // more.
         } while (lastMs - created.getCtime() < 3 * TTL_MS);
         awaitGone(c, b.path);
     }
 
-    /** Writes until the node has lived for long or has gone, and returns when it was written last. */
+    /**
+     * Writes until the node has lived for long or has gone, and returns when it was written last.
+     */
     private static long write(CuratorFramework c, String path, Stat created) throws Exception {
         awaitGone(c, path);
         c.create().withTtl(TTL_MS).storingStatIn(created).withMode(CreateMode.PERSISTENT_WITH_TTL).forPath(path);

@@ -6,7 +6,10 @@ import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.data.Stat;
 import org.apache.zookeeper.server.quorum.flexible.QuorumVerifier;
 
-/** /zookeeper/config, which Curator reads and watches in every client: what it learns from it must be true. */
+/**
+ * /zookeeper/config, which Curator reads and watches in every client: what it learns from it must
+ * be true.
+ */
 final class Ensemble {
     private Ensemble() {}
 

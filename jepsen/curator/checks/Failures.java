@@ -27,7 +27,9 @@ final class Failures {
         s.rough("Failures/locks, groups and counts go on while each member is killed", Failures::goOn);
     }
 
-    /** The states that the client is told from now on, if not a late one of its first connection. */
+    /**
+     * The states that the client is told from now on, if not a late one of its first connection.
+     */
     private static Events states(CuratorFramework c) {
         Events states = new Events();
         c.getConnectionStateListenable().addListener((client, state) -> states.add(state.toString()));
@@ -154,7 +156,8 @@ final class Failures {
             Bench.equal("the node", created, other.checkExists().forPath(b.path + "/node").getCzxid());
             lock.release();
             Mutexes.gets(theirs);
-            // A latch stops leading when its connection is suspended, and leads again when it is back.
+            // A latch stops leading when its connection is suspended, and leads again when it is
+            // back.
             events.until("one leads");
             Bench.await("it leads again", latch::hasLeadership);
             holder.close();

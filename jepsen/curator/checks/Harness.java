@@ -7,8 +7,9 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 
 /**
- * The test that started this program: it reads lines from the program's standard output, and writes to its standard
- * input. The lines are described in the documentation of the Go package lockkeeper/jepsen/curator.
+ * The test that started this program: it reads lines from the program's standard output, and writes
+ * to its standard input. The lines are described in the documentation of the Go package
+ * lockkeeper/jepsen/curator.
  */
 final class Harness {
     private final PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);

@@ -63,7 +63,8 @@ final class Leaders {
         Bench.equal("the leader", "one", two.getLeader().getId());
         mine.none();
         events.none();
-        // Closing gives its node up in the background before it tells its listener, so another one may be told first.
+        // Closing gives its node up in the background before it tells its listener, so another one
+        // may be told first.
         one.close();
         mine.expect("one does not lead");
         events.expect("two leads");

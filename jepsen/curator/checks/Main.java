@@ -5,8 +5,9 @@ import java.util.regex.Pattern;
  *
  * <pre>java Main SERVERS cluster|alone REGEXP</pre>
  *
- * The first set of checks is for several members; the second for one with extendedTypesEnabled, that looks for
- * containers to delete several times a second. The regular expression says which checks to run.
+ * The first set of checks is for several members; the second for one with extendedTypesEnabled,
+ * that looks for containers to delete several times a second. The regular expression says which
+ * checks to run.
  */
 public final class Main {
     private Main() {}

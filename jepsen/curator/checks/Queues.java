@@ -19,7 +19,10 @@ import org.apache.curator.framework.recipes.queue.QueueSerializer;
 import org.apache.curator.framework.recipes.queue.SimpleDistributedQueue;
 import org.apache.curator.framework.state.ConnectionState;
 
-/** What one client puts into a queue another one gets: each item, once, in the order that the queue promises. */
+/**
+ * What one client puts into a queue another one gets: each item, once, in the order that the queue
+ * promises.
+ */
 final class Queues {
     private Queues() {}
 
@@ -152,7 +155,8 @@ final class Queues {
         DistributedQueue<String> producer = producer(b);
         producer.put("a");
         Bench.get("the first consumer", taken);
-        // Its session takes the lock on the item with it. The next look at the queue comes with the next item.
+        // Its session takes the lock on the item with it. The next look at the queue comes with the
+        // next item.
         first.getZookeeperClient().getZooKeeper().close();
         CuratorFramework second = b.client();
         b.keep(queue(b, second, got::add).lockPath(b.path + "-locks").buildQueue()).start();

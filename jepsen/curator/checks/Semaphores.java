@@ -99,7 +99,8 @@ final class Semaphores {
         Future<Lease> waits = b.later(() -> gets(s));
         theirs.setCount(2);
         Bench.awaitEqual("the limit", 2, max::getCount);
-        // One who waits already may go on with the limit that it began with, until something changes below the node.
+        // One who waits already may go on with the limit that it began with, until something
+        // changes below the node.
         Bench.await("a lease of two", () -> {
             Lease lease = tries(s);
             if (lease != null) {

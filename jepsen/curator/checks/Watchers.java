@@ -21,7 +21,9 @@ final class Watchers {
         s.check("Watchers/removed with their framework", Watchers::removedTogether);
     }
 
-    /** An event of a node, by its name below the check's; the others are changes of the connection. */
+    /**
+     * An event of a node, by its name below the check's; the others are changes of the connection.
+     */
     static void add(Bench b, Events events, WatchedEvent e) {
         if (e.getPath() != null) {
             String path = e.getPath();
