@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,7 @@ const herdRounds = 20
 // herd is many clients that watch one node. An operation is an event: its latency is from when the
 // write is sent until the client has the event.
 func herd(ctx context.Context, r *run) error {
-	if r.Rounds == 0 {
-		r.Rounds = herdRounds
-	}
+	r.Rounds = cmp.Or(r.Rounds, herdRounds)
 	if err := r.makeDirs(ctx, "herd", 1); err != nil {
 		return err
 	}

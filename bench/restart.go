@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,7 @@ const bootRounds = 5
 // boot starts a server again and again. An operation is a start: from the command to the first node
 // created.
 func boot(ctx context.Context, r *run) error {
-	if r.Rounds == 0 {
-		r.Rounds = bootRounds
-	}
+	r.Rounds = cmp.Or(r.Rounds, bootRounds)
 	r.enter("measure")
 	for round := range r.Rounds {
 		began := time.Now()

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +17,7 @@ const (
 // znodes makes many nodes. An operation is the making of one; then it is measured what they cost
 // and, with Config.Start, how long the first server takes to serve again after kill -9.
 func znodes(ctx context.Context, r *run) error {
-	if r.Nodes == 0 {
-		r.Nodes = defaultNodes
-	}
+	r.Nodes = cmp.Or(r.Nodes, defaultNodes)
 	dirs := (r.Nodes + nodesPerDir - 1) / nodesPerDir
 	if err := r.makeDirs(ctx, "d", dirs); err != nil {
 		return err
