@@ -113,8 +113,8 @@ func (o *observed) describe(target Target) {
 	}
 }
 
-// neverCount checks that without observers nothing is missing, and that with all of them there is no
-// majority on the side of one voter. b is a client of an observer.
+// neverCount checks that without observers nothing is missing, and that with all of them there is
+// no majority on the side of one voter. b is a client of an observer.
 func (o *observed) neverCount(b *zk.Conn) {
 	for _, m := range o.observers {
 		o.need(m.Kill())

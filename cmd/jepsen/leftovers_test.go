@@ -80,8 +80,8 @@ func TestNothingIsLeftOfSplitBrain(t *testing.T) {
 	}
 }
 
-// interrupt runs a program, sends it a signal when it has printed a line for which when returns true,
-// and waits for its end. It returns what the program wrote to stderr.
+// interrupt runs a program, sends it a signal when it has printed a line for which when returns
+// true, and waits for its end. It returns what the program wrote to stderr.
 func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal, when func(line string) bool) (stderr string) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
