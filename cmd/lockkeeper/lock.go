@@ -96,7 +96,7 @@ func (f *lockCommand) flags(fs *flag.FlagSet) {
 	f.lostFlag(fs, "lock")
 	fs.DurationVar(&f.timeout, "timeout", -1,
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
-			"nor for a cluster that nobody listens for (default: wait for ever, and say so if there is no cluster)")
+			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
 	fs.IntVar(&f.leases, "n", 0, "`leases` up to so many may hold it at a time; all have to say the same")
 	fs.DurationVar(&f.delay, "delay", 0,
