@@ -60,11 +60,8 @@ func (p *clientPort) start(ctx context.Context) {
 }
 
 func (p *clientPort) acceptLocked(l net.Listener) {
-	p.wg.Add(1)
-	go func() {
-		defer p.wg.Done()
-		p.acceptLoop(p.ctx, l)
-	}()
+	ctx := p.ctx
+	p.wg.Go(func() { p.acceptLoop(ctx, l) })
 }
 
 // replace accepts from l instead, unless the port has been closed. Connections stay.

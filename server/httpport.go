@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -284,12 +285,7 @@ func (l *httpSlots) admit(c *httpConn) (victim *httpConn, ok bool) {
 }
 
 func (l *httpSlots) removeLocked(c *httpConn) {
-	for i, other := range l.conns {
-		if other == c {
-			l.conns = append(l.conns[:i], l.conns[i+1:]...)
-			return
-		}
-	}
+	l.conns = slices.DeleteFunc(l.conns, func(other *httpConn) bool { return other == c })
 }
 
 // Close implements net.Conn.

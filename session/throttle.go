@@ -73,11 +73,6 @@ func (t *throttle) crowded() bool {
 	return t.outstanding > 0 && t.inProcess > t.outstanding
 }
 
-// fullLocked reports whether no request may be taken until others are answered.
-func (t *throttle) fullLocked() bool {
-	return t.limits.Requests > 0 && t.inProcess >= t.limits.Requests
-}
-
 // wait waits until one more request may be taken, or s has ended. tooLong says that op must be
 // answered with ThrottledOp.
 func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
@@ -87,7 +82,7 @@ func (t *throttle) wait(s *Session, op wire.Op) (tooLong bool) {
 	start := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.fullLocked() && !s.ended.Load() {
+	for t.inProcess >= t.limits.Requests && !s.ended.Load() {
 		s.out.wake()
 		t.left.Wait()
 	}

@@ -6,8 +6,7 @@ import (
 )
 
 // Decoder reads jute values from a byte slice, in order. After the first failure every read returns
-// a zero value and Err the failure, so a record is read without a check after each field. The zero
-// Decoder is an empty input.
+// a zero value, so a record is read without a check after each field; Decode returns the failure.
 //
 // Buffers alias the input; strings are copies. What a Decoder allocates is at most proportional to
 // the bytes it has been given: a length or count is compared with what is left before anything is
@@ -18,9 +17,6 @@ type Decoder struct {
 	err error
 }
 
-// NewDecoder returns a Decoder that reads b.
-func NewDecoder(b []byte) *Decoder { return &Decoder{b: b} }
-
 // Decode reads r, a pointer to a record, from b. Bytes after the record are ignored, as ZooKeeper
 // does. It returns the first failure.
 func Decode(b []byte, r interface{ Decode(*Decoder) }) error {
@@ -30,9 +26,6 @@ func Decode(b []byte, r interface{ Decode(*Decoder) }) error {
 	}
 	return nil
 }
-
-// Err returns the first failure, nil if there was none.
-func (d *Decoder) Err() error { return d.err }
 
 // Remaining returns the number of bytes not read yet.
 func (d *Decoder) Remaining() int { return len(d.b) - d.off }

@@ -11,14 +11,14 @@ import (
 )
 
 func TestDecoderSticky(t *testing.T) {
-	d := NewDecoder([]byte{0, 0, 0, 1, 0, 0, 0, 9, 'x'})
-	if v := d.Int32(); v != 1 || d.Err() != nil {
-		t.Fatalf("%d, %v", v, d.Err())
+	d := Decoder{b: []byte{0, 0, 0, 1, 0, 0, 0, 9, 'x'}}
+	if v := d.Int32(); v != 1 || d.err != nil {
+		t.Fatalf("%d, %v", v, d.err)
 	}
-	if v := d.Buffer(); v != nil || d.Err() == nil {
-		t.Fatalf("%q, %v", v, d.Err())
+	if v := d.Buffer(); v != nil || d.err == nil {
+		t.Fatalf("%q, %v", v, d.err)
 	}
-	first := d.Err()
+	first := d.err
 	for _, want := range []string{"byte 8 of 9", "buffer", "9 bytes", "1 left"} {
 		if !strings.Contains(first.Error(), want) {
 			t.Errorf("error %q does not say %q", first, want)
@@ -32,29 +32,29 @@ func TestDecoderSticky(t *testing.T) {
 	if s, null := d.NullString(); s != "" || null {
 		t.Error("a null after a failure")
 	}
-	if d.Err() != first {
-		t.Errorf("the failure became %v", d.Err())
+	if d.err != first {
+		t.Errorf("the failure became %v", d.err)
 	}
 }
 
 func TestDecoderBadLengths(t *testing.T) {
 	for _, n := range []int32{-2, math.MinInt32, math.MaxInt32, 5} {
 		in := append(appendInt32(nil, n), "abcd"...)
-		d := NewDecoder(in)
-		if v := d.Buffer(); v != nil || d.Err() == nil {
+		d := &Decoder{b: in}
+		if v := d.Buffer(); v != nil || d.err == nil {
 			t.Errorf("buffer of length %d: %q", n, v)
 		}
-		d = NewDecoder(in)
-		if s, null := d.NullString(); s != "" || null || d.Err() == nil {
+		d = &Decoder{b: in}
+		if s, null := d.NullString(); s != "" || null || d.err == nil {
 			t.Errorf("string of length %d: %q, %v", n, s, null)
 		}
 	}
 	for _, n := range []int32{2, 1 << 29, 1 << 30, math.MaxInt32} {
 		in := append(appendInt32(nil, n), "\x00\x00\x00\x01a"...)
-		if d := NewDecoder(in); d.Strings() != nil || d.Err() == nil {
+		if d := (&Decoder{b: in}); d.Strings() != nil || d.err == nil {
 			t.Errorf("%d strings in 5 bytes", n)
 		}
-		if d := NewDecoder(in); d.ACLs() != nil || d.Err() == nil {
+		if d := (&Decoder{b: in}); d.ACLs() != nil || d.err == nil {
 			t.Errorf("%d ACL entries in 5 bytes", n)
 		}
 	}
@@ -64,10 +64,10 @@ func TestDecoderBadLengths(t *testing.T) {
 func TestDecoderShortestElements(t *testing.T) {
 	const n = 5
 	count := appendInt32(nil, n)
-	if v := NewDecoder(append(count, make([]byte, 4*n)...)).Strings(); len(v) != n {
+	if v := (&Decoder{b: append(count, make([]byte, 4*n)...)}).Strings(); len(v) != n {
 		t.Errorf("%d strings", len(v))
 	}
-	if v := NewDecoder(append(count, make([]byte, 12*n)...)).ACLs(); len(v) != n {
+	if v := (&Decoder{b: append(count, make([]byte, 12*n)...)}).ACLs(); len(v) != n {
 		t.Errorf("%d ACL entries", len(v))
 	}
 	var who WhoAmIResponse

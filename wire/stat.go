@@ -1,10 +1,7 @@
 package wire
 
-// StatLen is the number of bytes of an encoded Stat.
-const StatLen = 68
-
-// Stat describes a node, without its data and ACL. The fields are in wire
-// order.
+// Stat describes a node, without its data and ACL. The fields are in wire order; encoded they have
+// 68 bytes.
 type Stat struct {
 	Czxid    Zxid  // update that created the node
 	Mzxid    Zxid  // update that last set its data

@@ -275,8 +275,8 @@ func (o *oracle) op(inMulti bool) (wire.Op, wire.Record) {
 func (o *oracle) compare() {
 	o.t.Helper()
 	super := []Identity{{"super", ""}}
-	if o.s.Zxid() != o.m.zxid || o.s.TimeMs() != o.m.timeMs {
-		o.t.Fatalf("at %v, %d, model at %v, %d", o.s.Zxid(), o.s.TimeMs(), o.m.zxid, o.m.timeMs)
+	if o.s.Zxid() != o.m.zxid || o.s.timeMs != o.m.timeMs {
+		o.t.Fatalf("at %v, %d, model at %v, %d", o.s.Zxid(), o.s.timeMs, o.m.zxid, o.m.timeMs)
 	}
 	want := Counts{Nodes: len(o.m.nodes) + 1, Sessions: len(o.m.sessions), DataSizeBytes: int64(len(o.m.nodes["/"].data))}
 	ephemerals := map[wire.SessionID][]string{}

@@ -51,7 +51,7 @@ func (s *Store) setMembers(body []byte) {
 	if err != nil || len(ms) == 0 || m.change != nil {
 		return
 	}
-	if m.members == nil || s.tx.flags&Reconfig == 0 && SameVotes(m.members, ms) {
+	if m.members == nil || s.tx.flags&Reconfig == 0 && sameVotes(m.members, ms) {
 		m.members = ms
 	}
 	if s.tx.flags&Reconfig != 0 && m.version == 0 {
@@ -79,9 +79,9 @@ func (s *Store) showMembers() {
 	}
 }
 
-// SameVotes reports whether two memberships have the same members in the same roles, whatever their
+// sameVotes reports whether two memberships have the same members in the same roles, whatever their
 // addresses. Both are in ascending order.
-func SameVotes(a, b []Member) bool {
+func sameVotes(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.ID == y.ID && x.Observer == y.Observer })
 }
 
@@ -108,7 +108,7 @@ func (s *Store) reconfig(c *Command, r *Result) wire.Code {
 	if req.CurConfigID != anyVersion && req.CurConfigID != int64(m.version) {
 		return wire.CodeBadVersion
 	}
-	next, err := NextMembers(m.members, &req)
+	next, err := nextMembers(m.members, &req)
 	mayChange := s.allowed(s.nodes.row(s.paths[configPath]), wire.PermWrite)
 	if err != nil {
 		notNumber, outOfRange := numberError(""), rangeError("")
@@ -148,9 +148,9 @@ func (s *Store) reconfigured(c *Command, r *Result) {
 	s.showMembers()
 }
 
-// NextMembers is what a reconfig request makes of the members. An error says what is wrong with the
+// nextMembers is what a reconfig request makes of the members. An error says what is wrong with the
 // request.
-func NextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) {
+func nextMembers(members []Member, req *wire.ReconfigRequest) ([]Member, error) {
 	if !req.NullNewMembers {
 		return bulkMembers(req.NewMembers)
 	}

@@ -76,7 +76,7 @@ func (s *Store) multiRequest(ops []wire.MultiOp, r *Result) wire.Code {
 		}
 		s.rollback()
 		if code == wire.CodeMarshallingError {
-			// ZooKeeper stumbles over the op rather than refuse it, and the whole request with it.
+			// ZooKeeper does not refuse the op, but fails at it, and so the whole request fails.
 			return code
 		}
 		s.failMulti(i, len(ops), code)

@@ -53,8 +53,8 @@ func TestSnapshotOfSmallAndFresh(t *testing.T) {
 		if err := c.Check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.Digest() != s.Digest() || c.Zxid() != s.Zxid() || c.TimeMs() != s.TimeMs() || c.Counts() != s.Counts() {
-			t.Errorf("%s: at %v %d %+v, restored at %v %d %+v", name, s.Zxid(), s.TimeMs(), s.Counts(), c.Zxid(), c.TimeMs(), c.Counts())
+		if c.Digest() != s.Digest() || c.Zxid() != s.Zxid() || c.timeMs != s.timeMs || c.Counts() != s.Counts() {
+			t.Errorf("%s: at %v %d %+v, restored at %v %d %+v", name, s.Zxid(), s.timeMs, s.Counts(), c.Zxid(), c.timeMs, c.Counts())
 		}
 	}
 }
@@ -483,7 +483,7 @@ func FuzzRestore(f *testing.F) {
 		if restored(t, s).Digest() != s.Digest() {
 			t.Fatal("written and restored again, it is different")
 		}
-		if s.Zxid() < math.MaxInt64/2 && s.TimeMs() < math.MaxInt64/2 {
+		if s.Zxid() < math.MaxInt64/2 && s.timeMs < math.MaxInt64/2 {
 			for info := range s.Sessions() {
 				s.Apply(0, &Entry{Commands: []Command{{Kind: KindExpire, Session: info.ID, Generation: info.Generation}}}, nil)
 			}

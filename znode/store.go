@@ -15,7 +15,7 @@ import (
 // written and released at any time.
 type Store struct {
 	zxid   wire.Zxid // of the newest update
-	timeMs int64     // of the newest entry; never runs backwards
+	timeMs int64     // of the newest entry, since 1970; never runs backwards
 
 	membership membership
 
@@ -209,10 +209,6 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 
 // Zxid returns the zxid of the newest update.
 func (s *Store) Zxid() wire.Zxid { return s.zxid }
-
-// TimeMs returns the time of the newest entry, in milliseconds since 1970. It never runs backwards,
-// whatever the clocks of the leaders did.
-func (s *Store) TimeMs() int64 { return s.timeMs }
 
 // Counts are the totals that operators look at (docs/protocol/semantics.md section 12).
 type Counts struct {
