@@ -120,10 +120,7 @@ func (b *backlog) take(logs []*raft.Log) bool {
 		return false
 	}
 	b.logs = append(b.logs, logs...)
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	signal(b.wake)
 	return true
 }
 

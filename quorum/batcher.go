@@ -88,11 +88,7 @@ func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size > batcherMaxBytes {
-		defer context.AfterFunc(ctx, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.room.Broadcast()
-		})()
+		defer broadcastAfter(ctx, b.room)()
 	}
 	for b.size > batcherMaxBytes && !b.closed && ctx.Err() == nil {
 		b.room.Wait()
@@ -183,11 +179,7 @@ func (b *batcher) dueLocked() bool {
 // pause stops proposals, and returns when no entry is in flight or ctx has ended. One caller at a
 // time may pause, and must call resume.
 func (b *batcher) pause(ctx context.Context) (resume func(), err error) {
-	defer context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.drained.Broadcast()
-	})()
+	defer broadcastAfter(ctx, b.drained)()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = true

@@ -179,11 +179,7 @@ const deleteStep = 1000
 func (l *boltLog) DeleteRange(lo, hi uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first, err := l.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := l.LastIndex()
+	first, last, err := logBounds(l)
 	if err != nil {
 		return err
 	}

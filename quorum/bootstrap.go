@@ -162,12 +162,11 @@ func (r *Replica) wasRemoved(ctx context.Context) bool {
 
 // leaderlessFor is for how long this member has known no leader; 0 if it knows one.
 func (r *Replica) leaderlessFor() time.Duration {
-	r.stateMu.Lock()
-	defer r.stateMu.Unlock()
-	if r.leader != NoMember {
+	since, known := r.LeaderKnown()
+	if known {
 		return 0
 	}
-	return time.Since(r.leaderFrom)
+	return time.Since(since)
 }
 
 // notVotingKey is where the stable store keeps that the member may not vote yet.
@@ -177,8 +176,8 @@ var notVotingKey = []byte("lockkeeper/newcomer")
 // yet.
 func (r *Replica) withholdVotes(known bool) error {
 	stable := r.cfg.Stores.Stable
-	mark, err := stable.GetUint64(notVotingKey)
-	if err != nil && err.Error() != "not found" { // as in claim
+	mark, err := storedNumber(stable, notVotingKey)
+	if err != nil {
 		return err
 	}
 	if r.cfg.alone() || known && mark == 0 {

@@ -70,12 +70,7 @@ func (r *Replica) changeLoop(ctx context.Context) {
 }
 
 // membersMayDiffer makes the change loop look.
-func (r *Replica) membersMayDiffer() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
-}
+func (r *Replica) membersMayDiffer() { signal(r.changed) }
 
 // toldMembers are the members that MembersChanged was last called with.
 type toldMembers struct {

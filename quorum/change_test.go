@@ -505,10 +505,10 @@ func TestMembersOfAnotherClusterAreTurnedAway(t *testing.T) {
 		}
 		c.start(i)
 		time.Sleep(time.Minute)
-		if id := c.reps[i].leaderID(); id != NoMember {
+		if id := c.reps[i].Leader(); id != NoMember {
 			t.Fatalf("a member of another cluster follows %d", id)
 		}
-		if id := c.reps[l].leaderID(); id == MemberID(i+1) || id == NoMember {
+		if id := c.reps[l].Leader(); id == MemberID(i+1) || id == NoMember {
 			t.Fatalf("member %d follows %d", l+1, id)
 		}
 	})
@@ -536,7 +536,7 @@ func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 		c.start(lost)
 		time.Sleep(time.Minute)
 		for _, i := range []int{behind, lost} {
-			if id := c.reps[i].leaderID(); id != NoMember {
+			if id := c.reps[i].Leader(); id != NoMember {
 				t.Fatalf("member %d follows %d, and what was committed is gone", i+1, id)
 			}
 		}

@@ -113,10 +113,7 @@ func (r *Replica) grownLocked(commands, bytes int) {
 // fullLocked wakes the snapshot loop if a snapshot is due.
 func (r *Replica) fullLocked() {
 	if r.compaction.due() {
-		select {
-		case r.full <- struct{}{}:
-		default:
-		}
+		signal(r.full)
 	}
 }
 

@@ -44,7 +44,7 @@ func (r *Replica) controlLoop(ctx context.Context) {
 func (r *Replica) reroute(ctx context.Context, rt *route) *route {
 	_, id := r.raft.LeaderWithID()
 	changed := r.setLeader(peer.IDOf(id))
-	leader := r.leaderID()
+	leader := r.Leader()
 	if !changed && (rt == nil) == (leader == NoMember) {
 		return rt
 	}
@@ -127,12 +127,7 @@ func (r *Replica) endLeadership() {
 
 // inDoubt is called when an entry was not, or perhaps not, committed. The members whose outboxes
 // hold its commands must send them again.
-func (r *Replica) inDoubt() {
-	select {
-	case r.doubt <- struct{}{}:
-	default:
-	}
-}
+func (r *Replica) inDoubt() { signal(r.doubt) }
 
 // doubtPause is the time before commands are sent again. Raft refuses entries for a moment when the
 // leadership ends, while this member still counts as the leader.

@@ -233,12 +233,3 @@ func (r *Replica) refused(n uint64) error {
 	r.cfg.Listener.Undeliverable(key)
 	return errors.New("quorum: the leader refused a command")
 }
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

@@ -219,7 +219,7 @@ func (c *cluster) leader() int {
 		for i, r := range c.reps {
 			if r != nil && !c.cut[i] && r.isCounted() {
 				running++
-				votes[r.leaderID()]++
+				votes[r.Leader()]++
 			}
 		}
 		for id, n := range votes {

@@ -52,11 +52,7 @@ func (s *storedLog) convert(to LogKind) error {
 
 // toSegments moves the log from raft.db into segments.
 func (s *storedLog) toSegments() error {
-	first, err := s.entries.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := s.entries.LastIndex()
+	first, last, err := logBounds(s.entries)
 	if err != nil {
 		return err
 	}
@@ -86,11 +82,7 @@ func (s *storedLog) toSegments() error {
 
 // toFile moves the log from segments into raft.db.
 func (s *storedLog) toFile() error {
-	first, err := s.entries.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := s.entries.LastIndex()
+	first, last, err := logBounds(s.entries)
 	if err != nil {
 		return err
 	}

@@ -29,9 +29,6 @@ func (r *Replica) Members() ([]znode.Member, wire.Zxid) {
 	return r.store.Members()
 }
 
-// Leader is the member that leads, as far as this one knows; NoMember while it knows none.
-func (r *Replica) Leader() MemberID { return r.leaderID() }
-
 // AddMember makes m a member, or changes the role or the addresses of the member with its number.
 // It may be called on any member, and returns when the change is done. A member that is new must be
 // running, with server lines for the present members and itself; it gets the state from the leader.

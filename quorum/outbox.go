@@ -77,11 +77,7 @@ func (o *outbox) add(ctx context.Context, key znode.Key, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.size > outboxMaxBytes {
-		defer context.AfterFunc(ctx, func() {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			o.room.Broadcast()
-		})()
+		defer broadcastAfter(ctx, o.room)()
 	}
 	for o.size > outboxMaxBytes && !o.closed && ctx.Err() == nil {
 		o.room.Wait()
@@ -165,7 +161,7 @@ func (o *outbox) sendLocked() {
 		o.send = nil
 		failed <- err
 	} else if o.unsent != nil {
-		o.wake()
+		signal(o.work)
 	}
 }
 
@@ -236,7 +232,7 @@ func (o *outbox) rewindLocked() {
 	o.round++
 	o.unsent, o.linger = o.first, linger{}
 	if o.unsent != nil {
-		o.wake()
+		signal(o.work)
 	}
 }
 
@@ -274,13 +270,6 @@ func (o *outbox) refuse(n uint64) (key znode.Key, ok bool) {
 		}
 	}
 	return znode.Key{}, false
-}
-
-func (o *outbox) wake() {
-	select {
-	case o.work <- struct{}{}:
-	default:
-	}
 }
 
 // open is the number of commands that have not been applied, and their size in bytes.

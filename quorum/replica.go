@@ -367,14 +367,14 @@ func (r *Replica) ProposeOnce(ctx context.Context, c *znode.Command) error {
 	return r.batcher.submit(ctx, [][]byte{data})
 }
 
-// leaderID is the leader as this member knows it, NoMember while there is none.
-func (r *Replica) leaderID() MemberID {
+// Leader is the member that leads, as far as this one knows; NoMember while it knows none.
+func (r *Replica) Leader() MemberID {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
 	return r.leader
 }
 
-// leaderEpoch is leaderID and a context that ends when that is no longer the leader.
+// leaderEpoch is the leader and a context that ends when that is no longer the leader.
 func (r *Replica) leaderEpoch() (MemberID, context.Context) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
@@ -418,7 +418,8 @@ func (r *Replica) leadership() (context.Context, context.CancelFunc, bool) {
 	return ctx, cancel, true
 }
 
-// LeaderKnown says since when this member has known the present leader; false while it knows none.
+// LeaderKnown says since when this member has known the present leader; false while it knows none,
+// with since when.
 func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
@@ -528,7 +529,7 @@ func (r *Replica) PeerStats() PeerStats {
 // heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is
 // 0 if there is none, or a member has not been heard of, and on members that do not lead.
 func (r *Replica) CommonVersion() uint8 {
-	if r.port == nil || r.leaderID() != r.cfg.ID {
+	if r.port == nil || r.Leader() != r.cfg.ID {
 		return 0
 	}
 	return r.port.CommonVersion()
@@ -538,7 +539,7 @@ func (r *Replica) CommonVersion() uint8 {
 func (r *Replica) Status() Status {
 	s := Status{
 		ID:          r.cfg.ID,
-		Leader:      r.leaderID(),
+		Leader:      r.Leader(),
 		Term:        r.raft.CurrentTerm(),
 		CommitIndex: r.raft.CommitIndex(),
 		LastIndex:   r.raft.LastIndex(),

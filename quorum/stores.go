@@ -102,7 +102,7 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 func OpenStoresOn(files wal.FS, segmentBytes int64, stable raft.StableStore, snaps raft.SnapshotStore) (_ Stores, err error) {
 	o := wal.Options{Dir: segmentLogDir, FS: files, SegmentBytes: segmentBytes, Save: saveManifest(stable)}
 	manifest, err := stable.Get(segmentsKey)
-	if err != nil && err.Error() != "not found" { // as in claim
+	if err != nil && !isAbsent(err) {
 		return Stores{}, fmt.Errorf("quorum: read manifest: %w", err)
 	}
 	var l *wal.Log
@@ -132,11 +132,7 @@ func OpenStoresOn(files wal.FS, segmentBytes int64, stable raft.StableStore, sna
 // checkReach verifies that a log and the newest snapshot, which covers the entries up to covered,
 // hold all entries together.
 func checkReach(l entryLog, name string, covered uint64, snapshots string) error {
-	first, err := l.FirstIndex()
-	if err != nil {
-		return fmt.Errorf("quorum: %s: %w", name, err)
-	}
-	last, err := l.LastIndex()
+	first, last, err := logBounds(l)
 	if err != nil {
 		return fmt.Errorf("quorum: %s: %w", name, err)
 	}
@@ -148,6 +144,14 @@ func checkReach(l entryLog, name string, covered uint64, snapshots string) error
 			snapshots, ErrDamaged, first, name, covered)
 	}
 	return nil
+}
+
+// logBounds are the indexes of the first entry of a log and of the last; 0 without entries.
+func logBounds(l raft.LogStore) (first, last uint64, err error) {
+	if first, err = l.FirstIndex(); err == nil {
+		last, err = l.LastIndex()
+	}
+	return first, last, err
 }
 
 func (s *Stores) stableName() string {
@@ -166,10 +170,23 @@ const ownerZero = 256
 // clusterKey is where the stable store keeps which cluster the member belongs to.
 var clusterKey = []byte("lockkeeper/cluster")
 
+// isAbsent reports whether err says that a stable store does not have a key. The stores share no
+// error; raft, too, compares with the text (UPSTREAM.md, 13).
+func isAbsent(err error) bool { return err.Error() == "not found" }
+
+// storedNumber is a number in a stable store; 0 if it is not there.
+func storedNumber(s raft.StableStore, key []byte) (uint64, error) {
+	v, err := s.GetUint64(key)
+	if err != nil && isAbsent(err) {
+		return 0, nil
+	}
+	return v, err
+}
+
 // cluster is the cluster that the stores belong to, 0 for none.
 func (s *Stores) cluster() (uint32, error) {
-	v, err := s.Stable.GetUint64(clusterKey)
-	if err != nil && err.Error() != "not found" { // as in claim
+	v, err := storedNumber(s.Stable, clusterKey)
+	if err != nil {
 		return 0, fmt.Errorf("quorum: read cluster of %s: %w", s.stableName(), err)
 	}
 	return uint32(v), nil
@@ -189,11 +206,11 @@ func (s *Stores) claim(id MemberID) error {
 	if id == 0 {
 		mark = ownerZero
 	}
-	owner, err := s.Stable.GetUint64(memberKey)
+	owner, err := storedNumber(s.Stable, memberKey)
 	switch {
-	case err != nil && err.Error() != "not found": // raft compares with that text (UPSTREAM.md, 13)
+	case err != nil:
 		return fmt.Errorf("quorum: read owner of %s: %w", s.stableName(), err)
-	case err != nil || owner == 0:
+	case owner == 0:
 		if err := s.Stable.SetUint64(memberKey, mark); err != nil {
 			return fmt.Errorf("quorum: write owner of %s: %w", s.stableName(), err)
 		}
