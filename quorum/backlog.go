@@ -21,29 +21,29 @@ import (
 // Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk
 // (fsm.ApplyBatch).
 //
-// Whose entries may wait: those of a leader, as long as no commit can do without a follower's
-// answer. There is another voter, in the configuration that the entries are counted by and in any
-// that is among them. A leader that is the only voter, or becomes it or ceases to be it with this
-// very entry, has no answers to hold back: everything is durable before StoreLogs returns. So it is
-// on a follower, whose answer means just that. Raft calls StoreLogs from its main goroutine alone,
+// StoreLogs returns early on a leader only, and only while every commit needs an answer of a
+// follower: there is another voter in the configuration that the entries are counted by, and in any
+// configuration that is among them. On a leader that is the only voter, or becomes it or ceases to
+// be it with one of these entries, and on a follower, whose answer means that the entries are
+// durable, StoreLogs returns when they are. Raft calls StoreLogs from its main goroutine alone,
 // which is also the only one that makes this member a leader and changes the configuration.
 //
-// A leader that is deposed may have a flush under way. Its next write as a follower, and what takes
-// entries off the end, wait for that; so the log changes in the order in which raft asked for it.
-// It may vote, or be elected, with entries that are not durable yet: for its vote it asks for more
-// than it would have to, and as a leader again it commits nothing before they are. A leader that
-// loses its power comes back with a shorter log, and has told nobody that it was longer. It cannot
-// give an index of that term to another entry: its vote for itself was durable before it led, and
-// it leads in no term twice.
+// A leader that is deposed may have a flush under way. Its next write as a follower, and the removal
+// of entries from the end, wait for that flush; so the log changes in the order of raft's calls. The
+// member may vote, or be elected, with entries that are not durable yet: it then refuses its vote to
+// logs that it could have voted for, and as a leader again it commits nothing before they are
+// durable. A leader that loses its power comes back with a shorter log; the entries that it has lost
+// were never counted as durable on it. It cannot give an index of that term to another entry: its
+// vote for itself was durable before it led, and it leads in no term twice.
 type backlog struct {
 	raft.LogStore // the log; a write that fails stops the member
 	self          raft.ServerID
 	// leading says whether this member leads, and which servers raft counts.
 	leading func() ([]raft.Server, bool)
-	// failed is called when a write has failed that raft believes in.
+	// failed is called when a write has failed of which StoreLogs has returned nil.
 	failed func()
-	// wrote is told of a leader's command that is durable now, and all before it, by flushLoop;
-	// nil: nobody is.
+	// wrote is called by flushLoop with a leader's command that is durable now, with all before it;
+	// nil: it is not called.
 	wrote func(index, term uint64)
 
 	wake     chan struct{} // capacity 1: there is something to write
@@ -141,7 +141,7 @@ func (b *backlog) flushLoop() {
 			}
 		}
 		last := logs[len(logs)-1]
-		runtime.Gosched() // who sends them to followers goes first: theirs is the longer way
+		runtime.Gosched() // the goroutines that send them to followers run first
 		err := b.LogStore.StoreLogs(logs)
 		b.mu.Lock()
 		if err == nil {

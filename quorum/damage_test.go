@@ -156,37 +156,8 @@ func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 	try := func(what string, b []byte) {
 		t.Helper()
 		cases++
-		// Checked as at a start, without what that does to have the file read from the disk.
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		err := verifyBoltFile(path)
-		if errors.Is(err, ErrDamaged) {
+		if refusesFile(t, what, path, b, p) {
 			refused++
-			return
-		}
-		if err != nil {
-			t.Errorf("%s: refused, but not as damaged: %v", what, err)
-		}
-		db, err := raftboltdb.New(boltOptions(path, true))
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		f := &boltFile{db: db, path: path}
-		defer f.Close()
-		l, err := openBoltLog(f)
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if last, _ := l.LastIndex(); last < l.HighestIndex() {
-			refused++
-			return
-		}
-		if err := p.kept(&storedLog{file: f, entries: l}); err != nil {
-			t.Errorf("%s: opened, but %v", what, err)
 		}
 	}
 	changed := func(at int, with ...byte) []byte {
@@ -221,6 +192,42 @@ func TestDamagedLogIsRefusedOrKeepsEverything(t *testing.T) {
 	if refused < cases/4 || refused == cases {
 		t.Errorf("%d of %d refused: the damage is not what it is meant to be", refused, cases)
 	}
+}
+
+// refusesFile writes a damaged raft.db and reports whether it is refused. Otherwise all that was
+// promised must be in it. It is checked as at a start, but may be read from the page cache.
+func refusesFile(t *testing.T, what, path string, content []byte, p *promised) bool {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := verifyBoltFile(path)
+	if errors.Is(err, ErrDamaged) {
+		return true
+	}
+	if err != nil {
+		t.Errorf("%s: refused, but not as damaged: %v", what, err)
+	}
+	db, err := raftboltdb.New(boltOptions(path, true))
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	f := &boltFile{db: db, path: path}
+	defer f.Close()
+	l, err := openBoltLog(f)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if last, _ := l.LastIndex(); last < l.HighestIndex() {
+		return true
+	}
+	if err := p.kept(&storedLog{file: f, entries: l}); err != nil {
+		t.Errorf("%s: opened, but %v", what, err)
+	}
+	return false
 }
 
 // A write that the disk reported as done and did not do leaves an old meta page.

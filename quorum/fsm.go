@@ -124,7 +124,6 @@ func (r *Replica) poison(err error) {
 func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	r.cfg.Listener.Applied(r.store, c, res)
 	if res.Deferred || c.Kind >= znode.KindMembers {
-		r.requested.applied(c, res)
 		r.membersMayDiffer()
 	}
 	if res.Status != znode.Gap {
@@ -171,7 +170,6 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.replayedIndex.Store(0)
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
 	f.cfg.Listener.Restored(store)
-	f.requested.lost()
 	f.membersMayDiffer()
 	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
 	return nil

@@ -30,6 +30,8 @@ type recorder struct {
 	leads    bool
 	touched  []wire.SessionID
 	refused  []znode.Key // undeliverable
+
+	requested requestedChanges
 }
 
 func newRecorder() *recorder {
@@ -47,14 +49,20 @@ func (r *recorder) Applied(_ *znode.Store, c *znode.Command, res *znode.Result) 
 		}
 		r.results[c.Key()] = *res
 	}
+	if res.Deferred || c.Kind >= znode.KindMembers {
+		r.requested.applied(c, res)
+	}
 	r.changed.Broadcast()
 }
 
 func (r *recorder) Undeliverable(k znode.Key) { r.set(func() { r.refused = append(r.refused, k) }) }
 
-func (r *recorder) Restored(*znode.Store) { r.set(func() { r.restored++ }) }
-func (r *recorder) Lead(*znode.Store)     { r.set(func() { r.leads = true }) }
-func (r *recorder) Follow()               { r.set(func() { r.leads = false }) }
+func (r *recorder) Restored(*znode.Store) {
+	r.set(func() { r.restored++ })
+	r.requested.lost()
+}
+func (r *recorder) Lead(*znode.Store) { r.set(func() { r.leads = true }) }
+func (r *recorder) Follow()           { r.set(func() { r.leads = false }) }
 
 func (r *recorder) Touch(heard []wire.SessionID) []wire.SessionID {
 	r.set(func() { r.touched = append(r.touched, heard...) })

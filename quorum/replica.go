@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -51,7 +52,6 @@ type Replica struct {
 	outbox    *outbox
 	lease     leaseClient
 	roster    *peer.Roster
-	requested requestedChanges
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
 	notify       chan bool             // from raft: whether this member leads
@@ -117,7 +117,6 @@ func Open(cfg Config) (_ *Replica, err error) {
 		})
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
-	r.requested.init()
 	r.setLeader(NoMember)
 	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
 		return nil, err
@@ -372,6 +371,18 @@ func (r *Replica) Leader() MemberID {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
 	return r.leader
+}
+
+// ID is the number of this member.
+func (r *Replica) ID() MemberID { return r.cfg.ID }
+
+// Members returns who the members are, in ascending order, as of what this member has applied, and
+// the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
+// is new. The slice must not be modified.
+func (r *Replica) Members() ([]znode.Member, wire.Zxid) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.store.Members()
 }
 
 // leaderEpoch is the leader and a context that ends when that is no longer the leader.

@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,24 +15,16 @@ import (
 // disk.
 func TestEarlyCommitIsSentOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
-		voters []raft.ServerID
-		early  bool
+		servers string // rafttest.Servers
+		early   bool
 	}{
-		"two": {[]raft.ServerID{"1", "2"}, true}, "three": {[]raft.ServerID{"1", "2", "3"}, true}, "four": {[]raft.ServerID{"1", "2", "3", "4"}, false},
-		"an observer": {[]raft.ServerID{"1", "3"}, false}, "a leader without a vote": {[]raft.ServerID{"2", "3"}, false},
-		"only the follower votes": {[]raft.ServerID{"2"}, false},
+		"two": {"12.34", true}, "three": {"123.4", true}, "four": {"1234", false},
+		"an observer": {"13.24", false}, "a leader without a vote": {"23.14", false},
+		"only the follower votes": {"2.134", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var servers []raft.Server
-				for _, id := range []raft.ServerID{"1", "2", "3", "4"} {
-					s := raft.Server{ID: id, Suffrage: raft.Nonvoter}
-					if slices.Contains(tt.voters, id) {
-						s.Suffrage = raft.Voter
-					}
-					servers = append(servers, s)
-				}
-				tr := newTransport(&asked{}, 1, &fakeLocal{servers: servers})
+				tr := newTransport(&asked{}, 1, &fakeLocal{servers: rafttest.Servers(tt.servers)})
 				defer tr.Close()
 				p, far := pipelineTo(t, tr)
 				defer func() { p.Close() }()

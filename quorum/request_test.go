@@ -13,21 +13,11 @@ import (
 	"lockkeeper/znode"
 )
 
+// Changes of the members as tests request them. Clients request them over their sessions.
+
 // ErrOutcomeUnknown says that a change of the members was requested, and that this member does not
 // know whether it was made.
 var ErrOutcomeUnknown = errors.New("quorum: outcome unknown")
-
-// ID is the number of this member.
-func (r *Replica) ID() MemberID { return r.cfg.ID }
-
-// Members returns who the members are, in ascending order, as of what this member has applied, and
-// the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
-// is new. The slice must not be modified.
-func (r *Replica) Members() ([]znode.Member, wire.Zxid) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.store.Members()
-}
 
 // AddMember makes m a member, or changes the role or the addresses of the member with its number.
 // It may be called on any member, and returns when the change is done. A member that is new must be
@@ -74,9 +64,9 @@ func (r *Replica) changeOnce(ctx context.Context, req wire.ReconfigRequest, done
 // Reconfigure changes the members as a client's reconfig does. Errors are those of AddMember. Note
 // that a request which names no version (CurConfigID -1) may take effect twice.
 func (r *Replica) Reconfigure(ctx context.Context, req wire.ReconfigRequest) error {
-	c := &znode.Command{Kind: znode.KindReconfig, Seq: r.requested.nonce(uint64(r.cfg.Now().UnixNano())), Body: req.Append(nil)}
-	result := r.requested.add(c.Seq)
-	defer r.requested.remove(c.Seq)
+	c := &znode.Command{Kind: znode.KindReconfig, Seq: r.requested().nonce(uint64(r.cfg.Now().UnixNano())), Body: req.Append(nil)}
+	result := r.requested().add(c.Seq)
+	defer r.requested().remove(c.Seq)
 	if err := r.Propose(ctx, c); err != nil {
 		return fmt.Errorf("quorum: change members: %w", err)
 	}
@@ -91,14 +81,15 @@ func (r *Replica) Reconfigure(ctx context.Context, req wire.ReconfigRequest) err
 	}
 }
 
-// requestedChanges are the changes of the members that this member itself has requested.
+// requested are the changes that this member has requested. Its listener is a recorder.
+func (r *Replica) requested() *requestedChanges { return &r.cfg.Listener.(*recorder).requested }
+
+// requestedChanges are the changes of the members that a member has requested and waits for.
 type requestedChanges struct {
 	mu   sync.Mutex
 	last uint64
 	open map[uint64]chan error
 }
-
-func (a *requestedChanges) init() { a.open = map[uint64]chan error{} }
 
 // nonce is a number that no command of this member has had.
 func (a *requestedChanges) nonce(now uint64) uint64 {
@@ -111,6 +102,9 @@ func (a *requestedChanges) nonce(now uint64) uint64 {
 func (a *requestedChanges) add(nonce uint64) <-chan error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.open == nil {
+		a.open = map[uint64]chan error{}
+	}
 	c := make(chan error, 1)
 	a.open[nonce] = c
 	return c
