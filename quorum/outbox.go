@@ -272,13 +272,6 @@ func (o *outbox) refuse(n uint64) (key znode.Key, ok bool) {
 	return znode.Key{}, false
 }
 
-// open is the number of commands that have not been applied, and their size in bytes.
-func (o *outbox) open() (commands, bytes int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.byKey), o.size
-}
-
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

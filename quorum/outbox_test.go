@@ -223,3 +223,10 @@ func FuzzTransfer(f *testing.F) {
 		}
 	})
 }
+
+// open is the number of commands that have not been applied, and their size in bytes.
+func (o *outbox) open() (commands, bytes int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.byKey), o.size
+}

@@ -511,7 +511,6 @@ type Status struct {
 	LastIndex    uint64
 	Voters       int
 	Members      int
-	OpenCommands int // of this member, not applied yet
 	// Synced counts the followers and observers that have, as far as this leader knows, all that is
 	// committed.
 	SyncedFollowers, SyncedObservers int
@@ -566,7 +565,6 @@ func (r *Replica) Status() Status {
 	r.mu.RLock()
 	s.AppliedIndex = r.appliedIndex
 	r.mu.RUnlock()
-	s.OpenCommands, _ = r.outbox.open()
 	switch {
 	case s.Leader == NoMember:
 		s.Role = "looking"

@@ -437,7 +437,7 @@ func TestUndeliverableCommandsAreGivenUp(t *testing.T) {
 			if r := c.recs[i].result(t, c.propose(i, sequential(other, 1, "/o-"))); r.Code != wire.CodeOK {
 				t.Errorf("another session: %v", r.Code)
 			}
-			if n := c.reps[i].Status().OpenCommands; n != 0 {
+			if n, _ := c.reps[i].outbox.open(); n != 0 {
 				t.Errorf("%d commands are open", n)
 			}
 		}
