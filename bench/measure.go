@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"lockkeeper/internal/cputime"
 )
 
 // meter adds up what is measured.
@@ -83,13 +85,13 @@ type usageMark struct {
 // startUsage begins to measure. The time that it takes itself to look is not measured.
 func (r *run) startUsage() usageMark {
 	u, _, known := r.usage()
-	return usageMark{u.CPU, ownCPU(), known, time.Now()}
+	return usageMark{u.CPU, cputime.Process(), known, time.Now()}
 }
 
 // addUsage adds what has passed since mark to what was measured.
 func (r *run) addUsage(mark usageMark) {
 	r.elapsed += time.Since(mark.at)
-	r.clientCPU += ownCPU() - mark.own
+	r.clientCPU += cputime.Process() - mark.own
 	if u, _, known := r.usage(); known && mark.known {
 		r.serverCPU += u.CPU - mark.servers
 	}

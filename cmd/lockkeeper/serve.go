@@ -45,6 +45,9 @@ func (c *serveCommand) run(e env, args []string) error {
 	}
 	ballast := heapBallast(os.Getenv)
 	defer runtime.KeepAlive(ballast)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go fitProcessors(ctx)
 	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)

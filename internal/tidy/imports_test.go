@@ -29,9 +29,9 @@ const imports = `
 	server:                wire znode quorum quorum/peer session server/zoocfg internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
-	bench:                 wire internal/zkconn
+	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/zoocfg recipes bench github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/zoocfg recipes bench internal/cputime github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
@@ -57,6 +57,7 @@ const imports = `
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
 	internal/freeport:
+	internal/cputime:
 	internal/loglimit:
 	internal/zkconn:       wire
 	internal/rafttest:     znode github.com/hashicorp/raft
@@ -81,7 +82,7 @@ const testImports = `
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum:                internal/simnet internal/simdisk internal/rafttest
-	server:                internal/simnet internal/simdisk internal/freeport
+	server:                internal/simnet internal/simdisk internal/freeport github.com/hashicorp/raft
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk

@@ -1,14 +1,15 @@
 //go:build unix
 
-package bench
+package cputime
 
 import (
 	"syscall"
 	"time"
 )
 
-// ownCPU is the CPU time of this process so far.
-func ownCPU() time.Duration {
+// Process is the CPU time that this process has used so far, in user and system mode, by all its
+// threads.
+func Process() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package bench
-
-import "time"
-
-// ownCPU is for Unix.
-func ownCPU() time.Duration { return 0 }

@@ -1,0 +1,127 @@
+//go:build unix
+
+package server
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/freeport"
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+)
+
+// heldLog is a log whose writes wait in a system call, as on a disk that does not answer, while it
+// is held.
+type heldLog struct {
+	quorum.Log
+	held    atomic.Bool
+	waiting atomic.Int32
+	r, w    *os.File // a pipe: a byte in it ends one write
+}
+
+func (l *heldLog) StoreLogs(logs []*raft.Log) error {
+	for l.held.Load() {
+		l.waiting.Add(1)
+		if _, err := syscall.Read(int(l.r.Fd()), make([]byte, 1)); err != nil { // Fd makes it a blocking call
+			return err
+		}
+	}
+	return l.Log.StoreLogs(logs)
+}
+
+func (l *heldLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+func (l *heldLog) release(t *testing.T) {
+	l.held.Store(false)
+	if _, err := l.w.Write([]byte{0}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A member that uses one processor (cmd/lockkeeper, fitProcessors) goes on while a thread of it
+// waits for the disk: the leader answers reads and pings and stays the leader, and the sessions at
+// the followers, whose leases it confirms, are kept.
+func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {
+	checkGoroutines(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const n = 3
+	base, err := freeport.Block(2 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []Member
+	for i := range n {
+		members = append(members, Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: base + 2*i, ElectionPort: base + 2*i + 1})
+	}
+	var servers []*Server
+	var logs []*heldLog
+	for i := range n {
+		stores := diskStores(simdisk.New())
+		l := &heldLog{Log: stores.Log}
+		if l.r, l.w, err = os.Pipe(); err != nil {
+			t.Fatal(err)
+		}
+		stores.Log = l
+		logs = append(logs, l)
+		s, err := Start(Config{ID: members[i].ID, Members: members, ClientAddr: "127.0.0.1:0", Stores: stores,
+			TickTime: 200 * time.Millisecond, Logger: testLogger().With("member", i+1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		servers = append(servers, s)
+	}
+	leader := -1
+	await(t, "a leader", func() bool {
+		for i, s := range servers {
+			if s.replica.Leader() == s.replica.ID() {
+				leader = i
+			}
+		}
+		return leader >= 0
+	})
+	for _, s := range servers {
+		awaitServing(t, s)
+	}
+	const timeout = time.Second
+	var readers []*rawClient
+	for _, s := range servers {
+		c := dialReal(t, s)
+		c.connect(timeout)
+		readers = append(readers, c)
+	}
+	writer := dialReal(t, servers[leader])
+	writer.connect(10 * timeout)
+	logs[leader].held.Store(true)
+	writer.put(writer.request(wire.OpCreate, create("/held", nil, 0))...)
+	await(t, "the blocked write", func() bool { return logs[leader].waiting.Load() > 0 })
+	term := servers[leader].replica.Status().Term
+
+	for range 40 { // twice the sessions' timeout
+		for _, c := range readers {
+			c.call(wire.OpExists, &wire.PathWatchRequest{Path: "/zookeeper"})
+			c.call(wire.OpPing, nil)
+		}
+		writer.put(writer.request(wire.OpPing, nil)...) // answered behind the write
+		time.Sleep(timeout / 20)                        // a client's own pace
+	}
+	if got := servers[leader].replica.Status().Term; got != term || servers[leader].replica.Leader() != servers[leader].replica.ID() {
+		t.Errorf("in term %d member %d leads; in term %d it was member %d", got, servers[leader].replica.Leader(), term, leader+1)
+	}
+	logs[leader].release(t)
+	if h, _ := writer.reply(); h.Err != 0 {
+		t.Errorf("the write: %v", h.Err)
+	}
+}
