@@ -44,9 +44,9 @@ func TestFailedWatermarkIsReported(t *testing.T) {
 		l := m.create(t, 64<<10)
 		defer l.Close()
 		reported := make(chan error, 2)
-		l.NotifyFailed(func(err error) { reported <- err })
 		p.store(t, l, 50)
-		m.failWrites = syscall.EIO
+		m.failWrites = syscall.EIO // before the log's lock is taken, so that its own goroutine sees it
+		l.NotifyFailed(func(err error) { reported <- err })
 		time.Sleep(10 * wal.WatermarkAfter)
 		l.NotifyFailed(func(err error) { reported <- fmt.Errorf("later: %w", err) })
 		if len(reported) != 2 {
