@@ -71,17 +71,17 @@ type step struct {
 func steps() []step {
 	return []step{
 		{stage: cold, memory: true, load: load{workload: idle, etcd: true}, figures: []figure{
-			{name: "memory of a fresh member", unit: "MB", limit: 30, limited: true, value: resident},
+			{name: "memory of a fresh member", unit: "MB", limit: 20, limited: true, value: resident},
 		}},
 		single("at the leader", leader),
 		single("through a follower", follower),
 		{stage: warm, load: load{workload: "write", clients: 16, etcd: true}, figures: []figure{
-			throughput("write, 16 clients", 3),
-			cpu("write, 16 clients", 1.0/3),
+			throughput("write, 16 clients", 2),
+			cpu("write, 16 clients", 0.5),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, etcd: true}, figures: []figure{
-			throughput("write, 128 clients", 3),
-			cpu("write, 128 clients", 1.0/3),
+			throughput("write, 128 clients", 2.4),
+			cpu("write, 128 clients", 0.5),
 		}},
 		{stage: warm, load: load{workload: "write", clients: 128, inFlight: 8}, figures: []figure{
 			throughput("write, 128 clients with 8 in flight", 4),
@@ -92,26 +92,26 @@ func steps() []step {
 		reads("read, 128 clients", 128, 1),
 		reads("read, 128 clients with 8 in flight", 128, 8),
 		{stage: warm, load: load{workload: "lock-cycle", clients: 1, first: leader, etcd: true}, figures: []figure{
-			latency("lock-cycle, 1 client, p50", 0.6, p50),
+			latency("lock-cycle, 1 client, p50", 0.65, p50),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 16, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 16 clients", 3),
+			throughput("lock-cycle, 16 clients", 2.3),
 		}},
 		{stage: warm, load: load{workload: "lock-cycle", clients: 128, etcd: true}, figures: []figure{
-			throughput("lock-cycle, 128 clients", 3),
+			throughput("lock-cycle, 128 clients", 2.4),
 		}},
 		handoff("lock handoff, 2 clients, p50", 2),
 		handoff("lock handoff, 64 clients, p50", 64),
 		{stage: warm, load: load{workload: "herd", clients: herdClients}, figures: []figure{
-			latency("herd of 1,000, until the last has its event", 0.7, lastOfAll),
+			latency("herd of 1,000, until the last has its event", 0.9, lastOfAll),
 		}},
 		{stage: warm, load: load{workload: "failover", clients: 8}, times: 2, figures: []figure{
-			latency("failover (kill -9 of the leader), gap without a write", 0.7, special("gap without a write ms")),
+			latency("failover (kill -9 of the leader), gap without a write", 0.2, special("gap without a write ms")),
 			{name: "failover, connections lost on survivors", unit: "", limited: true,
 				value: special("connections lost on survivors")},
 		}},
 		{stage: fresh, memory: true, load: load{workload: "sessions", clients: 5000}, figures: []figure{
-			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.5,
+			{name: "memory of an idle session, all members together", unit: "KB", ratio: 0.75,
 				value: kilo(special("resident bytes per session"))},
 		}},
 		{stage: fresh, load: load{workload: "znodes", clients: 8, first: follower, nodes: 200_000}, figures: []figure{
@@ -140,8 +140,8 @@ func libraryLocks(l library, clients int) step {
 func single(where string, first role) step {
 	name := "write, 1 client " + where
 	return step{stage: warm, load: load{workload: "write", clients: 1, first: first, etcd: true}, figures: []figure{
-		latency(name+", p50", 0.6, p50),
-		latency(name+", p99", 0.6, p99),
+		latency(name+", p50", 0.7, p50),
+		latency(name+", p99", 0.7, p99),
 	}}
 }
 
