@@ -116,6 +116,11 @@ func (s *Server) hostMetrics() (ms []metric) {
 				slots.displaced.Load()},
 			metric{"http_requests_late", "requests that did not come within admin.requestTimeout", slots.late.Load()})
 	}
+	if s.audit != nil {
+		lines := s.audit.Stats()
+		ms = append(ms, metric{"audit_lines", "lines of the audit log", lines.Lines},
+			metric{"audit_lines_lost", "lines of the audit log that found no room in audit.queueBytes", lines.Lost})
+	}
 	if s.dirs != nil {
 		ms = append(ms, metric{"disk_full_stops", "how often this member had to wait for space for its log",
 			s.cfg.DiskFullStops})

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/user"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,6 +17,7 @@ import (
 
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/server/audit"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/znode"
@@ -34,7 +37,8 @@ type Server struct {
 	connects tokenBucket
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
-	http      *httpPort // nil unless it is configured
+	http      *httpPort  // nil unless it is configured
+	audit     *audit.Log // nil unless it is configured
 	counters  counters
 
 	agreed atomic.Pointer[membership] // nil until this member has learned of one
@@ -128,6 +132,9 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
+	if err := s.openAudit(&opened); err != nil {
+		return nil, err
+	}
 	s.port = newClientPort(ports.clients, &s.cfg, s.serveConn)
 	s.sessions = session.NewManager(s.sessionConfig())
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
@@ -141,6 +148,7 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if ports.http != nil {
 		s.startHTTP(ports.http) // before there are clients: mntr shows its figures
 	}
+	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
 	return s, nil
@@ -253,7 +261,7 @@ func (s *Server) listenFault(key, addr string, err error) zoocfg.Fault {
 }
 
 func (s *Server) sessionConfig() session.Config {
-	return session.Config{
+	c := session.Config{
 		Member:      s.cfg.ID,
 		Tick:        s.cfg.TickTime,
 		MinTimeout:  s.cfg.MinSessionTimeout,
@@ -273,6 +281,52 @@ func (s *Server) sessionConfig() session.Config {
 		Logger:        s.log,
 		Now:           s.cfg.Now,
 	}
+	if s.audit != nil {
+		c.Audit = s.audit
+	}
+	return c
+}
+
+// openAudit opens the audit log, if there is to be one.
+func (s *Server) openAudit(opened *[]func()) (err error) {
+	if !s.cfg.Audit {
+		return nil
+	}
+	s.audit, err = audit.Open(audit.Config{
+		File: s.cfg.AuditFile, FileBytes: s.cfg.AuditFileBytes, Files: s.cfg.AuditFiles,
+		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: s.log, Now: s.cfg.Now,
+	})
+	if err != nil {
+		f := s.cfg.Fault("audit.file", "%v", err)
+		f.Err = err
+		return zoocfg.Faults{f}
+	}
+	*opened = append(*opened, s.closeAudit)
+	return nil
+}
+
+func (s *Server) closeAudit() {
+	if s.audit == nil {
+		return
+	}
+	if err := s.audit.Close(); err != nil {
+		s.log.Error("audit log", "err", err)
+	}
+}
+
+// auditMember writes to the audit log what this member does itself.
+func (s *Server) auditMember(operation string, result session.AuditResult) {
+	if s.audit != nil {
+		s.audit.Audit(&session.AuditRecord{Operation: operation, Result: result})
+	}
+}
+
+// processUser is the name of the user that this process belongs to, or the number without a name.
+func processUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Getuid())
 }
 
 // limits are those of this member: as in ZooKeeper, all voters but one share the number of
@@ -395,6 +449,8 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) stopOnce() error {
+	s.auditMember("serverStop", session.AuditInvoked)
+	defer s.closeAudit()
 	s.port.stopAccepting()
 	s.http.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session

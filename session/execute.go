@@ -52,6 +52,7 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 	case p.code == wire.CodeUnimplemented:
 		h.Zxid = wire.ZxidNone
 	}
+	s.auditRefused(p)
 	s.reply(p, h, body, bytes)
 }
 
@@ -291,11 +292,7 @@ func ephemerals(store *znode.Store, id wire.SessionID, prefix string) []string {
 func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 	list := make([]wire.ClientInfo, len(ids))
 	for i, id := range ids {
-		user := id.ID
-		if id.Scheme == "digest" {
-			user, _, _ = strings.Cut(user, ":")
-		}
-		list[i] = wire.ClientInfo{AuthScheme: id.Scheme, User: user}
+		list[i] = wire.ClientInfo{AuthScheme: id.Scheme, User: userName(id)}
 	}
 	return list
 }

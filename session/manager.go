@@ -63,6 +63,7 @@ type Config struct {
 	// anything but that; nil means none.
 	RequiredSchemes []string
 	Limits          Limits
+	Audit           Auditor // nil: there is no audit log
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 }
@@ -115,6 +116,9 @@ type Manager struct {
 	heard      []*Session // heard from since their last confirmation
 	// behind are the handshakes of clients that have seen more than this member has applied.
 	behind map[chan struct{}]wire.Zxid
+	// unanswered, with Audit, has the newest connection of each session that ended with writes that
+	// were not applied yet. An entry goes with the last of them, or with the session.
+	unanswered map[wire.SessionID]unanswered
 }
 
 // signal wakes the goroutine that receives from it. What is signalled while that goroutine is busy
@@ -155,6 +159,7 @@ func NewManager(cfg Config) *Manager {
 		sessions:   map[wire.SessionID]*Session{},
 		handshakes: map[znode.Key]*handshake{},
 		behind:     map[chan struct{}]wire.Zxid{},
+		unanswered: map[wire.SessionID]unanswered{},
 	}
 	m.watches.init(cfg.Limits.WatchBytes, &m.stats)
 	m.memory.init(int64(cfg.Limits.Memory), &m.stats)
@@ -225,9 +230,13 @@ func (m *Manager) session(id wire.SessionID) *Session {
 	return m.sessions[id]
 }
 
-// forget removes s, whose connection has ended.
-func (m *Manager) forget(s *Session) {
+// forget removes s, whose connection has ended. last is the seq of the last of its writes that are
+// not applied, 0 if there is none.
+func (m *Manager) forget(s *Session, last uint64) {
 	m.mu.Lock()
+	if last != 0 && m.cfg.Audit != nil {
+		m.unanswered[s.id] = unanswered{generation: s.generation, last: last}
+	}
 	if m.sessions[s.id] == s {
 		delete(m.sessions, s.id)
 	}
@@ -260,6 +269,9 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.fire(res.Events)
 	}
 	m.caughtUp(res.Zxid)
+	if m.cfg.Audit != nil {
+		m.auditApplied(store, c, res)
+	}
 	switch c.Kind {
 	case znode.KindRequest:
 		if s := m.session(c.Session); s != nil && s.generation == c.Generation {
@@ -308,6 +320,9 @@ func (m *Manager) Restored(store *znode.Store) {
 	if !mutant.On(mutant.RestoreKeepsConnections) {
 		m.endAll("state replaced by a snapshot")
 	}
+	m.mu.Lock()
+	clear(m.unanswered) // their results are missing
+	m.mu.Unlock()
 	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
 	m.caughtUp(store.Zxid())
 }

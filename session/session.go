@@ -465,10 +465,14 @@ func (s *Session) end(why string) {
 func (s *Session) markEnded() {
 	s.mu.Lock()
 	was := s.ended.Swap(true)
+	var last uint64
+	for i := range s.queue {
+		last = max(last, s.queue[i].seq)
+	}
 	s.dequeueLocked(len(s.queue))
 	s.dequeued.Broadcast()
 	s.mu.Unlock()
 	if !was {
-		s.m.forget(s)
+		s.m.forget(s, last)
 	}
 }

@@ -26,7 +26,8 @@ const imports = `
 	session:               wire znode internal/mutant
 
 	server/zoocfg:         wire znode quorum quorum/peer session
-	server:                wire znode quorum quorum/peer session server/zoocfg internal/loglimit
+	server/audit:          wire session internal/loglimit
+	server:                wire znode quorum quorum/peer session server/zoocfg server/audit internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime

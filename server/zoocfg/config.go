@@ -100,6 +100,11 @@ type Config struct {
 	DigestAlgorithm string   // DigestAuthenticationProvider.digestAlg
 	NoDigest        bool     // DigestAuthenticationProvider.enabled=false
 	RequiredSchemes []string // enforce.auth.schemes, with enforce.auth.enabled; nil: none
+	Audit           bool     // audit.enable
+	AuditFile       string   // audit.file; empty: Logger
+	AuditFileBytes  int      // audit.fileMaxBytes
+	AuditFiles      int      // audit.maxFiles
+	AuditQueueBytes int      // audit.queueBytes
 	EnforceQuota    bool     // enforceQuota
 	ExtendedTypes   bool     // extendedTypesEnabled
 

@@ -177,14 +177,15 @@ func TestDefaults(t *testing.T) {
 		DigestAlgorithm:  "SHA1",
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second,
 		HandshakeTimeout: 10 * time.Second,
-		PeerFrameBytes:   peer.DefaultFrameBytes,
-		Backlog:          -1,
-		InitLimit:        10,
-		SyncLimit:        5,
-		LogStore:         quorum.LogWAL,
-		ReapInterval:     time.Minute,
-		ReapPerMinute:    10_000,
-		ID:               1,
+		AuditFileBytes:   10 << 20, AuditFiles: 10, AuditQueueBytes: 16 << 20,
+		PeerFrameBytes: peer.DefaultFrameBytes,
+		Backlog:        -1,
+		InitLimit:      10,
+		SyncLimit:      5,
+		LogStore:       quorum.LogWAL,
+		ReapInterval:   time.Minute,
+		ReapPerMinute:  10_000,
+		ID:             1,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -285,7 +286,7 @@ func TestConfigFaults(t *testing.T) {
 			"4: ssl.quorum.clientAuth: " + noTLS + ", so no member can be made to show a certificate; set it to none to start without",
 			"5: admin.needClientAuth: " + noTLS + ", so nobody can be made to show a certificate at the HTTP port; set it to false to start without"}},
 		"certificates, odd": {base + "ssl.clientAuth=yes", "", []string{`3: ssl.clientAuth: must be need, want or none, not "yes"`}},
-		"audit":             {base + "audit.enable=true", "", []string{"3: audit.enable: this version writes no audit log; set it to false to start without"}},
+		"audit":             {base + "audit.enable=true\naudit.impl.class=x.Mine", "", []string{"4: audit.impl.class: lockkeeper cannot load x.Mine; remove the key to have the lines of org.apache.zookeeper.audit.Slf4jAuditLogger"}},
 		"ensemble name":     {base + "ensembleAuthName=prod", "", []string{"3: ensembleAuthName: this version cannot turn away clients that were meant for another cluster; remove the key to start without"}},
 
 		"misspelt":           {base + "tikcTime=2000", "", []string{"3: tikcTime: there is no such key; tickTime is probably meant (-allow-unknown-keys ignores keys like this one)"}},

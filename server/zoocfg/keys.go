@@ -215,6 +215,19 @@ var usedKeys = map[string]keyDef{
 	"enforce.auth.schemes": {property: true, value: value{kind: "digest, ip, or both with a comma", use: useAuthSchemes}, def: "(none)",
 		effect: "The schemes that satisfy enforce.auth.enabled."},
 
+	"audit.enable": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Audit }), def: "false",
+		effect: "Writes a line to the audit log for each request that creates, changes or deletes something or tries to (docs/audit.md)."},
+	"audit.impl.class": {property: true, value: value{kind: "name of a Java class", use: useAuditClass}, def: defaultAuditClass,
+		effect: "The format of the audit log. Only the default is there; any other class stops the start."},
+	"audit.file": {own: true, value: directory(func(l *loader) *string { return &l.cfg.AuditFile }), def: "(none)",
+		effect: "The file of the audit log. Without it the lines go to the member's own log."},
+	"audit.fileMaxBytes": {own: true, value: integer(1<<20, math.MaxInt32, 10<<20, func(l *loader) *int { return &l.cfg.AuditFileBytes }), unit: "bytes",
+		effect: "A line that would make audit.file longer begins a new file. The old one gets the suffix .1, the one before .2, and so on."},
+	"audit.maxFiles": {own: true, value: integer(1, 10_000, 10, func(l *loader) *int { return &l.cfg.AuditFiles }), unit: "files",
+		effect: "How many old files of the audit log are kept."},
+	"audit.queueBytes": {own: true, value: integer(1<<20, math.MaxInt32, 16<<20, func(l *loader) *int { return &l.cfg.AuditQueueBytes }), unit: "bytes",
+		effect: "How much memory lines of the audit log may take that are not written yet, because the disk is full or slow. Requests do not wait: lines beyond it are lost, and counted in the log and in audit_lines_lost of mntr."},
+
 	// Looking at a member.
 	"4lw.commands.whitelist": {property: true, value: value{kind: "four-letter words with commas, or *", use: func(l *loader, p property) {
 		l.cfg.FourLetterWords = parseWhitelist(p.val)
@@ -279,6 +292,9 @@ var usedKeys = map[string]keyDef{
 	}}, def: "3", effect: "Without effect: leaders are elected by Raft. Any other value stops the start."},
 }
 
+// defaultAuditClass writes the lines that this version writes.
+const defaultAuditClass = "org.apache.zookeeper.audit.Slf4jAuditLogger"
+
 const (
 	noTLS       = "this version has no TLS"
 	noSASL      = "this version has no SASL"
@@ -313,7 +329,6 @@ var refusedKeys = map[string]keyDef{
 	"admin.forceHttps":                refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
 	"admin.needClientAuth":            refuseTrue(noTLS + ", so nobody can be made to show a certificate at the HTTP port").asProperty(),
 	"admin.portUnification":           refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
-	"audit.enable":                    refuseTrue("this version writes no audit log").asProperty(),
 	"ensembleAuthName": {class: KeyRefused, property: true, value: refuse("names with commas", noEnsembleAuth+"; remove the key to start without"),
 		def: "(none)", effect: "Stops the start: " + noEnsembleAuth + "."},
 }
@@ -347,7 +362,7 @@ var unneededKeys = strings.Fields(`
 var unneededProperties = strings.Fields(`
 	admin.commandURL admin.httpVersion admin.idleTimeout
 	admin.rateLimiterIntervalInMS admin.restore.enabled
-	admin.snapshot.enabled 	audit.impl.class bitHashCacheSize closeSessionTxn.enabled cnxTimeout commitLogCount
+	admin.snapshot.enabled bitHashCacheSize closeSessionTxn.enabled cnxTimeout commitLogCount
 	commitProcessor.maxCommitBatchSize commitProcessor.maxReadBatchSize commitProcessor.numWorkerThreads
 	commitProcessor.shutdownTimeout controllerPort
 	connection_throttle_decrease_ratio connection_throttle_drop_decrease connection_throttle_drop_increase

@@ -222,6 +222,12 @@ func authProvider(l *loader, p property) {
 	}
 }
 
+func useAuditClass(l *loader, p property) {
+	if p.val != defaultAuditClass {
+		l.fault(p, "lockkeeper cannot load %s; remove the key to have the lines of %s", p.val, defaultAuditClass)
+	}
+}
+
 func (l *loader) ignore(c category, p property) {
 	l.ineffective[c] = append(l.ineffective[c], p.key)
 }
