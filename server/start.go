@@ -90,6 +90,9 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
+	if cfg.SpeaksTLS() {
+		return nil, cfg.Fault("secureClientPort", "this version has no TLS yet")
+	}
 	for _, n := range cfg.Notices() {
 		n.Log(cfg.Logger)
 	}

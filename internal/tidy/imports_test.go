@@ -25,7 +25,8 @@ const imports = `
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session:               wire znode internal/mutant
 
-	server/zoocfg:         wire znode quorum quorum/peer session
+	server/tlsconf:        wire github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/zoocfg:         wire znode quorum quorum/peer session server/tlsconf
 	server/audit:          wire session internal/loglimit
 	server:                wire znode quorum quorum/peer session server/zoocfg server/audit internal/loglimit
 	server/simtest:
@@ -61,6 +62,7 @@ const imports = `
 	internal/cputime:
 	internal/loglimit:
 	internal/zkconn:       wire
+	internal/testcert:
 	internal/rafttest:     znode github.com/hashicorp/raft
 	# The disk is below the log: it implements wal.FS.
 	internal/simdisk:      quorum/wal github.com/hashicorp/raft
@@ -83,6 +85,7 @@ const testImports = `
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum:                internal/simnet internal/simdisk internal/rafttest
+	server/tlsconf:        internal/testcert
 	server:                internal/simnet internal/simdisk internal/freeport github.com/hashicorp/raft
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes

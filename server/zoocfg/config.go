@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/tlsconf"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -56,6 +57,23 @@ type Config struct {
 	// after the ';' of this member's server line). An empty host means every address, port 0 one
 	// that the system chooses.
 	ClientAddr string
+	// ClientTLS says how ClientAddr speaks TLS: client.portUnification, or TLSOnly when
+	// secureClientPort is the only port for clients.
+	ClientTLS TLSMode
+	// SecureClientAddr is the host:port where clients connect with TLS (secureClientPort,
+	// secureClientPortAddress). Empty means that there is none beside ClientAddr.
+	SecureClientAddr string
+	// TLS is for clients and HTTP (ssl.*, tls.*), PeerTLS between members (ssl.quorum.*, tls.*).
+	TLS, PeerTLS tlsconf.Settings
+	// TLSDetectTimeout and PeerTLSDetectTimeout are ssl.handshakeDetectionTimeoutMillis and
+	// ssl.quorum.handshakeDetectionTimeoutMillis.
+	TLSDetectTimeout, PeerTLSDetectTimeout time.Duration
+	MaxHandshakes                          int            // netty.server.outstandingHandshake.limit
+	X509SuperUser                          string         // X509AuthenticationProvider.superUser
+	X509Naming                             tlsconf.Naming // ssl.x509.*
+	HTTPTLS                                TLSMode        // admin.forceHttps, admin.portUnification
+	HTTPNeedCert                           bool           // admin.needClientAuth
+
 	// HTTPAddr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty
 	// means that there is none.
 	HTTPAddr                    string
@@ -179,10 +197,11 @@ func (c *Config) Validate() error {
 		}
 	}
 	address("clientPort", c.ClientAddr)
+	address("secureClientPort", c.SecureClientAddr)
 	address("admin.serverPort", c.HTTPAddr)
 	l := loader{cfg: *c}
-	for _, key := range slices.Sorted(maps.Keys(usedKeys)) {
-		if v := usedKeys[key].value; v.check != nil {
+	for _, key := range slices.Sorted(maps.Keys(knownKeys)) {
+		if v := knownKeys[key].value; v.check != nil {
 			reason := v.check(&l)
 			check(reason == "", key, "%s", reason)
 		}
@@ -254,7 +273,7 @@ func (c *Config) memberFaults() (faults Faults) {
 // seams (Listen, Dial, Stores, Now) alone.
 func (c Config) WithDefaults() Config {
 	l := loader{cfg: c}
-	for _, def := range usedKeys {
+	for _, def := range knownKeys {
 		if def.value.settle != nil {
 			def.value.settle(&l)
 		}

@@ -178,6 +178,8 @@ func TestDefaults(t *testing.T) {
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second,
 		HandshakeTimeout: 10 * time.Second,
 		AuditFileBytes:   10 << 20, AuditFiles: 10, AuditQueueBytes: 16 << 20,
+		MaxHandshakes:    250,
+		TLSDetectTimeout: 5 * time.Second, PeerTLSDetectTimeout: 5 * time.Second,
 		PeerFrameBytes: peer.DefaultFrameBytes,
 		Backlog:        -1,
 		InitLimit:      10,
@@ -212,6 +214,8 @@ func TestConfigFaults(t *testing.T) {
 	const (
 		voters  = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
 		noTLS   = "this version has no TLS"
+		noCert  = "nobody can prove to be the holder of a certificate: that takes secureClientPort or client.portUnification, and ssl.clientAuth other than none"
+		secure  = base + "secureClientPort=2182\n"
 		peers   = "members do not authenticate each other in this version; keep the peer ports on a network of their own; set it to false to start without"
 		members = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
 		form    = "must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]"
@@ -265,26 +269,47 @@ func TestConfigFaults(t *testing.T) {
 		"twice, prefixed":    {base + "skipACL=no\nzookeeper.skipACL=yes", "", []string{"4: skipACL: is set twice: line 3 has another value"}},
 		"syntax":             {base + `tickTime=\u20`, "", []string{`3: tickTime: \u needs four hexadecimal digits`}},
 
-		"TLS port":                 {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"clientPort: is not set: there would be no port for clients", "2: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"}},
-		"TLS address":              {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: " + noTLS + "; remove the key to serve clients without TLS"}},
+		"TLS port, no certificate": {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: needs the certificate of this server: tls.cert, or ssl.keyStore.location"}},
+		"TLS address, no port":     {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: is set, but secureClientPort is not"}},
 		"TLS for peers":            {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
 		"SASL for peers":           {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
-		"auth enforced":            {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", "", []string{"4: enforce.auth.schemes: this version cannot tell who somebody is by the scheme \"sasl\"; it has digest and ip"}},
-		"auth enforced by nothing": {base + "enforce.auth.enabled=true", "", []string{"3: enforce.auth.enabled: needs enforce.auth.schemes, which says which schemes will do: digest, ip or both"}},
+		"auth enforced":            {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", "", []string{"4: enforce.auth.schemes: this version cannot tell who somebody is by the scheme \"sasl\"; it has digest, ip and x509"}},
+		"auth enforced by nothing": {base + "enforce.auth.enabled=true", "", []string{"3: enforce.auth.enabled: needs enforce.auth.schemes, which says which schemes will do: digest, ip, x509"}},
 		"limits":                   {base + "globalOutstandingLimit=0\nlargeRequestThreshold=x\nconnection_throttle_fill_time=0", "", []string{"3: globalOutstandingLimit: must be at least 1, not 0", "4: largeRequestThreshold: must be a number, not \"x\"", "5: connection_throttle_fill_time: must be at least 1, not 0"}},
 		"SASL required":            {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: this version has no SASL, so clients cannot be made to authenticate with it; set it to false to start without"}},
 		"digest CRC":               {base + "DigestAuthenticationProvider.digestAlg=CRC", "", []string{"3: DigestAuthenticationProvider.digestAlg: \"CRC\" is none of MD5, SHA, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512, SHA-512/224, SHA-512/256, SHA1, SHA3-224, SHA3-256, SHA3-384, SHA3-512"}},
 		"unknown providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider\nauthProvider.3=com.example.Mine", "", []string{
 			"3: authProvider.1: this version has no SASL, so nobody can prove to be a principal; remove the key to start without",
-			"4: authProvider.x: " + noTLS + ", so nobody can prove to be the holder of a certificate; remove the key to start without",
+			"4: authProvider.x: " + noCert,
 			"5: authProvider.3: lockkeeper cannot load com.example.Mine, so nobody can log in with its scheme; remove the key to start without"}},
 		"TLS on the plain ports": {base + "client.portUnification=true\nportUnification=true", "", []string{
-			"3: client.portUnification: " + noTLS + ": clients that use it are refused; set it to false to start without",
+			"3: client.portUnification: needs the certificate of this server: tls.cert, or ssl.keyStore.location",
 			"4: portUnification: " + noTLS + " between members: peers that use it are refused; set it to false to start without"}},
-		"certificates needed": {base + "ssl.clientAuth=need\nzookeeper.ssl.quorum.clientAuth=NEED\nadmin.needClientAuth=true", "", []string{
-			"3: ssl.clientAuth: " + noTLS + ", so no client can be made to show a certificate; set it to none to start without",
-			"4: ssl.quorum.clientAuth: " + noTLS + ", so no member can be made to show a certificate; set it to none to start without",
-			"5: admin.needClientAuth: " + noTLS + ", so nobody can be made to show a certificate at the HTTP port; set it to false to start without"}},
+		"certificates at a port without TLS": {base + "admin.needClientAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=x509", "", []string{
+			"3: admin.needClientAuth: needs admin.forceHttps or admin.portUnification: without TLS nobody shows a certificate",
+			"5: enforce.auth.schemes: " + noCert}},
+		"no authorities": {secure + "tls.cert=/c", "", []string{"ssl.clientAuth: is need (the default), and there are no certificate authorities: " +
+			"set tls.ca or ssl.trustStore.location, or ssl.clientAuth=none to serve clients without certificates"}},
+		"revocation": {secure + "tls.cert=/c\ntls.ca=/c\nssl.crl=true\nssl.ocsp=true\nssl.crlFile=", "", []string{
+			"6: ssl.crl: needs ssl.crlFile or tls.crl: lockkeeper downloads no revocation lists",
+			"7: ssl.ocsp: lockkeeper asks no OCSP responder; use ssl.crlFile; set it to false to start without",
+			"8: ssl.crlFile: is empty"}},
+		"old TLS": {secure + "tls.cert=/c\ntls.ca=/c\nssl.protocol=TLSv1.1\nssl.enabledProtocols=TLSv1,SSLv3\nssl.quorum.enabledProtocols=TLSv1.4", "", []string{
+			`6: ssl.protocol: must be TLSv1.2, TLSv1.3 or TLS, not "TLSv1.1": nothing older is spoken`,
+			"7: ssl.enabledProtocols: has neither TLSv1.2 nor TLSv1.3: nothing older is spoken, whatever the file says",
+			`8: ssl.quorum.enabledProtocols: "TLSv1.4" is no protocol: TLSv1.2 and TLSv1.3 are spoken`}},
+		"cipher suites": {secure + "tls.cert=/c\ntls.ca=/c\nssl.ciphersuites=TLS_AES_128_GCM_SHA256\nssl.protocol=TLSv1.2", "", []string{
+			"6: ssl.ciphersuites: has no cipher suite for the versions that ssl.enabledProtocols and ssl.protocol allow"}},
+		"stores": {secure + "ssl.keyStore.location=/k\nssl.keyStore.type=BCFKS\nssl.trustStore.location=/t\nssl.trustStore.type=DER\nssl.authProvider=x\nssl.context.supplier.class=X", "", []string{
+			"5: ssl.keyStore.type: BCFKS cannot be read; convert it to PEM, PKCS12 or JKS (keytool -importkeystore)",
+			`7: ssl.trustStore.type: must be PEM, PKCS12 or JKS, not "DER"`,
+			`8: ssl.authProvider: must be x509, not "x": there is no other provider for the holders of certificates`,
+			"9: ssl.context.supplier.class: lockkeeper can load no class; remove the key, and name stores with ssl.keyStore.location"}},
+		"names of holders": {secure + "tls.cert=/c\ntls.ca=/c\nssl.x509.clientCertIdType=SAN\nssl.x509.clientCertIdSanMatchType=4\nssl.x509.clientCertIdSanMatchRegex=(\nssl.x509.clientCertIdSanExtractMatcherGroupIndex=1", "", []string{
+			"7: ssl.x509.clientCertIdSanMatchType: must be 1 (e-mail address), 2 (DNS name), 6 (URI) or 7 (IP address), not 4",
+			"8: ssl.x509.clientCertIdSanMatchRegex: error parsing regexp: missing closing ): `(`",
+			"9: ssl.x509.clientCertIdSanExtractMatcherGroupIndex: is 1, and the expression has 0 groups"}},
+		"one port for both": {base + "secureClientPort=2181\ntls.cert=/c\ntls.ca=/c", "", []string{"3: secureClientPort: is the same as clientPort; client.portUnification=true has one port for both"}},
 		"certificates, odd": {base + "ssl.clientAuth=yes", "", []string{`3: ssl.clientAuth: must be need, want or none, not "yes"`}},
 		"audit":             {base + "audit.enable=true\naudit.impl.class=x.Mine", "", []string{"4: audit.impl.class: lockkeeper cannot load x.Mine; remove the key to have the lines of org.apache.zookeeper.audit.Slf4jAuditLogger"}},
 		"ensemble name":     {base + "ensembleAuthName=prod", "", []string{"3: ensembleAuthName: this version cannot turn away clients that were meant for another cluster; remove the key to start without"}},
@@ -312,8 +337,7 @@ func TestConfigFaults(t *testing.T) {
 			"1: clientPrt: there is no such key; clientPort is probably meant (-allow-unknown-keys ignores keys like this one)",
 			"2: dataDir: %D/zoo.cfg is not a directory",
 			"3: tickTime: must be at least 1, not 0",
-			"4: secureClientPort: " + noTLS + ", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS",
-			"5: ssl.clientAuth: " + noTLS + ", so no client can be made to show a certificate; set it to none to start without",
+			"4: secureClientPort: needs the certificate of this server: tls.cert, or ssl.keyStore.location",
 			"7: server.2: peer port and election port must differ",
 			`8: server.3: role must be participant or observer, not "voter"`,
 			"9: group.1: " + members,
@@ -434,8 +458,9 @@ func TestDynamicConfigFile(t *testing.T) {
 // TestConfigNotices has what an operator is told about a configuration that works.
 func TestConfigNotices(t *testing.T) {
 	const (
+		secure   = base + "secureClientPort=2182\n"
 		unneeded = "INFO zoo.cfg : ZooKeeper has these settings and lockkeeper does not need them: ignored: "
-		noTLS    = "WARN zoo.cfg : these settings describe TLS, which this version does not have: without effect: "
+		noTLS    = "WARN zoo.cfg : no port for clients speaks TLS (secureClientPort, client.portUnification): without effect: "
 		noSASL   = "WARN zoo.cfg : these settings describe SASL, which this version does not have: without effect: "
 	)
 	two := "server.1=a:1:2\nserver.2=b:1:2\n"
@@ -443,18 +468,22 @@ func TestConfigNotices(t *testing.T) {
 		text, myid string
 		want       []string
 	}{
-		"unneeded":  {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.commandURL=x\n", "", []string{unneeded + "admin.commandURL, autopurge.purgeInterval, preAllocSize"}},
-		"metrics":   {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
-		"TLS":       {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nssl.clientAuth=want\nfips-mode=false", "", []string{noTLS + "ssl.clientAuth, ssl.keyStore.location, ssl.quorum.trustStore.password"}},
-		"SASL":      {base + "kerberos.removeRealmFromPrincipal=true\njava.security.auth.login.config=/j", "", []string{noSASL + "java.security.auth.login.config, kerberos.removeRealmFromPrincipal"}},
-		"off":       {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
-		"unknown":   {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
-		"twice":     {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
-		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
-		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
-		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
-		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
-		"admin off": {base + "admin.enableServer=false", "", nil},
+		"unneeded": {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.commandURL=x\n", "", []string{unneeded + "admin.commandURL, autopurge.purgeInterval, preAllocSize"}},
+		"metrics":  {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
+		"TLS":      {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nssl.clientAuth=want\nfips-mode=false", "", []string{noTLS + "ssl.clientAuth, ssl.keyStore.location"}},
+		"old TLS": {secure + "tls.cert=/c\ntls.ca=/c\nssl.enabledProtocols=TLSv1.1,TLSv1.2\nssl.ciphersuites=TLS_RSA_WITH_AES_128_CBC_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "", []string{
+			"WARN zoo.cfg:6 ssl.enabledProtocols: TLSv1.1: not spoken, whatever this says; TLSv1.2 and TLSv1.3 are",
+			"WARN zoo.cfg:7 ssl.ciphersuites: TLS_RSA_WITH_AES_128_CBC_SHA256: not there, or not secure: ignored"}},
+		"HTTPS without HTTP": {base + "admin.forceHttps=true", "", []string{"WARN zoo.cfg admin.enableServer: is not true: there is no HTTP port, and nothing to have TLS"}},
+		"SASL":               {base + "kerberos.removeRealmFromPrincipal=true\njava.security.auth.login.config=/j", "", []string{noSASL + "java.security.auth.login.config, kerberos.removeRealmFromPrincipal"}},
+		"off":                {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
+		"unknown":            {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
+		"twice":              {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
+		"forceSync":          {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
+		"local":              {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
+		"leader":             {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
+		"admin":              {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
+		"admin off":          {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},
 		"auth providers": {base + "authProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{unneeded + "authProvider.2"}},

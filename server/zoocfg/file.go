@@ -78,6 +78,8 @@ type loader struct {
 	enforceAuth bool     // enforce.auth.enabled
 	authSchemes []string // enforce.auth.schemes
 	members     []Member
+	tls         tlsLoader
+	x509        property // authProvider.N with X509AuthenticationProvider
 	ineffective [len(categories)][]string
 
 	allowUnknown bool       // see AllowUnknownKeys
@@ -93,7 +95,6 @@ type category int
 
 const (
 	unneeded category = iota
-	tlsOnly
 	saslOnly
 )
 
@@ -104,8 +105,6 @@ var categories = [...]struct {
 }{
 	unneeded: {slog.LevelInfo, "ZooKeeper has these settings and lockkeeper does not need them: ignored",
 		"Without effect: it tunes a mechanism that lockkeeper does not have or does not need."},
-	tlsOnly: {slog.LevelWarn, "these settings describe TLS, which this version does not have: without effect",
-		"Without effect: it describes TLS, which this version does not have."},
 	saslOnly: {slog.LevelWarn, "these settings describe SASL, which this version does not have: without effect",
 		"Without effect: it describes SASL, which this version does not have."},
 }
@@ -237,12 +236,14 @@ func (l *loader) finish() {
 		l.cfg.RequiredSchemes = l.authSchemes
 		if len(l.authSchemes) == 0 && !l.faulty("enforce.auth.schemes") {
 			l.fault(l.at("enforce.auth.enabled"),
-				"needs enforce.auth.schemes, which says which schemes will do: digest, ip or both")
+				"needs enforce.auth.schemes, which says which schemes will do: digest, ip, x509")
 		}
 	}
 	l.startMode()
+	l.secureClientAddr()
 	l.clientAddr()
 	l.httpAddress()
+	l.finishTLS()
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
 			slices.Sort(keys)
@@ -369,6 +370,9 @@ func (l *loader) clientAddr() {
 			l.cfg.origin["clientPort"] = l.at(own.Key())
 		case l.has("clientPort") || l.faulty("clientPort") || own.Host == "" && l.mayHaveClientPart():
 			// There is a fault already: of the port, or of what identifies this member.
+		case l.tls.securePort != 0:
+			l.cfg.ClientAddr, l.cfg.SecureClientAddr, l.cfg.ClientTLS = l.cfg.SecureClientAddr, "", TLSOnly
+			l.cfg.origin["clientPort"] = l.at("secureClientPort")
 		default:
 			l.fault(l.at("clientPort"), "is not set: there would be no port for clients")
 		}

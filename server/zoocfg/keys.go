@@ -71,7 +71,7 @@ var keyFamilies = map[string]keyDef{
 	"group.":  {class: KeyRefused, value: value{kind: "numbers with ':' between them", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"weight.": {class: KeyRefused, value: value{kind: "integer", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"authProvider.": {property: true, value: value{kind: "name of a Java class", use: authProvider}, def: "(none)",
-		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. Any other class stops the start: this version has no TLS and no SASL, and can load no class."},
+		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. The one for x509 needs a port where clients show certificates. Any other class stops the start: this version has no SASL, and can load no class."},
 	"superUser.":       {class: KeyIneffective, property: true, value: ignored(saslOnly), def: "(none)", effect: categories[saslOnly].effect},
 	"metricsProvider.": {class: KeyIneffective, value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
@@ -79,13 +79,13 @@ var keyFamilies = map[string]keyDef{
 // knownKeys are all other keys. How each is treated, and why:
 //
 //   - A setting that exists here is used.
-//   - One that requires more protection than this version has (TLS, SASL, quorums by group) stops
+//   - One that requires more protection than this version has (SASL, quorums by group) stops
 //     the start: without it, a promise that the operator relies on would be broken.
 //   - One that requires something that is missing but protects nothing gets a warning of its own.
 //   - One that tunes a mechanism that lockkeeper does not have is collected into one line.
-var knownKeys = merge(usedKeys, refusedKeys, missingKeys,
+var knownKeys = merge(usedKeys, tlsKeys(), refusedKeys, missingKeys,
 	ignoredKeys(unneeded, false, unneededKeys), ignoredKeys(unneeded, true, unneededProperties),
-	ignoredKeys(tlsOnly, true, tlsKeys()), ignoredKeys(saslOnly, true, saslKeys))
+	ignoredKeys(saslOnly, true, saslKeys))
 
 var usedKeys = map[string]keyDef{
 	// Where clients connect, and where the data is.
@@ -212,7 +212,7 @@ var usedKeys = map[string]keyDef{
 	}}, def: "SHA1", effect: "The hash of digest identities and of superDigest. All members need the same one, and ACLs keep what they were made with."},
 	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.enforceAuth }), def: "false",
 		effect: "A client must have proved an identity of one of enforce.auth.schemes before any other request."},
-	"enforce.auth.schemes": {property: true, value: value{kind: "digest, ip, or both with a comma", use: useAuthSchemes}, def: "(none)",
+	"enforce.auth.schemes": {property: true, value: value{kind: "digest, ip, x509, with commas", use: useAuthSchemes}, def: "(none)",
 		effect: "The schemes that satisfy enforce.auth.enabled."},
 
 	"audit.enable": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Audit }), def: "false",
@@ -304,31 +304,14 @@ const (
 
 // refusedKeys require protection that is missing.
 var refusedKeys = map[string]keyDef{
-	"secureClientPort": {class: KeyRefused, value: refuse("integer", noTLS+", and a port that is meant to be encrypted is not left out in silence; remove the key to serve clients without TLS"),
-		def: "(none)", effect: "Stops the start: " + noTLS + "."},
-	"secureClientPortAddress": {class: KeyRefused, value: refuse("host name or IP address", noTLS+"; remove the key to serve clients without TLS"),
-		def: "(none)", effect: "Stops the start: " + noTLS + "."},
-	"sslQuorum":                       refuseTrue(noTLS + " between members"),
-	"quorum.auth.enableSasl":          refuseTrue(noPeerAuth),
-	"quorum.auth.learnerRequireSasl":  refuseTrue(noPeerAuth),
-	"quorum.auth.serverRequireSasl":   refuseTrue(noPeerAuth),
-	"sessionRequireClientSASLAuth":    refuseTrue(noSASL + ", so clients cannot be made to authenticate with it").asProperty(),
-	"requireKerberosConfig":           refuseTrue(noSASL).asProperty(),
-	"portUnification":                 refuseTrue(noTLS + " between members: peers that use it are refused"),
-	"client.portUnification":          refuseTrue(noTLS + ": clients that use it are refused").asProperty(),
-	"ssl.clientAuth":                  refuseNeed(noTLS + ", so no client can be made to show a certificate"),
-	"ssl.quorum.clientAuth":           refuseNeed(noTLS + ", so no member can be made to show a certificate"),
-	"ssl.hostnameVerification":        refuseTrue(noTLS + ", so no host name is verified").asProperty(),
-	"ssl.clientHostnameVerification":  refuseTrue(noTLS + ", so no host name is verified").asProperty(),
-	"ssl.quorum.hostnameVerification": refuseTrue(noTLS + ", so no host name is verified").asProperty(),
-	"ssl.crl":                         refuseTrue(noTLS + ", so no certificate is looked up in a revocation list").asProperty(),
-	"ssl.quorum.crl":                  refuseTrue(noTLS + ", so no certificate is looked up in a revocation list").asProperty(),
-	"ssl.ocsp":                        refuseTrue(noTLS + ", so no certificate's revocation is asked for").asProperty(),
-	"ssl.quorum.ocsp":                 refuseTrue(noTLS + ", so no certificate's revocation is asked for").asProperty(),
-	"fips-mode":                       refuseTrue(noTLS + ", so none that complies with FIPS").asProperty(),
-	"admin.forceHttps":                refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
-	"admin.needClientAuth":            refuseTrue(noTLS + ", so nobody can be made to show a certificate at the HTTP port").asProperty(),
-	"admin.portUnification":           refuseTrue(noTLS + ": the HTTP port answers without it").asProperty(),
+	"sslQuorum":                      refuseTrue(noTLS + " between members"),
+	"quorum.auth.enableSasl":         refuseTrue(noPeerAuth),
+	"quorum.auth.learnerRequireSasl": refuseTrue(noPeerAuth),
+	"quorum.auth.serverRequireSasl":  refuseTrue(noPeerAuth),
+	"sessionRequireClientSASLAuth":   refuseTrue(noSASL + ", so clients cannot be made to authenticate with it").asProperty(),
+	"requireKerberosConfig":          refuseTrue(noSASL).asProperty(),
+	"portUnification":                refuseTrue(noTLS + " between members: peers that use it are refused"),
+	"fips-mode":                      refuseTrue("the TLS of this version is not validated for FIPS").asProperty(),
 	"ensembleAuthName": {class: KeyRefused, property: true, value: refuse("names with commas", noEnsembleAuth+"; remove the key to start without"),
 		def: "(none)", effect: "Stops the start: " + noEnsembleAuth + "."},
 }
@@ -380,7 +363,7 @@ var unneededProperties = strings.Fields(`
 	maxBatchSize maxGetChildrenResponseCacheSize maxInProcessingDeadWatchers maxResponseCacheSize
 	maxWriteQueuePollTime messageTracker.BufferSize messageTracker.Enabled
 	multiAddress.enabled multiAddress.reachabilityCheckEnabled multiAddress.reachabilityCheckTimeoutMs
-	netty.advancedFlowControl.enabled nio.directBufferBytes nio.numSelectorThreads nio.numWorkerThreads
+	netty.advancedFlowControl.enabled netty.server.earlyDropSecureConnectionHandshakes nio.directBufferBytes nio.numSelectorThreads nio.numWorkerThreads
 	nio.shutdownTimeout observer.election.DelayMs observer.reconnectDelayMs observer.syncEnabled
 	observerMaster.sizeLimit pathStats.delay pathStats.enabled pathStats.initialDelay pathStats.maxDepth
 	pathStats.sampleRate pathStats.slotCapacity pathStats.slotDuration pathStats.topPathMax preAllocSize
@@ -395,20 +378,6 @@ var saslKeys = strings.Fields(`
 	kerberos.canonicalizeHostNames kerberos.removeHostFromPrincipal kerberos.removeRealmFromPrincipal kinit
 	letAnySaslUserDoX quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
 	quorum.auth.server.saslLoginContext sasl.serverconfig security.auth_to_local superUser`)
-
-// tlsKeys configure TLS: each ssl.x for clients has an ssl.quorum.x for peers.
-func tlsKeys() []string {
-	keys := strings.Fields(`
-		X509AuthenticationProvider.superUser client.certReload netty.server.earlyDropSecureConnectionHandshakes
-		netty.server.outstandingHandshake.limit ssl.authProvider sslQuorumReloadCertFiles`)
-	for _, k := range strings.Fields(`
-		ciphersuites context.supplier.class enabledProtocols handshakeDetectionTimeoutMillis keyStore.location
-		keyStore.password keyStore.passwordPath keyStore.type protocol trustStore.location trustStore.password
-		trustStore.passwordPath trustStore.type`) {
-		keys = append(keys, "ssl."+k, "ssl.quorum."+k)
-	}
-	return keys
-}
 
 func ignoredKeys(c category, property bool, names []string) map[string]keyDef {
 	m := map[string]keyDef{}

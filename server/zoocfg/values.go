@@ -199,10 +199,10 @@ func useAuthSchemes(l *loader, p property) {
 	l.authSchemes = nil
 	for scheme := range strings.SplitSeq(p.val, ",") {
 		switch scheme = strings.TrimSpace(scheme); scheme {
-		case "digest", "ip":
+		case "digest", "ip", "x509":
 			l.authSchemes = append(l.authSchemes, scheme)
 		default:
-			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has digest and ip", scheme)
+			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has digest, ip and x509", scheme)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func authProvider(l *loader, p property) {
 	case "DigestAuthenticationProvider", "IPAuthenticationProvider":
 		l.ignore(unneeded, p)
 	case "X509AuthenticationProvider":
-		l.fault(p, "%s, so nobody can prove to be the holder of a certificate; remove the key to start without", noTLS)
+		l.x509 = p
 	case "SASLAuthenticationProvider":
 		l.fault(p, "%s, so nobody can prove to be a principal; remove the key to start without", noSASL)
 	default:
@@ -253,22 +253,6 @@ func refuseTrue(why string) keyDef {
 			l.fault(p, "%s; set it to false to start without", why)
 		}
 	}}, def: "false", effect: "With true it stops the start: " + why + "."}
-}
-
-// refuseNeed is for the keys that require a client's certificate with the value need.
-func refuseNeed(why string) keyDef {
-	use := func(l *loader, p property) {
-		switch strings.ToLower(p.val) {
-		case "need":
-			l.fault(p, "%s; set it to none to start without", why)
-		case "want", "none":
-			l.ignore(tlsOnly, p)
-		default:
-			l.fault(p, "must be need, want or none, not %q", p.val)
-		}
-	}
-	return keyDef{class: KeyRefused, property: true, value: value{kind: "need, want or none", use: use},
-		def: "(not used)", effect: "With need it stops the start: " + why + "."}
 }
 
 func warnTrue(text string) keyDef {

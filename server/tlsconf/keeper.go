@@ -1,0 +1,250 @@
+package tlsconf
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Keeper holds what the files of Settings have, and makes configurations of crypto/tls from it. All
+// methods but Reload may be called by several goroutines.
+type Keeper struct {
+	settings Settings
+	current  atomic.Pointer[material]
+
+	// Reloads and ReloadFailures count what Reload did.
+	Reloads, ReloadFailures atomic.Int64
+
+	mu   sync.Mutex
+	seen map[string]os.FileInfo // of the files as they were last read, also without success
+}
+
+// material is what one reading of the files gave. It never changes.
+type material struct {
+	cert    *tls.Certificate // nil without a key store
+	trusted *x509.CertPool   // nil without a trust store
+	revoked revocations
+	server  *tls.Config
+}
+
+// Open reads the files. The error joins a *FileError for each that cannot be used.
+func Open(s Settings) (*Keeper, error) {
+	k := &Keeper{settings: s}
+	k.seen = k.look()
+	m, err := k.read()
+	if err != nil {
+		return nil, err
+	}
+	k.current.Store(m)
+	return k, nil
+}
+
+func (k *Keeper) read() (*material, error) {
+	s := &k.settings
+	var m material
+	var faults []error
+	if s.KeyStore.File != "" {
+		c, err := s.KeyStore.read(true)
+		if err == nil {
+			if m.cert, err = c.certificate(time.Now()); err != nil {
+				err = &FileError{s.KeyStore.Key, s.KeyStore.File, err}
+			}
+		}
+		faults = append(faults, err)
+	}
+	if s.TrustStore.File != "" {
+		c, err := s.TrustStore.read(false)
+		m.trusted = x509.NewCertPool()
+		for _, cert := range c.certs {
+			m.trusted.AddCert(cert)
+		}
+		faults = append(faults, err)
+	}
+	if s.CRL != "" {
+		var err error
+		m.revoked, err = readRevocations(s.CRLKey, s.CRL)
+		faults = append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	m.server = k.serverConfig(&m)
+	return &m, nil
+}
+
+// look returns what the file system says of all files: nil for one that it cannot find.
+func (k *Keeper) look() map[string]os.FileInfo {
+	seen := map[string]os.FileInfo{}
+	files := append(k.settings.KeyStore.files(), k.settings.TrustStore.files()...)
+	if k.settings.CRL != "" {
+		files = append(files, k.settings.CRL)
+	}
+	for _, file := range files {
+		seen[file] = nil
+		if info, err := os.Stat(file); err == nil {
+			seen[file] = info
+		}
+	}
+	return seen
+}
+
+// sameFile reports whether a file is still the one that it was.
+func sameFile(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}
+
+// Reload reads the files again if one of them has changed since it was last read. Connections that
+// exist keep what they have; with an error everything stays as it was, and the same files are not
+// read again.
+func (k *Keeper) Reload() (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen := k.look()
+	if maps.EqualFunc(seen, k.seen, sameFile) {
+		return false, nil
+	}
+	k.seen = seen
+	m, err := k.read()
+	if err != nil {
+		k.ReloadFailures.Add(1)
+		return false, err
+	}
+	k.current.Store(m)
+	k.Reloads.Add(1)
+	return true, nil
+}
+
+// Expires is when the certificate of the key store expires; zero without a key store.
+func (k *Keeper) Expires() time.Time {
+	if cert := k.current.Load().cert; cert != nil {
+		return cert.Leaf.NotAfter
+	}
+	return time.Time{}
+}
+
+// Server is the configuration of the side that accepts. It follows Reload. There are no session
+// tickets: each connection proves anew who it is, so that a certificate that is no longer trusted
+// is of no use.
+func (k *Keeper) Server() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return k.serverFor(hello), nil },
+	}
+}
+
+// serverFor is the configuration for one connection.
+func (k *Keeper) serverFor(hello *tls.ClientHelloInfo) *tls.Config {
+	m := k.current.Load()
+	if !k.settings.VerifyClientHost {
+		return m.server
+	}
+	c := m.server.Clone()
+	ctx, from := hello.Context(), hello.Conn.RemoteAddr()
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		if err := m.revoked.verify(cs); err != nil {
+			return err
+		}
+		if len(cs.PeerCertificates) == 0 {
+			return nil
+		}
+		return VerifyAddr(ctx, cs.PeerCertificates[0], from)
+	}
+	return c
+}
+
+func (k *Keeper) serverConfig(m *material) *tls.Config {
+	c := k.base(m)
+	if m.cert != nil {
+		c.Certificates = []tls.Certificate{*m.cert}
+	}
+	c.ClientCAs = m.trusted
+	switch k.settings.ClientAuth {
+	case ClientAuthNeed:
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	case ClientAuthWant:
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return c
+}
+
+// base is what both sides have in common.
+func (k *Keeper) base(m *material) *tls.Config {
+	return &tls.Config{
+		MinVersion:             cmp.Or(k.settings.MinVersion, tls.VersionTLS12),
+		MaxVersion:             k.settings.MaxVersion,
+		CipherSuites:           k.settings.CipherSuites,
+		SessionTicketsDisabled: true,
+		VerifyConnection:       m.revoked.verify,
+	}
+}
+
+// Client is the configuration of the side that connects to host, as of now. Without a trust store
+// it trusts the certificate authorities of the system. host is compared with the certificate unless
+// the Settings say not to.
+func (k *Keeper) Client(host string) *tls.Config {
+	m := k.current.Load()
+	c := k.base(m)
+	c.ServerName = host
+	c.RootCAs = m.trusted
+	if m.cert != nil {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.cert, nil }
+	}
+	if k.settings.AnyHost {
+		c.InsecureSkipVerify = true // of what crypto/tls verifies: the chain is verified below
+		c.VerifyConnection = func(cs tls.ConnectionState) (err error) {
+			if cs.VerifiedChains, err = verifyChain(cs.PeerCertificates, m.trusted); err != nil {
+				return err
+			}
+			return m.revoked.verify(cs)
+		}
+	}
+	return c
+}
+
+// verifyChain verifies the certificates of a server, apart from its name.
+func verifyChain(certs []*x509.Certificate, roots *x509.CertPool) ([][]*x509.Certificate, error) {
+	if len(certs) == 0 {
+		return nil, errors.New("tls: the server showed no certificate")
+	}
+	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+	for _, cert := range certs[1:] {
+		opts.Intermediates.AddCert(cert)
+	}
+	return certs[0].Verify(opts)
+}
+
+// VerifyAddr checks that a certificate is one of the address that its holder connects from: it has
+// that address, or a name that the address has in the domain name system. It takes at most until
+// the end of ctx.
+func VerifyAddr(ctx context.Context, cert *x509.Certificate, from net.Addr) error {
+	host, _, err := net.SplitHostPort(from.String())
+	if err != nil {
+		return fmt.Errorf("tls: %v is no address: %w", from, err)
+	}
+	bad := cert.VerifyHostname(host)
+	if bad == nil {
+		return nil
+	}
+	names, _ := net.DefaultResolver.LookupAddr(ctx, host) // without names, bad says what is wrong
+	for _, name := range names {
+		if len(name) > 1 && name[len(name)-1] == '.' {
+			name = name[:len(name)-1]
+		}
+		if cert.VerifyHostname(name) == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("tls: the certificate of %s is not for where it comes from: %w", Subject(cert), bad)
+}

@@ -1,0 +1,191 @@
+package tlsconf
+
+import (
+	"bytes"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
+
+	"lockkeeper/internal/testcert"
+)
+
+// TestStores reads what keytool and openssl have written (testdata; the password is changeit).
+func TestStores(t *testing.T) {
+	for name, c := range map[string]struct {
+		store   Store
+		withKey bool
+		want    string // a part of the error
+		key     string // the configuration key of the error
+	}{
+		"JKS":                  {store: Store{File: "key.jks", Password: "changeit"}, withKey: true},
+		"JKS, trusted":         {store: Store{File: "trust.jks", Password: "changeit"}},
+		"PKCS12":               {store: Store{File: "key.p12", Password: "changeit"}, withKey: true},
+		"PKCS12, trusted":      {store: Store{File: "trust.p12", Password: "changeit"}},
+		"PKCS12 under JKS":     {store: Store{File: "key.p12", Type: JKS, Password: "changeit"}, withKey: true},
+		"JKS under PKCS12":     {store: Store{File: "key.jks", Type: PKCS12, Password: "changeit"}, withKey: true},
+		"PKCS12 of openssl":    {store: Store{File: "openssl.p12", Password: "changeit"}, withKey: true},
+		"PEM, encrypted key":   {store: Store{File: "key.pem", Password: "changeit"}, withKey: true},
+		"PEM, trusted":         {store: Store{File: "key.pem"}},
+		"password from a file": {store: Store{File: "key.jks", Password: "not this", PasswordFile: "PASSWORD"}, withKey: true},
+
+		"JKS, password":            {store: Store{File: "key.jks", Password: "guess"}, withKey: true, want: "the password is wrong", key: "p"},
+		"PKCS12, password":         {store: Store{File: "key.p12", Password: "guess"}, withKey: true, want: "the password is wrong", key: "p"},
+		"PKCS12, no password":      {store: Store{File: "trust.p12"}, want: "the password is wrong", key: "p"},
+		"PEM, password":            {store: Store{File: "key.pem", Password: "guess"}, withKey: true, want: "the password is wrong", key: "p"},
+		"PEM, old encryption":      {store: Store{File: "old.pem", Password: "changeit"}, withKey: true, want: "openssl pkcs8 -topk8", key: "k"},
+		"missing":                  {store: Store{File: "nothing.pem"}, want: "no such file", key: "k"},
+		"missing password":         {store: Store{File: "key.jks", PasswordFile: "nothing"}, want: "no such file", key: "p"},
+		"no suffix":                {store: Store{File: "PASSWORD"}, want: "the type of the store must be set", key: "k"},
+		"key in a trust store":     {store: Store{File: "key.p12", Password: "changeit"}, want: "PKCS12", key: "k"},
+		"trust store for a key":    {store: Store{File: "trust.jks", Password: "changeit"}, withKey: true, want: "has no certificate", key: "k"},
+		"JKS without certificates": {store: Store{File: "key.jks", Password: "changeit"}, want: "has no certificate", key: "k"},
+		"PEM for JKS":              {store: Store{File: "key.pem", Type: JKS, Password: "changeit"}, want: "neither JKS nor PKCS12", key: "k"},
+		"JKS for PEM":              {store: Store{File: "key.jks", Type: PEM, Password: "changeit"}, want: "has no certificate", key: "k"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			password := filepath.Join(t.TempDir(), "password")
+			if err := os.WriteFile(password, []byte("changeit\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			place := func(file string) string {
+				switch file {
+				case "":
+					return ""
+				case "PASSWORD":
+					return password
+				}
+				return filepath.Join("testdata", file)
+			}
+			s := c.store
+			s.File, s.PasswordFile, s.Key, s.PasswordKey = place(s.File), place(s.PasswordFile), "k", "p"
+			got, err := s.read(c.withKey)
+			if c.want != "" {
+				var fileErr *FileError
+				if !errors.As(err, &fileErr) || !strings.Contains(err.Error(), c.want) || fileErr.Key != c.key {
+					t.Fatalf("error %v, want %q, of key %q", err, c.want, c.key)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(got.certs); n != 1 || Subject(got.certs[0]) != "CN=member,OU=Lab,O=Example" {
+				t.Errorf("%d certificates: %v", n, got.certs)
+			}
+			if !c.withKey {
+				return
+			}
+			if _, err := got.certificate(time.Now()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestCertificates: what a server shows is complete, and valid.
+func TestCertificates(t *testing.T) {
+	ca := testcert.NewCA(t, "authority")
+	pair := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "member"}})
+	other := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "other"}})
+	past := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "past"}, NotAfter: time.Now().Add(-time.Minute)})
+	future := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "future"}, NotBefore: time.Now().Add(time.Hour)})
+	for name, c := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"in order":     {bytes.Join([][]byte{pair.PEM, pair.KeyPEM}, nil), ""},
+		"out of order": {bytes.Join([][]byte{ca.PEM, other.PEM, pair.KeyPEM, pair.PEM}, nil), ""},
+		"another key":  {bytes.Join([][]byte{pair.PEM, other.KeyPEM}, nil), "belongs to none"},
+		"expired":      {bytes.Join([][]byte{past.PEM, past.KeyPEM}, nil), "the certificate of CN=past expired on"},
+		"not yet":      {bytes.Join([][]byte{future.PEM, future.KeyPEM}, nil), "the certificate of CN=future is not valid before"},
+	} {
+		contents, err := decodePEM(c.text, "", true)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		cert, err := contents.certificate(time.Now())
+		switch {
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		case c.want != "":
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case len(cert.Certificate) != 2 || !bytes.Equal(cert.Certificate[0], pair.Cert.Raw) || !bytes.Equal(cert.Certificate[1], ca.Cert.Raw):
+			t.Errorf("%s: %d certificates, or in another order", name, len(cert.Certificate))
+		}
+	}
+	if _, err := decodePEM(append(pair.KeyPEM, pair.KeyPEM...), "", true); err == nil {
+		t.Error("two private keys are read")
+	}
+}
+
+// TestHugeStores: what a length or a count in a store says is not believed.
+func TestHugeStores(t *testing.T) {
+	jks, err := os.ReadFile("testdata/key.jks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alias := int(binary.BigEndian.Uint16(jks[16:]))
+	key := int(binary.BigEndian.Uint32(jks[26+alias:]))
+	for name, at := range map[string]int{"entries": 8, "key": 26 + alias, "certificates": 30 + alias + key} {
+		huge := bytes.Clone(jks)
+		binary.BigEndian.PutUint32(huge[at:], 1<<32-1)
+		if err := checkJKS(huge); err == nil {
+			t.Errorf("%s: passes", name)
+		}
+	}
+	if err := checkJKS(jks); err != nil {
+		t.Error(err)
+	}
+
+	ca := testcert.NewCA(t, "authority")
+	pair := ca.Issue(t, testcert.Request{})
+	for iterations, ok := range map[int]bool{1000: true, maxIterations + 1: false} {
+		p12, err := pkcs12.Modern.WithIterations(iterations).Encode(pair.Key, pair.Cert, nil, "secret")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodePKCS12(p12, "secret", true); (err == nil) != ok {
+			t.Errorf("%d iterations: %v", iterations, err)
+		}
+	}
+
+	large := filepath.Join(t.TempDir(), "large.pem")
+	if err := os.WriteFile(large, make([]byte, maxStoreBytes+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&Store{File: large}).read(false); err == nil || !strings.Contains(err.Error(), "this is no key store") {
+		t.Errorf("a large file: %v", err)
+	}
+}
+
+// FuzzStores: no store makes its reader panic, or allocate or compute for long.
+func FuzzStores(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.*")
+	if err != nil || len(files) < 7 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, true)
+		f.Add(text, false)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, withKey bool) {
+		for _, kind := range []StoreType{PEM, JKS} {
+			c, err := (&Store{File: "x", Type: kind}).decode(text, "changeit", withKey)
+			if err == nil && c.key != nil {
+				_, _ = c.certificate(time.Now())
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package zoocfg
+
+import (
+	"crypto/tls"
+	"reflect"
+	"regexp"
+	"testing"
+	"time"
+
+	"lockkeeper/server/tlsconf"
+)
+
+// TestTLSSettings has what the keys of TLS come to, several together.
+func TestTLSSettings(t *testing.T) {
+	pemStores := func(reload bool) tlsconf.Settings {
+		return tlsconf.Settings{Reload: reload,
+			KeyStore:   tlsconf.Store{File: "/c", KeyFile: "/k", Type: tlsconf.PEM, Key: "tls.cert", KeyFileKey: "tls.key", PasswordKey: "tls.cert"},
+			TrustStore: tlsconf.Store{File: "/a", Type: tlsconf.PEM, Key: "tls.ca", PasswordKey: "tls.ca"}}
+	}
+	const ours = base + "tls.cert=/c\ntls.key=/k\ntls.ca=/a\n"
+	for name, c := range map[string]struct {
+		text string
+		want func(*Config)
+	}{
+		"ours": {ours + "secureClientPort=2182\nsecureClientPortAddress=[::1]", func(c *Config) {
+			c.TLS, c.PeerTLS, c.SecureClientAddr = pemStores(true), pemStores(true), "[::1]:2182"
+		}},
+		"no other port": {"dataDir=%D/data\ntls.cert=/c\ntls.key=/k\ntls.ca=/a\nsecureClientPort=2182", func(c *Config) {
+			c.TLS, c.PeerTLS, c.ClientAddr, c.ClientTLS = pemStores(true), pemStores(true), ":2182", TLSOnly
+		}},
+		"one port": {ours + "client.portUnification=true\nssl.handshakeDetectionTimeoutMillis=70\nssl.clientHostnameVerification=true", func(c *Config) {
+			c.TLS, c.PeerTLS, c.ClientTLS, c.TLSDetectTimeout = pemStores(true), pemStores(true), TLSAlso, 70*time.Millisecond
+			c.TLS.VerifyClientHost = true
+		}},
+		"ZooKeeper's": {base + "secureClientPort=2182\nzookeeper.ssl.keyStore.location=/k.jks\nssl.keyStore.password=secret\nssl.trustStore.location=/t\n" +
+			"ssl.trustStore.type=pkcs12\nssl.trustStore.passwordPath=/p\nssl.clientAuth=WANT\nclient.certReload=true\nssl.protocol=TLSv1.2\nssl.crlFile=/r\nssl.crl=true", func(c *Config) {
+			c.SecureClientAddr = ":2182"
+			c.TLS = tlsconf.Settings{ClientAuth: tlsconf.ClientAuthWant, Reload: true, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
+				KeyStore:   tlsconf.Store{File: "/k.jks", Password: "secret", Key: "ssl.keyStore.location", PasswordKey: "ssl.keyStore.password"},
+				TrustStore: tlsconf.Store{File: "/t", Type: tlsconf.PKCS12, PasswordFile: "/p", Key: "ssl.trustStore.location", PasswordKey: "ssl.trustStore.passwordPath"},
+				CRL:        "/r", CRLKey: "ssl.crlFile"}
+		}},
+		"members": {ours + "secureClientPort=2182\nssl.quorum.keyStore.location=/q.pem\nssl.quorum.hostnameVerification=false\nsslQuorumReloadCertFiles=true\ntls.crl=/r", func(c *Config) {
+			c.SecureClientAddr, c.TLS, c.PeerTLS = ":2182", pemStores(true), pemStores(true)
+			c.PeerTLS.KeyStore = tlsconf.Store{File: "/q.pem", Key: "ssl.quorum.keyStore.location", PasswordKey: "ssl.quorum.keyStore.password"}
+			c.PeerTLS.AnyHost = true
+			c.TLS.CRL, c.TLS.CRLKey, c.PeerTLS.CRL, c.PeerTLS.CRLKey = "/r", "tls.crl", "/r", "tls.crl"
+		}},
+		"suites of TLS 1.2": {ours + "secureClientPort=2182\nssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", func(c *Config) {
+			c.SecureClientAddr, c.TLS, c.PeerTLS = ":2182", pemStores(true), pemStores(true)
+			c.TLS.MinVersion, c.TLS.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+			c.TLS.CipherSuites = []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+		}},
+		"suites of TLS 1.3": {ours + "secureClientPort=2182\nssl.ciphersuites=TLS_AES_128_GCM_SHA256", func(c *Config) {
+			c.SecureClientAddr, c.TLS, c.PeerTLS = ":2182", pemStores(true), pemStores(true)
+			c.TLS.MinVersion, c.TLS.MaxVersion = tls.VersionTLS13, tls.VersionTLS13
+		}},
+		"names": {ours + "secureClientPort=2182\nssl.x509.clientCertIdType=san\nX509AuthenticationProvider.superUser=CN=root", func(c *Config) {
+			c.SecureClientAddr, c.TLS, c.PeerTLS, c.X509SuperUser = ":2182", pemStores(true), pemStores(true), "CN=root"
+			c.X509Naming = tlsconf.Naming{SAN: true, Type: 6, Match: regexp.MustCompile(".*"), Extract: regexp.MustCompile(".*")}
+		}},
+		"HTTP": {ours + "admin.serverPort=8080\nadmin.forceHttps=true\nadmin.portUnification=true\nadmin.needClientAuth=true", func(c *Config) {
+			c.HTTPAddr, c.HTTPTLS, c.HTTPNeedCert, c.TLS, c.PeerTLS = ":8080", TLSOnly, true, pemStores(true), pemStores(true)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := load(t, c.text, "")
+			want, _ := load(t, base, "")
+			c.want(&want)
+			for _, cfg := range []*Config{&got, &want} {
+				cfg.File, cfg.DataDir, cfg.origin, cfg.notices = "", "", nil, nil
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
