@@ -44,6 +44,15 @@ type Limits struct {
 	// largeRequestMaxBytes). A connection that exceeds it is closed.
 	LargeRequest, LargeBytes int
 
+	// What follows bounds the state of the cluster (type capacity).
+
+	// Nodes is how many nodes there may be, and DataBytes how large they may be together
+	// (znode.Store.Size). A request that may exceed them is answered with BadArguments.
+	Nodes, DataBytes int
+	// Sessions is how many sessions there may be, and SessionsPerAddr how many of one client
+	// address. The connection of one more is closed.
+	Sessions, SessionsPerAddr int
+
 	// What follows bounds what one request may cost the members. Zero means the default of the same
 	// name.
 
@@ -90,7 +99,7 @@ const maxQuotaLimitsBytes = 4096
 // refusal returns the code for a request that must not enter the log, CodeOK for others. It refuses
 // what would cost the members more than the limits allow, and what they are certain to refuse. The
 // reply takes its place in the session's order like that of a read. For a request that is not
-// refused it sets p.ephemerals.
+// refused it sets p.ephemerals and p.adds.
 func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	limits := &s.m.cfg.Limits
 	cost := znode.CostOf(record, p.ids)
@@ -109,7 +118,11 @@ func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 		s.m.stats.inc(&s.m.stats.EphemeralsRefused)
 		return wire.CodeQuotaExceeded
 	}
-	p.ephemerals = cost.Ephemerals
+	if !s.m.capacity.admits(s, record, cost.Size) {
+		// Not QuotaExceeded: kazoo's list of codes lacks it, and its connection would end.
+		return wire.CodeBadArguments
+	}
+	p.ephemerals, p.adds = cost.Ephemerals, cost.Size
 	return wire.CodeOK
 }
 

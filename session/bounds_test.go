@@ -1,7 +1,9 @@
 package session
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -204,6 +206,98 @@ func TestReadsEndWithTheOutput(t *testing.T) {
 		// Two answers have room, and the third ends the output.
 		if n := m.watches.counts().Watches; !c.s.aborted() || n != 3 || c.s.queued() != 0 {
 			t.Errorf("ended: %v, %d reads were executed, %d are in the queue", c.s.aborted(), n, c.s.queued())
+		}
+	})
+}
+
+// The state of the cluster is bounded, what is on its way into the log included. What does not make
+// it larger is taken all the same.
+func TestStateIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const builtIn = 4
+		m, r := newMember(t, Config{Limits: Limits{Nodes: builtIn + 3, DataBytes: 100_000}})
+		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpCreate, create("/a", wire.ModePersistent))
+		c.expect("1 Ok")
+		r.setHold(true)
+		c.send(wire.OpCreate, create("/b", wire.ModePersistent))
+		other.send(wire.OpCreate, create("/c", wire.ModePersistent))
+		other.send(wire.OpCreate, create("/d", wire.ModePersistent))
+		r.setHold(false)
+		c.expect("2 Ok")
+		other.expect("1 Ok", "2 BadArguments")
+		big := wire.SetDataRequest{Path: "/a", Data: make([]byte, 60_000), Version: -1}
+		c.send(wire.OpSetData, big)
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Data: big.Data, Version: -1})
+		c.send(wire.OpSetData, big) // it replaces as much
+		c.send(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpSetData, Record: &big}}})
+		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
+		c.expect("3 Ok", "4 BadArguments", "5 Ok", "6 Ok", "7 Ok")
+		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Data: big.Data, Version: -1})
+		c.send(wire.OpCreate, create("/d", wire.ModePersistent))
+		c.expect("8 Ok", "9 Ok")
+		if s := m.Stats(); s.StateFull != 2 || s.StateBytes < 60_000 || s.StateBytes > 100_000 {
+			t.Errorf("%d refusals are counted, and %d bytes", s.StateFull, s.StateBytes)
+		}
+		if n, b := m.capacity.addingNodes.Load(), m.capacity.addingBytes.Load(); n != 0 || b != 0 {
+			t.Errorf("%d nodes and %d bytes are still on their way", n, b)
+		}
+	})
+}
+
+// Each different ACL counts for the memory that it takes, not only for its bytes.
+func TestACLsCountForTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{Limits: Limits{DataBytes: 200_000}})
+		c := mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(900)})
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/b", ACL: addresses(901)})
+		c.send(wire.OpCreate, create("/b", wire.ModePersistent))
+		c.send(wire.OpSetACL, wire.SetACLRequest{Path: "/b", ACL: addresses(902), Version: -1})
+		c.expect("1 Ok", "2 BadArguments", "3 Ok", "4 BadArguments")
+	})
+}
+
+// Sessions are bounded, in total and by address; one that ends makes room. Attaching is not
+// refused.
+func TestSessionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{Limits: Limits{Sessions: 4, SessionsPerAddr: 2}})
+		request := &wire.ConnectRequest{TimeoutMs: 10_000, Password: make([]byte, wire.PasswordLen)}
+		open := func(addr string) (*Session, *wire.ConnectResponse, error) {
+			s, response, err := m.Connect(t.Context(), request, netip.MustParseAddr(addr))
+			if s != nil {
+				t.Cleanup(s.Detach)
+			}
+			return s, response, err
+		}
+		first, granted, err := open("10.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, next := range []struct {
+			addr string
+			want error
+		}{
+			{"10.0.0.1", nil}, {"10.0.0.1", errSessions}, {"10.0.0.2", nil}, {"10.0.0.3", nil}, {"10.0.0.4", errSessions},
+		} {
+			if _, _, err := open(next.addr); !errors.Is(err, next.want) {
+				t.Errorf("%s: %v, want %v", next.addr, err, next.want)
+			}
+		}
+		again := *request
+		again.SessionID, again.Password = granted.SessionID, granted.Password
+		s, _, err := m.Connect(t.Context(), &again, netip.MustParseAddr("10.0.0.2"))
+		if err != nil {
+			t.Fatalf("attach: %v", err)
+		}
+		t.Cleanup(s.Detach)
+		r.apply(&znode.Command{Kind: znode.KindExpire, Session: first.ID(), Generation: s.generation})
+		if _, _, err := open("10.0.0.2"); err != nil {
+			t.Errorf("after one has ended: %v", err)
+		}
+		if n := m.Stats().SessionsRefused; n != 2 {
+			t.Errorf("%d refusals are counted", n)
 		}
 	})
 }

@@ -104,6 +104,10 @@ func (m *Manager) caughtUp(applied wire.Zxid) {
 
 func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
+	if err := m.capacity.open(m.replica, addr); err != nil {
+		return nil, nil, err
+	}
+	defer m.capacity.opened(addr)
 	for {
 		password := make([]byte, wire.PasswordLen)
 		_, _ = rand.Read(password) // never fails

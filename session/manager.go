@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -96,6 +97,7 @@ type Manager struct {
 
 	memory   memory
 	throttle throttle
+	capacity capacity
 	readOnly readOnly
 	syncs    syncs
 	foreign  foreignLocks
@@ -164,6 +166,7 @@ func NewManager(cfg Config) *Manager {
 	m.watches.init(cfg.Limits.WatchBytes, &m.stats)
 	m.memory.init(int64(cfg.Limits.Memory), &m.stats)
 	m.throttle.init(cfg.Limits, &m.stats)
+	m.capacity.init(&m.cfg.Limits, &m.stats, loglimit.New(cfg.Logger))
 	m.syncs.wake = newSignal()
 	m.tracker = newTracker(cfg.Tick)
 	m.readOnly.init(cfg.Member, cfg.Now())
@@ -175,6 +178,7 @@ func NewManager(cfg Config) *Manager {
 // Start begins to serve, on that replica.
 func (m *Manager) Start(r Replica) {
 	m.replica = r
+	r.View(m.capacity.applied)
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop, m.sweepLoop}
 	if m.cfg.ReadOnly {
@@ -269,6 +273,7 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		m.fire(res.Events)
 	}
 	m.caughtUp(res.Zxid)
+	m.capacity.applied(store)
 	if m.cfg.Audit != nil {
 		m.auditApplied(store, c, res)
 	}
@@ -325,6 +330,7 @@ func (m *Manager) Restored(store *znode.Store) {
 	m.mu.Unlock()
 	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
 	m.caughtUp(store.Zxid())
+	m.capacity.applied(store)
 }
 
 // Lead implements the replica's listener: this member leads now, and gives every session its full

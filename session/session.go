@@ -72,7 +72,8 @@ type pending struct {
 	last     bool // the connection ends after the answer
 	own      bool // answered within Submit, whose caller sends the answer
 
-	ephemerals int // that it may create
+	ephemerals int        // that it may create
+	adds       znode.Size // to the state, at the most
 }
 
 // errNullToken says that a client began SASL without a token. ZooKeeper closes the connection.
@@ -187,6 +188,7 @@ func (p *pending) bytes() int {
 func (s *Session) enqueueLocked(p *pending) {
 	s.queue = append(s.queue, *p)
 	s.creating += p.ephemerals
+	s.m.capacity.adding(p.adds, 1)
 	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.large = 0
 	s.bytes += p.bytes()
@@ -200,6 +202,7 @@ func (s *Session) dequeueLocked(n int) {
 	for i := range s.queue[:n] {
 		large += s.queue[i].large
 		s.creating -= s.queue[i].ephemerals
+		s.m.capacity.adding(s.queue[i].adds, -1)
 		bytes += s.queue[i].bytes()
 	}
 	s.bytes -= bytes

@@ -64,6 +64,8 @@ type Counters struct {
 	ACLsRefused       int64 // requests beyond Limits.ACLEntries or ACLBytes
 	CostlyRefused     int64 // requests beyond Limits.Cost
 	EphemeralsRefused int64 // requests beyond Limits.Ephemerals
+	StateFull         int64 // requests beyond Limits.Nodes or DataBytes
+	SessionsRefused   int64 // beyond Limits.Sessions or SessionsPerAddr
 }
 
 // Stats is what a Manager knows of the work of this member.
@@ -74,13 +76,15 @@ type Stats struct {
 	Sessions    int // of the whole cluster
 	Ephemerals  int
 	Watches     WatchCounts
+	StateBytes  int64 // of the nodes, as Limits.DataBytes counts them
 	Held        int64 // bytes of unsent output and unanswered requests
 	WatchBytes  int64 // memory of the watches, as it is counted
 }
 
 // Stats returns the statistics of this member.
 func (m *Manager) Stats() Stats {
-	s := Stats{Watches: m.watches.counts(), Held: m.memory.held.Load(), WatchBytes: m.watches.held()}
+	s := Stats{Watches: m.watches.counts(), Held: m.memory.held.Load(), WatchBytes: m.watches.held(),
+		StateBytes: m.capacity.bytes.Load()}
 	m.replica.View(func(store *znode.Store) {
 		c := store.Counts()
 		s.Sessions, s.Ephemerals = c.Sessions, c.Ephemerals

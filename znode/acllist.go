@@ -106,9 +106,17 @@ func (l *aclList) allows(ids []Identity, want wire.Perm) bool {
 //
 // Invariant: refs of each list is the number of nodes that point to it, and is above 0.
 type aclTable struct {
-	byKey   map[string]*aclList
-	scratch []byte
+	byKey     map[string]*aclList
+	sizeBytes int64 // sum of their sizeBytes
+	scratch   []byte
 }
+
+// sizeBytes returns the memory that a list counts for.
+func (l *aclList) sizeBytes() int64 { return aclMemory(len(l.entries), len(l.key)) }
+
+// aclMemory estimates the memory of an ACL with so many entries, whose encoding has so many bytes:
+// they are there twice, and each entry stands in an index.
+func aclMemory(entries, bytes int) int64 { return 200 + 150*int64(entries) + 2*int64(bytes) }
 
 // intern returns the list with these entries, with one more reference. It may keep acl, which must
 // not be modified any more.
@@ -122,6 +130,7 @@ func (t *aclTable) intern(acl []wire.ACL) *aclList {
 		list = newACLList(acl)
 		list.key = string(t.scratch)
 		t.byKey[list.key] = list
+		t.sizeBytes += list.sizeBytes()
 	}
 	list.refs++
 	return list
@@ -130,13 +139,16 @@ func (t *aclTable) intern(acl []wire.ACL) *aclList {
 // retain adds a reference to a list that a node had when a multi began. The table may have dropped
 // it since.
 func (t *aclTable) retain(list *aclList) {
-	list.refs++
-	t.byKey[list.key] = list
+	if list.refs++; list.refs == 1 {
+		t.byKey[list.key] = list
+		t.sizeBytes += list.sizeBytes()
+	}
 }
 
 func (t *aclTable) release(list *aclList) {
 	list.refs--
 	if list.refs == 0 {
 		delete(t.byKey, list.key)
+		t.sizeBytes -= list.sizeBytes()
 	}
 }

@@ -143,12 +143,14 @@ func (s *Store) checkParent(i slot) error {
 // checkSessions verifies the registry and the ephemerals of each session.
 func (s *Store) checkSessions() error {
 	used, owned := 0, 0
+	byAddr := map[string]int{}
 	for i := range s.sessions.used {
 		row := s.sessions.row(i)
 		if row.generation == 0 {
 			continue
 		}
 		used++
+		byAddr[row.addr]++
 		if at, ok := s.sessionSlots[row.id]; !ok || at != i || !mayBeSession(row.id) {
 			return fmt.Errorf("session %v is at %d, its id leads to %d", row.id, i, at)
 		}
@@ -171,6 +173,14 @@ func (s *Store) checkSessions() error {
 	if used != len(s.sessionSlots) || used != s.sessions.len() {
 		return fmt.Errorf("%d sessions, %d ids, %d rows in use", used, len(s.sessionSlots), s.sessions.len())
 	}
+	for addr, n := range s.sessionsAt {
+		if byAddr[addr] != n {
+			return fmt.Errorf("%d sessions of %s, counted %d", n, addr, byAddr[addr])
+		}
+	}
+	if len(byAddr) != len(s.sessionsAt) {
+		return fmt.Errorf("sessions of %d addresses, counted %d", len(s.sessionsAt), len(byAddr))
+	}
 	if owned != s.ephemerals {
 		return fmt.Errorf("sessions have %d ephemerals, not %d", owned, s.ephemerals)
 	}
@@ -179,7 +189,7 @@ func (s *Store) checkSessions() error {
 
 // checkACLs verifies the table of ACLs.
 func (s *Store) checkACLs() error {
-	refs := map[*aclList]int{}
+	refs, sizeBytes := map[*aclList]int{}, int64(0)
 	for _, n := range s.allNodes() {
 		refs[n.acl]++
 		if s.acls.byKey[n.acl.key] != n.acl {
@@ -190,9 +200,11 @@ func (s *Store) checkACLs() error {
 		if list.refs != n {
 			return fmt.Errorf("ACL %v has %d nodes, not %d", list.entries, n, list.refs)
 		}
+		sizeBytes += list.sizeBytes()
 	}
-	if len(refs) != len(s.acls.byKey) {
-		return fmt.Errorf("%d ACLs in use, %d in the table", len(refs), len(s.acls.byKey))
+	if len(refs) != len(s.acls.byKey) || sizeBytes != s.acls.sizeBytes {
+		return fmt.Errorf("%d ACLs of %d bytes in use, %d of %d in the table",
+			len(refs), sizeBytes, len(s.acls.byKey), s.acls.sizeBytes)
 	}
 	return nil
 }

@@ -17,6 +17,9 @@ type Cost struct {
 	ACLEntries, ACLBytes int
 	// Ephemerals is the number of ephemeral nodes that it creates.
 	Ephemerals int
+	// Size is by how much it may make the state larger: of what it deletes or replaces nothing is
+	// taken off.
+	Size Size
 	// LimitsBytes is the size of the largest data for the limits node of a quota, which each write
 	// below the quota has read.
 	LimitsBytes int
@@ -102,6 +105,8 @@ func (c *Cost) addCreate(path string, data []byte, acl []wire.ACL, ephemeral boo
 	c.addPath(createPrice, path)
 	c.addData(path, data)
 	c.addACL(acl, proved)
+	c.Size.Nodes++
+	c.Size.Bytes += NodeMemory + int64(len(path)) + sequenceDigits
 	if ephemeral {
 		c.Ephemerals++
 	}
@@ -113,6 +118,7 @@ func (c *Cost) addPath(price int64, path string) {
 
 func (c *Cost) addData(path string, data []byte) {
 	c.Nanoseconds += byteRate * int64(len(data))
+	c.Size.Bytes += int64(len(data))
 	if _, ok := limitsOf(path); ok {
 		c.LimitsBytes = max(c.LimitsBytes, len(data))
 	}
@@ -132,8 +138,26 @@ func (c *Cost) addACL(acl []wire.ACL, proved proven) {
 		entries++
 		bytes += len(acl[i].Scheme) + len(acl[i].ID.ID)
 	}
+	const aroundEntry = 12 // of its encoding
+	c.Size.Bytes += aclMemory(entries, bytes+aroundEntry*entries)
 	c.Nanoseconds += aclEntryPrice * int64(entries)
 	c.ACLEntries, c.ACLBytes = max(c.ACLEntries, entries), max(c.ACLBytes, bytes)
+}
+
+// Replaced returns how many bytes of the data that a request brings take the place of data that is
+// there now. Cost.Size counts them, although they do not make the state larger.
+func (s *Store) Replaced(r wire.Record) (bytes int64) {
+	switch r := r.(type) {
+	case *wire.MultiRequest:
+		for i := range r.Ops {
+			bytes += s.Replaced(r.Ops[i].Record)
+		}
+	case *wire.SetDataRequest:
+		if i, ok := s.find(r.Path); ok {
+			bytes = int64(min(len(r.Data), len(s.nodes.row(i).data)))
+		}
+	}
+	return bytes
 }
 
 // Refusal returns the code with which Apply is certain to refuse a request of a connection with the

@@ -114,6 +114,20 @@ func (s *Store) addSession(row session) {
 	}
 	s.belongings[i] = belongings{}
 	s.sessionSlots[row.id] = i
+	s.sessionsAt[row.addr]++
+}
+
+// leaveAddr takes a session out of the count of its address.
+func (s *Store) leaveAddr(addr string) {
+	if s.sessionsAt[addr]--; s.sessionsAt[addr] == 0 {
+		delete(s.sessionsAt, addr)
+	}
+}
+
+// SessionCounts returns the number of sessions, and of those whose newest connection came from an
+// address, as AddrText has it.
+func (s *Store) SessionCounts(addr string) (all, there int) {
+	return s.sessions.len(), s.sessionsAt[addr]
 }
 
 // own makes the node at i belong to a session.
@@ -185,7 +199,9 @@ func (s *Store) attachSession(c *Command, r *Result) {
 	row.generation++
 	row.lastSeq = 0
 	row.timeoutMs = c.TimeoutMs
+	s.leaveAddr(row.addr)
 	row.addr = c.Addr
+	s.sessionsAt[row.addr]++
 	row.identities = nil
 	r.Generation = row.generation
 }
@@ -216,6 +232,7 @@ func (s *Store) closeSession(i slot) {
 		s.deleteNode(s.paths[path])
 	}
 	delete(s.sessionSlots, id)
+	s.leaveAddr(s.sessions.row(i).addr)
 	s.sessions.remove(i)
 	s.tx.changed = true
 }

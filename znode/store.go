@@ -31,6 +31,7 @@ type Store struct {
 	sessions     table[session]
 	belongings   []belongings // by slot of sessions
 	sessionSlots map[wire.SessionID]slot
+	sessionsAt   map[string]int // by address, of their newest connections
 	ephemerals   int
 
 	snapshots atomic.Int32               // not released yet
@@ -90,6 +91,7 @@ func empty() *Store {
 		quotas:       quotaSet{byPath: map[string]*quota{}},
 		sessions:     table[session]{epoch: 1},
 		sessionSlots: map[wire.SessionID]slot{},
+		sessionsAt:   map[string]int{},
 	}
 }
 
@@ -209,6 +211,23 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 
 // Zxid returns the zxid of the newest update.
 func (s *Store) Zxid() wire.Zxid { return s.zxid }
+
+// NodeMemory is what a node counts for in Store.Size besides its path and its data.
+const NodeMemory = 512
+
+// Size is how large the state is, for the limits of a whole cluster.
+type Size struct {
+	Nodes int64
+	// Bytes estimates the memory of the nodes: their paths and data, NodeMemory for each, and their
+	// ACLs, each different one once.
+	Bytes int64
+}
+
+// Size returns the size of the state.
+func (s *Store) Size() Size {
+	n := int64(s.nodes.len())
+	return Size{Nodes: n, Bytes: NodeMemory*n + s.sizeBytes + s.acls.sizeBytes}
+}
 
 // Counts are the totals that operators look at (docs/protocol/semantics.md section 12).
 type Counts struct {

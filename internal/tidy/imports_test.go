@@ -23,7 +23,7 @@ const imports = `
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	session:               wire znode internal/mutant
+	session:               wire znode internal/mutant internal/loglimit
 
 	server/tlsconf:        wire github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session server/tlsconf
