@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,10 +22,13 @@ type clientPort struct {
 	maxPerAddr int // no limit when <= 0
 	maxTotal   int // no limit when <= 0
 	maxFiles   int // what file descriptors allow; no limit when <= 0
+	maxSilent  int
 	serve      func(context.Context, *conn) (again bool)
 
 	accepted atomic.Int64 // connections, refused ones not counted
 	rejected atomic.Int64 // connections closed at once because there were too many
+	// displaced are connections without a complete request that were closed for a newer one.
+	displaced atomic.Int64
 
 	wg sync.WaitGroup
 
@@ -35,16 +39,23 @@ type clientPort struct {
 	listener net.Listener
 	conns    map[*conn]struct{}
 	perAddr  map[netip.Addr]int
+	silent   list.List // the connections whose first request is not complete, the oldest first
 }
 
 func newClientPort(l net.Listener, cfg *Config, serve func(context.Context, *conn) (again bool)) *clientPort {
+	files := planDescriptors(cfg).forClients()
+	silent := cfg.MaxSilentCnxns
+	if files > 0 {
+		silent = min(silent, files/2)
+	}
 	return &clientPort{
 		listener:   l,
 		log:        cfg.Logger,
 		refusals:   loglimit.New(cfg.Logger),
 		maxPerAddr: cfg.MaxClientCnxns,
 		maxTotal:   cfg.MaxCnxns,
-		maxFiles:   planDescriptors(cfg).forClients(),
+		maxFiles:   files,
+		maxSilent:  silent,
 		serve:      serve,
 		conns:      map[*conn]struct{}{},
 		perAddr:    map[netip.Addr]int{},
@@ -116,12 +127,20 @@ func (p *clientPort) acceptLoop(ctx context.Context, l net.Listener) {
 }
 
 // admit counts a connection before anything is read from it, and closes it at once when there are
-// too many: a refused client costs no memory.
+// too many: a refused client costs no memory. Connections whose first request is not complete make
+// room for newer ones, the oldest first: however many there are, a client that sends its request at
+// once is served.
 func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	c := newConn(nc)
 	c.port = p
 	ip := c.remote.Addr()
 	p.mu.Lock()
+	if p.silent.Len() > 0 && (p.silent.Len() >= p.maxSilent || full(p.maxTotal, len(p.conns)) || full(p.maxFiles, len(p.conns))) {
+		oldest := p.silent.Front().Value.(*conn)
+		p.removeLocked(oldest)
+		p.displaced.Add(1)
+		_ = oldest.Close()
+	}
 	switch {
 	case p.closed:
 	case p.maxPerAddr > 0 && p.perAddr[ip] >= p.maxPerAddr:
@@ -129,11 +148,11 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 		p.refusals.Warn("maxClientCnxns "+ip.String(),
 			"client refused: too many connections from its address (maxClientCnxns)",
 			"client", c.remote, "limit", p.maxPerAddr)
-	case p.maxTotal > 0 && len(p.conns) >= p.maxTotal:
+	case full(p.maxTotal, len(p.conns)):
 		p.rejected.Add(1)
 		p.refusals.Warn("maxCnxns", "client refused: too many connections (maxCnxns)",
 			"client", c.remote, "limit", p.maxTotal)
-	case p.maxFiles > 0 && len(p.conns) >= p.maxFiles:
+	case full(p.maxFiles, len(p.conns)):
 		p.rejected.Add(1)
 		p.refusals.Warn("files",
 			"client refused: the file descriptors that are left are for the peers and the log (ulimit -n)",
@@ -142,6 +161,7 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 		c.number = p.accepted.Add(1)
 		p.conns[c] = struct{}{}
 		p.perAddr[ip]++
+		c.silent = p.silent.PushBack(c)
 		p.wg.Go(func() { p.live(ctx, c) })
 		p.mu.Unlock()
 		return
@@ -149,6 +169,8 @@ func (p *clientPort) admit(ctx context.Context, nc net.Conn) {
 	p.mu.Unlock()
 	_ = nc.Close()
 }
+
+func full(limit, n int) bool { return limit > 0 && n >= limit }
 
 // live serves a connection to its end. When serve returns true, it continues in a new goroutine.
 func (p *clientPort) live(ctx context.Context, c *conn) {
@@ -161,13 +183,43 @@ func (p *clientPort) live(ctx context.Context, c *conn) {
 
 func (p *clientPort) forget(c *conn) {
 	_ = c.Close()
-	ip := c.remote.Addr()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.removeLocked(c)
+}
+
+// removeLocked takes a connection out of all that counts it, unless that has been done.
+func (p *clientPort) removeLocked(c *conn) {
+	if _, ok := p.conns[c]; !ok {
+		return
+	}
 	delete(p.conns, c)
+	p.heardLocked(c)
+	ip := c.remote.Addr()
 	if p.perAddr[ip]--; p.perAddr[ip] == 0 {
 		delete(p.perAddr, ip)
 	}
+}
+
+// heard is called when the first request of a connection is complete.
+func (p *clientPort) heard(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heardLocked(c)
+}
+
+func (p *clientPort) heardLocked(c *conn) {
+	if c.silent != nil {
+		p.silent.Remove(c.silent)
+		c.silent = nil
+	}
+}
+
+// silentCount returns the number of connections whose first request is not complete.
+func (p *clientPort) silentCount() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.silent.Len()
 }
 
 func (p *clientPort) list() []*conn {

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -168,7 +169,11 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newClientPort(l, &cfg, func(ctx context.Context, c *conn) bool { <-ctx.Done(); return false })
+		p := newClientPort(l, &cfg, func(ctx context.Context, c *conn) bool {
+			c.port.heard(c)
+			<-ctx.Done()
+			return false
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		p.start(ctx)
 		for _, host := range []string{"a", "a", "a", "b", "b", "b", "c", "c"} {
@@ -190,6 +195,57 @@ func TestMaxClientCnxnsIsPerAddress(t *testing.T) {
 		p.wait()
 		if len(p.perAddr) != 0 {
 			t.Errorf("counts are left: %v", p.perAddr)
+		}
+	})
+}
+
+// TestSilentConnectionsMakeRoom: connections that send no request, or half of one, keep nobody out,
+// neither by their own number nor when they are all that there may be.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"maxSessionlessCnxns": func(c *Config) { c.MaxSilentCnxns = 3 },
+		"maxCnxns":            func(c *Config) { c.MaxCnxns = 4 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, simnet.Config{}, change, func(t *testing.T, s *Server, h *simnet.Host) {
+				served := dialSim(t, h)
+				served.connect(time.Minute)
+				var silent []*rawClient
+				for range 10 {
+					c := dialSim(t, h)
+					c.put(0, 0, 0, 44, 0, 0)
+					synctest.Wait()
+					silent = append(silent, c)
+				}
+				late := dialSim(t, h)
+				late.connect(time.Minute)
+				late.call(wire.OpPing, wire.Empty{})
+				served.call(wire.OpPing, wire.Empty{})
+				if n, open := s.port.displaced.Load(), s.port.silentCount(); n != 8 || open != 2 {
+					t.Errorf("%d were displaced, %d are open", n, open)
+				}
+				silent[0].expectClosed()
+				for _, c := range silent {
+					_ = c.Close()
+				}
+				synctest.Wait()
+				if n := s.port.silentCount(); n != 0 {
+					t.Errorf("%d are counted when all have gone", n)
+				}
+			})
+		})
+	}
+}
+
+// TestFirstRequestIsShort: a stranger cannot have the member keep a megabyte by a first request of
+// that length.
+func TestFirstRequestIsShort(t *testing.T) {
+	inBubble(t, simnet.Config{}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
+		c := dialSim(t, h)
+		c.put(binary.BigEndian.AppendUint32(nil, handshakeBytes+1)...)
+		c.expectClosed()
+		if n := s.counters.badLengths.Load(); n != 1 {
+			t.Errorf("%d are counted", n)
 		}
 	})
 }

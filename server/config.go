@@ -21,7 +21,7 @@ func LoadConfig(file string, options ...zoocfg.Option) (Config, error) {
 	return zoocfg.Load(file, options...)
 }
 
-// Unlimited turns MaxClientCnxns, Limits.MultiReadOps and Limits.MultiReadBytes off.
+// Unlimited turns a limit off; see zoocfg.Unlimited.
 const Unlimited = zoocfg.Unlimited
 
 // ParseConfigText reads the content of /zookeeper/config: the members in ascending order, and the

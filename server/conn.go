@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"container/list"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,6 +30,9 @@ const (
 	// farewellTimeout bounds sending the last answer of a connection without a session: to a
 	// four-letter word, or "session expired".
 	farewellTimeout = 10 * time.Second
+	// handshakeBytes is how long the first request of a connection may be. Those of the libraries
+	// have 45 bytes.
+	handshakeBytes = 4096
 	// lingerTimeout and lingerBytes bound what is still read from a client after the last answer.
 	lingerTimeout = 2 * time.Second
 	lingerBytes   = 1 << 20
@@ -44,6 +48,7 @@ type conn struct {
 	r        *bufio.Reader
 	session  atomic.Pointer[session.Session] // nil before the handshake
 	parting  atomic.Bool                     // its last answer is being sent
+	silent   *list.Element                   // of clientPort.silent; nil if it is not in there
 }
 
 func newConn(nc net.Conn) *conn {
@@ -141,7 +146,7 @@ func (s *Server) silent(c *conn, err error) {
 // handshake reads the connect request and answers it. Without a session, the connection is to be
 // closed.
 func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
-	frame, err := s.readFrame(c)
+	frame, err := s.readFrame(c, min(s.cfg.MaxBuffer, handshakeBytes), nil)
 	if err != nil {
 		s.silent(c, err)
 		return nil
@@ -158,6 +163,7 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		return nil
 	}
 	_ = c.SetReadDeadline(time.Time{})
+	s.port.heard(c)
 	s.counters.connectRequests.Add(1)
 	sess, resp, err := s.sessions.Connect(ctx, &req, c.remote.Addr())
 	if err != nil {
@@ -180,8 +186,9 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 	return nil
 }
 
-func (s *Server) readFrame(c *conn) ([]byte, error) {
-	frame, err := wire.ReadFrame(c.r, nil, s.cfg.MaxBuffer)
+// readFrame reads a frame of at most so many bytes; room is as of wire.ReadFrameInto.
+func (s *Server) readFrame(c *conn, max int, room func(bytes int) error) ([]byte, error) {
+	frame, err := wire.ReadFrameInto(c.r, nil, max, room)
 	if err == nil {
 		s.counters.bytesReceived.Add(int64(len(frame)) + 4)
 	}
@@ -219,6 +226,7 @@ func (c *conn) frameBuffered() bool {
 // It returns nil when it has answered a client that was silent for restAfter, and is likely to be
 // silent again.
 func (s *Server) readLoop(c *conn, sess *session.Session) error {
+	defer sess.Arrived()
 	for rested := false; ; {
 		if !c.frameBuffered() {
 			if err := c.flush(false); err != nil || rested {
@@ -230,7 +238,7 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 			}
 			rested = time.Since(began) > restAfter
 		}
-		frame, err := s.readFrame(c)
+		frame, err := s.readFrame(c, s.cfg.MaxBuffer, sess.Expect)
 		if err != nil {
 			return err
 		}
@@ -238,6 +246,7 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 			_ = c.flush(false) // the answers to what came before
 			return err
 		}
+		sess.Arrived()
 	}
 }
 

@@ -31,7 +31,7 @@ func TestFramesAreReadWhileTheBufferGrows(t *testing.T) {
 	s := &Server{cfg: Config{MaxBuffer: 1 << 10}}
 	c := newConn(server)
 	for i := range all {
-		got, err := s.readFrame(c)
+		got, err := s.readFrame(c, s.cfg.MaxBuffer, nil)
 		if err != nil || !bytes.Equal(got, frame(i)) {
 			t.Fatalf("frame %d: %q, %v", i, got, err)
 		}

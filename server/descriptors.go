@@ -77,7 +77,7 @@ func (p descriptorPlan) check(cfg *Config) (warning string, err error) {
 			p.limit, int(p.limit)-p.clients+clientsMin, fileDescriptorsForFiles, p.peers+p.opened, p.http, clientsMin)
 	}
 	key, n := "maxCnxns", cfg.MaxCnxns
-	if n <= p.clients {
+	if n <= p.clients || n == cfg.DefaultCnxns() {
 		key, n = "maxClientCnxns", cfg.MaxClientCnxns
 	}
 	if n <= p.clients {

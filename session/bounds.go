@@ -77,7 +77,7 @@ const (
 	DefaultEphemerals = 20_000
 	DefaultResponse   = 64 << 20 // as of ZooKeeper's multiRead.maxResponseBytes
 	DefaultMemory     = 256 << 20
-	DefaultWatchBytes = 512 << 20
+	DefaultWatchBytes = 256 << 20
 )
 
 func (l *Limits) setDefaults() {

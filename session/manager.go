@@ -163,7 +163,7 @@ func NewManager(cfg Config) *Manager {
 		behind:     map[chan struct{}]wire.Zxid{},
 		unanswered: map[wire.SessionID]unanswered{},
 	}
-	m.watches.init(cfg.Limits.WatchBytes, &m.stats)
+	m.watches.init(cfg.Limits.WatchBytes, &m.stats, &m.memory)
 	m.memory.init(int64(cfg.Limits.Memory), &m.stats)
 	m.throttle.init(cfg.Limits, &m.stats)
 	m.capacity.init(&m.cfg.Limits, &m.stats, loglimit.New(cfg.Logger))

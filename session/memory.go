@@ -3,32 +3,35 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
 )
 
 // memory counts the bytes that the connections of a member hold for their clients: output that has
-// not been sent, and requests that have not been answered. The sum decides what happens:
+// not been sent, requests that have not been answered, and frames that are arriving. The sum
+// decides what happens:
 //
 //   - From a half of the limit on, a connection that holds anything is not read any more until it
 //     has been sent and answered.
 //   - From three quarters on, connections are ended, the worst ones first (shed): those whose
 //     clients have received nothing for stalledAfter, and among them those that hold the most. A
 //     goroutine does that (memoryLoop), because output is added while locks are held.
-//   - At the limit, a connection that would hold more than fairBytes ends at once.
+//   - At the limit, a connection that would hold more than its fair part (fair) ends at once.
 //
-// So all connections together never hold more than the limit and fairBytes for each, however fast
-// they are filled.
+// So all connections together never hold more than twice the limit, however many they are and
+// however fast they are filled.
 type memory struct {
 	limit int64
 	held  atomic.Int64
+	conns atomic.Int64 // connections with a session
 	stats *stats
 	high  signal // three quarters of the limit have been passed
 }
 
 const (
-	// fairBytes is what a connection may hold in any case.
+	// fairBytes is the most that a connection may hold in any case.
 	fairBytes = 1 << 20
 	// stalledAfter is after which time a client that receives nothing of its output counts as one
 	// that does not read.
@@ -58,7 +61,36 @@ func (m *memory) crowded() bool { return m.held.Load() > m.limit/2 }
 
 // allows reports whether a connection that would hold own bytes, n of them new, may hold them.
 func (m *memory) allows(own, n int) bool {
-	return own <= fairBytes || m.held.Load()+int64(n) <= m.limit
+	return own <= m.fair(m.limit) || m.held.Load()+int64(n) <= m.limit
+}
+
+// fair returns what each connection may have in any case, of which all together may have so many
+// bytes.
+func (m *memory) fair(all int64) int {
+	return int(min(fairBytes, all/max(1, m.conns.Load())))
+}
+
+// errArriving says that there is no memory for a frame that is arriving.
+var errArriving = errors.New("session: no memory for a frame (maxClientMemory)")
+
+// Expect counts n bytes of memory that the frame takes that is arriving. An error means that there
+// is no room for it, and that the connection must be closed. Only Submit's goroutine may call it.
+func (s *Session) Expect(n int) error {
+	m := &s.m.memory
+	if !m.allows(s.arriving+n, n) {
+		m.stats.inc(&m.stats.EndedForMemory)
+		return errArriving
+	}
+	s.arriving += n
+	m.add(n)
+	return nil
+}
+
+// Arrived ends what Expect began: the frame has been submitted, or will never be. Only Submit's
+// goroutine may call it.
+func (s *Session) Arrived() {
+	s.m.memory.add(-s.arriving)
+	s.arriving = 0
 }
 
 // memoryLoop ends connections when all together hold too much.

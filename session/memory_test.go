@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -130,7 +131,7 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestUnsentOutputIsBounded(t *testing.T) {
 	for _, op := range []wire.Op{wire.OpGetData, wire.OpMultiRead} {
 		synctest.Test(t, func(t *testing.T) {
-			const limit = 16 << 20
+			const limit = 64 << 20
 			m, _ := newMember(t, Config{Limits: Limits{Memory: limit, Response: 4 << 20}})
 			good := mustConnect(t, m, 10*time.Second)
 			good.send(wire.OpCreate, wire.CreateRequest{Path: "/big", Data: make([]byte, 900<<10), ACL: wire.OpenACL})
@@ -154,7 +155,7 @@ func TestUnsentOutputIsBounded(t *testing.T) {
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-			if most > limit+int64(len(clients))*fairBytes || most < limit/4 {
+			if most > 2*limit || most < limit/4 {
 				t.Errorf("%d bytes were held", most)
 			}
 			ended := 0
@@ -237,6 +238,40 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 	})
 }
 
+// What a connection may hold in any case is less when there are many, and a frame that is arriving
+// counts.
+func TestArrivingFramesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2 << 20
+		m, _ := newMember(t, Config{Limits: Limits{Memory: limit}})
+		clients := make([]*client, 8)
+		for i := range clients {
+			clients[i] = mustConnect(t, m, 10*time.Second)
+		}
+		for i, c := range clients[:4] {
+			if err := c.s.Expect(limit / 4); err != nil {
+				t.Fatalf("frame %d: %v", i, err)
+			}
+		}
+		last := clients[7].s
+		if err := last.Expect(limit / 8); err != nil {
+			t.Errorf("an eighth of the limit for one of eight connections: %v", err)
+		}
+		if err := last.Expect(1); !errors.Is(err, errArriving) {
+			t.Errorf("more than that: %v", err)
+		}
+		if s := m.Stats(); s.Held != limit+limit/8 || s.EndedForMemory != 1 {
+			t.Errorf("%d bytes are held, %d connections were ended", s.Held, s.EndedForMemory)
+		}
+		for _, c := range clients {
+			c.s.Arrived()
+		}
+		if n := m.Stats().Held; n != 0 {
+			t.Errorf("%d bytes are held in the end", n)
+		}
+	})
+}
+
 // Watches are counted by the memory that they take. A read with one too many is refused, setWatches
 // ends the connection, and others have room all the same.
 func TestWatchesAreBounded(t *testing.T) {
@@ -255,7 +290,7 @@ func TestWatchesAreBounded(t *testing.T) {
 				break
 			}
 		}
-		if n := m.Stats(); watches != 20 || n.WatchBytes > 2<<20 || n.WatchesRefused != 1 || n.Watches.Watches != watches {
+		if n := m.Stats(); watches != 40 || n.WatchBytes > 4<<20 || n.WatchesRefused != 1 || n.Watches.Watches != watches {
 			t.Errorf("%d watches of 100 KB: %+v", watches, n)
 		}
 		// it is there already

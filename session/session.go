@@ -49,9 +49,10 @@ type Session struct {
 
 	ended atomic.Bool // set under mu
 
-	// These two are of Submit's goroutine.
+	// These are of Submit's goroutine.
 	ignoring    bool // a request has ended the connection: what follows it is ignored
 	proposedIDs int  // how many of ids the newest command that carried them had
+	arriving    int  // bytes that are counted for the frame that arrives
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
@@ -82,6 +83,7 @@ var errNullToken = errors.New("session: null SASL token")
 func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) *Session {
 	s := &Session{m: m, id: id, generation: generation, timeout: h.timeout, addr: h.addr}
 	s.dequeued.L = &s.mu
+	m.memory.conns.Add(1)
 	s.out.init(&s.lease, &m.memory, 2*m.cfg.Limits.Response)
 	s.lease.init(m, h.timeout, h.since)
 	s.stats.init(s, m.cfg.Now())
@@ -191,6 +193,7 @@ func (s *Session) enqueueLocked(p *pending) {
 	s.m.capacity.adding(p.adds, 1)
 	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
 	p.large = 0
+	s.Arrived() // from here on it counts as a request
 	s.bytes += p.bytes()
 	s.m.memory.add(p.bytes())
 	s.m.throttle.enter()
@@ -476,6 +479,7 @@ func (s *Session) markEnded() {
 	s.dequeued.Broadcast()
 	s.mu.Unlock()
 	if !was {
+		s.m.memory.conns.Add(-1)
 		s.m.forget(s, last)
 	}
 }

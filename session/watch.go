@@ -38,7 +38,8 @@ type watchTable struct {
 	bytes     int // what the watches of all connections count for, see watchBytes
 	maxBytes  int // how much that may be
 
-	stats *stats
+	stats  *stats
+	memory *memory
 }
 
 // watchBytes returns the bytes that a connection's watches of one path count for: those of the
@@ -46,10 +47,10 @@ type watchTable struct {
 func watchBytes(path string) int { return len(path) + 400 }
 
 // maxShare is the part of maxBytes that the watches of one connection may have.
-const maxShare = 8
+const maxShare = 4
 
-func (t *watchTable) init(maxBytes int, s *stats) {
-	t.maxBytes, t.stats = maxBytes, s
+func (t *watchTable) init(maxBytes int, s *stats, m *memory) {
+	t.maxBytes, t.stats, t.memory = maxBytes, s, m
 	t.data.at = map[string]map[*Session]watchMode{}
 	t.child.at = map[string]map[*Session]watchMode{}
 }
@@ -62,11 +63,12 @@ func (t *watchTable) add(s *Session, path string, data, child watchMode) bool {
 	return t.addLocked(&t.data, s, path, data) && t.addLocked(&t.child, s, path, child)
 }
 
-// admitLocked reports whether s may watch one more path. Each connection has fairBytes in any case.
+// admitLocked reports whether s may watch one more path. Each connection has its fair part
+// in any case.
 func (t *watchTable) admitLocked(s *Session, path string) bool {
 	n := watchBytes(path)
 	own := s.watchBytes + n
-	if own <= fairBytes || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
+	if own <= t.memory.fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
 		return true
 	}
 	t.stats.inc(&t.stats.WatchesRefused)

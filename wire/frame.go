@@ -29,6 +29,13 @@ const readStep = 16 << 10
 // The error is io.EOF when r ended before the frame, io.ErrUnexpectedEOF when it ended inside, and
 // wraps ErrFrameLength when the length is not in 0..max. No error of r is wrapped.
 func ReadFrame(r io.Reader, buf []byte, max int) ([]byte, error) {
+	return ReadFrameInto(r, buf, max, nil)
+}
+
+// ReadFrameInto is ReadFrame for a reader that counts the memory of large frames: before more than
+// 16 KiB is taken for a frame, room is called with the number of additional bytes. Its error is
+// returned. room may be nil.
+func ReadFrameInto(r io.Reader, buf []byte, max int, room func(bytes int) error) ([]byte, error) {
 	if cap(buf) < frameLenBytes {
 		buf = make([]byte, frameLenBytes)
 	}
@@ -39,11 +46,11 @@ func ReadFrame(r io.Reader, buf []byte, max int) ([]byte, error) {
 	if n < 0 || int64(n) > int64(max) {
 		return nil, fmt.Errorf("%w: %d, at most %d", ErrFrameLength, n, max)
 	}
-	return readPayload(r, buf[:0], int(n))
+	return readPayload(r, buf[:0], int(n), room)
 }
 
 // readPayload reads n bytes into b, growing it in steps when it is too small.
-func readPayload(r io.Reader, b []byte, n int) ([]byte, error) {
+func readPayload(r io.Reader, b []byte, n int, room func(bytes int) error) ([]byte, error) {
 	if cap(b) < n && n <= readStep {
 		b = make([]byte, 0, n)
 	}
@@ -51,7 +58,13 @@ func readPayload(r io.Reader, b []byte, n int) ([]byte, error) {
 		if len(b) == cap(b) {
 			// Doubling keeps what is allocated within twice of what was received, plus the first
 			// step.
-			grown := make([]byte, len(b), min(n, max(2*len(b), readStep)))
+			size := min(n, max(2*len(b), readStep))
+			if room != nil && size > readStep {
+				if err := room(size - max(cap(b), readStep)); err != nil {
+					return nil, err
+				}
+			}
+			grown := make([]byte, len(b), size)
 			copy(grown, b)
 			b = grown
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -42,6 +43,10 @@ func (c *serveCommand) run(e env, args []string) error {
 	cfg, level, err := c.config(e, args)
 	if err != nil {
 		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// Garbage is collected more often rather than that the process grows beyond maxMemory.
+		debug.SetMemoryLimit(int64(cfg.WithDefaults().MaxMemory))
 	}
 	ballast := heapBallast(os.Getenv)
 	defer runtime.KeepAlive(ballast)

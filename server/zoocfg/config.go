@@ -30,7 +30,8 @@ const (
 	// MaxHTTPConns is how many connections the HTTP port may have.
 	MaxHTTPConns = 32
 
-	// Unlimited turns MaxClientCnxns, Limits.MultiReadOps and Limits.MultiReadBytes off.
+	// Unlimited turns MaxClientCnxns, MaxCnxns, and those of Limits off that may be off: Nodes,
+	// DataBytes, Sessions, SessionsPerAddr, MultiReadOps and MultiReadBytes.
 	Unlimited = -1
 
 	// MaxMaxBuffer is the largest MaxBuffer. A request travels in one log entry, and 64 of
@@ -97,7 +98,9 @@ type Config struct {
 	MinSessionTimeout, MaxSessionTimeout time.Duration // minSessionTimeout, maxSessionTimeout
 
 	MaxClientCnxns   int           // maxClientCnxns; Unlimited or any negative number: no limit
-	MaxCnxns         int           // maxCnxns
+	MaxCnxns         int           // maxCnxns; Unlimited or any negative number: no limit
+	MaxSilentCnxns   int           // maxSessionlessCnxns
+	MaxMemory        int           // maxMemory
 	MaxBuffer        int           // jute.maxbuffer
 	HandshakeTimeout time.Duration // nio.sessionlessCnxnTimeout
 	TCPKeepAlive     bool          // clientTcpKeepAlive
@@ -109,8 +112,8 @@ type Config struct {
 	// connection_throttle_fill_count and connection_throttle_fill_time.
 	ConnectTokens, ConnectFillCount int
 	ConnectFillTime                 time.Duration
-	// Limits bound requests, answers and what a client can make a member keep: the keys from
-	// globalOutstandingLimit to maxSessionEphemerals.
+	// Limits bound requests, answers, what a client can make a member keep, and the state: the keys
+	// from globalOutstandingLimit to maxSessionsPerAddress.
 	Limits session.Limits
 
 	SkipACL         bool     // skipACL=yes
@@ -286,6 +289,7 @@ func (c Config) WithDefaults() Config {
 	c.MinSessionTimeout = cmp.Or(c.MinSessionTimeout, 2*c.TickTime)
 	c.MaxSessionTimeout = cmp.Or(c.MaxSessionTimeout, 20*c.TickTime)
 	c.MaxBuffer = cmp.Or(c.MaxBuffer, wire.DefaultMaxBuffer)
+	c.settleMemory()
 	c.DigestAlgorithm = cmp.Or(c.DigestAlgorithm, defaultDigest)
 	if c.Standalone() {
 		c.ID = 1 // as in ZooKeeper's session ids

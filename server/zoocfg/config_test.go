@@ -158,6 +158,7 @@ func TestDefaults(t *testing.T) {
 	if err := zero.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	zero.MaxMemory = 4 << 30 // as it is by default where the machine has 8 GiB
 	got := zero.WithDefaults()
 	got.Logger = nil
 	want := Config{
@@ -168,9 +169,13 @@ func TestDefaults(t *testing.T) {
 		MinSessionTimeout: 6 * time.Second,
 		MaxSessionTimeout: time.Minute,
 		MaxClientCnxns:    60,
+		MaxCnxns:          16384,
+		MaxSilentCnxns:    2000,
+		MaxMemory:         4 << 30,
 		MaxBuffer:         1048575,
 		Limits: session.Limits{Outstanding: 1000, LargeBytes: 100 << 20, Identities: 100, IdentityBytes: 16 << 10,
-			Response: 64 << 20, MultiReadOps: 1000, MultiReadBytes: 64 << 20, Memory: 256 << 20, WatchBytes: 512 << 20,
+			Response: 64 << 20, MultiReadOps: 1000, MultiReadBytes: 64 << 20, Memory: 256 << 20, WatchBytes: 256 << 20,
+			Nodes: Unlimited, DataBytes: (4 << 30) / 5, Sessions: 131072, SessionsPerAddr: 1200,
 			ACLEntries: 1000, ACLBytes: 64 << 10, Cost: 30 * time.Millisecond, Ephemerals: 20_000},
 		ConnectFillCount: 1,
 		ConnectFillTime:  time.Millisecond,
@@ -243,7 +248,7 @@ func TestConfigFaults(t *testing.T) {
 		"min > max":         {base + "minSessionTimeout=9000\nmaxSessionTimeout=8000", "", []string{"3: minSessionTimeout: 9000 ms is more than maxSessionTimeout, 8000 ms"}},
 		"min > default max": {base + "minSessionTimeout=90000", "", []string{"3: minSessionTimeout: 90000 ms is more than maxSessionTimeout, 60000 ms"}},
 		"session timeout":   {base + "maxSessionTimeout=0", "", []string{"3: maxSessionTimeout: must be at least 1, not 0"}},
-		"maxCnxns":          {base + "maxCnxns=-1", "", []string{"3: maxCnxns: must be at least 0, not -1"}},
+		"maxMemory":         {base + "maxMemory=1000", "", []string{"3: maxMemory: must be at least 268435456, not 1000"}},
 		"buffer":            {base + "jute.maxbuffer=1M", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "1M"`}},
 		"buffer range":      {base + "zookeeper.jute.maxbuffer=0x100000000", "", []string{`3: jute.maxbuffer: must be a number of bytes, not "0x100000000"`}},
 		"identities":        {base + "maxIdentities=0\nmaxIdentityBytes=x", "", []string{"3: maxIdentities: must be between 1 and 4194304, not 0", `4: maxIdentityBytes: must be a number, not "x"`}},

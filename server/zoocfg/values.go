@@ -128,9 +128,9 @@ func limit(field func(*loader) *int) value {
 
 // orUnlimited is a number of which everything below 1 means that there is no limit.
 func orUnlimited(def int, field func(*loader) *int) value {
-	v := integer(math.MinInt32, math.MaxInt32, def, field)
+	v := integer(math.MinInt, math.MaxInt, def, field)
 	v.use = func(l *loader, p property) {
-		if n, ok := l.intValue(p, math.MinInt32, math.MaxInt32); ok {
+		if n, ok := l.intValue(p, math.MinInt, math.MaxInt); ok {
 			if *field(l) = n; n <= 0 {
 				*field(l) = Unlimited
 			}

@@ -1,0 +1,87 @@
+package zoocfg
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"lockkeeper/quorum/peer"
+)
+
+// bounds adds up what clients can make a member take with these limits, and what strangers at the
+// peer port can, in bytes: the tables of docs/security.md.
+func bounds(c *Config) (clients, peers int64) {
+	const (
+		sessionRow = 400      // in the state
+		commands   = 48 << 20 // on their way to the leader, and waiting there
+		process    = 64 << 20 // what a member takes that has no clients, garbage included
+	)
+	l := &c.Limits
+	for _, n := range []int{
+		l.DataBytes, l.DataBytes, // twice while a snapshot of the leader replaces the state
+		l.Memory, l.Memory, // the limit, and the fair part of each connection
+		l.WatchBytes, l.WatchBytes / 4,
+		c.MaxCnxns * ConnBytes,
+		l.Sessions * sessionRow,
+		l.SessionsPerAddr * l.IdentityBytes,
+	} {
+		clients += int64(n)
+	}
+	return clients + commands + process, 2 * int64(c.PeerFrameBytes)
+}
+
+// With the defaults no client can make a member take more than maxMemory. With what the peer port
+// takes besides, which clients cannot cause, it is not more than a gigabyte above that.
+func TestBoundsAddUp(t *testing.T) {
+	for _, memory := range []int{1 << 30, 2 << 30, 4 << 30, 16 << 30, 64 << 30} {
+		c := Config{MaxMemory: memory}.WithDefaults()
+		if err := c.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		clients, peers := bounds(&c)
+		t.Logf("maxMemory %d MB: clients %d MB, peers %d MB", memory>>20, clients>>20, peers>>20)
+		if clients > int64(memory) || clients+peers > int64(memory)+1<<30 {
+			t.Errorf("maxMemory=%d: clients can make a member take %d, and peers %d more", memory, clients, peers)
+		}
+	}
+}
+
+// The smallest maxMemory is a configuration that works.
+func TestSmallestMemory(t *testing.T) {
+	c := Config{MaxMemory: minMaxMemory}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if c = c.WithDefaults(); c.PeerFrameBytes != peer.DefaultFrameBytes || c.Limits.Response < 2*MaxMaxBuffer {
+		t.Errorf("%+v", c.Limits)
+	}
+	if n := defaultMemory(); n < minMaxMemory || n > maxMemoryByDefault {
+		t.Errorf("by default it is %d", n)
+	}
+	unlimited := Config{MaxClientCnxns: Unlimited}.WithDefaults()
+	if n := unlimited.Limits.SessionsPerAddr; n != Unlimited {
+		t.Errorf("without a limit of connections per address there are %d sessions per address", n)
+	}
+}
+
+func TestReadNumber(t *testing.T) {
+	for _, test := range []struct {
+		text, prefix string
+		want         int64
+		ok           bool
+	}{
+		{"536870912\n", "", 536870912, true}, {"max\n", "", 0, false}, {"", "", 0, false}, {"\n", "", 0, false},
+		{"MemFree: 1 kB\nMemTotal:       24689764 kB\n", "MemTotal:", 24689764, true},
+	} {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := readNumber(file, test.prefix); n != test.want || ok != test.ok {
+			t.Errorf("%q: %d, %v", test.text, n, ok)
+		}
+	}
+	if _, ok := readNumber(filepath.Join(t.TempDir(), "none"), ""); ok {
+		t.Error("a file that there is not")
+	}
+}
