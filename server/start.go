@@ -276,6 +276,11 @@ func (s *Server) sessionConfig() session.Config {
 		DigestHash:      zoocfg.DigestHash(s.cfg.DigestAlgorithm),
 		NoDigest:        s.cfg.NoDigest,
 		RequiredSchemes: s.cfg.RequiredSchemes,
+		SASLUsers:       s.cfg.SASLUsers,
+		SuperUsers:      s.cfg.SuperUsers,
+		SASLOptional:    s.cfg.SASLOptional,
+		Ensembles:       s.cfg.Ensembles,
+		KeyScheme:       s.cfg.KeyScheme,
 		Limits:          s.limits(),
 
 		ReapInterval:  s.cfg.ReapInterval,
@@ -363,7 +368,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
 		znode.Reconfig: s.cfg.Reconfig, znode.LoneVoter: s.cfg.LoneVoter,
-		znode.NoDigest: s.cfg.NoDigest,
+		znode.NoDigest: s.cfg.NoDigest, znode.SASL: s.cfg.SASLACLs || s.cfg.SASLUsers != nil, znode.KeyScheme: s.cfg.KeyScheme,
 	} {
 		if on {
 			c.Flags |= flag

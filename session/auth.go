@@ -1,43 +1,111 @@
 package session
 
 import (
+	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"hash"
 	"io"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
 var superIdentity = znode.Identity{Scheme: "super", ID: ""}
 
+// errOtherEnsemble says that a client was meant for another cluster. ZooKeeper closes the
+// connection.
+var errOtherEnsemble = errors.New("session: the client expects another ensemble (ensembleAuthName)")
+
 // authenticate adds the identities that an auth packet proves. Requests that were received before
-// keep the identities they had.
-func (s *Session) authenticate(p *wire.AuthPacket) wire.Code {
-	switch p.Scheme {
-	case "ip":
-		return wire.CodeOK // every connection has its address from the start
-	case "digest":
-		if p.Auth == nil || s.m.cfg.NoDigest {
+// keep the identities they had. An error means that the connection must be closed.
+func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
+	cfg := &s.m.cfg
+	switch {
+	case p.Scheme == "ip":
+		return wire.CodeOK, nil // every connection has its address from the start
+	case p.Scheme == "digest" && p.Auth != nil && !cfg.NoDigest:
+		// The ids in ACLs have been decoded in the same way.
+		return s.identifyAll(s.m.DigestIdentities(wire.DecodeUTF8(p.Auth))), nil
+	case p.Scheme == "ensemble" && cfg.Ensembles != nil:
+		if len(p.Auth) > 0 && len(cfg.Ensembles) > 0 && !slices.Contains(cfg.Ensembles, wire.DecodeUTF8(p.Auth)) {
+			s.m.stats.inc(&s.m.stats.OtherEnsemble)
+			return 0, errOtherEnsemble
+		}
+		return wire.CodeOK, nil // it proves nothing
+	case p.Scheme == "key" && cfg.KeyScheme && p.Auth != nil && s.opensKey(wire.DecodeUTF8(p.Auth)):
+		return s.identifyAll([]znode.Identity{{Scheme: "key"}}), nil
+	}
+	s.refuseLogin("scheme", p.Scheme)
+	return wire.CodeAuthFailed, nil
+}
+
+// refuseLogin counts and logs a login that is refused.
+func (s *Session) refuseLogin(why ...any) {
+	s.m.stats.inc(&s.m.stats.LoginsRefused)
+	s.m.log.Info("authentication refused", append([]any{"session", s.id, "client", s.addr}, why...)...)
+}
+
+// opensKey reports whether a number is a multiple of the one that is the data of /key: the scheme
+// that comes with ZooKeeper as an example. Without such data every login is accepted.
+func (s *Session) opensKey(auth string) bool {
+	var data []byte
+	s.m.replica.View(func(store *znode.Store) { data, _, _ = store.Get("/key", []znode.Identity{superIdentity}) })
+	if data == nil {
+		return true
+	}
+	key, keyErr := strconv.ParseInt(wire.DecodeUTF8(data), 10, 32)
+	n, err := strconv.ParseInt(auth, 10, 32)
+	return err == nil && keyErr == nil && (key == 0 || n%key == 0)
+}
+
+// stepSASL takes a token of a client that logs in with SASL, and returns the body of the answer.
+func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Code) {
+	cfg := &s.m.cfg
+	if cfg.SASLUsers == nil {
+		return new(wire.SASLRequest), wire.CodeOK // a null token: this server does not do SASL
+	}
+	if s.sasl == nil {
+		s.sasl = sasl.NewServer(cfg.SASLUsers)
+	}
+	reply, user, err := s.sasl.Step(token)
+	required := slices.Contains(cfg.RequiredSchemes, "sasl")
+	switch {
+	case err == nil && user == "":
+		return &wire.SASLRequest{Token: reply}, wire.CodeOK
+	case err == nil:
+		ids := []znode.Identity{{Scheme: "sasl", ID: user}}
+		if slices.Contains(cfg.SuperUsers, user) {
+			ids = append(ids, superIdentity)
+		}
+		s.m.log.Debug("authenticated", "session", s.id, "client", s.addr, "scheme", "sasl", "user", user)
+		return &wire.SASLRequest{Token: reply}, s.identifyAll(ids)
+	case required:
+		code = wire.CodeSessionClosedRequireSASLAuth
+	case !cfg.SASLOptional:
+		code = wire.CodeAuthFailed
+	}
+	s.refuseLogin("scheme", "sasl", "err", err)
+	return new(wire.SASLRequest), code
+}
+
+// identifyAll adds identities to the connection.
+func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
+	for _, id := range ids {
+		if !s.identify(id) {
+			s.m.stats.inc(&s.m.stats.IdentitiesRefused)
+			s.m.log.Warn("authentication refused: the connection has authenticated with too many identities "+
+				"(maxIdentities, maxIdentityBytes)",
+				"session", s.id, "client", s.addr)
 			return wire.CodeAuthFailed
 		}
-		// The ids in ACLs have been decoded in the same way.
-		for _, id := range s.m.DigestIdentities(wire.DecodeUTF8(p.Auth)) {
-			if !s.identify(id) {
-				s.m.stats.inc(&s.m.stats.IdentitiesRefused)
-				s.m.log.Warn("authentication refused: the connection has authenticated with too many identities "+
-					"(maxIdentities, maxIdentityBytes)",
-					"session", s.id, "client", s.addr)
-				return wire.CodeAuthFailed
-			}
-		}
-		return wire.CodeOK
 	}
-	s.m.log.Info("authentication refused", "session", s.id, "client", s.addr, "scheme", p.Scheme)
-	return wire.CodeAuthFailed
+	return wire.CodeOK
 }
 
 // identify adds an identity to the connection; false if it would have too many. Only Submit's
@@ -66,7 +134,7 @@ func (m *Manager) DigestIdentities(auth string) []znode.Identity {
 		return nil
 	}
 	ids := []znode.Identity{{Scheme: "digest", ID: DigestID(m.cfg.DigestHash, auth)}}
-	if ids[0].ID == m.cfg.SuperDigest {
+	if subtle.ConstantTimeCompare([]byte(ids[0].ID), []byte(m.cfg.SuperDigest)) == 1 {
 		ids = append(ids, superIdentity)
 	}
 	return ids

@@ -46,6 +46,9 @@ func (s *Session) execute(store *znode.Store, p *pending) {
 			body, h.Err = s.answer(store, p)
 		}
 	}
+	if token, ok := p.record.(*wire.SASLRequest); ok {
+		body = *token // also with an error
+	}
 	switch {
 	case p.req.Op == wire.OpAuth || p.req.Op == wire.OpSASL || p.code == wire.CodeSessionClosedRequireSASLAuth:
 		h.Zxid = 0
@@ -138,8 +141,6 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 		return multiRead(store, p, r), wire.CodeOK
 	case *wire.GetEphemeralsRequest:
 		return wire.GetEphemeralsResponse{Ephemerals: ephemerals(store, s.id, r.PrefixPath)}, wire.CodeOK
-	case *wire.SASLRequest:
-		return wire.SASLResponse{}, wire.CodeOK // a null token: this server does not do SASL
 	}
 	if p.req.Op == wire.OpWhoAmI {
 		return wire.WhoAmIResponse{Clients: whoAmI(p.ids)}, wire.CodeOK

@@ -1,9 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -142,7 +142,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 	var info znode.SessionInfo
 	var known bool
 	m.replica.View(func(s *znode.Store) { info, known = s.Session(req.SessionID) })
-	if known && !bytes.Equal(info.Password, req.Password) {
+	if known && subtle.ConstantTimeCompare(info.Password, req.Password) != 1 {
 		m.log.Info("attach refused: wrong password", "session", req.SessionID, "client", addr)
 		return nil, refusal(req), nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/mutant"
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -60,6 +61,17 @@ type Config struct {
 	// scheme.
 	DigestHash func() hash.Hash
 	NoDigest   bool
+	// SASLUsers are the users who may log in with SASL; nil: this member has no SASL. SuperUsers
+	// are those of them who are super users. With SASLOptional a client whose login fails goes on
+	// without it, unless RequiredSchemes has sasl.
+	SASLUsers    sasl.Users
+	SuperUsers   []string
+	SASLOptional bool
+	// Ensembles are the names that a client may have for this cluster (scheme ensemble): with
+	// another one its connection is closed. nil: there is no such scheme; empty: any name will do.
+	Ensembles []string
+	// KeyScheme is that there is the scheme key.
+	KeyScheme bool
 	// RequiredSchemes are those of which a connection must have proved one before it may do
 	// anything but that; nil means none.
 	RequiredSchemes []string

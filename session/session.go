@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/mutant"
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -50,9 +51,11 @@ type Session struct {
 	ended atomic.Bool // set under mu
 
 	// These are of Submit's goroutine.
-	ignoring    bool // a request has ended the connection: what follows it is ignored
-	proposedIDs int  // how many of ids the newest command that carried them had
-	arriving    int  // bytes that are counted for the frame that arrives
+	ignoring    bool         // a request has ended the connection: what follows it is ignored
+	proposedIDs int          // how many of ids the newest command that carried them had
+	arriving    int          // bytes that are counted for the frame that arrives
+	sasl        *sasl.Server // the login, once it has begun
+
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
@@ -235,16 +238,20 @@ func (s *Session) classify(p *pending) error {
 		if err != nil {
 			return err // closed without an answer
 		}
-		p.code = s.authenticate(record.(*wire.AuthPacket))
+		if p.code, err = s.authenticate(record.(*wire.AuthPacket)); err != nil {
+			return err
+		}
 		p.last = p.code != wire.CodeOK
 	case op == wire.OpSASL:
 		if err != nil {
 			return err // as auth
 		}
-		p.record = record
-		if record.(*wire.SASLRequest).Token == nil {
+		token := record.(*wire.SASLRequest).Token
+		if token == nil {
 			return errNullToken
 		}
+		p.record, p.code = s.stepSASL(token)
+		p.last = p.code != wire.CodeOK
 	case isWrite(op) && !(op == wire.OpSync && mutant.On(mutant.LocalSync)):
 		if err != nil {
 			p.code = wire.CodeMarshallingError

@@ -26,7 +26,8 @@ func (r SASLRequest) Append(b []byte) []byte { return appendBuffer(b, r.Token) }
 // Decode reads r from d. Token aliases the input.
 func (r *SASLRequest) Decode(d *Decoder) { r.Token = d.Buffer() }
 
-// SASLResponse answers sasl. A null token says that this server has no SASL.
+// SASLResponse answers sasl. A null token says that this server has no SASL, or that the login has
+// failed.
 type SASLResponse = SASLRequest
 
 // ClientInfo is one identity of a connection in the answer to whoAmI.

@@ -10,7 +10,7 @@ type ReplyHeader struct {
 	Xid Xid
 	// last update this member has applied; see docs/protocol/wire.md section 5 for the exceptions
 	Zxid Zxid
-	Err  Code // when not CodeOK the reply has no body
+	Err  Code // when not CodeOK the reply has no body, except that of sasl
 }
 
 // Append encodes h.
@@ -26,19 +26,22 @@ func (h *ReplyHeader) Decode(d *Decoder) {
 }
 
 // AppendReply appends a reply with its length. body is nil for an op whose reply has none; it is
-// left out when h.Err is not CodeOK.
+// left out when h.Err is not CodeOK, except for a SASLResponse: ZooKeeper sends it with an error,
+// too.
 func AppendReply(b []byte, h ReplyHeader, body Record) []byte {
 	start := len(b)
 	b = append(b, 0, 0, 0, 0)
 	b = h.Append(b)
-	if body != nil && h.Err == CodeOK {
+	_, always := body.(SASLResponse)
+	if body != nil && h.Err == CodeOK || always {
 		b = body.Append(b)
 	}
 	return setFrameLen(b, start)
 }
 
 // DecodeReply splits a frame's payload, as a client receives it, into header and body. The body
-// aliases the frame and is empty when the op has none or when the header has an error.
+// aliases the frame and is empty when the op has none, and, except for sasl, when the header has an
+// error.
 func DecodeReply(frame []byte) (h ReplyHeader, body []byte, err error) {
 	if err := Decode(frame, &h); err != nil {
 		return ReplyHeader{}, nil, fmt.Errorf("wire: reply header: %w", err)

@@ -16,6 +16,7 @@ const (
 	schemeIP     = "ip"     // an address, in ACLs also a network
 	schemeSASL   = "sasl"
 	schemeX509   = "x509"
+	schemeKey    = "key" // ZooKeeper's example of a scheme
 
 	idAnyone = "anyone"
 )
@@ -56,7 +57,7 @@ func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code)
 		case a.Scheme == schemeAuth:
 			before := len(fixed)
 			for _, id := range ids {
-				if authenticated(id.Scheme) {
+				if authenticated(id.Scheme, flags) {
 					fixed = append(fixed, wire.ACL{Perms: a.Perms, ID: wire.ID{Scheme: id.Scheme, ID: id.ID}})
 				}
 			}
@@ -121,12 +122,12 @@ func sameScheme(a wire.ACL) wire.ACL {
 
 // authenticated reports whether an identity of this scheme is one that the scheme "auth" in an ACL
 // is replaced by: one that takes a proof to have.
-func authenticated(scheme string) bool {
-	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL
+func authenticated(scheme string, flags Flags) bool {
+	return scheme == schemeDigest || scheme == schemeX509 || scheme == schemeSASL || scheme == schemeKey && flags&KeyScheme != 0
 }
 
 // loaded reports whether there is a provider for the scheme, so that an ACL may have it. Those of
-// sasl and x509 must be configured, as with ZooKeeper.
+// sasl, x509 and key must be configured, as with ZooKeeper.
 func loaded(scheme string, flags Flags) bool {
 	switch scheme {
 	case schemeDigest:
@@ -137,6 +138,8 @@ func loaded(scheme string, flags Flags) bool {
 		return flags&X509 != 0
 	case schemeSASL:
 		return flags&SASL != 0
+	case schemeKey:
+		return flags&KeyScheme != 0
 	}
 	return false
 }
@@ -153,6 +156,8 @@ func validID(scheme, id string) bool {
 		return validX500Name(id)
 	case schemeSASL:
 		return validPrincipal(id)
+	case schemeKey:
+		return true
 	}
 	return false
 }

@@ -111,9 +111,9 @@ func TestEntryDamage(t *testing.T) {
 	if _, err := DecodeEntry(newer); !errors.Is(err, ErrNewer) {
 		t.Fatalf("a newer version: %v", err)
 	}
-	for flag := LoneVoter; flag != 0; flag <<= 1 {
+	for flag := KeyScheme; flag != 0; flag <<= 1 {
 		_, err := DecodeEntry(AppendEntry(nil, 12345, flag, nil))
-		if want := flag != LoneVoter; errors.Is(err, ErrNewer) != want || !want && err != nil {
+		if want := flag != KeyScheme; errors.Is(err, ErrNewer) != want || !want && err != nil {
 			t.Errorf("flags %#x: %v", uint32(flag), err)
 		}
 	}

@@ -67,7 +67,7 @@ type proven struct{ n, bytes int }
 
 func provenOf(ids []Identity) (p proven) {
 	for i := range ids {
-		if authenticated(ids[i].Scheme) {
+		if authenticated(ids[i].Scheme, KeyScheme) {
 			p.n++
 			p.bytes += len(ids[i].Scheme) + len(ids[i].ID)
 		}
@@ -200,7 +200,7 @@ func aclRefusal(acl []wire.ACL, ids []Identity) wire.Code {
 	if _, code := distinct(acl); code != wire.CodeOK {
 		return code
 	}
-	if _, code := fixACL(acl, ids, X509|SASL); code == wire.CodeInvalidACL {
+	if _, code := fixACL(acl, ids, X509|SASL|KeyScheme); code == wire.CodeInvalidACL {
 		return code
 	}
 	return wire.CodeOK

@@ -25,18 +25,20 @@ const (
 	// X509 allows ACLs that name the holder of a certificate (authProvider.N with
 	// X509AuthenticationProvider).
 	X509 Flags = 1 << 4
-	// SASL allows ACLs that name a Kerberos principal (authProvider.N with
-	// SASLAuthenticationProvider).
+	// SASL allows ACLs that name a user of SASL, or a Kerberos principal (authProvider.N with
+	// SASLAuthenticationProvider, or a file of users).
 	SASL Flags = 1 << 5
 	// Reconfig allows to change the members (reconfigEnabled).
 	Reconfig Flags = 1 << 6
 	// LoneVoter allows a cluster of one voter (standaloneEnabled=false).
 	LoneVoter Flags = 1 << 7
+	// KeyScheme allows ACLs with the scheme key (authProvider.N with KeyAuthenticationProvider).
+	KeyScheme Flags = 1 << 8
 
 	// knownFlags are all of them. Other members know other flags: an entry with an unknown one is
 	// not applied, because it may mean something else than it seems to
 	// (docs/decisions/013-versions.md).
-	knownFlags Flags = 1<<8 - 1
+	knownFlags Flags = 1<<9 - 1
 )
 
 // Entry is what one position of the replicated log holds: a batch of commands.

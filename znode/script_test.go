@@ -179,14 +179,14 @@ func (sc *script) attach(a *args) {
 }
 
 // set changes what is around the Store: set time=5000 term=2
-// flags=quota,ttl,skipacl,nodigest,x509,sasl.
+// flags=quota,ttl,skipacl,nodigest,x509,sasl,key.
 func (sc *script) set(a *args) {
 	sc.timeMs = a.num("time", sc.timeMs)
 	sc.term = uint64(a.num("term", int64(sc.term)))
 	if v, ok := a.named["flags"]; ok {
 		sc.flags = 0
 		for _, f := range strings.Split(v, ",") {
-			sc.flags |= map[string]Flags{"": 0, "quota": EnforceQuota, "ttl": ExtendedTypes, "skipacl": SkipACL, "nodigest": NoDigest, "x509": X509, "sasl": SASL}[f]
+			sc.flags |= map[string]Flags{"": 0, "quota": EnforceQuota, "ttl": ExtendedTypes, "skipacl": SkipACL, "nodigest": NoDigest, "x509": X509, "sasl": SASL, "key": KeyScheme}[f]
 		}
 	}
 }

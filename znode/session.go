@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"crypto/subtle"
 	"iter"
 	"slices"
 
@@ -160,7 +161,7 @@ func mayBeSession(id wire.SessionID) bool {
 func (s *Store) createSession(c *Command, r *Result) {
 	if i, ok := s.sessionSlots[c.Session]; ok {
 		row := s.sessions.row(i)
-		if row.password != string(c.Password) {
+		if !samePassword(row.password, c.Password) {
 			r.Status = BadPassword
 			return
 		}
@@ -178,6 +179,9 @@ func (s *Store) createSession(c *Command, r *Result) {
 	s.tx.changed = true
 }
 
+// samePassword compares in a time that does not depend on what is in the passwords.
+func samePassword(a string, b []byte) bool { return subtle.ConstantTimeCompare([]byte(a), b) == 1 }
+
 // attachSession gives a session a new connection.
 func (s *Store) attachSession(c *Command, r *Result) {
 	i, ok := s.sessionSlots[c.Session]
@@ -186,7 +190,7 @@ func (s *Store) attachSession(c *Command, r *Result) {
 		return
 	}
 	row := s.sessions.row(i)
-	if row.password != string(c.Password) {
+	if !samePassword(row.password, c.Password) {
 		r.Status = BadPassword
 		return
 	}

@@ -15,11 +15,15 @@ import (
 	"lockkeeper/server/zoocfg"
 )
 
-type digestCommand struct{ algorithm string }
+type digestCommand struct {
+	algorithm string
+	sasl      bool
+}
 
 func (c *digestCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.algorithm, "algorithm", "SHA1",
 		"`name` the hash, as in DigestAuthenticationProvider.digestAlg (default SHA1)")
+	fs.BoolVar(&c.sasl, "sasl", false, "print a line for the file of saslUsersFile instead")
 }
 
 func (c *digestCommand) run(e env, args []string) error {
@@ -27,19 +31,27 @@ func (c *digestCommand) run(e env, args []string) error {
 		return wrongUsage("it takes one USER, not %d arguments", len(args))
 	}
 	user := args[0]
-	if _, err := zoocfg.Digest(c.algorithm, user, "any"); err != nil {
+	if _, err := c.entry(user, "any"); err != nil {
 		return usageError{err}
 	}
 	password, err := readPassword(user, e)
 	if err != nil {
 		return err
 	}
-	id, err := zoocfg.Digest(c.algorithm, user, password)
+	entry, err := c.entry(user, password)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(e.stdout, id)
+	fmt.Fprintln(e.stdout, entry)
 	return nil
+}
+
+// entry is what the command prints.
+func (c *digestCommand) entry(user, password string) (string, error) {
+	if c.sasl {
+		return zoocfg.SASLEntry(user, password)
+	}
+	return zoocfg.Digest(c.algorithm, user, password)
 }
 
 // maxPassword bounds what is read, in bytes.

@@ -40,6 +40,7 @@ func TestDigest(t *testing.T) {
 		{"test\n", []string{"super"}, "super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"},
 		{"test\r\nmore\n", []string{"super"}, "super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"},
 		{"test", []string{"-algorithm", "sha-256", "super"}, "super:wjySwxg860UATFtciuZ1lpzrCHrPeov6SPu/ZD56uig=\n"},
+		{"bobsecret", []string{"-sasl", "bob"}, "bob:zk-sasl-md5:fff08f480333e7694a6455b4a1d5b656\n"},
 	} {
 		if stdout, stderr, status := digestOf(t, c.stdin, c.args...); stdout != c.stdout || stderr != "" || status != exitOK {
 			t.Errorf("%q %q: %q, %q, status %d", c.stdin, c.args, stdout, stderr, status)
@@ -55,6 +56,8 @@ func TestDigest(t *testing.T) {
 		{"\xff", []string{"super"}, "must be UTF-8", exitFailed},
 		{"", []string{"a:b"}, "without a colon", exitUsage},
 		{"", []string{"-algorithm", "CRC", "a"}, `"CRC" is none of MD5`, exitUsage},
+		{"\n", []string{"-sasl", "bob"}, "the password is empty", exitFailed},
+		{"", []string{"-sasl", "a:b"}, "without a colon", exitUsage},
 		{"", nil, "it takes one USER", exitUsage},
 		{"", []string{"a", "b"}, "it takes one USER", exitUsage},
 	} {

@@ -23,10 +23,11 @@ const imports = `
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
-	session:               wire znode internal/mutant internal/loglimit
+	session/sasl:
+	session:               wire znode session/sasl internal/mutant internal/loglimit
 
 	server/tlsconf:        wire github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
-	server/zoocfg:         wire znode quorum quorum/peer session server/tlsconf
+	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/audit:          wire session internal/loglimit
 	server:                wire znode quorum quorum/peer session server/zoocfg server/audit internal/loglimit
 	server/simtest:
@@ -96,7 +97,7 @@ const testImports = `
 // that has a clock, a socket, a file, a goroutine, chance or a log.
 const standard = `
 	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
-	znode:  encoding/binary encoding/hex errors fmt hash/crc32 io iter math net/netip slices sort
+	znode:  crypto/subtle encoding/binary encoding/hex errors fmt hash/crc32 io iter math net/netip slices sort
 	        strconv strings sync/atomic unicode/utf8 bytes
 `
 

@@ -18,6 +18,7 @@ import (
 	"lockkeeper/quorum"
 	"lockkeeper/server/tlsconf"
 	"lockkeeper/session"
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -116,18 +117,31 @@ type Config struct {
 	// from globalOutstandingLimit to maxSessionsPerAddress.
 	Limits session.Limits
 
-	SkipACL         bool     // skipACL=yes
-	SuperDigest     string   // DigestAuthenticationProvider.superDigest; empty: none
-	DigestAlgorithm string   // DigestAuthenticationProvider.digestAlg
-	NoDigest        bool     // DigestAuthenticationProvider.enabled=false
-	RequiredSchemes []string // enforce.auth.schemes, with enforce.auth.enabled; nil: none
-	Audit           bool     // audit.enable
-	AuditFile       string   // audit.file; empty: Logger
-	AuditFileBytes  int      // audit.fileMaxBytes
-	AuditFiles      int      // audit.maxFiles
-	AuditQueueBytes int      // audit.queueBytes
-	EnforceQuota    bool     // enforceQuota
-	ExtendedTypes   bool     // extendedTypesEnabled
+	SkipACL         bool   // skipACL=yes
+	SuperDigest     string // DigestAuthenticationProvider.superDigest; empty: none
+	DigestAlgorithm string // DigestAuthenticationProvider.digestAlg
+	NoDigest        bool   // DigestAuthenticationProvider.enabled=false
+	Audit           bool   // audit.enable
+	AuditFile       string // audit.file; empty: Logger
+	AuditFileBytes  int    // audit.fileMaxBytes
+	AuditFiles      int    // audit.maxFiles
+	AuditQueueBytes int    // audit.queueBytes
+	EnforceQuota    bool   // enforceQuota
+	ExtendedTypes   bool   // extendedTypesEnabled
+
+	// RequiredSchemes are those of enforce.auth.schemes with enforce.auth.enabled, or sasl with
+	// sessionRequireClientSASLAuth; nil: none.
+	RequiredSchemes []string
+	// SASLUsers are those of the files that java.security.auth.login.config and saslUsersFile name;
+	// nil: nobody can log in with SASL. SASLACLs lets ACLs name them also when it is nil
+	// (authProvider.N). SASLOptional is allowSaslFailedClients.
+	SASLUsers              sasl.Users
+	SASLACLs, SASLOptional bool
+	SuperUsers             []string // of SASL: superUser, superUser.N
+	// Ensembles are the names of ensembleAuthName. nil: there is no scheme ensemble; empty: it
+	// takes any name.
+	Ensembles []string
+	KeyScheme bool // authProvider.N with KeyAuthenticationProvider
 
 	ReapInterval  time.Duration // znode.container.checkIntervalMs
 	ReapPerMinute int           // znode.container.maxPerMinute

@@ -278,13 +278,13 @@ func TestConfigFaults(t *testing.T) {
 		"TLS address, no port":     {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: is set, but secureClientPort is not"}},
 		"TLS for peers":            {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
 		"SASL for peers":           {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
-		"auth enforced":            {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", "", []string{"4: enforce.auth.schemes: this version cannot tell who somebody is by the scheme \"sasl\"; it has digest, ip and x509"}},
-		"auth enforced by nothing": {base + "enforce.auth.enabled=true", "", []string{"3: enforce.auth.enabled: needs enforce.auth.schemes, which says which schemes will do: digest, ip, x509"}},
+		"auth enforced":            {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest,x508", "", []string{"4: enforce.auth.schemes: this version cannot tell who somebody is by the scheme \"x508\"; it has digest, ip, key, sasl, x509"}},
+		"auth enforced by nothing": {base + "enforce.auth.enabled=true", "", []string{"3: enforce.auth.enabled: needs enforce.auth.schemes, which says which schemes will do: some of digest, ip, key, sasl, x509"}},
 		"limits":                   {base + "globalOutstandingLimit=0\nlargeRequestThreshold=x\nconnection_throttle_fill_time=0", "", []string{"3: globalOutstandingLimit: must be at least 1, not 0", "4: largeRequestThreshold: must be a number, not \"x\"", "5: connection_throttle_fill_time: must be at least 1, not 0"}},
-		"SASL required":            {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: this version has no SASL, so clients cannot be made to authenticate with it; set it to false to start without"}},
+		"SASL required":            {base + "sessionRequireClientSASLAuth=true", "", []string{"3: sessionRequireClientSASLAuth: nobody could log in with sasl: there are no users: java.security.auth.login.config or saslUsersFile has to name a file with them"}},
 		"digest CRC":               {base + "DigestAuthenticationProvider.digestAlg=CRC", "", []string{"3: DigestAuthenticationProvider.digestAlg: \"CRC\" is none of MD5, SHA, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512, SHA-512/224, SHA-512/256, SHA1, SHA3-224, SHA3-256, SHA3-384, SHA3-512"}},
-		"unknown providers": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nauthProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider\nauthProvider.3=com.example.Mine", "", []string{
-			"3: authProvider.1: this version has no SASL, so nobody can prove to be a principal; remove the key to start without",
+		"unknown providers": {base + "authProvider.1=com.example.SASLAuthenticationProvider\nauthProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider\nauthProvider.3=com.example.Mine", "", []string{
+			"3: authProvider.1: lockkeeper cannot load com.example.SASLAuthenticationProvider, so nobody can log in with its scheme; remove the key to start without",
 			"4: authProvider.x: " + noCert,
 			"5: authProvider.3: lockkeeper cannot load com.example.Mine, so nobody can log in with its scheme; remove the key to start without"}},
 		"TLS on the plain ports": {base + "client.portUnification=true\nportUnification=true", "", []string{
@@ -317,7 +317,13 @@ func TestConfigFaults(t *testing.T) {
 		"one port for both": {base + "secureClientPort=2181\ntls.cert=/c\ntls.ca=/c", "", []string{"3: secureClientPort: is the same as clientPort; client.portUnification=true has one port for both"}},
 		"certificates, odd": {base + "ssl.clientAuth=yes", "", []string{`3: ssl.clientAuth: must be need, want or none, not "yes"`}},
 		"audit":             {base + "audit.enable=true\naudit.impl.class=x.Mine", "", []string{"4: audit.impl.class: lockkeeper cannot load x.Mine; remove the key to have the lines of org.apache.zookeeper.audit.Slf4jAuditLogger"}},
-		"ensemble name":     {base + "ensembleAuthName=prod", "", []string{"3: ensembleAuthName: this version cannot turn away clients that were meant for another cluster; remove the key to start without"}},
+		"ensemble name":     {base + "ensembleAuthName=prod,", "", []string{"3: ensembleAuthName: has an empty name"}},
+		"Kerberos": {base + "kerberos.removeRealmFromPrincipal=true\nsecurity.auth_to_local=DEFAULT\nrequireKerberosConfig=true", "", []string{
+			"3: kerberos.removeRealmFromPrincipal: " + noKerberos + "; set it to false to start without",
+			"4: security.auth_to_local: " + noKerberos + "; remove the key to start without",
+			"5: requireKerberosConfig: " + noKerberos + "; set it to false to start without"}},
+		"no such users":   {base + "java.security.auth.login.config=%D/none\nsaslUsersFile=\nsuperUser=", "", []string{"3: java.security.auth.login.config: %D/none: no such file or directory", "4: saslUsersFile: is empty", "5: superUser: is empty"}},
+		"schemes without": {base + "enforce.auth.enabled=true\nenforce.auth.schemes=key,digest\nDigestAuthenticationProvider.enabled=false", "", []string{"4: enforce.auth.schemes: nobody could log in with key: authProvider.N=org.apache.zookeeper.server.auth.KeyAuthenticationProvider is missing", "4: enforce.auth.schemes: nobody could log in with digest: DigestAuthenticationProvider.enabled=false switches it off"}},
 
 		"misspelt":           {base + "tikcTime=2000", "", []string{"3: tikcTime: there is no such key; tickTime is probably meant (-allow-unknown-keys ignores keys like this one)"}},
 		"misspelt, case":     {base + "maxclientcnxns=7", "", []string{"3: maxclientcnxns: there is no such key; maxClientCnxns is probably meant (-allow-unknown-keys ignores keys like this one)"}},
@@ -466,7 +472,7 @@ func TestConfigNotices(t *testing.T) {
 		secure   = base + "secureClientPort=2182\n"
 		unneeded = "INFO zoo.cfg : ZooKeeper has these settings and lockkeeper does not need them: ignored: "
 		noTLS    = "WARN zoo.cfg : no port for clients speaks TLS (secureClientPort, client.portUnification): without effect: "
-		noSASL   = "WARN zoo.cfg : these settings describe SASL, which this version does not have: without effect: "
+		noSASL   = "WARN zoo.cfg : these settings describe uses of SASL that this version does not have: without effect: "
 	)
 	two := "server.1=a:1:2\nserver.2=b:1:2\n"
 	for name, c := range map[string]struct {
@@ -479,16 +485,20 @@ func TestConfigNotices(t *testing.T) {
 		"old TLS": {secure + "tls.cert=/c\ntls.ca=/c\nssl.enabledProtocols=TLSv1.1,TLSv1.2\nssl.ciphersuites=TLS_RSA_WITH_AES_128_CBC_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "", []string{
 			"WARN zoo.cfg:6 ssl.enabledProtocols: TLSv1.1: not spoken, whatever this says; TLSv1.2 and TLSv1.3 are",
 			"WARN zoo.cfg:7 ssl.ciphersuites: TLS_RSA_WITH_AES_128_CBC_SHA256: not there, or not secure: ignored"}},
-		"HTTPS without HTTP": {base + "admin.forceHttps=true", "", []string{"WARN zoo.cfg admin.enableServer: is not true: there is no HTTP port, and nothing to have TLS"}},
-		"SASL":               {base + "kerberos.removeRealmFromPrincipal=true\njava.security.auth.login.config=/j", "", []string{noSASL + "java.security.auth.login.config, kerberos.removeRealmFromPrincipal"}},
-		"off":                {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
-		"unknown":            {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
-		"twice":              {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
-		"forceSync":          {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
-		"local":              {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
-		"leader":             {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
-		"admin":              {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
-		"admin off":          {base + "admin.enableServer=false", "", nil},
+		"HTTPS without HTTP":               {base + "admin.forceHttps=true", "", []string{"WARN zoo.cfg admin.enableServer: is not true: there is no HTTP port, and nothing to have TLS"}},
+		"SASL":                             {base + "letAnySaslUserDoX=x\nkerberos.removeRealmFromPrincipal=false", "", []string{noSASL + "letAnySaslUserDoX"}},
+		"SASL by a key that means nothing": {base + "requireClientAuthScheme=sasl", "", []string{"WARN zoo.cfg:3 requireClientAuthScheme: " + noRequireClientAuthScheme}},
+		"SASL without users": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nsuperUser=x", "", []string{
+			"WARN zoo.cfg:3 authProvider.1: no file names the users of SASL (java.security.auth.login.config, saslUsersFile): ACLs may name them, and nobody can log in",
+			`WARN zoo.cfg:4 superUser: there is no SASL user "x"`}},
+		"off":       {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
+		"unknown":   {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
+		"twice":     {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
+		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
+		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
+		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
+		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
+		"admin off": {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},
 		"auth providers": {base + "authProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{unneeded + "authProvider.2"}},

@@ -77,6 +77,15 @@ type loader struct {
 	dynamic     string   // dynamicConfigFile
 	enforceAuth bool     // enforce.auth.enabled
 	authSchemes []string // enforce.auth.schemes
+	requireSASL bool     // sessionRequireClientSASLAuth
+
+	jaasFile, jaasSection string            // java.security.auth.login.config, sasl.serverconfig
+	usersFile             string            // saslUsersFile
+	superPassword         string            // SASLAuthenticationProvider.superPassword
+	saslProvider          string            // the key that has named the provider of SASL
+	superUserKeys         map[string]string // the keys that have made them super users, by user
+	usersFaulty           bool              // a file of users is wrong
+
 	members     []Member
 	tls         tlsLoader
 	x509        property // authProvider.N with X509AuthenticationProvider
@@ -87,7 +96,7 @@ type loader struct {
 }
 
 func newLoader(file string) *loader {
-	return &loader{cfg: Config{File: file, origin: map[string]property{}}, standalone: true}
+	return &loader{cfg: Config{File: file, origin: map[string]property{}}, standalone: true, jaasSection: "Server"}
 }
 
 // Keys that are accepted without effect are collected and reported in one line for each category.
@@ -105,8 +114,8 @@ var categories = [...]struct {
 }{
 	unneeded: {slog.LevelInfo, "ZooKeeper has these settings and lockkeeper does not need them: ignored",
 		"Without effect: it tunes a mechanism that lockkeeper does not have or does not need."},
-	saslOnly: {slog.LevelWarn, "these settings describe SASL, which this version does not have: without effect",
-		"Without effect: it describes SASL, which this version does not have."},
+	saslOnly: {slog.LevelWarn, "these settings describe uses of SASL that this version does not have: without effect",
+		"Without effect: it describes a use of SASL that this version does not have."},
 }
 
 // take looks up the key of a property and applies the value.
@@ -232,13 +241,8 @@ func (l *loader) finish() {
 		l.fault(l.at("dataDir"), "is not set")
 	}
 	l.checkDirs()
-	if l.enforceAuth {
-		l.cfg.RequiredSchemes = l.authSchemes
-		if len(l.authSchemes) == 0 && !l.faulty("enforce.auth.schemes") {
-			l.fault(l.at("enforce.auth.enabled"),
-				"needs enforce.auth.schemes, which says which schemes will do: digest, ip, x509")
-		}
-	}
+	l.loadUsers()
+	l.requireSchemes()
 	l.startMode()
 	l.secureClientAddr()
 	l.clientAddr()

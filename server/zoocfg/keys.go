@@ -71,19 +71,20 @@ var keyFamilies = map[string]keyDef{
 	"group.":  {class: KeyRefused, value: value{kind: "numbers with ':' between them", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"weight.": {class: KeyRefused, value: value{kind: "integer", use: refuseHierarchy}, def: "(none)", effect: "Stops the start: " + noHierarchy + "."},
 	"authProvider.": {property: true, value: value{kind: "name of a Java class", use: authProvider}, def: "(none)",
-		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. The one for x509 needs a port where clients show certificates. Any other class stops the start: this version has no SASL, and can load no class."},
-	"superUser.":       {class: KeyIneffective, property: true, value: ignored(saslOnly), def: "(none)", effect: categories[saslOnly].effect},
+		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. The one for x509 needs a port where clients show certificates. " +
+			"SASLAuthenticationProvider lets ACLs name users of SASL; EnsembleAuthenticationProvider and KeyAuthenticationProvider are there as in ZooKeeper. Any other class stops the start: lockkeeper can load none."},
+	"superUser.":       {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)", effect: "Another superUser, for each N."},
 	"metricsProvider.": {class: KeyIneffective, value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 
 // knownKeys are all other keys. How each is treated, and why:
 //
 //   - A setting that exists here is used.
-//   - One that requires more protection than this version has (SASL, quorums by group) stops
+//   - One that requires more protection than this version has (Kerberos, quorums by group) stops
 //     the start: without it, a promise that the operator relies on would be broken.
 //   - One that requires something that is missing but protects nothing gets a warning of its own.
 //   - One that tunes a mechanism that lockkeeper does not have is collected into one line.
-var knownKeys = merge(usedKeys, tlsKeys(), refusedKeys, missingKeys,
+var knownKeys = merge(usedKeys, tlsKeys(), loginKeys, refusedKeys, kerberosKeys, missingKeys,
 	ignoredKeys(unneeded, false, unneededKeys), ignoredKeys(unneeded, true, unneededProperties),
 	ignoredKeys(saslOnly, true, saslKeys))
 
@@ -223,10 +224,6 @@ var usedKeys = map[string]keyDef{
 			l.fault(p, "%q is none of %s", p.val, digestNames())
 		}
 	}}, def: "SHA1", effect: "The hash of digest identities and of superDigest. All members need the same one, and ACLs keep what they were made with."},
-	"enforce.auth.enabled": {property: true, value: boolean(func(l *loader) *bool { return &l.enforceAuth }), def: "false",
-		effect: "A client must have proved an identity of one of enforce.auth.schemes before any other request."},
-	"enforce.auth.schemes": {property: true, value: value{kind: "digest, ip, x509, with commas", use: useAuthSchemes}, def: "(none)",
-		effect: "The schemes that satisfy enforce.auth.enabled."},
 
 	"audit.enable": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.Audit }), def: "false",
 		effect: "Writes a line to the audit log for each request that creates, changes or deletes something or tries to (docs/audit.md)."},
@@ -310,7 +307,6 @@ const defaultAuditClass = "org.apache.zookeeper.audit.Slf4jAuditLogger"
 
 const (
 	noTLS       = "this version has no TLS"
-	noSASL      = "this version has no SASL"
 	noPeerAuth  = "members do not authenticate each other in this version; keep the peer ports on a network of their own"
 	noHierarchy = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
 )
@@ -321,15 +317,9 @@ var refusedKeys = map[string]keyDef{
 	"quorum.auth.enableSasl":         refuseTrue(noPeerAuth),
 	"quorum.auth.learnerRequireSasl": refuseTrue(noPeerAuth),
 	"quorum.auth.serverRequireSasl":  refuseTrue(noPeerAuth),
-	"sessionRequireClientSASLAuth":   refuseTrue(noSASL + ", so clients cannot be made to authenticate with it").asProperty(),
-	"requireKerberosConfig":          refuseTrue(noSASL).asProperty(),
 	"portUnification":                refuseTrue(noTLS + " between members: peers that use it are refused"),
 	"fips-mode":                      refuseTrue("the TLS of this version is not validated for FIPS").asProperty(),
-	"ensembleAuthName": {class: KeyRefused, property: true, value: refuse("names with commas", noEnsembleAuth+"; remove the key to start without"),
-		def: "(none)", effect: "Stops the start: " + noEnsembleAuth + "."},
 }
-
-const noEnsembleAuth = "this version cannot turn away clients that were meant for another cluster"
 
 // missingKeys require something that is missing and protects nothing.
 var missingKeys = map[string]keyDef{
@@ -387,10 +377,8 @@ var unneededProperties = strings.Fields(`
 	watcherCleanIntervalInSeconds watcherCleanThreadsNum watcherCleanThreshold`)
 
 var saslKeys = strings.Fields(`
-	SASLAuthenticationProvider.superPassword allowSaslFailedClients java.security.auth.login.config
-	kerberos.canonicalizeHostNames kerberos.removeHostFromPrincipal kerberos.removeRealmFromPrincipal kinit
 	letAnySaslUserDoX quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
-	quorum.auth.server.saslLoginContext sasl.serverconfig security.auth_to_local superUser`)
+	quorum.auth.server.saslLoginContext`)
 
 func ignoredKeys(c category, property bool, names []string) map[string]keyDef {
 	m := map[string]keyDef{}

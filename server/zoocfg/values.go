@@ -152,8 +152,11 @@ func sessionTimeout(field func(*loader) *time.Duration) value {
 	return v
 }
 
-func directory(field func(*loader) *string) value {
-	return value{kind: "path", use: func(l *loader, p property) {
+func directory(field func(*loader) *string) value { return text("path", field) }
+
+// text is a text that is not empty.
+func text(kind string, field func(*loader) *string) value {
+	return value{kind: kind, use: func(l *loader, p property) {
 		if p.val == "" {
 			l.fault(p, "is empty")
 			return
@@ -192,33 +195,6 @@ func useMaxBuffer(l *loader, p property) {
 		l.cfg.MaxBuffer = MaxMaxBuffer
 	default:
 		l.cfg.MaxBuffer = int(n)
-	}
-}
-
-func useAuthSchemes(l *loader, p property) {
-	l.authSchemes = nil
-	for scheme := range strings.SplitSeq(p.val, ",") {
-		switch scheme = strings.TrimSpace(scheme); scheme {
-		case "digest", "ip", "x509":
-			l.authSchemes = append(l.authSchemes, scheme)
-		default:
-			l.fault(p, "this version cannot tell who somebody is by the scheme %q; it has digest, ip and x509", scheme)
-		}
-	}
-}
-
-// authProvider refuses providers that are missing: without them nobody has the identities of an ACL
-// with their scheme, and clients that they would refuse are served.
-func authProvider(l *loader, p property) {
-	switch class := p.val[strings.LastIndexByte(p.val, '.')+1:]; class {
-	case "DigestAuthenticationProvider", "IPAuthenticationProvider":
-		l.ignore(unneeded, p)
-	case "X509AuthenticationProvider":
-		l.x509 = p
-	case "SASLAuthenticationProvider":
-		l.fault(p, "%s, so nobody can prove to be a principal; remove the key to start without", noSASL)
-	default:
-		l.fault(p, "lockkeeper cannot load %s, so nobody can log in with its scheme; remove the key to start without", p.val)
 	}
 }
 
