@@ -290,7 +290,7 @@ var ownMetrics = []string{
 	"zk_acls_refused", "zk_costly_requests_refused", "zk_ephemerals_refused",
 	"zk_lock_strangers",
 	"zk_client_memory_bytes", "zk_connections_ended_for_memory", "zk_watch_memory_bytes", "zk_watches_refused",
-	"zk_long_answers_refused", "zk_identities_refused", "zk_undeliverable_requests",
+	"zk_long_answers_refused", "zk_identities_refused", "zk_logins_refused", "zk_undeliverable_requests",
 	"zk_data_memory_bytes", "zk_state_full_refused", "zk_sessions_refused",
 	"zk_sessionless_connections", "zk_sessionless_connections_displaced",
 }

@@ -191,9 +191,9 @@ func TestDoesNotStart(t *testing.T) {
 	}{
 		{"clientPort=x\ntickTime=-1\n", []string{"serve", file},
 			file + ": dataDir: is not set\n" + file + ":1: clientPort: must be a number, not \"x\"\n" + file + ":2: tickTime: must be at least 1, not -1\nlockkeeper: not started\n"},
-		{"clientPort=1\ndatadir=/tmp\ntickTimeMs=1\nssl.clientAuth=need\n", []string{"serve", file}, file + ":3: tickTimeMs: warning: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime\n" +
+		{"clientPort=1\ndatadir=/tmp\ntickTimeMs=1\nrequireKerberosConfig=true\n", []string{"serve", file}, file + ":3: tickTimeMs: warning: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime\n" +
 			file + ":2: datadir: there is no such key; dataDir is probably meant (-allow-unknown-keys ignores keys like this one)\n" +
-			file + ":4: ssl.clientAuth: this version has no TLS, so no client can be made to show a certificate; set it to none to start without\nlockkeeper: not started\n"},
+			file + ":4: requireKerberosConfig: this version has no Kerberos (GSSAPI); set it to false to start without\nlockkeeper: not started\n"},
 		{"clientPort=1\ndatadir=/tmp\n", []string{"serve", "-allow-unknown-keys", file}, file + ":2: datadir: warning: neither ZooKeeper nor lockkeeper knows this key; ignored, though it looks like dataDir\n" +
 			file + ": dataDir: is not set\nlockkeeper: not started\n"},
 		{"", []string{"serve", file + "x"}, "lockkeeper: not started: server: read configuration " + file + "x: no such file or directory\n"},
