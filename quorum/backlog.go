@@ -143,6 +143,11 @@ func (b *backlog) flushLoop() {
 		last := logs[len(logs)-1]
 		runtime.Gosched() // the goroutines that send them to followers run first
 		err := b.LogStore.StoreLogs(logs)
+		// The notices that wrote has sent are not waited for by this member's clients: Go runs the
+		// goroutine that was readied last first, so they go out behind the answers that wait below.
+		if err == nil && b.wrote != nil && last.Type == raft.LogCommand {
+			b.wrote(last.Index, last.Term)
+		}
 		b.mu.Lock()
 		if err == nil {
 			b.logs = slices.Delete(b.logs, 0, len(logs))
@@ -156,9 +161,6 @@ func (b *backlog) flushLoop() {
 		if err != nil {
 			b.failed()
 			return
-		}
-		if b.wrote != nil && last.Type == raft.LogCommand {
-			b.wrote(last.Index, last.Term)
 		}
 	}
 }
