@@ -77,6 +77,8 @@ type Config struct {
 	// ClientAddr is where clients connect to this member; it is part of its Report. nil: it is
 	// empty.
 	ClientAddr func() string
+	// PeerAuth says how members prove to this one who they are; it is part of its Report.
+	PeerAuth string
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 

@@ -160,6 +160,10 @@ type ListedMember struct {
 	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is
 	// not known.
 	Protocol uint8 `json:"protocol"`
+	// PeerAuth is how others prove to the member who they are: tls, secret, tls+secret; loopback if
+	// they need not and no other host reaches its peer port; open if they need not and may be
+	// anybody. Empty if that is not known.
+	PeerAuth string `json:"peerAuth"`
 }
 
 const noAnswer = "no answer"
@@ -199,13 +203,13 @@ func (s *Server) MemberList() []ListedMember {
 		r.asked = time.Now()
 	}
 	r.answers[s.replica.ID()] = quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
-		Protocol: s.replica.PeerStats().Version}
+		Protocol: s.replica.PeerStats().Version, PeerAuth: s.peerAuth.kind()}
 	var list []ListedMember
 	for _, m := range members {
 		id := quorum.MemberID(m.ID)
 		l := Listed(m)
 		if report, ok := r.answers[id]; ok {
-			l.State, l.Protocol = report.Role, report.Protocol
+			l.State, l.Protocol, l.PeerAuth = report.Role, report.Protocol, report.PeerAuth
 			if addr := reachable(m, report.ClientAddr); addr != "" {
 				r.clients[id] = addr
 			}
@@ -243,13 +247,14 @@ func reachable(m Member, addr string) string {
 func (s *Server) membersText() string {
 	var b strings.Builder
 	for _, l := range s.MemberList() {
-		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol)
+		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\t%s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol, l.PeerAuth)
 	}
 	return b.String()
 }
 
 // ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a
-// member that is alone. Earlier versions have no Protocol; later ones may have more fields.
+// member that is alone. Earlier versions have no Protocol or no PeerAuth; later ones may have more
+// fields.
 func ParseMembersText(text string) (list []ListedMember, ok bool) {
 	for line := range strings.Lines(text) {
 		var l ListedMember
@@ -263,6 +268,9 @@ func ParseMembersText(text string) (list []ListedMember, ok bool) {
 		l.Role, l.State, l.Peers, l.Clients = f[1], f[2], f[3], f[4]
 		if len(f) > 5 {
 			_, _ = fmt.Sscan(f[5], &l.Protocol) // 0 if it cannot be read
+		}
+		if len(f) > 6 {
+			l.PeerAuth = f[6]
 		}
 		list = append(list, l)
 	}

@@ -153,9 +153,9 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 		t.Helper()
 		leaders := 0
 		for i, l := range list {
-			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol}
+			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback"}
 			if i == down {
-				want.Protocol = 0
+				want.Protocol, want.PeerAuth = 0, ""
 			}
 			if l != want || (l.State == noAnswer) != (i == down) {
 				t.Errorf("got %+v, want %+v", l, want)

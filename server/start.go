@@ -31,6 +31,7 @@ type Server struct {
 	started time.Time
 
 	dirs     *dataDirs // nil with injected stores
+	peerAuth peerAuth
 	replica  *quorum.Replica
 	sessions *session.Manager
 	port     *clientPort
@@ -132,6 +133,9 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	ports, err := s.listen(&opened)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	if s.peerAuth, err = s.openPeerAuth(ports.peers); err != nil {
 		return nil, err
 	}
 	s.connects = tokenBucket{max: s.cfg.ConnectTokens, fill: s.cfg.ConnectFillCount, every: s.cfg.ConnectFillTime}
@@ -363,7 +367,8 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Fatal:            s.fail,
 		MayTransfer:      s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
-			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes)},
+			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
+		PeerAuth: s.peerAuth.kind(),
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,

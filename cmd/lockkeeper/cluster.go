@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -201,13 +202,13 @@ func (c *clusterCommand) list() error {
 		}
 		return nil
 	}
-	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %-24s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS", "PROTOCOL")
+	fmt.Fprintf(c.e.stdout, "%-4s %-12s %-16s %-24s %-24s %-9s %s\n", "ID", "ROLE", "STATE", "PEERS", "CLIENTS", "PROTOCOL", "PEER AUTH")
 	for _, l := range list {
 		protocol := "unknown"
 		if l.Protocol != 0 {
 			protocol = strconv.Itoa(int(l.Protocol))
 		}
-		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %-24s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, protocol)
+		fmt.Fprintf(c.e.stdout, "%-4d %-12s %-16s %-24s %-24s %-9s %s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, protocol, cmp.Or(l.PeerAuth, "unknown"))
 	}
 	fmt.Fprintf(c.e.stdout, "version %s\n", version)
 	return nil

@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -32,8 +33,15 @@ type inbound struct {
 	addr  netip.Addr   // zero if it has none that is known
 	heard atomic.Int64 // ns since processStart
 	from  MemberID     // of its preface
-	named bool         // the preface was received. Lock of both: admission.mu
+	named bool         // it has said, and proved, who it is. Lock of both: admission.mu
+
+	// The goroutine that serves the connection reads from it, and has these: a byte that was read
+	// ahead, and how many bytes may still be read; negative: any number.
+	ahead   []byte
+	allowed int
 }
+
+var errTooMuch = errors.New("peer: too many bytes before the proof")
 
 // processStart is when heard begins to count.
 var processStart = time.Now()
@@ -49,7 +57,7 @@ func newAdmission(total int) *admission {
 
 // newInbound wraps a connection that has just been accepted.
 func newInbound(c net.Conn) *inbound {
-	in := &inbound{Conn: c, addr: remoteIP(c)}
+	in := &inbound{Conn: c, addr: remoteIP(c), allowed: -1}
 	in.hear()
 	return in
 }
@@ -58,11 +66,35 @@ func (in *inbound) hear() { in.heard.Store(int64(time.Since(processStart))) }
 
 // Read implements net.Conn.
 func (in *inbound) Read(b []byte) (int, error) {
+	if len(in.ahead) > 0 {
+		n := copy(b, in.ahead)
+		in.ahead = in.ahead[n:]
+		return n, nil
+	}
+	if in.allowed >= 0 {
+		if in.allowed == 0 && len(b) > 0 {
+			return 0, errTooMuch
+		}
+		b = b[:min(len(b), in.allowed)]
+	}
 	n, err := in.Conn.Read(b)
+	if in.allowed >= 0 {
+		in.allowed -= n
+	}
 	if n > 0 {
 		in.hear()
 	}
 	return n, err
+}
+
+// peek returns the next byte without taking it.
+func (in *inbound) peek() (byte, error) {
+	b := make([]byte, 1)
+	if _, err := io.ReadFull(in, b); err != nil {
+		return 0, err
+	}
+	in.ahead = b
+	return b[0], nil
 }
 
 // remoteIP is where a connection comes from; the zero Addr if that is no IP address.
@@ -74,8 +106,8 @@ func remoteIP(c net.Conn) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// perAddr bounds the connections of one address, unnamed those whose preface is missing, perMember
-// those of one member.
+// perAddr bounds the connections of one address, unnamed those that have not said, or not proved,
+// who they are, perMember those of one member.
 func (a *admission) perAddr() int   { return max(a.max/2, 1) }
 func (a *admission) unnamed() int   { return max(a.max/4, 1) }
 func (a *admission) perMember() int { return max(a.max/8, 8) }
@@ -86,9 +118,16 @@ func (a *admission) admit(in *inbound) error {
 	defer a.mu.Unlock()
 	unnamed := func(o *inbound) bool { return !o.named }
 	sameAddr := func(o *inbound) bool { return o.addr == in.addr }
-	// A connection without a preface is closed at once: members send it with their first packet.
-	if !a.makeSpaceLocked(unnamed, a.unnamed(), 0) ||
-		!a.makeSpaceLocked(func(o *inbound) bool { return unnamed(o) && sameAddr(o) }, a.unnamed()/2, 0) ||
+	unnamedOf := func(addr netip.Addr) func(o *inbound) bool {
+		return func(o *inbound) bool { return unnamed(o) && site(o.addr) == addr }
+	}
+	// A connection that has not said who it is may be closed at once: members say it with their
+	// first packets. It is one of the address that has the most of these, so that a flood from a
+	// few addresses closes its own.
+	if busiest, n := a.unnamedLocked(); n >= a.unnamed() {
+		a.makeSpaceLocked(unnamedOf(busiest), 1, 0)
+	}
+	if !a.makeSpaceLocked(unnamedOf(site(in.addr)), a.unnamed()/2, 0) ||
 		!a.makeSpaceLocked(sameAddr, a.perAddr(), minSilence) ||
 		!a.makeSpaceLocked(func(*inbound) bool { return true }, a.max, minSilence) {
 		return errTooManyConns
@@ -97,7 +136,34 @@ func (a *admission) admit(in *inbound) error {
 	return nil
 }
 
-// name records the member that the preface of a connection names. Errors: errTooManyConns,
+// unnamedLocked counts the connections that have not said who they are, and finds the address that
+// has the most of them.
+func (a *admission) unnamedLocked() (busiest netip.Addr, total int) {
+	counts := map[netip.Addr]int{}
+	for o := range a.open {
+		if !o.named {
+			total++
+			from := site(o.addr)
+			counts[from]++
+			if counts[from] > counts[busiest] {
+				busiest = from
+			}
+		}
+	}
+	return busiest, total
+}
+
+// site is the address for which connections are counted that have not said who they are: one host
+// of IPv6 has all addresses with the same 64 bits in front.
+func site(addr netip.Addr) netip.Addr {
+	if addr.Is6() && !addr.IsLoopback() {
+		prefix, _ := addr.Prefix(64)
+		return prefix.Addr()
+	}
+	return addr
+}
+
+// name records who the sender of a connection has said, and proved, to be. Errors: errTooManyConns,
 // net.ErrClosed.
 func (a *admission) name(in *inbound, from MemberID) error {
 	a.mu.Lock()
@@ -142,6 +208,14 @@ func (a *admission) forget(in *inbound) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.open, in)
+}
+
+// unproved is how many connections are open that have not said, or not proved, who they are.
+func (a *admission) unproved() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, n := a.unnamedLocked()
+	return n
 }
 
 func (a *admission) count() int {

@@ -7,7 +7,10 @@
 // no membership, and holds no state of the cluster but the addresses in the Roster. Begin with Port
 // (port.go) and follow a stream:
 //
-//	accept       Port.serve: preface (port.go, version.go), bounds, address (admission.go)
+//	accept       bounds (admission.go)
+//	    |
+//	Port.serve   Port.welcome: TLS (tls.go), preface (preface.go), proof of the secret (proof.go)
+//	    |        address (admission.go)
 //	    |
 //	    +-- 'H'  serveHello answers with the state of this member (hello.go)
 //	    +-- 'R'  network.serve decodes requests of raft (frame.go, rpc.go), requestChecker
@@ -19,8 +22,9 @@
 //
 // # What others may send
 //
-// The library believes its peers. So a connection is checked three times: how many there are
-// (admission), where it comes from (origins), and for each request, whether a member could have
+// The library believes its peers. So a connection is checked four times: how many there are
+// (admission), whether its sender can prove to be a member (Auth, if the cluster has a secret or
+// certificates), where it comes from (origins), and for each request, whether a member could have
 // sent it (requestChecker). What is refused ends its stream with ErrRefused.
 //
 // # Goroutines
@@ -29,6 +33,9 @@
 //	acceptLoop    Port       peer connections                   Close
 //	serve         Port       the frames of one peer stream; on  with the stream, Close
 //	                         a raft stream the library's answer
+//	secretLoop    Port, if   the next look whether the secret   Close
+//	              there is a has changed
+//	              secret
 //	commitLoop    Transport  a commit index to send, per        with the term, Close
 //	                         follower
 //	readLoop      pipeline   answers to appended entries; its   with the pipeline

@@ -14,14 +14,18 @@ import (
 // Hello stream: a member that knows no leader queries the state of the others. The preface is the
 // whole query; the answer:
 //
-//	 0       1        2   4         8        12        20  21         21+n
+//	 0       1        2   4         8        12        20   21         21+n
 //	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
-//	| state | member | 0 | cluster | listed | version | n | role (n) | m | clientAddr (m) |
+//	| state | member | 0 | cluster | listed | version | n | role (n) | m | clientAddr (m) | ->
 //	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
+//	+---+--------------+
+//	| k | peerAuth (k) |
+//	+---+--------------+
 //
 // Member is 1 if the sender of the query is a member, as far as the other knows. Cluster is the
 // other's cluster (0: none), listed the checksum of the members in its configuration, version that
-// of the members it knows. Role and clientAddr are texts, those of Report.
+// of the members it knows. Role, clientAddr and peerAuth are texts, those of Report; members that
+// do not know peerAuth leave it out.
 const maxHello = 1 << 10 // bytes; more than an answer has
 
 // State is how far a member has come.
@@ -48,6 +52,7 @@ type Hello struct {
 type Report struct {
 	Role       string // as in quorum.Status
 	ClientAddr string // host:port where clients connect; the host may be a wildcard
+	PeerAuth   string // how others prove to it who they are; empty if that is not known
 	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is
 	// not known. The preface has it, not the answer.
 	Protocol uint8
@@ -64,6 +69,9 @@ func (h *Hello) code(c *codec.Codec) {
 	c.U64(&h.Version)
 	c.Text(&h.Role)
 	c.Text(&h.ClientAddr)
+	if !c.Decoding() || c.More() {
+		c.Text(&h.PeerAuth)
+	}
 }
 
 func (p *Port) serveHello(from MemberID, c net.Conn) {

@@ -37,7 +37,7 @@ func (l *fakeLocal) AwaitDurable(index uint64, stop <-chan struct{}) error {
 }
 
 // streamOf is a stream over a connection that no port owns.
-func streamOf(c net.Conn) *Stream { return newStream(&Port{}, c, 4096) }
+func streamOf(c net.Conn) *Stream { return newStream(&Port{}, c, c, 4096) }
 
 // readRPC reads a frame of a raft stream.
 func readRPC(r *bufio.Reader, limit int) (rpcKind, []byte, error) {

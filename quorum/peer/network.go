@@ -112,7 +112,7 @@ func (n *network) dial(id raft.ServerID) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := s.Conn.(interface{ SetLinger(seconds int) error }); ok {
+	if tcp, ok := s.raw.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0) // it fails if the connection has ended
 	}
 	return s, nil

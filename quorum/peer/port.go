@@ -3,10 +3,8 @@ package peer
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -17,27 +15,6 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
-)
-
-// Every connection to a peer port starts with a preface that says what it carries and between whom:
-//
-//	 0        4         5       6      7    8            12
-//	+--------+---------+-------+------+----+------------+
-//	| "LKPR" | version | kind  | from | to | cluster    |
-//	+--------+---------+-------+------+----+------------+
-//
-// Version is the newest that the sender speaks; version.go has the answer to it.
-//
-// Cluster is a checksum of the ids and roles of the members of the first start (Sum), and 0 for a
-// member that is in no cluster yet. The receiver closes a connection that is not for it: two
-// clusters whose addresses were mixed up must not exchange a single entry. Who the members are now,
-// raft settles.
-const (
-	prefaceMagic = "LKPR"
-	prefaceLen   = 12
-
-	// PrefaceTimeout bounds the exchange of a few bytes: the preface, and the answer to a hello.
-	PrefaceTimeout = 5 * time.Second
 )
 
 // StreamKind says what a stream carries.
@@ -81,6 +58,8 @@ type Config struct {
 	// Version is the newest version of the protocol that this member speaks. 0 means NewestVersion;
 	// tests have others.
 	Version uint8
+	// Auth says how members prove to each other who they are.
+	Auth Auth
 }
 
 func (c *Config) setDefaults() {
@@ -135,6 +114,7 @@ type Stats struct {
 	Rejected    int64 // connections that cannot be a member's, or that carried what no member sends
 	Refused     int64 // of these, the second kind
 	FrameBytes  int64 // that large frames hold which have begun
+	Auth        AuthStats
 	// Version is the newest version of the protocol that this member speaks, VersionsRefused how
 	// many streams did not come about because the other member has no version in common with it.
 	Version         uint8
@@ -160,6 +140,8 @@ type Port struct {
 	crowded  atomic.Int64
 	rejected atomic.Int64
 	refused  atomic.Int64
+	unproven atomic.Int64 // connections refused for want of a proof
+	late     atomic.Int64 // connections that took too long to say and prove who they are
 
 	wg   sync.WaitGroup
 	done chan struct{}
@@ -167,7 +149,7 @@ type Port struct {
 	mu       sync.Mutex
 	closed   bool
 	listener net.Listener
-	conns    map[net.Conn]struct{}
+	conns    map[net.Conn]secret // each with the secret that it was proved with; nil if with none
 }
 
 // Listen opens the peer port of a member. Nothing is accepted before Start.
@@ -188,7 +170,7 @@ func Listen(cfg Config, roster *Roster, local Local) (*Port, error) {
 		budget:    &frameBudget{max: cfg.FrameBytes},
 		versions:  versions{heard: map[MemberID]uint8{}},
 		done:      make(chan struct{}),
-		conns:     map[net.Conn]struct{}{},
+		conns:     map[net.Conn]secret{},
 	}, nil
 }
 
@@ -197,6 +179,9 @@ func (p *Port) Start(h Handlers) {
 	p.handlers = h
 	p.wg.Add(1)
 	go p.acceptLoop(p.listener)
+	if p.cfg.Auth.Secrets != nil {
+		p.wg.Go(p.secretLoop)
+	}
 }
 
 // Move listens at another address instead. Connections stay. It does nothing if addr is another
@@ -230,7 +215,8 @@ func samePort(a, b string) bool {
 // Stats reports the counts.
 func (p *Port) Stats() Stats {
 	return Stats{Connections: p.admission.count(), Crowded: p.crowded.Load(), Rejected: p.rejected.Load(),
-		Refused: p.refused.Load(), FrameBytes: p.budget.inUse(), Version: p.cfg.Version, VersionsRefused: p.versions.refused.Load()}
+		Refused: p.refused.Load(), FrameBytes: p.budget.inUse(), Version: p.cfg.Version, VersionsRefused: p.versions.refused.Load(),
+		Auth: AuthStats{Unproved: p.admission.unproved(), Refused: p.unproven.Load(), Late: p.late.Load()}}
 }
 
 func (p *Port) acceptLoop(l net.Listener) {
@@ -276,47 +262,31 @@ func (p *Port) crowd(g *inbound, err error) {
 	p.forget(g)
 }
 
-// serve reads the preface and serves the stream.
+// serve has the sender of a connection say and prove who it is, and serves the stream.
 func (p *Port) serve(c *inbound) {
 	defer p.forget(c)
-	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
-	var b [prefaceLen]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
+	conn, f, err := p.welcome(c)
+	var why rejection
+	if errors.As(err, &why) {
+		p.reject(c, string(why))
+	}
+	if err != nil {
 		return
 	}
-	_ = c.SetReadDeadline(time.Time{})
-	version, kind, from, to := b[4], StreamKind(b[5]), MemberID(b[6]), MemberID(b[7])
-	if string(b[:4]) != prefaceMagic {
-		p.reject(c, "it does not speak lockkeeper's peer protocol")
-		return
-	}
-	if err := p.answerPreface(c, from, version); errors.Is(err, ErrVersion) {
-		p.reject(c, err.Error())
-		return
-	} else if err != nil {
-		return
-	}
-	switch {
-	case to != p.cfg.ID:
-		p.reject(c, fmt.Sprintf("member %d took this address for that of member %d: compare the server lines of both", from, to))
-		return
-	case from == p.cfg.ID:
-		p.reject(c, fmt.Sprintf("it says it is member %d, which is this one", from))
-		return
-	}
+	kind, from := f.kind, f.from
 	if err := p.admission.name(c, from); err != nil {
 		p.crowd(c, err)
 		return
 	}
 	if kind == StreamHello { // its sender may be about to become a member
-		p.serveHello(from, c)
+		p.serveHello(from, conn)
 		return
 	}
-	if why := p.notMember(kind, from, binary.BigEndian.Uint32(b[8:]), c.addr); why != "" {
+	if why := p.notMember(kind, from, f.cluster, c.addr); why != "" {
 		p.reject(c, why)
 		return
 	}
-	p.versions.hear(from, version)
+	p.versions.hear(from, f.version)
 	serve := p.handlers.Streams[kind]
 	if kind == StreamRaft {
 		// A request that comes in here makes this member one of that cluster, and it has to say so
@@ -330,7 +300,7 @@ func (p *Port) serve(c *inbound) {
 		p.reject(c, fmt.Sprintf("unknown kind of stream %q", byte(kind)))
 		return
 	}
-	s := newStream(p, c, requestReadBytes)
+	s := newStream(p, c, conn, requestReadBytes)
 	s.frames.limit, s.frames.budget = c.SetReadDeadline, p.budget
 	defer s.frames.release()
 	if err := serve(from, s); errors.Is(err, ErrRefused) {
@@ -385,52 +355,53 @@ func (p *Port) reject(c net.Conn, why string) {
 }
 
 // Dial opens a stream of that kind to a member, at the first of its addresses that answers. Errors:
-// ErrVersion, those of ctx and of the connection.
+// ErrVersion, those of ctx, of the proof and of the connection.
 func (p *Port) Dial(ctx context.Context, to MemberID, kind StreamKind) (*Stream, error) {
-	s, err := p.open(ctx, to, kind, p.cfg.Version)
-	if errors.Is(err, errUnanswered) && p.cfg.Version-1 == unansweredVersion {
-		if s, err = p.open(ctx, to, kind, unansweredVersion); err == nil {
+	f := preface{version: p.cfg.Version, kind: kind, from: p.cfg.ID, to: to, cluster: p.roster.Cluster()}
+	secrets := p.secrets()
+	f.proves = len(secrets) > 0
+	s, err := p.open(ctx, f, secrets)
+	if f.proves && p.cfg.Auth.SecretOptional && errors.Is(err, errUnanswered) {
+		f.proves = false
+		s, err = p.open(ctx, f, nil)
+	}
+	if !f.proves && errors.Is(err, errUnanswered) && f.version-1 == unansweredVersion {
+		f.version = unansweredVersion
+		if s, err = p.open(ctx, f, nil); err == nil {
 			p.versions.hear(to, unansweredVersion)
 		}
 	}
 	return s, err
 }
 
-// open is Dial with a preface that names a version.
-func (p *Port) open(ctx context.Context, to MemberID, kind StreamKind, version uint8) (*Stream, error) {
-	c, err := p.reach(ctx, to)
+// open is Dial with that preface.
+func (p *Port) open(ctx context.Context, f preface, secrets []secret) (*Stream, error) {
+	raw, host, err := p.reach(ctx, f.to)
 	if err != nil {
 		return nil, err
 	}
-	preface := append([]byte(prefaceMagic), version, byte(kind), byte(p.cfg.ID), byte(to))
-	preface = binary.BigEndian.AppendUint32(preface, p.roster.Cluster())
-	_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
-	_, err = c.Write(preface)
-	_ = c.SetWriteDeadline(time.Time{})
-	if err == nil && version > unansweredVersion {
-		err = p.awaitAnswer(ctx, c, to)
-	}
+	c, err := p.introduce(ctx, raw, host, f, secrets)
 	if err != nil {
-		p.forget(c)
+		p.forget(raw)
 		return nil, err
 	}
-	return newStream(p, c, answerReadBytes), nil
+	return newStream(p, raw, c, answerReadBytes), nil
 }
 
-// reach connects to a member.
-func (p *Port) reach(ctx context.Context, to MemberID) (net.Conn, error) {
-	err := fmt.Errorf("peer: member %d is unknown", to)
+// reach connects to a member. Host is that of the address that answered.
+func (p *Port) reach(ctx context.Context, to MemberID) (c net.Conn, host string, err error) {
+	err = fmt.Errorf("peer: member %d is unknown", to)
 	for _, addr := range p.roster.addrs(to) {
-		var c net.Conn
 		if c, err = p.cfg.Dial(ctx, "tcp", addr); err != nil {
 			continue
 		}
 		if !p.track(c) {
-			return nil, net.ErrClosed
+			return nil, "", net.ErrClosed
 		}
-		return c, nil
+		host, _, _ = net.SplitHostPort(addr)
+		return c, host, nil
 	}
-	return nil, err
+	return nil, "", err
 }
 
 // Refuses reports whether connections to all addresses of a member are refused: no process listens
@@ -457,7 +428,7 @@ func (p *Port) track(c net.Conn) bool {
 		_ = c.Close()
 		return false
 	}
-	p.conns[c] = struct{}{}
+	p.conns[c] = nil
 	return true
 }
 
@@ -490,20 +461,22 @@ func (p *Port) Close() {
 
 // Stream is a connection between two members, behind its preface.
 type Stream struct {
-	net.Conn
-	port   *Port
-	frames frameReader
-	buf    []byte // in which requests are encoded
+	net.Conn          // raw, or TLS on it
+	raw      net.Conn // as the port tracks it
+	port     *Port
+	frames   frameReader
+	buf      []byte // in which requests are encoded
 }
 
-// newStream wraps a connection that the port tracks. ReadFrame reads up to readBytes ahead.
-func newStream(p *Port, c net.Conn, readBytes int) *Stream {
-	return &Stream{Conn: c, port: p, frames: frameReader{Reader: bufio.NewReaderSize(c, readBytes)}}
+// newStream makes a stream of c, the connection raw that the port tracks, or TLS on it. ReadFrame
+// reads up to readBytes ahead.
+func newStream(p *Port, raw, c net.Conn, readBytes int) *Stream {
+	return &Stream{Conn: c, raw: raw, port: p, frames: frameReader{Reader: bufio.NewReaderSize(c, readBytes)}}
 }
 
 // Close implements net.Conn.
 func (s *Stream) Close() error {
-	s.port.forget(s.Conn)
+	s.port.forget(s.raw)
 	return nil
 }
 

@@ -1,14 +1,10 @@
 package peer
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // Versions of the protocol between members (docs/decisions/013-versions.md):
@@ -87,42 +83,4 @@ func (p *Port) checkVersion(id MemberID, newest uint8) error {
 	p.versions.refused.Add(1)
 	return fmt.Errorf("%w: member %d speaks versions %d and %d, and this member versions %d and %d: upgrade, or go back, one version after the other",
 		ErrVersion, id, newest-1, newest, own-1, own)
-}
-
-// answerPreface answers a preface that names a version. Errors: ErrVersion, those of the
-// connection.
-func (p *Port) answerPreface(c net.Conn, from MemberID, newest uint8) error {
-	if newest > unansweredVersion {
-		_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
-		if _, err := c.Write([]byte{p.cfg.Version}); err != nil {
-			return err
-		}
-		_ = c.SetWriteDeadline(time.Time{})
-	}
-	return p.checkVersion(from, newest)
-}
-
-// awaitAnswer reads the answer to a preface. Errors: errUnanswered, ErrVersion, those of ctx and of
-// the connection.
-func (p *Port) awaitAnswer(ctx context.Context, c net.Conn, to MemberID) error {
-	_ = c.SetReadDeadline(time.Now().Add(PrefaceTimeout))
-	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
-	var b [1]byte
-	_, err := io.ReadFull(c, b[:])
-	var timeout net.Error
-	switch {
-	case !stop():
-		return ctx.Err()
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return err
-	case err != nil:
-		return fmt.Errorf("%w by member %d: %w", errUnanswered, to, err)
-	}
-	_ = c.SetReadDeadline(time.Time{})
-	p.versions.hear(to, b[0])
-	if err := p.checkVersion(to, b[0]); err != nil {
-		p.log.Error(fmt.Sprintf("version of member %d", to), "this member and another one cannot work together", "other", to, "err", err)
-		return err
-	}
-	return nil
 }

@@ -160,6 +160,10 @@ type Config struct {
 	MaxPeerCnxns         int  // maxPeerCnxns
 	PeerFrameBytes       int  // peerFrameMaxBytes
 	InitLimit, SyncLimit int  // initLimit, syncLimit
+	// PeerSecretFile is the file of the secret by which members know each other (peer.secretFile);
+	// empty: there is none. PeerSecretOptional is peer.secretOptional.
+	PeerSecretFile     string
+	PeerSecretOptional bool
 
 	// Logger gets what an operator should know. nil means slog.Default.
 	Logger *slog.Logger
@@ -235,6 +239,7 @@ func (c *Config) Validate() error {
 		"a request of %d bytes (jute.maxbuffer) with %d identities of %d bytes (maxIdentities, maxIdentityBytes) "+
 			"is a command of up to %d bytes, and members exchange commands of at most %d",
 		d.MaxBuffer, d.Limits.Identities, d.Limits.IdentityBytes, largest, quorum.MaxCommandBytes)
+	check(d.PeerSecretFile != "" || !d.PeerSecretOptional, "peer.secretOptional", "there is no secret: peer.secretFile is not set")
 	badLog := d.LogStore.Validate()
 	check(badLog == nil, "logStore", "%v", badLog)
 	newHash := DigestHash(d.DigestAlgorithm)

@@ -221,7 +221,7 @@ func TestConfigFaults(t *testing.T) {
 		noTLS   = "this version has no TLS"
 		noCert  = "nobody can prove to be the holder of a certificate: that takes secureClientPort or client.portUnification, and ssl.clientAuth other than none"
 		secure  = base + "secureClientPort=2182\n"
-		peers   = "members do not authenticate each other in this version; keep the peer ports on a network of their own; set it to false to start without"
+		peers   = "members do not authenticate each other with SASL; peer.secretFile has them do it with a secret; set it to false to start without"
 		members = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
 		form    = "must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]"
 	)

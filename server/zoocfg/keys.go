@@ -287,8 +287,13 @@ var usedKeys = map[string]keyDef{
 		effect: "The peer port listens at every address, and not only at the one of this member's server line."},
 	"peerAddressCheck": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.AnyPeerAddr }), def: "true",
 		effect: "A connection in the name of a member must come from an address at which this member would look for it. false is for networks that change source addresses."},
+	"peer.secretFile": {own: true, value: directory(func(l *loader) *string { return &l.cfg.PeerSecretFile }), def: "(none)",
+		effect: "A file with the secret of the cluster, the same on all members and at least 32 bytes long, by which members prove to each other who they are before anything else. " +
+			"It may have two, each in a line: the first is used, both are accepted. It is read again when it changes. Only its owner, and a group that may not write, may have access. See docs/security.md."},
+	"peer.secretOptional": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.PeerSecretOptional }), def: "false",
+		effect: "Lets members without the secret take part, and strangers too, while the members of a running cluster are given one by one the peer.secretFile. Then it has to be removed."},
 	"maxPeerCnxns": {own: true, value: integer(32, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.MaxPeerCnxns }), unit: "connections", def: "(256, but at most an eighth of ulimit -n, and at least 32)",
-		effect: "How many connections the peer port takes: half of them from one address, an eighth in the name of one member, a quarter before they have said who they are."},
+		effect: "How many connections the peer port takes: half of them from one address, an eighth in the name of one member, a quarter before they have said, and proved, who they are, an eighth of these from one address."},
 	"peerFrameMaxBytes": {own: true, value: integer(8<<20, math.MaxInt32, peer.DefaultFrameBytes, func(l *loader) *int { return &l.cfg.PeerFrameBytes }), unit: "bytes",
 		effect: "How many bytes frames above 64 KiB may hold together while they arrive at the peer port. A stream whose frame does not fit is closed."},
 	"initLimit": {value: integer(1, math.MaxInt32, 10, func(l *loader) *int { return &l.cfg.InitLimit }), unit: "ticks",
@@ -307,7 +312,7 @@ const defaultAuditClass = "org.apache.zookeeper.audit.Slf4jAuditLogger"
 
 const (
 	noTLS       = "this version has no TLS"
-	noPeerAuth  = "members do not authenticate each other in this version; keep the peer ports on a network of their own"
+	noPeerAuth  = "members do not authenticate each other with SASL; peer.secretFile has them do it with a secret"
 	noHierarchy = "quorums by group and weight are not supported: a majority here is more than half of all participants, each counting once"
 )
 

@@ -1,0 +1,105 @@
+package peer
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// TLS says how connections between members are encrypted. Its functions are called for each
+// connection, from several goroutines, so that certificates can be replaced.
+type TLS struct {
+	// Client is the configuration with which a member at that host is dialled. It verifies the
+	// certificate of the other end, and its name if VerifyHost is set.
+	Client func(host string) *tls.Config
+	// Server is the configuration with which connections are accepted. It verifies that a
+	// certificate comes from an authority that counts, if Certificates is set.
+	Server func() *tls.Config
+	// Certificates says that who dials has to show a certificate.
+	Certificates bool
+	// VerifyHost has the certificate of who dials be for the host of an address at which this
+	// member would look for the member that it says it is. One that this member does not know may
+	// have any host.
+	VerifyHost bool
+	// PlainDial opens connections without TLS, and Plain accepts them, too.
+	PlainDial, Plain bool
+}
+
+// maxHandshakeBytes bounds what is read of a handshake of TLS: the certificates of the other end
+// are the most of it.
+const maxHandshakeBytes = 32 << 10
+
+// tlsHandshake is the first byte of a connection with TLS. No preface begins with it.
+const tlsHandshake = 0x16
+
+// acceptTLS does the handshake of TLS, if the connection begins with one. C is in, or TLS on it.
+// Errors: a rejection, those of the connection.
+func (p *Port) acceptTLS(in *inbound) (c net.Conn, err error) {
+	first, err := in.peek()
+	if err != nil {
+		return nil, err
+	}
+	t := p.cfg.Auth.TLS
+	switch {
+	case first != tlsHandshake && t != nil && !t.Plain:
+		p.unproven.Add(1)
+		return nil, rejection("it does not use TLS (sslQuorum)")
+	case first != tlsHandshake:
+		return in, nil
+	case t == nil:
+		return nil, rejection("it uses TLS, and this member does not (sslQuorum)")
+	}
+	in.allowed += maxHandshakeBytes
+	secured := tls.Server(in, t.Server())
+	if err := secured.Handshake(); err != nil {
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		p.unproven.Add(1)
+		return nil, rejection("TLS: " + err.Error())
+	}
+	return secured, nil
+}
+
+// checkCertificate compares the certificate of a member that has dialled with its addresses.
+// Errors: a rejection.
+func (p *Port) checkCertificate(c net.Conn, from MemberID) error {
+	secured, ok := c.(*tls.Conn)
+	if !ok || !p.cfg.Auth.TLS.Certificates || !p.cfg.Auth.TLS.VerifyHost {
+		return nil
+	}
+	addrs := p.roster.addrs(from)
+	if len(addrs) == 0 {
+		return nil
+	}
+	var fault error
+	for _, addr := range addrs {
+		host, _, err := net.SplitHostPort(addr)
+		if err == nil {
+			err = secured.ConnectionState().PeerCertificates[0].VerifyHostname(host)
+		}
+		if err == nil {
+			return nil
+		}
+		fault = err
+	}
+	p.unproven.Add(1)
+	return rejection(fmt.Sprintf("it says it is member %d, and its certificate is for another host: %v", from, fault))
+}
+
+// dialTLS begins TLS with a member at host. C is raw, or TLS on it.
+func (p *Port) dialTLS(raw net.Conn, host string) (c net.Conn, err error) {
+	t := p.cfg.Auth.TLS
+	if t == nil || t.PlainDial {
+		return raw, nil
+	}
+	secured := tls.Client(raw, t.Client(host))
+	if err := secured.Handshake(); err != nil {
+		p.log.Warn("TLS with "+host, "cannot open an encrypted connection to a member", "host", host, "err", err)
+		return nil, fmt.Errorf("peer: TLS with %s: %w", host, err)
+	}
+	return secured, nil
+}

@@ -1,0 +1,118 @@
+package peer
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// authority signs certificates.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) *authority {
+	a := &authority{t: t}
+	c := a.sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.cert, a.key = c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)
+	return a
+}
+
+// sign makes a certificate; one of itself if the authority has none yet.
+func (a *authority) sign(template *x509.Certificate) tls.Certificate {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(1)
+	template.NotBefore, template.NotAfter = time.Unix(0, 0), time.Unix(1<<34, 0) // also in a bubble
+	parent, by := a.cert, a.key
+	if parent == nil {
+		parent, by = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// host makes a certificate for a host with that address.
+func (a *authority) host(addr string) tls.Certificate {
+	return a.sign(&x509.Certificate{IPAddresses: []net.IP{net.ParseIP(addr)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+}
+
+func selfSigned(t testing.TB, addr string) tls.Certificate {
+	return (&authority{t: t}).host(addr)
+}
+
+// auth is what a member with that certificate has, which trusts this authority.
+func (a *authority) auth(cert tls.Certificate) Auth {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return Auth{TLS: &TLS{
+		Certificates: true, VerifyHost: true,
+		Client: func(host string) *tls.Config {
+			return &tls.Config{ServerName: host, RootCAs: pool, Certificates: []tls.Certificate{cert}}
+		},
+		Server: func() *tls.Config {
+			return &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, Certificates: []tls.Certificate{cert}}
+		},
+	}}
+}
+
+// TestMembersShowCertificates: whom two members with these certificates let in, in both directions.
+func TestMembersShowCertificates(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	good := [2]tls.Certificate{ca.host("10.0.0.1"), ca.host("10.0.0.2")}
+	with := func(a Auth, change func(*TLS)) Auth { change(a.TLS); return a }
+	both := func(a Auth) Auth { a.Secrets = knows(oldSecret).Secrets; return a }
+	plainDial := func(t *TLS) { t.Plain, t.PlainDial = true, true }
+	acceptPlain := func(t *TLS) { t.Plain = true }
+	for name, test := range map[string]struct {
+		one, two Auth
+		ok       [2]bool // member 1 dials member 2, and the other way round
+	}{
+		"both good":                     {ca.auth(good[0]), ca.auth(good[1]), [2]bool{true, true}},
+		"both good, and a secret":       {both(ca.auth(good[0])), both(ca.auth(good[1])), [2]bool{true, true}},
+		"one lacks the secret":          {both(ca.auth(good[0])), ca.auth(good[1]), [2]bool{false, false}},
+		"of another authority":          {ca.auth(good[0]), ca.auth(other.host("10.0.0.2")), [2]bool{false, false}},
+		"of itself":                     {ca.auth(good[0]), ca.auth(selfSigned(t, "10.0.0.2")), [2]bool{false, false}},
+		"of the other member":           {ca.auth(good[0]), ca.auth(good[0]), [2]bool{false, false}},
+		"no TLS":                        {ca.auth(good[0]), Auth{}, [2]bool{false, false}},
+		"no TLS, but the secret":        {both(ca.auth(good[0])), knows(oldSecret), [2]bool{false, false}},
+		"none yet, and both are taken":  {Auth{}, with(ca.auth(good[1]), plainDial), [2]bool{true, true}},
+		"both are taken, one has begun": {with(ca.auth(good[0]), plainDial), with(ca.auth(good[1]), acceptPlain), [2]bool{true, true}},
+		"one has begun, one demands it": {with(ca.auth(good[0]), acceptPlain), ca.auth(good[1]), [2]bool{true, true}},
+		"none yet, one demands it":      {with(ca.auth(good[0]), plainDial), ca.auth(good[1]), [2]bool{false, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := newPair(t, test.one, test.two)
+				for from, ok := range test.ok {
+					before := p.served[1-from].Load()
+					if _, err := p.echoes(from, 1-from); (err == nil) != ok {
+						t.Errorf("member %d dials: %v", from+1, err)
+					}
+					if got := p.served[1-from].Load() > before; got != ok {
+						t.Errorf("member %d dials, and is served: %v", from+1, got)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockkeeper/server/zoocfg"
+)
+
+const (
+	oldSecret = "0123456789abcdef0123456789abcdef"
+	newSecret = "fedcba9876543210fedcba9876543210"
+)
+
+// writeSecret replaces the file of a secret, as an operator does.
+func writeSecret(t *testing.T, path string, secrets ...string) {
+	t.Helper()
+	next := path + ".new"
+	if err := os.WriteFile(next, []byte(strings.Join(secrets, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// logged keeps the lines of a log.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// TestSecretFileFaults: what is wrong with the file stops the start, with its name and the line of
+// the key, and without a word of the secret.
+func TestSecretFileFaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		"missing":      {"", 0, "no such file"},
+		"empty":        {"\n \n", 0o600, "has no secret in it"},
+		"short":        {"\ntoo short\n", 0o600, "the secret in line 2 has 9 bytes, and must have at least 32"},
+		"three":        {oldSecret + "\n" + newSecret + "\n" + oldSecret, 0o600, "has 3 secrets, and may have two"},
+		"long":         {strings.Repeat("x", maxSecretFileBytes+1), 0o600, "more than 4096 bytes"},
+		"all may read": {oldSecret, 0o604, "others than its owner may read or change it (its mode is 0604)"},
+		"group writes": {oldSecret, 0o660, "its mode is 0660"},
+		"a directory":  {"", os.ModeDir, "is no regular file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "secret")
+			switch test.mode {
+			case 0:
+			case os.ModeDir:
+				if err := os.Mkdir(path, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				writeFile(t, path, test.text)
+				if err := os.Chmod(path, test.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dir := t.TempDir()
+			writeFile(t, filepath.Join(dir, "myid"), "1\n")
+			cfg := mustLoad(t, filepath.Join(dir, "zoo.cfg"), "dataDir=%s\nclientPort=%d\nserver.1=127.0.0.1:%d:1\nserver.2=127.0.0.1:2:3\nserver.3=127.0.0.1:4:5\npeer.secretFile=%s\n",
+				dir, freePort(t), freePort(t), path)
+			_, err := Start(cfg)
+			var fault zoocfg.Fault
+			if !errors.As(err, &fault) || fault.Line != 6 || fault.Key != "peer.secretFile" ||
+				!strings.Contains(fault.Reason, path) || !strings.Contains(fault.Reason, test.want) ||
+				strings.Contains(err.Error(), "too short") || strings.Contains(err.Error(), oldSecret) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestSecretFileIsReadAgain: a file that has changed counts within a second; one that cannot be
+// used does not, and the secrets before it do.
+func TestSecretFileIsReadAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	writeSecret(t, path, oldSecret)
+	synctest.Test(t, func(t *testing.T) {
+		var out logged
+		f, err := openSecretFile(path, out.logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(what string, failures int64, want ...string) {
+			t.Helper()
+			time.Sleep(secretFileLook)
+			if got := string(bytes.Join(f.current(), []byte(" "))); got != strings.Join(want, " ") {
+				t.Errorf("%s: got %s, want %s", what, got, want)
+			}
+			if got := f.failures.Load(); got != failures {
+				t.Errorf("%s: %d failures, want %d", what, got, failures)
+			}
+		}
+		check("at first", 0, oldSecret)
+		writeSecret(t, path, oldSecret, newSecret)
+		check("a second one", 0, oldSecret, newSecret)
+		writeSecret(t, path, newSecret)
+		check("the second one alone", 0, newSecret)
+		writeSecret(t, path, "short")
+		check("one that is too short", 1, newSecret)
+		check("nothing new", 1, newSecret)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		check("no file", 2, newSecret)
+		writeSecret(t, path, oldSecret)
+		check("another one", 2, oldSecret)
+		if log := out.String(); strings.Contains(log, oldSecret) || strings.Contains(log, newSecret) || !strings.Contains(log, path) {
+			t.Errorf("the log:\n%s", log)
+		}
+	})
+}
+
+// FuzzSecretFile: whatever is in the file, what is accepted is one or two secrets that are long
+// enough.
+func FuzzSecretFile(f *testing.F) {
+	f.Add([]byte(oldSecret + "\n" + newSecret))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		secrets, err := parseSecrets(text)
+		if err == nil && (len(secrets) < 1 || len(secrets) > 2) {
+			t.Errorf("%d secrets", len(secrets))
+		}
+		for _, s := range secrets {
+			if len(s) < 32 || !bytes.Contains(text, s) {
+				t.Errorf("the secret %q", s)
+			}
+		}
+	})
+}
+
+// TestOpenPeerPortIsLoud: a member whose peer port other hosts reach and need not prove who they
+// are starts, and says so in its log, its metrics and its list of members; others do not.
+func TestOpenPeerPortIsLoud(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeSecret(t, secret, oldSecret)
+	for name, test := range map[string]struct {
+		more string
+		open string
+		auth string
+	}{
+		"open":            {"quorumListenOnAllIPs=true\n", "1", "open"},
+		"loopback":        {"", "0", "loopback"},
+		"secret":          {"quorumListenOnAllIPs=true\npeer.secretFile=" + secret + "\n", "0", "secret"},
+		"optional secret": {"quorumListenOnAllIPs=true\npeer.secretOptional=true\npeer.secretFile=" + secret + "\n", "1", "open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeFile(t, filepath.Join(dir, "myid"), "1\n")
+			cfg := mustLoad(t, filepath.Join(dir, "zoo.cfg"), "dataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nstandaloneEnabled=false\nserver.1=127.0.0.1:%d:1\n4lw.commands.whitelist=*\n%s",
+				dir, freePort(t), freePort(t), test.more)
+			var out logged
+			cfg.Logger = out.logger()
+			s, err := Start(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			awaitServing(t, s)
+			loud := strings.Count(out.String(), "THE PEER PORT IS OPEN")
+			if want := strings.Count("1", test.open); loud != want {
+				t.Errorf("said %d times, want %d", loud, want)
+			}
+			if text := dialReal(t, s).word("mntr"); !strings.Contains(text, "zk_peer_port_open\t"+test.open+"\n") {
+				t.Errorf("mntr:\n%s", text)
+			}
+			if list := s.MemberList(); len(list) != 1 || list[0].PeerAuth != test.auth {
+				t.Errorf("list: %+v", list)
+			}
+		})
+	}
+}
+
+// TestClusterWithASecret: members with the same secret are a cluster.
+func TestClusterWithASecret(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeSecret(t, secret, oldSecret)
+	members, _ := startCluster(t, "peer.secretFile="+secret+"\n")
+	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })
+	for _, l := range members[0].MemberList() {
+		if l.PeerAuth != "secret" || l.State == noAnswer {
+			t.Errorf("%+v", l)
+		}
+	}
+}
