@@ -43,9 +43,9 @@ PATIENCE = int(os.environ["STANDIN_PATIENCE"])
 EXCLUDED_PATIENCE = int(os.environ["STANDIN_EXCLUDED_PATIENCE"])
 
 # The Java system properties of kazoo's that matter to the tests, and what they
-# are called in lockkeeper's zoo.cfg; empty: lockkeeper has nothing like it.
+# are called in lockkeeper's zoo.cfg.
 PROPERTIES = {
-    "-Djava.security.auth.login.config": "",
+    "-Djava.security.auth.login.config": "java.security.auth.login.config",
     "-Dreadonlymode.enabled": "readonlymode.enabled",
     "-Dzookeeper.DigestAuthenticationProvider.superDigest": "DigestAuthenticationProvider.superDigest",
 }
@@ -101,16 +101,10 @@ def start(args):
     if os.path.basename(COMMAND[0]) == "java":
         args = COMMAND[:1] + properties + COMMAND[1:] + [config]
     else:
-        # A member does not start with a provider that it does not have. The tests of SASL are not
-        # among those that are to pass (excluded.txt).
-        with open(config) as f:
-            lines = [line for line in f if not line.startswith("authProvider.")]
-        with open(config, "w") as f:
-            f.writelines(lines)
+        with open(config, "a") as f:
             for arg in properties:
                 key, _, value = arg.partition("=")
-                if PROPERTIES[key]:
-                    f.write("%s=%s\n" % (PROPERTIES[key], value))
+                f.write("%s=%s\n" % (PROPERTIES[key], value))
         args = COMMAND + [config]
     with open(os.path.join(directory, "data", "myid")) as f:
         name = "server%s-%s.log" % (f.read().strip(), os.path.basename(directory))
