@@ -63,8 +63,10 @@ const javaDir = "/usr/share/java"
 
 // ZooKeeper is the target that runs the real ZooKeeper of Debian's packages (written for 3.8.0), to
 // compare with. It returns an error that says what is missing if it is not installed. Its JVM
-// starts quickly and is slow.
-func ZooKeeper() (Target, error) { return zookeeper(append(javaFlags(), "-Xmx256m")...) }
+// starts quickly and is slow. It gets more options of the JVM for what zoo.cfg cannot say.
+func ZooKeeper(options ...string) (Target, error) {
+	return zookeeper(slices.Concat(javaFlags(), []string{"-Xmx256m"}, options)...)
+}
 
 // StockZooKeeper is ZooKeeper with the JVM that zkServer.sh gives it: its heap, the JVM's own
 // choice of garbage collector, and the whole compiler. To be measured.
@@ -81,9 +83,9 @@ func zookeeper(flags ...string) (Target, error) {
 }
 
 // JavaTool returns how to run one of the programs in ZooKeeper's jar (of Debian's package) by the
-// name of its class. They log nothing.
-func JavaTool(class string) (func(args ...string) *exec.Cmd, error) {
-	return javaProgram([]string{"zookeeper.jar", "slf4j-nop.jar"}, append(javaFlags(), "-Xmx128m"), class)
+// name of its class, with more options of the JVM. They log nothing.
+func JavaTool(class string, options ...string) (func(args ...string) *exec.Cmd, error) {
+	return javaProgram([]string{"zookeeper.jar", "slf4j-nop.jar"}, slices.Concat(javaFlags(), []string{"-Xmx128m"}, options), class)
 }
 
 // CuratorProgram returns how to run a Java source file that uses Curator (of Debian's packages).

@@ -247,8 +247,6 @@ func TestLogins(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	zookeeper, err := jepsen.ZooKeeper()
-	jepsen.Need(t, err)
 	lockkeeper, err := tools.Lockkeeper()
 	jepsen.Need(t, err)
 	jaas := filepath.Join(t.TempDir(), "jaas")
@@ -256,7 +254,8 @@ func TestLogins(t *testing.T) {
 		t.Fatal(err)
 	}
 	const key = "java.security.auth.login.config="
-	t.Setenv("JAVA_TOOL_OPTIONS", "-D"+key+jaas) // ZooKeeper takes it from nowhere else
+	zookeeper, err := jepsen.ZooKeeper("-D" + key + jaas) // it takes it from nowhere else
+	jepsen.Need(t, err)
 	for name, extra := range loginServers {
 		theirs, ours := loggedIn(t, zookeeper, extra), loggedIn(t, lockkeeper, append(slices.Clone(extra), key+jaas))
 		for _, x := range logins {

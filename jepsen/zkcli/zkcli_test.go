@@ -67,17 +67,21 @@ func TestTranscripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real processes; not with -short")
 	}
-	zookeeper, err := jepsen.ZooKeeper()
-	jepsen.Need(t, err)
 	lockkeeper, err := tools.Lockkeeper()
 	jepsen.Need(t, err)
-	zkCli, err := jepsen.JavaTool("org.apache.zookeeper.ZooKeeperMain")
-	jepsen.Need(t, err)
-	targets := []jepsen.Target{zookeeper, lockkeeper}
-	if *updateFlag {
-		targets = targets[:1]
-	}
 	for _, file := range files(t) {
+		var options []string
+		if filepath.Base(file) == saslFile {
+			options = []string{"-D" + jaasKey + "=" + jaas(t)}
+		}
+		zookeeper, err := jepsen.ZooKeeper(options...)
+		jepsen.Need(t, err)
+		zkCli, err := jepsen.JavaTool("org.apache.zookeeper.ZooKeeperMain", options...)
+		jepsen.Need(t, err)
+		targets := []jepsen.Target{zookeeper, lockkeeper}
+		if *updateFlag {
+			targets = targets[:1]
+		}
 		for _, target := range targets {
 			t.Run(target.Name+"/"+strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 				t.Parallel()
@@ -93,13 +97,33 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// saslFile is the transcript of a client that has logged in with SASL. It and the servers have the
+// same JAAS file: ZooKeeper and the client as an option of the JVM.
+const (
+	saslFile = "sasl.txt"
+	jaasKey  = "java.security.auth.login.config"
+)
+
+// jaas is the JAAS file.
+func jaas(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("testdata/sasl.jaas")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // serversFor are the servers that a transcript is typed to: how many, and with what settings.
-func serversFor(file string) (members int, extra []string) {
+func serversFor(t *testing.T, file string) (members int, extra []string) {
 	switch filepath.Base(file) {
 	case "cluster.txt":
 		return 3, settings
 	case "reconfig.txt":
 		return 3, append(slices.Clone(settings), "reconfigEnabled=true")
+	case saslFile:
+		return 3, append(slices.Clone(settings), jaasKey+"="+jaas(t), "sessionRequireClientSASLAuth=true",
+			"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
 	}
 	return 1, settings
 }
@@ -134,7 +158,7 @@ func play(t *testing.T, tr transcript, target jepsen.Target, file string, zkCli 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	dir := t.TempDir()
-	members, extra := serversFor(file)
+	members, extra := serversFor(t, file)
 	server := start(ctx, t, target, members, extra, dir)
 	input, printed := filepath.Join(dir, "input"), filepath.Join(dir, "printed")
 	if err := os.WriteFile(input, []byte(tr.input(server)), 0o644); err != nil {

@@ -6,9 +6,12 @@ It does what the harness tells it over TCP; the protocol is described in the
 documentation of the Go package lockkeeper/jepsen.
 
 Recipes: lock, read, write, semaphore, election.
+
+With WORKER_SASL in the environment, USER:PASSWORD, it logs in with SASL.
 """
 
 import logging
+import os
 import queue
 import socket
 import sys
@@ -34,6 +37,14 @@ class Harness:
 
     def lines(self):
         return self.sock.makefile("r")
+
+
+def sasl_options():
+    """Is how kazoo logs in, if it does."""
+    if "WORKER_SASL" not in os.environ:
+        return None
+    user, _, password = os.environ["WORKER_SASL"].partition(":")
+    return {"mechanism": "DIGEST-MD5", "username": user, "password": password}
 
 
 class LockHandle:
@@ -158,6 +169,7 @@ class Worker:
             timeout=timeout_ms / 1000.0,
             connection_retry=retry,
             command_retry=retry,
+            sasl_options=sasl_options(),
         )
         self.client.add_listener(self.state_changed)
 
