@@ -45,10 +45,12 @@ func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 	return wire.CodeAuthFailed, nil
 }
 
-// refuseLogin counts and logs a login that is refused.
+// refuseLogin counts and logs a login that is refused. Whoever tries passwords fills no disk: the
+// lines of an address are bounded.
 func (s *Session) refuseLogin(why ...any) {
 	s.m.stats.inc(&s.m.stats.LoginsRefused)
-	s.m.log.Info("authentication refused", append([]any{"session", s.id, "client", s.addr}, why...)...)
+	s.m.refusals.Warn("login "+s.addr.String(), "authentication refused",
+		append([]any{"session", s.id, "client", s.addr}, why...)...)
 }
 
 // opensKey reports whether a number is a multiple of the one that is the data of /key: the scheme

@@ -101,7 +101,9 @@ type Manager struct {
 	cfg     Config
 	log     *slog.Logger
 	replica Replica
-	base    time.Time // origin of the monotonic instants below
+	// refusals logs what clients are refused.
+	refusals *loglimit.Limiter
+	base     time.Time // origin of the monotonic instants below
 
 	watches watchTable
 	tracker *tracker
@@ -178,7 +180,8 @@ func NewManager(cfg Config) *Manager {
 	m.watches.init(cfg.Limits.WatchBytes, &m.stats, &m.memory)
 	m.memory.init(int64(cfg.Limits.Memory), &m.stats)
 	m.throttle.init(cfg.Limits, &m.stats)
-	m.capacity.init(&m.cfg.Limits, &m.stats, loglimit.New(cfg.Logger))
+	m.refusals = loglimit.New(cfg.Logger)
+	m.capacity.init(&m.cfg.Limits, &m.stats, m.refusals)
 	m.syncs.wake = newSignal()
 	m.tracker = newTracker(cfg.Tick)
 	m.readOnly.init(cfg.Member, cfg.Now())

@@ -87,7 +87,7 @@ const testImports = `
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum:                internal/simnet internal/simdisk internal/rafttest
 	server/tlsconf:        internal/testcert
-	server:                internal/simnet internal/simdisk internal/freeport github.com/hashicorp/raft
+	server:                session/sasl internal/simnet internal/simdisk internal/freeport github.com/hashicorp/raft
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
