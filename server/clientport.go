@@ -37,6 +37,7 @@ type clientPort struct {
 	ctx    context.Context // of the handshakes; nil before start
 	// listener may be replaced when the member's address changes.
 	listener net.Listener
+	secure   net.Listener // of clients with TLS; nil if there is none
 	conns    map[*conn]struct{}
 	perAddr  map[netip.Addr]int
 	silent   list.List // the connections whose first request is not complete, the oldest first
@@ -68,6 +69,9 @@ func (p *clientPort) start(ctx context.Context) {
 	defer p.mu.Unlock()
 	p.ctx = ctx
 	p.acceptLocked(p.listener)
+	if p.secure != nil {
+		p.acceptLocked(p.secure)
+	}
 }
 
 func (p *clientPort) acceptLocked(l net.Listener) {
@@ -243,6 +247,9 @@ func (p *clientPort) stopAccepting() {
 	p.mu.Lock()
 	p.closed = true
 	_ = p.listener.Close()
+	if p.secure != nil {
+		_ = p.secure.Close()
+	}
 	p.mu.Unlock()
 }
 

@@ -117,7 +117,10 @@ func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 
 // open answers the first bytes of a connection. Without a session, the connection is to be closed.
 func (s *Server) open(ctx context.Context, c *conn) *session.Session {
-	_ = c.SetReadDeadline(time.Now().Add(s.cfg.HandshakeTimeout))
+	if !s.secureClient(ctx, c) {
+		return nil
+	}
+	_ = c.SetReadDeadline(c.accepted.Add(s.cfg.HandshakeTimeout))
 	first, err := c.r.Peek(4)
 	if err != nil {
 		s.silent(c, err)
@@ -173,6 +176,12 @@ func (s *Server) handshake(ctx context.Context, c *conn) *session.Session {
 		return nil
 	}
 	answer := wire.AppendFrame(nil, resp)
+	for _, id := range s.certIdentities(c.Conn) {
+		if sess != nil && !sess.Identify(id) {
+			sess.Detach()
+			return nil
+		}
+	}
 	if sess != nil {
 		c.session.Store(sess)
 		sess.Open(c, answer)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -291,9 +292,15 @@ var opNames = map[wire.Op]string{
 // confText is the configuration as it is in force.
 func (s *Server) confText() string {
 	c := &s.cfg
-	port := 0
+	port, securePort := 0, -1
 	if at, ok := s.ClientAddr().(*net.TCPAddr); ok {
 		port = at.Port
+	}
+	if at, ok := s.SecureClientAddr().(*net.TCPAddr); ok {
+		securePort = at.Port
+	}
+	if c.ClientTLS == zoocfg.TLSOnly {
+		port, securePort = -1, port
 	}
 	dataDir, logDir := absolute(c.DataDir), absolute(c.DataLogDir)
 	if c.Stores != nil {
@@ -307,7 +314,7 @@ func (s *Server) confText() string {
 	var b strings.Builder
 	line := func(key string, value any) { fmt.Fprintf(&b, "%s=%v\n", key, value) }
 	line("clientPort", port)
-	line("secureClientPort", -1)
+	line("secureClientPort", securePort)
 	line("dataDir", dataDir)
 	line("dataDirSize", dataSize)
 	line("dataLogDir", logDir)

@@ -42,7 +42,7 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /fence", s.serveFence)
 	mux.HandleFunc("POST /leader", s.serveLeader)
 	mux.HandleFunc("GET /members", s.serveMembers)
-	slots := &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
+	slots := &httpSlots{Listener: s.httpTLS(l), maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
 	s.http = &httpPort{slots: slots, srv: &http.Server{
 		Handler:     wholeRequests(mux),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
@@ -114,12 +114,16 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = e.Encode(body) // the client has gone, or has its answer
 }
 
-// httpIdentities are the identities of a request: its address, and those of an Authorization header
-// "digest user:password", as in the admin server of ZooKeeper.
+// httpIdentities are the identities of a request: its address, those of the certificate that was
+// shown on its connection, and those of an Authorization header "digest user:password", as in the
+// admin server of ZooKeeper.
 func (s *Server) httpIdentities(r *http.Request) []znode.Identity {
 	var ids []znode.Identity
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		ids = append(ids, session.AddrIdentity(at.Addr()))
+	}
+	if conn, ok := r.Context().Value(httpConnKey{}).(*httpConn); ok {
+		ids = append(ids, s.certIdentities(conn.Conn)...)
 	}
 	return append(ids, s.authorization(r.Header.Get("Authorization"))...)
 }

@@ -85,7 +85,7 @@ func (s *Server) moveClientPort(addr string) {
 			"address", addr, "err", err)
 		return
 	}
-	if s.port.replace(l) {
+	if s.port.replace(s.clientTLS(l, s.cfg.ClientTLS)) {
 		s.log.Info("listening for clients at a new address", "address", l.Addr())
 	}
 }

@@ -140,6 +140,9 @@ func (s *Server) hostMetrics() (ms []metric) {
 				slots.displaced.Load()},
 			metric{"http_requests_late", "requests that did not come within admin.requestTimeout", slots.late.Load()})
 	}
+	if s.tls != nil {
+		ms = append(ms, s.tls.metrics()...)
+	}
 	if s.audit != nil {
 		lines := s.audit.Stats()
 		ms = append(ms, metric{"audit_lines", "lines of the audit log", lines.Lines},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -39,6 +40,7 @@ type Server struct {
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
 	http      *httpPort  // nil unless it is configured
+	tls       *serverTLS // nil unless a port for clients or HTTP speaks TLS
 	audit     *audit.Log // nil unless it is configured
 	counters  counters
 
@@ -91,9 +93,6 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
-	if cfg.SpeaksTLS() {
-		return nil, cfg.Fault("secureClientPort", "this version has no TLS yet")
-	}
 	for _, n := range cfg.Notices() {
 		n.Log(cfg.Logger)
 	}
@@ -131,6 +130,10 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, s.withAdvice(err)
 	}
+	if err := s.openTLS(); err != nil {
+		return nil, err
+	}
+	opened = append(opened, s.tls.stop)
 	ports, err := s.listen(&opened)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return nil, err
@@ -142,7 +145,10 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err := s.openAudit(&opened); err != nil {
 		return nil, err
 	}
-	s.port = newClientPort(ports.clients, &s.cfg, s.serveConn)
+	s.port = newClientPort(s.clientTLS(ports.clients, s.cfg.ClientTLS), &s.cfg, s.serveConn)
+	if ports.secure != nil {
+		s.port.secure = s.clientTLS(ports.secure, zoocfg.TLSOnly)
+	}
 	s.sessions = session.NewManager(s.sessionConfig())
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
@@ -191,7 +197,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 }
 
 // listeners are the ports of a member; those that it does not need are nil.
-type listeners struct{ clients, peers, http net.Listener }
+type listeners struct{ clients, secure, peers, http net.Listener }
 
 // listen opens the ports, so that a port in use stops the start before anything else has begun. It
 // reports the faults of all of them.
@@ -218,6 +224,9 @@ func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 		return l
 	}
 	ports.clients = open("clientPort", s.cfg.ClientAddr)
+	if s.cfg.SecureClientAddr != "" {
+		ports.secure = open("secureClientPort", s.cfg.SecureClientAddr)
+	}
 	if s.cfg.HTTPAddr != "" {
 		ports.http = open("admin.serverPort", s.cfg.HTTPAddr)
 	}
@@ -258,7 +267,7 @@ func (s *Server) listenFault(key, addr string, err error) zoocfg.Fault {
 		advice = "; ports below 1024 need a privilege"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		advice = "; this machine does not have that address"
-		if key != "clientPort" {
+		if strings.HasPrefix(key, "server.") {
 			advice += " (quorumListenOnAllIPs=true listens on all)"
 		}
 	}
@@ -374,6 +383,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,
 		znode.Reconfig: s.cfg.Reconfig, znode.LoneVoter: s.cfg.LoneVoter,
 		znode.NoDigest: s.cfg.NoDigest, znode.SASL: s.cfg.SASLACLs || s.cfg.SASLUsers != nil, znode.KeyScheme: s.cfg.KeyScheme,
+		znode.X509: s.cfg.ProvesX509(),
 	} {
 		if on {
 			c.Flags |= flag
@@ -391,6 +401,14 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 // ClientAddr is where clients connect, with the port that the system chose if the Config left it
 // open.
 func (s *Server) ClientAddr() net.Addr { return s.port.addr() }
+
+// SecureClientAddr is where clients connect with TLS, nil if there is no such port of its own.
+func (s *Server) SecureClientAddr() net.Addr {
+	if s.port.secure == nil {
+		return nil
+	}
+	return s.port.secure.Addr()
+}
 
 // Serving reports whether clients are served: the member knows a leader.
 func (s *Server) Serving() bool { return s.sessions.Serving() }
@@ -466,6 +484,7 @@ func (s *Server) stopOnce() error {
 	defer s.closeAudit()
 	s.port.stopAccepting()
 	s.http.stop()
+	s.tls.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session
 	// afterwards.
 	s.cancel()

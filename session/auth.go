@@ -110,6 +110,19 @@ func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
 	return wire.CodeOK
 }
 
+// Identify adds an identity that the connection has proved before its handshake, as the holder of a
+// certificate has. It must be called before the first Submit. It returns false if the connection
+// would have too many identities; it has to be closed then.
+func (s *Session) Identify(id znode.Identity) bool {
+	if s.identify(id) {
+		return true
+	}
+	s.m.stats.inc(&s.m.stats.IdentitiesRefused)
+	s.m.log.Warn("connection refused: the identities of its certificate are too long (maxIdentities, maxIdentityBytes)",
+		"session", s.id, "client", s.addr)
+	return false
+}
+
 // identify adds an identity to the connection; false if it would have too many. Only Submit's
 // goroutine calls it.
 func (s *Session) identify(id znode.Identity) bool {

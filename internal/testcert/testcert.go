@@ -24,7 +24,10 @@ type CA struct {
 	last int64 // serial number
 }
 
-// Request says what is to be in a certificate. Zero times mean from an hour ago for a day.
+// longAgo is before the time of a testing/synctest bubble.
+var longAgo = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Request says what is to be in a certificate. Zero times mean since long ago, for another day.
 type Request struct {
 	Subject             pkix.Name
 	RawSubject          []byte   // in DER, in the place of Subject
@@ -47,7 +50,7 @@ func NewCA(t testing.TB, name string) *CA {
 	t.Helper()
 	key := newKey(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		NotBefore: longAgo, NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign}
 	cert := sign(t, template, template, key, key)
 	return &CA{Cert: cert, key: key, last: 1, PEM: encode("CERTIFICATE", cert.Raw)}
@@ -61,7 +64,7 @@ func (ca *CA) Issue(t testing.TB, r Request) Pair {
 		NotBefore: r.NotBefore, NotAfter: r.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	if r.NotBefore.IsZero() {
-		template.NotBefore = time.Now().Add(-time.Hour)
+		template.NotBefore = longAgo
 	}
 	if r.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(24 * time.Hour)

@@ -29,7 +29,7 @@ const imports = `
 	server/tlsconf:        wire github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/audit:          wire session internal/loglimit
-	server:                wire znode quorum quorum/peer session server/zoocfg server/audit internal/loglimit
+	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit internal/loglimit
 	server/simtest:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
@@ -87,7 +87,7 @@ const testImports = `
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum:                internal/simnet internal/simdisk internal/rafttest
 	server/tlsconf:        internal/testcert
-	server:                session/sasl internal/simnet internal/simdisk internal/freeport github.com/hashicorp/raft
+	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk

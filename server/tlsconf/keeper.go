@@ -33,7 +33,7 @@ type material struct {
 	cert    *tls.Certificate // nil without a key store
 	trusted *x509.CertPool   // nil without a trust store
 	revoked revocations
-	server  *tls.Config
+	servers [ClientAuthNone + 1]*tls.Config // by what is asked of clients
 }
 
 // Open reads the files. The error joins a *FileError for each that cannot be used.
@@ -77,7 +77,9 @@ func (k *Keeper) read() (*material, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	m.server = k.serverConfig(&m)
+	for auth := range m.servers {
+		m.servers[auth] = k.serverConfig(&m, ClientAuth(auth))
+	}
 	return &m, nil
 }
 
@@ -137,20 +139,25 @@ func (k *Keeper) Expires() time.Time {
 // Server is the configuration of the side that accepts. It follows Reload. There are no session
 // tickets: each connection proves anew who it is, so that a certificate that is no longer trusted
 // is of no use.
-func (k *Keeper) Server() *tls.Config {
+func (k *Keeper) Server() *tls.Config { return k.ServerAsking(k.settings.ClientAuth) }
+
+// ServerAsking is Server for a port that asks something else of clients than the Settings say.
+func (k *Keeper) ServerAsking(auth ClientAuth) *tls.Config {
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return k.serverFor(hello), nil },
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return k.serverFor(hello, auth), nil
+		},
 	}
 }
 
 // serverFor is the configuration for one connection.
-func (k *Keeper) serverFor(hello *tls.ClientHelloInfo) *tls.Config {
+func (k *Keeper) serverFor(hello *tls.ClientHelloInfo, auth ClientAuth) *tls.Config {
 	m := k.current.Load()
 	if !k.settings.VerifyClientHost {
-		return m.server
+		return m.servers[auth]
 	}
-	c := m.server.Clone()
+	c := m.servers[auth].Clone()
 	ctx, from := hello.Context(), hello.Conn.RemoteAddr()
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
 		if err := m.revoked.verify(cs); err != nil {
@@ -164,13 +171,15 @@ func (k *Keeper) serverFor(hello *tls.ClientHelloInfo) *tls.Config {
 	return c
 }
 
-func (k *Keeper) serverConfig(m *material) *tls.Config {
+func (k *Keeper) serverConfig(m *material, auth ClientAuth) *tls.Config {
 	c := k.base(m)
 	if m.cert != nil {
 		c.Certificates = []tls.Certificate{*m.cert}
 	}
-	c.ClientCAs = m.trusted
-	switch k.settings.ClientAuth {
+	if c.ClientCAs = m.trusted; m.trusted == nil {
+		c.ClientCAs = x509.NewCertPool() // nobody; nil would be the authorities of the system
+	}
+	switch auth {
 	case ClientAuthNeed:
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	case ClientAuthWant:

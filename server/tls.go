@@ -1,0 +1,422 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/internal/loglimit"
+	"lockkeeper/server/tlsconf"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/znode"
+)
+
+const (
+	// reloadEvery is how often the files of certificates are looked at.
+	reloadEvery = time.Second
+	// tlsHandshakeByte is the first byte of a TLS connection. No frame of the protocol begins with
+	// it: it would be 369 MB long. Neither does a four-letter word or a request of HTTP.
+	tlsHandshakeByte = 0x16
+	// recordBytes is how many bytes a record has at most.
+	recordBytes = 16 << 10
+	// unsentRecordBytes is how many bytes of records may wait to be sent: one that is being sent,
+	// and what crypto/tls answers by itself to the other side.
+	unsentRecordBytes = 4 * recordBytes
+)
+
+// serverTLS is the TLS of the ports for clients and HTTP.
+type serverTLS struct {
+	keeper   *tlsconf.Keeper
+	refusals *loglimit.Limiter
+	// shaking has one element for each client that is in its handshake.
+	shaking chan struct{}
+	stopped context.CancelFunc
+	done    sync.WaitGroup
+
+	handshakes, failed, exceeded atomic.Int64
+}
+
+// openTLS reads the certificates, if a port speaks TLS.
+func (s *Server) openTLS() error {
+	if !s.cfg.SpeaksTLS() {
+		return nil
+	}
+	keeper, err := tlsconf.Open(s.cfg.TLS)
+	if err == nil && !s.cfg.TLS.Enabled() {
+		return s.cfg.Fault("tls.cert", "is not set: a port that speaks TLS needs a certificate")
+	}
+	if err != nil {
+		return s.tlsFaults(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.tls = &serverTLS{keeper: keeper, refusals: loglimit.New(s.log),
+		shaking: make(chan struct{}, s.cfg.MaxHandshakes), stopped: cancel}
+	if s.cfg.TLS.Reload {
+		s.tls.done.Go(func() { s.reloadLoop(ctx) })
+	}
+	return nil
+}
+
+// tlsFaults turns the errors of tlsconf.Open into faults with file, line and key.
+func (s *Server) tlsFaults(err error) error {
+	var faults zoocfg.Faults
+	for _, e := range unjoin(err) {
+		var fileErr *tlsconf.FileError
+		if !errors.As(e, &fileErr) {
+			return e
+		}
+		f := s.cfg.Fault(fileErr.Key, "%s: %v", fileErr.File, fileErr.Err)
+		f.Err = fileErr.Err
+		faults = append(faults, f)
+	}
+	return faults.Err()
+}
+
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// reloadLoop reads certificates again that have changed. Connections keep theirs.
+func (s *Server) reloadLoop(ctx context.Context) {
+	tick := time.NewTicker(reloadEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		switch changed, err := s.tls.keeper.Reload(); {
+		case err != nil:
+			s.log.Error("the new certificates cannot be used: those before stay in use", "err", err)
+		case changed:
+			s.log.Info("certificates read again", "expires", s.tls.keeper.Expires())
+		}
+	}
+}
+
+func (t *serverTLS) stop() {
+	if t == nil {
+		return
+	}
+	t.stopped()
+	t.done.Wait()
+}
+
+// metrics are about the clients of the ports that speak TLS.
+func (t *serverTLS) metrics() []metric {
+	return []metric{
+		{"outstanding_tls_handshake", "clients that are in their TLS handshake", len(t.shaking)},
+		{"tls_handshake_exceeded", "clients closed because too many others were in their TLS handshake " +
+			"(netty.server.outstandingHandshake.limit)", t.exceeded.Load()},
+		{"tls_handshakes", "TLS handshakes that succeeded", t.handshakes.Load()},
+		{"tls_handshakes_failed", "TLS handshakes that failed", t.failed.Load()},
+		{"tls_certificate_seconds_left", "seconds until the certificate of this server expires",
+			int64(time.Until(t.keeper.Expires()).Seconds())},
+		{"tls_reloads", "times that changed certificates were read", t.keeper.Reloads.Load()},
+		{"tls_reload_failures", "times that changed certificates could not be used", t.keeper.ReloadFailures.Load()},
+	}
+}
+
+// errUnsentRecords says that the other side has crypto/tls answer it, and does not take the answers.
+var errUnsentRecords = errors.New("server: too many TLS records are unsent")
+
+// errTooManyHandshakes is why a client is closed while too many others are in their handshake.
+var errTooManyHandshakes = errors.New("server: too many TLS handshakes (netty.server.outstandingHandshake.limit)")
+
+// secureClient has a client's connection decide whether it speaks TLS, and shakes hands. All of it,
+// and the first request, has the time of HandshakeTimeout. It returns false when the connection is
+// to be closed.
+func (s *Server) secureClient(ctx context.Context, c *conn) bool {
+	sc, ok := c.Conn.(*secureConn)
+	if !ok {
+		return true
+	}
+	until := c.accepted.Add(s.cfg.HandshakeTimeout)
+	_ = sc.SetDeadline(until)
+	err := sc.decide(s.cfg.TLSDetectTimeout, until)
+	if err == nil && sc.tls != nil {
+		err = s.shakeHands(ctx, sc)
+	}
+	_ = sc.SetWriteDeadline(time.Time{})
+	switch {
+	case err == nil:
+		return true
+	case sc.tls == nil:
+		s.silent(c, err)
+	case errors.Is(err, errTooManyHandshakes):
+		s.tls.exceeded.Add(1)
+		s.tls.refusals.Warn("too many", "client refused: too many TLS handshakes at a time", "client", c.remote,
+			"limit", s.cfg.MaxHandshakes)
+	case !sc.heard:
+		s.silent(c, err)
+	default:
+		s.tls.failed.Add(1)
+		s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: TLS handshake failed", "client", c.remote, "err", err)
+	}
+	return false
+}
+
+func (s *Server) shakeHands(ctx context.Context, sc *secureConn) error {
+	select {
+	case s.tls.shaking <- struct{}{}:
+	default:
+		return errTooManyHandshakes
+	}
+	defer func() { <-s.tls.shaking }()
+	err := sc.handshake(ctx)
+	if err == nil {
+		s.tls.handshakes.Add(1)
+	}
+	return err
+}
+
+// certIdentities are the identities of the holder of the certificate that was shown on a
+// connection.
+func (s *Server) certIdentities(nc net.Conn) []znode.Identity {
+	sc, ok := nc.(*secureConn)
+	if !ok || sc.tls == nil {
+		return nil
+	}
+	certs := sc.tls.ConnectionState().PeerCertificates
+	if len(certs) == 0 {
+		return nil
+	}
+	return s.holderIdentities(certs[0])
+}
+
+func (s *Server) holderIdentities(cert *x509.Certificate) []znode.Identity {
+	id, err := s.cfg.X509Naming.ID(cert)
+	if err != nil {
+		s.tls.refusals.Warn("naming", "the id of a certificate's holder is its subject", "id", id, "because", err)
+	}
+	ids := []znode.Identity{{Scheme: "x509", ID: id}}
+	if s.cfg.X509SuperUser != "" && id == s.cfg.X509SuperUser {
+		ids = append(ids, znode.Identity{Scheme: "super"})
+	}
+	return ids
+}
+
+// tlsListener accepts connections that speak TLS, or may. Nothing is read from them yet.
+type tlsListener struct {
+	net.Listener
+	mode   zoocfg.TLSMode
+	config *tls.Config
+	begin  func(*secureConn) error // of its connections
+}
+
+// clientTLS is a listener for clients in that mode; without TLS it is l itself.
+func (s *Server) clientTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
+	if mode == zoocfg.TLSOff {
+		return l
+	}
+	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.Server()}
+}
+
+// httpTLS is the listener of the HTTP port. Its connections shake hands when net/http reads from
+// them, within its deadlines.
+func (s *Server) httpTLS(l net.Listener) net.Listener {
+	if s.cfg.HTTPTLS == zoocfg.TLSOff {
+		return l
+	}
+	auth := tlsconf.ClientAuthWant
+	switch {
+	case s.cfg.HTTPNeedCert:
+		auth = tlsconf.ClientAuthNeed
+	case s.cfg.TLS.TrustStore.File == "":
+		auth = tlsconf.ClientAuthNone
+	}
+	return &tlsListener{Listener: l, mode: s.cfg.HTTPTLS, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
+}
+
+func (s *Server) beginHTTP(c *secureConn) error {
+	if err := c.decide(0, time.Time{}); err != nil || c.tls == nil {
+		return err
+	}
+	err := c.tls.Handshake()
+	switch {
+	case err == nil:
+		s.tls.handshakes.Add(1)
+	case c.heard:
+		s.tls.failed.Add(1)
+		from := remoteAddr(c)
+		s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: TLS handshake failed", "client", from, "err", err)
+	}
+	return err
+}
+
+// Accept implements net.Listener.
+func (l *tlsListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &secureConn{Conn: nc, mode: l.mode, config: l.config, begin: l.begin}, nil
+}
+
+// secureConn is a connection that speaks TLS, or may. One goroutine begins: it calls decide and
+// handshake, or Read does. After that it is a net.Conn like others, with two differences that the
+// sessions need, because to crypto/tls a deadline that passes within a write is the end of the
+// connection:
+//
+//   - After a Write that ran into its deadline, another one has to begin with the bytes that were
+//     not written.
+//   - Close does not tell the other side; CloseWrite does.
+type secureConn struct {
+	net.Conn
+	mode   zoocfg.TLSMode
+	config *tls.Config
+	begin  func(*secureConn) error // called by the first Read, unless nil
+	first  []byte                  // read by decide, to be read again
+	heard  bool                    // something has been read
+	tls    *tls.Conn               // nil before decide, and if there is no TLS
+	shaken bool                    // the handshake is over
+
+	encrypted int // how many bytes of the next Write are in records already
+
+	mu      sync.Mutex
+	records []byte // to be sent
+}
+
+// decide finds out whether the other side speaks TLS. If its first byte has to say so, it must come
+// within timeout; until is the deadline for all that follows. Zeros leave the deadlines alone.
+func (c *secureConn) decide(timeout time.Duration, until time.Time) error {
+	if c.mode == zoocfg.TLSAlso {
+		if at := time.Now().Add(timeout); at.Before(until) {
+			_ = c.SetReadDeadline(at)
+		}
+		var first [1]byte
+		if _, err := io.ReadFull(c.Conn, first[:]); err != nil {
+			return err
+		}
+		if !until.IsZero() {
+			_ = c.SetReadDeadline(until)
+		}
+		c.heard, c.first = true, first[:]
+		if first[0] != tlsHandshakeByte {
+			return nil
+		}
+	}
+	c.tls = tls.Server((*recordConn)(c), c.config)
+	return nil
+}
+
+func (c *secureConn) handshake(ctx context.Context) error {
+	err := c.tls.HandshakeContext(ctx)
+	c.shaken = true
+	return err
+}
+
+// Read implements net.Conn.
+func (c *secureConn) Read(b []byte) (int, error) {
+	if c.begin != nil {
+		begin := c.begin
+		c.begin = nil
+		if err := begin(c); err != nil {
+			return 0, err
+		}
+	}
+	if c.tls == nil {
+		return (*recordConn)(c).Read(b)
+	}
+	return c.tls.Read(b)
+}
+
+// Write implements net.Conn.
+func (c *secureConn) Write(b []byte) (n int, err error) {
+	if c.tls == nil {
+		return c.Conn.Write(b)
+	}
+	if c.encrypted > 0 {
+		if err := c.send(); err != nil {
+			return 0, err
+		}
+		n, c.encrypted = min(c.encrypted, len(b)), 0
+	}
+	for n < len(b) {
+		part := b[n:min(len(b), n+recordBytes)]
+		if _, err := c.tls.Write(part); err != nil {
+			return n, err
+		}
+		if err := c.send(); err != nil {
+			c.encrypted = len(part)
+			return n, err
+		}
+		n += len(part)
+	}
+	return n, nil
+}
+
+// send sends the records that wait, until the write deadline.
+func (c *secureConn) send() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.records) == 0 {
+		return nil
+	}
+	n, err := c.Conn.Write(c.records)
+	if c.records = c.records[n:]; len(c.records) == 0 {
+		c.records = nil // most connections are idle, and the next answer has another length
+	}
+	return err
+}
+
+// CloseWrite tells the other side that nothing more will come.
+func (c *secureConn) CloseWrite() error {
+	hc, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if c.tls != nil && c.shaken {
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(lingerTimeout))
+		if err := errors.Join(c.tls.CloseWrite(), c.send()); err != nil {
+			return err
+		}
+	}
+	return hc.CloseWrite()
+}
+
+// recordConn is what crypto/tls reads records from and writes them to. Records after the handshake
+// wait until secureConn.send sends them.
+type recordConn secureConn
+
+// Read implements net.Conn.
+func (c *recordConn) Read(b []byte) (int, error) {
+	if n := copy(b, c.first); n > 0 {
+		c.first = c.first[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard { // later on, other goroutines read
+		c.heard = true
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *recordConn) Write(b []byte) (int, error) {
+	if !c.shaken {
+		return c.Conn.Write(b)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.records)+len(b) > unsentRecordBytes {
+		return 0, errUnsentRecords
+	}
+	c.records = append(c.records, b...)
+	return len(b), nil
+}
+
+// SetDeadline and SetWriteDeadline do nothing: the deadlines of the connection are those of its
+// owner.
+func (c *recordConn) SetDeadline(time.Time) error      { return nil }
+func (c *recordConn) SetWriteDeadline(time.Time) error { return nil }
