@@ -127,7 +127,7 @@ func (t *serverTLS) metrics() []metric {
 	}
 }
 
-// errUnsentRecords says that the other side has crypto/tls answer it, and does not take the answers.
+// errUnsentRecords says that the other side does not take what crypto/tls answers by itself.
 var errUnsentRecords = errors.New("server: too many TLS records are unsent")
 
 // errTooManyHandshakes is why a client is closed while too many others are in their handshake.
