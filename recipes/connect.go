@@ -61,7 +61,8 @@ type Config struct {
 type Auth struct {
 	// Scheme is the authentication scheme, for example "digest".
 	Scheme string
-	// Secret is what the scheme wants, for digest "user:password".
+	// Secret is what the scheme wants: for digest, and for SASL, which does not send
+	// it, "user:password".
 	Secret []byte
 }
 

@@ -7,8 +7,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // serverConn is a connection to one server. It stands between go-zookeeper and
@@ -230,6 +228,12 @@ const (
 // no other frame comes before that, as nothing has been asked for.
 func (c *serverConn) authenticate() error {
 	for _, a := range c.d.auth {
+		if a.Scheme == SASL {
+			if err := c.login(a); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, err := c.Conn.Write(authRequest(a)); err != nil {
 			return err
 		}
@@ -244,12 +248,7 @@ func (c *serverConn) authenticate() error {
 		switch code := int32(binary.BigEndian.Uint32(reply[16:])); code {
 		case 0:
 		case authFailed:
-			err := fmt.Errorf("recipes: %s refuses the identity of scheme %q: %w", c.address, a.Scheme, zk.ErrAuthFailed)
-			select {
-			case c.d.refused <- err:
-			default: // one is enough
-			}
-			return err
+			return c.refuse(a, nil)
 		default:
 			return fmt.Errorf("recipes: %s answers an authentication with error %d", c.address, code)
 		}

@@ -54,7 +54,7 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout,
 		"`d` session timeout: how long the cluster keeps what this command holds after it has last heard from it "+
 			"(default 10s)")
-	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret")
+	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
 	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
@@ -110,7 +110,7 @@ func parseAuth(text string) (recipes.Auth, error) {
 	if slices.Contains(authSchemes, first) {
 		scheme, secret = first, rest
 	}
-	if scheme == digestScheme && !strings.Contains(secret, ":") {
+	if (scheme == digestScheme || scheme == recipes.SASL) && !strings.Contains(secret, ":") {
 		return recipes.Auth{}, errors.New("must be user:password, or scheme:secret")
 	}
 	return recipes.Auth{Scheme: scheme, Secret: []byte(secret)}, nil

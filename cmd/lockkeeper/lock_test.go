@@ -18,6 +18,7 @@ import (
 	"lockkeeper/internal/freeport"
 	"lockkeeper/recipes"
 	"lockkeeper/server"
+	"lockkeeper/session/sasl"
 )
 
 const patience = 20 * time.Second
@@ -480,6 +481,8 @@ func TestIdentity(t *testing.T) {
 		{"me:p:w", "", "", "digest me:p:w"},
 		{"digest:me:pw", "", "", "digest me:pw"},
 		{"key:abc", "", "", "key abc"},
+		{"sasl:me:pw", "", "", "sasl me:pw"},
+		{"sasl:me", "", "", "-auth: must be user:password, or scheme:secret"},
 		{"", file, "env:secret", "digest file:secret"},
 		{"", "", "env:secret", "digest env:secret"},
 		{"a:b", file, "", "-auth and -auth-file: one of them, please"},
@@ -533,6 +536,30 @@ func TestIdentityIsShown(t *testing.T) {
 	p := start(t, "", "lock", "-auth", "key:nothing", "/mine/lock", "true")
 	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), `refuses the identity of scheme "key"`) {
 		t.Errorf("a scheme that the server does not have: %d %s", status, p.stderr.String())
+	}
+}
+
+// TestSASLLogin: the commands work where nobody is served who has not logged in with SASL.
+func TestSASLLogin(t *testing.T) {
+	cluster(t, func(c *server.Config) {
+		c.SASLUsers = sasl.Users{"me": sasl.NewHA1("me", "p:w")}
+		c.RequiredSchemes = []string{"sasl"}
+	})
+	for auth, want := range map[string]string{
+		"sasl:me:p:w": "",
+		"sasl:me:x":   `refuses the identity of scheme "sasl"`,
+		"sasl:you:p":  `refuses the identity of scheme "sasl"`,
+	} {
+		t.Setenv(authVariable, auth)
+		p := start(t, "", "lock", "-timeout", "10s", "/lock", "true")
+		if status, _ := p.wait(); (status == 0) != (want == "") || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("%s: %d %s", auth, status, p.stderr.String())
+		}
+	}
+	cluster(t, nil)
+	p := start(t, "", "lock", "-auth", "sasl:me:pw", "/lock", "true")
+	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), "does not log in with SASL") {
+		t.Errorf("a member without SASL: %d %s", status, p.stderr.String())
 	}
 }
 

@@ -88,7 +88,7 @@ const testImports = `
 	quorum:                internal/simnet internal/simdisk internal/rafttest
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
-	cmd/lockkeeper:        internal/freeport golang.org/x/sys/unix
+	cmd/lockkeeper:        session/sasl internal/freeport golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `
