@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,8 @@ import (
 type Config struct {
 	// Servers are host:port; client n connects to the n-th of them, and again from the first.
 	Servers []string
+	// TLS, if it is not nil, has every connection encrypted.
+	TLS *tls.Config
 	// Workload is one of Workloads.
 	Workload string
 	// Clients is how many connections work side by side; 0 means the workload's own number.
@@ -219,7 +222,7 @@ const dialPatience = 10 * time.Second
 func (r *run) dial(ctx context.Context, n int) (*conn, error) {
 	var refused error
 	for began := time.Now(); ; pause(ctx, 20*time.Millisecond) {
-		c, err := dial(ctx, r.server(n), r.Session, patience)
+		c, err := dial(ctx, r.TLS, r.server(n), r.Session, patience)
 		switch {
 		case err == nil:
 			return c, nil
@@ -328,7 +331,7 @@ func (r *run) syncAll(ctx context.Context) error {
 func (r *run) removeDir() {
 	r.enter("clean up")
 	for i := range r.Servers { // the first that serves
-		c, err := dial(context.Background(), r.server(i), r.Session, patience)
+		c, err := dial(context.Background(), r.TLS, r.server(i), r.Session, patience)
 		if err != nil {
 			continue
 		}

@@ -109,7 +109,7 @@ var figuresOf = map[string][]string{
 func wantNothingLeft(t *testing.T, servers []string) {
 	t.Helper()
 	for _, s := range servers {
-		c, err := dial(t.Context(), s, 10*time.Second, patience)
+		c, err := dial(t.Context(), nil, s, 10*time.Second, patience)
 		if err != nil {
 			continue // failover has killed it
 		}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,9 +31,22 @@ type conn struct {
 	events  []wire.WatcherEvent
 }
 
-// dial connects and opens a session. It gives up when the server has sent nothing for so long.
-func dial(ctx context.Context, addr string, timeout, patience time.Duration) (*conn, error) {
+// connect connects, with TLS if there is a config for it.
+func connect(ctx context.Context, config *tls.Config, addr string, patience time.Duration) (net.Conn, error) {
 	nc, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
+	if err != nil || config == nil {
+		return nc, err
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	return tls.Client(nc, config), nil
+}
+
+// dial connects and opens a session. It gives up when the server has sent nothing for so long.
+func dial(ctx context.Context, config *tls.Config, addr string, timeout, patience time.Duration) (*conn, error) {
+	nc, err := connect(ctx, config, addr, patience)
 	if err != nil {
 		return nil, fmt.Errorf("bench: connect: %w", err)
 	}
@@ -258,8 +272,8 @@ func (c *conn) removeAll(path string) error {
 
 // mode is what a server says of itself in its answer to the four-letter word srvr: leader,
 // follower, observer, standalone; "" if nothing.
-func mode(addr string) string {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+func mode(config *tls.Config, addr string) string {
+	c, err := connect(context.Background(), config, addr, time.Second)
 	if err != nil {
 		return ""
 	}

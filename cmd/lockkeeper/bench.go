@@ -22,6 +22,7 @@ import (
 type benchCommand struct {
 	bench.Config
 	servers, pids, start string
+	tls                  tlsFlags
 	json                 bool
 }
 
@@ -41,6 +42,7 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.start, "start", "",
 		"`'command'` starts the first server, in the foreground; boot, and znodes to measure "+
 			"a restart (which kills the server with SIGKILL first)")
+	c.tls.flags(fs)
 	fs.BoolVar(&c.json, "json", false, "the result as one JSON object")
 }
 
@@ -48,6 +50,9 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 func (c *benchCommand) config() (cfg bench.Config, err error) {
 	cfg = c.Config
 	if cfg.Servers, err = serverList(c.servers); err != nil {
+		return cfg, err
+	}
+	if cfg.TLS, err = c.tls.config(); err != nil {
 		return cfg, err
 	}
 	for word := range strings.SplitSeq(c.pids, ",") {

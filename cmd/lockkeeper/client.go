@@ -39,6 +39,7 @@ type clientFlags struct {
 	session  time.Duration
 	auth     string
 	authFile string
+	tls      tlsFlags
 	json     bool
 	verbose  bool // of lock and elect: messages about success, too
 
@@ -57,6 +58,7 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
 	fs.StringVar(&f.authFile, "auth-file", "",
 		"`file` the same, in the first line of a file: a command line can be seen by others (default: $LOCKKEEPER_AUTH)")
+	f.tls.flags(fs)
 	fs.BoolVar(&f.json, "json", false, "what the command says is JSON, one object a line")
 }
 
@@ -90,7 +92,8 @@ func (f *clientFlags) check() error {
 	}
 	_, _, err := f.identity()
 	_, listErr := serverList(f.servers)
-	return cmp.Or(err, listErr)
+	_, tlsErr := f.tls.config()
+	return cmp.Or(err, listErr, tlsErr)
 }
 
 // digestScheme is the scheme of an identity that does not name one.
@@ -211,6 +214,7 @@ func (l *clientLog) WithGroup(string) slog.Handler { return l }
 // client is a connection to the cluster.
 type client struct {
 	*recipes.Session
+	flags   *clientFlags
 	servers []string
 }
 
@@ -226,11 +230,14 @@ func (f *clientFlags) connect(config recipes.Config) (*client, error) {
 	} else if ok {
 		config.Auth = []recipes.Auth{id}
 	}
+	if config.TLS, err = f.tls.config(); err != nil {
+		return nil, err
+	}
 	s, err := recipes.Connect(config)
 	if err != nil {
 		return nil, err
 	}
-	return &client{Session: s, servers: servers}, nil
+	return &client{Session: s, flags: f, servers: servers}, nil
 }
 
 func (c *client) connected() bool {
@@ -267,10 +274,10 @@ var consLine = regexp.MustCompile(`(?m)^ /(\S+)\[[0-9a-f]+\]\(.*,sid=0x([0-9a-f]
 
 // sessionAddresses reads the addresses of the clients from the servers. It leaves out a server that
 // does not answer, or whose whitelist does not have cons.
-func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
+func (f *clientFlags) sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 	found := map[int64]string{}
 	for _, server := range servers {
-		for _, m := range consLine.FindAllStringSubmatch(fourLetters(ctx, server, "cons"), -1) {
+		for _, m := range consLine.FindAllStringSubmatch(f.fourLetters(ctx, server, "cons"), -1) {
 			if id, err := strconv.ParseUint(m[2], 16, 64); err == nil {
 				found[int64(id)] = m[1]
 			}
@@ -281,10 +288,10 @@ func sessionAddresses(ctx context.Context, servers []string) map[int64]string {
 
 // fourLetters sends a four-letter word to a server. It returns nothing if the answer does not
 // arrive within 2 s.
-func fourLetters(ctx context.Context, server, word string) string {
+func (f *clientFlags) fourLetters(ctx context.Context, server, word string) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", server)
+	conn, err := f.tls.dial(ctx, server)
 	if err != nil {
 		return ""
 	}

@@ -192,9 +192,9 @@ func (c *clusterCommand) list() error {
 		fmt.Fprintln(c.e.stdout, "this server stands alone: it is no member of a cluster")
 		return nil
 	}
-	list, ok := server.ParseMembersText(fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
+	list, ok := server.ParseMembersText(c.fourLetters(ctx, cl.Conn().(*zk.Conn).Server(), "mbrs"))
 	if !ok || !slices.EqualFunc(list, ms, func(r server.ListedMember, m server.Member) bool { return r.ID == m.ID }) {
-		list = queryEach(ctx, ms) // it does not have mbrs, or does not have the change yet
+		list = c.queryEach(ctx, ms) // it does not have mbrs, or does not have the change yet
 	}
 	if c.json {
 		for _, l := range list {
@@ -215,22 +215,22 @@ func (c *clusterCommand) list() error {
 }
 
 // queryEach queries the state of each member, for servers that do not report on each other.
-func queryEach(ctx context.Context, ms []server.Member) []server.ListedMember {
+func (c *clusterCommand) queryEach(ctx context.Context, ms []server.Member) []server.ListedMember {
 	list := make([]server.ListedMember, len(ms))
 	var wg sync.WaitGroup
 	for i, m := range ms {
 		list[i] = server.Listed(m)
-		wg.Go(func() { list[i].State = stateOf(ctx, list[i]) })
+		wg.Go(func() { list[i].State = c.stateOf(ctx, list[i]) })
 	}
 	wg.Wait()
 	return list
 }
 
-func stateOf(ctx context.Context, m server.ListedMember) string {
+func (c *clusterCommand) stateOf(ctx context.Context, m server.ListedMember) string {
 	if m.Clients == "" {
 		return "unknown" // the client port is in its own file only
 	}
-	text := fourLetters(ctx, m.Clients, "srvr")
+	text := c.fourLetters(ctx, m.Clients, "srvr")
 	if _, mode, ok := strings.Cut(text, "\nMode: "); ok {
 		mode, _, _ = strings.Cut(mode, "\n")
 		return mode
@@ -348,7 +348,15 @@ func (c *clusterCommand) transfer() error {
 		host, _, _ := net.SplitHostPort(servers[0])
 		addr = net.JoinHostPort(host, defaultHTTPPort)
 	}
-	target := url.URL{Scheme: "http", Host: addr, Path: "/leader"}
+	config, err := c.tls.config()
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	target := url.URL{Scheme: scheme, Host: addr, Path: "/leader"}
 	if len(c.args) > 0 {
 		target.RawQuery = url.Values{"to": c.args}.Encode()
 	}
@@ -363,7 +371,9 @@ func (c *clusterCommand) transfer() error {
 	} else if ok {
 		req.Header.Set("Authorization", id.Scheme+" "+string(id.Secret))
 	}
-	resp, err := http.DefaultClient.Do(req)
+	member := http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	defer member.CloseIdleConnections()
+	resp, err := member.Do(req)
 	var dial *net.OpError
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &dial) && dial.Op == "dial") {
 		return fmt.Errorf("%s does not answer as a member does: is it the HTTP port of a member? (%w)", addr, err)

@@ -174,7 +174,7 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses := sessionAddresses(ctx, c.servers)
+	addresses := c.flags.sessionAddresses(ctx, c.servers)
 	list := lockList{}
 	for _, p := range paths {
 		all, err := c.Contenders(ctx, p)

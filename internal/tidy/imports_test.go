@@ -34,7 +34,7 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/zoocfg recipes bench internal/cputime github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/zoocfg server/tlsconf recipes bench internal/cputime github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               github.com/go-zookeeper/zk
@@ -88,7 +88,7 @@ const testImports = `
 	quorum:                internal/simnet internal/simdisk internal/rafttest
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
-	cmd/lockkeeper:        session/sasl internal/freeport golang.org/x/sys/unix
+	cmd/lockkeeper:        session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `
