@@ -29,9 +29,9 @@ type Cost struct {
 // them back, when a later op of the multi fails, and the reply.
 const (
 	// of an op that changes a node: the notifications of as many connections as one address may
-	// have (60 by default) with persistent watches on the node, each about 0.3 us; how many there
-	// are is not known at the proposal
-	eventPrice  = 9000
+	// have (60 by default) with persistent watches on the node, each about 0.3 us with the
+	// garbage that they make; how many there are is not known at the proposal
+	eventPrice  = 11_500
 	createPrice = 3000 + eventPrice
 	deletePrice = 3000 + eventPrice
 	setPrice    = 1200 + eventPrice // setData

@@ -53,6 +53,18 @@ func buffers() []Attack {
 			May:   []string{ok, closed, "BadArguments"}, Least: 1, LeastBytes: 200_000,
 			play: ephemerals,
 		},
+		{
+			Name: "watches", Port: ClientPort,
+			Sends: "watches of paths of 500 kB that nobody has, other ones each time, over 60 connections",
+			May:   []string{"NoNode", closed, "BadArguments"}, Least: allowed, LeastBytes: 20_000_000,
+			play: watches,
+		},
+		{
+			Name: "state", Port: ClientPort, Disk: true,
+			Sends: "nodes of 1 MB and of no data, as many as are taken, over four connections; then their deletion",
+			May:   []string{ok, closed, "BadArguments"}, Least: 40, LeastBytes: 40_000_000,
+			play: fillState,
+		},
 	}
 }
 
@@ -196,6 +208,71 @@ func ephemerals(ctx context.Context, p *Play) error {
 			}
 		}
 		p.saw(outcome(c.do(wire.OpCloseSession, nil)))
+		return nil
+	})
+}
+
+func watches(ctx context.Context, p *Play) error {
+	long := strings.Repeat("w", 500_000)
+	return p.clients(allowed, func(i int, c *client) error {
+		round := 0
+		return rounds(ctx, func() error {
+			for n := range 10 {
+				path := fmt.Sprintf("/%d-%d-%d%s", i, round, n, long)
+				if p.asks(c, wire.OpExists, wire.PathWatchRequest{Path: path, Watch: true}) != nil {
+					return nil // what was seen tells
+				}
+			}
+			round++
+			return nil
+		})
+	})
+}
+
+// fillState makes nodes until no more are taken, goes on trying, and deletes them in the end, so
+// that others can make some again.
+func fillState(ctx context.Context, p *Play) error {
+	const big, most, batch = 1_000_000, 40, 1000
+	return p.clients(4, func(i int, c *client) error {
+		path := func(kind string, n int) string { return p.path(fmt.Sprint(kind, i, "-", n)) }
+		large, batches := 0, 0
+		small := func(batch, n int) string { return path("small", batch*1000+n) }
+		err := rounds(ctx, func() error {
+			var err error
+			for ; large < most && err == nil; large++ {
+				err = c.do(wire.OpCreate, wire.CreateRequest{Path: path("large", large), Data: make([]byte, big), ACL: wire.OpenACL})
+				p.saw(outcome(err))
+				if err != nil {
+					break
+				}
+			}
+			if endOnly(err) != nil {
+				return err
+			}
+			err = c.multi(creates(batch, func(n int) string { return small(batches, n) }, wire.ModePersistent))
+			p.saw(outcome(err))
+			if err == nil {
+				batches++
+			}
+			return endOnly(err)
+		})
+		if err != nil {
+			return err
+		}
+		for n := range large {
+			if err := c.do(wire.OpDelete, wire.DeleteRequest{Path: path("large", n), Version: -1}); err != nil {
+				return fmt.Errorf("delete in a full state: %w", err)
+			}
+		}
+		for b := range batches {
+			var ops []wire.MultiOp
+			for n := range batch {
+				ops = append(ops, wire.MultiOp{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: small(b, n), Version: -1}})
+			}
+			if err := c.multi(ops); err != nil {
+				return fmt.Errorf("deletes in a full state: %w", err)
+			}
+		}
 		return nil
 	})
 }

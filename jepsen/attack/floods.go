@@ -22,7 +22,7 @@ func floods() []Attack {
 		},
 		{
 			Name: "half-handshakes", Port: ClientPort,
-			Sends: "1,200 connections from 20 addresses, each with half of a handshake",
+			Sends: "1,200 connections from 20 addresses, with half of a handshake or the announcement of one of 1 MB",
 			May:   []string{held, closed, refused}, Least: 1200, LeastBytes: 20_000,
 			play: halfHandshakes,
 		},
@@ -66,7 +66,12 @@ func halfHandshakes(ctx context.Context, p *Play) error {
 		Password: make([]byte, wire.PasswordLen)})
 	p.hold(ctx, p.openMany(1200, func(i int) (net.Conn, error) {
 		c, err := p.dial(p.attacked.ClientAddr, p.host(i%20))
-		if err == nil {
+		switch {
+		case err != nil:
+		case i%3 == 0:
+			_, _ = c.Write(binary.BigEndian.AppendUint32(nil, wire.DefaultMaxBuffer))
+			_, _ = c.Write(make([]byte, 20))
+		default:
 			_, _ = c.Write(half[:len(half)/2])
 		}
 		return c, err

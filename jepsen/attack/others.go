@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,12 @@ func others() []Attack {
 			Sends: "100 requests that come one byte at a time, while somebody asks /fence",
 			May:   []string{held, closed, refused}, Least: 100, LeastBytes: 1000,
 			play: slowRequests,
+		},
+		{
+			Name: "http-requests", Port: HTTPPort,
+			Sends: "requests as fast as they are taken, 50 to a connection, whose answers nobody reads, while somebody asks /fence",
+			May:   []string{ok, closed, refused}, Least: 100, LeastBytes: 100_000,
+			play: manyRequests,
 		},
 		{
 			Name: "stopped-member", Port: Process, Stops: true,
@@ -54,18 +61,54 @@ func slowRequests(ctx context.Context, p *Play) error {
 			_, _ = io.WriteString(c, "x")
 		}
 	}
+	err := p.askFence(ctx, drip)
+	p.hold(ctx, conns)
+	return err
+}
+
+// manyRequests sends whole requests and takes no answer, and asks /fence from another address
+// meanwhile.
+func manyRequests(ctx context.Context, p *Play) error {
+	requests := strings.Repeat("GET /fence?lock=/attack-none&token=1 HTTP/1.1\r\nHost: a\r\n\r\n", 50)
+	flooding, end := context.WithCancel(context.Background())
+	flooded := make(chan error, 1)
+	go func() {
+		flooded <- each(20, func(int) error {
+			return rounds(flooding, func() error {
+				c, err := p.dial(p.attacked.HTTPAddr, p.host(0))
+				if err != nil {
+					p.saw(refused)
+					return nil
+				}
+				_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+				if _, err = io.WriteString(c, requests); err != nil {
+					p.saw(closed)
+				} else {
+					p.saw(ok)
+				}
+				return c.Close()
+			})
+		})
+	}()
+	err := p.askFence(ctx, func() {})
+	end()
+	return errors.Join(err, <-flooded)
+}
+
+// askFence asks /fence every 20 ms until ctx ends, 20 times at least, and calls before each time. The
+// error is a harm.
+func (p *Play) askFence(ctx context.Context, before func()) error {
 	var took []time.Duration
 	var failed error
 	for len(took) < 20 || ctx.Err() == nil {
-		drip()
+		before()
 		began := time.Now()
 		if err := p.fence(); err != nil {
 			failed = errors.Join(failed, err)
 		}
 		took = append(took, time.Since(began))
-		time.Sleep(20 * time.Millisecond) // a byte at a time, slowly
+		time.Sleep(20 * time.Millisecond)
 	}
-	p.hold(ctx, conns)
 	slices.Sort(took)
 	if p99 := took[len(took)*99/100]; failed != nil || p99 > fencePatience {
 		return &harm{fmt.Sprintf("/fence took %d ms (p99 of %d)", p99.Milliseconds(), len(took)), failed}

@@ -21,6 +21,9 @@ const (
 	// descriptors is the limit of file descriptors: what a process has by default.
 	descriptors = 1024
 	tick        = 2 * time.Second
+	// dataBytes is how large the state may become (maxDataBytes): less than by default, so that an
+	// attack reaches it soon.
+	dataBytes = 100_000_000
 	// tries is how often an attack is played if the users were only slow: the machine may have been
 	// busy with something else, and what is slow because of the attack is so each time.
 	tries = 3
@@ -113,6 +116,9 @@ func (s *stage) setUp(ctx context.Context) error {
 		TickTime:    tick,
 		Descriptors: descriptors, Admin: s.cfg.Target.Name == "lockkeeper",
 		Extra: []string{fmt.Sprintf("maxClientCnxns=%d", allowed)},
+	}
+	if cfg.Admin {
+		cfg.Extra = append(cfg.Extra, fmt.Sprintf("maxDataBytes=%d", dataBytes))
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("attack: %w", err)

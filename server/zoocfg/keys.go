@@ -190,7 +190,7 @@ var usedKeys = map[string]keyDef{
 	"maxACLBytes": {own: true, value: integer(64, MaxMaxBuffer, session.DefaultACLBytes, func(l *loader) *int { return &l.cfg.Limits.ACLBytes }), unit: "bytes",
 		effect: "How many bytes the schemes and ids of these entries may have together. More is refused in the same way."},
 	"maxRequestCost": {own: true, value: millis(1, int(session.DefaultCost.Milliseconds()), func(l *loader) *time.Duration { return &l.cfg.Limits.Cost }), unit: "ms",
-		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 2400 creates or deletes, or 2900 setData. " +
+		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 2000 creates or deletes, or 2300 setData. " +
 			"More is refused with BadArguments, and does not enter the log."},
 	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, session.DefaultEphemerals, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes",
 		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with QuotaExceeded."},
