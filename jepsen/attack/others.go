@@ -95,8 +95,8 @@ func manyRequests(ctx context.Context, p *Play) error {
 	return errors.Join(err, <-flooded)
 }
 
-// askFence asks /fence every 20 ms until ctx ends, 20 times at least, and calls before each time. The
-// error is a harm.
+// askFence asks /fence every 20 ms until ctx ends, 20 times at least, and calls before each time.
+// The error is a harm.
 func (p *Play) askFence(ctx context.Context, before func()) error {
 	var took []time.Duration
 	var failed error
