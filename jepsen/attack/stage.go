@@ -23,7 +23,7 @@ const (
 	tick        = 2 * time.Second
 	// dataBytes is how large the state may become (maxDataBytes): less than by default, so that an
 	// attack reaches it soon.
-	dataBytes = 100_000_000
+	dataBytes = 150_000_000
 	// tries is how often an attack is played if the users were only slow: the machine may have been
 	// busy with something else, and what is slow because of the attack is so each time.
 	tries = 3
