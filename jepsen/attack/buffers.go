@@ -55,7 +55,7 @@ func buffers() []Attack {
 		},
 		{
 			Name: "watches", Port: ClientPort,
-			Sends: "watches of paths of 500 kB that nobody has, other ones each time, over 60 connections",
+			Sends: "600 watches of paths of 500 kB that nobody has, over ten connections, and then more over one",
 			May:   []string{"NoNode", closed, "BadArguments"}, Least: allowed, LeastBytes: 20_000_000,
 			play: watches,
 		},
@@ -212,18 +212,22 @@ func ephemerals(ctx context.Context, p *Play) error {
 	})
 }
 
+// watches sets as many watches as are taken. Then one connection goes on trying, and the others keep
+// theirs.
 func watches(ctx context.Context, p *Play) error {
 	long := strings.Repeat("w", 500_000)
-	return p.clients(allowed, func(i int, c *client) error {
+	return p.clients(10, func(i int, c *client) error {
 		round := 0
 		return rounds(ctx, func() error {
-			for n := range 10 {
+			for n := range 60 {
 				path := fmt.Sprintf("/%d-%d-%d%s", i, round, n, long)
 				if p.asks(c, wire.OpExists, wire.PathWatchRequest{Path: path, Watch: true}) != nil {
 					return nil // what was seen tells
 				}
 			}
-			round++
+			if round++; i > 0 {
+				<-ctx.Done()
+			}
 			return nil
 		})
 	})
