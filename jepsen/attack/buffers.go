@@ -212,8 +212,8 @@ func ephemerals(ctx context.Context, p *Play) error {
 	})
 }
 
-// watches sets as many watches as are taken. Then one connection goes on trying, and the others keep
-// theirs.
+// watches sets as many watches as are taken. Then one connection goes on trying, and the others
+// keep theirs.
 func watches(ctx context.Context, p *Play) error {
 	long := strings.Repeat("w", 500_000)
 	return p.clients(10, func(i int, c *client) error {
