@@ -79,7 +79,7 @@ func TestWhatIsBeyondTheBoundsStaysOutOfTheLog(t *testing.T) {
 // What is just within the bounds is applied, and what is refused is counted.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 2, Cost: 40 * time.Microsecond}})
+		m, _ := newMember(t, Config{Limits: Limits{ACLEntries: 2, Cost: 50 * time.Microsecond}})
 		c := mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(3)})
 		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: addresses(2)})
