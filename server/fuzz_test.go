@@ -15,6 +15,7 @@ import (
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/internal/simnet"
 	"lockkeeper/server/zoocfg"
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 )
 
@@ -45,6 +46,7 @@ var newFuzzTarget = sync.OnceValues(func() (*fuzzTarget, error) {
 		MaxClientCnxns: Unlimited, ExtendedTypes: true, EnforceQuota: true, FourLetterWords: []string{"*"},
 		SuperDigest: "super:D/InIHSb7yEEbrWz8b9l71RjZJU=", // super:test
 		SnapCount:   5000,
+		SASLUsers:   sasl.Users{"bob": sasl.NewHA1("bob", "secret")}, Ensembles: []string{"alpha"}, KeyScheme: true,
 	}
 	s, err := Start(cfg)
 	if err != nil {
@@ -179,6 +181,11 @@ func fuzzSeeds() (seeds []fuzzSeed) {
 		add(fuzzBody, r.op, frame[12:])
 	}
 	add(fuzzFrames, 0, all)
+	login := wire.AppendRequest(nil, 1, wire.OpSASL, wire.SASLRequest{Token: []byte{}})
+	login = wire.AppendRequest(login, 2, wire.OpSASL, wire.SASLRequest{Token: []byte(
+		`charset=utf-8,username="bob",realm="zk-sasl-md5",nonce="n",nc=00000001,cnonce="c",digest-uri="zookeeper/zk-sasl-md5",` +
+			`response=e52e5f563def809ff706508b4ff4c66f,qop=auth,authzid="bob"`)})
+	add(fuzzFrames, 0, login)
 	return seeds
 }
 
@@ -207,6 +214,7 @@ func fuzzRequests() []fuzzRequest {
 		{wire.OpAddWatch, &wire.AddWatchRequest{Path: "/f", Mode: wire.AddWatchPersistentRecursive}},
 		{wire.OpSetWatches, sets}, {wire.OpSetWatches2, &sets2}, {wire.OpWhoAmI, wire.Empty{}}, {wire.OpPing, wire.Empty{}},
 		{wire.OpAuth, &wire.AuthPacket{Scheme: "digest", Auth: []byte("a:b")}}, {wire.OpSASL, &wire.SASLRequest{Token: []byte{}}},
+		{wire.OpAuth, &wire.AuthPacket{Scheme: "ensemble", Auth: []byte("alpha")}}, {wire.OpAuth, &wire.AuthPacket{Scheme: "key", Auth: []byte("7")}},
 		{wire.OpMulti, &wire.MultiRequest{Ops: []wire.MultiOp{
 			{Op: wire.OpCreate, Record: some}, {Op: wire.OpCheck, Record: &wire.CheckVersionRequest{Path: "/f", Version: 1}},
 			{Op: wire.OpSetData, Record: &wire.SetDataRequest{Path: "/f", Version: -1}}}}},

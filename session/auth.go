@@ -172,7 +172,12 @@ func DigestID(newHash func() hash.Hash, auth string) string {
 
 // lacksRequired reports whether the connection has to authenticate before it may send op.
 func (s *Session) lacksRequired(op wire.Op) bool {
+	return op != wire.OpAuth && op != wire.OpSASL && !s.provedEnough()
+}
+
+// provedEnough reports whether the connection has authenticated as far as it has to.
+func (s *Session) provedEnough() bool {
 	required := s.m.cfg.RequiredSchemes
-	return required != nil && op != wire.OpAuth && op != wire.OpSASL &&
-		!slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
+	return required == nil ||
+		slices.ContainsFunc(*s.ids.Load(), func(id znode.Identity) bool { return slices.Contains(required, id.Scheme) })
 }

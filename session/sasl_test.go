@@ -112,6 +112,17 @@ func TestSASLRequired(t *testing.T) {
 		c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
 		c.expect("1 Ok", "2 SessionClosedRequireSaslAuth", "EOF")
 
+		// Nor does a stranger get memory.
+		c = mustConnect(t, m, 10*time.Second)
+		if err := c.s.Expect(1); err != errStranger {
+			t.Errorf("a long frame before the login: %v", err)
+		}
+		c.login("bob", "secret")
+		if err := c.s.Expect(1); err != nil {
+			t.Errorf("a long frame behind the login: %v", err)
+		}
+		c.s.Arrived()
+
 		m, _ = newMember(t, Config{SASLUsers: saslUsers, RequiredSchemes: []string{"digest"}, SASLOptional: true})
 		c = mustConnect(t, m, 10*time.Second)
 		c.send(wire.OpSASL, wire.SASLRequest{Token: []byte{}})
