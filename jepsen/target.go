@@ -76,7 +76,7 @@ func StockZooKeeper() (Target, error) {
 
 // zookeeper is ZooKeeper with those options of the JVM.
 func zookeeper(flags ...string) (Target, error) {
-	run, err := javaProgram([]string{"zookeeper.jar", "slf4j-simple.jar"},
+	run, err := javaProgram([]string{"zookeeper.jar", "slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar"},
 		append(flags, "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.jmx.log4j.disable=true"),
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain")
 	return Target{Name: "zookeeper", command: func(configFile string) *exec.Cmd { return run(configFile) }}, err
