@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -34,12 +35,15 @@ const (
 type serverTLS struct {
 	keeper   *tlsconf.Keeper
 	refusals *loglimit.Limiter
-	// shaking has one element for each client that is in its handshake.
-	shaking chan struct{}
-	stopped context.CancelFunc
-	done    sync.WaitGroup
+	// maxShaking is how many clients may be in their handshake at a time.
+	maxShaking int
+	stopped    context.CancelFunc
+	done       sync.WaitGroup
 
 	handshakes, failed, exceeded atomic.Int64
+
+	mu      sync.Mutex
+	shaking list.List // the secureConns of clients that are in their handshake, the oldest first
 }
 
 // openTLS reads the certificates, if a port speaks TLS.
@@ -56,7 +60,7 @@ func (s *Server) openTLS() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.tls = &serverTLS{keeper: keeper, refusals: loglimit.New(s.log),
-		shaking: make(chan struct{}, s.cfg.MaxHandshakes), stopped: cancel}
+		maxShaking: s.cfg.MaxHandshakes, stopped: cancel}
 	if s.cfg.TLS.Reload {
 		s.tls.done.Go(func() { s.reloadLoop(ctx) })
 	}
@@ -115,8 +119,8 @@ func (t *serverTLS) stop() {
 // metrics are about the clients of the ports that speak TLS.
 func (t *serverTLS) metrics() []metric {
 	return []metric{
-		{"outstanding_tls_handshake", "clients that are in their TLS handshake", len(t.shaking)},
-		{"tls_handshake_exceeded", "clients closed because too many others were in their TLS handshake " +
+		{"outstanding_tls_handshake", "clients that are in their TLS handshake", t.shakingCount()},
+		{"tls_handshake_exceeded", "clients closed in their TLS handshake because too many newer ones were in theirs " +
 			"(netty.server.outstandingHandshake.limit)", t.exceeded.Load()},
 		{"tls_handshakes", "TLS handshakes that succeeded", t.handshakes.Load()},
 		{"tls_handshakes_failed", "TLS handshakes that failed", t.failed.Load()},
@@ -130,7 +134,7 @@ func (t *serverTLS) metrics() []metric {
 // errUnsentRecords says that the other side does not take what crypto/tls answers by itself.
 var errUnsentRecords = errors.New("server: too many TLS records are unsent")
 
-// errTooManyHandshakes is why a client is closed while too many others are in their handshake.
+// errTooManyHandshakes is why a client is closed when too many newer ones are in their handshake.
 var errTooManyHandshakes = errors.New("server: too many TLS handshakes (netty.server.outstandingHandshake.limit)")
 
 // secureClient has a client's connection decide whether it speaks TLS, and shakes hands. All of it,
@@ -155,7 +159,7 @@ func (s *Server) secureClient(ctx context.Context, c *conn) bool {
 		s.silent(c, err)
 	case errors.Is(err, errTooManyHandshakes):
 		s.tls.exceeded.Add(1)
-		s.tls.refusals.Warn("too many", "client refused: too many TLS handshakes at a time", "client", c.remote,
+		s.tls.refusals.Warn("too many", "client closed in its TLS handshake: newer ones are too many", "client", c.remote,
 			"limit", s.cfg.MaxHandshakes)
 	case !sc.heard:
 		s.silent(c, err)
@@ -167,17 +171,46 @@ func (s *Server) secureClient(ctx context.Context, c *conn) bool {
 }
 
 func (s *Server) shakeHands(ctx context.Context, sc *secureConn) error {
-	select {
-	case s.tls.shaking <- struct{}{}:
-	default:
+	at := s.tls.begin(sc)
+	err := sc.handshake(ctx)
+	displaced := !s.tls.end(at)
+	switch {
+	case err == nil:
+		s.tls.handshakes.Add(1)
+	case displaced:
 		return errTooManyHandshakes
 	}
-	defer func() { <-s.tls.shaking }()
-	err := sc.handshake(ctx)
-	if err == nil {
-		s.tls.handshakes.Add(1)
-	}
 	return err
+}
+
+// begin counts a client that begins its handshake. If there are too many, the one that began first
+// is closed: clients that never finish keep nobody out.
+func (t *serverTLS) begin(sc *secureConn) *list.Element {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shaking.Len() >= t.maxShaking {
+		oldest := t.shaking.Front()
+		oldest.Value.(*secureConn).displaced = true
+		_ = t.shaking.Remove(oldest).(*secureConn).Close()
+	}
+	return t.shaking.PushBack(sc)
+}
+
+// end takes a client out of the count. It returns false if the client has been closed for another.
+func (t *serverTLS) end(at *list.Element) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sc := at.Value.(*secureConn)
+	if !sc.displaced {
+		t.shaking.Remove(at)
+	}
+	return !sc.displaced
+}
+
+func (t *serverTLS) shakingCount() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shaking.Len()
 }
 
 // certIdentities are the identities of the holder of the certificate that was shown on a
@@ -280,6 +313,8 @@ type secureConn struct {
 	heard  bool                    // something has been read
 	tls    *tls.Conn               // nil before decide, and if there is no TLS
 	shaken bool                    // the handshake is over
+	// displaced says that it was closed for a newer one; guarded by serverTLS.mu.
+	displaced bool
 
 	encrypted int // how many bytes of the next Write are in records already
 

@@ -60,8 +60,8 @@ func buffers() []Attack {
 			play: watches,
 		},
 		{
-			Name: "state", Port: ClientPort, Disk: true,
-			Sends: "nodes of 1 MB and of no data, as many as are taken, over four connections; then their deletion",
+			Name: "state", Port: ClientPort, Disk: true, Settings: []string{"maxDataBytes=100000000"},
+			Sends: "nodes of 1 MB and of no data, as many as are taken (here 100 MB), over four connections",
 			May:   []string{ok, closed, "BadArguments"}, Least: 40, LeastBytes: 40_000_000,
 			play: fillState,
 		},

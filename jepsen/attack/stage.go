@@ -21,9 +21,6 @@ const (
 	// descriptors is the limit of file descriptors: what a process has by default.
 	descriptors = 1024
 	tick        = 2 * time.Second
-	// dataBytes is how large the state may become (maxDataBytes): less than by default, so that an
-	// attack reaches it soon.
-	dataBytes = 150_000_000
 	// tries is how often an attack is played if the users were only slow: the machine may have been
 	// busy with something else, and what is slow because of the attack is so each time.
 	tries = 3
@@ -66,10 +63,14 @@ func Run(ctx context.Context, cfg Config) (*Document, error) {
 	d := &Document{Target: cfg.Target.Name, cfg: cfg, began: time.Now(), history: s.history}
 	var err error
 	for _, a := range cfg.Attacks {
-		if cfg.Target.Name == "zookeeper" && (a.Port == PeerPort || a.Port == HTTPPort) {
-			continue // they speak lockkeeper's own protocol
+		if cfg.Target.Name == "zookeeper" && (a.Port == PeerPort || a.Port == HTTPPort || a.Certificate) {
+			continue // they speak lockkeeper's own protocol, or would need ZooKeeper's key stores
 		}
-		if err = s.setUp(ctx); err != nil {
+		own := a.Certificate || len(a.Settings) > 0
+		if own {
+			err = s.takeDown()
+		}
+		if err = errors.Join(err, s.setUp(ctx, a)); err != nil {
 			break
 		}
 		from := s.history.Now()
@@ -85,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (*Document, error) {
 		if cfg.Progress != nil {
 			cfg.Progress(r)
 		}
-		if !r.OK() || r.AfterBytes > freshBytes {
+		if own || !r.OK() || r.AfterBytes > freshBytes {
 			err = s.takeDown()
 		}
 	}
@@ -103,8 +104,8 @@ type stage struct {
 	end     context.CancelFunc // ends the users
 }
 
-// setUp starts a cluster with its users, if there is none.
-func (s *stage) setUp(ctx context.Context) error {
+// setUp starts a cluster with its users, if there is none, as an attack needs it.
+func (s *stage) setUp(ctx context.Context, a Attack) error {
 	if s.cluster != nil {
 		return nil
 	}
@@ -117,11 +118,18 @@ func (s *stage) setUp(ctx context.Context) error {
 		Descriptors: descriptors, Admin: s.cfg.Target.Name == "lockkeeper",
 		Extra: []string{fmt.Sprintf("maxClientCnxns=%d", allowed)},
 	}
-	if cfg.Admin {
-		cfg.Extra = append(cfg.Extra, fmt.Sprintf("maxDataBytes=%d", dataBytes))
-	}
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("attack: %w", err)
+	}
+	if s.cfg.Target.Name == "lockkeeper" {
+		cfg.Extra = append(cfg.Extra, a.Settings...)
+	}
+	if a.Certificate {
+		lines, err := certificate(cfg.Dir)
+		if err != nil {
+			return err
+		}
+		cfg.Extra = append(cfg.Extra, lines...)
 	}
 	cluster, err := jepsen.StartCluster(patient, cfg)
 	if err != nil {

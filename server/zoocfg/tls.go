@@ -181,7 +181,7 @@ var clientTLSKeys = map[string]keyDef{
 	"X509AuthenticationProvider.superUser": {property: true, value: value{kind: "distinguished name (RFC 2253)", use: func(l *loader, p property) { l.cfg.X509SuperUser = p.val }}, def: "(none)",
 		effect: "The holder of a certificate that no ACL stops: the id as it would stand in an ACL, as CN=root,O=example."},
 	"netty.server.outstandingHandshake.limit": {property: true, value: integer(1, math.MaxInt32, 250, func(l *loader) *int { return &l.cfg.MaxHandshakes }), unit: "connections",
-		effect: "How many connections to the ports for clients may be in their TLS handshake at a time. One more is closed."},
+		effect: "How many connections to the ports for clients may be in their TLS handshake at a time. One more takes the place of the one that began first; in ZooKeeper it is closed."},
 	"ssl.x509.clientCertIdType": {own: true, value: value{kind: "SAN or subject", use: func(l *loader, p property) {
 		switch {
 		case strings.EqualFold(p.val, "SAN"):
