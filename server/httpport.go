@@ -42,6 +42,8 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /fence", s.serveFence)
 	mux.HandleFunc("POST /leader", s.serveLeader)
 	mux.HandleFunc("GET /members", s.serveMembers)
+	mux.HandleFunc("GET /live", s.serveLive)
+	mux.HandleFunc("GET /ready", s.serveReady)
 	slots := &httpSlots{Listener: s.httpTLS(l), maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
 	s.http = &httpPort{slots: slots, srv: &http.Server{
 		Handler:     wholeRequests(mux),
@@ -99,6 +101,21 @@ func (s *Server) HTTPAddr() net.Addr {
 		return nil
 	}
 	return s.http.slots.Addr()
+}
+
+// serveLive answers as long as the process does. What is wrong beyond that is not cured by another
+// start of it.
+func (s *Server) serveLive(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]bool{"live": true})
+}
+
+// serveReady says whether this member serves clients: it knows a leader.
+func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
+	status := http.StatusOK
+	if !s.Serving() {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, map[string]bool{"ready": status == http.StatusOK})
 }
 
 func writeError(w http.ResponseWriter, status int, reason string) {

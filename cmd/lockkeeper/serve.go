@@ -57,6 +57,11 @@ func (c *serveCommand) run(e env, args []string) error {
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
 	}
+	tell := func(state string) {
+		if err := notify(state); err != nil {
+			cfg.Logger.Warn(err.Error())
+		}
+	}
 	for {
 		s, sig, err := startMember(cfg, e)
 		if sig != nil {
@@ -68,10 +73,12 @@ func (c *serveCommand) run(e env, args []string) error {
 		}
 		if err == nil {
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
+			tell(fmt.Sprintf("READY=1\nSTATUS=serves clients on %v", s.ClientAddr()))
 			select {
 			case <-s.Failed():
 			case sig := <-e.signals:
 				cfg.Logger.Info("stopping", "signal", sig.String())
+				tell("STOPPING=1")
 				return stop(s, e)
 			}
 			err = s.Err()
@@ -82,6 +89,7 @@ func (c *serveCommand) run(e env, args []string) error {
 			}
 		}
 		cfg.DiskFullStops++
+		tell("STATUS=disk full: waits for room")
 		_, sig = untilSignal(e, signalRepeat, func(ctx context.Context) error {
 			return server.AwaitRoom(ctx, cfg) // fails only when ctx ends
 		})

@@ -31,6 +31,7 @@ const imports = `
 	server/audit:          wire session internal/loglimit
 	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit internal/loglimit
 	server/simtest:
+	deploy:
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
@@ -74,6 +75,7 @@ const imports = `
 // testImports is what the tests of a package import beyond the package itself
 // and what it imports anyway.
 const testImports = `
+	deploy:                internal/freeport
 	jepsen:                recipes
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen

@@ -250,7 +250,7 @@ var usedKeys = map[string]keyDef{
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence, GET /members and POST /leader. In ZooKeeper it is open by default, and has other commands."},
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default, and has other commands."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {

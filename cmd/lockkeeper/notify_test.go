@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A member says when clients can connect, and when it begins to stop.
+func TestServiceManagerIsTold(t *testing.T) {
+	dir, err := os.MkdirTemp("", "lk") // a short path: that of a socket has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	t.Setenv("NOTIFY_SOCKET", manager.LocalAddr().String())
+	told := func() string {
+		t.Helper()
+		if err := manager.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 1024)
+		n, err := manager.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[:n])
+	}
+	var stdout, stderr bytes.Buffer
+	signals := make(chan os.Signal, 1)
+	status := make(chan int, 1)
+	go func() {
+		status <- run([]string{"serve", "-client-address", "127.0.0.1:0", "-data-dir", t.TempDir()}, env{&stdout, &stderr, signals})
+	}()
+	if got := told(); !strings.HasPrefix(got, "READY=1\nSTATUS=serves clients on 127.0.0.1:") {
+		t.Errorf("the manager was told %q", got)
+	}
+	signals <- syscall.SIGTERM
+	if got := told(); got != "STOPPING=1" {
+		t.Errorf("the manager was told %q", got)
+	}
+	if got := <-status; got != exitOK {
+		t.Errorf("status %d: %s", got, stderr.String())
+	}
+}
+
+// A socket that is not there keeps nobody from serving.
+func TestServiceManagerIsGone(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
+	if err := notify("READY=1"); err == nil {
+		t.Error("somebody was told")
+	}
+	t.Setenv("NOTIFY_SOCKET", "")
+	if err := notify("READY=1"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,4 @@
+// Package deploy holds the files to run members with: a systemd unit, a Dockerfile, a compose file
+// and a StatefulSet. docs/deploy.md describes them. Its tests check the unit, and run the binary as
+// the files do: static, without root, and without a capability.
+package deploy
