@@ -15,13 +15,6 @@ type metric struct {
 	value any // int, int64, or string for what has a form of its own
 }
 
-func oneIf(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func (s *Server) metrics(o overview) []metric {
 	ms := append(s.clientMetrics(o), s.hostMetrics()...)
 	peers := s.replica.PeerStats()
@@ -36,19 +29,17 @@ func (s *Server) metrics(o overview) []metric {
 		metric{"peer_strangers_rejected", "connections at the peer port from no member, or with what no member sends",
 			peers.Rejected},
 		metric{"peer_requests_refused", "frames and records from the peer port that no member sends", peers.Refused},
-		metric{"peer_port_open", "1 if other hosts reach the peer port and need not prove who they are, with TLS or a secret; 0 if not",
-			oneIf(s.peerAuth.exposed)},
 		metric{"peer_connections_unproved", "open connections at the peer port that have not said, or not proved, who they are",
 			peers.Auth.Unproved},
 		metric{"peer_proofs_refused", "connections at the peer port without a proof that was due, or with a wrong one, or certificate",
 			peers.Auth.Refused},
 		metric{"peer_proofs_late", "connections at the peer port that did not say and prove in time who they are", peers.Auth.Late},
-		metric{"peer_secret_failures", "changes of peer.secretFile that could not be used", s.peerAuth.failures()},
 		metric{"peer_frame_bytes", "bytes of large frames that are arriving at the peer port (peerFrameMaxBytes)",
 			peers.FrameBytes},
 		metric{"peer_version", "newest version of the protocol between members that this member speaks", peers.Version},
 		metric{"peer_versions_refused", "connections between members that have no version of the protocol in common",
 			peers.VersionsRefused})
+	ms = append(ms, s.peerAuth.metrics()...)
 	if s.mode(o) == readOnlyMode {
 		return ms
 	}

@@ -1,22 +1,28 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
 	"net/netip"
+	"sync"
+	"time"
 
+	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/server/tlsconf"
 )
 
 // peerAuth is how this member and the others prove to each other who they are.
 type peerAuth struct {
 	secret *secretFile // nil: there is none
+	certs  *peerCerts  // nil: there is no TLS between members
 	auth   peer.Auth
 	// exposed says that other hosts can reach the peer port, and need not prove who they are.
 	exposed bool
 }
 
-// openPeerAuth reads the secret that the configuration names, and finds out whether strangers at
-// the port of peers are kept out. Errors: a zoocfg.Fault.
+// openPeerAuth reads the secret and the certificates that the configuration names, and finds out
+// whether strangers at the port of peers are kept out. Errors: zoocfg.Faults.
 func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 	if s.cfg.Standalone() {
 		return a, nil
@@ -29,6 +35,19 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 		}
 		a.auth.Secrets, a.auth.SecretOptional = a.secret.current, s.cfg.PeerSecretOptional
 	}
+	if s.cfg.PeersSpeakTLS() {
+		keeper, err := tlsconf.Open(s.cfg.PeerTLS)
+		if err != nil {
+			return a, s.tlsFaults(err)
+		}
+		a.certs = &peerCerts{keeper: keeper, reload: s.cfg.PeerTLS.Reload, log: loglimit.New(s.log), looked: time.Now()}
+		a.auth.TLS = &peer.TLS{
+			Client: a.certs.client, Server: a.certs.server,
+			Certificates: s.cfg.PeerTLS.ClientAuth == tlsconf.ClientAuthNeed,
+			VerifyHost:   !s.cfg.PeerTLS.AnyHost,
+			PlainDial:    !s.cfg.PeerTLSOn, Plain: s.cfg.PeerTLSAlso,
+		}
+	}
 	a.exposed = !a.auth.Proves() && !isLoopback(peers.Addr())
 	if a.exposed {
 		s.log.Warn("THE PEER PORT IS OPEN: whoever reaches it from another host can read all data, change it, and stop the cluster; "+
@@ -39,21 +58,81 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 
 // kind says, for people and programs, how members prove who they are.
 func (a *peerAuth) kind() string {
+	var secret, certs peer.Auth
+	secret.Secrets, secret.SecretOptional, certs.TLS = a.auth.Secrets, a.auth.SecretOptional, a.auth.TLS
 	switch {
+	case secret.Proves() && certs.Proves():
+		return "tls+secret"
+	case secret.Proves():
+		return "secret"
+	case certs.Proves():
+		return "tls"
 	case a.exposed:
 		return "open"
-	case !a.auth.Proves():
-		return "loopback"
 	}
-	return "secret"
+	return "loopback"
 }
 
-// failures is how often the file of the secret could not be read after a change.
-func (a *peerAuth) failures() int64 {
-	if a.secret == nil {
-		return 0
+// metrics are about what this member proves with.
+func (a *peerAuth) metrics() (ms []metric) {
+	open := 0
+	if a.exposed {
+		open = 1
 	}
-	return a.secret.failures.Load()
+	ms = append(ms, metric{"peer_port_open",
+		"1 if other hosts reach the peer port and need not prove who they are, with TLS or a secret; 0 if not", open})
+	if a.secret != nil {
+		ms = append(ms, metric{"peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.failures.Load()})
+	}
+	if a.certs != nil {
+		k := a.certs.keeper
+		ms = append(ms,
+			metric{"peer_tls_certificate_seconds_left", "seconds until the certificate for other members expires",
+				int64(time.Until(k.Expires()).Seconds())},
+			metric{"peer_tls_reloads", "times that changed certificates for other members were read", k.Reloads.Load()},
+			metric{"peer_tls_reload_failures", "times that changed certificates for other members could not be used",
+				k.ReloadFailures.Load()})
+	}
+	return ms
+}
+
+// peerCerts are the certificates for connections between members. Their files are looked at when a
+// connection is opened or accepted: the ones before it keep what they have.
+type peerCerts struct {
+	keeper *tlsconf.Keeper
+	reload bool
+	log    *loglimit.Limiter
+
+	mu     sync.Mutex
+	looked time.Time
+}
+
+// peerCertsLook is how often the files are looked at, at most.
+const peerCertsLook = time.Second
+
+func (c *peerCerts) refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reload || time.Since(c.looked) < peerCertsLook {
+		return
+	}
+	c.looked = time.Now()
+	switch changed, err := c.keeper.Reload(); {
+	case err != nil:
+		c.log.Error("reload", "the new certificates for other members cannot be used: those before stay in use", "err", err)
+	case changed:
+		c.log.Warn(c.keeper.Expires().String(), "certificates for other members read again", "expires", c.keeper.Expires())
+	}
+}
+
+func (c *peerCerts) client(host string) *tls.Config {
+	c.refresh()
+	return c.keeper.Client(host)
+}
+
+func (c *peerCerts) server() *tls.Config {
+	c.refresh()
+	return c.keeper.Server()
 }
 
 // isLoopback reports whether only this host reaches an address.

@@ -20,7 +20,7 @@ func TestHelpConfigOfAKey(t *testing.T) {
 	}
 	for key, part := range map[string]string{
 		"zookeeper.snapCount": "snapCount\n", "server.3": "server.N\n", "server.N": "server.N\n", "logStore": "it is lockkeeper's own\n",
-		"sslQuorum": "With true it stops the start", "preAllocSize": "Without effect",
+		"sslQuorum": "Whether members speak TLS", "preAllocSize": "Without effect",
 	} {
 		if status, stdout, _ := invoke("help", "config", key); status != exitOK || !strings.Contains(stdout, part) {
 			t.Errorf("%s: status %d, %q", key, status, stdout)

@@ -164,6 +164,9 @@ type Config struct {
 	// empty: there is none. PeerSecretOptional is peer.secretOptional.
 	PeerSecretFile     string
 	PeerSecretOptional bool
+	// PeerTLSOn and PeerTLSAlso are sslQuorum and portUnification: whether members are dialled with
+	// TLS, and whether connections with and without it are accepted.
+	PeerTLSOn, PeerTLSAlso bool
 
 	// Logger gets what an operator should know. nil means slog.Default.
 	Logger *slog.Logger

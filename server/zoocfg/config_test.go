@@ -276,7 +276,9 @@ func TestConfigFaults(t *testing.T) {
 
 		"TLS port, no certificate": {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: needs the certificate of this server: tls.cert, or ssl.keyStore.location"}},
 		"TLS address, no port":     {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: is set, but secureClientPort is not"}},
-		"TLS for peers":            {base + "sslQuorum=true", "", []string{"3: sslQuorum: " + noTLS + " between members; set it to false to start without"}},
+		"TLS for peers":            {base + "sslQuorum=true", "", []string{
+			"3: sslQuorum: needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location",
+			"3: sslQuorum: needs the certificate authorities of the members: tls.ca, or ssl.quorum.trustStore.location"}},
 		"SASL for peers":           {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
 		"auth enforced":            {base + "zookeeper.enforce.auth.enabled=true\nenforce.auth.schemes=digest,x508", "", []string{"4: enforce.auth.schemes: this version cannot tell who somebody is by the scheme \"x508\"; it has digest, ip, key, sasl, x509"}},
 		"auth enforced by nothing": {base + "enforce.auth.enabled=true", "", []string{"3: enforce.auth.enabled: needs enforce.auth.schemes, which says which schemes will do: some of digest, ip, key, sasl, x509"}},
@@ -289,7 +291,8 @@ func TestConfigFaults(t *testing.T) {
 			"5: authProvider.3: lockkeeper cannot load com.example.Mine, so nobody can log in with its scheme; remove the key to start without"}},
 		"TLS on the plain ports": {base + "client.portUnification=true\nportUnification=true", "", []string{
 			"3: client.portUnification: needs the certificate of this server: tls.cert, or ssl.keyStore.location",
-			"4: portUnification: " + noTLS + " between members: peers that use it are refused; set it to false to start without"}},
+			"4: portUnification: needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location",
+			"4: portUnification: needs the certificate authorities of the members: tls.ca, or ssl.quorum.trustStore.location"}},
 		"certificates at a port without TLS": {base + "admin.needClientAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=x509", "", []string{
 			"3: admin.needClientAuth: needs admin.forceHttps or admin.portUnification: without TLS nobody shows a certificate",
 			"5: enforce.auth.schemes: " + noCert}},

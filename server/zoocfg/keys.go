@@ -318,11 +318,9 @@ const (
 
 // refusedKeys require protection that is missing.
 var refusedKeys = map[string]keyDef{
-	"sslQuorum":                      refuseTrue(noTLS + " between members"),
 	"quorum.auth.enableSasl":         refuseTrue(noPeerAuth),
 	"quorum.auth.learnerRequireSasl": refuseTrue(noPeerAuth),
 	"quorum.auth.serverRequireSasl":  refuseTrue(noPeerAuth),
-	"portUnification":                refuseTrue(noTLS + " between members: peers that use it are refused"),
 	"fips-mode":                      refuseTrue("the TLS of this version is not validated for FIPS").asProperty(),
 }
 

@@ -169,6 +169,10 @@ var clientTLSKeys = map[string]keyDef{
 	}}, def: "false", effect: "With true the client port takes clients with TLS and without: the first byte decides."},
 	"client.certReload": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.Reload }), def: "false",
 		effect: "Whether the files of ssl.* are read again when they have changed. Connections are kept. Those of tls.* always are."},
+	"sslQuorum": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLSOn }), def: "false",
+		effect: "Whether members speak TLS with each other, with the stores of ssl.quorum.* or tls.*: both show a certificate (ssl.quorum.clientAuth), which has to be for the host in the server line of its member (ssl.quorum.hostnameVerification). See docs/security.md."},
+	"portUnification": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLSAlso }), def: "false",
+		effect: "Whether the peer port takes members with TLS and without: the first byte decides. It is for turning sslQuorum on or off in a running cluster. As long as it is set, strangers need no certificate."},
 	"sslQuorumReloadCertFiles": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLS.Reload }), def: "false",
 		effect: "The same for the files of ssl.quorum.*."},
 	"ssl.clientHostnameVerification": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.VerifyClientHost }), def: "false",
@@ -270,10 +274,31 @@ func (l *loader) finishTLS() {
 		l.fault(l.at("ssl.clientAuth"), "is %s, and there are no certificate authorities: set tls.ca or ssl.trustStore.location, "+
 			"or ssl.clientAuth=none to serve clients without certificates", clientAuthText(client.ClientAuth))
 	}
-	if !l.cfg.SpeaksTLS() {
-		l.unusedTLS()
+	l.finishPeerTLS()
+	l.unusedTLS()
+}
+
+// finishPeerTLS checks that there is what TLS between members needs. Without authorities of its own
+// a member would trust those of the system, who give certificates to everybody.
+func (l *loader) finishPeerTLS() {
+	if !l.cfg.PeersSpeakTLS() {
+		return
+	}
+	key := "sslQuorum"
+	if !l.cfg.PeerTLSOn {
+		key = "portUnification"
+	}
+	s := &l.cfg.PeerTLS
+	if !s.Enabled() && !l.faulty("ssl.quorum.keyStore.location") && !l.faulty("tls.cert") {
+		l.fault(l.at(key), "needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location")
+	}
+	if s.TrustStore.File == "" && !l.faulty("ssl.quorum.trustStore.location") && !l.faulty("tls.ca") {
+		l.fault(l.at(key), "needs the certificate authorities of the members: tls.ca, or ssl.quorum.trustStore.location")
 	}
 }
+
+// PeersSpeakTLS reports whether members can connect with TLS.
+func (c *Config) PeersSpeakTLS() bool { return c.PeerTLSOn || c.PeerTLSAlso }
 
 func clientAuthText(a tlsconf.ClientAuth) string {
 	if a == tlsconf.ClientAuthWant {
@@ -390,12 +415,15 @@ func (l *loader) finishNaming() {
 	}
 }
 
-// unusedTLS warns about keys that nothing uses, because no port speaks TLS.
+// unusedTLS warns about keys that nothing uses, because no port for clients speaks TLS.
 func (l *loader) unusedTLS() {
+	if l.cfg.SpeaksTLS() {
+		return
+	}
 	var unused []string
 	for key := range l.cfg.origin {
-		if strings.HasPrefix(key, "tls.") || strings.HasPrefix(key, "ssl.") && !strings.HasPrefix(key, sslPrefixes[peerSide]) ||
-			key == "client.certReload" {
+		if strings.HasPrefix(key, "tls.") && !l.cfg.PeersSpeakTLS() ||
+			strings.HasPrefix(key, "ssl.") && !strings.HasPrefix(key, sslPrefixes[peerSide]) || key == "client.certReload" {
 			unused = append(unused, key)
 		}
 	}
