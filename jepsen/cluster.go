@@ -32,7 +32,7 @@ type ClusterConfig struct {
 	// 20 ticks.
 	TickTime time.Duration
 	// Extra are more lines for every member's zoo.cfg. A key that is set here replaces the
-	// cluster's own line for it.
+	// cluster's own line for it; {dir} stands for the member's directory, mN in Dir.
 	Extra []string
 	// Descriptors is the limit of file descriptors of every member's process; 0 leaves it as it is.
 	Descriptors int
@@ -161,7 +161,7 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		line("DigestAuthenticationProvider.superDigest=%s", superDigest())
 	}
 	for _, extra := range cfg.Extra {
-		b.WriteString(extra + "\n")
+		b.WriteString(strings.ReplaceAll(extra, "{dir}", m.dir) + "\n")
 	}
 	if cfg.Members == 1 {
 		return b.String(), nil

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/testcert"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -161,6 +163,9 @@ func FuzzSecretFile(f *testing.F) {
 func TestOpenPeerPortIsLoud(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeSecret(t, secret, oldSecret)
+	certs := t.TempDir()
+	testcert.NewCA(t, "members").Issue(t, testcert.Request{Hosts: []string{"127.0.0.1"}}).Write(t, certs, "tls")
+	withTLS := fmt.Sprintf("quorumListenOnAllIPs=true\ntls.cert=%[1]s/tls.pem\ntls.key=%[1]s/tls.key\ntls.ca=%[1]s/tls.ca\n", certs)
 	for name, test := range map[string]struct {
 		more string
 		open string
@@ -170,6 +175,10 @@ func TestOpenPeerPortIsLoud(t *testing.T) {
 		"loopback":        {"", "0", "loopback"},
 		"secret":          {"quorumListenOnAllIPs=true\npeer.secretFile=" + secret + "\n", "0", "secret"},
 		"optional secret": {"quorumListenOnAllIPs=true\npeer.secretOptional=true\npeer.secretFile=" + secret + "\n", "1", "open"},
+		"TLS":             {withTLS + "sslQuorum=true\n", "0", "tls"},
+		"TLS and secret":  {withTLS + "sslQuorum=true\npeer.secretFile=" + secret + "\n", "0", "tls+secret"},
+		"TLS, or not":     {withTLS + "sslQuorum=true\nportUnification=true\n", "1", "open"},
+		"no certificates": {withTLS + "sslQuorum=true\nssl.quorum.clientAuth=want\n", "1", "open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -76,7 +76,7 @@ const imports = `
 // and what it imports anyway.
 const testImports = `
 	deploy:                internal/freeport
-	jepsen:                recipes
+	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
 	znode:                 internal/freeport
