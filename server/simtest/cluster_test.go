@@ -63,8 +63,10 @@ type member struct {
 // newCluster starts three members, as the directed scenarios want them: with so much of the log
 // left that nobody who was away needs a snapshot, which ends connections.
 func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
-	return newClusterOf(&recorder{T: t}, shape{voters: 3, tick: 2 * time.Second, snapCount: 300, trailing: 10_000, rest: 1}, seed, j)
+	return newClusterOf(&recorder{T: t}, directedShape, seed, j)
 }
+
+var directedShape = shape{voters: 3, tick: 2 * time.Second, snapCount: 300, trailing: 10_000, rest: 1}
 
 func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
 	c := &cluster{t: t, shape: s, journal: j, quiet: make(chan struct{}, 1), torn: rand.New(rand.NewPCG(seed, 1<<33))}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,9 +61,21 @@ func (c *cluster) awaitLeader() *member {
 // The second half of C5: however leaders come and go, a client of a member that
 // survives keeps its connection, and has every request answered, once. Leaders
 // are cut off, lose their power, are killed and are stopped.
-func TestLeaderChangesDisturbNoOtherClient(t *testing.T) {
+func TestLeaderChangesDisturbNoOtherClient(t *testing.T) { leaderChanges(t, directedShape) }
+
+// The same with members that prove to each other who they are.
+func TestLeaderChangesWithSecret(t *testing.T) {
+	s := directedShape
+	s.secretFile = filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(s.secretFile, []byte(strings.Repeat("secret", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	leaderChanges(t, s)
+}
+
+func leaderChanges(t *testing.T, s shape) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1, newJournal(t, ""))
+		c := newClusterOf(&recorder{T: t}, s, 1, newJournal(t, ""))
 		// A session long enough for the lease to outlast an election.
 		pipes, stop := c.pipes(len(c.members), 20*time.Second, func(i int) string { return c.members[i].clientAddr() })
 		n := &nemesis{c: c, rng: rand.New(rand.NewPCG(1, 1))}

@@ -25,6 +25,8 @@ type shape struct {
 	locks, foreignLocks, registers, pipes int
 	// guests are workloads of package jepsen/workload.
 	guests []string
+	// secretFile is peer.secretFile of all members.
+	secretFile string
 	// rest is how many times longer than in a busy simulation clients wait between what they do.
 	// What a simulation costs is what its clients do, what it finds is mostly due to faults: so
 	// most are not busy.

@@ -276,7 +276,7 @@ func TestConfigFaults(t *testing.T) {
 
 		"TLS port, no certificate": {"dataDir=%D/data\nsecureClientPort=2182", "", []string{"2: secureClientPort: needs the certificate of this server: tls.cert, or ssl.keyStore.location"}},
 		"TLS address, no port":     {base + "secureClientPortAddress=::1", "", []string{"3: secureClientPortAddress: is set, but secureClientPort is not"}},
-		"TLS for peers":            {base + "sslQuorum=true", "", []string{
+		"TLS for peers": {base + "sslQuorum=true", "", []string{
 			"3: sslQuorum: needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location",
 			"3: sslQuorum: needs the certificate authorities of the members: tls.ca, or ssl.quorum.trustStore.location"}},
 		"SASL for peers":           {base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true", "", []string{"3: quorum.auth.enableSasl: " + peers, "4: quorum.auth.learnerRequireSasl: " + peers, "5: quorum.auth.serverRequireSasl: " + peers}},
