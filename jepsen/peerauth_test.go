@@ -1,10 +1,14 @@
 package jepsen
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,8 +19,8 @@ import (
 )
 
 // TestSecretIsChangedUnderLoad replaces the certificates and the secret by which members know each
-// other, on one member after the other, while a client writes and another holds a lock. No client
-// loses its connection.
+// other, on one member after the other, while clients write, another holds a lock, and strangers
+// connect to the peer ports. No client loses its connection.
 func TestSecretIsChangedUnderLoad(t *testing.T) {
 	target := findTarget(t, *targetFlag)
 	if target.Name == "zookeeper" {
@@ -78,6 +82,7 @@ func TestSecretIsChangedUnderLoad(t *testing.T) {
 		}()
 	}
 
+	endStrangers := startStrangers(l)
 	for i := range members {
 		giveCertificate(i)
 	}
@@ -105,6 +110,68 @@ func TestSecretIsChangedUnderLoad(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Errorf("the lock is lost: %v", err)
 	}
+	// An election among strangers: the leader goes, and comes back.
+	leader, err := l.cluster.AwaitLeader(l.ctx)
+	if err == nil {
+		err = errors.Join(leader.Stop(l.ctx), leader.Restart(l.ctx))
+	}
+	if err == nil {
+		err = l.cluster.AwaitServing(l.ctx)
+	}
+	if err != nil {
+		t.Errorf("among strangers: %v", err)
+	}
+	endStrangers()
+}
+
+// startStrangers has strangers connect to the peer ports all the time: some say nothing, some say
+// that they are a member, with a proof that is none, or with the beginning of TLS. They end with the
+// function that is returned; none may have been told anything.
+func startStrangers(l *lab) (end func()) {
+	var stop atomic.Bool
+	var work sync.WaitGroup
+	var opened atomic.Int32
+	for i, m := range l.cluster.Members() {
+		says := [][]byte{
+			nil,
+			append([]byte("LKPR\x07R"), byte((i+1)%3+1), byte(i+1), 0, 0, 0, 1),
+			append(append([]byte("LKPS\x07F"), byte((i+1)%3+1), byte(i+1), 0, 0, 0, 1), make([]byte, 64)...),
+			append([]byte{0x16, 3, 1, 0x40, 0}, make([]byte, 100)...),
+		}
+		work.Go(func() {
+			var held []net.Conn
+			for n := 0; !stop.Load(); n++ {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+n%20))}, Timeout: time.Second}
+				c, err := dialer.Dial("tcp", m.PeerAddr)
+				time.Sleep(2 * time.Millisecond) // a flood, and not all of the machine
+				if err != nil {
+					continue // the member is being started
+				}
+				opened.Add(1)
+				_, _ = c.Write(says[n%len(says)])
+				held = append(held, c)
+				if len(held) < 200 {
+					continue
+				}
+				_ = held[0].SetReadDeadline(time.Now().Add(time.Millisecond))
+				if told, _ := io.ReadAll(held[0]); len(told) > 0 && told[0] != 0x15 { // an alert of TLS
+					l.t.Errorf("a stranger was told %x", told)
+				}
+				_ = held[0].Close()
+				held = held[1:]
+			}
+			for _, c := range held {
+				_ = c.Close()
+			}
+		})
+	}
+	end = sync.OnceFunc(func() {
+		stop.Store(true)
+		work.Wait()
+		l.t.Logf("figures: strangers opened %d connections", opened.Load())
+	})
+	l.t.Cleanup(end)
+	return end
 }
 
 // awaitLog waits until a member's log has a text that often.
