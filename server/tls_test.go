@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockkeeper/internal/loglimit"
@@ -275,6 +276,7 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 		third.put(hello...)
 		silent[0].expectClosed() // the oldest makes room
 		silent[0] = third
+		synctest.Wait()
 		if n := s.tls.exceeded.Load(); n != 1 {
 			t.Errorf("%d connections were too many", n)
 		}
