@@ -130,10 +130,10 @@ func (r *Replica) snapshotLoop(ctx context.Context) {
 		case <-r.full:
 		}
 		r.mu.RLock()
-		due, keep := r.compaction.due(), r.compaction.keep(r.cfg.TrailingBytes)
+		due, keep := r.compaction.due() && !r.store.Restoring(), r.compaction.keep(r.cfg.TrailingBytes)
 		r.mu.RUnlock()
 		if !due {
-			continue // a signal from before the newest one
+			continue // a signal from before the newest one, or during a restore: its end follows
 		}
 		rc := r.raft.ReloadableConfig()
 		rc.TrailingLogs = keep

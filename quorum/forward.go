@@ -52,7 +52,7 @@ func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 		if err != nil {
 			return err
 		}
-		good, refused := checkForwarded(cmds)
+		good, refused := r.checkForwarded(cmds)
 		if good > 0 {
 			if err := r.batcher.submit(ctx, cmds[:good]); err != nil {
 				return err
@@ -70,9 +70,13 @@ func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 
 // checkForwarded returns how many of the commands may enter the log, up to the first that must not,
 // and why that must not: there it would stop every member that applies it, or fit no frame.
-func checkForwarded(cmds [][]byte) (good int, refused error) {
+func (r *Replica) checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
-		if err := checkCommandSafely(b); err != nil {
+		kind, err := checkCommandSafely(b)
+		if err == nil && kind == znode.KindRestore {
+			err = r.MayRestore()
+		}
+		if err != nil {
 			return i, fmt.Errorf("%w: forwarded command: %w", peer.ErrRefused, err)
 		}
 	}
@@ -80,7 +84,7 @@ func checkForwarded(cmds [][]byte) (good int, refused error) {
 }
 
 // checkCommandSafely is checkCommand, of which a panic is an error.
-func checkCommandSafely(b []byte) (err error) {
+func checkCommandSafely(b []byte) (kind znode.Kind, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("decoding it: %v", p)
@@ -89,22 +93,22 @@ func checkCommandSafely(b []byte) (err error) {
 	return checkCommand(b)
 }
 
-func checkCommand(b []byte) error {
+func checkCommand(b []byte) (znode.Kind, error) {
 	if len(b) > MaxCommandBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrCommandTooLong, len(b), MaxCommandBytes)
+		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrCommandTooLong, len(b), MaxCommandBytes)
 	}
 	c, rest, err := znode.DecodeCommand(b)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%d bytes too many", len(rest))
+		return 0, fmt.Errorf("%d bytes too many", len(rest))
 	}
 	switch c.Kind {
-	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig:
-		return nil
+	case znode.KindRequest, znode.KindCreateSession, znode.KindAttach, znode.KindSync, znode.KindReconfig, znode.KindRestore:
+		return c.Kind, nil
 	}
-	return fmt.Errorf("%v is for the leader alone", c.Kind)
+	return 0, fmt.Errorf("%v is for the leader alone", c.Kind)
 }
 
 func appendCommands(b []byte, cmds [][]byte) []byte {

@@ -123,7 +123,7 @@ func (r *Replica) poison(err error) {
 // commandApplied runs after each command, inside the critical section.
 func (r *Replica) commandApplied(c *znode.Command, res *znode.Result) {
 	r.cfg.Listener.Applied(r.store, c, res)
-	if res.Deferred || c.Kind >= znode.KindMembers {
+	if res.Deferred || c.Kind >= znode.KindMembers && c.Kind <= znode.KindReconfigured {
 		r.membersMayDiffer()
 	}
 	if res.Status != znode.Gap {
@@ -149,8 +149,9 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.poisoned != nil {
 		return nil, f.poisoned
 	}
-	if f.passedIndex < f.replayedIndex.Load() {
-		return nil, raft.ErrNothingNewToSnapshot // raft would take this state for an earlier one
+	if f.passedIndex < f.replayedIndex.Load() || f.store.Restoring() {
+		// Raft would take this state for an earlier one; or a part of it is in the log only.
+		return nil, raft.ErrNothingNewToSnapshot
 	}
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
 	return &snapshot{snap: f.store.Snapshot(), replica: f.Replica}, nil
@@ -169,6 +170,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.store = store
 	f.replayedIndex.Store(0)
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
+	f.newest = savedSnapshot{store.Zxid(), f.cfg.Now()}
 	f.cfg.Listener.Restored(store)
 	f.membersMayDiffer()
 	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
@@ -194,6 +196,9 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 		s.replica.log.Error("snapshot failed", "err", err)
 		return fmt.Errorf("quorum: write snapshot: %w", err)
 	}
+	s.replica.mu.Lock()
+	s.replica.newest = savedSnapshot{s.snap.Zxid(), s.replica.cfg.Now()}
+	s.replica.mu.Unlock()
 	s.replica.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }

@@ -75,6 +75,7 @@ type Replica struct {
 	replayedIndex atomic.Uint64 // the log was applied up to here before raft was started
 	passedIndex   uint64        // the newest entry that raft has passed to ApplyBatch
 	compaction    compaction
+	newest        savedSnapshot
 	poisoned      error // why no entry can be applied any more
 
 	stateMu    sync.Mutex
@@ -121,9 +122,10 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
 		return nil, err
 	}
-	if r.store, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
+	if r.store, r.newest.at, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
 	}
+	r.newest.zxid = r.store.Zxid()
 	r.compaction.restart(r.store.Counts().DataSizeBytes)
 	if err := r.applyCommitted(); err != nil {
 		return nil, err
@@ -534,6 +536,24 @@ func (r *Replica) PeerStats() PeerStats {
 	}
 	return s
 }
+
+// MayRestore returns an error if a member that this one has heard of speaks a version of the
+// protocol without KindRestore, which it could not apply.
+func (r *Replica) MayRestore() error {
+	if r.port == nil {
+		return nil
+	}
+	for _, s := range r.servers() {
+		id := peer.IDOf(s.ID)
+		if v, _ := r.port.VersionOf(id); v != 0 && v < restoreVersion {
+			return fmt.Errorf("quorum: member %d is of a version that knows no restore: upgrade it first", id)
+		}
+	}
+	return nil
+}
+
+// restoreVersion is the version of the protocol between members in which KindRestore came.
+const restoreVersion = 7
 
 // CommonVersion is the newest version of the protocol that all members speak, as the leader has
 // heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is

@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -275,14 +277,29 @@ func (n snapshotName) parse() (parts [3]uint64, ok bool) {
 	return parts, k == 3 && err != nil
 }
 
-// loadSnapshot restores the newest snapshot, or returns an empty store when there is none.
-func loadSnapshot(snaps raft.SnapshotStore) (*znode.Store, error) {
+// savedSnapshot is the newest snapshot on this member's disk; zero if there is none.
+type savedSnapshot struct {
+	zxid wire.Zxid
+	at   time.Time
+}
+
+// LastSnapshot returns the zxid of the newest snapshot on this member's disk, and when it was taken;
+// 0 and the zero time if there is none.
+func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.newest.zxid, r.newest.at
+}
+
+// loadSnapshot restores the newest snapshot, and returns when it was taken; an empty store and the
+// zero time when there is none.
+func loadSnapshot(snaps raft.SnapshotStore) (_ *znode.Store, at time.Time, _ error) {
 	list, err := snaps.List()
 	if err != nil {
-		return nil, fmt.Errorf("quorum: list snapshots: %w", err)
+		return nil, at, fmt.Errorf("quorum: list snapshots: %w", err)
 	}
 	if len(list) == 0 {
-		return znode.New(), nil
+		return znode.New(), at, nil
 	}
 	name := list[0].ID
 	if files, ok := snaps.(*snapshotFiles); ok {
@@ -290,14 +307,17 @@ func loadSnapshot(snaps raft.SnapshotStore) (*znode.Store, error) {
 	}
 	_, r, err := snaps.Open(list[0].ID)
 	if err != nil {
-		return nil, fmt.Errorf("quorum: open snapshot %s: %w", name, err)
+		return nil, at, fmt.Errorf("quorum: open snapshot %s: %w", name, err)
 	}
 	defer r.Close()
 	store, err := znode.Restore(r)
 	if err != nil {
-		return nil, fmt.Errorf("quorum: restore snapshot %s: %w", name, unreadable(err))
+		return nil, at, fmt.Errorf("quorum: restore snapshot %s: %w", name, unreadable(err))
 	}
-	return store, nil
+	if parts, ok := snapshotName(list[0].ID).parse(); ok {
+		at = time.UnixMilli(int64(parts[2]))
+	}
+	return store, at, nil
 }
 
 // unreadable is an error of package znode about stored bytes as one of this package: ErrFormat,

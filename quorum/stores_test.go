@@ -48,7 +48,7 @@ func reopen(dir string) error {
 		return err
 	}
 	defer stores.Close()
-	_, err = loadSnapshot(stores.Snapshots)
+	_, _, err = loadSnapshot(stores.Snapshots)
 	return err
 }
 
@@ -278,7 +278,7 @@ func TestStateAfterAStartWithoutALeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone := &Replica{cfg: Config{Stores: stores}}
-	if alone.store, err = loadSnapshot(stores.Snapshots); err != nil {
+	if alone.store, _, err = loadSnapshot(stores.Snapshots); err != nil {
 		t.Fatal(err)
 	}
 	if digest(alone) == want {

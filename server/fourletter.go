@@ -108,19 +108,27 @@ func (s *Server) wordText(c *conn, word string) string {
 	case "stmk":
 		return s.setTraceMask(c)
 	case "crst":
-		for _, c := range s.port.list() {
-			if sess := c.session.Load(); sess != nil {
-				sess.ResetStats()
-			}
-		}
+		s.resetConnectionStats()
 		return "Connection stats reset.\n"
 	case "srst":
-		s.sessions.ResetStats()
-		s.counters.reset()
+		s.resetStats()
 		return "Server stats reset.\n"
 	}
 	// zoocfg.FourLetterWords has only words with an answer.
 	panic("server: no answer to the four-letter word " + word)
+}
+
+func (s *Server) resetConnectionStats() {
+	for _, c := range s.port.list() {
+		if sess := c.session.Load(); sess != nil {
+			sess.ResetStats()
+		}
+	}
+}
+
+func (s *Server) resetStats() {
+	s.sessions.ResetStats()
+	s.counters.reset()
 }
 
 // defaultTraceMask is ZooKeeper's, where the mask chooses what is written to the trace log. Here it
@@ -245,19 +253,24 @@ func (s *Server) sortedConns() []*conn {
 // The number in brackets stands for what ZooKeeper waits for: 1 = to read, 5 = to write as well, 0
 // = neither.
 func (c *conn) line(asking bool) string {
-	interest := 1
 	var stats session.ConnStats
 	if sess := c.session.Load(); sess != nil {
 		stats = sess.Stats()
 	}
-	switch {
-	case asking:
+	interest := interest(stats)
+	if asking {
 		interest, stats.Received = 0, 1
-	case stats.Unsent > 0:
-		interest = 5
 	}
 	return fmt.Sprintf("/%s[%d](queued=%d,recved=%d,sent=%d)", c.remote, interest, stats.Queued, stats.Received,
 		stats.Sent)
+}
+
+// interest is the number that stands for what ZooKeeper waits for.
+func interest(stats session.ConnStats) int {
+	if stats.Unsent > 0 {
+		return 5
+	}
+	return 1
 }
 
 // sessionDetails is the part of a line of cons that only a connection with a session has.
@@ -292,20 +305,8 @@ var opNames = map[wire.Op]string{
 // confText is the configuration as it is in force.
 func (s *Server) confText() string {
 	c := &s.cfg
-	port, securePort := 0, -1
-	if at, ok := s.ClientAddr().(*net.TCPAddr); ok {
-		port = at.Port
-	}
-	if at, ok := s.SecureClientAddr().(*net.TCPAddr); ok {
-		securePort = at.Port
-	}
-	if c.ClientTLS == zoocfg.TLSOnly {
-		port, securePort = -1, port
-	}
-	dataDir, logDir := absolute(c.DataDir), absolute(c.DataLogDir)
-	if c.Stores != nil {
-		dataDir, logDir = "", ""
-	}
+	port, securePort := s.clientPorts()
+	dataDir, logDir := s.absoluteDirs()
 	dataSize, logSize := s.dirSizes()
 	id := 0
 	if !c.Standalone() {
@@ -345,6 +346,29 @@ func (s *Server) confText() string {
 	return b.String()
 }
 
+// clientPorts are the ports for clients, the second one with TLS only; -1 if there is none.
+func (s *Server) clientPorts() (port, securePort int) {
+	port, securePort = 0, -1
+	if at, ok := s.ClientAddr().(*net.TCPAddr); ok {
+		port = at.Port
+	}
+	if at, ok := s.SecureClientAddr().(*net.TCPAddr); ok {
+		securePort = at.Port
+	}
+	if s.cfg.ClientTLS == zoocfg.TLSOnly {
+		return -1, port
+	}
+	return port, securePort
+}
+
+// absoluteDirs are dataDir and dataLogDir; empty with injected stores.
+func (s *Server) absoluteDirs() (data, log string) {
+	if s.cfg.Stores != nil {
+		return "", ""
+	}
+	return absolute(s.cfg.DataDir), absolute(s.cfg.DataLogDir)
+}
+
 func absolute(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs
@@ -361,8 +385,18 @@ func (s *Server) dirSizes() (dataBytes, logBytes int64) {
 	return sizeOf(s.cfg.DataDir), sizeOf(s.cfg.DataLogDir)
 }
 
-// enviText describes the process. ZooKeeper's facts about its JVM have no counterpart here.
+// enviText is the environment as a four-letter word has it.
 func (s *Server) enviText() string {
+	var b strings.Builder
+	b.WriteString("Environment:\n")
+	for _, kv := range s.environment() {
+		fmt.Fprintf(&b, "%s=%s\n", kv[0], kv[1])
+	}
+	return b.String()
+}
+
+// environment describes the process. ZooKeeper's facts about its JVM have no counterpart here.
+func (s *Server) environment() [][2]string {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	mb := func(n uint64) string { return fmt.Sprintf("%dMB", n>>20) }
@@ -371,9 +405,7 @@ func (s *Server) enviText() string {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	var b strings.Builder
-	b.WriteString("Environment:\n")
-	for _, kv := range [][2]string{
+	return [][2]string{
 		{"zookeeper.version", s.build},
 		{"host.name", orEmpty(os.Hostname())},
 		{"go.version", runtime.Version()},
@@ -384,8 +416,5 @@ func (s *Server) enviText() string {
 		{"user.dir", orEmpty(os.Getwd())},
 		{"os.memory.free", mb(m.HeapIdle - m.HeapReleased)},
 		{"os.memory.total", mb(m.Sys)},
-	} {
-		fmt.Fprintf(&b, "%s=%s\n", kv[0], kv[1])
 	}
-	return b.String()
 }

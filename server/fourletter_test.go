@@ -344,9 +344,19 @@ func firstKeys(text string, n int) string {
 // startZooKeeper starts the ZooKeeper that Debian packages, and returns its client address.
 func startZooKeeper(t *testing.T) string {
 	t.Helper()
-	const jar = "/usr/share/java/zookeeper.jar"
+	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	startZooKeeperAt(t, addr, "", "admin.enableServer=false\n")
+	awaitZooKeeper(t, addr)
+	return addr
+}
+
+// startZooKeeperAt starts a ZooKeeper whose clients connect to addr, with more lines in its zoo.cfg
+// and, unless it stands alone, the number id.
+func startZooKeeperAt(t *testing.T, addr, id, more string) {
+	t.Helper()
+	const jars = "/usr/share/java/zookeeper.jar:/usr/share/java/servlet-api.jar"
 	java, err := exec.LookPath("java")
-	if _, statErr := os.Stat(jar); err != nil || statErr != nil {
+	if _, statErr := os.Stat("/usr/share/java/zookeeper.jar"); err != nil || statErr != nil {
 		why := errors.Join(err, statErr)
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("CI needs ZooKeeper (apt-get install zookeeper): %v", why)
@@ -354,11 +364,13 @@ func startZooKeeper(t *testing.T) string {
 		t.Skipf("no ZooKeeper to compare with (apt-get install zookeeper): %v", why)
 	}
 	dir := t.TempDir()
-	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	_, port, _ := net.SplitHostPort(addr)
 	file := filepath.Join(dir, "zoo.cfg")
-	writeFile(t, file, "tickTime=3000\nclientPortAddress=127.0.0.1\nclientPort="+port+"\ndataDir="+dir+"\nadmin.enableServer=false\n4lw.commands.whitelist=*\n")
-	cmd := exec.Command(java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+	writeFile(t, file, "tickTime=3000\nclientPortAddress=127.0.0.1\nclientPort="+port+"\ndataDir="+dir+"\n4lw.commands.whitelist=*\n"+more)
+	if id != "" {
+		writeFile(t, filepath.Join(dir, "myid"), id)
+	}
+	cmd := exec.Command(java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars, "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -371,6 +383,10 @@ func startZooKeeper(t *testing.T) string {
 			t.Logf("ZooKeeper said:\n%s", log.String())
 		}
 	})
+}
+
+func awaitZooKeeper(t *testing.T, addr string) {
+	t.Helper()
 	await(t, "ZooKeeper", func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -382,7 +398,6 @@ func startZooKeeper(t *testing.T) string {
 		b, _ := io.ReadAll(c)
 		return bytes.Contains(b, []byte("Mode: "))
 	})
-	return addr
 }
 
 // TestFourLetterWordsTable keeps the words and their answers together.

@@ -44,12 +44,13 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /members", s.serveMembers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
+	s.newAdmin().Register(mux)
 	slots := &httpSlots{Listener: s.httpTLS(l), maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
 	s.http = &httpPort{slots: slots, srv: &http.Server{
 		Handler:     wholeRequests(mux),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
-		IdleTimeout: httpTimeout, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10,
 	}}
 	s.http.done.Go(func() {
 		if err := s.http.srv.Serve(s.http.slots); !errors.Is(err, http.ErrServerClosed) {

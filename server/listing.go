@@ -94,7 +94,7 @@ func (s *Server) dumpText() string {
 		}
 	})
 	for id := range owners { // one at a time: the state is locked for each
-		s.replica.View(func(store *znode.Store) { owners[id] = store.Ephemerals(id) })
+		owners[id] = s.ephemerals(id)
 	}
 	if deadlines, leads := s.sessions.Deadlines(); leads {
 		sets := expirySets{}
@@ -118,6 +118,12 @@ func (s *Server) dumpText() string {
 	fmt.Fprint(b, "Connections dump:\n")
 	s.connectionSets().write(b, "Connections Sets")
 	return b.String()
+}
+
+// ephemerals are the paths of a session's ephemeral nodes.
+func (s *Server) ephemerals(id wire.SessionID) (paths []string) {
+	s.replica.View(func(store *znode.Store) { paths = store.Ephemerals(id) })
+	return paths
 }
 
 // connectionSets lists when each connection is closed if its client stays silent.
@@ -164,8 +170,11 @@ func (e expirySets) write(b *listing, title string) {
 // the same zxid must show the same digest. ZooKeeper has one line for every 128th zxid, of a digest
 // of its own.
 func (s *Server) hashText() string {
-	var zxid wire.Zxid
-	var digest uint64
-	s.replica.View(func(store *znode.Store) { zxid, digest = store.Zxid(), store.TreeDigest() })
+	zxid, digest := s.treeDigest()
 	return fmt.Sprintf("%x: %d\n", uint64(zxid), int64(digest))
+}
+
+func (s *Server) treeDigest() (zxid wire.Zxid, digest uint64) {
+	s.replica.View(func(store *znode.Store) { zxid, digest = store.Zxid(), store.TreeDigest() })
+	return zxid, digest
 }

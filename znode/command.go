@@ -46,6 +46,9 @@ const (
 	// command that began it. TimeoutMs is the code of its result: CodeOK when raft has the new
 	// configuration, else the change had no effect, and Body is a text that says why.
 	KindReconfigured Kind = 10
+	// KindRestore is a step of replacing the state: see replacement. Session, Generation and Seq
+	// are as in KindRequest, Body is the number of the step and what belongs to it.
+	KindRestore Kind = 11
 )
 
 // String returns the name of k, for tests and logs.
@@ -53,7 +56,7 @@ func (k Kind) String() string {
 	names := [...]string{
 		KindRequest: "request", KindCreateSession: "createSession", KindAttach: "attach",
 		KindExpire: "expire", kindUnused: "kind5", KindReap: "reap", KindSync: "sync",
-		KindMembers: "members", KindReconfig: "reconfig", KindReconfigured: "reconfigured",
+		KindMembers: "members", KindReconfig: "reconfig", KindReconfigured: "reconfigured", KindRestore: "restore",
 	}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
@@ -74,7 +77,7 @@ type Command struct {
 	Seq        uint64  // of the request within its generation
 	Op         wire.Op // KindRequest only
 	// KindRequest: the request after its header. KindMembers: the config text.
-	// KindReap: the path. KindReconfig: the request
+	// KindReap: the path. KindReconfig: the request. KindRestore: the step
 	Body []byte
 	// Identities are what the session's connection has authenticated as, without its address. They
 	// replace those that the state keeps for the session's generation; none leave these as they
@@ -159,9 +162,9 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	c.Addr = d.string()
 	switch {
 	case d.err != nil:
-	case c.Kind > KindReconfigured:
+	case c.Kind > KindRestore:
 		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d",
-			ErrNewer, uint8(c.Kind), KindRequest, KindReconfigured)
+			ErrNewer, uint8(c.Kind), KindRequest, KindRestore)
 	case c.Kind < KindRequest, c.Kind == kindUnused:
 		d.fail(c.Kind.String())
 	}

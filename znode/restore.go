@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 
 	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
@@ -33,65 +34,75 @@ type restorer struct {
 	r    blockReader
 	s    *Store
 	acls []*aclList // by number
+	last blockKind  // of the newest block, 0 before the first
+
+	// How many nodes and sessions have been read, and how many there are to be.
+	nodes, sessions       uint64
+	nodesDue, sessionsDue uint64
+	// skip is called with each ephemeral node and decides that it is left out, with all sessions;
+	// nil: all are taken.
+	skip func(*node)
 }
 
 func (rs *restorer) read() error {
 	if err := rs.r.header(); err != nil {
 		return err
 	}
-	nodes, sessions, err := rs.head()
-	if err != nil {
-		return err
-	}
-	for last := blockHead; ; {
+	for {
 		kind, payload, err := rs.r.next()
 		if err != nil {
 			return err
 		}
-		if kind < last || kind == blockHead || kind > blockEnd {
-			return fmt.Errorf("%w: block kind %d after %d", ErrDamaged, kind, last)
-		}
-		last = kind
-		d := decoder{b: payload}
-		switch kind {
-		case blockSessions:
-			for len(d.b) > 0 && d.err == nil {
-				rs.session(&d)
-			}
-		case blockNodes:
-			for len(d.b) > 0 && d.err == nil {
-				rs.node(&d)
-			}
-		case blockEnd:
-			if len(payload) != 0 || rs.s.nodes.len() != int(nodes) || rs.s.sessions.len() != int(sessions) {
-				return fmt.Errorf("%w: %d nodes of %d, %d sessions of %d", ErrDamaged,
-					rs.s.nodes.len(), nodes, rs.s.sessions.len(), sessions)
-			}
+		if done, err := rs.block(kind, payload); err != nil {
+			return err
+		} else if done {
 			return rs.r.eof()
-		}
-		if d.err != nil {
-			return d.err
 		}
 	}
 }
 
-// head reads the first block and returns how many nodes and sessions there will be.
-func (rs *restorer) head() (nodes, sessions uint64, err error) {
-	kind, payload, err := rs.r.next()
-	if err != nil {
-		return 0, 0, err
+// block takes the next block, and reports whether it was the last one.
+func (rs *restorer) block(kind blockKind, payload []byte) (done bool, err error) {
+	if kind < max(rs.last, blockHead) || kind == blockHead && rs.last == blockHead || kind > blockEnd {
+		return false, fmt.Errorf("%w: block kind %d after %d", ErrDamaged, kind, rs.last)
 	}
+	first := rs.last == 0
+	rs.last = kind
+	d := decoder{b: payload}
+	switch {
+	case first:
+		return false, rs.head(kind, payload)
+	case kind == blockSessions:
+		for len(d.b) > 0 && d.err == nil {
+			rs.session(&d)
+		}
+	case kind == blockNodes:
+		for len(d.b) > 0 && d.err == nil {
+			rs.node(&d)
+		}
+	case kind == blockEnd:
+		if len(payload) != 0 || rs.nodes != rs.nodesDue || rs.sessions != rs.sessionsDue {
+			return false, fmt.Errorf("%w: %d nodes of %d, %d sessions of %d", ErrDamaged,
+				rs.nodes, rs.nodesDue, rs.sessions, rs.sessionsDue)
+		}
+		return true, nil
+	}
+	return false, d.err
+}
+
+// head takes the first block.
+func (rs *restorer) head(kind blockKind, payload []byte) error {
 	d := decoder{b: payload}
 	rs.s.zxid = wire.Zxid(d.u64())
 	rs.s.timeMs = int64(d.u64())
-	nodes, sessions = d.u64(), d.u64()
+	rs.nodesDue, rs.sessionsDue = d.u64(), d.u64()
 	if rs.r.version >= 2 {
 		rs.membership(&d)
 	}
 	if kind != blockHead || d.err != nil || len(d.b) != 0 {
-		return 0, 0, fmt.Errorf("%w: bad head", ErrDamaged)
+		return fmt.Errorf("%w: bad head", ErrDamaged)
 	}
-	return nodes, sessions, nil
+	return nil
 }
 
 func (rs *restorer) membership(d *decoder) {
@@ -134,11 +145,14 @@ func (rs *restorer) session(d *decoder) {
 	if d.err != nil {
 		return
 	}
+	rs.sessions++
 	if _, ok := rs.s.sessionSlots[row.id]; ok || row.generation == 0 || !mayBeSession(row.id) {
 		d.fail("bad session " + row.id.String())
 		return
 	}
-	rs.s.addSession(row)
+	if rs.skip == nil {
+		rs.s.addSession(row)
+	}
 }
 
 func (rs *restorer) node(d *decoder) {
@@ -155,6 +169,11 @@ func (rs *restorer) node(d *decoder) {
 	n.version, n.creates, n.aversion = d.varint32(), d.varint32(), d.varint32()
 	n.owner = int64(d.u64())
 	if d.err != nil {
+		return
+	}
+	rs.nodes++
+	if rs.skip != nil && n.kind == kindEphemeral {
+		rs.skip(&n)
 		return
 	}
 	n.acl.refs++
@@ -196,34 +215,65 @@ func (rs *restorer) acl(d *decoder) *aclList {
 
 // derive makes all that follows from the rows: links, ephemerals of sessions, quotas.
 func (s *Store) derive() error {
-	if err := s.checkBuiltIn(); err != nil {
-		return err
-	}
-	var limits []string
-	for i := range s.nodes.used {
-		n := s.nodes.row(i)
-		if err := s.checkNode(n); err != nil {
-			return fmt.Errorf("node %q: %w", n.path, err)
-		}
-		if n.path == rootPath {
-			continue
-		}
-		parent, ok := s.paths[parentOf(n.path)]
-		if !ok {
-			return fmt.Errorf("node %q has no parent", n.path)
-		}
-		s.attach(i, parent)
-		if err := s.checkParent(parent); err != nil {
-			return fmt.Errorf("node %q: %w", parentOf(n.path), err)
-		}
-		if of, ok := limitsOf(n.path); ok {
-			limits = append(limits, of)
+	d := derivation{s: s}
+	for {
+		if done, err := d.step(math.MaxInt); done || err != nil {
+			s.quotas.forget()
+			return err
 		}
 	}
-	for _, path := range limits {
-		s.startQuota(path)
+}
+
+// derivation does it in steps.
+type derivation struct {
+	s      *Store
+	begun  bool
+	next   slot     // the next node to link
+	limits []string // the paths with quotas that are not active yet
+}
+
+// step does the work for n nodes at the most, and reports whether it was the last. Quotas are
+// active and dirty then.
+func (d *derivation) step(n int) (done bool, err error) {
+	s := d.s
+	if !d.begun {
+		d.begun = true
+		if err := s.checkBuiltIn(); err != nil {
+			return false, err
+		}
 	}
-	s.quotas.forget()
+	for ; n > 0 && d.next < s.nodes.used; n-- {
+		if err := d.link(d.next); err != nil {
+			return false, err
+		}
+		d.next++
+	}
+	for ; n > 0 && len(d.limits) > 0; n-- {
+		s.startQuota(d.limits[0])
+		d.limits = d.limits[1:]
+	}
+	return d.next == s.nodes.used && len(d.limits) == 0, nil
+}
+
+func (d *derivation) link(i slot) error {
+	s, n := d.s, d.s.nodes.row(i)
+	if err := s.checkNode(n); err != nil {
+		return fmt.Errorf("node %q: %w", n.path, err)
+	}
+	if n.path == rootPath {
+		return nil
+	}
+	parent, ok := s.paths[parentOf(n.path)]
+	if !ok {
+		return fmt.Errorf("node %q has no parent", n.path)
+	}
+	s.attach(i, parent)
+	if err := s.checkParent(parent); err != nil {
+		return fmt.Errorf("node %q: %w", parentOf(n.path), err)
+	}
+	if of, ok := limitsOf(n.path); ok {
+		d.limits = append(d.limits, of)
+	}
 	return nil
 }
 

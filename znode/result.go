@@ -77,6 +77,9 @@ type Result struct {
 	Code wire.Code
 	// Deferred says that the result follows later, with the KindReconfigured of this command.
 	Deferred bool
+	// Restored says that a snapshot has replaced the state, and that all sessions have ended.
+	Restored bool
+	Reason   string    // KindRestore: why Code is not CodeOK
 	Zxid     wire.Zxid // the store's after the command
 	// the session's current generation after the command; 0 when there is no session any more
 	Generation uint64

@@ -235,6 +235,9 @@ func (s *Store) closeSession(i slot) {
 		}
 		s.deleteNode(s.paths[path])
 	}
+	if s.replacement != nil && s.replacement.session == id {
+		s.replacement = nil
+	}
 	delete(s.sessionSlots, id)
 	s.leaveAddr(s.sessions.row(i).addr)
 	s.sessions.remove(i)

@@ -18,6 +18,8 @@ type Store struct {
 	timeMs int64     // of the newest entry, since 1970; never runs backwards
 
 	membership membership
+	// replacement is what is to replace the state, as far as it has arrived; nil without a restore.
+	replacement *replacement
 
 	nodes     table[node]
 	links     []*[pageRows]links // by slot of nodes
@@ -166,6 +168,8 @@ func (s *Store) dispatch(c *Command, r *Result) {
 		r.Code = s.reconfig(c, r)
 	case KindReconfigured:
 		s.reconfigured(c, r)
+	case KindRestore:
+		s.restoreStep(c, r)
 	case KindSync:
 		// Its place in the log is all that there is to it.
 	}
@@ -174,32 +178,14 @@ func (s *Store) dispatch(c *Command, r *Result) {
 // applyRequest applies a client's request if it is the next one of its session's current
 // connection.
 func (s *Store) applyRequest(c *Command, r *Result) {
-	i, ok := s.sessionSlots[c.Session]
+	i, ok := s.nextOf(c, r)
 	if !ok {
-		r.Status = NoSession
 		return
 	}
-	row := s.sessions.row(i)
-	r.Generation = row.generation
-	switch {
-	case c.Generation != row.generation && !mutant.On(mutant.OldConnectionServed):
-		r.Status = Moved
-		return
-	case c.Seq <= row.lastSeq && !mutant.On(mutant.AppliedTwice):
-		r.Status = Duplicate
-		return
-	case c.Seq > row.lastSeq+1 && !mutant.On(mutant.GapTaken):
-		r.Status = Gap
-		return
-	}
-	// The number is used up whether the request succeeds or not: the client gets an answer either
-	// way.
-	row = s.sessions.mut(i)
-	row.lastSeq = c.Seq
+	row := s.sessions.mut(i)
 	if len(c.Identities) > 0 {
 		row.identities = c.Identities
 	}
-
 	if c.Op == wire.OpCloseSession {
 		s.closeSession(i)
 		r.Generation = 0
@@ -207,6 +193,33 @@ func (s *Store) applyRequest(c *Command, r *Result) {
 	}
 	s.tx.ids = append(append(s.tx.ids, Identity{Scheme: schemeIP, ID: row.addr}), row.identities...)
 	r.Code = s.request(c, r)
+}
+
+// nextOf returns the session of a command that is the next one of its current connection, and
+// counts it. For others r says what they are instead.
+func (s *Store) nextOf(c *Command, r *Result) (slot, bool) {
+	i, ok := s.sessionSlots[c.Session]
+	if !ok {
+		r.Status = NoSession
+		return noSlot, false
+	}
+	row := s.sessions.row(i)
+	r.Generation = row.generation
+	switch {
+	case c.Generation != row.generation && !mutant.On(mutant.OldConnectionServed):
+		r.Status = Moved
+		return noSlot, false
+	case c.Seq <= row.lastSeq && !mutant.On(mutant.AppliedTwice):
+		r.Status = Duplicate
+		return noSlot, false
+	case c.Seq > row.lastSeq+1 && !mutant.On(mutant.GapTaken):
+		r.Status = Gap
+		return noSlot, false
+	}
+	// The number is used up whether the request succeeds or not: the client gets an answer either
+	// way.
+	s.sessions.mut(i).lastSeq = c.Seq
+	return i, true
 }
 
 // Zxid returns the zxid of the newest update.

@@ -29,7 +29,8 @@ const imports = `
 	server/tlsconf:        wire github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/audit:          wire session internal/loglimit
-	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit internal/loglimit
+	server/admin:          wire session
+	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin internal/loglimit
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet

@@ -27,6 +27,7 @@ const (
 	DefaultClientPort = 2181
 	DefaultDataDir    = "lockkeeper-data" // in the working directory
 	defaultDigest     = "SHA1"
+	defaultAdminBase  = "/commands"
 
 	// MaxHTTPConns is how many connections the HTTP port may have.
 	MaxHTTPConns = 32
@@ -81,6 +82,12 @@ type Config struct {
 	HTTPAddr                    string
 	HTTPConns, HTTPConnsPerAddr int           // admin.maxCnxns, admin.maxCnxnsPerAddress
 	HTTPRequestTimeout          time.Duration // admin.requestTimeout
+	HTTPIdleTimeout             time.Duration // admin.idleTimeout
+	AdminBase                   string        // admin.commandURL
+	SnapshotInterval            time.Duration // admin.rateLimiterIntervalInMS
+	// NoSnapshotCommand and NoRestoreCommand are admin.snapshot.enabled=false and
+	// admin.restore.enabled=false.
+	NoSnapshotCommand, NoRestoreCommand bool
 
 	DataDir      string         // dataDir
 	DataLogDir   string         // dataLogDir
@@ -313,6 +320,7 @@ func (c Config) WithDefaults() Config {
 	c.MaxBuffer = cmp.Or(c.MaxBuffer, wire.DefaultMaxBuffer)
 	c.settleMemory()
 	c.DigestAlgorithm = cmp.Or(c.DigestAlgorithm, defaultDigest)
+	c.AdminBase = cmp.Or(c.AdminBase, defaultAdminBase)
 	if c.Standalone() {
 		c.ID = 1 // as in ZooKeeper's session ids
 	}

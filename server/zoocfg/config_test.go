@@ -180,7 +180,7 @@ func TestDefaults(t *testing.T) {
 		ConnectFillCount: 1,
 		ConnectFillTime:  time.Millisecond,
 		DigestAlgorithm:  "SHA1",
-		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second,
+		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second, HTTPIdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute,
 		HandshakeTimeout: 10 * time.Second,
 		AuditFileBytes:   10 << 20, AuditFiles: 10, AuditQueueBytes: 16 << 20,
 		MaxHandshakes:    250,
@@ -482,7 +482,7 @@ func TestConfigNotices(t *testing.T) {
 		text, myid string
 		want       []string
 	}{
-		"unneeded": {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.commandURL=x\n", "", []string{unneeded + "admin.commandURL, autopurge.purgeInterval, preAllocSize"}},
+		"unneeded": {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.httpVersion=11\n", "", []string{unneeded + "admin.httpVersion, autopurge.purgeInterval, preAllocSize"}},
 		"metrics":  {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
 		"TLS":      {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nssl.clientAuth=want\nfips-mode=false", "", []string{noTLS + "ssl.clientAuth, ssl.keyStore.location"}},
 		"old TLS": {secure + "tls.cert=/c\ntls.ca=/c\nssl.enabledProtocols=TLSv1.1,TLSv1.2\nssl.ciphersuites=TLS_RSA_WITH_AES_128_CBC_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "", []string{
@@ -500,7 +500,7 @@ func TestConfigNotices(t *testing.T) {
 		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
 		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
 		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
-		"admin":     {base + "admin.enableServer=true", "", []string{"WARN zoo.cfg:3 admin.enableServer: the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's admin server are not there, the four-letter words on the client port are"}},
+		"admin":     {base + "admin.enableServer=true", "", nil},
 		"admin off": {base + "admin.enableServer=false", "", nil},
 		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
 			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},

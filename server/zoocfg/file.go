@@ -416,10 +416,4 @@ func (l *loader) httpAddress() {
 		l.httpPort = defaultHTTPPort
 	}
 	l.cfg.HTTPAddr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
-	key := "admin.serverPort"
-	if !l.has(key) {
-		key = "admin.enableServer"
-	}
-	l.warn(l.at(key), "the HTTP port answers GET /fence, GET /members and POST /leader; the commands of ZooKeeper's "+
-		"admin server are not there, the four-letter words on the client port are")
 }

@@ -3,6 +3,7 @@ package zoocfg
 import (
 	"maps"
 	"math"
+	"path"
 	"strings"
 	"time"
 
@@ -250,13 +251,27 @@ var usedKeys = map[string]keyDef{
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default, and has other commands."},
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md), and answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {
 		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
 	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
 
+	"admin.commandURL": {property: true, value: value{kind: "path", use: func(l *loader, p property) {
+		l.cfg.AdminBase = strings.TrimSuffix(p.val, "/")
+		if path.Clean(p.val) != l.cfg.AdminBase || !strings.HasPrefix(p.val, "/") || l.cfg.AdminBase == "" {
+			l.fault(p, "must be an absolute path other than /")
+		}
+	}}, def: defaultAdminBase, effect: "The path below which the HTTP port has the commands."},
+	"admin.idleTimeout": {property: true, value: millis(1, 30000, func(l *loader) *time.Duration { return &l.cfg.HTTPIdleTimeout }), unit: "ms",
+		effect: "How long a connection of the HTTP port may be without a request."},
+	"admin.rateLimiterIntervalInMS": {property: true, value: millis(1, 300000, func(l *loader) *time.Duration { return &l.cfg.SnapshotInterval }), unit: "ms",
+		effect: "How long after the commands snapshot and restore the same one is refused, with status 429; each has an interval of its own, which begins when it has succeeded."},
+	"admin.snapshot.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoSnapshotCommand }), def: "true",
+		effect: "Whether a super user may download the state with the command snapshot."},
+	"admin.restore.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoRestoreCommand }), def: "true",
+		effect: "Whether a super user may replace the state of the cluster with the command restore."},
 	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConns }), unit: "connections",
 		effect: "How many connections the HTTP port has at a time. One more takes the place of the oldest that is not being served, or is closed."},
 	"admin.maxCnxnsPerAddress": {own: true, value: integer(1, MaxHTTPConns, 8, func(l *loader) *int { return &l.cfg.HTTPConnsPerAddr }), unit: "connections",
@@ -349,9 +364,7 @@ var unneededKeys = strings.Fields(`
 
 // unneededProperties are the same for Java system properties.
 var unneededProperties = strings.Fields(`
-	admin.commandURL admin.httpVersion admin.idleTimeout
-	admin.rateLimiterIntervalInMS admin.restore.enabled
-	admin.snapshot.enabled bitHashCacheSize closeSessionTxn.enabled cnxTimeout commitLogCount
+	admin.httpVersion bitHashCacheSize closeSessionTxn.enabled cnxTimeout commitLogCount
 	commitProcessor.maxCommitBatchSize commitProcessor.maxReadBatchSize commitProcessor.numWorkerThreads
 	commitProcessor.shutdownTimeout controllerPort
 	connection_throttle_decrease_ratio connection_throttle_drop_decrease connection_throttle_drop_increase

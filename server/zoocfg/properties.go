@@ -75,6 +75,44 @@ func parseProperties(file, text string) (props []property, faults Faults) {
 	return props, faults
 }
 
+// Redact returns the text of a configuration file with the values of secret keys replaced, and its
+// settings by the names of ZooKeeper's system properties (zookeeper.<key>), without those that are
+// secret or no such properties.
+func Redact(text string) (redacted string, properties map[string]string) {
+	properties = map[string]string{}
+	var b strings.Builder
+	lines := splitLines(text)
+	for i := 0; i < len(lines); i++ {
+		first := i
+		for line := strings.TrimLeft(lines[i], blanks); line != "" && line[0] != '#' && line[0] != '!' && continues(lines[i]) && i+1 < len(lines); {
+			i++
+		}
+		logical := strings.Join(lines[first:i+1], "\n")
+		props, faults := parseProperties("", logical)
+		switch {
+		case len(faults) > 0:
+			logical = "# a line that cannot be read"
+		case len(props) > 0 && isSecret(props[0].key):
+			logical = props[0].key + "=*****"
+		case len(props) > 0:
+			if def, name := lookupKey(props[0].key); def != nil && def.property {
+				properties["zookeeper."+name] = props[0].val
+			}
+		}
+		b.WriteString(logical)
+		if i+1 < len(lines) {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String(), properties
+}
+
+// isSecret reports whether the value of a key is secret, or what a secret could be guessed from.
+func isSecret(key string) bool {
+	key = strings.ToLower(key)
+	return strings.HasSuffix(key, "password") || strings.HasSuffix(key, "superdigest")
+}
+
 // trim is Java's String.trim.
 func trim(s string) string { return strings.TrimFunc(s, func(r rune) bool { return r <= ' ' }) }
 

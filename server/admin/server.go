@@ -1,0 +1,155 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Config describes a Server.
+type Config struct {
+	Base     string // the path below which the commands are, /commands if empty
+	MaxBytes int    // how long an answer may become; listings are cut at it
+	// Listings has room for as many elements as there may be listings at a time.
+	Listings chan struct{}
+	Member   Member
+}
+
+// Server answers requests below its base.
+type Server struct {
+	cfg    Config
+	byName map[string]*command
+	index  string // the answer to the base itself
+}
+
+// New returns a Server.
+func New(cfg Config) *Server {
+	cfg.Base = cmp.Or(cfg.Base, "/commands")
+	s := &Server{cfg: cfg, byName: map[string]*command{}}
+	var index strings.Builder
+	for i := range commands {
+		c := &commands[i]
+		for _, name := range append([]string{c.name}, c.aliases...) {
+			s.byName[name] = c
+		}
+		fmt.Fprintf(&index, "<a href=\"%s/%s\">%s</a>\n<br/>\n", cfg.Base, c.name, c.name)
+	}
+	s.index = index.String()
+	return s
+}
+
+// Register adds the commands to a mux: the base, and all paths below it.
+func (s *Server) Register(mux *http.ServeMux) {
+	mux.Handle(s.cfg.Base, s)
+	mux.Handle(s.cfg.Base+"/", s)
+}
+
+// The texts of ZooKeeper.
+const (
+	notServing = "This ZooKeeper instance is not currently serving requests"
+	noAuth     = "Auth info is missing for the command"
+	notAllowed = "Not authorized"
+)
+
+// ServeHTTP implements http.Handler. An unknown command, and a member that serves no clients, are
+// answered with status 200 and an error, as in ZooKeeper.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, s.cfg.Base), "/")
+	c := s.byName[name]
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case name == "":
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write([]byte(s.index))
+	case c == nil:
+		s.fail(w, http.StatusOK, name, "Unknown command: "+name)
+	case !c.anyTime && !s.cfg.Member.Serving():
+		s.fail(w, http.StatusOK, c.name, notServing)
+	case c.changes && !s.allowed(w, r, c.name):
+	default:
+		s.run(w, r, c)
+	}
+}
+
+// allowed answers a request that is not from a super user. A page of another site cannot have a
+// browser send one that is, by its certificate.
+func (s *Server) allowed(w http.ResponseWriter, r *http.Request, name string) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	switch {
+	case site != "" && site != "same-origin" && site != "none":
+		s.fail(w, http.StatusForbidden, name, notAllowed)
+	case s.cfg.Member.IsSuper(r):
+		return true
+	case r.Header.Get("Authorization") == "":
+		s.fail(w, http.StatusUnauthorized, name, noAuth)
+	default:
+		s.fail(w, http.StatusForbidden, name, notAllowed)
+	}
+	return false
+}
+
+// listingWait bounds how long a listing waits for others to be sent.
+const listingWait = 5 * time.Second
+
+func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
+	if c.listing {
+		timer := time.NewTimer(listingWait)
+		defer timer.Stop()
+		select {
+		case s.cfg.Listings <- struct{}{}:
+			defer func() { <-s.cfg.Listings }()
+		case <-timer.C:
+			s.fail(w, http.StatusServiceUnavailable, c.name, "other listings are being sent; try again")
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+	s.answer(w, http.StatusOK, c.name, c.run(s.cfg.Member, r.URL.Query()))
+}
+
+// cutError is the error of an answer whose lists are not complete.
+const cutError = "the rest is longer than maxResponseBytes"
+
+// answer sends the fields of a command, and behind them its name and its error.
+func (s *Server) answer(w http.ResponseWriter, status int, name string, fields Fields) {
+	out := writer{max: s.cfg.MaxBytes}
+	failed := false
+	out.object(func(yield func(string, any) bool) {
+		for _, f := range fields {
+			failed = failed || f.Name == "error"
+			if !yield(f.Name, f.Value) {
+				return
+			}
+		}
+		if !yield("command", name) || failed {
+			return
+		}
+		var err any
+		if out.cut {
+			err = cutError
+		}
+		yield("error", err)
+	})
+	send(w, status, out.b.Bytes())
+}
+
+// fail sends an error. It stands behind the name of the command then.
+func (s *Server) fail(w http.ResponseWriter, status int, name, reason string) {
+	out := writer{max: s.cfg.MaxBytes}
+	out.value(Fields{{"command", name}, {"error", reason}})
+	send(w, status, out.b.Bytes())
+}
+
+func send(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client has gone, or has its answer
+}

@@ -1,0 +1,184 @@
+package server
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockkeeper/quorum"
+	"lockkeeper/server/admin"
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/session"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// newAdmin returns the commands of the HTTP port.
+func (s *Server) newAdmin() *admin.Server {
+	m := adminMember{Server: s}
+	if s.cfg.File != "" {
+		if text, err := os.ReadFile(s.cfg.File); err == nil { // it has been read before
+			m.text, m.properties = zoocfg.Redact(string(text))
+		}
+	}
+	return admin.New(admin.Config{Base: s.cfg.AdminBase, MaxBytes: s.cfg.Limits.Response, Listings: s.listings, Member: m})
+}
+
+// adminMember is this member as package admin sees it.
+type adminMember struct {
+	*Server
+	text       string // of the configuration file, without what is secret
+	properties map[string]string
+}
+
+var _ admin.Member = adminMember{}
+
+// Serving implements admin.Member.
+func (m adminMember) Serving() bool { return m.Server.Serving() || m.sessions.ReadOnly() }
+
+// IsSuper implements admin.Member.
+func (m adminMember) IsSuper(r *http.Request) bool {
+	return slices.ContainsFunc(m.httpIdentities(r), func(id znode.Identity) bool { return id.Scheme == "super" })
+}
+
+// Stats implements admin.Member.
+func (m adminMember) Stats() admin.Stats {
+	o := m.overview()
+	none := admin.Sizes{Last: -1, Min: -1, Max: -1}
+	s := admin.Stats{Version: m.build, Mode: m.mode(o), Received: o.received, Sent: o.sent, Zxid: o.zxid,
+		Outstanding: o.work.Outstanding, Latency: o.work.Latency, Connections: o.connections,
+		Uptime: time.Since(m.started), AuthFailed: o.work.LoginsRefused, Nodes: o.counts.Nodes,
+		Responses: none, Proposals: none}
+	s.ReadOnly = s.Mode == readOnlyMode
+	s.DataBytes, s.LogBytes = m.dirSizes()
+	return s
+}
+
+// Settings implements admin.Member.
+func (m adminMember) Settings() admin.Settings {
+	c := &m.cfg
+	port, _ := m.clientPorts()
+	s := admin.Settings{ClientPort: port, Tick: c.TickTime, MaxClientCnxns: max(c.MaxClientCnxns, 0),
+		MinSessionTimeout: c.MinSessionTimeout, MaxSessionTimeout: c.MaxSessionTimeout, Backlog: c.Backlog,
+		Text: m.text, Properties: maps.All(m.properties)}
+	s.DataDir, s.DataLogDir = m.absoluteDirs()
+	if !c.Standalone() {
+		s.ID = int(c.ID)
+	}
+	return s
+}
+
+// Environment implements admin.Member.
+func (m adminMember) Environment() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, kv := range m.environment() {
+			if !yield(kv[0], kv[1]) {
+				return
+			}
+		}
+	}
+}
+
+// Connections implements admin.Member.
+func (m adminMember) Connections() []admin.Connection {
+	conns := m.sortedConns()
+	list := make([]admin.Connection, len(conns))
+	for i, c := range conns {
+		list[i] = admin.Connection{Remote: c.remote.String(), Interest: 1}
+		if sess := c.session.Load(); sess != nil {
+			stats := sess.Stats()
+			sc, ok := c.Conn.(*secureConn)
+			list[i] = admin.Connection{Remote: c.remote.String(), Interest: interest(stats), Secure: ok && sc.tls != nil,
+				HasSession: true, Stats: stats, LastOp: cmp.Or(opNames[stats.LastOp], "NA")}
+		}
+	}
+	return list
+}
+
+// Sessions implements admin.Member.
+func (m adminMember) Sessions() (s admin.Sessions) {
+	s.Deadlines, _ = m.sessions.Deadlines()
+	var owners []wire.SessionID
+	m.replica.View(func(store *znode.Store) {
+		for info := range store.Sessions() {
+			if info.Ephemerals > 0 {
+				owners = append(owners, info.ID)
+			}
+		}
+	})
+	slices.Sort(owners)
+	s.Ephemerals = func(yield func(wire.SessionID, []string) bool) {
+		for _, id := range owners { // one at a time: the state is locked for each
+			if paths := m.ephemerals(id); len(paths) > 0 && !yield(id, paths) {
+				return
+			}
+		}
+	}
+	return s
+}
+
+// Watches implements admin.Member.
+func (m adminMember) Watches() []session.Watch { return m.sessions.DataWatches() }
+
+// WatchCounts implements admin.Member.
+func (m adminMember) WatchCounts() session.WatchCounts { return m.sessions.Stats().Watches }
+
+// Metrics implements admin.Member.
+func (m adminMember) Metrics() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, metric := range m.metrics(m.overview()) {
+			if !yield(metric.name, metric.value) {
+				return
+			}
+		}
+	}
+}
+
+// Cluster implements admin.Member.
+func (m adminMember) Cluster() admin.Cluster {
+	if m.cfg.Standalone() {
+		return admin.Cluster{Alone: true}
+	}
+	o := m.overview()
+	c := admin.Cluster{ID: m.cfg.ID, Leader: -1, State: "election", Observed: o.status.SyncedObservers}
+	if o.status.Leader != quorum.NoMember {
+		c.Leader = int(o.status.Leader)
+	}
+	if _, state, ok := strings.Cut(peerStates[m.mode(o)], " - "); ok {
+		c.State = state
+	}
+	for _, other := range m.membership().members {
+		client := other.ClientAddr
+		if other.ID == m.cfg.ID {
+			client = m.ClientAddr().String()
+		}
+		c.Members = append(c.Members, admin.ClusterMember{ID: other.ID, PeerAddr: other.PeerAddr(),
+			ElectionAddr: net.JoinHostPort(other.Host, strconv.Itoa(other.ElectionPort)), Client: client, Observer: other.Observer})
+	}
+	return c
+}
+
+// Digest implements admin.Member.
+func (m adminMember) Digest() (wire.Zxid, uint64) { return m.treeDigest() }
+
+// LastSnapshot implements admin.Member.
+func (m adminMember) LastSnapshot() (wire.Zxid, time.Time) { return m.replica.LastSnapshot() }
+
+// TraceMask implements admin.Member.
+func (m adminMember) TraceMask() int64 { return m.traceMask.Load() }
+
+// SetTraceMask implements admin.Member.
+func (m adminMember) SetTraceMask(mask int64) { m.traceMask.Store(mask) }
+
+// ResetStats implements admin.Member.
+func (m adminMember) ResetStats() { m.resetStats() }
+
+// ResetConnectionStats implements admin.Member.
+func (m adminMember) ResetConnectionStats() { m.resetConnectionStats() }

@@ -1,0 +1,286 @@
+package znode
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"lockkeeper/wire"
+)
+
+// replacement is a state that is to replace the present one (a restore). It arrives as commands of
+// the log, so that every member has it, or comes to it, without a second way for the bytes to
+// travel; docs/decisions/015-restore.md says why. The steps of a restore are the requests of a
+// session, which it depends on: each step takes effect once, in order, whichever leaders there are,
+// and with the session's end the restore is given up.
+//
+// The Body of a step:
+//
+//	u8 step | what belongs to it
+//	RestoreBegin   the header of a snapshot
+//	RestoreBlock   its next block
+//	RestoreCheck   nothing: some more of the nodes that have arrived are linked and checked
+//	RestoreCommit  nothing: the state is replaced
+//
+// Each step has a bounded cost. A state that has not been committed is no part of a snapshot: none
+// is taken meanwhile (Store.Restoring).
+type replacement struct {
+	session wire.SessionID
+	rs      restorer
+	ended   bool                // the last block has arrived
+	derived bool                // all that follows from the nodes has been made
+	checked bool                // RestoreCommit may come
+	d       derivation          // of the nodes
+	acls    int                 // how many of rs.acls have been looked at
+	paths   map[string]struct{} // of the nodes whose ephemeral children were left out
+	parents []slot              // the same, as far as they have been found
+}
+
+// The steps of a restore.
+const (
+	RestoreBegin  = 1
+	RestoreBlock  = 2
+	RestoreCheck  = 3
+	RestoreCommit = 4
+)
+
+// restoreCheckRows is how many nodes, or half as many of anything else, a RestoreCheck handles.
+const restoreCheckRows = 4096
+
+// maxRestoredZxid bounds the zxid of a snapshot that is restored: those of the state go on from it.
+const maxRestoredZxid = 1 << 60
+
+// Restoring reports whether a state is arriving that is to replace this one. No snapshot may be
+// taken then: it would not have what has arrived.
+func (s *Store) Restoring() bool { return s.replacement != nil }
+
+// RestoreReady reports whether the state that session restores is complete and checked, so that
+// RestoreCommit may follow.
+func (s *Store) RestoreReady(session wire.SessionID) bool {
+	return s.replacement != nil && s.replacement.session == session && s.replacement.checked
+}
+
+// restoreStep applies a step of a restore. One that is refused ends the restore; r says why.
+func (s *Store) restoreStep(c *Command, r *Result) {
+	if _, ok := s.nextOf(c, r); !ok {
+		return
+	}
+	p := s.replacement
+	if p != nil && p.session != c.Session {
+		r.Code, r.Reason = wire.CodeReconfigInProgress, "another restore is under way"
+		return
+	}
+	var err error
+	switch step, body := stepOf(c.Body); {
+	case step == RestoreBegin:
+		s.replacement, err = newReplacement(c.Session, body)
+	case p == nil:
+		err = errors.New("no restore has begun")
+	case step == RestoreBlock:
+		err = p.block(body)
+	case step == RestoreCheck:
+		err = p.check()
+	case step == RestoreCommit && p.checked:
+		s.replace(p)
+		r.Restored, r.Generation = true, 0
+	default:
+		err = fmt.Errorf("step %d is out of place", step)
+	}
+	if err != nil {
+		s.replacement = nil
+		r.Code, r.Reason = wire.CodeBadArguments, err.Error()
+	}
+}
+
+func stepOf(body []byte) (step uint8, rest []byte) {
+	if len(body) == 0 {
+		return 0, nil
+	}
+	return body[0], body[1:]
+}
+
+func newReplacement(session wire.SessionID, header []byte) (*replacement, error) {
+	p := &replacement{session: session, paths: map[string]struct{}{}}
+	p.rs = restorer{r: blockReader{r: bytes.NewReader(header)}, s: empty()}
+	p.rs.skip = func(n *node) { p.paths[parentOf(n.path)] = struct{}{} }
+	p.d.s = p.rs.s
+	if err := p.rs.r.header(); err != nil {
+		return nil, err
+	}
+	return p, p.rs.r.eof()
+}
+
+// block takes the next block of the snapshot.
+func (p *replacement) block(b []byte) error {
+	if p.ended {
+		return fmt.Errorf("%w: something follows the end", ErrDamaged)
+	}
+	p.rs.r.r = bytes.NewReader(b)
+	kind, payload, err := p.rs.r.next()
+	if err == nil {
+		p.ended, err = p.rs.block(kind, payload)
+	}
+	if err == nil {
+		err = p.rs.r.eof()
+	}
+	if err == nil && p.rs.s.zxid > maxRestoredZxid {
+		err = fmt.Errorf("%w: zxid %v", ErrDamaged, p.rs.s.zxid)
+	}
+	return err
+}
+
+// check does some more of what is left to do when all blocks have arrived.
+func (p *replacement) check() (err error) {
+	switch {
+	case !p.ended:
+		return fmt.Errorf("%w: it ends too early", ErrDamaged)
+	case !p.derived:
+		if p.derived, err = p.d.step(restoreCheckRows); err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	case p.acls < len(p.rs.acls):
+		// Those that only nodes have that were left out.
+		some := p.rs.acls[p.acls:min(len(p.rs.acls), p.acls+restoreCheckRows)]
+		for _, list := range some {
+			if list.refs == 0 {
+				list.refs++
+				p.rs.s.acls.release(list)
+			}
+		}
+		p.acls += len(some)
+	case len(p.paths) > 0:
+		n := restoreCheckRows
+		for path := range p.paths {
+			i, ok := p.rs.s.paths[path]
+			if !ok {
+				return fmt.Errorf("%w: node %q is missing", ErrDamaged, path)
+			}
+			p.parents = append(p.parents, i)
+			delete(p.paths, path)
+			if n--; n == 0 {
+				break
+			}
+		}
+	default:
+		p.rs.s.quotas.forget()
+		p.checked = true
+	}
+	return nil
+}
+
+// replace makes p the state, as if all its sessions had been closed, at a zxid that is beyond both
+// this state's and p's. The members stay those of this state, and so does /zookeeper/config. All
+// sessions end.
+func (s *Store) replace(p *replacement) {
+	n := p.rs.s
+	s.tx.zxid = max(s.tx.zxid, n.zxid+1)
+	s.tx.changed = true
+	s.timeMs = max(s.timeMs, n.timeMs)
+	config := *s.nodes.row(s.paths[configPath])
+	if all := s.listings.Load(); all != nil {
+		for _, l := range *all {
+			l.lost = true
+		}
+	}
+	s.nodes, s.links, s.paths, s.acls, s.quotas = n.nodes, n.links, n.paths, n.acls, n.quotas
+	s.sizeBytes, s.perishable = n.sizeBytes, n.perishable
+	s.sessions, s.belongings, s.ephemerals = table[session]{epoch: 1}, nil, 0
+	s.sessionSlots, s.sessionsAt = map[wire.SessionID]slot{}, map[string]int{}
+	s.replacement = nil
+
+	i := s.paths[configPath]
+	row := s.nodes.mut(i)
+	s.acls.release(row.acl)
+	s.replaceData(i, row, config.data)
+	row.acl = s.acls.intern(config.acl.entries)
+	row.mzxid, row.mtimeMs = config.mzxid, max(config.mtimeMs, row.ctimeMs)
+	row.version, row.aversion = config.version, config.aversion
+	for _, i := range p.parents {
+		s.nodes.mut(i).pzxid = s.tx.zxid
+		if q := s.quotaAt(i); q != nil {
+			s.quotas.touch(q)
+		}
+	}
+}
+
+// SnapshotInfo is what a snapshot says of itself.
+type SnapshotInfo struct {
+	Zxid            wire.Zxid
+	Nodes, Sessions uint64
+	// Bytes is how large its nodes are, as in Size, without their ACLs.
+	Bytes int64
+}
+
+// SnapshotScanner reads a snapshot block by block, without making a state of it. Blocks, with the
+// header in front, are what RestoreBegin and RestoreBlock take. What contradicts itself over
+// several blocks is found by these only.
+type SnapshotScanner struct {
+	r    io.Reader
+	br   blockReader
+	raw  bytes.Buffer
+	done bool
+	info SnapshotInfo
+}
+
+// NewSnapshotScanner returns a scanner that reads from r.
+func NewSnapshotScanner(r io.Reader) *SnapshotScanner {
+	sc := &SnapshotScanner{r: r}
+	sc.br.r = io.TeeReader(r, &sc.raw)
+	return sc
+}
+
+// Header reads the header.
+func (sc *SnapshotScanner) Header() ([]byte, error) {
+	if err := sc.br.header(); err != nil {
+		return nil, fmt.Errorf("znode: read snapshot: %w", err)
+	}
+	return bytes.Clone(sc.raw.Bytes()), nil
+}
+
+// Next reads the next block, which is valid until the next call. Errors: io.EOF behind the last
+// one, when nothing follows it; ErrDamaged, ErrNewer; those of the reader.
+func (sc *SnapshotScanner) Next() ([]byte, error) {
+	if sc.done {
+		if err := sc.br.eof(); err != nil {
+			return nil, fmt.Errorf("znode: read snapshot: %w", err)
+		}
+		return nil, io.EOF
+	}
+	sc.raw.Reset()
+	kind, payload, err := sc.br.next()
+	if err != nil {
+		return nil, fmt.Errorf("znode: read snapshot: %w", err)
+	}
+	switch kind {
+	case blockHead:
+		if len(payload) < 4*8 {
+			return nil, fmt.Errorf("znode: read snapshot: %w: bad head", ErrDamaged)
+		}
+		sc.info = SnapshotInfo{Zxid: wire.Zxid(binary.BigEndian.Uint64(payload)),
+			Nodes: binary.BigEndian.Uint64(payload[16:]), Sessions: binary.BigEndian.Uint64(payload[24:])}
+		sc.info.Bytes = int64(min(sc.info.Nodes, 1<<40)) * NodeMemory
+	case blockNodes:
+		sc.info.Bytes += int64(len(payload))
+	case blockEnd:
+		sc.done = true
+	}
+	return sc.raw.Bytes(), nil
+}
+
+// Info returns what is known of the snapshot: all of it behind the last block.
+func (sc *SnapshotScanner) Info() SnapshotInfo { return sc.info }
+
+// ScanSnapshot reads a snapshot up to the end of r and verifies its checksums.
+func ScanSnapshot(r io.Reader) (SnapshotInfo, error) {
+	sc := NewSnapshotScanner(r)
+	_, err := sc.Header()
+	for err == nil {
+		_, err = sc.Next()
+	}
+	if err != io.EOF {
+		return sc.info, err
+	}
+	return sc.info, nil
+}
