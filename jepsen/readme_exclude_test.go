@@ -34,6 +34,7 @@ func (r *readme) exclude(t *testing.T, first, second *readmeProgram) {
 	}
 	conn := r.connect(t)
 	defer conn.Close()
+	r.awaitFree(t, conn) // else what a test before has left is taken for first
 	holder := r.start(t, first, true)
 	r.awaitContenders(t, conn, 1, nil) // it has the lock, or is about to; nobody else may
 	other := r.start(t, second, false)
@@ -86,6 +87,7 @@ func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	conn := r.connect(t)
 	defer conn.Close()
 	server := "127.0.0.1:" + r.prefix + "1"
+	r.awaitFree(t, conn)
 	holder := r.start(t, shell, true)
 	r.awaitContenders(t, conn, 1, nil)
 	other := r.start(t, &readmeProgram{name: "kazoo", line: "Stranger in", command: func() *exec.Cmd {
@@ -111,6 +113,21 @@ func (r *readme) strangers(t *testing.T, shell *readmeProgram) {
 	r.finish(t, other)
 	holder.read()
 	r.finish(t, holder)
+}
+
+// awaitFree waits until nobody contends for the lock.
+func (r *readme) awaitFree(t *testing.T, conn *zk.Conn) {
+	t.Helper()
+	err := Poll(r.ctx, 5*time.Millisecond, func() error {
+		names, err := contendersOf(conn)
+		if err == nil && len(names) > 0 {
+			err = fmt.Errorf("contenders for %s are left: %q", readmeLock, names)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // awaitContenders waits until so many contend for the lock, or until enough is closed.
