@@ -318,6 +318,8 @@ func TestConfigFaults(t *testing.T) {
 			"8: ssl.x509.clientCertIdSanMatchRegex: error parsing regexp: missing closing ): `(`",
 			"9: ssl.x509.clientCertIdSanExtractMatcherGroupIndex: is 1, and the expression has 0 groups"}},
 		"one port for both": {base + "secureClientPort=2181\ntls.cert=/c\ntls.ca=/c", "", []string{"3: secureClientPort: is the same as clientPort; client.portUnification=true has one port for both"}},
+		"certificates, no TLS": {base + "ssl.clientAuth=need", "", []string{`3: ssl.clientAuth: is need, and no port for clients speaks TLS (secureClientPort, client.portUnification): ` +
+			`clients would come in without a certificate; remove the key to start without TLS`}},
 		"certificates, odd": {base + "ssl.clientAuth=yes", "", []string{`3: ssl.clientAuth: must be need, want or none, not "yes"`}},
 		"audit":             {base + "audit.enable=true\naudit.impl.class=x.Mine", "", []string{"4: audit.impl.class: lockkeeper cannot load x.Mine; remove the key to have the lines of org.apache.zookeeper.audit.Slf4jAuditLogger"}},
 		"ensemble name":     {base + "ensembleAuthName=prod,", "", []string{"3: ensembleAuthName: has an empty name"}},

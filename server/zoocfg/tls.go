@@ -82,7 +82,7 @@ func sideKeys(side int) map[string]keyDef {
 			if l.side(side).ClientAuth, err = tlsconf.ParseClientAuth(p.val); err != nil {
 				l.fault(p, "%v", err)
 			}
-		}}, def: "need", effect: "Whether who connects with TLS must show a certificate of the trust store: need; only if it has one: want; or never: none."},
+		}}, def: "need", effect: "Whether who connects with TLS must show a certificate of the trust store: need; only if it has one: want; or never: none. Setting need while no port speaks TLS stops the start."},
 		"protocol": {value: value{kind: "TLS, TLSv1.2 or TLSv1.3", use: func(l *loader, p property) {
 			var err error
 			if l.tls.minVersion[side], l.tls.maxVersion[side], err = tlsconf.ParseProtocol(p.val); err != nil {
@@ -419,6 +419,10 @@ func (l *loader) finishNaming() {
 func (l *loader) unusedTLS() {
 	if l.cfg.SpeaksTLS() {
 		return
+	}
+	if l.has("ssl.clientAuth") && l.cfg.TLS.ClientAuth == tlsconf.ClientAuthNeed && !l.faulty("ssl.clientAuth") {
+		l.fault(l.at("ssl.clientAuth"), "is need, and no port for clients speaks TLS (secureClientPort, client.portUnification): "+
+			"clients would come in without a certificate; remove the key to start without TLS")
 	}
 	var unused []string
 	for key := range l.cfg.origin {
