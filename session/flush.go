@@ -108,7 +108,9 @@ func (o *output) flush(wait bool) error {
 			return err
 		}
 		if p.bytes == nil {
-			p.encode()
+			if p.encode(); len(p.bytes) == 0 {
+				o.skip()
+			}
 			continue // encoding takes time, and the lease is checked immediately before a write
 		}
 		if !wait && patience.Before(until) {
@@ -127,6 +129,14 @@ func (o *output) flush(wait bool) error {
 			return nil
 		}
 	}
+}
+
+// skip removes the current piece, of which nothing is to be sent.
+func (o *output) skip() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.removeLocked(0)
+	o.changed.Broadcast()
 }
 
 // begin makes its caller the goroutine that sends. It returns false if there is nothing to do or if

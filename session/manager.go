@@ -283,9 +283,9 @@ func (m *Manager) endAll(why string) {
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	if mutant.On(mutant.WatchAfterReply) {
-		defer m.fire(res.Events)
+		defer m.watches.fire(res.Events)
 	} else {
-		m.fire(res.Events)
+		m.watches.fire(res.Events)
 	}
 	m.caughtUp(res.Zxid)
 	m.capacity.applied(store)
@@ -313,12 +313,6 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)
 			m.sessionClosed(c.Session, "expired")
 		}
-	}
-}
-
-func (m *Manager) fire(events []znode.Event) {
-	for i := range events {
-		m.watches.fire(&events[i])
 	}
 }
 

@@ -21,11 +21,11 @@ type output struct {
 
 	mu       sync.Mutex
 	changed  sync.Cond
-	conn     Conn     // nil until the connection is ready to be written to
-	pieces   []*piece // what is to be sent; while busy, the first is being written
-	unsent   int      // bytes that pieces count for
-	holding  bool     // events wait in later
-	later    []heldEvent
+	conn     Conn      // nil until the connection is ready to be written to
+	pieces   []*piece  // what is to be sent; while busy, the first is being written
+	unsent   int       // bytes that pieces count for
+	holding  bool      // events wait in later
+	later    []notice  // see holdEvents
 	lateSize int       // bytes that later counts for
 	since    time.Time // when the client last received something, or output began to wait
 	busy     bool      // a goroutine sends, and will check again for what is unsent
@@ -44,20 +44,41 @@ type output struct {
 type piece struct {
 	bytes  []byte           // whole frames; nil for a long frame that is not encoded yet
 	header wire.ReplyHeader // of a long frame
-	body   wire.Record      // of a long frame, else nil
+	body   wire.Record      // of a long frame or a notice with may, else nil
+	may    func() bool      // see notice
 	size   int              // bytes that it counts for
 	done   int              // bytes that have been written
 }
 
-// encode encodes a long frame.
+// encode encodes a long frame, or a notice with may. The frame is empty if that must not be sent.
 func (p *piece) encode() {
-	p.bytes = wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)
+	p.bytes = []byte{}
+	if p.may == nil || p.may() {
+		p.bytes = wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)
+	}
 }
 
-// heldEvent is an event that is sent only after a reply that is still being made.
-type heldEvent struct {
+// notice is a notification that is to be sent.
+type notice struct {
 	zxid  wire.Zxid
 	event wire.WatcherEvent
+	// may reports whether the client may see it, which takes long to find out: this is done when it
+	// is sent, not while the state is locked. nil if the client may.
+	may func() bool
+}
+
+// noticeBytes and askedBytes are at least what a notice counts for besides its path, and what one
+// with may counts for in addition.
+const (
+	noticeBytes = 64
+	askedBytes  = 256
+)
+
+func (n *notice) bytes() int {
+	if n.may != nil {
+		return noticeBytes + askedBytes + len(n.event.Path)
+	}
+	return noticeBytes + len(n.event.Path)
 }
 
 // keptBufferBytes is up to which size the buffer of a piece is used again.
@@ -146,29 +167,37 @@ func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool
 	return true
 }
 
-// notificationBytes is at least what a notification has besides its path.
-const notificationBytes = 64
-
-// notification returns false when the client has left too much unread; the output is then aborted.
-func (o *output) notification(zxid wire.Zxid, e wire.WatcherEvent) bool {
+// notify returns false when the client has left too much unread; the output is then aborted.
+func (o *output) notify(n notice) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.finished || o.aborted {
 		return true
 	}
-	bytes := notificationBytes + len(e.Path)
+	bytes := n.bytes()
 	if !o.admitLocked(bytes) {
 		return false
 	}
-	if o.holding && zxid != wire.ZxidNone {
-		o.later = append(o.later, heldEvent{zxid, e})
+	if o.holding && n.zxid != wire.ZxidNone {
+		o.later = append(o.later, n)
 		o.lateSize += bytes
 		o.memory.add(bytes)
 		return true
 	}
-	o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid}, e, bytes)
+	o.addNoticeLocked(n)
 	o.wakeLocked()
 	return true
+}
+
+func (o *output) addNoticeLocked(n notice) {
+	h := wire.ReplyHeader{Xid: wire.XidNotification, Zxid: n.zxid}
+	if n.may == nil {
+		o.addLocked(h, n.event, n.bytes())
+		return
+	}
+	p := &piece{header: h, body: n.event, may: n.may}
+	o.pieces = append(o.pieces, p)
+	o.countLocked(p, n.bytes())
 }
 
 // holdEvents makes events wait until releaseEvents, except for those with wire.ZxidNone.
@@ -186,7 +215,7 @@ func (o *output) releaseEvents() {
 	later := o.later
 	o.holding, o.later, o.lateSize = false, nil, 0
 	for _, l := range later {
-		o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: l.zxid}, l.event, notificationBytes+len(l.event.Path))
+		o.addNoticeLocked(l)
 	}
 	o.wakeLocked()
 }
@@ -258,7 +287,11 @@ func (o *output) removeLocked(i int) {
 	}
 	p := o.pieces[i]
 	o.countLocked(p, -p.size)
-	o.pieces = slices.Delete(o.pieces, i, i+1)
+	if n := len(o.pieces); i == 0 && n > 1 { // there may be many notices
+		o.pieces[0], o.pieces = nil, o.pieces[1:]
+	} else {
+		o.pieces = slices.Delete(o.pieces, i, i+1)
+	}
 	if p.body == nil && cap(p.bytes) <= keptBufferBytes {
 		*p = piece{bytes: p.bytes[:0]}
 		pieces.Put(p)

@@ -450,8 +450,9 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 }
 
 // notify queues a notification. It is called inside the critical section.
-func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
-	if !s.out.notification(zxid, wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}) {
+func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string, may func() bool) {
+	event := wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}
+	if !s.out.notify(notice{zxid, event, may}) {
 		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
 		return
 	}

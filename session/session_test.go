@@ -88,7 +88,7 @@ func TestPersistentWatches(t *testing.T) {
 		c.send(wire.OpRemoveWatches, wire.WatchesRequest{Path: "/p", Type: wire.WatchTypeAny})
 		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/p", Version: -1})
 		c.expect("7 Ok", "8 NoWatcher", "9 Ok", "10 Ok", "11 Ok", "12 Ok")
-		if n := m.watches.counts(); n != (WatchCounts{}) || m.watches.recursive != 0 {
+		if n := m.watches.counts(); n != (WatchCounts{}) || len(m.watches.recursive) != 0 {
 			t.Fatalf("left in the watch table: %+v, %d recursive", n, m.watches.recursive)
 		}
 	})

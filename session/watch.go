@@ -30,13 +30,15 @@ type pathWatches struct {
 // watchTable holds the watches of all connections of this member (docs/protocol/watches.md 1). It
 // knows nothing of sessions that live elsewhere, and nothing of it survives the connection.
 type watchTable struct {
-	mu        sync.Mutex
-	data      pathWatches
-	child     pathWatches
-	watching  int // connections that watch anything
-	recursive int // entries of data with recursive among their modes
-	bytes     int // what the watches of all connections count for, see watchBytes
-	maxBytes  int // how much that may be
+	mu       sync.Mutex
+	data     pathWatches
+	child    pathWatches
+	watching int // connections that watch anything
+	bytes    int // what the watches of all connections count for, see watchBytes
+	maxBytes int // how much that may be
+	// recursive is how many entries of data have recursive among their modes, by the length of
+	// their path: ancestors of other lengths need not be looked up.
+	recursive map[int]int
 
 	stats  *stats
 	memory *memory
@@ -53,6 +55,7 @@ func (t *watchTable) init(maxBytes int, s *stats, m *memory) {
 	t.maxBytes, t.stats, t.memory = maxBytes, s, m
 	t.data.at = map[string]map[*Session]watchMode{}
 	t.child.at = map[string]map[*Session]watchMode{}
+	t.recursive = map[int]int{}
 }
 
 // add adds modes to the watches of s on path, in the data table and in the child table; false if
@@ -99,7 +102,7 @@ func (t *watchTable) addLocked(table *pathWatches, s *Session, path string, mode
 		table.entries++
 	}
 	if mode&recursive != 0 && at[s]&recursive == 0 {
-		t.recursive++
+		t.recursive[len(path)]++
 	}
 	at[s] |= mode
 	if s.watched == nil {
@@ -122,7 +125,9 @@ func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, mod
 		return false
 	}
 	if had&modes&recursive != 0 {
-		t.recursive--
+		if t.recursive[len(path)]--; t.recursive[len(path)] == 0 {
+			delete(t.recursive, len(path))
+		}
 	}
 	if left := had &^ modes; left != 0 {
 		at[s] = left
@@ -224,59 +229,104 @@ func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool
 	return inData || inChild
 }
 
-// fire sends the notifications that one event causes, in the order of docs/protocol/watches.md 3.1.
-// A watch that fires once is used up even if its client may not see the event.
-func (t *watchTable) fire(e *znode.Event) {
+// fire sends the notifications that the events of one command cause, in the order of
+// docs/protocol/watches.md 3.1. A watch that fires once is used up even if its client may not see
+// the event.
+func (t *watchTable) fire(events []znode.Event) {
+	if len(events) == 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watching == 0 {
 		return
 	}
-	switch e.Type {
-	case wire.EventNodeChildrenChanged:
-		t.triggerLocked(&t.child, e, nil)
-	case wire.EventNodeDeleted:
-		reached := t.triggerDataLocked(e)
-		t.triggerLocked(&t.child, e, reached)
-	default:
-		t.triggerDataLocked(e)
+	known := ancestry{}
+	for i := range events {
+		switch e := &events[i]; e.Type {
+		case wire.EventNodeChildrenChanged:
+			t.triggerLocked(&t.child, e)
+		case wire.EventNodeDeleted:
+			at, above := t.triggerDataLocked(e, known)
+			t.triggerLocked(&t.child, e, at, above)
+		default:
+			t.triggerDataLocked(e, known)
+		}
 	}
 }
 
 // triggerDataLocked matches an event against the data table, recursive watches on ancestors
-// included. It returns the connections that it reached.
-func (t *watchTable) triggerDataLocked(e *znode.Event) map[*Session]watchMode {
-	reached := t.triggerLocked(&t.data, e, nil)
-	if t.recursive == 0 {
-		return reached
+// included. It returns the connections that it reached: those with entries at the path, and those
+// with recursive ones above it. Neither is to be changed.
+func (t *watchTable) triggerDataLocked(e *znode.Event, known ancestry) (at, above map[*Session]watchMode) {
+	at = t.triggerLocked(&t.data, e)
+	if len(t.recursive) == 0 {
+		return at, nil
 	}
-	all := maps.Clone(reached)
-	for path := e.Path; path != "/"; {
-		path = path[:max(1, strings.LastIndexByte(path, '/'))]
-		for s, mode := range t.data.at[path] {
-			if mode&recursive != 0 && all[s] == 0 {
-				if all == nil {
-					all = map[*Session]watchMode{}
-				}
-				all[s] = mode
-				t.sendLocked(s, e)
-			}
+	above = t.aboveLocked(e.Path, known)
+	for s := range above {
+		if at[s] == 0 {
+			t.sendLocked(s, e)
 		}
 	}
-	return all
+	return at, above
+}
+
+// ancestry holds, by path, the connections that watch the path or an ancestor of it recursively.
+// One is used while the events of one command fire. A multi can have hundreds of events below a
+// thousand ancestors, each of which every connection watches: without it that takes a second.
+type ancestry map[string]map[*Session]watchMode
+
+// aboveLocked returns the connections with recursive watches on ancestors of path.
+func (t *watchTable) aboveLocked(path string, known ancestry) (above map[*Session]watchMode) {
+	var unknown []string // ancestors, the longest first
+	for path != "/" {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
+		if t.recursive[len(path)] == 0 {
+			continue
+		}
+		if found, ok := known[path]; ok {
+			above = found
+			break
+		}
+		unknown = append(unknown, path)
+	}
+	for _, path := range slices.Backward(unknown) {
+		above = t.joinLocked(above, path)
+		known[path] = above
+	}
+	return above
+}
+
+// joinLocked returns the connections in above, which it does not change, and those that watch path
+// recursively.
+func (t *watchTable) joinLocked(above map[*Session]watchMode, path string) map[*Session]watchMode {
+	joined := above
+	for s, mode := range t.data.at[path] {
+		if mode&recursive == 0 || above[s] != 0 {
+			continue
+		}
+		if len(joined) == len(above) { // the first one
+			if joined = maps.Clone(above); joined == nil {
+				joined = map[*Session]watchMode{}
+			}
+		}
+		joined[s] = mode
+	}
+	return joined
 }
 
 // triggerLocked matches an event against the entries at exactly its path, but for the connections
 // in skip, whose one-shot watches are used up all the same. It returns the entries, which are not
 // to be changed.
 func (t *watchTable) triggerLocked(table *pathWatches, e *znode.Event,
-	skip map[*Session]watchMode,
+	skip ...map[*Session]watchMode,
 ) map[*Session]watchMode {
 	at := table.at[e.Path]
 	modes := watchMode(0)
 	for s, mode := range at {
 		modes |= mode
-		if skip[s] == 0 {
+		if !slices.ContainsFunc(skip, func(m map[*Session]watchMode) bool { return m[s] != 0 }) {
 			t.sendLocked(s, e)
 		}
 	}
@@ -309,10 +359,18 @@ func (t *watchTable) useUpLocked(table *pathWatches, path string) {
 	}
 }
 
+// lookupsLocked is up to how many lookups in an ACL are made while the state is locked.
+const lookupsLocked = 4
+
 // sendLocked sends the event to s, if its identities may read the node.
 func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
-	if e.ReadableBy(*s.ids.Load()) {
-		s.notify(e.Zxid, e.Type, e.Path)
+	ids := *s.ids.Load()
+	if e.Lookups(ids) > lookupsLocked {
+		// each of thousands of events may have another ACL, a connection a hundred identities
+		e := *e
+		s.notify(e.Zxid, e.Type, e.Path, func() bool { return e.ReadableBy(ids) })
+	} else if e.ReadableBy(ids) {
+		s.notify(e.Zxid, e.Type, e.Path, nil)
 	}
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func TestWatchTable(t *testing.T) {
 		for range 4 {
 			sessions = append(sessions, mustConnect(t, m, 10*time.Second).s)
 		}
-		paths := []string{"/", "/a", "/a/b", "/a/b/c", "/d"}
+		paths := []string{"/", "/a", "/a/b", "/a/b/c", "/a/e/c", "/d"}
 		events := []wire.EventType{wire.EventNodeCreated, wire.EventNodeDeleted, wire.EventNodeDataChanged, wire.EventNodeChildrenChanged}
 		rng := rand.New(rand.NewPCG(1, 2))
 		want := watches{}
@@ -92,11 +93,17 @@ func TestWatchTable(t *testing.T) {
 				want.drop(data, inData)
 				want.drop(child, inChild)
 			default:
-				event := events[rng.IntN(len(events))]
+				var fired []znode.Event // of one multi
+				expected := 0
+				for range 1 + rng.IntN(3) {
+					e := znode.Event{Type: events[rng.IntN(len(events))], Path: paths[rng.IntN(len(paths))]}
+					fired = append(fired, e)
+					expected += want.fire(e.Type, e.Path)
+				}
 				before := m.stats.PacketsSent
-				m.watches.fire(&znode.Event{Type: event, Path: path})
-				if told, expected := int(m.stats.PacketsSent-before), want.fire(event, path); told != expected {
-					t.Fatalf("step %d: %v of %s: %d were told, not %d", step, event, path, told, expected)
+				m.watches.fire(fired)
+				if told := int(m.stats.PacketsSent - before); told != expected {
+					t.Fatalf("step %d: %v: %d were told, not %d", step, fired, told, expected)
 				}
 			}
 			if got := m.watches.counts(); got != want.counts() {
@@ -114,8 +121,83 @@ func TestWatchTable(t *testing.T) {
 		for _, s := range sessions {
 			m.watches.removeSome(s, 100)
 		}
-		if got := m.watches.counts(); got != (WatchCounts{}) || m.watches.recursive != 0 {
+		if got := m.watches.counts(); got != (WatchCounts{}) || len(m.watches.recursive) != 0 {
 			t.Fatalf("left in the end: %+v, %d recursive", got, m.watches.recursive)
+		}
+	})
+}
+
+// A multi has events of siblings, and of nodes far below recursive watches. Each ancestor is looked
+// at once.
+func TestAncestorsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		s := mustConnect(t, m, 10*time.Second).s
+		for _, path := range []string{"/a", "/a/b", "/a/b/c"} {
+			m.watches.add(s, path, recursive, 0)
+		}
+		m.watches.mu.Lock()
+		defer m.watches.mu.Unlock()
+		known := ancestry{}
+		if above := m.watches.aboveLocked("/a/b/c/d/e/f", known); len(above) != 1 || above[s] == 0 {
+			t.Errorf("above a deep path: %v", above)
+		}
+		if len(known) != 3 {
+			t.Errorf("%d ancestors are known, want the three that may be watched", len(known))
+		}
+		delete(m.watches.data.at, "/a") // it is not looked at again
+		if above := m.watches.aboveLocked("/a/x", known); len(above) != 1 {
+			t.Errorf("above its sibling: %v", above)
+		}
+	})
+}
+
+// Whether a connection may see an event of a node with an ACL takes long to find out when it has
+// many identities. This is done when the event is sent, not while the state is locked, and neither
+// the order nor what is counted differs.
+func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		for i := range 2 * lookupsLocked {
+			if code := c.s.identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("u%d:h", i)}}); code != wire.CodeOK {
+				t.Fatal(code)
+			}
+		}
+		only := func(user string) []wire.ACL {
+			return []wire.ACL{
+				{Perms: wire.PermRead, ID: wire.ID{Scheme: "digest", ID: user}},
+				{Perms: wire.PermAll &^ wire.PermRead, ID: wire.ID{Scheme: "world", ID: "anyone"}},
+			}
+		}
+		c.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive})
+		c.expect("1 Ok")
+		other.send(wire.OpCreate, wire.CreateRequest{Path: "/mine", ACL: only("u1:h")})
+		other.send(wire.OpCreate, wire.CreateRequest{Path: "/theirs", ACL: only("v:h")})
+		other.send(wire.OpCreate, wire.CreateRequest{Path: "/open", ACL: wire.OpenACL})
+		other.expect("1 Ok", "2 Ok", "3 Ok")
+		c.send(wire.OpExists, wire.PathWatchRequest{Path: "/theirs"})
+		c.expect("NodeCreated /mine", "NodeCreated /open", "2 NoAuth")
+		synctest.Wait()
+		if n := m.memory.held.Load(); n != 0 || c.unsent() != 0 {
+			t.Errorf("%d bytes are still counted, %d of the connection", n, c.unsent())
+		}
+
+		may := false
+		ids := *c.s.ids.Load()
+		for _, test := range []struct {
+			acl   []wire.ACL
+			asked bool
+		}{{only("v:h"), true}, {wire.OpenACL, false}} {
+			store := znode.New()
+			store.Apply(1, &znode.Entry{Commands: []znode.Command{{Kind: znode.KindCreateSession, Session: 1, Addr: "10.0.0.1"}}}, nil)
+			store.Apply(1, &znode.Entry{Commands: []znode.Command{{Kind: znode.KindRequest, Session: 1, Generation: 1, Seq: 1,
+				Op: wire.OpCreate, Body: wire.CreateRequest{Path: "/n", ACL: test.acl}.Append(nil)}}}, func(_ *znode.Command, r *znode.Result) {
+				may = r.Events[0].Lookups(ids) > lookupsLocked
+			})
+			if may != test.asked {
+				t.Errorf("%v is asked later: %v", test.acl, may)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,51 @@ func (w *worstMember) fill(path string, n int) {
 	}
 }
 
+// watch has the session watch whatever is below path.
+func (w *worstMember) watch(path string) {
+	w.send(wire.OpAddWatch, wire.AddWatchRequest{Path: path, Mode: wire.AddWatchPersistentRecursive})
+}
+
+// sixty has as many sessions do something as one address may have connections.
+func (w *worstMember) sixty(do func(i int)) {
+	before := w.s
+	for i := range 60 {
+		w.s = w.connect()
+		do(i)
+	}
+	w.s = before
+}
+
+// identify gives the session n identities of 130 bytes; the last is lastIdentity.
+func (w *worstMember) identify(n int) {
+	for i := range n {
+		if code := w.s.identifyAll([]znode.Identity{{Scheme: "digest", ID: fmt.Sprintf("w:%0128d", n-1-i)}}); code != wire.CodeOK {
+			w.b.Fatal(code)
+		}
+	}
+}
+
+var lastIdentity = fmt.Sprintf("w:%0128d", 0)
+
+// manyChecks is how many checks a multi may have of a connection with a hundred identities.
+const manyChecks = 6000
+
+// setMany is a multi with as many setData of a node as a member lets pass.
+func (w *worstMember) setMany(path string) wire.MultiRequest {
+	set := &wire.SetDataRequest{Path: path, Version: -1}
+	m := multiOf(1, wire.OpSetData, set)
+	one := znode.CostOf(&m, *w.s.ids.Load()).Nanoseconds
+	return multiOf(min(int(DefaultCost.Nanoseconds()/one), 1_000_000/(len(path)+30)), wire.OpSetData, set)
+}
+
+// mustServe fails if a request was refused: then nothing was measured.
+func (w *worstMember) mustServe() {
+	st := &w.m.stats
+	if n := st.CostlyRefused + st.ACLsRefused + st.WatchesRefused + st.TooLong + st.StateFull; n > 0 {
+		w.b.Fatalf("%d requests were refused", n)
+	}
+}
+
 // BenchmarkWorst is for how long the requests that take the longest of those of at most 1 MB keep
 // the state locked.
 func BenchmarkWorst(b *testing.B) {
@@ -102,6 +148,7 @@ func BenchmarkWorst(b *testing.B) {
 				measured(w)
 				best = min(best, w.h.longest)
 			}
+			w.mustServe()
 			b.ReportMetric(float64(best.Microseconds())/1000, "ms-locked")
 		})
 	}
@@ -122,18 +169,56 @@ func BenchmarkWorst(b *testing.B) {
 		w.send(wire.OpMultiRead, multiOf(2, wire.OpGetChildren, &wire.PathWatchRequest{Path: "/d"}))
 	})
 	run("multi_of_setData", func(w *worstMember) { w.fill("/d", 1) }, func(w *worstMember) {
-		w.send(wire.OpMulti, multiOf(2900, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
+		w.send(wire.OpMulti, w.setMany("/d"))
 	})
 	run("multi_of_setData_60_watch", func(w *worstMember) {
 		w.fill("/d", 1)
-		first := w.s
-		for range 60 {
-			w.s = w.connect()
-			w.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/", Mode: wire.AddWatchPersistentRecursive})
-		}
-		w.s = first
+		w.sixty(func(int) { w.watch("/") })
 	}, func(w *worstMember) {
-		w.send(wire.OpMulti, multiOf(2900, wire.OpSetData, &wire.SetDataRequest{Path: "/d", Version: -1}))
+		w.send(wire.OpMulti, w.setMany("/d"))
+	})
+	run("multi_of_setData_60_watch_each_ancestor", func(w *worstMember) {
+		for n := range 1000 {
+			w.send(wire.OpCreate, create(strings.Repeat("/a", n+1), wire.ModePersistent))
+		}
+		w.sixty(func(int) {
+			for n := range 1000 {
+				w.watch(strings.Repeat("/a", n+1))
+			}
+		})
+	}, func(w *worstMember) {
+		w.send(wire.OpMulti, w.setMany(strings.Repeat("/a", 1000)))
+	})
+	run("multi_of_setData_60_watch_with_100_identities", func(w *worstMember) {
+		acl := []wire.ACL{{Perms: wire.PermAll &^ wire.PermRead, ID: wire.ID{Scheme: "world", ID: "anyone"}}}
+		for i := range 900 {
+			acl = append(acl, wire.ACL{Perms: wire.PermRead, ID: wire.ID{Scheme: "digest", ID: fmt.Sprintf("u%d:h", i)}})
+		}
+		w.send(wire.OpCreate, wire.CreateRequest{Path: "/d", ACL: acl})
+		w.sixty(func(int) {
+			w.identify(99)
+			w.watch("/")
+		})
+	}, func(w *worstMember) {
+		w.send(wire.OpMulti, w.setMany("/d"))
+	})
+	run("checks_of_ACLs_with_100_identities", func(w *worstMember) {
+		w.identify(99)
+		for i := 0; i < manyChecks; {
+			var m wire.MultiRequest
+			for ; len(m.Ops) < 500; i++ {
+				m.Ops = append(m.Ops, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: fmt.Sprintf("/%d", i), ACL: []wire.ACL{
+					{Perms: wire.PermAll, ID: wire.ID{Scheme: "digest", ID: fmt.Sprintf("v%d:h", i)}},
+					{Perms: wire.PermAll, ID: wire.ID{Scheme: "digest", ID: lastIdentity}}}}})
+			}
+			w.send(wire.OpMulti, m)
+		}
+	}, func(w *worstMember) {
+		var m wire.MultiRequest
+		for i := range manyChecks {
+			m.Ops = append(m.Ops, wire.MultiOp{Op: wire.OpCheck, Record: &wire.CheckVersionRequest{Path: fmt.Sprintf("/%d", i), Version: -1}})
+		}
+		w.send(wire.OpMulti, m)
 	})
 	run("closeSession_20000_ephemerals", func(w *worstMember) {}, func(w *worstMember) {
 		first := w.s

@@ -102,6 +102,14 @@ func (l *aclList) allows(ids []Identity, want wire.Perm) bool {
 	return l.anyone&want != 0 || l.granted(ids)&want != 0
 }
 
+// lookups is how many lookups allows takes.
+func (l *aclList) lookups(ids []Identity, want wire.Perm) int {
+	if l.anyone&want != 0 {
+		return 0
+	}
+	return len(l.bits) + len(ids)
+}
+
 // aclTable holds every ACL that a node has, once.
 //
 // Invariant: refs of each list is the number of nodes that point to it, and is above 0.

@@ -38,6 +38,7 @@ const (
 	setACLPrice = 1200              // which no watch sees
 	checkPrice  = 700
 	readPrice   = 700 // a part of a multiRead
+	lookupPrice = 40  // of each identity, in the ACL of a node that an op of a multi names
 	// of a path: sums and quotas are kept along it, and recursive watches looked for
 	componentPrice = 30
 	aclEntryPrice  = 1200   // that is not the open ACL: it is checked, hashed and indexed
@@ -55,6 +56,7 @@ func CostOf(r wire.Record, ids []Identity) Cost {
 		for i := range r.Ops {
 			c.add(r.Ops[i].Record, proved)
 		}
+		c.Nanoseconds += lookupPrice * int64(len(r.Ops)) * int64(len(ids))
 	default:
 		c.add(r, provenOf(ids))
 	}

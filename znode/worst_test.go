@@ -233,6 +233,18 @@ func BenchmarkWorst(b *testing.B) {
 	}
 }
 
+// Each op of a multi may look up each identity of the connection in another ACL.
+func TestCostOfIdentities(t *testing.T) {
+	m := checks("/n", 8000)
+	few, many := make([]Identity, 3), make([]Identity, 101)
+	if cost := CostOf(&m, few).Nanoseconds; cost > costMax {
+		t.Errorf("8000 checks with three identities cost %d ns", cost)
+	}
+	if cost := CostOf(&m, many).Nanoseconds; cost <= costMax {
+		t.Errorf("8000 checks with a hundred identities cost %d ns", cost)
+	}
+}
+
 // What an attack needs is too dear, and what programs send is not.
 func TestCost(t *testing.T) {
 	list := func(n int, op wire.MultiOp) wire.MultiRequest {
