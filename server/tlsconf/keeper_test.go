@@ -2,10 +2,19 @@ package tlsconf
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"errors"
+	"math/big"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +146,22 @@ func TestHandshakes(t *testing.T) {
 			}},
 		"revoked": {serverWant: "the certificate of CN=client has been revoked on",
 			prepare: func(l *lab, server, _ *Settings) { l.revoke(server, time.Time{}, l.issue("client")) }},
+		"revoked by the second of two lists": {serverWant: "the certificate of CN=client has been revoked on",
+			prepare: func(l *lab, server, _ *Settings) {
+				server.CRL = filepath.Join(l.dir, "crl.pem")
+				testcert.Write(l, server.CRL, slices.Concat(l.ca.Revoke(l, time.Time{}), l.ca.Revoke(l, time.Time{}, l.issue("client").Cert)))
+			}},
+		"revoked by an old list": {serverWant: "the certificate of CN=client has been revoked on",
+			prepare: func(l *lab, server, _ *Settings) {
+				server.CRL = filepath.Join(l.dir, "crl.pem")
+				old := l.ca.Revoke(l, time.Now().Add(-time.Hour), l.issue("client").Cert)
+				testcert.Write(l, server.CRL, slices.Concat(l.ca.Revoke(l, time.Time{}), old))
+			}},
+		"an old list beside a current one": {
+			prepare: func(l *lab, server, _ *Settings) {
+				server.CRL = filepath.Join(l.dir, "crl.pem")
+				testcert.Write(l, server.CRL, slices.Concat(l.ca.Revoke(l, time.Time{}), l.ca.Revoke(l, time.Now().Add(-time.Hour))))
+			}},
 		"not revoked": {
 			prepare: func(l *lab, server, _ *Settings) { l.revoke(server, time.Time{}, l.issue("other")) }},
 		"server revoked": {clientWant: "the certificate of CN=server has been revoked on", serverWant: "remote error",
@@ -199,6 +224,32 @@ func (l *lab) revoke(s *Settings, nextUpdate time.Time, pairs ...testcert.Pair) 
 		text = l.ca.Revoke(l, nextUpdate, p.Cert)
 	}
 	testcert.Write(l, s.CRL, text)
+}
+
+// TestPartialRevocationLists: a list that has not all revoked certificates of its issuer is refused,
+// in PEM and in DER.
+func TestPartialRevocationLists(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issuer := &x509.Certificate{KeyUsage: x509.KeyUsageCRLSign, SubjectKeyId: []byte{1}}
+	deltaOf1 := pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 27}, Critical: true, Value: []byte{2, 1, 1}}
+	for _, extensions := range [][]pkix.Extension{nil, {deltaOf1}} {
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{Number: big.NewInt(2), ThisUpdate: time.Now(),
+			NextUpdate: time.Now().Add(time.Hour), ExtraExtensions: extensions}, issuer, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range [][]byte{der, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})} {
+			file := filepath.Join(t.TempDir(), "crl")
+			testcert.Write(t, file, text)
+			_, err := readRevocations("tls.crl", file)
+			if partial := len(extensions) > 0; partial != errors.Is(err, errPartialList) || !partial && err != nil {
+				t.Errorf("%d extensions: %v", len(extensions), err)
+			}
+		}
+	}
 }
 
 // TestOldVersions: a client that speaks nothing newer than TLS 1.1 is refused.

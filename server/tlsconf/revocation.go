@@ -19,9 +19,20 @@ func readRevocations(key, file string) (revocations, error) {
 	if err != nil {
 		return nil, err
 	}
+	r, err := parseRevocations(text)
+	if err != nil {
+		return nil, &FileError{key, file, err}
+	}
+	return r, nil
+}
+
+func parseRevocations(text []byte) (revocations, error) {
 	r := revocations{}
 	add := func(der []byte) error {
 		list, err := x509.ParseRevocationList(der)
+		if err == nil {
+			err = isComplete(list)
+		}
 		if err == nil {
 			r[string(list.RawIssuer)] = append(r[string(list.RawIssuer)], list)
 		}
@@ -32,13 +43,33 @@ func readRevocations(key, file string) (revocations, error) {
 			continue
 		}
 		if err := add(block.Bytes); err != nil {
-			return nil, &FileError{key, file, err}
+			return nil, err
 		}
 	}
-	if len(r) == 0 && add(text) != nil {
-		return nil, &FileError{key, file, errors.New("has no revocation list, neither in PEM nor in DER")}
+	if len(r) > 0 {
+		return r, nil
+	}
+	switch err := add(text); {
+	case errors.Is(err, errPartialList):
+		return nil, err
+	case err != nil:
+		return nil, errors.New("has no revocation list, neither in PEM nor in DER")
 	}
 	return r, nil
+}
+
+var errPartialList = errors.New("has a revocation list with a critical extension: it is not a complete one of all certificates of its issuer")
+
+// isComplete returns errPartialList for a list that says that it is not what it seems to be, as one
+// of the changes since another list (delta), or of some certificates only: who is not on it may be
+// revoked all the same.
+func isComplete(list *x509.RevocationList) error {
+	for _, extension := range list.Extensions {
+		if extension.Critical {
+			return errPartialList
+		}
+	}
+	return nil
 }
 
 // verify implements tls.Config.VerifyConnection: no certificate in the chain of the other side may
@@ -65,8 +96,11 @@ func (r revocations) verifyChain(chain []*x509.Certificate, now time.Time) error
 	return nil
 }
 
+// verifyOne verifies that a certificate is on no list of its issuer, and that one of these is
+// current.
 func (r revocations) verifyOne(cert, issuer *x509.Certificate, now time.Time) error {
 	err := fmt.Errorf("tls: there is no revocation list of %s", issuer.Subject)
+	current := false
 	for _, list := range r[string(issuer.RawSubject)] {
 		if bad := list.CheckSignatureFrom(issuer); bad != nil {
 			err = fmt.Errorf("tls: the revocation list of %s is not signed by it: %w", issuer.Subject, bad)
@@ -82,6 +116,9 @@ func (r revocations) verifyOne(cert, issuer *x509.Certificate, now time.Time) er
 			err = fmt.Errorf("tls: the revocation list of %s expired on %s", issuer.Subject, list.NextUpdate.UTC().Format(time.RFC3339))
 			continue
 		}
+		current = true
+	}
+	if current {
 		return nil
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/x509/pkix"
 	"encoding/binary"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
@@ -164,6 +165,20 @@ func TestHugeStores(t *testing.T) {
 	if _, err := (&Store{File: large}).read(false); err == nil || !strings.Contains(err.Error(), "this is no key store") {
 		t.Errorf("a large file: %v", err)
 	}
+}
+
+// FuzzRevocations: no file makes the reader of revocation lists panic, and one that is taken has a
+// list.
+func FuzzRevocations(f *testing.F) {
+	text := testcert.NewCA(f, "authority").Revoke(f, time.Time{})
+	block, _ := pem.Decode(text)
+	f.Add(text)
+	f.Add(block.Bytes)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if r, err := parseRevocations(text); err == nil && len(r) == 0 {
+			t.Error("nothing is taken for a list")
+		}
+	})
 }
 
 // FuzzStores: no store makes its reader panic, or allocate or compute for long.
