@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
-
-	"lockkeeper/wire"
+	"unicode/utf8"
 )
 
-// Subject is the subject of a certificate in the format of RFC 2253, exactly as Java's
-// X500Principal.getName prints it: it stands in ACLs, which are compared byte for byte.
+// Subject is the subject of a certificate in the format of RFC 2253, as Java's
+// X500Principal.getName prints it: it stands in ACLs, which are compared byte for byte. Java takes
+// the bytes of every kind of string for UTF-8, so that two different names can look the same: what
+// is "root" there may stand in the certificate as two Chinese characters in UTF-16. Here a value
+// whose bytes are not UTF-8 by its kind is printed as a number.
 func Subject(cert *x509.Certificate) string {
 	name, err := distinguishedName(cert.RawSubject)
 	if err != nil { // cannot be: crypto/x509 has parsed it
@@ -67,8 +70,7 @@ func (a attribute) appendTo(b *strings.Builder) {
 		return
 	}
 	b.WriteString(name + "=")
-	// Java takes the bytes of every kind of string for UTF-8.
-	text := []rune(wire.DecodeUTF8(a.Value.Bytes))
+	text := []rune(string(a.Value.Bytes))
 	blank := func(r rune) bool { return r == ' ' || r == '\r' }
 	first, last := 0, len(text)-1
 	for first < len(text) && blank(text[first]) {
@@ -89,14 +91,16 @@ func (a attribute) appendTo(b *strings.Builder) {
 	}
 }
 
-// isText reports whether Java prints a value as text.
+// isText reports whether the bytes of a value are its text in UTF-8.
 func isText(v asn1.RawValue) bool {
 	if v.Class != asn1.ClassUniversal {
 		return false
 	}
 	switch v.Tag {
-	case asn1.TagPrintableString, asn1.TagT61String, asn1.TagIA5String, asn1.TagGeneralString, asn1.TagBMPString, asn1.TagUTF8String:
-		return true
+	case asn1.TagUTF8String:
+		return utf8.Valid(v.Bytes)
+	case asn1.TagPrintableString, asn1.TagT61String, asn1.TagIA5String, asn1.TagGeneralString:
+		return !slices.ContainsFunc(v.Bytes, func(b byte) bool { return b >= utf8.RuneSelf })
 	}
 	return false
 }

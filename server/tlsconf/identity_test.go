@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"lockkeeper/internal/testcert"
 )
@@ -58,8 +59,8 @@ func names(t *testing.T) (ders [][]byte) {
 	cn, o := asn1.ObjectIdentifier{2, 5, 4, 3}, asn1.ObjectIdentifier{2, 5, 4, 10}
 	oids := []asn1.ObjectIdentifier{cn, o, {2, 5, 4, 6}, {2, 5, 4, 7}, {2, 5, 4, 8}, {2, 5, 4, 9}, {2, 5, 4, 11}, {2, 5, 4, 5}, {2, 5, 4, 12}, {2, 5, 4, 42},
 		{0, 9, 2342, 19200300, 100, 1, 1}, {0, 9, 2342, 19200300, 100, 1, 25}, {1, 2, 840, 113549, 1, 9, 1}, {1, 3, 6, 1, 4, 1, 99999, 1}}
-	tags := []int{asn1.TagUTF8String, asn1.TagPrintableString, asn1.TagIA5String, asn1.TagT61String, asn1.TagBMPString, asn1.TagGeneralString, 28}
-	texts := []string{"", "a", " ", "  a b ", "#a", "a#b", `,=+<>#;"\`, "a\x00b", "Zürich", "\xff\xfe", "日本\U0001F512", "\ra\r", "a\tb", "\n", "a=b", "a/b:c'd(e)?-."}
+	tags := []int{asn1.TagUTF8String, asn1.TagPrintableString, asn1.TagIA5String, asn1.TagT61String, asn1.TagGeneralString, 28}
+	texts := []string{"", "a", " ", "  a b ", "#a", "a#b", `,=+<>#;"\`, "a\x00b", "Zürich", "日本\U0001F512", "\ra\r", "a\tb", "\n", "a=b", "a/b:c'd(e)?-."}
 	add()
 	for _, text := range texts {
 		add(attributeSET{one(cn, asn1.TagUTF8String, text)})
@@ -74,12 +75,44 @@ func names(t *testing.T) (ders [][]byte) {
 	for range 300 {
 		var sets []attributeSET
 		for range 1 + r.IntN(4) {
-			set := attributeSET{one(oids[r.IntN(len(oids))], tags[r.IntN(4)], texts[r.IntN(len(texts))]+texts[r.IntN(len(texts))])}
-			sets = append(sets, set)
+			text := texts[r.IntN(len(texts))] + texts[r.IntN(len(texts))]
+			tag := tags[r.IntN(4)]
+			if strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+				tag = asn1.TagUTF8String // see TestEncodingsAreNotMixedUp
+			}
+			sets = append(sets, attributeSET{one(oids[r.IntN(len(oids))], tag, text)})
 		}
 		add(sets...)
 	}
 	return ders
+}
+
+// TestEncodingsAreNotMixedUp: a name that is another one in its own encoding does not become the
+// user whose name its bytes are in UTF-8.
+func TestEncodingsAreNotMixedUp(t *testing.T) {
+	for _, c := range []struct {
+		tag   int
+		bytes string
+		want  string
+	}{
+		{asn1.TagUTF8String, "root", "CN=root"},
+		{asn1.TagPrintableString, "root", "CN=root"},
+		{asn1.TagBMPString, "root", "CN=#1e04726f6f74"}, // two Chinese characters
+		{asn1.TagBMPString, "\x00r\x00o\x00o\x00t", "CN=#1e080072006f006f0074"},
+		{asn1.TagT61String, "J\xc3\xbcrgen", "CN=#14074ac3bc7267656e"}, // not Jürgen
+		{asn1.TagT61String, "J\xfcrgen", "CN=#14064afc7267656e"},
+		{asn1.TagUTF8String, "#1e04726f6f74", `CN=\#1e04726f6f74`},
+		{asn1.TagUTF8String, "root\x00", `CN=root\00`},
+		{asn1.TagUTF8String, "root,O=Example", `CN=root\,O\=Example`},
+	} {
+		der, err := asn1.Marshal([]attributeSET{{{asn1.ObjectIdentifier{2, 5, 4, 3}, asn1.RawValue{Tag: c.tag, Bytes: []byte(c.bytes)}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := distinguishedName(der); got != c.want || err != nil {
+			t.Errorf("tag %d, %q: %q, %v, want %q", c.tag, c.bytes, got, err, c.want)
+		}
+	}
 }
 
 // TestSubjectsAsJavaPrintsThem compares names with what Java's X500Principal makes of them, which
