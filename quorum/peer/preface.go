@@ -130,6 +130,9 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 		if _, err := io.ReadFull(c, ch.dialer[:]); err != nil {
 			return err
 		}
+		if err := ch.bind(c); err != nil {
+			return err
+		}
 		ch.acceptor = newNonce()
 		ch.said = append(f.append(nil), p.cfg.Version)
 		answer = append(answer, ch.acceptor[:]...)
@@ -181,6 +184,9 @@ func (p *Port) sendPreface(raw, c net.Conn, f preface, secrets []secret) error {
 	b := f.append(nil)
 	var ch challenge
 	if f.proves {
+		if err := ch.bind(c); err != nil {
+			return err
+		}
 		ch.dialer = newNonce()
 		b = append(b, ch.dialer[:]...)
 	}

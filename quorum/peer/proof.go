@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -20,6 +21,9 @@ import (
 //	D -> A   HMAC-SHA-256(secret, label, 'D', preface, version, D's nonce, A's nonce)
 //	A -> D   HMAC-SHA-256(secret, label, 'A', preface, version, D's nonce, A's nonce)
 //
+// With TLS what is keyed has the connection's own key material behind it (RFC 5705), so that whoever
+// is between two members, with a certificate that both take, cannot pass a proof on.
+//
 // Both nonces are new for each connection, so an old proof is worth nothing; the letter keeps a
 // proof from being sent back to its maker; the preface has the ids of both, the kind of the stream,
 // the cluster, and the version, so that none of them can be changed on the way. Who dials proves
@@ -31,7 +35,8 @@ const (
 	nonceLen = 32
 	proofLen = sha256.Size
 
-	proofLabel = "lockkeeper: proof between members, 1"
+	proofLabel   = "lockkeeper: proof between members, 1"
+	channelLabel = "EXPORTER-lockkeeper-proof-between-members"
 )
 
 // MinSecretBytes is the least length of a secret.
@@ -84,12 +89,22 @@ const (
 // challenge is what a proof is about.
 type challenge struct {
 	said             []byte // the preface, and the version in the answer to it
+	channel          []byte // key material of TLS; nil without it
 	dialer, acceptor nonce
 }
 
 func newNonce() (n nonce) {
 	_, _ = rand.Read(n[:]) // it never fails
 	return n
+}
+
+// bind has the proof be about the connection, if that is one of TLS.
+func (ch *challenge) bind(c net.Conn) (err error) {
+	if secured, ok := c.(*tls.Conn); ok {
+		state := secured.ConnectionState()
+		ch.channel, err = state.ExportKeyingMaterial(channelLabel, nil, sha256.Size)
+	}
+	return err
 }
 
 func (ch *challenge) proof(by byte, s secret) []byte {
@@ -99,6 +114,7 @@ func (ch *challenge) proof(by byte, s secret) []byte {
 	m.Write(ch.said)
 	m.Write(ch.dialer[:])
 	m.Write(ch.acceptor[:])
+	m.Write(ch.channel)
 	return m.Sum(nil)
 }
 

@@ -2,10 +2,12 @@ package peer
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 )
 
 // TLS says how connections between members are encrypted. Its functions are called for each
@@ -64,30 +66,46 @@ func (p *Port) acceptTLS(in *inbound) (c net.Conn, err error) {
 	return secured, nil
 }
 
-// checkCertificate compares the certificate of a member that has dialled with its addresses.
-// Errors: a rejection.
+// checkCertificate verifies that the certificate of who has dialled is one of the member that it
+// says it is. Errors: a rejection.
 func (p *Port) checkCertificate(c net.Conn, from MemberID) error {
 	secured, ok := c.(*tls.Conn)
-	if !ok || !p.cfg.Auth.TLS.Certificates || !p.cfg.Auth.TLS.VerifyHost {
+	if !ok || !p.cfg.Auth.TLS.Certificates {
 		return nil
 	}
-	addrs := p.roster.addrs(from)
-	if len(addrs) == 0 {
+	if fault := p.certificateFault(secured.ConnectionState().PeerCertificates[0], from); fault != nil {
+		p.unproven.Add(1)
+		return rejection(fmt.Sprintf("it says it is member %d, and its certificate is not: %v", from, fault))
+	}
+	return nil
+}
+
+// certificateFault says why a certificate is not one of that member; nil if it is. The certificate
+// of a member is also the one with which it accepts connections. So one that is good for clients
+// only, or is for no host, is not a member's, though the same authority may have issued it.
+func (p *Port) certificateFault(cert *x509.Certificate, from MemberID) (fault error) {
+	usages := cert.ExtKeyUsage
+	anyUsage := len(usages) == 0 && len(cert.UnknownExtKeyUsage) == 0
+	if !anyUsage && !slices.Contains(usages, x509.ExtKeyUsageAny) && !slices.Contains(usages, x509.ExtKeyUsageServerAuth) {
+		return errors.New("it is for clients only (extended key usage)")
+	}
+	if !p.cfg.Auth.TLS.VerifyHost {
 		return nil
 	}
-	var fault error
-	for _, addr := range addrs {
+	if len(cert.DNSNames) == 0 && len(cert.IPAddresses) == 0 {
+		return errors.New("it is for no host (subject alternative name)")
+	}
+	for _, addr := range p.roster.addrs(from) {
 		host, _, err := net.SplitHostPort(addr)
 		if err == nil {
-			err = secured.ConnectionState().PeerCertificates[0].VerifyHostname(host)
+			err = cert.VerifyHostname(host)
 		}
 		if err == nil {
 			return nil
 		}
 		fault = err
 	}
-	p.unproven.Add(1)
-	return rejection(fmt.Sprintf("it says it is member %d, and its certificate is for another host: %v", from, fault))
+	return fault
 }
 
 // dialTLS begins TLS with a member at host. C is raw, or TLS on it.
