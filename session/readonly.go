@@ -1,9 +1,9 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -138,7 +138,7 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 	if id != 0 && old != nil {
 		old.end("session attached by another connection")
 	}
-	if id != 0 && (known == nil || !bytes.Equal(known.password, req.Password)) {
+	if id != 0 && (known == nil || subtle.ConstantTimeCompare(known.password, req.Password) != 1) {
 		refused := refusal(req)
 		refused.ReadOnly = true
 		return nil, refused, nil
