@@ -40,7 +40,7 @@ type httpPort struct {
 func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
-	mux.HandleFunc("POST /leader", s.serveLeader)
+	mux.HandleFunc("POST /leader", notOfWebPages(s.serveLeader))
 	mux.HandleFunc("GET /members", s.serveMembers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
@@ -192,6 +192,19 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	leader := int(s.replica.Leader())
 	s.log.Info("leadership transferred, as asked over HTTP", "remote", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
+}
+
+// notOfWebPages calls next for a POST that no web page has made, and answers others with 403: the
+// browser of somebody with a certificate shows that of its own accord. Browsers name the page in
+// each POST, also one whose host name leads to an address of somebody else (DNS rebinding).
+func notOfWebPages(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header["Origin"]) > 0 || len(r.Header["Sec-Fetch-Site"]) > 0 {
+			writeError(w, http.StatusForbidden, "a web page may not ask for this")
+			return
+		}
+		next(w, r)
+	}
 }
 
 var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: " +

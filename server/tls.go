@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -24,6 +25,9 @@ const (
 	// tlsHandshakeByte is the first byte of a TLS connection. No frame of the protocol begins with
 	// it: it would be 369 MB long. Neither does a four-letter word or a request of HTTP.
 	tlsHandshakeByte = 0x16
+	// clientHandshakeBytes bounds what is read of a client before its handshake of TLS is over: its
+	// certificates are the most of it. Without it crypto/tls would take 256 KiB of them.
+	clientHandshakeBytes = 32 << 10
 	// recordBytes is how many bytes a record has at most.
 	recordBytes = 16 << 10
 	// unsentRecordBytes is how many bytes of records may wait to be sent: one that is being sent,
@@ -133,6 +137,9 @@ func (t *serverTLS) metrics() []metric {
 
 // errUnsentRecords says that the other side does not take what crypto/tls answers by itself.
 var errUnsentRecords = errors.New("server: too many TLS records are unsent")
+
+// errLongHandshake says that a client sends more than a handshake needs.
+var errLongHandshake = fmt.Errorf("server: a TLS handshake of more than %d bytes", clientHandshakeBytes)
 
 // errTooManyHandshakes is why a client is closed when too many newer ones are in their handshake.
 var errTooManyHandshakes = errors.New("server: too many TLS handshakes (netty.server.outstandingHandshake.limit)")
@@ -276,6 +283,7 @@ func (s *Server) beginHTTP(c *secureConn) error {
 		return err
 	}
 	err := c.tls.Handshake()
+	c.bounded = false
 	switch {
 	case err == nil:
 		s.tls.handshakes.Add(1)
@@ -312,7 +320,10 @@ type secureConn struct {
 	first  []byte                  // read by decide, to be read again
 	heard  bool                    // something has been read
 	tls    *tls.Conn               // nil before decide, and if there is no TLS
-	shaken bool                    // the handshake is over
+	shaken bool                    // the handshake is over, and records wait for send
+	// bounded says that only allowed bytes more may be read.
+	bounded bool
+	allowed int
 	// displaced says that it was closed for a newer one; guarded by serverTLS.mu.
 	displaced bool
 
@@ -342,12 +353,13 @@ func (c *secureConn) decide(timeout time.Duration, until time.Time) error {
 		}
 	}
 	c.tls = tls.Server((*recordConn)(c), c.config)
+	c.bounded, c.allowed = true, clientHandshakeBytes
 	return nil
 }
 
 func (c *secureConn) handshake(ctx context.Context) error {
 	err := c.tls.HandshakeContext(ctx)
-	c.shaken = true
+	c.shaken, c.bounded = true, false
 	return err
 }
 
@@ -430,7 +442,16 @@ func (c *recordConn) Read(b []byte) (int, error) {
 		c.first = c.first[n:]
 		return n, nil
 	}
+	if c.bounded {
+		if c.allowed == 0 && len(b) > 0 {
+			return 0, errLongHandshake
+		}
+		b = b[:min(len(b), c.allowed)]
+	}
 	n, err := c.Conn.Read(b)
+	if c.bounded {
+		c.allowed -= n
+	}
 	if n > 0 && !c.heard { // later on, other goroutines read
 		c.heard = true
 	}

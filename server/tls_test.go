@@ -300,6 +300,47 @@ func TestTLSHandshakesAreBounded(t *testing.T) {
 	})
 }
 
+// TestLongHandshakesEnd: of a client that has not finished its handshake no more is read than a few
+// certificates are long, at the port for clients and at that of HTTP. A shorter chain is taken.
+func TestLongHandshakesEnd(t *testing.T) {
+	l := newCertLab(t)
+	var log lines
+	s := startReal(t, func(cfg *Config) {
+		l.secure(cfg)
+		cfg.HTTPAddr, cfg.HTTPTLS = "127.0.0.1:0", zoocfg.TLSOnly
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for name, want := range map[string]bool{"short": true, "long": false} {
+		config := l.client("bob")
+		chain := &config.Certificates[0].Certificate
+		for size := len((*chain)[0]); size < map[bool]int{true: clientHandshakeBytes / 2, false: 4 * clientHandshakeBytes}[want]; {
+			*chain = append(*chain, l.ca.Cert.Raw)
+			size += len(l.ca.Cert.Raw)
+		}
+		for _, addr := range []string{s.HTTPAddr().String(), s.ClientAddr().String()} {
+			nc, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := tls.Client(nc, config)
+			_ = c.SetDeadline(time.Now().Add(patience))
+			_, err = c.Write([]byte("GET /live HTTP/1.0\r\n\r\n"))
+			if err == nil && want && addr == s.HTTPAddr().String() {
+				_, err = c.Read(make([]byte, 1))
+			} else if err == nil && !want {
+				_, err = c.Read(make([]byte, 1))
+			}
+			if got := err == nil; got != want {
+				t.Errorf("%s, %s: %v", name, addr, err)
+			}
+			_ = c.Close()
+		}
+	}
+	if failed := s.tls.failed.Load(); failed != 2 || !log.has(errLongHandshake.Error()) {
+		t.Errorf("%d handshakes failed", failed)
+	}
+}
+
 // TestSlowReadersOverTLS: what a client does not take in time is sent later, byte for byte, as
 // without TLS, though a deadline within a write ends a connection of crypto/tls.
 func TestSlowReadersOverTLS(t *testing.T) {
