@@ -26,8 +26,8 @@ type Limits struct {
 	// Memory is how many bytes all connections of this member may hold together of unsent output
 	// and unanswered requests (type memory). 0 means the default.
 	Memory int
-	// WatchBytes is how much memory the watches of all connections of this member may take, and an
-	// eighth of it those of one. More is answered with BadArguments; setWatches ends the
+	// WatchBytes is how much memory the watches of all connections of this member may take, and a
+	// quarter of it those of one. More is answered with BadArguments; setWatches ends the
 	// connection. 0 means the default.
 	WatchBytes int
 	// Outstanding is how many requests may be unanswered before connections that have one among

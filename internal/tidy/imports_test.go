@@ -26,7 +26,7 @@ const imports = `
 	session/sasl:
 	session:               wire znode session/sasl internal/mutant internal/loglimit
 
-	server/tlsconf:        wire github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/audit:          wire session internal/loglimit
 	server/admin:          wire session
@@ -50,7 +50,7 @@ const imports = `
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
-	jepsen/attack:         wire internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
+	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
 	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk

@@ -10,19 +10,20 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"lockkeeper/internal/zkconn"
+	"lockkeeper/session/sasl"
 	"lockkeeper/wire"
 )
 
-// secured are attacks on TLS.
+// secured are attacks on TLS and on logins.
 func secured() []Attack {
 	return []Attack{
 		{
@@ -37,11 +38,23 @@ func secured() []Attack {
 			May:   []string{ok, closed, refused}, Least: 50, LeastBytes: 10_000,
 			play: handshakes,
 		},
+		{
+			Name: "tls-certificates", Port: ClientPort, Certificate: true,
+			Sends: "TLS handshakes with certificates of 250 kB, over 50 connections at a time, while somebody connects with TLS",
+			May:   []string{closed, refused}, Least: 50, LeastBytes: 1_000_000,
+			play: longHandshakes,
+		},
+		{
+			Name: "logins", Port: ClientPort, Certificate: true,
+			Sends: "guesses of the super user's password, and of a SASL user's, over ten connections at a time, while somebody connects with TLS",
+			May:   []string{ok, closed, refused, "AuthFailed"}, Least: 50, LeastBytes: 10_000,
+			play: guesses,
+		},
 	}
 }
 
-// certificate makes a certificate that it signs itself, for a year, and returns the lines of a
-// zoo.cfg with which the client port speaks TLS as well as before.
+// certificate makes a certificate that it signs itself, for a year, and a SASL user. It returns the
+// lines of a zoo.cfg with which the client port speaks TLS as well as before, and has that user.
 func certificate(dir string) ([]string, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -57,11 +70,17 @@ func certificate(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attack: %w", err)
 	}
-	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	user, err := sasl.Entry("bob", rand.Text())
+	if err != nil {
+		return nil, fmt.Errorf("attack: %w", err)
+	}
+	certFile, keyFile, users := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"), filepath.Join(dir, "users")
 	err = errors.Join(
 		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
-		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
-	return []string{"client.portUnification=true", "ssl.clientAuth=none", "tls.cert=" + certFile, "tls.key=" + keyFile}, err
+		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600),
+		os.WriteFile(users, []byte(user+"\n"), 0o600))
+	return []string{"client.portUnification=true", "ssl.clientAuth=want", "tls.cert=" + certFile, "tls.key=" + keyFile,
+		"tls.ca=" + certFile, "saslUsersFile=" + users}, err
 }
 
 // trusting takes any certificate: the attack is not about who the member is.
@@ -82,10 +101,69 @@ func silentHandshakes(ctx context.Context, p *Play) error {
 }
 
 func handshakes(ctx context.Context, p *Play) error {
+	return p.whileConnecting(ctx, 4, func(c net.Conn) {
+		if err := tls.Client(c, trusting).Handshake(); err == nil || isEnd(err) {
+			p.saw(outcome(err))
+		} else {
+			p.saw(err.Error())
+		}
+	})
+}
+
+func longHandshakes(ctx context.Context, p *Play) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("attack: %w", err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{strings.Repeat("a", 40_000)}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return fmt.Errorf("attack: %w", err)
+	}
+	long := trusting.Clone()
+	shown := &tls.Certificate{Certificate: slices.Repeat([][]byte{cert}, 6), PrivateKey: key}
+	long.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown, nil }
+	return p.whileConnecting(ctx, 50, func(c net.Conn) {
+		secured := tls.Client(c, long)
+		err := secured.Handshake()
+		if err == nil { // by TLS 1.3 the client is done before the server has read its certificates
+			_, err = secured.Read(make([]byte, 1))
+		}
+		if err == nil {
+			p.saw(ok)
+			return
+		}
+		p.saw(closed)
+	})
+}
+
+// guesses tries passwords: with auth packets until there are too many identities, and with SASL.
+func guesses(ctx context.Context, p *Play) error {
+	return p.whileConnecting(ctx, 10, func(nc net.Conn) {
+		c := &client{zkconn.New(nc)}
+		_, err := c.Handshake(wire.ConnectRequest{TimeoutMs: sessionTimeoutMs, Password: make([]byte, wire.PasswordLen)})
+		for i := 0; err == nil && i < 200; i++ {
+			err = c.do(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: fmt.Appendf(nil, "super:%s%d", rand.Text(), i)})
+			p.saw(outcome(err))
+			if i == 20 { // the second token ends the connection
+				err = c.do(wire.OpSASL, wire.SASLRequest{Token: []byte{}})
+			}
+			if i == 21 && rand.Text() < "M" {
+				err = c.do(wire.OpSASL, wire.SASLRequest{Token: fmt.Appendf(nil, `username="bob",realm=%q,nonce="a",cnonce="b",response="c"`, sasl.Realm)})
+				p.saw(outcome(err))
+			}
+		}
+	})
+}
+
+// whileConnecting has n goroutines open one connection after the other, while somebody else opens
+// sessions over TLS. Use uses a connection, which is closed afterwards.
+func (p *Play) whileConnecting(ctx context.Context, n int, use func(c net.Conn)) error {
 	flooding, end := context.WithCancel(context.Background())
 	flooded := make(chan error, 1)
 	go func() {
-		flooded <- each(4, func(i int) error {
+		flooded <- each(n, func(i int) error {
 			return rounds(flooding, func() error {
 				c, err := p.dial(p.attacked.ClientAddr, p.host(i))
 				if err != nil {
@@ -93,11 +171,7 @@ func handshakes(ctx context.Context, p *Play) error {
 					return nil
 				}
 				_ = c.SetDeadline(time.Now().Add(patience))
-				if err = tls.Client(c, trusting).Handshake(); err == nil || errors.Is(err, io.EOF) || isEnd(err) {
-					p.saw(outcome(err))
-				} else {
-					p.saw(err.Error())
-				}
+				use(c)
 				return c.Close()
 			})
 		})

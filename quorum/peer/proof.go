@@ -21,8 +21,8 @@ import (
 //	D -> A   HMAC-SHA-256(secret, label, 'D', preface, version, D's nonce, A's nonce)
 //	A -> D   HMAC-SHA-256(secret, label, 'A', preface, version, D's nonce, A's nonce)
 //
-// With TLS what is keyed has the connection's own key material behind it (RFC 5705), so that whoever
-// is between two members, with a certificate that both take, cannot pass a proof on.
+// With TLS the key material of the connection follows the nonces in the HMAC (RFC 5705), so that
+// whoever is between two members, with a certificate that both take, cannot pass a proof on.
 //
 // Both nonces are new for each connection, so an old proof is worth nothing; the letter keeps a
 // proof from being sent back to its maker; the preface has the ids of both, the kind of the stream,
