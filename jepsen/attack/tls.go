@@ -40,7 +40,7 @@ func secured() []Attack {
 		},
 		{
 			Name: "tls-certificates", Port: ClientPort, Certificate: true,
-			Sends: "TLS handshakes with certificates of 250 kB, over 50 connections at a time, while somebody connects with TLS",
+			Sends: "TLS handshakes with certificates of 250 kB, over ten connections at a time, while somebody connects with TLS",
 			May:   []string{closed, refused}, Least: 50, LeastBytes: 1_000_000,
 			play: longHandshakes,
 		},
@@ -124,7 +124,7 @@ func longHandshakes(ctx context.Context, p *Play) error {
 	long := trusting.Clone()
 	shown := &tls.Certificate{Certificate: slices.Repeat([][]byte{cert}, 6), PrivateKey: key}
 	long.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown, nil }
-	return p.whileConnecting(ctx, 50, func(c net.Conn) {
+	return p.whileConnecting(ctx, 10, func(c net.Conn) {
 		secured := tls.Client(c, long)
 		err := secured.Handshake()
 		if err == nil { // by TLS 1.3 the client is done before the server has read its certificates
