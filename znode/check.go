@@ -2,7 +2,6 @@ package znode
 
 import (
 	"fmt"
-	"math"
 
 	"lockkeeper/wire"
 )
@@ -66,17 +65,15 @@ func (s *Store) checkNode(n *node) error {
 	if !validPath(n.path) {
 		return fmt.Errorf("invalid path")
 	}
-	if n.czxid > s.zxid || n.pzxid > s.zxid || n.pzxid < n.czxid ||
-		n.ctimeMs > s.timeMs || n.mtimeMs > s.timeMs || n.mtimeMs < n.ctimeMs {
+	// Nothing more is certain of a state that came from ZooKeeper (FromContent): there a node may
+	// be modified before it is created, by the clock of another leader.
+	if n.czxid > s.zxid || n.pzxid > s.zxid || n.ctimeMs > s.timeMs || n.mtimeMs > s.timeMs {
 		return fmt.Errorf("czxid %v pzxid %v ctime %d mtime %d in a state at %v, %d",
 			n.czxid, n.pzxid, n.ctimeMs, n.mtimeMs, s.zxid, s.timeMs)
 	}
-	if n.creates < 0 {
-		return fmt.Errorf("has created %d children", n.creates)
-	}
 	// The mzxid of the config is whatever the config says.
-	if n.path != configPath && (n.mzxid > s.zxid || n.mzxid < n.czxid) {
-		return fmt.Errorf("czxid %v mzxid %v in a state at %v", n.czxid, n.mzxid, s.zxid)
+	if n.path != configPath && n.mzxid > s.zxid {
+		return fmt.Errorf("mzxid %v in a state at %v", n.mzxid, s.zxid)
 	}
 	switch n.kind {
 	case kindPersistent, kindContainer:
@@ -132,10 +129,6 @@ func (s *Store) checkParent(i slot) error {
 	n, l := s.nodes.row(i), s.link(i)
 	if n.kind == kindEphemeral && l.children > 0 {
 		return fmt.Errorf("it is ephemeral and has %d children", l.children)
-	}
-	// The built-in nodes were never counted as created.
-	if !builtIn(n.path) && n.creates < l.children && n.creates != math.MaxInt32 {
-		return fmt.Errorf("it has %d children and has created %d", l.children, n.creates)
 	}
 	return nil
 }

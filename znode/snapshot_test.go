@@ -178,7 +178,6 @@ func TestRestoreContradictions(t *testing.T) {
 		"ephemeral of nobody":     usual(5, 0, nil, with(owned("/x", kindEphemeral, 7))),
 		"child of an ephemeral":   usual(6, 1, sess(7, 1), with(owned("/x", kindEphemeral, 7), owned("/x/y", kindPersistent, 0))),
 		"from the future":         usual(5, 0, nil, with(node{path: "/x", acl: list, kind: kindPersistent, czxid: 1, mzxid: 1, pzxid: 1})),
-		"pzxid before czxid":      usual(5, 0, nil, with(node{path: "/x", acl: list, kind: kindPersistent, pzxid: -1})),
 		"empty ACL":               usual(5, 0, nil, with(node{path: "/x", acl: &aclList{}, kind: kindPersistent})),
 		"ACL twice":               usual(5, 0, nil, with(node{path: "/x", acl: &aclList{entries: wire.OpenACL}, kind: kindPersistent})),
 		"long head":               {[]blockKind{blockHead, blockNodes, blockEnd}, [][]byte{append(head(4, 0), 0), with(), nil}},

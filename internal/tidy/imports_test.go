@@ -13,6 +13,8 @@ import (
 const imports = `
 	wire:
 	znode:                 wire internal/mutant
+	# Only what moves data from ZooKeeper and back knows its files.
+	zkdata:                wire znode github.com/klauspost/compress/snappy
 
 	quorum/codec:
 	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit

@@ -1,0 +1,22 @@
+// Package zkdata reads and writes the files in which ZooKeeper keeps its data: snapshots, in all
+// compressions that ZooKeeper has, and transaction logs (docs/protocol/admin.md section 7). Load
+// makes of a directory the state that ZooKeeper itself would have after a start on it, and
+// WriteSnapshot writes a snapshot that ZooKeeper reads. It is for moving from ZooKeeper to
+// lockkeeper and back; no running member uses it.
+//
+// The package never writes to what it reads, has no goroutine, no clock and no network, and knows
+// no cluster: which of several directories counts is decided elsewhere. Memory is bounded by the
+// size of the state and of the largest transaction. What a file claims about its lengths is
+// believed only as far as bytes follow.
+//
+// Begin with Load (dir.go). It reads the newest valid snapshot (snapshot.go) and applies the
+// transactions that follow it (txnlog.go, txn.go) to a State (state.go), as ZooKeeper's DataTree
+// does.
+//
+//	dir.go        Load, List: which files there are, and what a start makes of them
+//	snapshot.go   ReadSnapshot, State.WriteSnapshot
+//	txnlog.go     LogReader: the records of one transaction log
+//	txn.go        Txn: one transaction, and its types
+//	state.go      State: sessions and nodes; Apply
+//	store.go      State.Store and FromStore: lockkeeper's state of ZooKeeper's, and back
+package zkdata

@@ -1,0 +1,115 @@
+package zkdata
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Store returns the state as lockkeeper keeps it: every node with all fields of its Stat, and every
+// session with the password that ZooKeeper has given it, so that its client can reconnect.
+// /zookeeper/config is left out: it names the members of the old ensemble. extended is that of
+// KindOf. An error names the node or session that lockkeeper cannot have.
+func (s *State) Store(extended bool) (*znode.Store, error) {
+	store, err := znode.FromContent(znode.Content{
+		Zxid: s.Zxid,
+		Sessions: func(yield func(znode.Session) bool) {
+			for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
+				if !yield(znode.Session{ID: id, TimeoutMs: s.Sessions[id], Password: Password(id)}) {
+					return
+				}
+			}
+		},
+		Nodes: func(yield func(znode.Node) bool) {
+			for path, n := range s.Nodes() {
+				if !yield(n.content(path, extended)) {
+					return
+				}
+			}
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("zkdata: %w", err)
+	}
+	return store, nil
+}
+
+func (n *Node) content(path string, extended bool) znode.Node {
+	out := znode.Node{
+		Path: path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid,
+		CtimeMs: n.CtimeMs, MtimeMs: n.MtimeMs, Version: n.Version, Creates: n.Creates, Aversion: n.Aversion,
+	}
+	switch KindOf(n.Owner, extended) {
+	case Ephemeral:
+		out.Session = wire.SessionID(n.Owner)
+	case TTL:
+		out.TTLMs = TTLMs(n.Owner)
+	case Container:
+		out.Container = true
+	}
+	return out
+}
+
+// FromStore returns a state of lockkeeper as ZooKeeper keeps it. Sessions of which ZooKeeper would
+// not accept the password are left out, with their ephemeral nodes; strangers are how many these
+// are.
+func FromStore(store *znode.Store) (s *State, strangers int) {
+	s = emptyState()
+	s.Zxid = store.Zxid()
+	for info := range store.Sessions() {
+		if slices.Equal(info.Password, Password(info.ID)) {
+			s.Sessions[info.ID] = info.TimeoutMs
+		} else {
+			strangers++
+		}
+	}
+	var nodes []znode.Node
+	for n := range store.AllNodes() {
+		if _, known := s.Sessions[n.Session]; n.Session == 0 || known {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b znode.Node) int { return cmpPaths(a.Path, b.Path) })
+	for _, n := range nodes {
+		out := &Node{Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid,
+			CtimeMs: n.CtimeMs, MtimeMs: n.MtimeMs, Version: n.Version, Creates: n.Creates, Aversion: n.Aversion}
+		switch {
+		case n.Session != 0:
+			out.Owner = int64(n.Session)
+		case n.TTLMs != 0:
+			out.Owner = ttlOwner | n.TTLMs
+		case n.Container:
+			out.Owner = ContainerOwner
+		}
+		path := n.Path
+		if path == "/" {
+			path = ""
+		}
+		s.add(path, out)
+	}
+	return s, strangers
+}
+
+// cmpPaths orders parents before children: a path is longer than its parent's.
+func cmpPaths(a, b string) int { return len(a) - len(b) }
+
+// Password is the password that ZooKeeper gives a session: the first 16 bytes of java.util.Random
+// with a seed that is made of the id (docs/protocol/wire.md section 4.4).
+func Password(id wire.SessionID) []byte {
+	const (
+		superSecret = 0xB3415C00
+		multiplier  = 0x5DEECE66D
+		mask        = 1<<48 - 1
+	)
+	state := (uint64(id) ^ superSecret ^ multiplier) & mask
+	password := make([]byte, 0, 16)
+	for range 4 {
+		state = (state*multiplier + 0xB) & mask
+		password = binary.LittleEndian.AppendUint32(password, uint32(state>>16))
+	}
+	return password
+}
