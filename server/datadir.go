@@ -145,11 +145,8 @@ func checkData(cfg *Config) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("server: %w", err)
 	}
-	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, snapshotsDir)); err == nil && len(list) > 0 {
-		// Its votes were in the log, too.
-		return cfg.Fault("dataLogDir",
-			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
-			log, cfg.DataDir)
+	if err := checkLostLog(cfg); err != nil {
+		return err
 	}
 	if err := checkZooKeeperData(cfg); err != nil {
 		return err

@@ -55,12 +55,9 @@ func (s *Server) openTLS() error {
 	if !s.cfg.SpeaksTLS() {
 		return nil
 	}
-	keeper, err := tlsconf.Open(s.cfg.TLS)
-	if err == nil && !s.cfg.TLS.Enabled() {
-		return s.cfg.Fault("tls.cert", "is not set: a port that speaks TLS needs a certificate")
-	}
+	keeper, err := s.readCertificates()
 	if err != nil {
-		return s.tlsFaults(err)
+		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.tls = &serverTLS{keeper: keeper, refusals: loglimit.New(s.log),

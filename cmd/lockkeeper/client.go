@@ -252,7 +252,9 @@ func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error
 	case patience && errors.Is(err, recipes.ErrUnreachable):
 		f.say("unreachable", c.unreachable()+"; still trying")
 		return nil
-	case errors.Is(err, recipes.ErrUnreachable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, recipes.ErrUnreachable):
+		return errors.New(c.unreachable() + " ('lockkeeper serve' starts a member; -servers names others)")
+	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New(c.unreachable())
 	}
 	return err
@@ -286,21 +288,55 @@ func (f *clientFlags) sessionAddresses(ctx context.Context, servers []string) ma
 	return found
 }
 
+// wordPatience is how long a server has for the answer to a four-letter word.
+const wordPatience = 2 * time.Second
+
 // fourLetters sends a four-letter word to a server. It returns nothing if the answer does not
-// arrive within 2 s.
+// arrive within wordPatience.
 func (f *clientFlags) fourLetters(ctx context.Context, server, word string) string {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	text, _ := f.word(ctx, server, word, wordPatience)
+	return text
+}
+
+// word sends a four-letter word to a server and returns the answer, which is not empty.
+func (f *clientFlags) word(ctx context.Context, server, word string, patience time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := f.tls.dial(ctx, server)
 	if err != nil {
-		return ""
+		return "", unreached(err, patience)
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
-	if _, err := io.WriteString(conn, word); err != nil {
-		return ""
+	text := []byte{}
+	if _, err = io.WriteString(conn, word); err == nil {
+		text, err = io.ReadAll(io.LimitReader(conn, 16<<20))
 	}
-	text, _ := io.ReadAll(io.LimitReader(conn, 16<<20))
-	return string(text)
+	switch {
+	case len(text) > 0:
+		return string(text), nil
+	case err != nil:
+		return "", unreached(err, patience)
+	}
+	return "", errors.New("closes the connection without an answer: is it a client port, and does it want TLS (-tls-ca)?")
+}
+
+// unreached says in a few words why a server was not reached.
+func unreached(err error, patience time.Duration) error {
+	var timeout net.Error
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %v", patience)
+	case errors.As(err, &dns):
+		return fmt.Errorf("there is no host %s: %w", dns.Name, err)
+	case errors.As(err, &op) && op.Op == "dial":
+		var call *os.SyscallError
+		if errors.As(err, &call) {
+			return fmt.Errorf("cannot be reached: %w", call.Err)
+		}
+	}
+	return fmt.Errorf("cannot be reached: %w", err)
 }

@@ -149,7 +149,7 @@ func configKeyList() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("'lockkeeper help config KEY' describes one of them.\n")
+	b.WriteString("'lockkeeper help config KEY' describes one of them; 'lockkeeper config check FILE' checks a file.\n")
 	return b.String()
 }
 

@@ -64,7 +64,15 @@ func commands() []command {
 		{"lock", many, &lockCommand{}},
 		{"elect", many, &electCommand{}},
 		{"locks", 1, &lockLister{}},
+		{"status", 0, &statusCommand{}},
+		{"ls", 1, &nodeCommand{}},
+		{"get", 1, &nodeCommand{}},
+		{"set", 2, &nodeCommand{}},
+		{"create", 2, &nodeCommand{}},
+		{"delete", 1, &nodeCommand{}},
+		{"stat", 1, &nodeCommand{}},
 		{"cluster", many, &clusterCommand{}},
+		{"config", 2, &configCommand{}},
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},
@@ -179,7 +187,7 @@ func (c command) flagSet() *flag.FlagSet {
 func (c command) runsAnother() bool { return c.name == "lock" || c.name == "elect" }
 
 // parse parses the flags, and returns the arguments that they leave over. Flags may come before,
-// between and after them, unless they are those of another command.
+// between and after them, unless they are those of another command; behind -- there are none.
 func (c command) parse(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := fs.Parse(args); err != nil {
@@ -189,6 +197,10 @@ func (c command) parse(fs *flag.FlagSet, args []string) (rest []string, err erro
 			return fs.Args(), nil
 		}
 		if fs.NArg() == 0 {
+			break
+		}
+		if i := len(args) - fs.NArg() - 1; i >= 0 && args[i] == "--" {
+			rest = append(rest, fs.Args()...)
 			break
 		}
 		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]

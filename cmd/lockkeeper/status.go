@@ -1,0 +1,432 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/recipes"
+	"lockkeeper/server"
+)
+
+// Exit statuses of status, beside exitOK, exitFailed and exitUsage.
+const (
+	exitDegraded = 3
+	exitNoQuorum = 4
+)
+
+const (
+	stateHealthy  = "healthy"
+	stateDegraded = "degraded"
+	stateNoQuorum = "no quorum"
+)
+
+type statusCommand struct {
+	clientFlags
+	timeout time.Duration
+}
+
+func (c *statusCommand) flags(fs *flag.FlagSet) {
+	c.clientFlags.flags(fs)
+	fs.DurationVar(&c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
+}
+
+// memberStatus is what one server says of itself. Nil and empty is what it does not say.
+type memberStatus struct {
+	Server string `json:"server"`
+	ID     *uint8 `json:"id,omitempty"`
+	// Role is leader, follower, observer, standalone or read-only.
+	Role  string `json:"role,omitempty"`
+	Error string `json:"error,omitempty"`
+	Zxid  string `json:"zxid,omitempty"`
+	// Lag is in updates, behind the newest that was seen, of the same term.
+	Lag         *uint64    `json:"lag,omitempty"`
+	Connections int        `json:"connections"`
+	Outstanding int        `json:"outstanding"`
+	Nodes       int        `json:"nodes"`
+	Sessions    *int       `json:"sessions,omitempty"` // of the whole cluster
+	Latency     *latencyMs `json:"latencyMs,omitempty"`
+	Version     string     `json:"version,omitempty"`
+
+	zxid     uint64
+	observer bool // the list of members says so
+	list     []server.ListedMember
+}
+
+type latencyMs struct {
+	Min int     `json:"min"`
+	Avg float64 `json:"avg"`
+	Max int     `json:"max"`
+}
+
+// serves reports whether it is a voter that takes part in a quorum.
+func (m *memberStatus) serves() bool {
+	return m.Role == "leader" || m.Role == "follower" || m.Role == "standalone"
+}
+
+func (m *memberStatus) isObserver() bool { return m.observer || m.Role == "observer" }
+
+type clusterStatus struct {
+	State    string          `json:"state"`
+	Voters   int             `json:"voters"`
+	Serving  int             `json:"serving"` // of the voters
+	Quorum   int             `json:"quorum"`
+	MayFail  int             `json:"mayFail"` // of those that serve
+	Term     uint64          `json:"term"`
+	Sessions *int            `json:"sessions,omitempty"`
+	Members  []*memberStatus `json:"members"`
+	Notes    []string        `json:"notes,omitempty"`
+}
+
+func (c *statusCommand) run(e env, args []string) error {
+	c.e = e
+	if err := c.clientFlags.check(); err != nil {
+		return usageError{err}
+	}
+	servers, _ := serverList(c.servers) // checked
+	s, sig := untilSignal(e, time.Second, func(ctx context.Context) *clusterStatus { return c.look(ctx, servers) })
+	if sig != nil {
+		return signalStatus(sig)
+	}
+	if c.json {
+		if err := json.NewEncoder(e.stdout).Encode(s); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprint(e.stdout, s.text())
+	}
+	switch s.State {
+	case stateDegraded:
+		return exitStatus(exitDegraded)
+	case stateNoQuorum:
+		return exitStatus(exitNoQuorum)
+	}
+	return nil
+}
+
+// look queries the servers that are named, and the members that they name.
+func (c *statusCommand) look(ctx context.Context, servers []string) *clusterStatus {
+	s := &clusterStatus{Members: c.queryAll(ctx, servers)}
+	list := c.members(ctx, s.Members)
+	if list == nil {
+		s.judge(nil)
+		return s
+	}
+	at := make([][]string, len(list))
+	for i, l := range list {
+		at[i] = addresses(ctx, l.Clients)
+	}
+	strange := false // a server answers at an address that the list does not have
+	var known []*memberStatus
+	seen := map[uint8]bool{}
+	for _, m := range s.Members {
+		m.identify(list, at, addresses(ctx, m.Server))
+		if m.ID != nil && seen[*m.ID] {
+			continue // one member under two names
+		}
+		if m.ID != nil {
+			seen[*m.ID] = true
+		}
+		strange = strange || m.ID == nil && m.Error == ""
+		known = append(known, m)
+	}
+	s.Members = known
+	var others []string
+	for _, l := range list {
+		if !seen[l.ID] && l.Clients != "" {
+			others = append(others, l.Clients)
+		}
+	}
+	if strange && len(others) > 0 {
+		s.Notes = append(s.Notes, "the members have other addresses than those that were given, so only those that were "+
+			"given have been queried")
+	} else {
+		more := c.queryAll(ctx, others)
+		for _, m := range more {
+			m.identify(list, at, []string{m.Server})
+		}
+		s.Members = append(s.Members, more...)
+	}
+	slices.SortStableFunc(s.Members, func(a, b *memberStatus) int {
+		if a.ID == nil || b.ID == nil {
+			return 0
+		}
+		return cmp.Compare(*a.ID, *b.ID)
+	})
+	s.judge(list)
+	return s
+}
+
+// addresses are the addresses that host:port stands for.
+func addresses(ctx context.Context, server string) []string {
+	host, port, err := net.SplitHostPort(server)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, wordPatience)
+	defer cancel()
+	hosts, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return []string{server}
+	}
+	list := []string{server}
+	for _, h := range hosts {
+		list = append(list, net.JoinHostPort(h, port))
+	}
+	return list
+}
+
+// identify finds the member in the list: by the number that it says it has, or by its addresses.
+func (m *memberStatus) identify(list []server.ListedMember, at [][]string, own []string) {
+	for i, l := range list {
+		same := m.ID != nil && *m.ID == l.ID || m.ID == nil &&
+			slices.ContainsFunc(at[i], func(a string) bool { return slices.Contains(own, a) })
+		if same {
+			m.ID, m.observer = &l.ID, l.Role == "observer"
+			return
+		}
+	}
+	m.ID = nil // ZooKeeper says 0 where it stands alone
+}
+
+// members is the list of members, from whichever server has it; nil for a server that is alone.
+func (c *statusCommand) members(ctx context.Context, all []*memberStatus) []server.ListedMember {
+	var serving []string
+	for _, m := range all {
+		if m.list != nil {
+			return m.list
+		}
+		if m.serves() || m.isObserver() {
+			serving = append(serving, m.Server)
+		}
+	}
+	if len(serving) == 0 {
+		return nil
+	}
+	// Without mbrs, the list is a node that everybody may read.
+	one := c.clientFlags
+	one.servers = strings.Join(serving, ",")
+	cl, err := one.connect(recipes.Config{})
+	if err != nil {
+		return nil
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if cl.Reach(ctx) != nil {
+		return nil
+	}
+	var data []byte
+	err = within(ctx, func() (err error) { data, _, err = cl.Conn().Get("/zookeeper/config"); return err })
+	if err != nil {
+		return nil
+	}
+	ms, _, err := server.ParseConfigText(string(data))
+	if err != nil {
+		return nil
+	}
+	var list []server.ListedMember
+	for _, m := range ms {
+		list = append(list, server.Listed(m))
+	}
+	return list
+}
+
+func (c *statusCommand) queryAll(ctx context.Context, servers []string) []*memberStatus {
+	all := make([]*memberStatus, len(servers))
+	var wg sync.WaitGroup
+	for i, address := range servers {
+		wg.Go(func() { all[i] = c.query(ctx, address) })
+	}
+	wg.Wait()
+	return all
+}
+
+func (c *statusCommand) query(ctx context.Context, address string) *memberStatus {
+	m := &memberStatus{Server: address}
+	text, err := c.word(ctx, address, "srvr", c.timeout)
+	if err == nil {
+		err = m.parse(text)
+	}
+	if err != nil {
+		m.Error = err.Error()
+	}
+	if text == "" {
+		return m
+	}
+	// These are answered if the whitelist of the server has them.
+	for _, word := range []string{"mntr", "conf", "mbrs"} {
+		text, err := c.word(ctx, address, word, c.timeout)
+		if err != nil {
+			break
+		}
+		switch word {
+		case "mntr":
+			m.Sessions = number[int](text, "zk_global_sessions\t")
+		case "conf":
+			m.ID = number[uint8](text, "serverId=")
+		case "mbrs":
+			m.list, _ = server.ParseMembersText(text)
+		}
+	}
+	return m
+}
+
+// number reads the number behind a prefix at the beginning of a line; nil without.
+func number[T int | uint8](text, prefix string) *T {
+	_, rest, found := strings.Cut("\n"+text, "\n"+prefix)
+	digits, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseUint(strings.TrimSpace(digits), 10, 64)
+	if !found || err != nil || uint64(T(n)) != n {
+		return nil
+	}
+	v := T(n)
+	return &v
+}
+
+// parse reads the answer to srvr.
+func (m *memberStatus) parse(text string) error {
+	switch {
+	case strings.Contains(text, "not currently serving"):
+		return errors.New("serves nobody: it knows no leader")
+	case strings.Contains(text, "not in the whitelist"):
+		return errors.New("does not answer the four-letter word srvr (4lw.commands.whitelist)")
+	}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "Zookeeper version":
+			m.Version, _, _ = strings.Cut(value, ",")
+		case "Latency min/avg/max":
+			var l latencyMs
+			if n, _ := fmt.Sscanf(strings.ReplaceAll(value, "/", " "), "%d %g %d", &l.Min, &l.Avg, &l.Max); n == 3 {
+				m.Latency = &l
+			}
+		case "Connections":
+			m.Connections, _ = strconv.Atoi(value)
+		case "Outstanding":
+			m.Outstanding, _ = strconv.Atoi(value)
+		case "Node count":
+			m.Nodes, _ = strconv.Atoi(value)
+		case "Zxid":
+			m.Zxid = value
+			m.zxid, _ = strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
+		case "Mode":
+			m.Role = value
+		}
+	}
+	if m.Role == "" {
+		return errors.New("answers, but not as a client port does: is it the port of something else?")
+	}
+	return nil
+}
+
+// judge counts, and says in which state the cluster is. Without a list of its members those that
+// were named count.
+func (s *clusterStatus) judge(list []server.ListedMember) {
+	var newest uint64
+	observers, leaders, down := 0, 0, 0
+	for _, m := range s.Members {
+		newest = max(newest, m.zxid)
+		switch {
+		case m.isObserver():
+			observers++
+		case m.serves():
+			s.Serving++
+		}
+		if m.Role == "leader" || m.Role == "standalone" {
+			leaders++
+		}
+		if m.Role == "" || m.Role == "read-only" {
+			down++
+		}
+		if m.Sessions != nil {
+			s.Sessions = m.Sessions
+		}
+	}
+	const counter = 1<<32 - 1 // what of a zxid is not the term
+	s.Term = newest &^ counter >> 32
+	for _, m := range s.Members {
+		if m.Zxid != "" && m.zxid>>32 == s.Term {
+			lag := newest - m.zxid
+			m.Lag = &lag
+		}
+	}
+	s.Voters = len(s.Members) - observers
+	if list != nil {
+		s.Voters = 0
+		for _, l := range list {
+			if l.Role != "observer" {
+				s.Voters++
+			}
+		}
+	} else if s.Voters > 1 {
+		s.Notes = append(s.Notes, "the list of members cannot be read: the servers that were named are taken for all of them")
+	}
+	s.Quorum = s.Voters/2 + 1
+	s.MayFail = max(s.Serving-s.Quorum, 0)
+	switch {
+	case leaders > 1:
+		s.Notes = append(s.Notes, "more than one server says that it leads: they are of different clusters, or the "+
+			"leadership has just changed")
+	case leaders == 0 && s.Serving > 0:
+		s.Notes = append(s.Notes, "the leader has not been seen")
+	}
+	switch {
+	case s.Serving == 0:
+		s.State = stateNoQuorum
+	case s.Serving < s.Voters || leaders != 1 || down > 0:
+		s.State = stateDegraded
+	default:
+		s.State = stateHealthy
+	}
+}
+
+func (s *clusterStatus) text() string {
+	var b strings.Builder
+	width := len("SERVER")
+	for _, m := range s.Members {
+		width = max(width, len(m.Server))
+	}
+	fmt.Fprintf(&b, "%-*s  %-3s  %-10s  %-14s  %5s  %7s  %8s  %-12s  %s\n", width, "SERVER", "ID", "ROLE", "ZXID", "LAG",
+		"CLIENTS", "SESSIONS", "LATENCY(ms)", "VERSION")
+	for _, m := range s.Members {
+		id, lag, sessions, latency := "-", "-", "-", "-"
+		if m.ID != nil {
+			id = strconv.Itoa(int(*m.ID))
+		}
+		if m.Error != "" {
+			fmt.Fprintf(&b, "%-*s  %-3s  %s\n", width, m.Server, id, m.Error)
+			continue
+		}
+		if m.Lag != nil {
+			lag = strconv.FormatUint(*m.Lag, 10)
+		}
+		if m.Sessions != nil {
+			sessions = strconv.Itoa(*m.Sessions)
+		}
+		if m.Latency != nil {
+			latency = fmt.Sprintf("%d/%.1f/%d", m.Latency.Min, m.Latency.Avg, m.Latency.Max)
+		}
+		fmt.Fprintf(&b, "%-*s  %-3s  %-10s  %-14s  %5s  %7d  %8s  %-12s  %s\n", width, m.Server, id, m.Role, m.Zxid, lag,
+			m.Connections, sessions, latency, m.Version)
+	}
+	fmt.Fprintf(&b, "%s: %d of %d voters serve", s.State, s.Serving, s.Voters)
+	if s.State != stateNoQuorum {
+		fmt.Fprintf(&b, " in term %d, %d make a quorum, %d more may fail", s.Term, s.Quorum, s.MayFail)
+	}
+	b.WriteByte('\n')
+	for _, note := range s.Notes {
+		fmt.Fprintf(&b, "note: %s\n", note)
+	}
+	return b.String()
+}

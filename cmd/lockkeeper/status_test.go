@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/freeport"
+	"lockkeeper/server"
+)
+
+var worldACL = zk.WorldACL(zk.PermAll)
+
+// newTestClient is go-zookeeper, connected to a member.
+func newTestClient(t *testing.T, s *server.Server) *zk.Conn {
+	t.Helper()
+	c, _, err := zk.Connect([]string{s.ClientAddr().String()}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// statusOf is what status -json says.
+func statusOf(t *testing.T, servers string) (status int, s clusterStatus) {
+	t.Helper()
+	status, text, stderr := invoke("status", "-json", "-servers", servers)
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatalf("status %d, %q, %q: %v", status, text, stderr, err)
+	}
+	return status, s
+}
+
+func TestStatusAlone(t *testing.T) {
+	s := cluster(t, nil)
+	await(t, "the member to serve", s.Serving)
+	status, got := statusOf(t, s.ClientAddr().String())
+	if status != exitOK || got.State != stateHealthy || got.Voters != 1 || got.Quorum != 1 || got.MayFail != 0 || len(got.Members) != 1 ||
+		got.Members[0].Role != "standalone" {
+		t.Errorf("status %d, %+v", status, got)
+	}
+	if status, text, _ := invoke("status"); status != exitOK || !strings.Contains(text, "healthy: 1 of 1 voters serve in term ") {
+		t.Errorf("status %d, %s", status, text)
+	}
+}
+
+// TestStatusOfACluster: members fail, and the status says so. With the words in the whitelist
+// members are found that were not named; without them as well, as long as there is a quorum.
+func TestStatusOfACluster(t *testing.T) {
+	for _, words := range [][]string{{"*"}, {"srvr"}} {
+		t.Run(words[0], func(t *testing.T) {
+			const n = 4 // the last one observes
+			ports, err := freeport.Take(3 * n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []server.Member
+			for i := range n {
+				all = append(all, server.Member{ID: uint8(i + 1), Host: "127.0.0.1", PeerPort: ports[3*i], ElectionPort: ports[3*i+1],
+					ClientAddr: fmt.Sprintf("127.0.0.1:%d", ports[3*i+2]), Observer: i == n-1})
+			}
+			var running []*server.Server
+			for i := range n {
+				s, err := server.Start(server.Config{ID: uint8(i + 1), Members: all, ClientAddr: all[i].ClientAddr, DataDir: t.TempDir(),
+					TickTime: 500 * time.Millisecond, FourLetterWords: words})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = s.Close() })
+				running = append(running, s)
+			}
+			for _, s := range running {
+				await(t, "a leader", s.Serving)
+			}
+			await(t, "the members", func() bool { ms, _ := running[0].Replica().Members(); return len(ms) == n })
+			first := all[0].ClientAddr
+			status, got := statusOf(t, first)
+			roles := map[string]int{}
+			for i, m := range got.Members {
+				roles[m.Role]++
+				if m.ID == nil || *m.ID != uint8(i+1) || m.Server != all[i].ClientAddr || (m.Sessions != nil) != (words[0] == "*") {
+					t.Errorf("member %d: %+v", i+1, m)
+				}
+			}
+			if status != exitOK || got.State != stateHealthy || got.Voters != 3 || got.Serving != 3 || got.MayFail != 1 ||
+				roles["leader"] != 1 || roles["follower"] != 2 || roles["observer"] != 1 {
+				t.Errorf("status %d, %+v %v", status, got, roles)
+			}
+			// One member under two names is one, and a voter that is gone is missed.
+			_, port, _ := net.SplitHostPort(first)
+			_ = running[2].Close()
+			both := first + ",localhost:" + port + "," + all[1].ClientAddr
+			await(t, "a leader among the others", func() bool {
+				status, got = statusOf(t, both)
+				return got.Serving == 2 && len(got.Notes) == 0
+			})
+			if status != exitDegraded || got.State != stateDegraded || got.Voters != 3 || got.MayFail != 0 || len(got.Members) != n ||
+				!strings.Contains(got.Members[2].Error, "cannot be reached: connection refused") {
+				t.Errorf("status %d, %+v", status, got)
+			}
+			_ = running[1].Close()
+			servers := strings.Join([]string{first, all[1].ClientAddr, all[2].ClientAddr}, ",")
+			await(t, "the loss of the quorum", func() bool { status, got = statusOf(t, servers); return got.Serving == 0 })
+			if status != exitNoQuorum || got.State != stateNoQuorum || got.Voters != 3 {
+				t.Errorf("status %d, %+v", status, got)
+			}
+			if status, text, _ := invoke("status", "-servers", servers); status != exitNoQuorum ||
+				!strings.Contains(text, "serves nobody: it knows no leader") || !strings.Contains(text, "\nno quorum: 0 of 3 voters serve\n") {
+				t.Errorf("status %d, %s", status, text)
+			}
+		})
+	}
+}
+
+// What is no client port is named as such.
+func TestStatusOfSomethingElse(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	closing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing.Close()
+	go func() {
+		for {
+			c, err := closing.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4))
+			_ = c.Close()
+		}
+	}()
+	for address, want := range map[string]string{
+		silent.Addr().String():       "no answer within 200ms",
+		closing.Addr().String():      "is it a client port, and does it want TLS (-tls-ca)?",
+		web.Listener.Addr().String(): "no answer within 200ms",
+		"127.0.0.1:1":                "cannot be reached: connection refused",
+		"no-such-host.invalid:1":     "there is no host no-such-host.invalid",
+	} {
+		status, text, _ := invoke("status", "-timeout", "200ms", "-servers", address)
+		if status != exitNoQuorum || !strings.Contains(text, want) {
+			t.Errorf("%s: status %d, %s", address, status, text)
+		}
+	}
+}
