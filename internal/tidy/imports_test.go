@@ -73,12 +73,15 @@ const imports = `
 	# The disk is below the log: it implements wal.FS.
 	internal/simdisk:      quorum/wal github.com/hashicorp/raft
 	internal/tidy:
+	internal/release:
+	jepsen/pages:
 `
 
 // testImports is what the tests of a package import beyond the package itself
 // and what it imports anyway.
 const testImports = `
-	deploy:                internal/freeport
+	deploy:                internal/freeport server/zoocfg go.yaml.in/yaml/v3
+	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
