@@ -132,13 +132,7 @@ func (m adminMember) WatchCounts() session.WatchCounts { return m.sessions.Stats
 
 // Metrics implements admin.Member.
 func (m adminMember) Metrics() iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) {
-		for _, metric := range m.metrics(m.overview()) {
-			if !yield(metric.name, metric.value) {
-				return
-			}
-		}
-	}
+	return m.metrics(m.overview()).Lines()
 }
 
 // Cluster implements admin.Member.

@@ -9,6 +9,7 @@ import (
 
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum/peer"
+	"lockkeeper/server/metrics"
 	"lockkeeper/server/tlsconf"
 )
 
@@ -74,24 +75,24 @@ func (a *peerAuth) kind() string {
 }
 
 // metrics are about what this member proves with.
-func (a *peerAuth) metrics() (ms []metric) {
+func (a *peerAuth) metrics() (ms metrics.List) {
 	open := 0
 	if a.exposed {
 		open = 1
 	}
-	ms = append(ms, metric{"peer_port_open",
-		"1 if other hosts reach the peer port and need not prove who they are, with TLS or a secret; 0 if not", open})
+	ms = append(ms, metrics.Gauge("peer_port_open",
+		"1 if other hosts reach the peer port and need not prove who they are, with TLS or a secret; 0 if not", open))
 	if a.secret != nil {
-		ms = append(ms, metric{"peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.failures.Load()})
+		ms = append(ms, metrics.Counter("peer_secret_failures", "changes of peer.secretFile that could not be used", a.secret.failures.Load()))
 	}
 	if a.certs != nil {
 		k := a.certs.keeper
 		ms = append(ms,
-			metric{"peer_tls_certificate_seconds_left", "seconds until the certificate for other members expires",
-				int64(time.Until(k.Expires()).Seconds())},
-			metric{"peer_tls_reloads", "times that changed certificates for other members were read", k.Reloads.Load()},
-			metric{"peer_tls_reload_failures", "times that changed certificates for other members could not be used",
-				k.ReloadFailures.Load()})
+			metrics.Gauge("peer_tls_certificate_seconds_left", "seconds until the certificate for other members expires",
+				int64(time.Until(k.Expires()).Seconds())),
+			metrics.Counter("peer_tls_reloads", "times that changed certificates for other members were read", k.Reloads.Load()),
+			metrics.Counter("peer_tls_reload_failures", "times that changed certificates for other members could not be used",
+				k.ReloadFailures.Load()))
 	}
 	return ms
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/server/metrics"
 	"lockkeeper/server/tlsconf"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/znode"
@@ -118,17 +119,17 @@ func (t *serverTLS) stop() {
 }
 
 // metrics are about the clients of the ports that speak TLS.
-func (t *serverTLS) metrics() []metric {
-	return []metric{
-		{"outstanding_tls_handshake", "clients that are in their TLS handshake", t.shakingCount()},
-		{"tls_handshake_exceeded", "clients closed in their TLS handshake because too many newer ones were in theirs " +
-			"(netty.server.outstandingHandshake.limit)", t.exceeded.Load()},
-		{"tls_handshakes", "TLS handshakes that succeeded", t.handshakes.Load()},
-		{"tls_handshakes_failed", "TLS handshakes that failed", t.failed.Load()},
-		{"tls_certificate_seconds_left", "seconds until the certificate of this server expires",
-			int64(time.Until(t.keeper.Expires()).Seconds())},
-		{"tls_reloads", "times that changed certificates were read", t.keeper.Reloads.Load()},
-		{"tls_reload_failures", "times that changed certificates could not be used", t.keeper.ReloadFailures.Load()},
+func (t *serverTLS) metrics() metrics.List {
+	return metrics.List{
+		metrics.Gauge("outstanding_tls_handshake", "clients that are in their TLS handshake", t.shakingCount()),
+		metrics.Counter("tls_handshake_exceeded", "clients closed in their TLS handshake because too many newer ones were in theirs "+
+			"(netty.server.outstandingHandshake.limit)", t.exceeded.Load()),
+		metrics.Counter("tls_handshakes", "TLS handshakes that succeeded", t.handshakes.Load()),
+		metrics.Counter("tls_handshakes_failed", "TLS handshakes that failed", t.failed.Load()),
+		metrics.Gauge("tls_certificate_seconds_left", "seconds until the certificate of this server expires",
+			int64(time.Until(t.keeper.Expires()).Seconds())),
+		metrics.Counter("tls_reloads", "times that changed certificates were read", t.keeper.Reloads.Load()),
+		metrics.Counter("tls_reload_failures", "times that changed certificates could not be used", t.keeper.ReloadFailures.Load()),
 	}
 }
 

@@ -32,7 +32,9 @@ const imports = `
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/audit:          wire session internal/loglimit
 	server/admin:          wire session
-	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin internal/loglimit
+	server/metrics:        internal/histogram
+	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
+	                       server/metrics internal/loglimit
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
@@ -67,6 +69,7 @@ const imports = `
 	internal/freeport:
 	internal/cputime:
 	internal/loglimit:
+	internal/histogram:
 	internal/zkconn:       wire
 	internal/testcert:
 	internal/rafttest:     znode github.com/hashicorp/raft
