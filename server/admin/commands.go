@@ -232,11 +232,6 @@ func monitor(m Member, _ url.Values) Fields {
 	s := m.Stats()
 	f := Fields{{"version", s.Version}, {"server_state", s.Mode}}
 	for name, value := range m.Metrics() {
-		if text, ok := value.(string); ok {
-			if _, err := strconv.ParseFloat(text, 64); err == nil {
-				value = Number(text)
-			}
-		}
 		f = append(f, Field{name, value})
 	}
 	return f
