@@ -28,13 +28,13 @@ import (
 // durable, StoreLogs returns when they are. Raft calls StoreLogs from its main goroutine alone,
 // which is also the only one that makes this member a leader and changes the configuration.
 //
-// A leader that is deposed may have a flush under way. Its next write as a follower, and the removal
-// of entries from the end, wait for that flush; so the log changes in the order of raft's calls. The
-// member may vote, or be elected, with entries that are not durable yet: it then refuses its vote to
-// logs that it could have voted for, and as a leader again it commits nothing before they are
-// durable. A leader that loses its power comes back with a shorter log; the entries that it has lost
-// were never counted as durable on it. It cannot give an index of that term to another entry: its
-// vote for itself was durable before it led, and it leads in no term twice.
+// A leader that is deposed may have a flush under way. Its next write as a follower, and the
+// removal of entries from the end, wait for that flush; so the log changes in the order of raft's
+// calls. The member may vote, or be elected, with entries that are not durable yet: it then refuses
+// its vote to logs that it could have voted for, and as a leader again it commits nothing before
+// they are durable. A leader that loses its power comes back with a shorter log; the entries that
+// it has lost were never counted as durable on it. It cannot give an index of that term to another
+// entry: its vote for itself was durable before it led, and it leads in no term twice.
 type backlog struct {
 	raft.LogStore // the log; a write that fails stops the member
 	self          raft.ServerID

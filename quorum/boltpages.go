@@ -17,11 +17,11 @@ import (
 // the other one, one transaction back, and the member would forget an entry or a vote. So it is
 // refused.
 //
-//	0        16      20        24          28      32     40       48         56     64     72
-//	+--------+-------+---------+-----------+-------+------+--------+----------+------+------+-------+
-//	| header | magic | version | page size | flags | root | unused | freelist | high | txid | check |
-//	|        |       |         |           |       |      |        |          |      |      | sum   |
-//	+--------+-------+---------+-----------+-------+------+--------+----------+------+------+-------+
+//	0        16      20        24          28      32     40       48     56     64     72
+//	+--------+-------+---------+-----------+-------+------+--------+------+------+------+-------+
+//	| header | magic | version | page size | flags | root | unused | free | high | txid | check |
+//	|        |       |         |           |       |      |        | list |      |      | sum   |
+//	+--------+-------+---------+-----------+-------+------+--------+------+------+------+-------+
 //
 // in the byte order of the machine. The checksum is FNV-1a of what stands between header and
 // checksum.

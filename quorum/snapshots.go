@@ -283,8 +283,8 @@ type savedSnapshot struct {
 	at   time.Time
 }
 
-// LastSnapshot returns the zxid of the newest snapshot on this member's disk, and when it was taken;
-// 0 and the zero time if there is none.
+// LastSnapshot returns the zxid of the newest snapshot on this member's disk, and when it was
+// taken; 0 and the zero time if there is none.
 func (r *Replica) LastSnapshot() (wire.Zxid, time.Time) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

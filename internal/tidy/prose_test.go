@@ -94,19 +94,10 @@ func TestWideLines(t *testing.T) {
 	}
 }
 
-// stillWide are the packages whose comments are not all narrow yet. A package leaves the list when
-// its comments are; none joins it.
-var stillWide = []string{
-	"quorum", "quorum/wal",
-}
-
 // TestCommentsAreNarrow: a comment of a Go file that is no test ends at column maxProseColumns at
 // the latest; a tab counts 4. Directives are no prose.
 func TestCommentsAreNarrow(t *testing.T) {
-	for dir, p := range packages(t) {
-		if slices.Contains(stillWide, dir) {
-			continue
-		}
+	for _, p := range packages(t) {
 		for _, f := range p.files {
 			if f.test {
 				continue

@@ -445,7 +445,8 @@ func (l *Log) removeUnneeded() error {
 			return fmt.Errorf("wal: remove %s, which is not needed any more: %w", s.path, err)
 		}
 	}
-	return nil // no SyncDir: a segment that is there again after a crash is removed at the next start
+	// No SyncDir: a segment that is there again after a crash is removed at the next start.
+	return nil
 }
 
 // Close saves how far the log was committed and where it ends, and closes all files.

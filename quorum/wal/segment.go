@@ -24,7 +24,7 @@ import (
 // be removed from the front, and where the segment before this one ends, with the checksum of its
 // last batch. The format is the version of all that is in the file:
 //
-//	 0      4       8        12         16    24       32      40     48        56         64     72
+//	 0      4       8        12         16    24       32      40     48        56         64   72
 //	+------+-------+--------+----------+-----+--------+-------+------+---------+----------+------+
 //	|"LKWL"| crc32 | format | previous | log | number | first | last | commit  | previous | size |
 //	|      |       |        | sum      | id  |        |       |      |         | end      |      |
