@@ -30,6 +30,7 @@ const imports = `
 
 	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
+	server/console/web:
 	server/audit:          wire session internal/loglimit
 	server/admin:          wire session
 	server/metrics:        internal/histogram
