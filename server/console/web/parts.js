@@ -15,7 +15,7 @@ export function place(app, path, view = "lock", most = 80) {
 export function who(app, id, more = {}) {
   const words = [more.address, more.who && visible(more.who)].filter(Boolean);
   return h("span", { class: "who" },
-    h("a", { class: "mono", href: app.link("session", { id }), title: id, "aria-label": `session ${id}` }, shortSession(id)),
+    h("a", { class: "mono", href: app.link("session", { id }), title: id }, shortSession(id)),
     words.length ? h("span", { class: "soft" }, ` ${words.join(" · ")}`) : null,
     more.note ? h("span", { class: "note" }, ` “${visible(middle(more.note, 120))}”`) : null);
 }
