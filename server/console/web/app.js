@@ -111,7 +111,7 @@ function navigation() {
   return h("ul", {}, tabs.map(([name, label]) => h("li", { key: name },
     h("a", { href: link(name), "aria-current": name === at ? "page" : null }, label,
       name === "trouble" && counts > 0 ? h("span", { class: "count" }, counts > 999 ? "999+" : counts,
-        h("span", { class: "unseen" }, counts === 1 ? " trouble" : " troubles")) : null))));
+        h("span", { class: "unseen" }, counts === 1 ? " case" : " cases")) : null))));
 }
 
 function whereFrom() {

@@ -38,6 +38,9 @@ export class Live {
     addEventListener("online", () => this.reopen());
   }
 
+  // current says whether the view answers what is wanted now, not what was before.
+  current() { return this.view !== null && this.viewOf === this.want; }
+
   // now is the member's clock, in ms since 1970.
   now() { return Date.now() + this.clockMs; }
 
@@ -109,7 +112,8 @@ export class Live {
   }
 
   async read(abort) {
-    const [view, params] = JSON.parse(this.want);
+    const want = this.want;
+    const [view, params] = JSON.parse(want);
     const response = await fetch(address("events", { view, ...params }), {
       headers: this.headers({ Accept: "text/event-stream" }), signal: abort.signal, cache: "no-store",
     });
@@ -125,12 +129,12 @@ export class Live {
       rest += decoder.decode(value, { stream: true });
       const events = rest.split("\n\n");
       rest = events.pop();
-      for (const event of events) this.take(event, view);
+      for (const event of events) this.take(event, view, want);
       this.onChange();
     }
   }
 
-  take(block, view) {
+  take(block, view, want) {
     let type = "message", data = "";
     for (const line of block.split("\n")) {
       if (line.startsWith("event:")) type = line.slice(6).trim();
@@ -143,6 +147,7 @@ export class Live {
       this.attempt = 0;
     } else if (type === "view") {
       this.view = { name: view, ...value };
+      this.viewOf = want;
       this.viewError = null;
       this.settle(value);
     } else if (type === "beat") {

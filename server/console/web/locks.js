@@ -44,8 +44,10 @@ function counts(app, v) {
   const filtered = app.params.search || app.params.kind || app.params.only || app.params.under;
   const text = filtered ? `${count(v.matched)} of ${plural(v.total, "lock")}` : `${plural(v.total, "lock")}, ${plural(v.waiting, "waiter")}`;
   const key = `${app.params.search ?? ""} ${app.params.kind ?? ""} ${app.params.only ?? ""}`;
-  if (app.local.counted !== undefined && app.local.counted !== key) app.say(`${text} found.`);
-  app.local.counted = key;
+  if (app.live.current()) {
+    if (app.local.counted !== undefined && app.local.counted !== key) app.say(`${text} found.`);
+    app.local.counted = key;
+  }
   return v.hidden ? `${text}. ${count(v.hidden)} more may not be read.` : text;
 }
 
