@@ -36,6 +36,10 @@ export class Live {
     setInterval(() => this.check(), 500);
     document.addEventListener("visibilitychange", () => this.visibility());
     addEventListener("online", () => this.reopen());
+    // A browser may keep a page that was left, with its stream; six of them would leave no
+    // connection to this member for the next page.
+    addEventListener("pagehide", () => this.pause());
+    addEventListener("pageshow", (e) => { if (e.persisted) this.open(); });
   }
 
   // current says whether the view answers what is wanted now, not what was before.
@@ -89,15 +93,21 @@ export class Live {
   visibility() {
     clearTimeout(this.hiddenTimer);
     if (document.hidden) {
-      this.hiddenTimer = setTimeout(() => { this.abort?.abort(); this.abort = null; clearTimeout(this.timer); }, hiddenMs);
+      this.hiddenTimer = setTimeout(() => this.pause(), hiddenMs);
     } else if (!this.abort) {
       this.open();
     }
   }
 
-  open() {
+  // pause closes the stream until the next open.
+  pause() {
     this.abort?.abort();
+    this.abort = null;
     clearTimeout(this.timer);
+  }
+
+  open() {
+    this.pause();
     if (this.want === null) return;
     const abort = (this.abort = new AbortController());
     this.read(abort).then(() => "the member has ended the stream", (err) => err.message ?? String(err)).then((why) => {
