@@ -22,13 +22,19 @@ const under = { lock: "locks", session: "sessions" };
 const main = document.getElementById("main");
 let drawing = false;
 
+// contentWidth is how wide a view may be, in pixels.
+function contentWidth() {
+  const style = getComputedStyle(main);
+  return main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+}
+
 const live = new Live(() => draw());
 
 // What views get: the connection, the parameters in the page's address, and a few functions.
 const app = {
   live,
   name: "", params: {}, local: {},
-  width: main.clientWidth,
+  width: contentWidth(),
   whoami: null,
   now: () => live.now(),
   draw, say, go, link,
@@ -76,6 +82,7 @@ function route() {
   const [view, wants] = views[name].stream?.(app) ?? [null, {}];
   live.watch(view, wants);
   drawNow();
+  main.dataset.view = name;
   if (changed && !first) {
     scrollTo(0, 0);
     main.querySelector("h1")?.focus({ preventScroll: true });
@@ -172,7 +179,7 @@ function listen() {
 addEventListener("hashchange", route);
 document.getElementById("skip").addEventListener("click", (e) => { e.preventDefault(); main.focus(); });
 new ResizeObserver(() => {
-  if (Math.abs(main.clientWidth - app.width) > 1) { app.width = main.clientWidth; draw(); }
+  if (Math.abs(contentWidth() - app.width) > 1) { app.width = contentWidth(); draw(); }
 }).observe(main);
 setInterval(() => { if (!document.hidden) draw(); }, 1000); // durations grow
 app.identify();

@@ -130,9 +130,9 @@ function ending(app, hold) {
   switch (hold.end) {
     case null: case undefined: return badge("strong", "goes on");
     case "released": return "released";
-    case "closed": return "its session was closed";
-    case "expired": return badge("bad", "its session expired");
-    case "ended": return badge("bad", "an operator ended the session");
+    case "closed": return "session closed";
+    case "expired": return badge("bad", "session expired");
+    case "ended": return badge("bad", "ended by an operator");
     case "deleted": return [badge("bad", "deleted"), " by ", hold.endedBy ? who(app, hold.endedBy) : "nobody knows whom"];
     default: return visible(hold.end);
   }
