@@ -47,6 +47,7 @@ const imports = `
 	recipes:               github.com/go-zookeeper/zk
 	recipes/fence:
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
+	jepsen/console:
 	jepsen/curator:
 	jepsen/differ:
 	jepsen/kazoosuite:
@@ -90,6 +91,9 @@ const testImports = `
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
 	znode:                 internal/freeport
+	jepsen/console:        jepsen server/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
+	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
+	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
 	jepsen/curator:        jepsen
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
