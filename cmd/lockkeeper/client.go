@@ -268,7 +268,8 @@ func (c *client) unreachable() string {
 	if err := c.Reach(over); errors.Is(err, recipes.ErrUnreachable) {
 		return text + strings.TrimPrefix(err.Error(), recipes.ErrUnreachable.Error())
 	}
-	return text + ": a member was reached, but it serves nobody: it may have no leader"
+	return text + ": a server was reached, but it serves nobody: it may have no leader, or the port may not be for clients " +
+		"('lockkeeper status' tells more)"
 }
 
 // consLine is a line of the four-letter word cons: a connection that has a session.

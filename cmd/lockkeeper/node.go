@@ -277,8 +277,8 @@ func isLost(err error) bool {
 
 // connected connects and does what the command is for.
 func (n *nodeCommand) connected(ctx context.Context, path string) (err error) {
-	if n.c, err = n.connect(recipes.Config{}); err != nil {
-		return err
+	if n.c, err = n.connect(recipes.Config{}); err != nil { // no name could be resolved
+		return &nodeError{exitUnreachable, "Unreachable", path, err.Error()}
 	}
 	defer n.c.Close()
 	n.conn = n.c.Conn().(*zk.Conn)

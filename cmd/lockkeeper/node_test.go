@@ -152,12 +152,13 @@ func TestNodeTree(t *testing.T) {
 // TestNodeUnreachable: a port that nobody has, one of something else, and a server that stops.
 func TestNodeUnreachable(t *testing.T) {
 	expect(t, "get -servers 127.0.0.1:1 /a", exitUnreachable, "", "'lockkeeper serve' starts a member; -servers names others")
+	expect(t, "get -servers no-such-host.invalid /a", exitUnreachable, "", "lookup no-such-host.invalid")
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	expect(t, "get -timeout 300ms -servers "+silent.Addr().String()+" /a", exitUnreachable, "", "cannot reach the cluster")
+	expect(t, "get -timeout 300ms -servers "+silent.Addr().String()+" /a", exitUnreachable, "", "the port may not be for clients ('lockkeeper status' tells more)")
 }
 
 // An ephemeral node is there as long as the command.

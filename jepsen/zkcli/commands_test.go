@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"lockkeeper/jepsen"
 )
@@ -107,4 +108,68 @@ var nodeCommands = []struct {
 	{"get a", 2, fmt.Sprintf(".*%q is not the path of a node.*", "a")},
 	{"status", 0, ".*  standalone .*\nhealthy: 1 of 1 voters serve.*\n"},
 	{"status -json", 0, `{"state":"healthy","voters":1,"serving":1,"quorum":1,"mayFail":0,.*"role":"standalone".*`},
+}
+
+// TestStatus: lockkeeper status sees the members of either server, and how they fail.
+func TestStatus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real processes; not with -short")
+	}
+	zookeeper, err := jepsen.ZooKeeper()
+	jepsen.Need(t, err)
+	lockkeeper, err := tools.Lockkeeper()
+	jepsen.Need(t, err)
+	for _, target := range []jepsen.Target{zookeeper, lockkeeper} {
+		t.Run(target.Name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cluster, err := jepsen.StartCluster(ctx, jepsen.ClusterConfig{Target: target, Members: 3, Dir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := cluster.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			members := cluster.Members()
+			await := func(status int, servers string, wants ...string) {
+				t.Helper()
+				err := jepsen.Poll(ctx, 50*time.Millisecond, func() error {
+					cmd := lockkeeper.Tool("status", "-servers", servers)
+					out, err := cmd.CombinedOutput()
+					if cmd.ProcessState == nil {
+						return err
+					}
+					for _, want := range wants {
+						if got := cmd.ProcessState.ExitCode(); got != status || !regexp.MustCompile(want).Match(out) {
+							return fmt.Errorf("status %d, want %d and %q:\n%s", got, status, want, out)
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The other members are found, and known by their numbers.
+			await(0, members[0].ClientAddr, `(?m)^healthy: 3 of 3 voters serve in term [1-9]\d*, 2 make a quorum, 1 more may fail$`,
+				members[1].ClientAddr+` +2 +(leader|follower) `, members[2].ClientAddr+` +3 +(leader|follower) `)
+			leader, err := cluster.AwaitLeader(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := members[leader.ID%3] // not the leader
+			if err := last.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			await(3, cluster.Servers(), "(?m)^degraded: 2 of 3 voters serve .*, 0 more may fail$",
+				fmt.Sprintf("%s +%d +cannot be reached: connection refused", last.ClientAddr, last.ID))
+			if err := leader.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			await(4, cluster.Servers(), "(?m)^no quorum: 0 of 3 voters serve$", "serves nobody: it knows no leader")
+		})
+	}
 }
