@@ -54,8 +54,10 @@ type boltMeta struct {
 	root, freelist, high, txid uint64
 }
 
-// checkBoltPages verifies the meta pages of a file and what its tree consists of. A file that has
-// passed has bbolt read nothing beyond its end, and nothing twice.
+// checkBoltPages verifies the meta pages of a file and what its tree consists of. bbolt reads nothing
+// beyond the end of a file that has passed, no page is below two others or below itself, and
+// buckets are in the root only. So what bbolt does with the file, its own check included, takes
+// time in proportion to the file.
 func checkBoltPages(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,11 +70,11 @@ func checkBoltPages(path string) error {
 	}
 	t := boltTree{f: f, meta: m, seen: make(map[uint64]bool)}
 	if m.freelist != noFreelist {
-		if err := t.page(m.freelist, freelistPage); err != nil {
+		if err := t.page(m.freelist, freelistPage, false); err != nil {
 			return damagedf("%w", err)
 		}
 	}
-	if err := t.page(m.root, branchPage|leafPage); err != nil {
+	if err := t.page(m.root, branchPage|leafPage, false); err != nil {
 		return damagedf("%w", err)
 	}
 	return nil
@@ -158,8 +160,9 @@ type boltTree struct {
 	seen map[uint64]bool
 }
 
-// page verifies a page, which must be of one of these kinds, and those below it.
-func (t *boltTree) page(id uint64, kinds uint16) error {
+// page verifies a page, which must be of one of these kinds, and those below it. inBucket says that
+// they are not of the root.
+func (t *boltTree) page(id uint64, kinds uint16, inBucket bool) error {
 	b := make([]byte, t.meta.pageSize)
 	if err := t.read(b, id); err != nil {
 		return err
@@ -183,7 +186,7 @@ func (t *boltTree) page(id uint64, kinds uint16) error {
 			return err
 		}
 	}
-	if err := t.elements(b, kinds); err != nil {
+	if err := t.elements(b, kinds, inBucket); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
 	}
 	return nil
@@ -201,10 +204,11 @@ func (t *boltTree) read(b []byte, id uint64) error {
 var (
 	errPageKind     = errors.New("its kind is another one")
 	errPageElements = errors.New("it does not hold its elements")
+	errPageBucket   = errors.New("it has a bucket within a bucket")
 )
 
 // elements verifies the elements of a page, and the pages that they refer to.
-func (t *boltTree) elements(page []byte, kinds uint16) error {
+func (t *boltTree) elements(page []byte, kinds uint16, inBucket bool) error {
 	if len(page) < pageHeaderLen {
 		return errPageElements
 	}
@@ -216,22 +220,19 @@ func (t *boltTree) elements(page []byte, kinds uint16) error {
 	if kind == freelistPage {
 		return checkFreelist(page, count)
 	}
+	if kind == branchPage && count == 0 {
+		return errPageElements // bbolt follows the first one without looking at the count
+	}
 	for i := range count {
 		at := pageHeaderLen + i*elementLen
 		if at+elementLen > len(page) {
 			return errPageElements
 		}
-		e := page[at:]
-		var below uint64 // the page that the element refers to
 		var err error
 		if kind == branchPage {
-			_, err = part(e, ne.Uint32(e), ne.Uint32(e[4:]))
-			below = ne.Uint64(e[8:])
+			err = t.branchElement(page[at:], inBucket)
 		} else {
-			below, err = t.leafElement(e)
-		}
-		if err == nil && below != 0 {
-			err = t.page(below, branchPage|leafPage)
+			err = t.leafElement(page[at:], inBucket)
 		}
 		if err != nil {
 			return err
@@ -240,26 +241,38 @@ func (t *boltTree) elements(page []byte, kinds uint16) error {
 	return nil
 }
 
-// leafElement verifies the element of a leaf, which e begins with, and returns the root of the
-// bucket that it refers to.
-func (t *boltTree) leafElement(e []byte) (root uint64, err error) {
+// branchElement verifies the element of a branch, which e begins with, and the page below it.
+func (t *boltTree) branchElement(e []byte, inBucket bool) error {
+	ne := binary.NativeEndian
+	if _, err := part(e, ne.Uint32(e), ne.Uint32(e[4:])); err != nil {
+		return err
+	}
+	return t.page(ne.Uint64(e[8:]), branchPage|leafPage, inBucket)
+}
+
+// leafElement verifies the element of a leaf, which e begins with, and the pages of the bucket that
+// it may be.
+func (t *boltTree) leafElement(e []byte, inBucket bool) error {
 	ne := binary.NativeEndian
 	at, keyLen, valueLen := ne.Uint32(e[4:]), ne.Uint32(e[8:]), ne.Uint32(e[12:])
 	b, err := part(e, at, keyLen)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	value, err := part(e[int(at)+len(b):], 0, valueLen)
 	if err != nil || ne.Uint32(e)&bucketElement == 0 {
-		return 0, err
+		return err
+	}
+	if inBucket {
+		return errPageBucket
 	}
 	if len(value) < bucketHeaderLen {
-		return 0, errPageElements
+		return errPageElements
 	}
-	if root = ne.Uint64(value); root != 0 {
-		return root, nil
+	if root := ne.Uint64(value); root != 0 {
+		return t.page(root, branchPage|leafPage, true)
 	}
-	return 0, t.elements(value[bucketHeaderLen:], leafPage)
+	return t.elements(value[bucketHeaderLen:], leafPage, true)
 }
 
 // part returns length bytes of a page from an offset on.

@@ -230,6 +230,48 @@ func refusesFile(t *testing.T, what, path string, content []byte, p *promised) b
 	return false
 }
 
+// TestDamagedTreeIsRefusedAtOnce: a tree that leads back to where it was would keep bbolt busy, its
+// own check too, for ever. The file is refused before bbolt reads it.
+func TestDamagedTreeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, p := busyLog(t, LogBolt)
+	path := filepath.Join(dir, logFileName)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	ne := binary.NativeEndian
+	branch := 0 // the page of the logs' bucket that refers to all its leaves
+	for at := 2 * page; at < len(whole); at += page {
+		if ne.Uint64(whole[at:]) == uint64(at/page) && ne.Uint16(whole[at+8:]) == branchPage {
+			branch = at
+		}
+	}
+	if branch == 0 || ne.Uint16(whole[branch+10:]) < 3 {
+		t.Fatal("the log has no branch page with three leaves")
+	}
+	below := func(b []byte, i int, id uint64) { ne.PutUint64(b[branch+pageHeaderLen+i*elementLen+8:], id) }
+	for name, damage := range map[string]func(b []byte){
+		"a branch page below itself":            func(b []byte) { below(b, 1, uint64(branch/page)) },
+		"a branch page below itself, behind it": func(b []byte) { below(b, int(ne.Uint16(b[branch+10:]))-1, uint64(branch/page)) },
+		"a meta page below a branch page":       func(b []byte) { below(b, 0, 0) },
+		"a page beyond the end of the file":     func(b []byte) { below(b, 0, uint64(len(whole)/page)) },
+		"one page twice":                        func(b []byte) { copy(b[branch+pageHeaderLen+elementLen+8:][:8], b[branch+pageHeaderLen+8:]) },
+		"an empty branch page, and what bbolt takes for its first element leads to it": func(b []byte) {
+			below(b, 0, uint64(branch/page))
+			ne.PutUint16(b[branch+10:], 0)
+		},
+		"more elements than a page has": func(b []byte) { ne.PutUint16(b[branch+10:], 60000) },
+	} {
+		b := bytes.Clone(whole)
+		damage(b)
+		if !refusesFile(t, name, path, b, p) {
+			t.Errorf("%s: not refused", name)
+		}
+	}
+}
+
 // A write that the disk reported as done and did not do leaves an old meta page.
 func TestLostWriteIsNoticed(t *testing.T) {
 	dir, p := busyLog(t, LogBolt)
