@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"syscall"
@@ -334,6 +335,26 @@ func testFollowersLearnOfCommitsAtOnce(t *testing.T, c *cluster) {
 	if each := time.Since(start) / n; each > 10*time.Millisecond {
 		t.Fatalf("%v for each of %d commands one after the other through a follower", each, n)
 	}
+}
+
+// TestUnreachableMemberIsLoggedRarely: the raft library reports a peer that is down as an error,
+// again and again; the log has that as information, once in repeatAfter (UPSTREAM.md, 14). It fails
+// too when the library no longer repeats it: then repeatAfter can go.
+func TestUnreachableMemberIsLoggedRarely(t *testing.T) {
+	out := &logged{}
+	logTo := func(cfg *Config) {
+		cfg.Logger = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	inCluster(t, 3, logTo, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.stop((l + 1) % 3)
+		time.Sleep(repeatAfter - time.Second)
+		const message = `msg="failed to heartbeat to"`
+		info, debug := out.lines("level=INFO "+message), out.lines("level=DEBUG "+message)
+		if all := out.lines(message); info != 1 || debug < 10 || all != info+debug {
+			t.Errorf("%d lines of information, %d for debugging, %d in all, want 1 and many", info, debug, all)
+		}
+	})
 }
 
 func TestLogIsCompacted(t *testing.T) {
