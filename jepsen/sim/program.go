@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"lockkeeper/jepsen/workload"
@@ -100,9 +101,13 @@ func (r *Result) Virtual() time.Duration { return time.Duration(r.VirtualMs) * t
 func (r *Result) OK() bool { return len(r.Violations) == 0 }
 
 const (
-	// A simulation that takes so long hangs: its process is then made to say where.
+	// A simulation that takes so much CPU time hangs: its process is then made to say where. Wall
+	// time would tell of other processes of the machine as well.
 	hangsAfter        = 3 * time.Minute
 	hangsAfterPerHour = 3 * time.Minute
+	// wallFactor is how many times as much wall time it may take. It ends a simulation that hangs
+	// without using the CPU, and limits it where the CPU time is not known.
+	wallFactor = 10
 	// outputMaxBytes is how much is kept of what a process prints.
 	outputMaxBytes = 64 << 10
 )
@@ -127,20 +132,20 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		test = s.Scenario
 	}
 	cmd := exec.CommandContext(ctx, "./"+filepath.Base(p.path),
-		"-test.run=^"+test+"$", "-test.timeout="+limit.String(), "-sim.seeds=1", "-sim.seed="+
+		"-test.run=^"+test+"$", "-test.timeout="+(wallFactor*limit).String(), "-sim.seeds=1", "-sim.seed="+
 			strconv.FormatUint(s.Seed, 10),
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+s.Journal,
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
 	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1,memprofilerate=0", "GOTRACEBACK=all"}
 	started := time.Now()
-	out, failed := cmd.CombinedOutput()
+	out, failed := output(cmd, limit)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	trimJournal(s.Journal)
 	var exit *exec.ExitError
-	if failed != nil && !errors.As(failed, &exit) {
+	if failed != nil && !errors.As(failed, &exit) && !errors.Is(failed, errHangs) {
 		return nil, fmt.Errorf("sim: start the simulation: %w", failed)
 	}
 	r := &Result{Seed: s.Seed}
@@ -165,10 +170,58 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 	return r, nil
 }
 
+var errHangs = errors.New("it hangs")
+
+// output runs a program to its end and returns what it printed. A program that takes more CPU time
+// than limit is sent SIGQUIT, so that it prints its goroutines and ends; the error is errHangs then.
+func output(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ticker := time.NewTicker(min(time.Second, limit))
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return out.Bytes(), err
+		case <-ticker.C:
+			if used := cpuTime(cmd.Process.Pid); used > limit {
+				_ = cmd.Process.Signal(syscall.SIGQUIT) // it may have ended
+				<-ended
+				return out.Bytes(), fmt.Errorf("%w: it has taken %v of CPU time", errHangs, used)
+			}
+		}
+	}
+}
+
+// cpuTime is how much CPU time a process has taken, to 10 ms; 0 if that is not known, as without
+// /proc.
+func cpuTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// pid (name) state ...; the name may hold blanks and brackets.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond // of USER_HZ, which is 100
+}
+
 // reason finds the line that says why a process ended: that it crashed, or else the first that a
 // test complained about.
 func reason(out []byte, err error) string {
 	complaint := fmt.Sprint(err)
+	if errors.Is(err, errHangs) {
+		return complaint
+	}
 	for line := range strings.Lines(string(out)) {
 		for _, mark := range []string{"panic: ", "fatal error: "} {
 			if strings.HasPrefix(line, mark) {
