@@ -125,8 +125,8 @@ func TestSecretIsChangedUnderLoad(t *testing.T) {
 }
 
 // startStrangers has strangers connect to the peer ports all the time: some say nothing, some say
-// that they are a member, with a proof that is none, or with the beginning of TLS. They end with the
-// function that is returned; none may have been told anything.
+// that they are a member, with a proof that is none, or with the beginning of TLS. They end with
+// the function that is returned; none may have been told anything.
 func startStrangers(l *lab) (end func()) {
 	var stop atomic.Bool
 	var work sync.WaitGroup
@@ -154,7 +154,8 @@ func startStrangers(l *lab) (end func()) {
 					continue
 				}
 				_ = held[0].SetReadDeadline(time.Now().Add(time.Millisecond))
-				if told, _ := io.ReadAll(held[0]); len(told) > 0 && told[0] != 0x15 { // an alert of TLS
+				// An alert of TLS is all that it may be sent.
+				if told, _ := io.ReadAll(held[0]); len(told) > 0 && told[0] != 0x15 {
 					l.t.Errorf("a stranger was told %x", told)
 				}
 				_ = held[0].Close()

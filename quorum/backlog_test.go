@@ -202,7 +202,8 @@ func TestDeposedLeaderKeepsTheOrder(t *testing.T) {
 		compact := rafttest.Begin(func() error { return b.DeleteRange(0, 0) })
 		b.expect("taking off the beginning", compact, false)
 		b.log.word <- nil // for what was first in line
-		b.log.word <- nil // for compaction, which need not wait for all that the end of the log waits for
+		// Compaction need not wait for all that the end of the log waits for.
+		b.log.word <- nil
 		b.expect("taking off the beginning", compact, true)
 		for range 4 {
 			b.expect("before the last write", op, false)

@@ -54,9 +54,9 @@ type boltMeta struct {
 	root, freelist, high, txid uint64
 }
 
-// checkBoltPages verifies the meta pages of a file and what its tree consists of. bbolt reads nothing
-// beyond the end of a file that has passed, no page is below two others or below itself, and
-// buckets are in the root only. So what bbolt does with the file, its own check included, takes
+// checkBoltPages verifies the meta pages of a file and what its tree consists of. bbolt reads
+// nothing beyond the end of a file that has passed, no page is below two others or below itself,
+// and buckets are in the root only. So what bbolt does with the file, its own check included, takes
 // time in proportion to the file.
 func checkBoltPages(path string) error {
 	f, err := os.Open(path)

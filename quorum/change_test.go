@@ -165,7 +165,8 @@ func TestMembersAreAddedAndRemoved(t *testing.T) {
 		if got := c.settle(); got != "1 2 3 4 5o" {
 			t.Fatal(got)
 		}
-		c.must(c.anyone().AddMember(c.ctx(time.Minute), line(4, false))) // an observer becomes a voter
+		// An observer becomes a voter.
+		c.must(c.anyone().AddMember(c.ctx(time.Minute), line(4, false)))
 		if got := c.settle(); got != "1 2 3 4 5" {
 			t.Fatal(got)
 		}
@@ -381,7 +382,8 @@ func TestLeaderDiesInAChange(t *testing.T) {
 				time.Sleep(wait * time.Millisecond)
 				c.crash(l)
 				if err := <-result; err != nil {
-					t.Fatal(err) // the command is in the asker's outbox, so it takes effect in the end
+					// The command is in the outbox of the member, so it takes effect in the end.
+					t.Fatal(err)
 				}
 				got := c.settle()
 				for i := range 6 {

@@ -101,7 +101,8 @@ func TestMembersTakeTheirSnapshotsApart(t *testing.T) {
 	inCluster(t, 3, func(cfg *Config) { cfg.SnapshotCommands = every }, func(t *testing.T, c *cluster) {
 		f := (c.leader() + 1) % 3
 		c.propose(f, createSession(9))
-		taken := make([]map[uint64]bool, len(c.disks)) // the entries behind which each member took one
+		// The entries behind which each member took one.
+		taken := make([]map[uint64]bool, len(c.disks))
 		for i := range taken {
 			taken[i] = make(map[uint64]bool)
 		}

@@ -19,7 +19,8 @@ func TestObserversFromTheFirstStart(t *testing.T) {
 		}
 	}
 	inCluster(t, members, change, func(t *testing.T, c *cluster) {
-		for round := range 2 { // the second time around they have what they were told on their disks
+		// In the second round they have on their disks what the leader sent them in the first.
+		for round := range 2 {
 			for i := range members {
 				key := c.propose(i, createSession(wire.SessionID(10*round+i+1)))
 				for j := range members {

@@ -24,7 +24,8 @@ import (
 // The one test of this file on a real disk; the rest of the files is about what happens between
 // members.
 func TestSingleMemberKeepsItsStateOverRestarts(t *testing.T) {
-	for _, kinds := range [][]LogKind{{LogBolt}, {LogWAL}, {LogBolt, LogWAL}} { // the last one: moved each time
+	// With the last of these the log is moved at each start.
+	for _, kinds := range [][]LogKind{{LogBolt}, {LogWAL}, {LogBolt, LogWAL}} {
 		t.Run(fmt.Sprint(kinds), func(t *testing.T) { keepState(t, kinds) })
 	}
 }
@@ -578,7 +579,8 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 				if err := <-fatal; !errors.Is(err, tc.err) || errors.Is(err, ErrDiskFull) != tc.isFull {
 					t.Fatal(err)
 				}
-				time.Sleep(tc.at) // virtual: in a minute raft has stood for election, which writes the term
+				// In a minute, a virtual one, raft has begun an election, which writes the term.
+				time.Sleep(tc.at)
 				if len(c.recs[i].results) != 0 && tc.members == 1 {
 					t.Fatal("a command was applied that could not be written")
 				}
@@ -629,7 +631,8 @@ func TestLeaderHeldByItsDiskCanBeClosed(t *testing.T) {
 		if err := <-fatal; !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "term") {
 			t.Fatal(err)
 		}
-		if err := c.reps[l].Close(); !errors.Is(err, syscall.ENOSPC) { // its manifest cannot be written either
+		// Its manifest cannot be written either.
+		if err := c.reps[l].Close(); !errors.Is(err, syscall.ENOSPC) {
 			t.Error(err)
 		}
 		c.reps[l] = nil

@@ -502,7 +502,8 @@ func TestSlowCluster(t *testing.T) {
 				if err := sync(); err != nil {
 					t.Errorf("write %d after every member was slow: %v", n, err)
 				}
-				time.Sleep(timeout / 4 * time.Duration(n)) // the last answer is some time ago, or a ping's
+				// The last answer came some time ago, or was one to a ping.
+				time.Sleep(timeout / 4 * time.Duration(n))
 			}
 			setLatency(time.Millisecond)
 			if err := sync(); err != nil {

@@ -54,8 +54,8 @@ const (
 	kazooID   = "b7bfcd3227404d3880a0eccd4e5100c"
 )
 
-// foreignQueues are queues with nodes of several libraries, and how they are reported: * holds, ~ may
-// hold, ? may be an orphan; the names in brackets may be ignored.
+// foreignQueues are queues with nodes of several libraries, and how they are reported: * holds, ~
+// may hold, ? may be an orphan; the names in brackets may be ignored.
 var foreignQueues = []struct {
 	about string
 	nodes []string // session, path; made in this order

@@ -591,7 +591,8 @@ func TestRecipeCancelAtEveryCall(t *testing.T) {
 						}
 						if strings.HasPrefix(name, "enter") && slices.Contains(c.paths(), "/c/db/ready") {
 							c.with(func() { conns[0].hook = nil })
-							wantNotEntered(t, s[0], at) // it may stay, but it must not let anybody in
+							// It may stay, but it must not let anybody in.
+							wantNotEntered(t, s[0], at)
 						}
 					})
 					if last || t.Failed() {

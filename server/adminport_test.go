@@ -132,10 +132,11 @@ func compareAdmin(t *testing.T, theirs, ours string) {
 		their, our := keys(theirs, name), keys(ours, name)
 		at := -1
 		for _, key := range our {
+			// ZooKeeper's monitor is in the order of a hash table.
 			i := slices.Index(their, key)
 			if i < 0 && !own(key) {
 				t.Errorf("%s: ZooKeeper has no %s", name, key)
-			} else if i >= 0 && i < at && name != "monitor" { // there it is the order of a hash table
+			} else if i >= 0 && i < at && name != "monitor" {
 				t.Errorf("%s: %s is out of its place", name, key)
 			}
 			at = max(at, i)
@@ -266,8 +267,8 @@ func TestAdminAgainstZooKeeperCluster(t *testing.T) {
 	}
 }
 
-// TestAdminIsForEverybodyToRead: reading is open, changing is for super users, and a page of another
-// site cannot have their browser do it.
+// TestAdminIsForEverybodyToRead: reading is open, changing is for super users, and a page of
+// another site cannot have their browser do it.
 func TestAdminIsForEverybodyToRead(t *testing.T) {
 	s := startReal(t, superSettings)
 	addr := s.HTTPAddr().String()
@@ -289,8 +290,8 @@ func TestAdminIsForEverybodyToRead(t *testing.T) {
 	}
 }
 
-// TestAdminListingsAreBounded: a listing ends where maxResponseBytes does, is JSON all the same, and
-// says so.
+// TestAdminListingsAreBounded: a listing ends where maxResponseBytes does, is JSON all the same,
+// and says so.
 func TestAdminListingsAreBounded(t *testing.T) {
 	s := startReal(t, func(c *Config) {
 		superSettings(c)

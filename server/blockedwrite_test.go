@@ -30,7 +30,8 @@ type heldLog struct {
 func (l *heldLog) StoreLogs(logs []*raft.Log) error {
 	for l.held.Load() {
 		l.waiting.Add(1)
-		if _, err := syscall.Read(int(l.r.Fd()), make([]byte, 1)); err != nil { // Fd makes it a blocking call
+		// Fd makes it a blocking call.
+		if _, err := syscall.Read(int(l.r.Fd()), make([]byte, 1)); err != nil {
 			return err
 		}
 	}

@@ -199,7 +199,8 @@ func TestWordsWithoutLeader(t *testing.T) {
 			case word == "gtmk":
 				want = "306"
 			case word == "stmk":
-				word, want = "stmk\x00\x00\x00\x00\x00\x00\x01\x32", "306" // the words come in any order
+				// The words come in any order.
+				word, want = "stmk\x00\x00\x00\x00\x00\x00\x01\x32", "306"
 			case word == "isro":
 				want = "null"
 			case word == "mbrs":
@@ -393,7 +394,8 @@ func awaitZooKeeper(t *testing.T, addr string) {
 			return false
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(time.Second)) // while it starts, ZooKeeper may never answer
+		// While it starts, ZooKeeper may never answer.
+		_ = c.SetDeadline(time.Now().Add(time.Second))
 		_, _ = c.Write([]byte("srvr"))
 		b, _ := io.ReadAll(c)
 		return bytes.Contains(b, []byte("Mode: "))

@@ -11,7 +11,8 @@ import (
 )
 
 // TestLimitsAreAsDocumented: each setting in the tables of limits of docs/security.md is a key of
-// zoo.cfg, and each counter is in mntr, of a member of a cluster that speaks TLS or of one that has an HTTP port.
+// zoo.cfg, and each counter is in mntr, of a member of a cluster that speaks TLS or of one that has
+// an HTTP port.
 func TestLimitsAreAsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/security.md")
 	if err != nil {

@@ -211,7 +211,8 @@ func TestTLSRefusals(t *testing.T) {
 				client.over(c.client)
 			}
 			_, _ = client.Write(wire.AppendFrame(nil, wire.ConnectRequest{TimeoutMs: 10000}))
-			if b, err := io.ReadAll(client); errors.Is(err, os.ErrDeadlineExceeded) || len(b) > 7 { // an alert
+			// An alert has 7 bytes.
+			if b, err := io.ReadAll(client); errors.Is(err, os.ErrDeadlineExceeded) || len(b) > 7 {
 				t.Errorf("%q, %v", b, err)
 			}
 			await(t, "a line in the log", func() bool { return log.has(c.want) })

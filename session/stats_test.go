@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestStatsWaitForTheQueueAlone: a reply is counted with the queue locked, so nobody may wait for the
-// queue and keep the statistics locked: with cons, that stopped a member for good.
+// TestStatsWaitForTheQueueAlone: a reply is counted with the queue locked, so nobody may wait for
+// the queue and keep the statistics locked: with cons, that stopped a member for good.
 func TestStatsWaitForTheQueueAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

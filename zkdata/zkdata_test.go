@@ -250,8 +250,8 @@ func countRecords(log []byte) (n int, err error) {
 	return n, err
 }
 
-// TestDamagedSnapshot: an older snapshot takes the place of a damaged one only if the logs lead past
-// it.
+// TestDamagedSnapshot: an older snapshot takes the place of a damaged one only if the logs lead
+// past it.
 func TestDamagedSnapshot(t *testing.T) {
 	dir := copyRecorded(t)
 	f, err := List(dir, "")
@@ -349,7 +349,8 @@ func randomState(r *rand.Rand) *State {
 	return s
 }
 
-// FuzzReadSnapshot: whatever the bytes are, there is a state or an error, and a state can be written.
+// FuzzReadSnapshot: whatever the bytes are, there is a state or an error, and a state can be
+// written.
 func FuzzReadSnapshot(f *testing.F) {
 	files, err := filepath.Glob(recorded + "/version-2/snapshot.*")
 	if err != nil || len(files) == 0 {

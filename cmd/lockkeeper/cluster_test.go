@@ -114,8 +114,8 @@ func TestClusterCommands(t *testing.T) {
 	}
 }
 
-// transferred transfers the leadership to a member. It returns false if another one leads, as may be
-// after an election on a busy machine.
+// transferred transfers the leadership to a member. It returns false if another one leads, as may
+// be after an election on a busy machine.
 func transferred(t *testing.T, to string, flags ...string) bool {
 	t.Helper()
 	_, stdout, stderr := invoke(append([]string{"cluster", "transfer-leader", to}, flags...)...)

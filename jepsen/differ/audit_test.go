@@ -154,8 +154,8 @@ func auditedIn(log string) (lines []string) {
 	return lines
 }
 
-// knownAudit are the lines that differ, as docs/audit.md says: by lockkeeper's line, ZooKeeper's, or
-// nothing if it has none.
+// knownAudit are the lines that differ, as docs/audit.md says: by lockkeeper's line, ZooKeeper's,
+// or nothing if it has none.
 var knownAudit = map[string]string{
 	// ZooKeeper fails to write these.
 	"ERROR session=S user=127.0.0.1,ann ip=127.0.0.1 operation=create znode=/bad result=failure": "",

@@ -173,7 +173,8 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 var errHangs = errors.New("it hangs")
 
 // output runs a program to its end and returns what it printed. A program that takes more CPU time
-// than limit is sent SIGQUIT, so that it prints its goroutines and ends; the error is errHangs then.
+// than limit is sent SIGQUIT, so that it prints its goroutines and ends; the error is errHangs
+// then.
 func output(cmd *exec.Cmd, limit time.Duration) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -113,7 +113,8 @@ func TestStreamIsServedInOrder(t *testing.T) {
 		}
 		for range 2 {
 			rpc := <-asked
-			rpc.Respond(&raft.AppendEntriesResponse{Term: 99, Success: true}, nil) // nobody needs it, and raft must not wait
+			// Nobody needs the response, but raft must not wait for it.
+			rpc.Respond(&raft.AppendEntriesResponse{Term: 99, Success: true}, nil)
 		}
 		for _, term := range []uint64{6, 7} {
 			rpc := <-asked

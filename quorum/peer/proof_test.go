@@ -431,8 +431,8 @@ func FuzzBeforeProof(f *testing.F) {
 	})
 }
 
-// TestLittleMemoryBeforeProof: a connection costs a few KiB at most before its sender has proved who
-// it is.
+// TestLittleMemoryBeforeProof: a connection costs a few KiB at most before its sender has proved
+// who it is.
 func TestLittleMemoryBeforeProof(t *testing.T) {
 	members := []Member{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}
 	cfg := Config{ID: 1, Members: members, Auth: knows(oldSecret), Logger: slog.New(slog.DiscardHandler),

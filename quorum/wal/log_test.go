@@ -45,7 +45,8 @@ func TestFailedWatermarkIsReported(t *testing.T) {
 		defer l.Close()
 		reported := make(chan error, 2)
 		p.store(t, l, 50)
-		m.failWrites = syscall.EIO // before the log's lock is taken, so that its own goroutine sees it
+		// This is before the log's lock is taken, so that the log's own goroutine sees it.
+		m.failWrites = syscall.EIO
 		l.NotifyFailed(func(err error) { reported <- err })
 		time.Sleep(10 * wal.WatermarkAfter)
 		l.NotifyFailed(func(err error) { reported <- fmt.Errorf("later: %w", err) })

@@ -158,7 +158,8 @@ func TestWatchOverSnapshot(t *testing.T) {
 		m.c.deafen(m.member)
 		m.write(missedPath, 1)
 		m.write(otherPath, 200)
-		time.Sleep(3 * time.Second) // until what was written is in a snapshot, and not in the log any more
+		// By then what was written is in a snapshot, and not in the log any more.
+		time.Sleep(3 * time.Second)
 		for _, o := range m.c.others(m.member) {
 			m.c.net.Heal(m.member.name, o.name)
 		}

@@ -59,7 +59,8 @@ func (r *registerClient) write() bool {
 		r.saw(session, stat.Version)
 		return true
 	case zk.ErrNoNode:
-		_, _ = r.conn.Create(cellPath, nil, 0, zk.WorldACL(zk.PermAll)) // the next write shows whether it is there
+		// The next write shows whether it is there.
+		_, _ = r.conn.Create(cellPath, nil, 0, zk.WorldACL(zk.PermAll))
 	}
 	return false
 }

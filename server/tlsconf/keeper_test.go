@@ -226,8 +226,8 @@ func (l *lab) revoke(s *Settings, nextUpdate time.Time, pairs ...testcert.Pair) 
 	testcert.Write(l, s.CRL, text)
 }
 
-// TestPartialRevocationLists: a list that has not all revoked certificates of its issuer is refused,
-// in PEM and in DER.
+// TestPartialRevocationLists: a list that has not all revoked certificates of its issuer is
+// refused, in PEM and in DER.
 func TestPartialRevocationLists(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
