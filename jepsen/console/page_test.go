@@ -305,8 +305,8 @@ func (b *browser) accessible(what, rules string) {
 // mostPictureBytes is how large a picture in docs may be.
 const mostPictureBytes = 200 << 10
 
-// TestPictures writes the pictures of docs/console.md with -update. Without, it checks that the page
-// names pictures that are there, and none is too large.
+// TestPictures writes the pictures of docs/console.md with -update. Without, it checks that the
+// page names pictures that are there, and none is too large.
 func TestPictures(t *testing.T) {
 	const dir = "../../docs/console"
 	if testing.Short() && *updateFlag {
