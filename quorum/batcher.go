@@ -41,6 +41,8 @@ var errStopped = errors.New("quorum: stopped")
 type batcher struct {
 	raft  *raft.Raft
 	stamp func() (timeMs int64, flags znode.Flags)
+	// measures count the entries; they are set before the first command.
+	measures *Measures
 	// failed is called when an entry was not, or perhaps not, committed.
 	failed func(error)
 
@@ -112,10 +114,13 @@ func (b *batcher) submit(ctx context.Context, cmds [][]byte) error {
 // than there may be entries in flight.
 func (b *batcher) proposeLocked() {
 	for b.dueLocked() {
+		waiting := len(b.queue)
 		cmds, size := b.takeLocked()
 		timeMs, flags := b.stamp()
 		entry := make([]byte, 0, 64+size+8*len(cmds))
-		f := b.raft.Apply(znode.AppendEntry(entry, timeMs, flags, cmds), 0)
+		entry = znode.AppendEntry(entry, timeMs, flags, cmds)
+		b.measures.proposing(waiting, len(cmds), len(entry))
+		f := b.raft.Apply(entry, 0)
 		endWith(f, b.down)
 		b.proposed <- proposal{f, len(cmds), b.proposedAt}
 	}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,6 +69,9 @@ type Config struct {
 	TrailingEntries uint64
 	// TrailingBytes bounds these entries too. 0 means 64 MiB.
 	TrailingBytes int64
+	// SlowFsync is how long a write to the log, with its fsync, may take without being counted and
+	// logged as slow. 0 means 1 s; less than 0 never.
+	SlowFsync time.Duration
 	// ConfigText becomes the data of /zookeeper/config at the first start (znode.ConfigText). Empty
 	// for a standalone member, and then the members cannot be changed.
 	ConfigText string
@@ -140,6 +144,7 @@ func (c *Config) Validate() error {
 const defaultSnapshotCommands = 100_000
 
 func (c *Config) setDefaults() {
+	c.SlowFsync = cmp.Or(c.SlowFsync, time.Second)
 	if c.Tick == 0 {
 		c.Tick = 3 * time.Second
 	}

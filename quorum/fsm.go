@@ -52,11 +52,13 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		f.mu.Lock()
-		f.lockedAt = time.Now()
+		start := time.Now()
+		f.lockedAt = start
 		f.store.Apply(l.Term, entry, f.commandApplied)
 		f.appliedIndex = l.Index
 		f.grownLocked(len(entry.Commands), len(l.Data))
 		f.mu.Unlock()
+		f.Replica.applied(l, entry, start)
 		f.transport.Commit(l.Index, l.Term)
 		f.cfg.Stores.Log.SetCommitIndex(l.Index)
 	}
@@ -113,6 +115,7 @@ func (r *Replica) poison(err error) {
 	first := r.poisoned == nil
 	if first {
 		r.poisoned = err
+		r.measures.Damaged.Add(1)
 	}
 	r.mu.Unlock()
 	if first {
@@ -192,6 +195,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	}
 	if err != nil {
 		_ = sink.Cancel()
+		s.replica.measures.NoSnapshots.Add(1)
 		// The log is still complete, so nothing is lost; the next try may succeed.
 		s.replica.log.Error("snapshot failed", "err", err)
 		return fmt.Errorf("quorum: write snapshot: %w", err)
@@ -199,6 +203,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	s.replica.mu.Lock()
 	s.replica.newest = savedSnapshot{s.snap.Zxid(), s.replica.cfg.Now()}
 	s.replica.mu.Unlock()
+	s.replica.measures.Snapshots.ObserveSince(start)
 	s.replica.log.Info("snapshot taken", "id", sink.ID(), "bytes", n, "took", time.Since(start).Round(time.Millisecond))
 	return nil
 }

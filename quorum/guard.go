@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -44,6 +45,8 @@ type guardedStore struct {
 	raft.LogStore
 	raft.StableStore
 	fatal func(error)
+	// wrote is called with entries that are durable, and when their write began; nil: it is not.
+	wrote func(entries []*raft.Log, start time.Time)
 	once  sync.Once
 	// broken says that a write has failed.
 	broken atomic.Bool
@@ -65,11 +68,16 @@ func (g *guardedStore) check(what string, err error) error {
 }
 
 func (g *guardedStore) StoreLog(l *raft.Log) error {
-	return g.check("write log", g.LogStore.StoreLog(l))
+	return g.StoreLogs([]*raft.Log{l})
 }
 
 func (g *guardedStore) StoreLogs(ls []*raft.Log) error {
-	return g.check("write log", g.LogStore.StoreLogs(ls))
+	start := time.Now()
+	err := g.LogStore.StoreLogs(ls)
+	if err == nil && g.wrote != nil && len(ls) > 0 {
+		g.wrote(ls, start)
+	}
+	return g.check("write log", err)
 }
 
 func (g *guardedStore) DeleteRange(lo, hi uint64) error {

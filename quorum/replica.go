@@ -51,6 +51,8 @@ type Replica struct {
 	batcher   *batcher
 	outbox    *outbox
 	lease     leaseClient
+	measures  Measures
+	trouble   *loglimit.Limiter // warnings about what is slow
 	roster    *peer.Roster
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
@@ -110,6 +112,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		changed:    make(chan struct{}, 1),
 		compaction: newCompaction(&cfg),
 		joining:    make(chan struct{}, 1),
+		trouble:    loglimit.New(cfg.Logger),
 	}
 	if files := cfg.Stores.Files; files != nil {
 		lines := loglimit.New(cfg.Logger)
@@ -134,6 +137,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		return nil, err
 	}
 	r.batcher = newBatcher(r.stamp, func(error) { r.inDoubt() })
+	r.batcher.measures = &r.measures
 	if err := r.openRaft(); err != nil {
 		r.batcher.close()
 		r.closeTransport()
@@ -173,6 +177,13 @@ func (r *Replica) openTransport() (err error) {
 		return fmt.Errorf("quorum: %w", err)
 	}
 	r.transport = peer.NewTransport(r.port)
+	r.transport.Began = func(snapshot bool) {
+		if snapshot {
+			r.measures.SnapshotsSent.Add(1)
+		} else {
+			r.measures.PipelinesOpened.Add(1)
+		}
+	}
 	return nil
 }
 
@@ -239,7 +250,8 @@ func (r *Replica) openRaft() error {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
-	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, released: make(chan struct{})}
+	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, wrote: r.wrote,
+		released: make(chan struct{})}
 	s.Log.NotifyFailed(func(err error) { _ = r.guard.check("write watermark", err) })
 	var started atomic.Pointer[raft.Raft]
 	if err := r.withholdVotes(known); err != nil {
@@ -375,6 +387,53 @@ func (r *Replica) Leader() MemberID {
 	return r.leader
 }
 
+// wrote is called after a write of entries to the log, which began at start and is durable.
+func (r *Replica) wrote(entries []*raft.Log, start time.Time) {
+	now := time.Now()
+	m, took := &r.measures, now.Sub(start)
+	m.Fsync.Observe(int64(took))
+	m.FsyncEntries.Observe(int64(len(entries)))
+	if limit := r.cfg.SlowFsync; limit > 0 && took >= limit {
+		m.SlowFsyncs.Add(1)
+		r.trouble.Warn("fsync", "the disk of the log is slow: every update waits for it; "+
+			"give dataLogDir a disk of its own, and look at what else uses this one (iostat -x 1)",
+			"took", took.Round(time.Millisecond), "limit", limit, "entries", len(entries))
+	}
+	if term, leads := r.leadingTerm(); leads && term == entries[0].Term {
+		return
+	}
+	for _, l := range entries {
+		if late := start.Round(0).Sub(l.AppendedAt); l.Type == raft.LogCommand && late >= 0 && !l.AppendedAt.IsZero() {
+			m.Proposal.Observe(int64(late))
+		}
+	}
+}
+
+// slowApply is how long an entry may take to be applied without a warning. Readers get their turn
+// in between (lockedMax).
+const slowApply = 500 * time.Millisecond
+
+// applied records that an entry has been applied, which began at start.
+func (r *Replica) applied(l *raft.Log, entry *znode.Entry, start time.Time) {
+	now := time.Now()
+	m, took := &r.measures, now.Sub(start)
+	m.Apply.Observe(int64(took))
+	if took >= slowApply {
+		r.trouble.Warn("apply", "an entry took long to apply, and what follows it waited: this machine is overloaded, or sessions "+
+			"with many ephemeral nodes or nodes with many watches have ended (mntr: watch_count, ephemerals_count)",
+			"took", took.Round(time.Millisecond), "limit", slowApply, "commands", len(entry.Commands), "index", l.Index)
+	}
+	if late := r.cfg.Now().UnixMilli() - entry.TimeMs; late >= 0 {
+		m.Propagation.Observe(late * int64(time.Millisecond))
+	}
+	if term, leads := r.leadingTerm(); leads && term == l.Term {
+		m.Commits.Add(int64(len(entry.Commands)))
+		if !l.AppendedAt.IsZero() {
+			m.QuorumAck.Observe(int64(start.Sub(l.AppendedAt)))
+		}
+	}
+}
+
 // ID is the number of this member.
 func (r *Replica) ID() MemberID { return r.cfg.ID }
 
@@ -407,7 +466,14 @@ func (r *Replica) setLeader(id MemberID) bool {
 	if r.endEpoch != nil {
 		r.endEpoch()
 	}
-	r.leader, r.leaderFrom = id, time.Now()
+	now := time.Now()
+	switch {
+	case id == NoMember:
+		r.measures.Looking.Add(1)
+	case r.leader == NoMember:
+		r.measures.Election.Observe(int64(now.Sub(r.leaderFrom)))
+	}
+	r.leader, r.leaderFrom = id, now
 	r.epoch, r.endEpoch = context.WithCancel(context.Background())
 	return true
 }

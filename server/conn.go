@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"lockkeeper/server/zoocfg"
@@ -110,6 +111,9 @@ func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 	if err == nil {
 		return true
 	}
+	if !sess.Ended() {
+		s.counters.drops.Add(1)
+	}
 	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
 	sess.Detach()
 	return false
@@ -142,6 +146,8 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 func (s *Server) silent(c *conn, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.counters.sessionlessExpired.Add(1)
+	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		s.counters.drops.Add(1)
 	}
 	s.log.Debug("connection closed before its handshake", "client", c.remote, "err", err)
 }

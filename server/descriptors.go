@@ -21,7 +21,8 @@ const (
 // descriptorPlan divides the file descriptors of the process among its uses.
 type descriptorPlan struct {
 	limit int64 // of the process; 0 if there is none
-	// clients, accepted from peers, opened to peers, of the HTTP port. 0 clients mean no limit.
+	// clients, accepted from peers, opened to peers, of the HTTP port and the port for
+	// metrics. 0 clients mean no limit.
 	clients, peers, opened, http int
 }
 
@@ -50,6 +51,9 @@ func shareDescriptors(limit int64, cfg *Config) descriptorPlan {
 	}
 	if cfg.HTTPAddr != "" {
 		p.http = cfg.HTTPConns + 1 // one is accepted before another is closed
+	}
+	if cfg.MetricsAddr != "" {
+		p.http += cfg.HTTPConns + 1
 	}
 	if p.limit > 0 {
 		p.clients = int(p.limit) - fileDescriptorsForFiles - p.peers - p.opened - p.http

@@ -129,6 +129,8 @@ func (s *Server) resetConnectionStats() {
 func (s *Server) resetStats() {
 	s.sessions.ResetStats()
 	s.counters.reset()
+	s.replica.Measures().Reset()
+	s.clocks.pauses.Reset()
 }
 
 // defaultTraceMask is ZooKeeper's, where the mask chooses what is written to the trace log. Here it
@@ -209,7 +211,12 @@ func (s *Server) srvrText(o overview, clients string) string {
 // javaDouble writes a number as Java does, rounded to four decimals: there is always a decimal
 // point.
 func javaDouble(f float64) string {
-	text := strconv.FormatFloat(math.Round(f*10000)/10000, 'f', -1, 64)
+	return javaDecimal(math.Round(f*10000) / 10000)
+}
+
+// javaDecimal writes a number as Java does, but for very small and large ones.
+func javaDecimal(f float64) string {
+	text := strconv.FormatFloat(f, 'f', -1, 64)
 	if !strings.Contains(text, ".") {
 		text += ".0"
 	}

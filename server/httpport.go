@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/metrics"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -45,18 +46,24 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
 	s.newAdmin().Register(mux)
-	slots := &httpSlots{Listener: s.httpTLS(l), maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
-	s.http = &httpPort{slots: slots, srv: &http.Server{
-		Handler:     wholeRequests(mux),
+	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux)
+}
+
+// serveHTTP serves HTTP at l, within the bounds of the HTTP port.
+func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler) *httpPort {
+	slots := &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
+	p := &httpPort{slots: slots, srv: &http.Server{
+		Handler:     wholeRequests(handler),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
 		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10,
 	}}
-	s.http.done.Go(func() {
-		if err := s.http.srv.Serve(s.http.slots); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("HTTP port", "err", err)
+	p.done.Go(func() {
+		if err := p.srv.Serve(slots); !errors.Is(err, http.ErrServerClosed) {
+			s.log.Error(name, "err", err)
 		}
 	})
+	return p
 }
 
 // wholeRequests calls next for requests that have been received completely. From then on their
@@ -94,6 +101,21 @@ func (p *httpPort) stop() {
 		_ = p.srv.Close()
 	}
 	p.done.Wait()
+}
+
+// startMetrics opens the port for metrics.
+func (s *Server) startMetrics(l net.Listener) {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
+	s.metricsPort = s.serveHTTP("port for metrics", l, mux)
+}
+
+// MetricsAddr is where Prometheus finds the metrics, nil if it does not.
+func (s *Server) MetricsAddr() net.Addr {
+	if s.metricsPort == nil {
+		return nil
+	}
+	return s.metricsPort.slots.Addr()
 }
 
 // HTTPAddr is where HTTP is served, nil if it is not.
@@ -190,7 +212,7 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	leader := int(s.replica.Leader())
-	s.log.Info("leadership transferred, as asked over HTTP", "remote", r.RemoteAddr, "leader", leader)
+	s.log.Info("leadership transferred, as asked over HTTP", "client", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }
 

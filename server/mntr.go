@@ -3,10 +3,14 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
 	"strings"
 	"time"
 
+	"lockkeeper/internal/histogram"
 	"lockkeeper/server/metrics"
+	"lockkeeper/session"
 )
 
 // metrics is what this member measures, for mntr and the ports with metrics. What does not exist in
@@ -17,6 +21,8 @@ func (s *Server) metrics(o overview) metrics.List {
 	peers := s.replica.PeerStats()
 	ms = append(ms, metrics.Counter("log_descriptor_waits", "writes of the log that had to wait for a file descriptor",
 		peers.DescriptorWaits))
+	ms = append(ms, s.workMetrics()...)
+	ms = append(ms, raftMetrics(o)...)
 	if s.cfg.Standalone() {
 		return ms
 	}
@@ -42,7 +48,14 @@ func (s *Server) metrics(o overview) metrics.List {
 	}
 	ms = append(ms, metrics.Gauge("quorum_size", "voters", o.status.Voters))
 	if s.mode(o) == "leader" {
+		since, _ := s.replica.LeaderKnown()
+		sizes := s.replica.Measures().EntryBytes.Snapshot()
 		ms = append(ms,
+			metrics.Gauge("leader_uptime", "ms since this member began to lead", time.Since(since).Milliseconds()),
+			metrics.Gauge("last_proposal_size", "bytes of the newest entry that this member has proposed",
+				s.replica.Measures().LastEntryBytes.Load()),
+			metrics.Gauge("min_proposal_size", "bytes of the smallest of these entries", sizes.Min),
+			metrics.Gauge("max_proposal_size", "bytes of the largest of these entries", sizes.Max),
 			metrics.Gauge("synced_followers", "followers that have everything that is committed", o.status.SyncedFollowers),
 			metrics.Gauge("synced_observers", "observers that have everything that is committed", o.status.SyncedObservers),
 			metrics.Gauge("learners", "followers and observers that follow", o.status.SyncedFollowers+o.status.SyncedObservers),
@@ -71,6 +84,8 @@ func (s *Server) clientMetrics(o overview) metrics.List {
 		metrics.Gauge("watch_count", "watches of this member's connections", o.work.Watches.Watches),
 		metrics.Gauge("global_sessions", "sessions of the whole cluster", o.counts.Sessions),
 		metrics.Gauge("local_sessions", "sessions of read-only mode", s.sessions.LocalSessions()),
+		metrics.Counter("connection_drop_count", "connections that their clients ended, or lost, without closing their sessions",
+			s.counters.drops.Load()),
 		metrics.Counter("connection_request_count", "connect requests, whatever became of them", s.counters.connectRequests.Load()),
 		metrics.Counter("cnxn_closed_without_zk_server_running", "handshakes refused: no leader, or the client has seen later state",
 			refused),
@@ -110,6 +125,12 @@ func (s *Server) clientMetrics(o overview) metrics.List {
 	}
 }
 
+// The help lines of the metrics that ZooKeeper has of its JVM.
+const (
+	usedHelp = "bytes: area heap is what Go's heap holds, nonheap the rest of what the Go runtime has from the system"
+	maxHelp  = "bytes: area heap is the limit that the garbage collector keeps to (maxMemory, GOMEMLIMIT); nonheap has none, -1"
+)
+
 // hostMetrics are about what this member has of its machine: descriptors, HTTP port, disk.
 func (s *Server) hostMetrics() (ms metrics.List) {
 	open, limit := fileDescriptors()
@@ -119,14 +140,21 @@ func (s *Server) hostMetrics() (ms metrics.List) {
 	if limit >= 0 {
 		ms = append(ms, metrics.Gauge("max_file_descriptor_count", "files and sockets allowed", limit))
 	}
-	if s.http != nil {
-		slots := s.http.slots
+	if s.http != nil || s.metricsPort != nil {
+		var refused, displaced, late int64
+		for _, p := range []*httpPort{s.http, s.metricsPort} {
+			if p != nil {
+				refused += p.slots.refused.Load()
+				displaced += p.slots.displaced.Load()
+				late += p.slots.late.Load()
+			}
+		}
 		ms = append(ms,
 			metrics.Counter("http_connections_refused", "beyond admin.maxCnxns or admin.maxCnxnsPerAddress, all others being served",
-				slots.refused.Load()),
+				refused),
 			metrics.Counter("http_connections_displaced", "closed in favour of a newer one: idle, or with an incomplete request",
-				slots.displaced.Load()),
-			metrics.Counter("http_requests_late", "requests that did not come within admin.requestTimeout", slots.late.Load()))
+				displaced),
+			metrics.Counter("http_requests_late", "requests that did not come within admin.requestTimeout", late))
 	}
 	if s.tls != nil {
 		ms = append(ms, s.tls.metrics()...)
@@ -136,6 +164,9 @@ func (s *Server) hostMetrics() (ms metrics.List) {
 		ms = append(ms, metrics.Counter("audit_lines", "lines of the audit log", lines.Lines),
 			metrics.Counter("audit_lines_lost", "lines of the audit log that found no room in audit.queueBytes", lines.Lost))
 	}
+	ms = append(ms,
+		metrics.Advanced("jvm_pause_time_ms", "ms by which this process was late, measured each second: it, or its machine, did not run",
+			s.recents.Distribution(&s.clocks.pauses, inMs, nil)))
 	if s.dirs != nil {
 		ms = append(ms, metrics.Counter("disk_full_stops", "how often this member had to wait for space for its log",
 			s.cfg.DiskFullStops))
@@ -159,7 +190,7 @@ func (s *Server) mntrText(o overview) string {
 	}
 	for name, value := range s.metrics(o).Lines() {
 		if f, ok := value.(float64); ok {
-			value = javaDouble(f)
+			value = javaDecimal(f)
 		}
 		fmt.Fprintf(&b, "zk_%s\t%v\n", name, value)
 	}
@@ -170,4 +201,131 @@ func (s *Server) mntrText(o overview) string {
 // discovery and synchronization.
 var peerStates = map[string]string{
 	"leader": "leading - broadcast", "follower": "following - broadcast", "observer": "observing - broadcast",
+}
+
+const (
+	inMs      = 1e-6 // of a nanosecond
+	inSeconds = 1e-9
+)
+
+// durationBounds are the bounds of histograms of durations: 0.13 ms to 17 s, each twice the one
+// before it.
+var durationBounds = powersOfTwo(17, 34)
+
+// sizeBounds are those of bytes, commandBounds those of numbers of commands.
+var sizeBounds, commandBounds = powersOfTwo(7, 23), powersOfTwo(1, 11)
+
+// marginBounds are those of shares of a session timeout.
+var marginBounds = []int64{eighth / 2, eighth, 2 * eighth, 3 * eighth, 4 * eighth, 5 * eighth, 6 * eighth, 7 * eighth, 8 * eighth}
+
+const eighth = session.LeaseMarginUnit / 8
+
+func powersOfTwo(from, to int) (bounds []int64) {
+	for i := from; i <= to; i++ {
+		bounds = append(bounds, 1<<i)
+	}
+	return bounds
+}
+
+// workMetrics are how long the work of this member takes: for clients, and for the log.
+func (s *Server) workMetrics() metrics.List {
+	work, log := s.sessions.Measures(), s.replica.Measures()
+	ms := func(h *histogram.Histogram) metrics.Distribution { return s.recents.Distribution(h, inMs, nil) }
+	count := func(h *histogram.Histogram) metrics.Distribution { return s.recents.Distribution(h, 1, nil) }
+	failed := s.cfg.DiskFullStops
+	if s.Err() != nil {
+		failed++
+	}
+	return metrics.List{
+		metrics.Advanced("readlatency", "ms from the last byte of a read, a ping or a sync to its reply", ms(&work.Reads)),
+		metrics.Advanced("updatelatency", "ms from the last byte of an update, or of a handshake, to its reply", ms(&work.Updates)),
+		metrics.Counter("response_bytes", "bytes of replies, without the lengths in front of them", work.ReplyBytes.Load()),
+		metrics.Counter("watch_bytes", "bytes of notifications, counted in the same way",
+			work.NotificationBytes.Load()),
+		metrics.Counter("stale_sessions_expired", "sessions that expired while this member led", work.Expired.Load()),
+		metrics.Histogram("lease_margin_ratio", "share of its timeout that a session had left when the leader heard of it again; "+
+			"0 for one that expired", s.recents.Distribution(&work.LeaseMargin, 1./session.LeaseMarginUnit, marginBounds)),
+
+		metrics.Summary("election_time", "ms without a leader, until there was one", ms(&log.Election)),
+		metrics.Counter("looking_count", "times that this member began to be without a leader, its start included",
+			log.Looking.Load()),
+		metrics.Advanced("propagation_latency", "ms from the making of an entry until it was applied here, by the leader's wall clock and "+
+			"this member's", ms(&log.Propagation)),
+		metrics.Advanced("proposal_latency", "ms from the making of an entry until a follower had it, by the leader's wall clock and "+
+			"the follower's", ms(&log.Proposal)),
+		metrics.Advanced("quorum_ack_latency", "ms from the making of an entry until a majority had it on disk; of the leader",
+			ms(&log.QuorumAck)),
+		metrics.Counter("proposal_count", "updates that this member has proposed as the leader", log.Proposals.Load()),
+		metrics.Counter("commit_count", "updates that were committed while this member led", log.Commits.Load()),
+		metrics.Counter("snap_count", "times that this leader began to send a member a snapshot", log.SnapshotsSent.Load()),
+		metrics.Counter("diff_count", "times that this leader began to send a member what it lacks of the log",
+			log.PipelinesOpened.Load()),
+		metrics.Summary("prep_processor_queue_size", "updates that waited on the leader when it made an entry of them",
+			count(&log.Queued)),
+		metrics.Summary("sync_processor_queue_size", "entries that waited for a write to the log, when it began",
+			count(&log.FsyncEntries)),
+
+		metrics.Summary("fsynctime", "ms that a write to the log took with its fsync", ms(&log.Fsync)),
+		metrics.Histogram("fsync_seconds", "seconds that a write to the log took with its fsync",
+			s.recents.Distribution(&log.Fsync, inSeconds, durationBounds)),
+		metrics.Counter("slow_fsyncs", "writes to the log that took fsync.warningthresholdms or longer", log.SlowFsyncs.Load()),
+		metrics.Histogram("apply_seconds", "seconds that an entry took to be applied, with watches and replies",
+			s.recents.Distribution(&log.Apply, inSeconds, durationBounds)),
+		metrics.Histogram("entry_commands", "updates in an entry that this leader has proposed",
+			s.recents.Distribution(&log.EntryCommands, 1, commandBounds)),
+		metrics.Histogram("entry_bytes", "bytes of an entry that this leader has proposed",
+			s.recents.Distribution(&log.EntryBytes, 1, sizeBounds)),
+		metrics.Summary("snapshottime", "ms that a snapshot took until it was on disk", ms(&log.Snapshots)),
+		metrics.Counter("snapshot_error_count", "snapshots that could not be written; the log grows meanwhile",
+			log.NoSnapshots.Load()),
+
+		metrics.Counter("unrecoverable_error_count", "times that this member could not go on: a full disk, after which it started again "+
+			"by itself, or what ends the process", failed),
+		metrics.Counter("digest_mismatches_count", "committed entries that did not match their checksums or could not be applied; "+
+			"the first one stops the member. Trees are not compared at run time", log.Damaged.Load()),
+	}
+}
+
+// raftMetrics are where this member is in the log.
+func raftMetrics(o overview) metrics.List {
+	return metrics.List{
+		metrics.Gauge("raft_term", "the term that this member is in", o.status.Term),
+		metrics.Gauge("raft_last_log_index", "index of the last entry in this member's log", o.status.LastIndex),
+		metrics.Gauge("raft_commit_index", "index up to which this member knows entries to be committed", o.status.CommitIndex),
+		metrics.Gauge("raft_applied_index", "index of the last entry with updates that this member has applied", o.status.AppliedIndex),
+	}
+}
+
+// prometheusMetrics are what Prometheus has in addition: those with labels, for which mntr has no
+// form.
+func (s *Server) prometheusMetrics() metrics.List {
+	o := s.overview()
+	ms := s.metrics(o)
+	for _, role := range []string{"standalone", "leader", "follower", "observer", "looking", readOnlyMode} {
+		is := 0
+		if role == s.mode(o) {
+			is = 1
+		}
+		ms = append(ms, metrics.Gauge("role", "1 for the role that this member is in, 0 for the others", is).With("role", role))
+	}
+	if s.cfg.NoProcessMetrics {
+		return ms
+	}
+	used, rest := heapBytes()
+	return append(ms,
+		metrics.Gauge("jvm_memory_bytes_used", usedHelp, used).With("area", "heap"),
+		metrics.Gauge("jvm_memory_bytes_used", usedHelp, rest).With("area", "nonheap"),
+		metrics.Gauge("jvm_memory_bytes_max", maxHelp, debug.SetMemoryLimit(-1)).With("area", "heap"),
+		metrics.Gauge("jvm_memory_bytes_max", maxHelp, -1).With("area", "nonheap"))
+}
+
+// heapBytes returns how much Go's heap holds, and what else the runtime has from the system.
+func heapBytes() (heap, rest uint64) {
+	samples := []runtimemetrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
+	runtimemetrics.Read(samples)
+	heap = samples[0].Value.Uint64()
+	return heap, samples[1].Value.Uint64() - samples[2].Value.Uint64() - heap
 }

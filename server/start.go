@@ -16,9 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/server/audit"
+	"lockkeeper/server/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/znode"
@@ -39,10 +41,14 @@ type Server struct {
 	connects tokenBucket
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
-	http      *httpPort  // nil unless it is configured
-	tls       *serverTLS // nil unless a port for clients or HTTP speaks TLS
-	audit     *audit.Log // nil unless it is configured
-	counters  counters
+	http      *httpPort // nil unless it is configured
+	// metricsPort is for Prometheus; nil unless it is configured.
+	metricsPort *httpPort
+	clocks      clockWatch
+	recents     metrics.Recents // of the quantiles in metrics
+	tls         *serverTLS      // nil unless a port for clients or HTTP speaks TLS
+	audit       *audit.Log      // nil unless it is configured
+	counters    counters
 
 	agreed atomic.Pointer[membership] // nil until this member has learned of one
 
@@ -51,8 +57,9 @@ type Server struct {
 	// listings holds one element for each listing that is being made or sent.
 	listings chan struct{}
 
-	cancel context.CancelFunc // ends handshakes that wait
-	stop   func() error       // stopOnce, once
+	cancel   context.CancelFunc // ends handshakes that wait, and watchers
+	watchers sync.WaitGroup
+	stop     func() error // stopOnce, once
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -67,13 +74,14 @@ type counters struct {
 	refusedHandshakes  atomic.Int64 // no leader, or the client has seen later state
 	badHandshakes      atomic.Int64 // first frames that were no connect request
 	sessionlessExpired atomic.Int64 // connections whose first request did not arrive in time
+	drops              atomic.Int64 // connections that clients ended without closing the session
 	badLengths         atomic.Int64 // frames that were too long, or not as long as nothing
 	bytesReceived      atomic.Int64
 }
 
 func (c *counters) reset() {
 	for _, n := range []*atomic.Int64{&c.wordsReceived, &c.wordsSent, &c.connectRequests, &c.refusedHandshakes,
-		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived} {
+		&c.badHandshakes, &c.sessionlessExpired, &c.badLengths, &c.bytesReceived, &c.drops} {
 		n.Store(0)
 	}
 }
@@ -115,6 +123,10 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 		failed:   make(chan struct{}),
 		reports:  newMemberReports(),
 		listings: make(chan struct{}, listingsAtOnce),
+	}
+	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
+	if s.clocks.now == nil {
+		s.clocks.now = time.Now
 	}
 	s.traceMask.Store(defaultTraceMask)
 	// What has been opened is closed again, the last first, when something later fails.
@@ -161,6 +173,10 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if ports.http != nil {
 		s.startHTTP(ports.http) // before there are clients: mntr shows its figures
 	}
+	if ports.metrics != nil {
+		s.startMetrics(ports.metrics)
+	}
+	s.watchers.Go(func() { s.clocks.loop(handshakes) })
 	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
 	s.log.Info("member started", "clients", ports.clients.Addr(), "mode", s.startMode(), "version", s.build)
@@ -197,7 +213,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 }
 
 // listeners are the ports of a member; those that it does not need are nil.
-type listeners struct{ clients, secure, peers, http net.Listener }
+type listeners struct{ clients, secure, peers, http, metrics net.Listener }
 
 // listen opens the ports, so that a port in use stops the start before anything else has begun. It
 // reports the faults of all of them.
@@ -229,6 +245,9 @@ func (s *Server) listen(opened *[]func()) (ports listeners, err error) {
 	}
 	if s.cfg.HTTPAddr != "" {
 		ports.http = open("admin.serverPort", s.cfg.HTTPAddr)
+	}
+	if s.cfg.MetricsAddr != "" {
+		ports.metrics = open("metricsProvider.httpPort", s.cfg.MetricsAddr)
 	}
 	if !s.cfg.Standalone() {
 		self := s.cfg.Self()
@@ -366,6 +385,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Tick:             s.cfg.TickTime,
 		SnapshotCommands: s.cfg.SnapCount,
 		TrailingEntries:  s.cfg.TrailingEntries,
+		SlowFsync:        s.cfg.SlowFsync,
 		ConfigText:       s.cfg.ConfigText(),
 		Stores:           stores,
 		Listener:         s.sessions,
@@ -484,10 +504,12 @@ func (s *Server) stopOnce() error {
 	defer s.closeAudit()
 	s.port.stopAccepting()
 	s.http.stop()
+	s.metricsPort.stop()
 	s.tls.stop()
 	// Order: handshakes give up before the sessions end, so that none comes to a session
 	// afterwards.
 	s.cancel()
+	s.watchers.Wait()
 	s.sessions.Close()
 	s.port.cutSilent()
 	s.port.wait()

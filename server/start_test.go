@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -501,7 +502,8 @@ func startCluster(t *testing.T, more string) (members []*Server, ports []int) {
 	return startMembers(t, []uint8{1, 2, 3}, more)
 }
 
-// startMembers is startCluster for members with these numbers.
+// startMembers is startCluster for members with these numbers. FREE_PORT in more is a port of each
+// member's own.
 func startMembers(t *testing.T, ids []uint8, more string) (members []*Server, ports []int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -517,7 +519,7 @@ func startMembers(t *testing.T, ids []uint8, more string) (members []*Server, po
 		}
 		writeFile(t, filepath.Join(data, "myid"), fmt.Sprintf("%d\n", id))
 		cfg := mustLoad(t, filepath.Join(dir, fmt.Sprintf("zoo%d.cfg", id)),
-			"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=*\n%s%s", data, freePort(t), lines.String(), more)
+			"tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\n4lw.commands.whitelist=*\n%s%s", data, freePort(t), lines.String(), strings.ReplaceAll(more, "FREE_PORT", strconv.Itoa(freePort(t))))
 		s, err := Start(cfg)
 		if err != nil {
 			t.Fatal(err)

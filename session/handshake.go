@@ -42,6 +42,7 @@ type handshakeResult struct {
 // The caller must Detach a Session that it was given. Connect waits for a commit; ctx ends that.
 func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr,
 ) (*Session, *wire.ConnectResponse, error) {
+	began := time.Now()
 	timeout := min(max(time.Duration(req.TimeoutMs)*time.Millisecond, m.cfg.MinTimeout), m.cfg.MaxTimeout)
 	switch since, ok := m.replica.LeaderKnown(); {
 	case ok && isLocalID(req.SessionID) && req.SessionID != 0:
@@ -57,10 +58,15 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {
 		return nil, nil, err
 	}
+	begin := m.attach
 	if req.SessionID == 0 {
-		return m.create(ctx, req, addr.Unmap(), timeout)
+		begin = m.create
 	}
-	return m.attach(ctx, req, addr.Unmap(), timeout)
+	s, resp, err := begin(ctx, req, addr.Unmap(), timeout)
+	if s != nil {
+		m.stats.Updates.ObserveSince(began)
+	}
+	return s, resp, err
 }
 
 // catchUp waits until this member has applied what the client has seen elsewhere. Most often that

@@ -64,6 +64,13 @@ func (l *lease) sendUntil() time.Time {
 	return now.Add(time.Duration(l.timeout/3 - l.age(l.m.since())))
 }
 
+// overdue reports whether the client was heard from, and may not be answered because the leader has
+// not confirmed that.
+func (l *lease) overdue(now int64) bool {
+	open := l.openSince.Load()
+	return !l.local && open != 0 && now-open > l.timeout/6 && l.age(now) >= l.timeout/3
+}
+
 // mustClose reports whether the connection must be closed.
 func (l *lease) mustClose(now int64) bool {
 	age, open := l.age(now), l.openSince.Load()
@@ -196,9 +203,29 @@ func (s *Session) confirm(at int64) {
 // endUnconfirmed ends the connections whose lease could not be confirmed.
 func (m *Manager) endUnconfirmed() {
 	now := m.since()
+	ended, withheld := 0, 0
+	defer func() { m.leaseTrouble(ended, withheld) }()
 	for _, s := range m.all() {
+		if s.lease.overdue(now) {
+			withheld++
+		}
 		if s.lease.mustClose(now) {
+			if s.lease.openSince.Load() != 0 {
+				ended++
+			}
 			s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
 		}
+	}
+}
+
+// leaseTrouble warns of clients that are cut off because the leader does not confirm their leases.
+func (m *Manager) leaseTrouble(ended, withheld int) {
+	if withheld > 0 {
+		m.refusals.Warn("leases withheld", "clients get no answers: the leader has not confirmed their leases within a third of "+
+			"their timeouts; look at the network to the leader, and at the load of the leader and of this member", "clients", withheld)
+	}
+	if ended > 0 {
+		m.refusals.Warn("leases lost", "connections closed: their clients sent something, and the leader did not confirm their leases; "+
+			"clients go to other members and keep their sessions if they reach one in time", "connections", ended)
 	}
 }

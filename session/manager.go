@@ -183,7 +183,7 @@ func NewManager(cfg Config) *Manager {
 	m.refusals = loglimit.New(cfg.Logger)
 	m.capacity.init(&m.cfg.Limits, &m.stats, m.refusals)
 	m.syncs.wake = newSignal()
-	m.tracker = newTracker(cfg.Tick)
+	m.tracker = newTracker(cfg.Tick, &m.stats.LeaseMargin)
 	m.readOnly.init(cfg.Member, cfg.Now())
 	m.nextID.Store(firstID(cfg.Member, cfg.Now()))
 	m.nextNonce.Store(uint64(cfg.Now().UnixNano()))
@@ -310,6 +310,9 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		}
 	case znode.KindExpire:
 		if res.Status == znode.Done {
+			if m.tracker.leads() {
+				m.stats.Expired.Add(1)
+			}
 			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)
 			m.sessionClosed(c.Session, "expired")
 		}

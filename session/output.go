@@ -92,9 +92,17 @@ func (o *output) init(l *lease, m *memory, max int) {
 	o.changed.L = &o.mu
 }
 
+// frameHead is the length in front of a frame.
+const frameHead = 4
+
 // addLocked adds a frame that has about so many bytes; 0 for one that is short.
 func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
+	sent := &o.memory.stats.ReplyBytes
+	if h.Xid == wire.XidNotification {
+		sent = &o.memory.stats.NotificationBytes
+	}
 	if bytes > outputCollectBytes {
+		sent.Add(int64(bytes - frameHead))
 		o.pieces = append(o.pieces, &piece{header: h, body: body})
 		o.countLocked(o.pieces[len(o.pieces)-1], bytes)
 		return
@@ -103,6 +111,7 @@ func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
 	before := len(p.bytes)
 	p.bytes = wire.AppendReply(p.bytes, h, body)
 	o.countLocked(p, len(p.bytes)-before)
+	sent.Add(int64(len(p.bytes) - before - frameHead))
 }
 
 // bufferLocked returns the piece to which short frames are added: the last one, or a new one if the
@@ -239,6 +248,13 @@ func (o *output) ended() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.aborted || o.over
+}
+
+// finishing reports whether finish has been called.
+func (o *output) finishing() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.finished
 }
 
 // finish ends the output with what is in it now. With farewell that is sent whatever the lease is.

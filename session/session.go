@@ -101,6 +101,10 @@ func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) 
 // ID is the session's id.
 func (s *Session) ID() wire.SessionID { return s.id }
 
+// Ended reports whether the session has ended its connection, or lost it. What the client sends is
+// not answered any more.
+func (s *Session) Ended() bool { return s.ended.Load() || s.out.finishing() }
+
 // Timeout is the negotiated session timeout.
 func (s *Session) Timeout() time.Duration { return s.timeout }
 
@@ -443,7 +447,7 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 	}
 	latency := time.Since(p.received)
 	s.stats.sent(h, latency)
-	s.m.stats.replied(latency)
+	s.m.stats.replied(p.req.Op, latency)
 	if p.last {
 		s.out.finish(false)
 	}

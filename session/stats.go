@@ -2,17 +2,53 @@ package session
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/histogram"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
 // stats are the counters of a member. mu is taken last of all locks.
 type stats struct {
+	Measures
+
 	mu sync.Mutex
 	Counters
 }
+
+// Measures are what a Manager counts and times without a lock, since its start or since ResetStats.
+// They may be read at any time.
+type Measures struct {
+	// Reads and Updates are the latencies of requests, in nanoseconds: from the receipt of the last
+	// byte to the making of the reply. Pings are among the reads, and handshakes among the updates,
+	// as in ZooKeeper.
+	Reads, Updates histogram.Histogram
+	// ReplyBytes and NotificationBytes are those of frames that were put into the output, without
+	// the lengths in front of them, as in ZooKeeper.
+	ReplyBytes, NotificationBytes atomic.Int64
+	// LeaseMargin, on the leader, is how much was left of a session's timeout each time that the
+	// lease was extended, in parts of LeaseMarginUnit. A session that expires counts as 0.
+	LeaseMargin histogram.Histogram
+	// Expired counts sessions that expired while this member led.
+	Expired atomic.Int64
+}
+
+// LeaseMarginUnit is what a whole session timeout counts as in Measures.LeaseMargin.
+const LeaseMarginUnit = 1024
+
+func (m *Measures) reset() {
+	for _, h := range []*histogram.Histogram{&m.Reads, &m.Updates, &m.LeaseMargin} {
+		h.Reset()
+	}
+	for _, n := range []*atomic.Int64{&m.ReplyBytes, &m.NotificationBytes, &m.Expired} {
+		n.Store(0)
+	}
+}
+
+// Measures returns what is measured.
+func (m *Manager) Measures() *Measures { return &m.stats.Measures }
 
 // inc adds one to a counter of s.
 func (s *stats) inc(counter *int64) {
@@ -21,7 +57,12 @@ func (s *stats) inc(counter *int64) {
 	*counter++
 }
 
-func (s *stats) replied(l time.Duration) {
+func (s *stats) replied(op wire.Op, l time.Duration) {
+	if isWrite(op) && op != wire.OpSync {
+		s.Updates.Observe(int64(l))
+	} else {
+		s.Reads.Observe(int64(l))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.PacketsSent++
@@ -106,6 +147,7 @@ func (m *Manager) ResetStats() {
 	m.stats.mu.Lock()
 	defer m.stats.mu.Unlock()
 	m.stats.Counters = Counters{}
+	m.stats.reset()
 }
 
 // ConnStats describes one connection, as the four-letter words stat and cons show it.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -21,6 +22,8 @@ type tracker struct {
 	// bytes need from the member to the client.
 	slack time.Duration
 	wake  signal // the earliest deadline may have changed
+	// margin counts what was left of each lease when it was extended (Measures.LeaseMargin).
+	margin *histogram.Histogram
 
 	mu      sync.Mutex
 	leading bool
@@ -44,8 +47,8 @@ type tracked struct {
 // of the leadership is tried and fails.
 const closeRetry = 5 * time.Second
 
-func newTracker(tick time.Duration) *tracker {
-	return &tracker{slack: tick / 2, wake: newSignal(), leases: map[wire.SessionID]*tracked{}}
+func newTracker(tick time.Duration, margin *histogram.Histogram) *tracker {
+	return &tracker{slack: tick / 2, wake: newSignal(), margin: margin, leases: map[wire.SessionID]*tracked{}}
 }
 
 // lead begins to track. Every session gets its full timeout.
@@ -118,6 +121,7 @@ func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	now := time.Now()
 	for _, id := range heard {
 		if l := t.leases[id]; l != nil && !l.closing {
+			t.margin.Observe(int64(l.deadline.Sub(now)-t.slack) * LeaseMarginUnit / int64(max(l.timeout, 1)))
 			l.deadline = now.Add(l.timeout + t.slack)
 			extended = append(extended, id)
 		}
@@ -139,6 +143,9 @@ func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
 		if l.deadline.After(now) {
 			t.enqueueLocked(l, l.deadline) // touched since
 			continue
+		}
+		if !l.closing {
+			t.margin.Observe(0)
 		}
 		l.closing = true
 		t.enqueueLocked(l, now.Add(closeRetry))

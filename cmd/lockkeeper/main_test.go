@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -165,6 +166,7 @@ func TestWrongUsage(t *testing.T) {
 		{[]string{"serve", "-data-dir", "d", "a.cfg"}, "lockkeeper serve: -data-dir is for a start without a file; set dataDir in a.cfg\n" + serves},
 		{[]string{"serve", "-client-address", ":1", "a.cfg"}, "lockkeeper serve: -client-address is for a start without a file; set clientPort and clientPortAddress in a.cfg\n" + serves},
 		{[]string{"serve", "-log-level", "loud"}, "lockkeeper serve: -log-level must be debug, info, warn or error, not \"loud\"\n" + serves},
+		{[]string{"serve", "-log-format", "xml"}, "lockkeeper serve: -log-format must be text or json, not \"xml\"\n" + serves},
 	} {
 		status, stdout, stderr := invoke(c.args...)
 		if status != exitUsage || stdout != "" || stderr != c.want {
@@ -382,6 +384,28 @@ func TestServeFile(t *testing.T) {
 		if !strings.Contains(p.stderr.String(), want) {
 			t.Errorf("the log lacks %s", want)
 		}
+	}
+}
+
+// With -log-format json each line of the log is an object whose values are texts that people know.
+func TestJSONLog(t *testing.T) {
+	p := start(t, t.TempDir(), "-client-address", "127.0.0.1:0", "-log-level", "info", "-log-format", "json")
+	p.line()
+	if status := p.signal(syscall.SIGTERM); status != exitOK {
+		t.Errorf("status %d", status)
+	}
+	seen := map[any]map[string]any{}
+	for line := range strings.Lines(p.stderr.String()) {
+		var event map[string]any
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Errorf("%q: %v", line, err)
+			continue
+		}
+		seen[event["msg"]] = event
+	}
+	started := seen["member started"]
+	if clients, _ := started["clients"].(string); !strings.HasPrefix(clients, "127.0.0.1:") || started["level"] != "INFO" || seen["member stopped"] == nil {
+		t.Errorf("the log has %v", seen)
 	}
 }
 

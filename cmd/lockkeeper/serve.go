@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -23,8 +24,8 @@ import (
 const shutdownTimeout = 5 * time.Second
 
 type serveCommand struct {
-	clientAddr, dataDir, logLevel string
-	ignoreZooKeeper, allowUnknown bool
+	clientAddr, dataDir, logLevel, logFormat string
+	ignoreZooKeeper, allowUnknown            bool
 }
 
 func (c *serveCommand) flags(fs *flag.FlagSet) {
@@ -33,6 +34,7 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.dataDir, "data-dir", "",
 		"`directory` where the data is; only without a file (default lockkeeper-data)")
 	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, else warn)")
+	fs.StringVar(&c.logFormat, "log-format", "text", "`format` of the log: text, or json with one object in a line")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
 		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
@@ -53,7 +55,7 @@ func (c *serveCommand) run(e env, args []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go fitProcessors(ctx)
-	cfg.Logger = slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: level}))
+	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
 	}
@@ -100,6 +102,27 @@ func (c *serveCommand) run(e env, args []string) error {
 	}
 }
 
+// logHandler writes the log in the format that was chosen. Ids of sessions and zxids are
+// texts like 0x10 in either.
+func (c *serveCommand) logHandler(w io.Writer, level slog.Level) slog.Handler {
+	options := &slog.HandlerOptions{Level: level}
+	if c.logFormat == "json" {
+		options.ReplaceAttr = jsonValue
+		return slog.NewJSONHandler(w, options)
+	}
+	return slog.NewTextHandler(w, options)
+}
+
+// jsonValue writes what has a text of its own, as durations and session ids, as that text.
+func jsonValue(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value.Any().(type) {
+	case slog.Level, time.Time, error:
+	case fmt.Stringer:
+		a.Value = slog.StringValue(v.String())
+	}
+	return a
+}
+
 type started struct {
 	member *server.Server
 	err    error
@@ -127,6 +150,9 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		case c.dataDir != "":
 			return cfg, level, wrongUsage("-data-dir is for a start without a file; set dataDir in %s", args[0])
 		}
+	}
+	if c.logFormat != "text" && c.logFormat != "json" {
+		return cfg, level, wrongUsage("-log-format must be text or json, not %q", c.logFormat)
 	}
 	if c.logLevel != "" && level.UnmarshalText([]byte(c.logLevel)) != nil {
 		return cfg, level, wrongUsage("-log-level must be debug, info, warn or error, not %q", c.logLevel)

@@ -20,22 +20,24 @@ const imports = `
 	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
 	                       github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
-	quorum:                wire znode quorum/codec quorum/peer quorum/wal internal/mutant internal/loglimit
+	quorum:                wire znode quorum/codec quorum/peer quorum/wal internal/mutant internal/loglimit internal/histogram
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session/sasl:
-	session:               wire znode session/sasl internal/mutant internal/loglimit
+	session:               wire znode session/sasl internal/mutant internal/loglimit internal/histogram
 
 	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/console/web:
 	server/audit:          wire session internal/loglimit
 	server/admin:          wire session
-	server/metrics:        internal/histogram
+	server/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
+	                       github.com/prometheus/client_golang/prometheus/collectors
+	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
-	                       server/metrics internal/loglimit
+	                       server/metrics internal/loglimit internal/histogram
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,10 @@ type Transport struct {
 	self  raft.ServerID
 	local Local
 	votes *voteFilter // nil: this member may vote
+
+	// Began is called when a follower begins to be sent entries of the log, or a snapshot. It is
+	// set before the transport is used; nil: it is not called.
+	Began func(snapshot bool)
 
 	wg   sync.WaitGroup
 	stop chan struct{}
@@ -173,7 +178,21 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Time{}) // that of what it was used for before
+	t.began(false)
 	return newPipeline(t, id, target, c), nil
+}
+
+// InstallSnapshot implements raft.Transport.
+func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	t.began(true)
+	return t.Transport.InstallSnapshot(id, target, args, resp, data)
+}
+
+func (t *Transport) began(snapshot bool) {
+	if t.Began != nil {
+		t.Began(snapshot)
+	}
 }
 
 // opened records the newest pipeline of its follower.

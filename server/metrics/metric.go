@@ -119,8 +119,8 @@ var mntrQuantiles = []struct {
 }{{"p50", 0.5}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999}}
 
 // Lines yields what mntr prints, without zk_ in front: names, and values that are int64 or float64.
-// As in ZooKeeper a summary becomes several lines, of integers but for the mean, and the value of a
-// label is put in front of the name.
+// As in ZooKeeper a summary becomes several lines, of integers but for the mean. It is not for
+// metrics with labels.
 func (l List) Lines() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
 		for i := range l {
@@ -133,8 +133,13 @@ func (l List) Lines() iter.Seq2[string, any] {
 
 func (m *Metric) lines(yield func(string, any) bool) bool {
 	name := m.Name
-	if m.Label != "" {
-		name = m.LabelValue + "_" + name
+	decimals := 1e4 // as ZooKeeper writes them
+	if m.Own() {
+		decimals = 1e6
+	}
+	rounded := func(f float64) float64 { return math.Round(f*decimals) / decimals }
+	if f, ok := m.value.(float64); ok {
+		return yield(name, rounded(f))
 	}
 	if m.dist == nil {
 		return yield(name, m.value)
@@ -142,11 +147,11 @@ func (m *Metric) lines(yield func(string, any) bool) bool {
 	all, unit := m.dist.All, m.dist.Unit
 	scaled := func(f float64) any {
 		if m.Own() && unit < 1 {
-			return f
+			return rounded(f)
 		}
 		return int64(math.Round(f))
 	}
-	ok := yield("avg_"+name, all.Mean()*unit) &&
+	ok := yield("avg_"+name, rounded(all.Mean()*unit)) &&
 		yield("min_"+name, scaled(float64(all.Min)*unit)) && yield("max_"+name, scaled(float64(all.Max)*unit)) &&
 		yield("cnt_"+name, all.Count) && yield("sum_"+name, scaled(float64(all.Sum)*unit))
 	if m.Kind == KindSummary {

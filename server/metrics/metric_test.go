@@ -27,13 +27,12 @@ func TestLines(t *testing.T) {
 		Gauge("znode_count", "", 7),
 		Gauge("avg_latency", "", 0.0),
 		Counter("terms", "", uint64(3)),
-		Gauge("jvm_memory_bytes_used", "", 5).With("area", "heap"),
 		Summary("fsynctime", "", ms),
 		Histogram("fsync_seconds", "", Distribution{All: h.Snapshot(), Unit: 1e-9}),
 	})
 	want := []string{
-		"znode_count int64 7", "avg_latency float64 0", "terms int64 3", "heap_jvm_memory_bytes_used int64 5",
-		"avg_fsynctime float64 1.5999999999999999", "min_fsynctime int64 2", "max_fsynctime int64 2", "cnt_fsynctime int64 10",
+		"znode_count int64 7", "avg_latency float64 0", "terms int64 3",
+		"avg_fsynctime float64 1.6", "min_fsynctime int64 2", "max_fsynctime int64 2", "cnt_fsynctime int64 10",
 		"sum_fsynctime int64 16",
 		"avg_fsync_seconds float64 0.0016", "min_fsync_seconds float64 0.0016", "max_fsync_seconds float64 0.0016",
 		"cnt_fsync_seconds int64 10", "sum_fsync_seconds float64 0.016", "p50_fsync_seconds float64 0.0016",

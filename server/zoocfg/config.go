@@ -89,6 +89,12 @@ type Config struct {
 	// admin.restore.enabled=false.
 	NoSnapshotCommand, NoRestoreCommand bool
 
+	// MetricsAddr is the host:port where Prometheus finds metrics (metricsProvider.*). Empty means
+	// that there is none. Its connections are bounded like those of HTTPAddr.
+	MetricsAddr      string
+	NoProcessMetrics bool          // metricsProvider.exportJvmInfo=false
+	SlowFsync        time.Duration // fsync.warningthresholdms
+
 	DataDir      string         // dataDir
 	DataLogDir   string         // dataLogDir
 	LogStore     quorum.LogKind // logStore
@@ -230,6 +236,7 @@ func (c *Config) Validate() error {
 	address("clientPort", c.ClientAddr)
 	address("secureClientPort", c.SecureClientAddr)
 	address("admin.serverPort", c.HTTPAddr)
+	address("metricsProvider.httpPort", c.MetricsAddr)
 	l := loader{cfg: *c}
 	for _, key := range slices.Sorted(maps.Keys(knownKeys)) {
 		if v := knownKeys[key].value; v.check != nil {

@@ -182,6 +182,7 @@ func TestDefaults(t *testing.T) {
 		DigestAlgorithm:  "SHA1",
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second, HTTPIdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute,
 		HandshakeTimeout: 10 * time.Second,
+		SlowFsync:        time.Second,
 		AuditFileBytes:   10 << 20, AuditFiles: 10, AuditQueueBytes: 16 << 20,
 		MaxHandshakes:    250,
 		TLSDetectTimeout: 5 * time.Second, PeerTLSDetectTimeout: 5 * time.Second,
@@ -485,7 +486,7 @@ func TestConfigNotices(t *testing.T) {
 		want       []string
 	}{
 		"unneeded": {base + "preAllocSize=1\nautopurge.purgeInterval=24\nzookeeper.admin.httpVersion=11\n", "", []string{unneeded + "admin.httpVersion, autopurge.purgeInterval, preAllocSize"}},
-		"metrics":  {base + "metricsProvider.httpPort=7000", "", []string{unneeded + "metricsProvider.httpPort"}},
+		"metrics":  {base + "metricsProvider.httpPort=7000", "", []string{"WARN zoo.cfg:3 metricsProvider.httpPort: without effect: metricsProvider.className=" + prometheusProvider + " is missing"}},
 		"TLS":      {base + "ssl.keyStore.location=/k\nssl.quorum.trustStore.password=x\nssl.clientAuth=want\nfips-mode=false", "", []string{noTLS + "ssl.clientAuth, ssl.keyStore.location"}},
 		"old TLS": {secure + "tls.cert=/c\ntls.ca=/c\nssl.enabledProtocols=TLSv1.1,TLSv1.2\nssl.ciphersuites=TLS_RSA_WITH_AES_128_CBC_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "", []string{
 			"WARN zoo.cfg:6 ssl.enabledProtocols: TLSv1.1: not spoken, whatever this says; TLSv1.2 and TLSv1.3 are",
@@ -496,16 +497,17 @@ func TestConfigNotices(t *testing.T) {
 		"SASL without users": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nsuperUser=x", "", []string{
 			"WARN zoo.cfg:3 authProvider.1: no file names the users of SASL (java.security.auth.login.config, saslUsersFile): ACLs may name them, and nobody can log in",
 			`WARN zoo.cfg:4 superUser: there is no SASL user "x"`}},
-		"off":       {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
-		"unknown":   {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
-		"twice":     {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
-		"forceSync": {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
-		"local":     {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
-		"leader":    {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
-		"admin":     {base + "admin.enableServer=true", "", nil},
-		"admin off": {base + "admin.enableServer=false", "", nil},
-		"metrics in Prometheus": {base + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", "", []string{
-			"WARN zoo.cfg:3 metricsProvider.className: this version has no HTTP port for metrics; mntr on the client port has them"}},
+		"off":                   {base + "sslQuorum=false\nreconfigEnabled=false\nforceSync=yes\nlocalSessionsEnabled=false\nenforce.auth.enabled=false\nlargeRequestThreshold=-1\noraclePath=x", "", []string{"WARN zoo.cfg:9 oraclePath: there is no oracle: with two voters, either one's failure stops the cluster"}},
+		"unknown":               {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
+		"twice":                 {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
+		"forceSync":             {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
+		"local":                 {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
+		"leader":                {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
+		"admin":                 {base + "admin.enableServer=true", "", nil},
+		"admin off":             {base + "admin.enableServer=false", "", nil},
+		"metrics in Prometheus": {base + "metricsProvider.className=" + prometheusProvider, "", nil},
+		"metrics elsewhere": {base + "metricsProvider.className=org.example.Metrics", "", []string{
+			"WARN zoo.cfg:3 metricsProvider.className: lockkeeper loads no Java classes, and knows " + prometheusProvider + "; the four-letter word mntr has the metrics"}},
 		"auth providers": {base + "authProvider.2=org.apache.zookeeper.server.auth.DigestAuthenticationProvider", "", []string{unneeded + "authProvider.2"}},
 		"skipACL":        {base + "skipACL=yes", "", []string{"WARN zoo.cfg:3 skipACL: no ACL is checked: every client may do everything"}},
 		"whitelist":      {base + "4lw.commands.whitelist=ruok,rouk,*", "", []string{`WARN zoo.cfg:3 4lw.commands.whitelist: there is no four-letter word "rouk"`}},
@@ -636,5 +638,24 @@ func TestNoticeLog(t *testing.T) {
 	Notice{Level: slog.LevelInfo, Text: "plain"}.Log(l)
 	if want := "level=WARN msg=careful file=zoo.cfg line=3 key=skipACL\nlevel=INFO msg=plain\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+// The port for metrics is there if the file names the provider, with ZooKeeper's defaults.
+func TestMetricsPort(t *testing.T) {
+	const on = base + "metricsProvider.className=" + prometheusProvider + "\n"
+	for text, want := range map[string]string{
+		base:                                     "",
+		base + "metricsProvider.httpPort=7070\n": "",
+		on:                                       ":7000",
+		on + "metricsProvider.httpHost=127.0.0.1\nmetricsProvider.httpPort=7070\n": "127.0.0.1:7070",
+		on + "metricsProvider.httpHost=[::1]\n":                                    "[::1]:7000",
+	} {
+		if cfg, _ := load(t, text, ""); cfg.MetricsAddr != want {
+			t.Errorf("%q: metrics at %q, want %q", text, cfg.MetricsAddr, want)
+		}
+	}
+	if cfg, _ := load(t, on+"metricsProvider.exportJvmInfo=false\nfsync.warningthresholdms=50\n", ""); !cfg.NoProcessMetrics || cfg.SlowFsync != 50*time.Millisecond {
+		t.Errorf("no process metrics %t, slow fsync %v", cfg.NoProcessMetrics, cfg.SlowFsync)
 	}
 }

@@ -1,6 +1,7 @@
 package zoocfg
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -74,6 +75,9 @@ type loader struct {
 	httpAddr    string   // admin.serverAddress
 	httpOn      bool     // admin.enableServer=true
 	httpOff     bool     // admin.enableServer=false
+	metricsOn   bool     // metricsProvider.className
+	metricsPort int      // metricsProvider.httpPort; 0 = not set
+	metricsAddr string   // metricsProvider.httpHost
 	dynamic     string   // dynamicConfigFile
 	enforceAuth bool     // enforce.auth.enabled
 	authSchemes []string // enforce.auth.schemes
@@ -247,6 +251,7 @@ func (l *loader) finish() {
 	l.secureClientAddr()
 	l.clientAddr()
 	l.httpAddress()
+	l.metricsAddress()
 	l.finishTLS()
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
@@ -416,4 +421,21 @@ func (l *loader) httpAddress() {
 		l.httpPort = defaultHTTPPort
 	}
 	l.cfg.HTTPAddr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
+}
+
+// defaultMetricsPort is that of ZooKeeper's Prometheus provider.
+const defaultMetricsPort = 7000
+
+// metricsAddress decides where Prometheus finds metrics: nowhere, unless the file names the
+// provider.
+func (l *loader) metricsAddress() {
+	if !l.metricsOn {
+		for _, key := range []string{"metricsProvider.httpPort", "metricsProvider.httpHost", "metricsProvider.exportJvmInfo"} {
+			if l.has(key) {
+				l.warn(l.at(key), "without effect: metricsProvider.className=%s is missing", prometheusProvider)
+			}
+		}
+		return
+	}
+	l.cfg.MetricsAddr = net.JoinHostPort(l.metricsAddr, strconv.Itoa(cmp.Or(l.metricsPort, defaultMetricsPort)))
 }

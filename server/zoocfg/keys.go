@@ -276,6 +276,24 @@ var usedKeys = map[string]keyDef{
 		effect: "How many connections the HTTP port has at a time. One more takes the place of the oldest that is not being served, or is closed."},
 	"admin.maxCnxnsPerAddress": {own: true, value: integer(1, MaxHTTPConns, 8, func(l *loader) *int { return &l.cfg.HTTPConnsPerAddr }), unit: "connections",
 		effect: "How many connections the HTTP port has from one address at a time, in the same way."},
+	"metricsProvider.className": {value: value{kind: "name of a Java class", use: func(l *loader, p property) {
+		switch p.val {
+		case prometheusProvider:
+			l.metricsOn = true
+		case "", "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", "org.apache.zookeeper.metrics.impl.NullMetricsProvider":
+		default:
+			l.warn(p, "lockkeeper loads no Java classes, and knows %s; the four-letter word mntr has the metrics", prometheusProvider)
+		}
+	}}, def: "(none)", effect: "With " + prometheusProvider + " there is a port where Prometheus finds the metrics, at /metrics (docs/metrics.md). The four-letter word mntr always has them."},
+	"metricsProvider.httpPort": {value: integer(1, math.MaxUint16, defaultMetricsPort, func(l *loader) *int { return &l.metricsPort }),
+		effect: "The TCP port for metrics. It has as many connections as admin.maxCnxns and admin.maxCnxnsPerAddress allow the HTTP port."},
+	"metricsProvider.httpHost": {value: value{kind: "host name or IP address", use: func(l *loader, p property) {
+		l.metricsAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
+	}}, def: "(every address)", effect: "The address at which the port for metrics listens."},
+	"metricsProvider.exportJvmInfo": {value: booleanNot(func(l *loader) *bool { return &l.cfg.NoProcessMetrics }), def: "true",
+		effect: "Whether the port for metrics also has those of the process (process_*) and of the Go runtime (go_*)."},
+	"fsync.warningthresholdms": {property: true, value: millis(1, 1000, func(l *loader) *time.Duration { return &l.cfg.SlowFsync }), unit: "ms",
+		effect: "From which time on a write to the log, with its fsync, is counted as slow (slow_fsyncs) and logged, once a minute."},
 	"admin.requestTimeout": {own: true, value: millis(1, 2000, func(l *loader) *time.Duration { return &l.cfg.HTTPRequestTimeout }), unit: "ms",
 		effect: "How long a request to the HTTP port may take to arrive, with its headers and its body."},
 
@@ -346,12 +364,10 @@ var missingKeys = map[string]keyDef{
 	"leaderServes":         warnNo("the leader serves clients like every other member"),
 	"oraclePath": {class: KeyMissing, value: value{kind: "path", use: func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
 		effect: "Without effect: " + noOracle + "."},
-	"metricsProvider.className": {class: KeyMissing, value: value{kind: "name of a Java class", use: func(l *loader, p property) {
-		if strings.Contains(p.val, "Prometheus") {
-			l.warn(p, "this version has no HTTP port for metrics; mntr on the client port has them")
-		}
-	}}, def: "(none)", effect: "Without effect: the four-letter word mntr has the metrics, and there is no HTTP port for them."},
 }
+
+// prometheusProvider is the class with which ZooKeeper has a port for Prometheus.
+const prometheusProvider = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
 const noOracle = "there is no oracle: with two voters, either one's failure stops the cluster"
 
@@ -374,7 +390,7 @@ var unneededProperties = strings.Fields(`
 	digest.enabled electionPortBindRetry emulate353TTLNodes enableEagerACLCheck
 	fastleader.maxNotificationInterval fastleader.minNotificationInterval flushDelay
 	follower.skipLearnerRequestToNextProcessor forceSnapshotSync
-	forward_learner_requests_to_commit_processor_disabled fsync.warningthresholdms
+	forward_learner_requests_to_commit_processor_disabled
 	intBufferStartingSizeBytes
 	jmx.log4j.disable jmx.log4j.mbean jute.maxbuffer.extrasize
 	leader.ackLoggingFrequency leader.closeSocketAsync leader.maxConcurrentDiffSyncs leader.maxConcurrentSnapSyncs
