@@ -24,9 +24,10 @@ type file struct {
 	body, contentType, tag string
 }
 
-// Handler serves the page at the root of what it is given. Other paths than those of its files are
-// not found. Browsers keep the files and ask each time whether they have changed, because another
-// member, or this one after an upgrade, may have others under the same address.
+// Handler serves the page at the root of what it is given, for GET and HEAD. Other paths than
+// those of its files are not found. Browsers keep the files and ask each time whether they have
+// changed, because another member, or this one after an upgrade, may have others under the same
+// address.
 func Handler() http.Handler {
 	served := make(map[string]file)
 	names, err := fs.Glob(files, "*")
@@ -44,8 +45,13 @@ func Handler() http.Handler {
 	served["/"] = served["/index.html"]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, ok := served[r.URL.Path]
-		if !ok {
+		switch {
+		case !ok:
 			http.NotFound(w, r)
+			return
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the page can only be read", http.StatusMethodNotAllowed)
 			return
 		}
 		header := w.Header()

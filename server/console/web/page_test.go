@@ -47,6 +47,28 @@ func TestFilesAreServed(t *testing.T) {
 	}
 }
 
+// The browser learns of all modules from the page itself, not from one another.
+func TestModulesArePreloaded(t *testing.T) {
+	text, err := files.ReadFile("index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, _ := fs.Glob(files, "*.js")
+	for _, name := range names {
+		if !strings.Contains(string(text), `"`+name+`"`) {
+			t.Errorf("index.html does not name %s", name)
+		}
+	}
+}
+
+func TestOthersThanReadingIsRefused(t *testing.T) {
+	w := httptest.NewRecorder()
+	Handler().ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
+	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: status %d, Allow %q", w.Code, w.Header().Get("Allow"))
+	}
+}
+
 // What the policy forbids, and what would let a client's text become more than text, is in no file.
 func TestFilesKeepTheRules(t *testing.T) {
 	forbidden := map[string]*regexp.Regexp{
