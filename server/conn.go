@@ -111,12 +111,18 @@ func (s *Server) serveConn(ctx context.Context, c *conn) (again bool) {
 	if err == nil {
 		return true
 	}
+	s.ended(c, sess, err)
+	return false
+}
+
+// ended takes leave of a session's connection. It is a function of its own because its frame would
+// lie below that of every client that is awaited; see serveConn.
+func (s *Server) ended(c *conn, sess *session.Session, err error) {
 	if !sess.Ended() {
 		s.counters.drops.Add(1)
 	}
 	s.log.Debug("connection ends", "client", c.remote, "session", sess.ID(), "err", err)
 	sess.Detach()
-	return false
 }
 
 // open answers the first bytes of a connection. Without a session, the connection is to be closed.
