@@ -84,8 +84,8 @@ func TestClientsThatNeverGetIn(t *testing.T) {
 	}
 }
 
-// A server that is starting may take a connection and forget it: whoever waits for the server tries
-// again soon.
+// A server that is starting may take a connection and forget it: a client that waits for the server
+// tries again soon.
 func TestAwaitDoesNotWaitForAConnectionThatIsForgotten(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

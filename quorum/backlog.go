@@ -12,8 +12,8 @@ import (
 )
 
 // backlog lets a leader write its log while its followers write theirs (Ongaro's thesis, section
-// 10.2.1). It stands between raft and the log: of a leader's entries StoreLogs returns at once, and
-// flushLoop writes whatever has gathered with one append. Until an entry is durable, the transport
+// 10.2.1). It is between raft and the log: of a leader's entries StoreLogs returns at once, and
+// flushLoop writes all that is pending with one append. Until an entry is durable, the transport
 // holds back every follower's answer to a request that carries it (transport.hold). Raft counts
 // this member's own copy as soon as StoreLogs returns, so all the answers have to wait, not only
 // the one that makes the majority.
@@ -70,7 +70,7 @@ func newBacklog(log raft.LogStore, self raft.ServerID, leading func() ([]raft.Se
 	return b
 }
 
-// release has everybody who waits for an entry to become durable give up.
+// release ends all waiting for entries to become durable.
 func (b *backlog) release() { b.end.Do(func() { close(b.released) }) }
 
 // close writes what is left and ends flushLoop. Raft must have been shut down.
@@ -124,7 +124,7 @@ func (b *backlog) take(logs []*raft.Log) bool {
 	return true
 }
 
-// flushLoop writes what has been taken, everything that has gathered at once. It ends with close,
+// flushLoop writes what has been taken, all that is pending with one append. It ends with close,
 // or when a write has failed: nothing may come behind what is missing.
 func (b *backlog) flushLoop() {
 	defer close(b.done)

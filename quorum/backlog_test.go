@@ -18,10 +18,10 @@ import (
 	"lockkeeper/znode"
 )
 
-// heldLog is a log whose writes wait for a word, and that remembers what was asked of it.
+// heldLog is a log whose writes wait for the test, and that remembers what it was to write.
 type heldLog struct {
 	*raft.InmemStore
-	word chan error // one for each write: nil, or how it fails
+	proceed chan error // one for each write: nil, or how it fails
 
 	mu   sync.Mutex
 	done []string
@@ -34,7 +34,7 @@ func (h *heldLog) wrote(format string, args ...any) {
 }
 
 func (h *heldLog) StoreLogs(logs []*raft.Log) error {
-	if err := <-h.word; err != nil {
+	if err := <-h.proceed; err != nil {
 		return err
 	}
 	h.wrote("+%d-%d", logs[0].Index, logs[len(logs)-1].Index)
@@ -42,14 +42,14 @@ func (h *heldLog) StoreLogs(logs []*raft.Log) error {
 }
 
 func (h *heldLog) DeleteRange(lo, hi uint64) error {
-	if err := <-h.word; err != nil {
+	if err := <-h.proceed; err != nil {
 		return err
 	}
 	h.wrote("-%d-%d", lo, hi)
 	return h.InmemStore.DeleteRange(lo, hi)
 }
 
-// backlogTest is a backlog of member 1 with a log that waits for a word, in a bubble.
+// backlogTest is a backlog of member 1 with a log that waits for the test, in a bubble.
 type backlogTest struct {
 	*backlog
 	t      *testing.T
@@ -64,7 +64,7 @@ type backlogTest struct {
 func inBacklog(t *testing.T, f func(b *backlogTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &backlogTest{t: t, log: &heldLog{InmemStore: raft.NewInmemStore(), word: make(chan error)}, leads: true, voters: "123"}
+		b := &backlogTest{t: t, log: &heldLog{InmemStore: raft.NewInmemStore(), proceed: make(chan error)}, leads: true, voters: "123"}
 		b.guard = &guardedStore{LogStore: b.log, fatal: func(err error) { b.fatal = append(b.fatal, err) }}
 		b.backlog = newBacklog(b.guard, "1", func() ([]raft.Server, bool) { return rafttest.Servers(b.voters), b.leads }, func() { b.failed++ })
 		f(b)
@@ -87,8 +87,8 @@ func (b *backlogTest) wrote(want ...string) {
 	}
 }
 
-// A leader's entries are there at once, for whoever replicates them, and are durable when the disk
-// says so; what has gathered meanwhile is written with one append.
+// A leader's entries are there at once, for the goroutines that replicate them, and are durable
+// when the disk says so; what is pending by then is written with one append.
 func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.log.InmemStore.StoreLogs(rafttest.Entries(1, 2))
@@ -119,10 +119,10 @@ func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 		three := rafttest.Begin(func() error { return b.await(3, nil) })
 		four := rafttest.Begin(func() error { return b.await(4, nil) })
 		b.expect("before the first write", three, false)
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("after the first write", three, true)
 		b.expect("the next while it is under way", four, false)
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("after the second write", four, true)
 		b.wrote("+3-3", "+4-6")
 		if b.lacks(6) {
@@ -134,7 +134,7 @@ func TestLeaderDoesNotWaitForItsDisk(t *testing.T) {
 
 // Only a leader that cannot do without others may go ahead of its disk, before an entry and behind
 // it.
-func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
+func TestOnlyVoterWaitsForItsDisk(t *testing.T) {
 	for _, tt := range []struct {
 		about  string
 		leads  bool
@@ -162,7 +162,7 @@ func TestWhoeverCommitsAloneWaitsForItsDisk(t *testing.T) {
 				}
 				op := rafttest.Begin(func() error { return b.StoreLogs(logs) })
 				b.expect("before it is durable", op, tt.ahead)
-				b.log.word <- nil
+				b.log.proceed <- nil
 				if !tt.ahead {
 					b.expect("when it is durable", op, true)
 				}
@@ -180,9 +180,9 @@ func TestLastOfTheOthersLeavesNothingUnwritten(t *testing.T) {
 		b.StoreLogs(rafttest.Entries(1, 3))
 		l := &raft.Log{Index: 4, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{Servers: rafttest.Servers("1.2")})}
 		op := rafttest.Begin(func() error { return b.StoreLogs([]*raft.Log{l}) })
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("when those before it are durable", op, false)
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("when all are", op, true)
 		b.wrote("+1-3", "+4-4")
 		b.close()
@@ -201,13 +201,13 @@ func TestDeposedLeaderKeepsTheOrder(t *testing.T) {
 		})
 		compact := rafttest.Begin(func() error { return b.DeleteRange(0, 0) })
 		b.expect("taking off the beginning", compact, false)
-		b.log.word <- nil // for what was first in line
+		b.log.proceed <- nil // for what was first in line
 		// Compaction need not wait for all that the end of the log waits for.
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("taking off the beginning", compact, true)
 		for range 4 {
 			b.expect("before the last write", op, false)
-			b.log.word <- nil
+			b.log.proceed <- nil
 		}
 		b.expect("the rest", op, true)
 		b.log.mu.Lock()
@@ -228,22 +228,22 @@ func TestBacklogIsBounded(t *testing.T) {
 		}
 		op := rafttest.Begin(func() error { return b.StoreLogs(rafttest.Entries(backlogMax+1, backlogMax+1)) })
 		b.expect("one more", op, false)
-		b.log.word <- nil
-		b.log.word <- nil
+		b.log.proceed <- nil
+		b.log.proceed <- nil
 		b.expect("one more", op, true)
 		b.close()
 	})
 }
 
 // A write that fails in the background ends the member as any other: with the reason, once. Nothing
-// that was held back is let go, and nothing is written behind what is missing.
+// that was held back ends with an error, and nothing is written behind what is missing.
 func TestFailedBacklogLetsNothingGo(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.log.InmemStore.StoreLogs(rafttest.Entries(1, 2))
 		b.StoreLogs(rafttest.Entries(3, 3))
 		held := rafttest.Begin(func() error { return b.await(3, nil) })
 		b.expect("before the disk is full", held, false)
-		b.log.word <- &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
+		b.log.proceed <- &fs.PathError{Op: "write", Path: "raft.db", Err: syscall.ENOSPC}
 		err, returned := held()
 		if !returned || !errors.Is(err, ErrDiskFull) || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("what was held back: %v, %v", returned, err)
@@ -269,7 +269,7 @@ func TestFailedBacklogLetsNothingGo(t *testing.T) {
 	})
 }
 
-// Closing lets go of whoever waits, and writes what has been taken.
+// Closing ends all waiting, and writes what has been taken.
 func TestBacklogCloses(t *testing.T) {
 	inBacklog(t, func(b *backlogTest) {
 		b.StoreLogs(rafttest.Entries(1, 1))
@@ -288,9 +288,9 @@ func TestBacklogCloses(t *testing.T) {
 			t.Errorf("released: %v, %v", returned, err)
 		}
 		closed := rafttest.Begin(func() error { b.close(); return nil })
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("while it writes", closed, false)
-		b.log.word <- nil
+		b.log.proceed <- nil
 		b.expect("when it has written", closed, true)
 		b.wrote("+1-1", "+2-2")
 	})
@@ -395,8 +395,8 @@ func TestLeaderWithAFailedDiskStepsDown(t *testing.T) {
 	})
 }
 
-// From two voters to one and back: whoever commits alone has all of it on its disk. That nothing is
-// ever applied before is what fsm.ApplyBatch looks at, in all tests.
+// From two voters to one and back: a leader that commits alone has all of it on its disk. That
+// nothing is ever applied before is what fsm.ApplyBatch looks at, in all tests.
 func TestClusterShrinksToOneVoterAndGrows(t *testing.T) {
 	inChanging(t, 2, func(t *testing.T, c *cluster) {
 		old := c.change

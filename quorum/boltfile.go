@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// boltLockTimeout is how long another process may take to let go of the file.
+	// boltLockTimeout is how long another process may take to release its lock of the file.
 	boltLockTimeout = 500 * time.Millisecond
 	logFileMode     = 0o600
 	// newSuffix marks a file that is being created: under its own name it is complete.
@@ -52,7 +52,7 @@ var (
 )
 
 // boltFile is raft.db, a file of hashicorp/raft-boltdb, as raft.StableStore: term, vote and the few
-// other values of a member. Behind each value stands its checksum, because neither raft-boltdb nor
+// other values of a member. Behind each value is its checksum, because neither raft-boltdb nor
 // bbolt keeps one:
 //
 //	+-------+------------------------------------+
@@ -291,7 +291,7 @@ func checkBuckets(tx *bbolt.Tx) (first, last uint64, err error) {
 			last = first - 1
 		}
 		if last++; !bytes.Equal(k, binary.BigEndian.AppendUint64(nil, last)) || last == 0 {
-			return 0, 0, damagedf("entry %d is missing, or another one stands in its place", last)
+			return 0, 0, damagedf("entry %d is missing, or another one is in its place", last)
 		}
 	}
 	return first, last, nil

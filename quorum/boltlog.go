@@ -21,7 +21,7 @@ var watermarkKey = []byte("lockkeeper/watermark")
 const markAfter = time.Second
 
 // boltLog is a log in raft.db, that of raft-boltdb, with a checksum for each entry and a watermark.
-// The checksum stands in front of raft.Log.Extensions, the field that raft keeps for middleware,
+// The checksum is in front of raft.Log.Extensions, the field that raft keeps for middleware,
 // and is removed when an entry is read.
 //
 // The watermark is written a second after a write at the latest, in a transaction of its own.

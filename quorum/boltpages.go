@@ -23,7 +23,7 @@ import (
 //	|        |       |         |           |       |      |        | list |      |      | sum   |
 //	+--------+-------+---------+-----------+-------+------+--------+------+------+------+-------+
 //
-// in the byte order of the machine. The checksum is FNV-1a of what stands between header and
+// in the byte order of the machine. The checksum is FNV-1a of what is between header and
 // checksum.
 const (
 	boltMagic     = 0xED0CDAED
@@ -114,7 +114,7 @@ func checkBoltMetas(f *os.File) (newer boltMeta, err error) {
 	return newer, nil
 }
 
-// readMeta reads and verifies meta page id, which stands at an offset.
+// readMeta reads and verifies meta page id, which is at an offset.
 func readMeta(f io.ReaderAt, id uint64, at int64) (m boltMeta, err error) {
 	page := make([]byte, pageHeaderLen+metaLen)
 	if _, err := f.ReadAt(page, at); errors.Is(err, io.EOF) {
@@ -140,7 +140,7 @@ func readMeta(f io.ReaderAt, id uint64, at int64) (m boltMeta, err error) {
 }
 
 // boltTree verifies the pages of a file: each is used once, and what it refers to is within it. A
-// page begins with a header, behind which its elements stand:
+// page begins with a header, which its elements follow:
 //
 //	0    8       10      12         16
 //	+----+-------+-------+----------+----------+----------+--

@@ -170,7 +170,7 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 	case step.kind == stepNone:
 		return false
 	case step.kind == stepAdd && p.unready[step.id] && time.Since(ch.begun) < stuckLimit:
-		return true // it runs, and has not asked around yet
+		return true // it runs, and has not queried the other members yet
 	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id, r.raft.CommitIndex()):
 		return true // it is getting the log
 	case step.kind == stepRemove && r.heardOf(step.id) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
@@ -377,15 +377,15 @@ func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *p
 		p.order()
 		return p
 	}
-	// They are asked now: what was heard a moment ago would be no reason to take somebody's vote.
-	ask := mergeIDs(p.voters, p.target)
+	// They are queried now: what was heard a moment ago would be no reason to take somebody's vote.
+	query := mergeIDs(p.voters, p.target)
 	for _, m := range wanted {
 		if id := MemberID(m.ID); !p.voters[id] && !p.others[id] {
-			ask[id] = true
+			query[id] = true
 		}
 	}
-	delete(ask, r.cfg.ID)
-	for id, h := range r.helloAll(ctx, sortedIDs(ask)) {
+	delete(query, r.cfg.ID)
+	for id, h := range r.helloAll(ctx, sortedIDs(query)) {
 		if h.Cluster == 0 || h.Cluster == r.roster.Cluster() {
 			p.alive[id], p.unready[id] = true, h.Cluster == 0
 		}
@@ -419,7 +419,7 @@ func (p *plan) same() bool {
 	return true
 }
 
-// order finds an order of steps in which those who are alive are a majority after each.
+// order finds an order of steps in which the voters that are alive are a majority after each.
 func (p *plan) order() {
 	for _, m := range p.wanted {
 		if id := MemberID(m.ID); !p.voters[id] && !p.others[id] {
@@ -454,8 +454,8 @@ func (p *plan) order() {
 	}
 }
 
-// best is the step after which the most who are alive are above the majority. The leader's own vote
-// goes last.
+// best is the step after which the voters that are alive are furthest above a majority. The
+// leader's own vote goes last.
 func (p *plan) best(now map[MemberID]bool) (s step, margin int) {
 	var own step
 	try := func(kind stepKind, id MemberID) {

@@ -64,7 +64,7 @@ func (c *cluster) ctx(d time.Duration) context.Context {
 	return ctx
 }
 
-// must asks member i+1 for a change, which has to succeed.
+// must requests a change from member i+1, which has to succeed.
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	if err != nil {
@@ -227,14 +227,15 @@ func TestVersionOfTheMembers(t *testing.T) {
 	})
 }
 
-// Who has just won an election, and has not taken up its office, hands it on all the same.
+// A leader that has just won an election, and does not propose yet, transfers its leadership all
+// the same.
 func TestTransferLeadershipAtOnce(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
-		asked := c.reps[(l+2)%3]
+		leader := c.reps[(l+2)%3]
 		for i := range 20 {
 			to := MemberID((l+(i+1)%2)%3 + 1)
-			if err := asked.TransferLeadership(c.ctx(10*time.Second), to, ""); err != nil {
+			if err := leader.TransferLeadership(c.ctx(10*time.Second), to, ""); err != nil {
 				t.Fatalf("transfer %d, to member %d: %v", i, to, err)
 			}
 		}
@@ -260,9 +261,9 @@ func TestTransferLeadership(t *testing.T) {
 	})
 }
 
-// Handing on to a voter that takes nothing fails, as often as it is tried, and then all is as
+// A transfer to a voter that takes nothing fails, as often as it is tried, and then all is as
 // before, also when this member has lost the leadership meanwhile and leads again. After the
-// library's own way of handing on it might refuse all entries then.
+// library's own transfer the leader might refuse all entries then.
 func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -382,7 +383,7 @@ func TestLeaderDiesInAChange(t *testing.T) {
 				time.Sleep(wait * time.Millisecond)
 				c.crash(l)
 				if err := <-result; err != nil {
-					// The command is in the outbox of the member, so it takes effect in the end.
+					// The command is in the member's outbox, so it takes effect in the end.
 					t.Fatal(err)
 				}
 				got := c.settle()
@@ -562,7 +563,7 @@ func TestVoterWithoutItsDiskDoesNotVote(t *testing.T) {
 
 // A member that was down while the members changed knows none of the new ones, and has to listen to
 // them all the same.
-func TestMemberComesBackToStrangers(t *testing.T) {
+func TestMemberComesBackToOtherMembers(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
 		away := (l + 1) % 3

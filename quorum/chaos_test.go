@@ -20,8 +20,8 @@ var (
 )
 
 // TestRandomChanges has members come, go and change their role in random order, while others crash,
-// are cut off, and hand on the leadership. Whatever happens, raft ends up counting what the state
-// says, every command takes effect exactly once, and all who are members have the same state.
+// are cut off, and transfer the leadership. Whatever happens, raft ends up counting what the state
+// says, every command takes effect exactly once, and all members have the same state.
 func TestRandomChanges(t *testing.T) {
 	for i := range *changeSeeds {
 		seed := *changeSeed + uint64(i)
@@ -34,7 +34,7 @@ func TestRandomChanges(t *testing.T) {
 	}
 }
 
-// randomChanges is one history. Member 1 stays a member, asks for the changes, and proposes the
+// randomChanges is one history. Member 1 stays a member, requests the changes, and proposes the
 // commands.
 type randomChanges struct {
 	*cluster
@@ -94,7 +94,7 @@ func (r *randomChanges) some(n int) {
 	}
 }
 
-// round asks for a change, and breaks something while it is carried out.
+// round requests a change, and breaks something while it is carried out.
 func (r *randomChanges) round() {
 	result := make(chan error, 1)
 	name, change := r.pick()
@@ -127,7 +127,7 @@ func (r *randomChanges) round() {
 	}
 }
 
-// pick chooses a change: somebody new, somebody who goes, or another role.
+// pick chooses a change: a new member, one that leaves, or another role.
 func (r *randomChanges) pick() (string, func(context.Context) error) {
 	i := 1 + r.rand.IntN(6)
 	asker := r.reps[0]

@@ -8,8 +8,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// controlLoop follows who leads. It is the only one that starts and stops routes, and the only one
-// that tells the listener of leadership.
+// controlLoop follows changes of the leader. It is the only one that starts and stops routes, and
+// the only one that tells the listener of leadership.
 func (r *Replica) controlLoop(ctx context.Context) {
 	defer r.wg.Done()
 	var rt *route

@@ -24,7 +24,7 @@ import (
 
 var damageLong = flag.Bool("damage.long", false, "damage every byte of the files, not a sample")
 
-// promised is what a log file must still hold, because somebody was told that it does.
+// promised is what a log file must still hold, because somebody got an acknowledgement of it.
 type promised struct {
 	first, last uint64
 	entries     map[uint64][]byte

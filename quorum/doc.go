@@ -10,7 +10,7 @@
 //	batcher.go      the leader's queue: commands become entries (linger.go: when)
 //	fsm.go          entries are applied; snapshots of the state are taken and restored
 //	compaction.go   when a snapshot is due, and how much of the log stays behind it
-//	control.go      follows who leads: starts and stops what a leader or a follower needs
+//	control.go      follows changes of the leader: starts and stops what a leader or a follower needs
 //	lease.go        the lease stream, and leases of this member's sessions
 //	transfer.go     a leader makes another voter the leader
 //	succession.go   a voter replaces a leader whose process has ended

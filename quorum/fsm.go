@@ -67,9 +67,9 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 }
 
 // applyCommitted brings the state up to the last entry that is known to be committed. raft begins
-// with the snapshot and goes on when a leader tells it of commits, but a member that serves without
-// a leader (read-only mode) must not go back in time by that. What raft hands over a second time is
-// passed over.
+// with the snapshot and goes on when a leader sends a commit index, but a member that serves
+// without a leader (read-only mode) must not go back in time by that. What raft applies a second
+// time is skipped.
 //
 // The entries behind that one are decoded only. Errors: ErrFormat, ErrDamaged; they name the log.
 func (r *Replica) applyCommitted() error {

@@ -45,7 +45,8 @@ func TestLinger(t *testing.T) {
 	l.arrive(2)
 	check("both have arrived", 0)
 
-	// Those who are answered early, and arrive before the batch completes, count.
+	// Clients that are answered early, and whose next requests arrive before the batch completes,
+	// count.
 	l.answerable()
 	l.arrive(5)
 	l.answerable()
@@ -235,7 +236,7 @@ func (o *remoteOutbox) check(t *testing.T, want ...string) {
 	o.frames = nil
 }
 
-// Clients of a follower who have been answered share a frame to the leader, if they send in time.
+// Clients of a follower that have been answered share a frame to the leader, if they send in time.
 func TestForwardedCommandsShareFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &remoteOutbox{outbox: newOutbox()}

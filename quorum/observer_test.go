@@ -8,8 +8,8 @@ import (
 )
 
 // Observers that are in the list of members from the first start hear from the leader before they
-// have asked around. They are members of its cluster then, and are known as such: what is proposed
-// at them is applied everywhere.
+// have queried the others. They are members of its cluster then, and are known as such: what is
+// proposed at them is applied everywhere.
 func TestObserversFromTheFirstStart(t *testing.T) {
 	const voters, members = 3, 5
 	change := func(cfg *Config) {

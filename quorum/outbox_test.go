@@ -61,7 +61,7 @@ func TestOutboxHandsOverInOrderAndAgain(t *testing.T) {
 		t.Fatal("a gap that stays is not given up, once")
 	}
 	if o.rewind(); taken(o) != "e" {
-		t.Fatal("what was given up is handed over again")
+		t.Fatal("what was given up is sent again")
 	}
 	for n := range uint64(6) {
 		o.settle(key(n))
@@ -125,8 +125,8 @@ func TestOutboxBoundsWhatItHolds(t *testing.T) {
 	}
 }
 
-// While there is a way to the leader, who adds a command hands it over; what others add while he is
-// at it goes next, in order; and when the way ends, nobody uses it any more.
+// While there is a way to the leader, the goroutine that adds a command sends it; what others add
+// while it is at it goes next, in order; and when the way ends, nobody uses it any more.
 func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox()
@@ -155,7 +155,7 @@ func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
 		close(held)
 		synctest.Wait()
 		if want := []string{"a", "b", "cd"}; !slices.Equal(sent, want) {
-			t.Fatalf("handed over %q, want %q", sent, want)
+			t.Fatalf("sent %q, want %q", sent, want)
 		}
 		_ = o.add(t.Context(), key(5), []byte("e"))
 		if err := <-way; err != broken {
@@ -164,7 +164,7 @@ func TestOutboxIsHandedOverByWhoAdds(t *testing.T) {
 		_ = o.add(t.Context(), key(6), []byte("f"))
 		synctest.Wait()
 		if want := []string{"a", "b", "cd", "e"}; !slices.Equal(sent, want) {
-			t.Fatalf("handed over %q, want %q", sent, want)
+			t.Fatalf("sent %q, want %q", sent, want)
 		}
 	})
 }

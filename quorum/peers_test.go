@@ -147,7 +147,7 @@ func TestFollowersAreNoticedOfCommits(t *testing.T) {
 	})
 }
 
-// Connections that say nothing are few, whoever opens them, and members go on reaching each other.
+// Connections that say nothing are few, from whatever host, and members go on reaching each other.
 func TestSilentConnectionsAreBounded(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -178,7 +178,7 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-// Who speaks for a member comes from where the member is.
+// A connection in the name of a member comes from that member's address.
 func TestMembersComeFromTheirAddresses(t *testing.T) {
 	for _, any := range []bool{false, true} {
 		inCluster(t, 3, func(cfg *Config) { cfg.Peers.AnyAddr = any }, func(t *testing.T, c *cluster) {
@@ -198,7 +198,7 @@ func TestMembersComeFromTheirAddresses(t *testing.T) {
 	}
 }
 
-// Whatever a stranger who passes for a member sends, its stream ends, nothing of it is in the log,
+// Whatever a program that passes for a member sends, its stream ends, nothing of it is in the log,
 // and raft has the same leader and term. Afterwards every member starts from its disk.
 func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
@@ -252,8 +252,8 @@ func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 	})
 }
 
-// An election is asked for by the leader, and the leadership is moved for those who may.
-func TestLeadershipIsNotMovedByStrangers(t *testing.T) {
+// Only the leader can start an election, and only clients that may can transfer the leadership.
+func TestLeadershipIsNotMovedByOthers(t *testing.T) {
 	right := func(cfg *Config) {
 		cfg.MayTransfer = func(proof string) error {
 			if proof != "right" {

@@ -187,7 +187,7 @@ func testCommandsSurviveChangesOfLeader(t *testing.T, c *cluster) {
 	first := c.reps[f].Status().Term
 	const changes = 4
 	for range changes {
-		// Cut off whoever leads, this member included: then it must hand over to its successor.
+		// Cut off the leader, this member included: then its commands must reach the next leader.
 		// What is proposed just before is in flight, what is proposed just after has nowhere to go
 		// yet.
 		l := c.leader()
@@ -430,8 +430,8 @@ func testForwardedGarbageStaysOutOfTheLog(t *testing.T, c *cluster) {
 	c.recs[l].result(t, c.propose(l, createSession(9)))
 }
 
-// A command that cannot be delivered is given up and told to the listener, and all others go on: on
-// the leader, and on a follower.
+// A command that cannot be delivered is given up, with a notice to the listener, and all others go
+// on: on the leader, and on a follower.
 func TestUndeliverableCommandsAreGivenUp(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -235,7 +235,7 @@ func TestStoresOfAnotherMemberAreRefused(t *testing.T) {
 }
 
 // A member that starts without a leader has the state of the newest entry that it knew to be
-// committed, not that of its snapshot; and what raft then hands over once more is not applied
+// committed, not that of its snapshot; and what raft then applies once more is skipped
 // twice.
 func TestStateAfterAStartWithoutALeader(t *testing.T) {
 	dir := t.TempDir()

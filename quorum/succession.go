@@ -14,14 +14,14 @@ import (
 // any more. The library (UPSTREAM.md, 9) looks at neither: its followers wait for a heartbeat
 // timeout. Here a voter whose forward stream to the leader has ended tries to connect until that is
 // refused, for a process that dies closes its sockets one by one; and then stands for election, as
-// a member does that the leader itself has asked to take over (Raft's thesis, 3.10).
+// a member does that the leader transfers its leadership to (Raft's thesis, 3.10).
 //
-// Elections are safe whenever they are held; what this could break is the calm, if a leader were
-// taken for dead that is not. A refusal comes from the leader's machine, or from a firewall that
-// answers for it. In the second case one voter that is cut off takes the leadership, once: a stream
-// must have been accepted by the leader of the term before its end counts. Leases are not touched:
-// what a leader confirms counts from when a quorum still followed it (peer.Transport.ProvenAt), and
-// the next leader begins anew.
+// Elections are safe whenever they are held; what this could cost is a needless election, if a
+// leader were taken for dead that is not. A refusal comes from the leader's machine, or from a
+// firewall that answers for it. In the second case one voter that is cut off takes the leadership,
+// once: a stream must have been accepted by the leader of the term before its end counts. Leases
+// are not touched: what a leader confirms counts from when a quorum still followed it
+// (peer.Transport.ProvenAt), and the next leader begins anew.
 
 // successionStep is how long a voter waits for each voter with a smaller number than its own before
 // it stands, so that votes do not split. An election takes a few fsyncs and as many messages. Where
@@ -30,16 +30,16 @@ import (
 // stands.
 const successionStep = 50 * time.Millisecond
 
-// succeed stands for election in place of a leader whose process has ended, and who was followed in
-// term. ctx ends with the replica.
+// succeed stands for election in place of a leader whose process has ended, and which this member
+// followed in term. ctx ends with the replica.
 func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 	rank := r.successor(dead)
 	if rank < 0 {
 		return
 	}
 	sleep(ctx, time.Duration(rank)*successionStep)
-	voted, asked := r.transport.Votes()
-	for ; asked && ctx.Err() == nil; voted, asked = r.transport.Votes() {
+	voted, pending := r.transport.Votes()
+	for ; pending && ctx.Err() == nil; voted, pending = r.transport.Votes() {
 		sleep(ctx, successionStep/10)
 	}
 	if voted > term {

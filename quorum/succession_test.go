@@ -8,7 +8,7 @@ import (
 	"lockkeeper/internal/simdisk"
 )
 
-// A leader whose connections have broken, and who takes new ones, goes on leading.
+// A leader whose connections have broken, and that accepts new ones, goes on leading.
 func TestBrokenConnectionsEndNoLeadership(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()
@@ -62,7 +62,7 @@ func TestMemberAloneLeadsAtOnce(t *testing.T) {
 }
 
 // The voters of a leader that has died do not get into each other's way, though an election takes
-// longer than they wait for each other: whoever has voted for another leaves it at that. It takes
+// longer than they wait for each other: a voter that has voted for another does not stand. It takes
 // eight writes one after the other, three of them before the first message.
 func TestSuccessorsDoNotDisturbEachOther(t *testing.T) {
 	for syncTime := time.Millisecond; 3*syncTime < successionStep; syncTime += time.Millisecond {

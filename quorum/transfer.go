@@ -112,7 +112,7 @@ func (r *Replica) serveTransfer(_ MemberID, c *peer.Stream) error {
 	return err
 }
 
-// readTransfer reads what is asked on a transfer stream.
+// readTransfer reads the request of a transfer stream.
 func readTransfer(r io.Reader) (to MemberID, proof string, err error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -157,7 +157,7 @@ func (r *Replica) transferTo(to MemberID) error {
 		err = r.electTarget(ctx, target)
 	}
 	if epoch.Err() != nil {
-		return nil // whoever was elected
+		return nil // this member leads no longer
 	}
 	return err
 }
@@ -188,7 +188,7 @@ func (r *Replica) leading() (context.Context, error) {
 // most of the log.
 func (r *Replica) transferTarget(to MemberID) (target raft.Server, err error) {
 	var most uint64
-	began, _ := r.LeaderKnown() // who has not answered since then may be about to
+	began, _ := r.LeaderKnown() // a voter that has not answered since then may be about to
 	for _, s := range r.servers() {
 		id, voter := peer.IDOf(s.ID), s.Suffrage == raft.Voter
 		switch {
@@ -239,7 +239,7 @@ func (r *Replica) electTarget(ctx context.Context, target raft.Server) error {
 			return fmt.Errorf("member %s has not taken over", target.ID)
 		case err := <-sent:
 			if err != nil {
-				return fmt.Errorf("ask member %s to take over: %w", target.ID, err)
+				return fmt.Errorf("send TimeoutNow to member %s: %w", target.ID, err)
 			}
 			sent = nil
 		}

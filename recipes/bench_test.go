@@ -78,14 +78,14 @@ func BenchmarkAcquireRelease(b *testing.B) {
 
 // BenchmarkHandoff is contenders that all want the lock all the time, each with a
 // session of its own: an operation is from one Lock's return to the next one's. The
-// fair ones pass it on each time; with a SimpleMutex whoever unlocks often has it
+// fair ones pass it on each time; with a SimpleMutex the one that unlocks often has it
 // again before the others have been told.
 func BenchmarkHandoff(b *testing.B) {
 	addr := benchAddr(b)
 	for _, contenders := range []int{2, 16} {
 		for _, l := range benchLocks {
 			if l.name == "RWMutexRead" {
-				continue // hands nothing over
+				continue // no handoff
 			}
 			b.Run(fmt.Sprintf("%s/%d", l.name, contenders), func(b *testing.B) {
 				var locks []Locker

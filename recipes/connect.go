@@ -38,7 +38,7 @@ type Config struct {
 
 	// TLS, if it is not nil, has every connection encrypted, by a server port that
 	// is for TLS (secureClientPort in ZooKeeper). Where ServerName is empty the
-	// certificate has to be for the name that stands in Servers.
+	// certificate has to be for the name that is in Servers.
 	TLS *tls.Config
 
 	// Dial opens connections, below TLS; nil stands for net.DialTimeout.

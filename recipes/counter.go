@@ -36,7 +36,7 @@ var (
 	// changed.
 	ErrOverflow = errors.New("recipes: counter overflow")
 
-	// ErrFormat: what stands in the node is no number in the counter's format.
+	// ErrFormat: the node's data is no number in the counter's format.
 	ErrFormat = errors.New("recipes: not a number of this format")
 )
 

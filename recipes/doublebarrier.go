@@ -78,7 +78,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, data []byte) (*Inside, error)
 		return nil, err
 	}
 	_, err = call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, b.gather(ctx, grant)
+		return struct{}{}, b.awaitOpen(ctx, grant)
 	}, nil)
 	if err == nil {
 		err = grant.Err()
@@ -90,9 +90,9 @@ func (b *DoubleBarrier) enter(ctx context.Context, data []byte) (*Inside, error)
 	return &Inside{b, grant}, nil
 }
 
-// gather waits until the barrier is open. A look at everything comes after every
+// awaitOpen waits until the barrier is open. A look at everything comes after every
 // change of "ready" or of the members.
-func (b *DoubleBarrier) gather(ctx context.Context, g *Grant) error {
+func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) error {
 	l := g.p.lease
 	for {
 		news := b.s.news()

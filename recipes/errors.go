@@ -39,9 +39,9 @@ var (
 	// ErrUnreachable: no address of the cluster can be connected to.
 	ErrUnreachable = errors.New("recipes: no server can be connected to")
 
-	// ErrOvertaken: the lock's node is there, but another one stands in front of
+	// ErrOvertaken: the lock's node is there, but another one is in front of
 	// it, which the cluster would not have put there by itself.
-	ErrOvertaken = errors.New("recipes: another node stands in front of the lock's")
+	ErrOvertaken = errors.New("recipes: another node is in front of the lock's")
 
 	// ErrDelayed: TryLock found the lock free, but the last holder has vanished
 	// and its lock delay is not over. It is an ErrLocked too.

@@ -11,7 +11,7 @@ import (
 // back. Its methods may be called from any goroutine.
 //
 // A grant that was lost still has to be unlocked: as long as its session lives
-// its node stands in the queue, so that nobody gets in before the program has
+// its node is in the queue, so that nobody gets in before the program has
 // wound up what it was doing.
 type Grant struct {
 	p       *place

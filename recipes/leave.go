@@ -70,7 +70,7 @@ func (p *place) remove(node string) error {
 	return p.s.conn.Delete(node, -1)
 }
 
-// quit leaves all that the place stands in.
+// quit leaves all queues that the place is in.
 func (p *place) quit() error {
 	err := p.leave()
 	if p.gate == nil {

@@ -125,7 +125,7 @@ func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error)
 			outcomes <- err
 		})
 	}
-	err := m.gather(ctx, outcomes, n, need)
+	err := m.awaitMajority(ctx, outcomes, n, need)
 	if err == nil && mg.begin() == nil {
 		return mg, nil
 	}
@@ -133,8 +133,8 @@ func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error)
 	return nil, cmp.Or(err, errSplit)
 }
 
-// gather waits for a majority of good outcomes.
-func (m *MajorityMutex) gather(ctx context.Context, outcomes <-chan error, n, need int) error {
+// awaitMajority waits for a majority of good outcomes.
+func (m *MajorityMutex) awaitMajority(ctx context.Context, outcomes <-chan error, n, need int) error {
 	var late <-chan time.Time
 	var errs []error
 	for good := 0; good < need; {

@@ -9,7 +9,7 @@ import (
 )
 
 // RWMutex is a fair lock that readers share and that a writer has alone. All
-// stand in one queue: a reader waits for the writers in front of it, a writer for
+// are in one queue: a reader waits for the writers in front of it, a writer for
 // everybody in front of it. So readers that keep coming do not keep a writer out:
 // those that come after it wait for it.
 //
@@ -25,7 +25,7 @@ import (
 // works, and that gets along with Curator's too.
 //
 // As a Mutex, it is a name for the path and has no state. A holder that locks
-// again stands in its own way if either lock is for writing; for that there is
+// again blocks itself if either lock is for writing; for that there is
 // [RWMutex.Handle].
 type RWMutex struct {
 	s    *Session

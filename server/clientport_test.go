@@ -237,8 +237,8 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestFirstRequestIsShort: a stranger cannot have the member keep a megabyte by a first request of
-// that length.
+// TestFirstRequestIsShort: a client that has not logged in cannot have the member keep a megabyte
+// by a first request of that length.
 func TestFirstRequestIsShort(t *testing.T) {
 	inBubble(t, simnet.Config{}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		c := dialSim(t, h)
@@ -251,7 +251,8 @@ func TestFirstRequestIsShort(t *testing.T) {
 }
 
 // TestClientThatDoesNotRead: its replies fill the socket, its own connection comes to a halt, and
-// nobody else's. When it has taken nothing for as long as its session may be silent, it is let go.
+// nobody else's. When it has taken nothing for as long as its session may be silent, its connection
+// is closed.
 func TestClientThatDoesNotRead(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		deaf, other := dialSim(t, h), dialSim(t, h)
@@ -280,13 +281,13 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		}
 		<-ended
 		if took := time.Since(start); took < 6*time.Second || took > 15*time.Second {
-			t.Errorf("the deaf client was let go after %v", took)
+			t.Errorf("the deaf client was disconnected after %v", took)
 		}
 		other.call(wire.OpPing, wire.Empty{})
 	})
 }
 
-// TestSlowClient: who takes little at a time is served for as long as it goes on taking.
+// TestSlowClient: a client that takes little at a time is served for as long as it goes on taking.
 func TestSlowClient(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 1 << 10}, nil, func(t *testing.T, s *Server, h *simnet.Host) {
 		c := dialSim(t, h)

@@ -134,7 +134,7 @@ func TestFenceNeedsRead(t *testing.T) {
 	}
 }
 
-// TestFenceWithoutLeader: who cannot know says so.
+// TestFenceWithoutLeader: a member that cannot know says so.
 func TestFenceWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startLoneMember(t, simnet.New(simnet.Config{}))

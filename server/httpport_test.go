@@ -116,8 +116,8 @@ func TestWebPagesMayNotLead(t *testing.T) {
 	}
 }
 
-// Who is displaced: the oldest connection that is not being served, of the same address if that has
-// its share; none that is.
+// Which connection is displaced: the oldest one that is not being served, of the same address if
+// that has its share; none that is.
 func TestHTTPSlots(t *testing.T) {
 	l := &httpSlots{maxConns: 3, maxPerAddr: 2}
 	add := func(host string) (c, victim *httpConn, ok bool) {

@@ -23,7 +23,7 @@ type peerAuth struct {
 }
 
 // openPeerAuth reads the secret and the certificates that the configuration names, and finds out
-// whether strangers at the port of peers are kept out. Errors: zoocfg.Faults.
+// whether the peer port refuses programs that are no members. Errors: zoocfg.Faults.
 func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 	if s.cfg.Standalone() {
 		return a, nil

@@ -472,10 +472,10 @@ func (s *Server) fail(err error) {
 	})
 }
 
-// Shutdown stops the member: it accepts no more connections, closes those of its clients, who keep
-// their sessions and go to other members, transfers the leadership if it has it, and closes the
-// log. When ctx ends, it no longer waits for clients to close their side. It returns when nothing
-// of the member is left.
+// Shutdown stops the member: it accepts no more connections, closes those of its clients, which
+// keep their sessions and go to other members, transfers the leadership if it has it, and closes
+// the log. When ctx ends, it no longer waits for clients to close their side. It returns when
+// nothing of the member is left.
 func (s *Server) Shutdown(ctx context.Context) error {
 	stopped := make(chan struct{})
 	var err error

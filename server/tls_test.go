@@ -173,7 +173,7 @@ func (l *lines) has(text string) bool {
 	return strings.Contains(l.b.String(), text)
 }
 
-// TestTLSRefusals: who is refused finds a line in the log that says why.
+// TestTLSRefusals: a client that is refused has a line in the log that says why.
 func TestTLSRefusals(t *testing.T) {
 	l := newCertLab(t)
 	var log lines
@@ -187,8 +187,8 @@ func TestTLSRefusals(t *testing.T) {
 		change(c)
 		return c
 	}
-	stranger := (&certLab{T: t, ca: testcert.NewCA(t, "authority")}).client("bob")
-	stranger.RootCAs = l.client("bob").RootCAs
+	other := (&certLab{T: t, ca: testcert.NewCA(t, "authority")}).client("bob")
+	other.RootCAs = l.client("bob").RootCAs
 	s := startReal(t, func(cfg *Config) {
 		l.secure(cfg)
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -199,7 +199,7 @@ func TestTLSRefusals(t *testing.T) {
 	}{
 		"no certificate":  {with(func(c *tls.Config) { c.Certificates = nil }), "client didn't provide a certificate"},
 		"expired":         {with(func(c *tls.Config) { c.Certificates[0] = expired }), "certificate has expired"},
-		"wrong authority": {stranger, "unknown authority"},
+		"wrong authority": {other, "unknown authority"},
 		"TLS 1.1":         {with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), "unsupported versions"},
 		"wrong host":      {with(func(c *tls.Config) { c.ServerName = "elsewhere" }), "bad certificate"},
 		"without TLS":     {nil, "does not look like a TLS handshake"},

@@ -45,8 +45,8 @@ func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 	return wire.CodeAuthFailed, nil
 }
 
-// refuseLogin counts and logs a login that is refused. Whoever tries passwords fills no disk: the
-// lines of an address are bounded.
+// refuseLogin counts and logs a login that is refused. A client that tries passwords does not fill
+// the disk: the lines of an address are bounded.
 func (s *Session) refuseLogin(why ...any) {
 	s.m.stats.inc(&s.m.stats.LoginsRefused)
 	s.m.refusals.Warn("login "+s.addr.String(), "authentication refused",

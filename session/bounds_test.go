@@ -171,7 +171,7 @@ func TestLongReadsWaitForTheirTurn(t *testing.T) {
 			}()
 			synctest.Wait()
 			if n := c.s.queued(); n != 2 {
-				t.Errorf("%v behind %v: %d requests stand in the queue", tt.read, tt.write, n)
+				t.Errorf("%v behind %v: %d requests are in the queue", tt.read, tt.write, n)
 			}
 			r.setHold(false)
 			<-taken

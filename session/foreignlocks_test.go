@@ -31,16 +31,16 @@ func TestLockFamily(t *testing.T) {
 	}
 }
 
-// strangerTest is a member whose log the test reads, and a client.
-type strangerTest struct {
+// foreignLockTest is a member whose log the test reads, and a client.
+type foreignLockTest struct {
 	t   *testing.T
 	m   *Manager
 	c   *client
 	log bytes.Buffer
 }
 
-func newStrangerTest(t *testing.T) *strangerTest {
-	s := &strangerTest{t: t}
+func newForeignLockTest(t *testing.T) *foreignLockTest {
+	s := &foreignLockTest{t: t}
 	s.m, _ = newMember(t, Config{})
 	s.m.log = slog.New(slog.NewTextHandler(&s.log, nil))
 	s.c = mustConnect(t, s.m, 10*time.Second)
@@ -48,14 +48,14 @@ func newStrangerTest(t *testing.T) *strangerTest {
 }
 
 // node makes a lock's node, and returns what the member's log says of it.
-func (s *strangerTest) node(path, data string) string {
+func (s *foreignLockTest) node(path, data string) string {
 	s.t.Helper()
 	s.log.Reset()
 	s.make(path, data, wire.ModeEphemeralSequential)
 	return s.log.String()
 }
 
-func (s *strangerTest) make(path, data string, mode wire.CreateMode) {
+func (s *foreignLockTest) make(path, data string, mode wire.CreateMode) {
 	s.t.Helper()
 	xid := s.c.send(wire.OpCreate2, wire.CreateRequest{Path: path, Data: []byte(data), ACL: wire.OpenACL, Mode: mode})
 	s.c.expect(fmt.Sprintf("%d Ok", xid))
@@ -89,7 +89,7 @@ func TestForeignLocksAreLogged(t *testing.T) {
 		{"no locks", [2]string{"member-"}, [2]string{curatorNode}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStrangerTest(t)
+			s := newForeignLockTest(t)
 			s.make("/q", "", wire.ModePersistent)
 			if log := s.node("/q/"+tt.first[0], tt.first[1]); log != "" {
 				t.Errorf("%s: said of the first: %s", tt.about, log)
@@ -108,7 +108,7 @@ func TestForeignLocksAreLogged(t *testing.T) {
 // TestForeignLocksAreBounded: what is said, and what is looked at, has bounds.
 func TestForeignLocksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStrangerTest(t)
+		s := newForeignLockTest(t)
 		lock := func(path string) (lines int) {
 			s.make(path, "", wire.ModePersistent)
 			s.node(path+"/"+curatorNode, "")
@@ -139,7 +139,7 @@ func TestForeignLocksAreBounded(t *testing.T) {
 		if s.log.Len() > 2000 {
 			t.Errorf("a line of %d bytes", s.log.Len())
 		}
-		// The stranger stands behind more siblings than are looked at.
+		// The foreign node is behind more siblings than are looked at.
 		s.make("/e", "", wire.ModePersistent)
 		for range foreignSiblings {
 			s.node("/e/"+curatorNode, "")

@@ -103,7 +103,7 @@ func TestNewLeaderGivesEverySessionItsFullTimeout(t *testing.T) {
 }
 
 // Promise C6, the member's side: no byte while the lease is unconfirmed for a third of its timeout;
-// the connection let go at two thirds.
+// the connection closed at two thirds.
 func TestUnconfirmedLeaseSilencesTheMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -129,7 +129,7 @@ func TestUnconfirmedLeaseSilencesTheMember(t *testing.T) {
 			}
 		}
 		if d := time.Since(cutAt); d < timeout*2/3 || d > timeout*2/3+timeout/6 {
-			t.Fatalf("let go after %v, two thirds are %v", d, timeout*2/3)
+			t.Fatalf("closed after %v, two thirds are %v", d, timeout*2/3)
 		}
 		if d := last.Sub(cutAt); d < timeout/3-timeout/9 {
 			t.Fatalf("silent after %v already", d)

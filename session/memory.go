@@ -73,15 +73,15 @@ func (m *memory) fair(all int64) int {
 // errArriving says that there is no memory for a frame that is arriving.
 var errArriving = errors.New("session: no memory for a frame (maxClientMemory)")
 
-// errStranger says that a client that has yet to authenticate sends a frame that needs no such
+// errNotLoggedIn says that a client that has yet to authenticate sends a frame that needs no such
 // length.
-var errStranger = errors.New("session: a long frame from a client that has not logged in")
+var errNotLoggedIn = errors.New("session: a long frame from a client that has not logged in")
 
 // Expect counts n bytes of memory that the frame takes that is arriving. An error means that there
 // is no room for it, and that the connection must be closed. Only Submit's goroutine may call it.
 func (s *Session) Expect(n int) error {
 	if !s.provedEnough() {
-		return errStranger
+		return errNotLoggedIn
 	}
 	m := &s.m.memory
 	if !m.allows(s.arriving+n, n) {

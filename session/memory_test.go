@@ -115,7 +115,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		ask(wire.CodeBadArguments, wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: "/"})
 		ask(wire.CodeOK, wire.OpGetData, wire.PathWatchRequest{Path: "/d"})
-		// Who must not read a node learns nothing of how large it is.
+		// A client that must not read a node learns nothing of how large it is.
 		hidden := []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "digest", ID: "u:h"}}}
 		ask(wire.CodeOK, wire.OpSetACL, wire.SetACLRequest{Path: "/d", ACL: hidden, Version: -1})
 		ask(wire.CodeNoAuth, wire.OpGetChildren, wire.PathWatchRequest{Path: "/d"})
@@ -151,7 +151,7 @@ func TestUnsentOutputIsBounded(t *testing.T) {
 				most = max(most, m.Stats().Held)
 				good.send(wire.OpGetData, wire.PathWatchRequest{Path: "/big"})
 				if h, _, err := good.next(); err != nil || h.Err != wire.CodeOK {
-					t.Fatalf("who reads got %v, %v", h, err)
+					t.Fatalf("the reader got %v, %v", h, err)
 				}
 				time.Sleep(100 * time.Millisecond)
 			}

@@ -112,9 +112,9 @@ func TestSASLRequired(t *testing.T) {
 		c.send(wire.OpSync, wire.SyncRequest{Path: "/"})
 		c.expect("1 Ok", "2 SessionClosedRequireSaslAuth", "EOF")
 
-		// Nor does a stranger get memory.
+		// Nor does a client that has not logged in get memory.
 		c = mustConnect(t, m, 10*time.Second)
-		if err := c.s.Expect(1); err != errStranger {
+		if err := c.s.Expect(1); err != errNotLoggedIn {
 			t.Errorf("a long frame before the login: %v", err)
 		}
 		c.login("bob", "secret")

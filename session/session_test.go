@@ -244,8 +244,8 @@ func TestDigestIdentityIsText(t *testing.T) {
 	})
 }
 
-// A member without SASL says so to whoever begins it, and cuts off who begins it in a way that
-// cannot be meant.
+// A member without SASL says so to a client that begins it, and closes the connection if it begins
+// in a way that cannot be meant.
 func TestSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})

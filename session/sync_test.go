@@ -12,8 +12,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// However many ask, one sync is under way, and none of them is answered by one that was proposed
-// before it asked.
+// However many requests of Sync there are, one command is under way, and none of them is answered
+// by a command that was proposed before it came.
 func TestSyncOutsideOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

@@ -58,8 +58,8 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 	})
 }
 
-// The request throttle takes nothing from anybody while it is full, and tells those who waited too
-// long.
+// The request throttle takes nothing from any client while it is full, and refuses the requests
+// that waited too long.
 func TestRequestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{Limits: Limits{Requests: 2, Wait: time.Second}})

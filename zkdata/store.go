@@ -55,16 +55,16 @@ func (n *Node) content(path string, extended bool) znode.Node {
 }
 
 // FromStore returns a state of lockkeeper as ZooKeeper keeps it. Sessions of which ZooKeeper would
-// not accept the password are left out, with their ephemeral nodes; strangers are how many these
+// not accept the password are left out, with their ephemeral nodes; left is how many these
 // are.
-func FromStore(store *znode.Store) (s *State, strangers int) {
+func FromStore(store *znode.Store) (s *State, left int) {
 	s = emptyState()
 	s.Zxid = store.Zxid()
 	for info := range store.Sessions() {
 		if slices.Equal(info.Password, Password(info.ID)) {
 			s.Sessions[info.ID] = info.TimeoutMs
 		} else {
-			strangers++
+			left++
 		}
 	}
 	var nodes []znode.Node
@@ -91,7 +91,7 @@ func FromStore(store *znode.Store) (s *State, strangers int) {
 		}
 		s.add(path, out)
 	}
-	return s, strangers
+	return s, left
 }
 
 // cmpPaths orders parents before children: a path is longer than its parent's.

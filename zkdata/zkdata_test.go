@@ -117,9 +117,9 @@ func TestStoreAndBack(t *testing.T) {
 	if err := store.Check(); err != nil {
 		t.Fatal(err)
 	}
-	back, strangers := FromStore(store)
-	if strangers != 0 {
-		t.Errorf("%d sessions have another password than ZooKeeper gave them", strangers)
+	back, left := FromStore(store)
+	if left != 0 {
+		t.Errorf("%d sessions have another password than ZooKeeper gave them", left)
 	}
 	var file bytes.Buffer
 	if err := back.WriteSnapshot(&file); err != nil {

@@ -123,7 +123,7 @@ type aclTable struct {
 func (l *aclList) sizeBytes() int64 { return aclMemory(len(l.entries), len(l.key)) }
 
 // aclMemory estimates the memory of an ACL with so many entries, whose encoding has so many bytes:
-// they are there twice, and each entry stands in an index.
+// they are there twice, and each entry is in an index.
 func aclMemory(entries, bytes int) int64 { return 200 + 150*int64(entries) + 2*int64(bytes) }
 
 // intern returns the list with these entries, with one more reference. It may keep acl, which must

@@ -77,7 +77,7 @@ func TestReconfigRequests(t *testing.T) {
 		{name: "no number leaves", leaving: "a", code: wire.CodeMarshallingError},
 		{name: "blanks within", leaving: "3 4", code: wire.CodeMarshallingError},
 		{name: "a key leaves", leaving: "server.3", code: wire.CodeMarshallingError},
-		{name: "a stranger leaves", leaving: "77", members: "1 2 3"},
+		{name: "another machine leaves", leaving: "77", members: "1 2 3"},
 		{name: "one leaves", leaving: " 3 ,, ", members: "1 2"},
 		{name: "two leave", leaving: "2,3", code: wire.CodeBadArguments},
 		{name: "all leave", leaving: "1,2,3", code: wire.CodeBadArguments},

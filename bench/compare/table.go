@@ -72,7 +72,7 @@ type row struct {
 	figure  figure
 }
 
-// rows gathers the samples. A step that gave nothing has no row.
+// rows puts the samples together. A step that gave nothing has no row.
 func rows(steps []step, samples []sample) (list []*row) {
 	for _, s := range steps {
 		for _, f := range s.figures {

@@ -31,7 +31,7 @@ func TestOneLineForACause(t *testing.T) {
 	})
 }
 
-// Whoever can choose causes does not fill the memory either, nor the log.
+// A client that can choose causes fills neither the memory nor the log.
 func TestCausesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

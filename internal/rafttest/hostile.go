@@ -54,7 +54,7 @@ func Hostile(from int, term, last, lastTerm uint64) map[string]any {
 		"empty configuration entry":             entry(raft.LogConfiguration, nil),
 		"configuration of nobody":               entry(raft.LogConfiguration, Configuration()),
 		"configuration without a voter":         entry(raft.LogConfiguration, Configuration(raft.Server{Suffrage: raft.Nonvoter, ID: "1", Address: "a"})),
-		"configuration of strangers":            entry(raft.LogConfiguration, Configuration(Voter(77), Voter(78))),
+		"configuration of other members":        entry(raft.LogConfiguration, Configuration(Voter(77), Voter(78))),
 		"configuration of two members less":     entry(raft.LogConfiguration, Configuration(Voter(from))),
 		"configuration with one twice":          entry(raft.LogConfiguration, Configuration(append(three, three[0])...)),
 		"configuration with a name":             entry(raft.LogConfiguration, Configuration(append(three, raft.Server{ID: "mallory", Address: "a"})...)),

@@ -166,7 +166,7 @@ func (d *Disk) SetSyncTime(t time.Duration) {
 
 // Fail makes every write and every sync fail with err until it is called with nil. A sync that has
 // failed leaves its file as Linux does: readers see what was written, and it is not durable, even
-// after a sync that succeeds; whoever opens the file anew sees what is on the disk.
+// after a sync that succeeds; a process that opens the file anew sees what is on the disk.
 func (d *Disk) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -210,7 +210,7 @@ func TestConnCloseWithUnreadDataResets(t *testing.T) {
 	})
 }
 
-// Who sends to a closed end succeeds once, and then learns of it.
+// A write to a closed end succeeds once, and the next one fails.
 func TestConnSendToClosedEnd(t *testing.T) {
 	inBubble(t, simnet.Config{Latency: time.Millisecond}, func(t *testing.T, n *simnet.Network) {
 		a, b, done := pair(t, n)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deadline wakes those who wait for a condition when its time has come. It is
-// guarded by mu, the mutex of the condition.
+// deadline wakes the goroutines that wait for a condition when its time has come. It is guarded by
+// mu, the mutex of the condition.
 type deadline struct {
 	mu    *sync.Mutex
 	wake  *sync.Cond

@@ -52,7 +52,7 @@ func TestCutIsOneWay(t *testing.T) {
 	})
 }
 
-// Who cannot hear acknowledgements gets no room back, though its bytes arrive.
+// A sender that gets no acknowledgements gets no room back, though its bytes arrive.
 func TestCutHoldsAcks(t *testing.T) {
 	inBubble(t, simnet.Config{BufferBytes: 4}, func(t *testing.T, n *simnet.Network) {
 		a, b, done := pair(t, n)

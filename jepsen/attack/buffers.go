@@ -14,7 +14,7 @@ import (
 // allowed is how many connections one address may have: maxClientCnxns, as it is by default.
 const allowed = 60
 
-// buffers are attacks that have the member keep what it cannot hand on.
+// buffers are attacks that have the member keep what it cannot send on.
 func buffers() []Attack {
 	return []Attack{
 		{

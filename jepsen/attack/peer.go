@@ -148,7 +148,7 @@ func (p *Play) request(kind byte, values ...any) []byte {
 // errRefused is the answer of a member that has understood a request and does not follow it.
 var errRefused = errors.New("refused")
 
-// ask sends a request of raft and returns the term in the answer, and what stands behind the term.
+// ask sends a request of raft and returns the term in the answer, and what follows the term.
 func ask(c net.Conn, frame []byte) (term uint64, rest []byte, err error) {
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write(frame); err != nil {

@@ -11,7 +11,7 @@ import (
 	"lockkeeper/wire"
 )
 
-// requests are attacks by what stands in single requests.
+// requests are attacks by the content of single requests.
 func requests() []Attack {
 	return []Attack{
 		{

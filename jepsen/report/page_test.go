@@ -111,7 +111,7 @@ func firstDifference(got, want string) string {
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
 
-// Whatever stands in a run, it is text on the page: no element, no attribute, no script comes of
+// Whatever is in a run, it is text on the page: no element, no attribute, no script comes of
 // it.
 func TestHostileTextStaysText(t *testing.T) {
 	const hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" onload=\"alert(3)\" 'x' " +

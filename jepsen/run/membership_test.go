@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is torn is the end of what stands in the newest segment.
+// What is torn is the end of the newest segment's content.
 func TestTearLog(t *testing.T) {
 	dir := t.TempDir()
 	old := bytes.Repeat([]byte{7}, 100)

@@ -241,7 +241,7 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 
 // checkConfigurations refuses configurations that do not follow the one before: raft changes one
 // member at a time. Only entries that are new here are compared. If the entries before them do not
-// match this member's log, raft refuses them all, and has to tell the leader so.
+// match this member's log, raft refuses them all, and has to answer the leader so.
 //
 // If the entries replace some that are here, the newest configuration may be among those: it was
 // never committed, and the one before it counts, which is one step away from it. So two steps are

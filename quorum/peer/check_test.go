@@ -76,7 +76,7 @@ func TestConfigurationsFollowEachOther(t *testing.T) {
 }
 
 // A member that has a configuration which was never committed takes another one, also if it does
-// not stand in the place of that one, but behind it in the same request.
+// not be in the place of that one, but behind it in the same request.
 func TestUncommittedConfigurationIsReplaced(t *testing.T) {
 	three := []raft.Server{rafttest.Voter(1), rafttest.Voter(2), rafttest.Voter(3)}
 	terms := []uint64{0, 1, 1, 1} // of the entries; the third one is a configuration with member 4

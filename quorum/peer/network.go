@@ -27,8 +27,8 @@ type network struct {
 	// checker validates requests before hand or beat see them; nil: they are not validated.
 	checker *requestChecker
 
-	asked atomic.Int32  // requests for a vote that have no answer yet
-	voted atomic.Uint64 // the newest term in which this member has voted for a peer
+	votesPending atomic.Int32  // requests for a vote that have no answer yet
+	voted        atomic.Uint64 // the newest term in which this member has voted for a peer
 
 	mu   sync.Mutex
 	idle map[raft.ServerID][]*Stream // the newest last
@@ -309,8 +309,8 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 			hand = func(rpc raft.RPC, _ <-chan struct{}) { (*beat)(rpc) }
 		}
 	case *raft.RequestVoteRequest:
-		n.asked.Add(1)
-		defer n.asked.Add(-1)
+		n.votesPending.Add(1)
+		defer n.votesPending.Add(-1)
 	}
 	hand(rpc, n.port.done)
 	select {

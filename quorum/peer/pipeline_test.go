@@ -111,7 +111,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 					want := mustAppend(t, p, carrying(0))
 					answer(far)
 					if got := <-p.Consumer(); got != want {
-						t.Errorf("handed on: %+v, want %+v", got, want)
+						t.Errorf("passed on: %+v, want %+v", got, want)
 					}
 				}
 				sent := rafttest.Begin(func() (err error) {
@@ -205,7 +205,7 @@ func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 }
 
 // A follower that says nothing for rpcTimeout, or goes away, ends the pipeline: what is on its way
-// gets no answer, and no more is taken. One that has been asked nothing may be silent for ever.
+// gets no answer, and no more is taken. One without a request may be silent for ever.
 func TestPipelineEndsWithItsStream(t *testing.T) {
 	for name, end := range map[string]struct {
 		f     func(f *farEnd)
@@ -234,7 +234,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 				end.f(far)
 				f := <-p.Consumer()
 				if f != first || f.Error() == nil || f.Response().Success || f.Response().Term != 0 {
-					t.Errorf("handed on: %+v, %v", f.Response(), f.Error())
+					t.Errorf("passed on: %+v, %v", f.Response(), f.Error())
 				}
 				if took := time.Since(start); took != end.after {
 					t.Errorf("it took %v, want %v", took, end.after)
@@ -253,7 +253,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 	}
 }
 
-// A stream on which something comes that nobody has asked for is no use any more.
+// A stream with an answer to no request is of no use any more.
 func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTransport(nil, 1, &fakeLocal{})
@@ -294,24 +294,24 @@ func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	})
 }
 
-// asked is a transport of which only the requests with an answer count.
-type asked struct {
+// answering is a transport of which only the requests with an answer count.
+type answering struct {
 	raft.Transport
 	commits []uint64
 }
 
-func (a *asked) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (a *answering) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	a.commits = append(a.commits, q.LeaderCommitIndex)
 	*resp = raft.AppendEntriesResponse{Term: q.Term, Success: true, LastLog: q.PrevLogEntry}
 	return nil
 }
 
 // A follower is told of each commit once, over the pipeline if there is one, and then need not
-// answer. What it has not confirmed it does not count as knowing; who wants to be sure has it
-// asked.
+// answer. What it has not confirmed it does not count as knowing; a leader that needs to be sure
+// has it asked.
 func TestNoticesOfCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &asked{}
+		inner := &answering{}
 		tr := newTransport(inner, 1, &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		replicate := func(q *raft.AppendEntriesRequest) {
@@ -351,7 +351,7 @@ func TestNoticesOfCommits(t *testing.T) {
 			t.Error("it knows what it has not confirmed")
 		}
 		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4}) {
-			t.Errorf("asked for %v, want 4", inner.commits)
+			t.Errorf("requested %v, want 4", inner.commits)
 		}
 		if !tr.KnowsAll(2) {
 			t.Error("it does not know what it has confirmed")
@@ -361,7 +361,7 @@ func TestNoticesOfCommits(t *testing.T) {
 		p.Close()
 		tr.Commit(5, 5)
 		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4, 5}) {
-			t.Errorf("asked for %v, want 4 and, without a pipeline, 5", inner.commits)
+			t.Errorf("requested %v, want 4 and, without a pipeline, 5", inner.commits)
 		}
 		tr.Close()
 	})

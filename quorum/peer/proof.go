@@ -22,15 +22,16 @@ import (
 //	A -> D   HMAC-SHA-256(secret, label, 'A', preface, version, D's nonce, A's nonce)
 //
 // With TLS the key material of the connection follows the nonces in the HMAC (RFC 5705), so that
-// whoever is between two members, with a certificate that both take, cannot pass a proof on.
+// a machine between two members, with a certificate that both take, cannot pass a proof on.
 //
 // Both nonces are new for each connection, so an old proof is worth nothing; the letter keeps a
 // proof from being sent back to its maker; the preface has the ids of both, the kind of the stream,
-// the cluster, and the version, so that none of them can be changed on the way. Who dials proves
-// first: somebody who merely reaches a port gets no proof from it on which to try out secrets.
+// the cluster, and the version, so that none of them can be changed on the way. The member that
+// dials proves first: a program that merely reaches a port gets no proof from it on which to try
+// out secrets.
 //
-// The secret says who is at the other end when the connection begins. It does not encrypt what
-// follows, nor keep it from being changed on the way: TLS does.
+// The secret proves which member is at the other end when the connection begins. It does not
+// encrypt what follows, nor keep it from being changed on the way: TLS does.
 const (
 	nonceLen = 32
 	proofLen = sha256.Size
@@ -72,8 +73,8 @@ type AuthStats struct {
 	Late     int64 // connections that took too long to say and prove who they are
 }
 
-// Proves reports whether a stranger who reaches the port is kept out: by a secret that is required,
-// or by the certificates of TLS.
+// Proves reports whether a connection of a program that is no member is refused: by a secret that
+// is required, or by the certificates of TLS.
 func (a *Auth) Proves() bool {
 	return a.Secrets != nil && !a.SecretOptional || a.TLS != nil && a.TLS.Certificates && !a.TLS.Plain
 }

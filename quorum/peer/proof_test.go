@@ -83,8 +83,8 @@ func (p *pair) echoes(from, to int) (*Stream, error) {
 	return s, err
 }
 
-// stranger opens a connection to member 1 from some host.
-func (p *pair) stranger(host string) net.Conn {
+// connect opens a connection to member 1 from some host, without a preface.
+func (p *pair) connect(host string) net.Conn {
 	p.t.Helper()
 	c, err := p.net.Host(host).Dial(p.t.Context(), "tcp", "10.0.0.1:2888")
 	if err != nil {
@@ -136,9 +136,9 @@ func TestMembersProveTheSecret(t *testing.T) {
 	}
 }
 
-// TestStrangersWithoutTheSecretGetNothing: whatever is sent before the proof is answered with the
+// TestWithoutTheSecretNothingIsAnswered: whatever is sent before the proof is answered with the
 // version and a nonce at most, and no stream of any kind is served.
-func TestStrangersWithoutTheSecretGetNothing(t *testing.T) {
+func TestWithoutTheSecretNothingIsAnswered(t *testing.T) {
 	proving := func(kind StreamKind, from, to MemberID) []byte {
 		return preface{proves: true, version: NewestVersion, kind: kind, from: from, to: to, cluster: pairCluster}.append(nil)
 	}
@@ -159,7 +159,7 @@ func TestStrangersWithoutTheSecretGetNothing(t *testing.T) {
 		} {
 			inBubble(t, func(t *testing.T) {
 				p := newPair(t, knows(oldSecret), knows(oldSecret))
-				c := p.stranger("10.0.0.2")
+				c := p.connect("10.0.0.2")
 				_, _ = c.Write(test.sends)
 				_ = c.SetReadDeadline(time.Now().Add(time.Second))
 				b, err := io.ReadAll(c)
@@ -214,7 +214,7 @@ func TestOldProofsAreWorthNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := p.served[0].Load()
-		c := p.stranger("10.0.0.2")
+		c := p.connect("10.0.0.2")
 		_, _ = c.Write(recorded.sent)
 		_ = c.SetReadDeadline(time.Now().Add(time.Second))
 		if b, _ := io.ReadAll(c); len(b) > 1+nonceLen || p.served[0].Load() != before {
@@ -223,7 +223,7 @@ func TestOldProofsAreWorthNothing(t *testing.T) {
 	})
 }
 
-// TestProofsAreNotSentBack: a stranger between a member that dials it and the same member's port
+// TestProofsAreNotSentBack: a machine between a member that dials it and the same member's port
 // cannot answer the one with what the other says.
 func TestProofsAreNotSentBack(t *testing.T) {
 	ch := challenge{said: []byte("said"), dialer: newNonce(), acceptor: newNonce()}
@@ -232,7 +232,7 @@ func TestProofsAreNotSentBack(t *testing.T) {
 	}
 	inBubble(t, func(t *testing.T) {
 		p := newPair(t, knows(oldSecret), knows(oldSecret))
-		// A stranger takes the place of member 2, and answers with what it has been sent.
+		// It takes the place of member 2, and answers with what it has been sent.
 		p.ports[1].Close()
 		l, err := p.net.Host("10.0.0.2").Listen("tcp", "10.0.0.2:2888")
 		if err != nil {
@@ -284,7 +284,7 @@ func TestNothingInThePrefaceCanBeChanged(t *testing.T) {
 func TestSlowProofsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPair(t, knows(oldSecret), knows(oldSecret))
-		c := p.stranger("10.0.0.9")
+		c := p.connect("10.0.0.9")
 		began := time.Now()
 		b := append(preface{proves: true, version: NewestVersion, kind: StreamRaft, from: 2, to: 1}.append(nil), make([]byte, nonceLen)...)
 		for _, one := range b {
@@ -302,16 +302,16 @@ func TestSlowProofsEnd(t *testing.T) {
 	})
 }
 
-// TestUnprovedConnectionsAreBounded: strangers can hold a quarter of the connections, and those of
-// a few addresses do not take the places of others.
+// TestUnprovedConnectionsAreBounded: those that have proved nothing are a quarter of the
+// connections, and those of a few addresses do not take the places of others.
 func TestUnprovedConnectionsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		p := newPair(t, knows(oldSecret), knows(oldSecret))
 		port := p.ports[0]
-		member := p.stranger("10.0.0.2") // in the middle of its proof
+		member := p.connect("10.0.0.2") // in the middle of its proof
 		synctest.Wait()
 		for i := range 300 {
-			p.stranger([]string{"10.0.1.1", "10.0.1.2", "10.0.1.3"}[i%3])
+			p.connect([]string{"10.0.1.1", "10.0.1.2", "10.0.1.3"}[i%3])
 		}
 		time.Sleep(time.Second)
 		if n := port.Stats().Auth.Unproved; n > port.admission.unnamed() {
@@ -322,7 +322,7 @@ func TestUnprovedConnectionsAreBounded(t *testing.T) {
 		}
 		_ = member.SetReadDeadline(time.Now())
 		if _, err := member.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
-			t.Error("the connection of the member was closed for those of strangers")
+			t.Error("the connection of the member was closed for those that have proved nothing")
 		}
 	})
 }

@@ -19,11 +19,11 @@ type TLS struct {
 	// Server is the configuration with which connections are accepted. It verifies that a
 	// certificate comes from an authority that counts, if Certificates is set.
 	Server func() *tls.Config
-	// Certificates says that who dials has to show a certificate.
+	// Certificates says that a member that dials has to show a certificate.
 	Certificates bool
-	// VerifyHost has the certificate of who dials be for the host of an address at which this
-	// member would look for the member that it says it is. One that this member does not know may
-	// have any host.
+	// VerifyHost has the certificate of a member that dials be for the host of an address at which
+	// this member would look for the member that it says it is. One that this member does not know
+	// may have any host.
 	VerifyHost bool
 	// PlainDial opens connections without TLS, and Plain accepts them, too.
 	PlainDial, Plain bool
@@ -66,8 +66,8 @@ func (p *Port) acceptTLS(in *inbound) (c net.Conn, err error) {
 	return secured, nil
 }
 
-// checkCertificate verifies that the certificate of who has dialled is one of the member that it
-// says it is. Errors: a rejection.
+// checkCertificate verifies that the certificate at the other end of an accepted connection is one
+// of the member that it says it is. Errors: a rejection.
 func (p *Port) checkCertificate(c net.Conn, from MemberID) error {
 	secured, ok := c.(*tls.Conn)
 	if !ok || !p.cfg.Auth.TLS.Certificates {

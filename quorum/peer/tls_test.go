@@ -85,7 +85,7 @@ func TestMembersShowCertificates(t *testing.T) {
 	with := func(a Auth, change func(*TLS)) Auth { change(a.TLS); return a }
 	both := func(a Auth) Auth { a.Secrets = knows(oldSecret).Secrets; return a }
 	plainDial := func(t *TLS) { t.Plain, t.PlainDial = true, true }
-	anyHost := func(t *TLS) { t.VerifyHost = false } // of who dials
+	anyHost := func(t *TLS) { t.VerifyHost = false } // of a member that dials
 	forClients := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	acceptPlain := func(t *TLS) { t.Plain = true }
 	for name, test := range map[string]struct {
@@ -126,8 +126,9 @@ func TestMembersShowCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificatesOfUnknownMembers: who says that it is a member that this one does not know, as a
-// new leader may, is served with the certificate of a host, and not with that of a client.
+// TestCertificatesOfUnknownMembers: a program that says that it is a member that this one does not
+// know, as a new leader may, is served with the certificate of a host, and not with that of a
+// client.
 func TestCertificatesOfUnknownMembers(t *testing.T) {
 	ca := newAuthority(t)
 	forClients := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -144,7 +145,7 @@ func TestCertificatesOfUnknownMembers(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				p := newPair(t, ca.auth(ca.host("10.0.0.1")), ca.auth(ca.host("10.0.0.2")))
 				config := ca.auth(ca.sign(test.cert)).TLS.Client("10.0.0.1")
-				c := tls.Client(p.stranger("10.0.0.9"), config)
+				c := tls.Client(p.connect("10.0.0.9"), config)
 				_, err := c.Write(preface{version: NewestVersion, kind: StreamRaft, from: 77, to: 1, cluster: pairCluster}.append(nil))
 				if err != nil {
 					t.Fatal(err)
@@ -158,8 +159,8 @@ func TestCertificatesOfUnknownMembers(t *testing.T) {
 	}
 }
 
-// TestProofsAreNotPassedOn: who is between two members, with a certificate that both take, has the
-// proofs of one connection and cannot use them on the other.
+// TestProofsAreNotPassedOn: a machine between two members, with a certificate that both take, has
+// the proofs of one connection and cannot use them on the other.
 func TestProofsAreNotPassedOn(t *testing.T) {
 	ca := newAuthority(t)
 	anyHost := func(addr string) Auth {

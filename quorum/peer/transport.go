@@ -398,8 +398,8 @@ func (t *Transport) quorum() (voters map[raft.ServerID]bool, others int) {
 // The voters are those of the newest configuration in the log, committed or not. Any other leader
 // elected before that moment had this configuration, the one before it, or one that this leader has
 // seen replaced by a committed one. A majority of the newest has a member in common with every
-// majority of the first two, which differ by one voter at most; and by the last nobody can be
-// elected who lacks the committed one, whose majority knew it (Raft, section 5.4).
+// majority of the first two, which differ by one voter at most; and by the last no member can
+// be elected that lacks the committed one, whose majority knew it (Raft, section 5.4).
 func (t *Transport) ProvenAt(term uint64, now time.Time) time.Time {
 	voters, need := t.quorum()
 	if need == 0 || mutant.On(mutant.LeaseUnproven) {
@@ -513,8 +513,8 @@ func timeoutNow() *raft.TimeoutNowRequest {
 	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 }
 
-// Votes reports the newest term in which this member has voted for a peer, and whether it has been
-// asked for a vote and has not answered.
-func (t *Transport) Votes() (term uint64, asked bool) {
-	return t.net.voted.Load(), t.net.asked.Load() > 0
+// Votes reports the newest term in which this member has voted for a peer, and whether it has
+// a request for a vote that it has not answered.
+func (t *Transport) Votes() (term uint64, pending bool) {
+	return t.net.voted.Load(), t.net.votesPending.Load() > 0
 }

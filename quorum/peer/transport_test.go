@@ -24,11 +24,11 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(&asked{}, 1, &fakeLocal{servers: rafttest.Servers(tt.servers)})
+				tr := newTransport(&answering{}, 1, &fakeLocal{servers: rafttest.Servers(tt.servers)})
 				defer tr.Close()
 				p, far := pipelineTo(t, tr)
 				defer func() { p.Close() }()
-				told := func(when string, want uint64) {
+				pending := func(when string, want uint64) {
 					t.Helper()
 					var got uint64
 					for synctest.Wait(); len(far.got) > 0; synctest.Wait() {
@@ -43,7 +43,7 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 						want = 0
 					}
 					if got != want {
-						t.Errorf("%s it is told of %d, want %d", when, got, want)
+						t.Errorf("%s the commit index for it is %d, want %d", when, got, want)
 					}
 				}
 				send := func(q *raft.AppendEntriesRequest) { mustAppend(t, p, q) }
@@ -53,35 +53,35 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 				}
 				send(carrying(0))
 				answer()
-				told("before there is anything", 0)
+				pending("before there is anything", 0)
 				if early := tr.Wrote(1, 5); early != tt.early {
-					t.Errorf("what is written can be told early: %v", early)
+					t.Errorf("what is written can be committed early: %v", early)
 				}
-				told("before it is sent", 0)
+				pending("before it is sent", 0)
 				send(carrying(1))
-				told("when it is sent and written", 1)
+				pending("when it is sent and written", 1)
 				tr.Wrote(1, 5)
 				answer()
-				told("when it has it", 0)
+				pending("when it has it", 0)
 
 				send(carrying(2))
-				told("before it is written", 0)
+				pending("before it is written", 0)
 				send(carrying(3))
 				tr.Wrote(2, 5)
-				told("when more is sent than is written", 2)
+				pending("when more is sent than is written", 2)
 				tr.Wrote(3, 4)
-				told("in a term that is over", 0)
+				pending("in a term that is over", 0)
 				tr.Wrote(3, 5)
-				told("when all is written", 3)
+				pending("when all is written", 3)
 
 				p.Close()
 				p, far = pipelineTo(t, tr)
-				told("over another pipeline", 0)
+				pending("over another pipeline", 0)
 				send(carrying(3))
-				told("when it is sent once more", 3)
+				pending("when it is sent once more", 3)
 				tr.Wrote(4, 5)
 				send(carrying(5))
-				told("when more is sent behind it", 4)
+				pending("when more is sent behind it", 4)
 			})
 		})
 	}
@@ -106,8 +106,8 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 		{"and half of them is no majority", "12345", "", map[raft.ServerID]int{"2": 5}, time.Time{}},
 		{"four need three", "1234", "", map[raft.ServerID]int{"2": 1, "3": 2, "4": 3}, ago(2)},
 		{"observers do not count", "123", "45", map[raft.ServerID]int{"4": 1, "5": 1, "3": 9}, ago(9)},
-		{"nor who is no voter any more", "134", "2", map[raft.ServerID]int{"2": 1, "3": 9}, ago(9)},
-		{"nor who has been removed", "134", "", map[raft.ServerID]int{"2": 1, "4": 9}, ago(9)},
+		{"nor a member that is no voter any more", "134", "2", map[raft.ServerID]int{"2": 1, "3": 9}, ago(9)},
+		{"nor a member that has been removed", "134", "", map[raft.ServerID]int{"2": 1, "4": 9}, ago(9)},
 		{"nor this member, when it votes no longer", "234", "1", map[raft.ServerID]int{"2": 1}, time.Time{}},
 		{"which then needs two others", "234", "1", map[raft.ServerID]int{"2": 1, "4": 7}, ago(7)},
 	} {

@@ -59,11 +59,11 @@ func (v *voteFilter) filter(rpc raft.RPC, stop <-chan struct{}) {
 	}
 }
 
-// append passes a leader's entries on, and looks at what has come of it before the leader hears: a
-// member that a leader takes for caught up, and may make a voter, must be able to vote after a
-// restart, too.
+// append passes a leader's entries on, and looks at what has come of it before the leader gets the
+// answer: a member that a leader takes for caught up, and may make a voter, must be able to vote
+// after a restart, too.
 func (v *voteFilter) append(rpc raft.RPC, req *raft.AppendEntriesRequest, stop <-chan struct{}) {
-	answer, asked := make(chan raft.RPCResponse, 1), rpc.RespChan
+	answer, leader := make(chan raft.RPCResponse, 1), rpc.RespChan
 	rpc.RespChan = answer
 	v.next(rpc, stop)
 	select {
@@ -71,7 +71,7 @@ func (v *voteFilter) append(rpc raft.RPC, req *raft.AppendEntriesRequest, stop <
 		if req.LeaderCommitIndex > 0 && v.caughtUp(req.LeaderCommitIndex, req.Term) {
 			v.end()
 		}
-		asked <- resp
+		leader <- resp
 	case <-stop:
 	}
 }

@@ -12,7 +12,7 @@ import (
 // disk; entries reach it meanwhile.
 func TestVotesAreWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &asked{}
+		inner := &answering{}
 		tr := newTransport(inner, 1, &fakeLocal{})
 		var caughtUp bool
 		saved, saveFails := 0, errors.New("disk full")

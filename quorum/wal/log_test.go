@@ -51,7 +51,7 @@ func TestFailedWatermarkIsReported(t *testing.T) {
 		time.Sleep(10 * wal.WatermarkAfter)
 		l.NotifyFailed(func(err error) { reported <- fmt.Errorf("later: %w", err) })
 		if len(reported) != 2 {
-			t.Fatalf("%d reports, want one when it happened and one to who comes later", len(reported))
+			t.Fatalf("%d reports, want one when it happened and one to a later call", len(reported))
 		}
 		if first, second := <-reported, <-reported; first != syscall.EIO || !errors.Is(second, syscall.EIO) {
 			t.Errorf("reported: %v, %v", first, second)

@@ -18,5 +18,5 @@ class SharedLock(Lock):
     # What Curator's locks are called; kazoo puts a UUID in front, and the server the
     # sequence number behind it.
     _NODE_NAME = "-lock-"
-    # What stands in front of the sequence number, of whatever library.
+    # What is in front of the sequence number, of whatever library.
     _EXCLUDE_NAMES = ["-", "__"]

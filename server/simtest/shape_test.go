@@ -23,8 +23,8 @@ type shape struct {
 	trailing  uint64
 	// How many clients of each kind there are.
 	locks, foreignLocks, registers, pipes int
-	// guests are workloads of package jepsen/workload.
-	guests []string
+	// workloads are those of package jepsen/workload.
+	workloads []string
 	// secretFile is peer.secretFile of all members.
 	secretFile string
 	// rest is how many times longer than in a busy simulation clients wait between what they do.
@@ -58,7 +58,7 @@ func shapeOf(seed uint64) shape {
 	s.foreignLocks = []int{0, 0, 2}[rng.IntN(3)]
 	for _, name := range workload.Names() {
 		if rng.IntN(5) == 0 && s.fits(name) {
-			s.guests = append(s.guests, name)
+			s.workloads = append(s.workloads, name)
 		}
 	}
 	if s.locks+s.pipes == 0 {
@@ -81,8 +81,8 @@ func (s shape) fits(name string) bool { return name != "belief" || s.gentle }
 func (s shape) String() string {
 	text := fmt.Sprintf("%d voters, %d observers, tick %v; %d locks, %d foreign locks, %d registers, %d pipes",
 		s.voters, s.observers, s.tick, s.locks, s.foreignLocks, s.registers, s.pipes)
-	if len(s.guests) > 0 {
-		text += "; " + strings.Join(s.guests, ", ")
+	if len(s.workloads) > 0 {
+		text += "; " + strings.Join(s.workloads, ", ")
 	}
 	if s.rest == 1 {
 		text += "; busy"
@@ -102,12 +102,12 @@ func (s shape) only(list string) (shape, error) {
 	if list == "" {
 		return s, nil
 	}
-	s.locks, s.foreignLocks, s.registers, s.pipes, s.guests, s.rest = 0, 0, 0, 0, nil, 1
+	s.locks, s.foreignLocks, s.registers, s.pipes, s.workloads, s.rest = 0, 0, 0, 0, nil, 1
 	counts := map[string]*int{"locks": &s.locks, "foreign-locks": &s.foreignLocks, "registers": &s.registers, "pipes": &s.pipes}
 	for _, name := range strings.Split(list, ",") {
 		n := counts[name]
 		if slices.Contains(workload.Names(), name) {
-			s.guests = append(s.guests, name)
+			s.workloads = append(s.workloads, name)
 			continue
 		}
 		if n == nil {

@@ -121,17 +121,17 @@ type client interface {
 }
 
 type simulation struct {
-	c       *cluster
-	seed    uint64
-	guests  *guests
-	gate    *gate
-	nemesis *nemesis
-	reg     *registry
-	cell    *register
-	pipes   []*pipeliner
-	names   []string
-	work    sync.WaitGroup
-	passed  time.Duration
+	c         *cluster
+	seed      uint64
+	workloads *workloads
+	gate      *gate
+	nemesis   *nemesis
+	reg       *registry
+	cell      *register
+	pipes     []*pipeliner
+	names     []string
+	work      sync.WaitGroup
+	passed    time.Duration
 }
 
 func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
@@ -173,8 +173,8 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 			return p
 		})
 	}
-	s.guests = newGuests(s, sh.guests)
-	s.nemesis.tell = s.guests.tell
+	s.workloads = newWorkloads(s, sh.workloads)
+	s.nemesis.tell = s.workloads.tell
 	return s
 }
 
@@ -234,12 +234,12 @@ func ended(work *sync.WaitGroup, limit time.Duration) bool {
 // something is.
 func (s *simulation) round() {
 	t, c := s.c.t, s.c
-	visit := s.guests.begin()
+	visit := s.workloads.begin()
 	for _, step := range []func(){
 		s.nemesis.round,
 		s.gate.open,
 		s.everybodyWorks,
-		func() { s.guests.end(visit) },
+		func() { s.workloads.end(visit) },
 		s.everybodyRests,
 		func() { c.settled(30 * time.Second) },
 		func() { c.members[0].running().view(s.verify) },
@@ -280,7 +280,7 @@ func (s *simulation) result() result {
 	for _, p := range s.pipes {
 		replies, broken, events = replies+p.replies, broken+p.broken, events+p.events
 	}
-	net, g := s.c.net.Stats(), s.guests
+	net, g := s.c.net.Stats(), s.workloads
 	r.Figures = map[string]int{
 		"acquisitions": s.reg.acquisitions, "grants lost": s.reg.lost, "reads behind a sync": int(s.cell.reads.Load()),
 		"pipelined requests": replies, "connections broken": broken, "events": events,

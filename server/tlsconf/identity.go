@@ -14,9 +14,9 @@ import (
 )
 
 // Subject is the subject of a certificate in the format of RFC 2253, as Java's
-// X500Principal.getName prints it: it stands in ACLs, which are compared byte for byte. Java takes
+// X500Principal.getName prints it: it is in ACLs, which are compared byte for byte. Java takes
 // the bytes of every kind of string for UTF-8, so that two different names can look the same: what
-// is "root" there may stand in the certificate as two Chinese characters in UTF-16. Here a value
+// is "root" there may be in the certificate as two Chinese characters in UTF-16. Here a value
 // whose bytes are not UTF-8 by its kind is printed as a number.
 func Subject(cert *x509.Certificate) string {
 	name, err := distinguishedName(cert.RawSubject)

@@ -96,7 +96,7 @@ func (l *lab) shake(server, client *tls.Config) (state tls.ConnectionState, serv
 	return state, serverErr, clientErr
 }
 
-// TestHandshakes has who is let in, and what is said about who is not.
+// TestHandshakes has which clients are accepted, and what is logged of the others.
 func TestHandshakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare                func(l *lab, server, client *Settings)
@@ -116,14 +116,14 @@ func TestHandshakes(t *testing.T) {
 			}},
 		"wrong authority": {serverWant: "unknown authority",
 			prepare: func(l *lab, _, client *Settings) {
-				testcert.NewCA(l, "authority").Issue(l, testcert.Request{}).Write(l, l.dir, "stranger")
-				client.KeyStore.File, client.KeyStore.KeyFile = filepath.Join(l.dir, "stranger.pem"), filepath.Join(l.dir, "stranger.key")
+				testcert.NewCA(l, "authority").Issue(l, testcert.Request{}).Write(l, l.dir, "other")
+				client.KeyStore.File, client.KeyStore.KeyFile = filepath.Join(l.dir, "other.pem"), filepath.Join(l.dir, "other.key")
 			}},
 		"wrong authority, wanted": {serverWant: "unknown authority",
 			prepare: func(l *lab, server, client *Settings) {
 				server.ClientAuth = ClientAuthWant
-				testcert.NewCA(l, "authority").Issue(l, testcert.Request{}).Write(l, l.dir, "stranger")
-				client.KeyStore.File, client.KeyStore.KeyFile = filepath.Join(l.dir, "stranger.pem"), filepath.Join(l.dir, "stranger.key")
+				testcert.NewCA(l, "authority").Issue(l, testcert.Request{}).Write(l, l.dir, "other")
+				client.KeyStore.File, client.KeyStore.KeyFile = filepath.Join(l.dir, "other.pem"), filepath.Join(l.dir, "other.key")
 			}},
 		"wrong authority of the server": {clientWant: "unknown authority", serverWant: "remote error",
 			prepare: func(l *lab, _, client *Settings) {
@@ -310,7 +310,7 @@ func TestReload(t *testing.T) {
 	if at := k.Expires(); !at.Equal(next.Cert.NotAfter) {
 		t.Errorf("expires %v", at)
 	}
-	// Those whom the old authority had vouched for are strangers from now on.
+	// Certificates of the old authority are refused from now on.
 	testcert.Write(t, filepath.Join(l.dir, "server.ca"), testcert.NewCA(t, "new").PEM)
 	reload(true, "")
 	if _, serverErr, _ := l.shake(server, client.Client("localhost")); serverErr == nil {

@@ -30,7 +30,7 @@ type Settings struct {
 // Enabled reports whether there is a key store, which every side needs that accepts connections.
 func (s *Settings) Enabled() bool { return s.KeyStore.File != "" }
 
-// Store is a file with a private key and its certificates, or with the certificates of those who
+// Store is a file with a private key and its certificates, or with the certificates that
 // are trusted.
 type Store struct {
 	File string
@@ -85,7 +85,7 @@ func storeTypeOf(file string) (StoreType, error) {
 	return "", fmt.Errorf("the suffix is none of .pem, .p12, .pfx and .jks, so the type of the store must be set")
 }
 
-// ClientAuth says whether who connects has to have a certificate.
+// ClientAuth says whether a client has to have a certificate.
 type ClientAuth int
 
 const (

@@ -66,8 +66,8 @@ func (s *Store) password() (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
-// read reads the store. withKey says whether it is one with a private key, or one of the
-// certificates of those who are trusted.
+// read reads the store. withKey says whether it is one with a private key, or one of
+// certificates that are trusted.
 func (s *Store) read(withKey bool) (contents, error) {
 	text, err := readFile(s.Key, s.File)
 	if err != nil {

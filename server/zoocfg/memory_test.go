@@ -8,8 +8,8 @@ import (
 	"lockkeeper/quorum/peer"
 )
 
-// bounds adds up what clients can make a member take with these limits, and what strangers at the
-// peer port can, in bytes: the tables of docs/security.md.
+// bounds adds up what clients can make a member take with these limits, and what other programs at
+// the peer port can, in bytes: the tables of docs/security.md.
 func bounds(c *Config) (clients, peers int64) {
 	const (
 		sessionRow = 400      // in the state

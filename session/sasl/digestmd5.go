@@ -99,8 +99,8 @@ func (s *Server) verify(token []byte) (answer []byte, user string, err error) {
 	ha1, known := s.users[user] // without an entry the same is computed, so that it takes as long
 	a1 := string(ha1[:]) + ":" + s.nonce + ":" + d["cnonce"]
 	if authzid, given := d["authzid"]; given {
-		// What the client wants to act as is part of the hash, and no more than that: whoever
-		// proves to be a user is that user.
+		// What the client wants to act as is part of the hash, and no more than that: a
+		// client that proves to be a user is that user.
 		a1 += ":" + authzid
 	}
 	response := func(a2 string) string {

@@ -173,8 +173,8 @@ func TestNonces(t *testing.T) {
 	}
 }
 
-// FuzzServer: whatever a stranger sends, it is no user, and nothing panics. Right tokens that are
-// changed in one place prove nothing, or what they proved before.
+// FuzzServer: whatever a client without a password sends, it is no user, and nothing panics. Right
+// tokens that are changed in one place prove nothing, or what they proved before.
 func FuzzServer(f *testing.F) {
 	for _, c := range []client{bob(), {user: "eve"}} {
 		f.Add([]byte{}, c.token(&Server{nonce: "n"}))

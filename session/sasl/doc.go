@@ -12,6 +12,6 @@
 // The response is a hash of HA1 (a hash of user, realm and password), of both nonces and of what
 // the connection is to; rspauth shows the client that the server knows HA1, too. So the password
 // does not travel, and a recorded response is worth nothing on another connection. It can be
-// guessed from a recording, as MD5 is fast; and whoever has HA1 can log in without the password.
-// Only TLS helps against the first, only the permissions of the file against the second.
+// guessed from a recording, as MD5 is fast; and a client that has HA1 can log in without the
+// password. Only TLS helps against the first, only the permissions of the file against the second.
 package sasl

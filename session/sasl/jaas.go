@@ -168,7 +168,7 @@ func (p *jaasParser) next() {
 		}
 		p.value, p.text = p.text[:end], p.text[end:]
 	default:
-		p.fault("%q must stand in quotes", r)
+		p.fault("%q must be in quotes", r)
 	}
 }
 

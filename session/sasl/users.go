@@ -10,7 +10,7 @@ import (
 )
 
 // HA1 is the MD5 of user:realm:password: what a server needs of a user. It is as good as the
-// password for whoever wants to log in with DIGEST-MD5, and is not printed.
+// password for a login with DIGEST-MD5, and is not printed.
 type HA1 [md5.Size]byte
 
 // String implements fmt.Stringer.
@@ -19,7 +19,7 @@ func (HA1) String() string { return "(secret)" }
 // GoString implements fmt.GoStringer.
 func (h HA1) GoString() string { return h.String() }
 
-// Users are those who may log in, by name.
+// Users are the users that may log in, by name.
 type Users map[string]HA1
 
 // NewHA1 is the HA1 of a user. Each of the two texts is hashed in ISO 8859-1 if that has all of its

@@ -87,10 +87,10 @@ func TestJAASFaults(t *testing.T) {
 		head + `user_a=""; };`:                    `3: the password of user "a" is empty`,
 		head + `user_="x"; };`:                    `3: user_ must have a name behind it`,
 		head + `user_a="x${y}"; };`:               `3: the password of user "a" has ${, and lockkeeper replaces no properties`,
-		head + "user_a=\n\n123; };":               `5: '1' must stand in quotes`,
-		head + `user_a='x'; };`:                   `3: '\'' must stand in quotes`,
-		head + `user_a/b="x"; };`:                 `3: '/' must stand in quotes`,
-		head + `user_a@b="x"; };`:                 `3: '@' must stand in quotes`,
+		head + "user_a=\n\n123; };":               `5: '1' must be in quotes`,
+		head + `user_a='x'; };`:                   `3: '\'' must be in quotes`,
+		head + `user_a/b="x"; };`:                 `3: '/' must be in quotes`,
+		head + `user_a@b="x"; };`:                 `3: '@' must be in quotes`,
 		head + "user_a=\"x\n\"; };":               `3: the string does not end`,
 		head + "user_a=\"x\\":                     `3: the string does not end`,
 		head + `user_a "x"; };`:                   `3: = behind the name of an option is expected`,
@@ -104,7 +104,7 @@ func TestJAASFaults(t *testing.T) {
 		"Server { x.Krb5LoginModule required; };": `1: x.Krb5LoginModule: there is no Kerberos (GSSAPI) here, only DIGEST-MD5`,
 		"Server":    `1: { is expected`,
 		"{":         `1: the name of a section, or the end of the file, is expected`,
-		"# comment": `1: '#' must stand in quotes`,
+		"# comment": `1: '#' must be in quotes`,
 		"\xff":      `1: the file is no UTF-8`,
 	} {
 		if users, _, err := ParseJAAS(text, "Server"); err == nil || err.Error() != "sasl: line "+want {

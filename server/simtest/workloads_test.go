@@ -16,34 +16,34 @@ import (
 	"lockkeeper/znode"
 )
 
-// guests are clients of package jepsen/workload, the same as in runs against real processes. A
+// workloads are clients of package jepsen/workload, the same as in runs against real processes. A
 // round of them begins with the faults and ends when everything is healed; then their checkers look
 // at its history.
-type guests struct {
+type workloads struct {
 	s       *simulation
 	names   []string // of the workloads
 	round   uint64
-	present []*guestRound  // that are working
-	unknown map[string]int // verdicts that could not tell, by workload
-	checked map[string]int // verdicts
-	entries int            // of the histories
+	present []*workloadRound // that are working
+	unknown map[string]int   // verdicts that could not tell, by workload
+	checked map[string]int   // verdicts
+	entries int              // of the histories
 }
 
 const (
-	guestClients = 2               // of each workload
-	guestThink   = 2 * time.Second // of those of a busy simulation
-	// guestPatience is how long the clients of a workload may take to end, and to look at what is
-	// there then.
-	guestPatience = 2 * time.Minute
+	workloadClients = 2               // of each workload
+	workloadThink   = 2 * time.Second // of those of a busy simulation
+	// workloadPatience is how long the clients of a workload may take to end, and to look at what
+	// is there then.
+	workloadPatience = 2 * time.Minute
 )
 
-func newGuests(s *simulation, names []string) *guests {
-	g := &guests{s: s, names: names, unknown: make(map[string]int), checked: make(map[string]int)}
+func newWorkloads(s *simulation, names []string) *workloads {
+	g := &workloads{s: s, names: names, unknown: make(map[string]int), checked: make(map[string]int)}
 	for _, name := range names {
-		for n := range guestClients + 1 { // one more for Final
+		for n := range workloadClients + 1 { // one more for Final
 			host := workload.Worker(name, n)
 			s.c.net.Host(host)
-			if n < guestClients {
+			if n < workloadClients {
 				s.nemesis.clients = append(s.nemesis.clients, host)
 			}
 		}
@@ -51,8 +51,8 @@ func newGuests(s *simulation, names []string) *guests {
 	return g
 }
 
-// guestRound is one round of one workload.
-type guestRound struct {
+// workloadRound is one round of one workload.
+type workloadRound struct {
 	workload.Workload
 	env    *workload.Env
 	cancel context.CancelFunc
@@ -61,7 +61,7 @@ type guestRound struct {
 }
 
 // begin starts the clients of all workloads.
-func (g *guests) begin() (rounds []*guestRound) {
+func (g *workloads) begin() (rounds []*workloadRound) {
 	g.round++
 	timeouts := g.s.c.shape.timeouts()
 	for i, name := range g.names {
@@ -70,14 +70,14 @@ func (g *guests) begin() (rounds []*guestRound) {
 			g.s.c.t.Errorf("%v", err)
 			continue
 		}
-		r := &guestRound{Workload: w, ended: make(chan struct{}), env: &workload.Env{
+		r := &workloadRound{Workload: w, ended: make(chan struct{}), env: &workload.Env{
 			Servers: g.s.c.servers(), Dial: func(client string) zk.Dialer { return g.s.c.dialer(client) },
-			History: jepsen.NewHistory(), Seed: g.s.seed<<16 + g.round, Clients: guestClients,
-			SessionTimeout: timeouts[(i+int(g.round))%len(timeouts)], Think: guestThink * time.Duration(g.s.c.shape.rest),
+			History: jepsen.NewHistory(), Seed: g.s.seed<<16 + g.round, Clients: workloadClients,
+			SessionTimeout: timeouts[(i+int(g.round))%len(timeouts)], Think: workloadThink * time.Duration(g.s.c.shape.rest),
 		}}
 		ctx, cancel := context.WithCancel(context.Background())
 		r.cancel = cancel
-		for n := range guestClients {
+		for n := range workloadClients {
 			r.work.Go(func() {
 				if err := r.Run(ctx, r.env, n); err != nil {
 					g.s.c.t.Errorf("workload %s: client %d: %v", name, n, err)
@@ -94,11 +94,11 @@ func (g *guests) begin() (rounds []*guestRound) {
 	return rounds
 }
 
-// tell enters what becomes of a guest's own link into its history: what a library
+// tell enters what becomes of a client's own link into its history: what a library
 // believes then is not for the checkers to judge.
-func (g *guests) tell(host, f string) {
+func (g *workloads) tell(host, f string) {
 	for _, r := range g.present {
-		for n := range guestClients {
+		for n := range workloadClients {
 			if workload.Worker(r.Name(), n) == host {
 				r.env.History.Add(jepsen.Op{Kind: jepsen.Info, F: f, Worker: host})
 			}
@@ -106,19 +106,19 @@ func (g *guests) tell(host, f string) {
 	}
 }
 
-// end has the clients go, and looks at what they saw. Everything is healed.
-func (g *guests) end(rounds []*guestRound) {
+// end stops the clients, and has the checkers judge what they saw. Everything is healed.
+func (g *workloads) end(rounds []*workloadRound) {
 	for _, r := range rounds {
 		r.cancel()
 	}
 	for _, r := range rounds {
 		select {
 		case <-r.ended:
-		case <-time.After(guestPatience):
+		case <-time.After(workloadPatience):
 			g.s.c.t.Errorf("workload %s: its clients do not end though everything is healed", r.Name())
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), guestPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), workloadPatience)
 		if err := r.Final(ctx, r.env); err != nil {
 			g.s.c.t.Errorf("workload %s: at the end: %v", r.Name(), err)
 		}
@@ -128,7 +128,7 @@ func (g *guests) end(rounds []*guestRound) {
 	g.sweep()
 }
 
-func (g *guests) check(r *guestRound) {
+func (g *workloads) check(r *workloadRound) {
 	ops := r.env.History.Ops()
 	g.entries += len(ops)
 	var v workload.Verdict
@@ -156,7 +156,7 @@ func violations(v workload.Verdict) string {
 }
 
 // roots are the nodes at the top that the workloads have made.
-func (g *guests) roots() (paths []string) {
+func (g *workloads) roots() (paths []string) {
 	g.s.c.members[0].running().view(func(s *znode.Store) {
 		names, _, _ := s.Children("/", []znode.Identity{{Scheme: "super"}})
 		for _, name := range names {
@@ -169,16 +169,16 @@ func (g *guests) roots() (paths []string) {
 	return paths
 }
 
-// sweepHost is where those dial from who clean up.
+// sweepHost is where the connection that cleans up comes from.
 const sweepHost = "10.0.5.1"
 
 // sweep deletes what the workloads have left, lest the state grow for ever, and the next round find
 // nodes that its history knows nothing of.
-func (g *guests) sweep() {
+func (g *workloads) sweep() {
 	c := g.s.c
 	c.net.Host(sweepHost)
 	for start := time.Now(); ; {
-		if time.Since(start) > guestPatience {
+		if time.Since(start) > workloadPatience {
 			c.t.Errorf("after %v: what workloads have left cannot be deleted though everything is healed", c.journal.age())
 			return
 		}
