@@ -117,7 +117,7 @@ function memberTable(app, v, members) {
       { name: "Lag", class: "n", cell: (m) => count(m.lagEntries) },
       { name: "Log", class: "n", cell: (m) => bytes(m.logBytes) },
       { name: "Snapshot", class: "n", cell: (m) => bytes(m.snapshotBytes) },
-      { name: "Fsync, longest", class: "n", cell: (m) => (m.fsyncMs === null ? dash : `${millis(m.fsyncMs)}, ${millis(m.fsyncMaxMs)}`) },
+      { name: "Fsync, longest", class: "n", cell: (m) => (m.fsyncMs == null ? dash : `${millis(m.fsyncMs)}, ${millis(m.fsyncMaxMs)}`) },
       { name: "Leases", class: "n", cell: (m) => count(m.leases) },
       { name: "Clients", class: "n", cell: (m) => count(m.connections) },
       { name: "Up for", class: "n", cell: (m) => (m.uptimeMs === null || m.uptimeMs === undefined ? dash : duration(m.uptimeMs)) },
