@@ -26,7 +26,7 @@ const attackExits = `Exit status: 0 nobody was harmed; 1 somebody was; 2 it coul
 // runAttack is the command attack.
 func runAttack(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var l live
-	cfg := attack.Config{Calm: time.Second, Each: time.Second, Progress: func(r *attack.Result) { r.Row(stdout) }}
+	cfg := attack.Config{Baseline: time.Second, Each: time.Second, Progress: func(r *attack.Result) { r.Row(stdout) }}
 	c := newCommandLine("attack", attackAbout, attackExits)
 	only := c.String("only", "", "only the attacks of these `names`, separated by commas")
 	except := c.String("except", "", "all but the attacks of these `names`")
@@ -55,7 +55,7 @@ func runAttack(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	}
 	if !*short {
 		share := *whole / time.Duration(len(words(l.target))*len(cfg.Attacks))
-		cfg.Calm, cfg.Each = min(share/3, 5*time.Second), share*2/3
+		cfg.Baseline, cfg.Each = min(share/3, 5*time.Second), share*2/3
 	}
 	var seedFlag string
 	cfg.Seed, seedFlag = seedOr(cfg.Seed)

@@ -40,7 +40,7 @@ func TestAttacks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	d, err := Run(ctx, Config{
-		Target: target, Tool: target.Tool, Attacks: attacks, Calm: 500 * time.Millisecond, Each: 500 * time.Millisecond,
+		Target: target, Tool: target.Tool, Attacks: attacks, Baseline: 500 * time.Millisecond, Each: 500 * time.Millisecond,
 		Seed: seed, Dir: jepsen.KeptDir(t, *keepFlag),
 	})
 	if err != nil {

@@ -40,9 +40,9 @@ const (
 type Config struct {
 	Target  jepsen.Target
 	Attacks []Attack
-	// Calm is for how long the lock users are measured without an attack, before each; Each is how
+	// Baseline is how long the lock users are measured without an attack, before each; Each is how
 	// long an attack is played, if its first round does not take longer.
-	Calm, Each time.Duration
+	Baseline, Each time.Duration
 	// Seed makes the noise that is sent.
 	Seed uint64
 	// Again is the command line that plays the same.
@@ -174,8 +174,8 @@ func (s *stage) playOne(ctx context.Context, a Attack) *Result {
 	for _, u := range s.users {
 		u.server = u.conn.Server()
 	}
-	calm := time.Now()
-	jepsen.Sleep(ctx, s.cfg.Calm)
+	baseline := time.Now()
+	jepsen.Sleep(ctx, s.cfg.Baseline)
 	began := time.Now()
 	for _, m := range s.cluster.Members() {
 		if err := m.ResetPeakMemory(); err != nil {
@@ -191,7 +191,7 @@ func (s *stage) playOne(ctx context.Context, a Attack) *Result {
 
 	patient, cancel := context.WithTimeout(ctx, afterwards)
 	defer cancel()
-	s.judgeUsers(patient, r, p, a, calm, began, ended)
+	s.judgeUsers(patient, r, p, a, baseline, began, ended)
 	s.judgeMembers(patient, r)
 	if a.Disk && r.OK() {
 		s.restart(ctx, r)
@@ -247,7 +247,7 @@ func (s *stage) judgePlay(r *Result, a Attack, p *Play, err error) {
 }
 
 // judgeUsers compares what the lock users saw during the attack with what they saw just before.
-func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, calm, began, ended time.Time) {
+func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, baseline, began, ended time.Time) {
 	for _, u := range s.users {
 		if err := u.awaitCaughtUp(ctx, ended); err != nil {
 			r.fail("%v", err)
@@ -255,7 +255,7 @@ func (s *stage) judgeUsers(ctx context.Context, r *Result, p *Play, a Attack, ca
 	}
 	var before, during []time.Duration
 	for _, u := range s.users {
-		before = append(before, u.took(calm, began)...)
+		before = append(before, u.took(baseline, began)...)
 		if !a.Stops || u.server != p.attacked.ClientAddr {
 			during = append(during, u.took(began, ended)...)
 		}
