@@ -270,6 +270,15 @@ func TestDamagedTreeIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s: not refused", name)
 		}
 	}
+	b := bytes.Clone(whole)
+	leaf := int(ne.Uint64(b[branch+pageHeaderLen+8:])) * page
+	ne.PutUint32(b[leaf+pageHeaderLen:], bucketElement)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkBoltPages(path); !errors.Is(err, errPageBucket) || !errors.Is(err, ErrDamaged) {
+		t.Errorf("a bucket within a bucket: %v", err)
+	}
 }
 
 // A write that the disk reported as done and did not do leaves an old meta page.
