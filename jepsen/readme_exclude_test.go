@@ -23,7 +23,7 @@ const readmeLock = "/locks/report"
 const intrusion = 300 * time.Millisecond
 
 // exclude lets first hold the lock of the README, starts second, and checks that second gets the
-// lock, and not before first has let go of it.
+// lock, and not before first has released it.
 //
 // The programs are the README's own, so nothing can tell them to hold the lock for long. What keeps
 // first inside is its standard output, a pipe without room: it prints its line while it has the

@@ -59,8 +59,8 @@ func withVersions(newest ...uint8) func(*Config) {
 	}
 }
 
-// TestVersionsThatWorkTogether: members of a version and of the one before are a cluster, whoever
-// leads, and the leader knows what all speak.
+// TestVersionsThatWorkTogether: members of a version and of the one before are a cluster,
+// whichever of them leads, and the leader knows what all speak.
 func TestVersionsThatWorkTogether(t *testing.T) {
 	for name, newest := range map[string][]uint8{
 		"one of this version":        {6, 7, 6},

@@ -225,8 +225,8 @@ func TestLockRefused(t *testing.T) {
 	})
 }
 
-// TestExhausted: at the end of its range the counter gives everybody the same
-// number; whoever is first can then no longer be told.
+// TestExhausted: at the end of its range the counter gives every node the
+// same number; which of them is first can then no longer be known.
 func TestExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()

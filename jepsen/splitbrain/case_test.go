@@ -79,7 +79,7 @@ func TestCasesAreComplete(t *testing.T) {
 	}
 }
 
-// Whoever leads, everybody has one place, the leader the one that the case wants.
+// Whichever member leads, each has one place, the leader the one that the case wants.
 func TestCast(t *testing.T) {
 	cases := slices.Concat(Cases(2), Cases(5), Cases(6), ObserverCases())
 	for _, c := range cases {

@@ -51,8 +51,8 @@ func (h *holder) believes(strict bool) string {
 	return ""
 }
 
-// acquired is called by a client the moment it has got the lock. Whoever held it
-// before must have given it back, or know that it may no longer rely on it.
+// acquired is called by a client the moment it has got the lock. The holder
+// before it must have given it back, or know that it may no longer rely on it.
 func (r *registry) acquired(name string, h *holder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

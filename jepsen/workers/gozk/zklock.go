@@ -12,7 +12,7 @@ import (
 
 // zkLock is go-zookeeper's own Lock, used as that library's users have to use
 // it: when Lock returns an error its node may have been created, and stays for
-// as long as the session does, before everybody who comes later. So whoever
+// as long as the session does, before all that come later. So a client that
 // wants to go on with the session has to remove it.
 type zkLock struct {
 	session *session
