@@ -146,8 +146,8 @@ func TestUnsyncedFileIsEmpty(t *testing.T) {
 	}
 }
 
-// When a sync has failed, readers see what was written, no later sync makes it durable, and a process
-// that opens the file anew sees what is on the disk.
+// When a sync has failed, readers see what was written, no later sync makes it durable, and a
+// process that opens the file anew sees what is on the disk.
 func TestFailedSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := simdisk.New()
