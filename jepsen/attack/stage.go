@@ -59,6 +59,7 @@ type Config struct {
 // an attack has done harm to it or has left its members large. The error is for what could not be
 // done.
 func Run(ctx context.Context, cfg Config) (*Document, error) {
+	defer shareProcess()()
 	s := &stage{cfg: cfg, history: jepsen.NewHistory()}
 	d := &Document{Target: cfg.Target.Name, cfg: cfg, began: time.Now(), history: s.history}
 	var err error
