@@ -74,7 +74,7 @@ const (
 	DefaultACLEntries = 1000
 	DefaultACLBytes   = 64 << 10
 	DefaultCost       = 30 * time.Millisecond
-	DefaultEphemerals = 20_000
+	DefaultEphemerals = 15_000
 	DefaultResponse   = 64 << 20 // as of ZooKeeper's multiRead.maxResponseBytes
 	DefaultMemory     = 256 << 20
 	DefaultWatchBytes = 256 << 20
@@ -104,7 +104,7 @@ func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	limits := &s.m.cfg.Limits
 	cost := znode.CostOf(record, p.ids)
 	switch {
-	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes:
+	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes || cost.ACLPrefixes > znode.MaxACLPrefixes:
 		s.m.stats.inc(&s.m.stats.ACLsRefused)
 		return wire.CodeInvalidACL
 	case time.Duration(cost.Nanoseconds) > limits.Cost || cost.LimitsBytes > maxQuotaLimitsBytes:

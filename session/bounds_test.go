@@ -301,3 +301,19 @@ func TestSessionsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// An ACL whose networks have many lengths of prefixes is refused: each length costs each request of
+// a multi a lookup.
+func TestPrefixesOfACLsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c := mustConnect(t, m, 10*time.Second)
+		var acl []wire.ACL
+		for bits := range znode.MaxACLPrefixes + 1 {
+			acl = append(acl, wire.ACL{Perms: wire.PermAll, ID: wire.ID{Scheme: "ip", ID: fmt.Sprintf("10.0.0.0/%d", 32-bits)}})
+		}
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: acl})
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/a", ACL: acl[1:]})
+		c.expect("1 InvalidACL", "2 Ok")
+	})
+}

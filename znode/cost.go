@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"strconv"
 	"strings"
 
 	"lockkeeper/wire"
@@ -15,6 +16,9 @@ type Cost struct {
 	Nanoseconds int64
 	// ACLEntries and ACLBytes are those of the largest ACL that a node would get.
 	ACLEntries, ACLBytes int
+	// ACLPrefixes is how many different lengths the network prefixes in such an ACL have: each is a
+	// lookup for every request on the node.
+	ACLPrefixes int
 	// Ephemerals is the number of ephemeral nodes that it creates.
 	Ephemerals int
 	// Size is by how much it may make the state larger: of what it deletes or replaces nothing is
@@ -36,15 +40,20 @@ const (
 	deletePrice = 3000 + eventPrice
 	setPrice    = 1200 + eventPrice // setData
 	setACLPrice = 1200              // which no watch sees
-	checkPrice  = 700
+	checkPrice  = 900
 	readPrice   = 700 // a part of a multiRead
-	lookupPrice = 40  // of each identity, in the ACL of a node that an op of a multi names
+	lookupPrice = 60  // of each identity, in the ACL of a node that an op of a multi names
+	prefixPrice = 25  // of each length of network prefixes there
 	// of a path: sums and quotas are kept along it, and recursive watches looked for
 	componentPrice = 30
 	aclEntryPrice  = 1200   // that is not the open ACL: it is checked, hashed and indexed
 	byteRate       = 1      // of data
 	memberPrice    = 60_000 // a member in a reconfig: it is held against 255 others
 )
+
+// MaxACLPrefixes is how many different lengths of network prefixes an ACL may have that a member
+// proposes. ACLs from elsewhere may have more: those of another version, and of ZooKeeper's data.
+const MaxACLPrefixes = 12
 
 // CostOf returns the cost of a request, as DecodeBody has it, of a connection with the identities
 // ids.
@@ -56,7 +65,7 @@ func CostOf(r wire.Record, ids []Identity) Cost {
 		for i := range r.Ops {
 			c.add(r.Ops[i].Record, proved)
 		}
-		c.Nanoseconds += lookupPrice * int64(len(r.Ops)) * int64(len(ids))
+		c.Nanoseconds += int64(len(r.Ops)) * (lookupPrice*int64(len(ids)) + prefixPrice*MaxACLPrefixes)
 	default:
 		c.add(r, provenOf(ids))
 	}
@@ -131,7 +140,11 @@ func (c *Cost) addACL(acl []wire.ACL, proved proven) {
 		return
 	}
 	entries, bytes := 0, 0
+	var lengths prefixLengths
 	for i := range acl {
+		if acl[i].Scheme == schemeIP {
+			lengths.add(acl[i].ID.ID)
+		}
 		if acl[i].Scheme == schemeAuth {
 			entries += max(1, proved.n)
 			bytes += proved.bytes
@@ -144,6 +157,26 @@ func (c *Cost) addACL(acl []wire.ACL, proved proven) {
 	c.Size.Bytes += aclMemory(entries, bytes+aroundEntry*entries)
 	c.Nanoseconds += aclEntryPrice * int64(entries)
 	c.ACLEntries, c.ACLBytes = max(c.ACLEntries, entries), max(c.ACLBytes, bytes)
+	c.ACLPrefixes = max(c.ACLPrefixes, lengths.n)
+}
+
+// prefixLengths counts different lengths.
+type prefixLengths struct {
+	n    int
+	seen [129]bool
+}
+
+// add counts the length that an expression of scheme ip gives; that of an address is not counted,
+// nor one that is not valid.
+func (p *prefixLengths) add(expr string) {
+	_, suffix, network := strings.Cut(expr, "/")
+	if !network {
+		return
+	}
+	if bits, err := strconv.Atoi(suffix); err == nil && bits >= 0 && bits < len(p.seen) && !p.seen[bits] {
+		p.seen[bits] = true
+		p.n++
+	}
 }
 
 // Replaced returns how many bytes of the data that a request brings take the place of data that is

@@ -71,7 +71,7 @@ const imports = `
 	# What tests are made of knows nothing of what they test.
 	internal/simnet:
 	internal/freeport:
-	internal/cputime:
+	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
 	internal/histogram:
 	internal/zkconn:       wire
@@ -87,12 +87,13 @@ const imports = `
 // testImports is what the tests of a package import beyond the package itself
 // and what it imports anyway.
 const testImports = `
+	session:               internal/cputime
 	deploy:                internal/freeport server/zoocfg go.yaml.in/yaml/v3
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
 	bench:                 jepsen
-	znode:                 internal/freeport
+	znode:                 internal/freeport internal/cputime
 	jepsen/console:        jepsen server/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime

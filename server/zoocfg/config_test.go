@@ -176,7 +176,7 @@ func TestDefaults(t *testing.T) {
 		Limits: session.Limits{Outstanding: 1000, LargeBytes: 100 << 20, Identities: 100, IdentityBytes: 16 << 10,
 			Response: 64 << 20, MultiReadOps: 1000, MultiReadBytes: 64 << 20, Memory: 256 << 20, WatchBytes: 256 << 20,
 			Nodes: Unlimited, DataBytes: (4 << 30) / 5, Sessions: 131072, SessionsPerAddr: 1200,
-			ACLEntries: 1000, ACLBytes: 64 << 10, Cost: 30 * time.Millisecond, Ephemerals: 20_000},
+			ACLEntries: 1000, ACLBytes: 64 << 10, Cost: 30 * time.Millisecond, Ephemerals: 15_000},
 		ConnectFillCount: 1,
 		ConnectFillTime:  time.Millisecond,
 		DigestAlgorithm:  "SHA1",
