@@ -73,6 +73,7 @@ type pending struct {
 	received time.Time
 	size     int  // of the frame, in bytes
 	large    int  // bytes that count as those of a large request
+	heavy    int  // bytes that takeTurn has returned
 	last     bool // the connection ends after the answer
 	own      bool // answered within Submit, whose caller sends the answer
 
@@ -131,10 +132,13 @@ func (s *Session) Submit(frame []byte) error {
 		return err
 	}
 	if err = s.waitToEnter(&p); err == nil {
+		p.heavy, err = s.m.throttle.takeTurn(s.m.ctx, s, len(frame))
+	}
+	if err == nil {
 		err = s.admit(&p)
 	}
 	if err != nil {
-		s.m.throttle.leave(0, p.large)
+		s.m.throttle.leave(0, p.large, p.heavy)
 	}
 	return err
 }
@@ -177,8 +181,8 @@ func (s *Session) admit(p *pending) error {
 	if p.code != wire.CodeOK || !s.executeInSteps(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	}
-	if p.large > 0 {
-		s.m.throttle.leave(0, p.large)
+	if p.large > 0 || p.heavy > 0 {
+		s.m.throttle.leave(0, p.large, p.heavy)
 	}
 	return nil
 }
@@ -199,7 +203,7 @@ func (s *Session) enqueueLocked(p *pending) {
 	s.creating += p.ephemerals
 	s.m.capacity.adding(p.adds, 1)
 	s.changing = s.changing || p.req.Op == wire.OpReconfig && p.seq != 0
-	p.large = 0
+	p.large, p.heavy = 0, 0
 	s.Arrived() // from here on it counts as a request
 	s.bytes += p.bytes()
 	s.m.memory.add(p.bytes())
@@ -208,9 +212,10 @@ func (s *Session) enqueueLocked(p *pending) {
 
 // dequeueLocked removes the first n requests from the queue, which are answered, or never will be.
 func (s *Session) dequeueLocked(n int) {
-	large, bytes := 0, 0
+	large, heavy, bytes := 0, 0, 0
 	for i := range s.queue[:n] {
 		large += s.queue[i].large
+		heavy += s.queue[i].heavy
 		s.creating -= s.queue[i].ephemerals
 		s.m.capacity.adding(s.queue[i].adds, -1)
 		bytes += s.queue[i].bytes()
@@ -223,7 +228,7 @@ func (s *Session) dequeueLocked(n int) {
 	} else {
 		s.queue = s.queue[n:]
 	}
-	s.m.throttle.leave(n, large)
+	s.m.throttle.leave(n, large, heavy)
 }
 
 // classify decides what a request is: a write (seq != 0), something to be executed at its place
@@ -406,18 +411,18 @@ func (s *Session) answerFirstLocked(store *znode.Store, res *znode.Result) {
 
 // answerPingsLocked answers the pings in the queue that follow its head.
 func (s *Session) answerPingsLocked(store *znode.Store) {
-	pings, large := 0, 0
+	pings, large, heavy := 0, 0, 0
 	s.queue = append(s.queue[:1], slices.DeleteFunc(slices.Clone(s.queue[1:]), func(p pending) bool {
 		if p.req.Op != wire.OpPing {
 			return false
 		}
 		s.execute(store, &p)
-		pings, large = pings+1, large+p.large
+		pings, large, heavy = pings+1, large+p.large, heavy+p.heavy
 		s.bytes -= p.bytes()
 		s.m.memory.add(-p.bytes())
 		return true
 	})...)
-	s.m.throttle.leave(pings, large)
+	s.m.throttle.leave(pings, large, heavy)
 }
 
 // answerWrite queues the reply to a write.

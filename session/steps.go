@@ -24,18 +24,28 @@ const listStep = 5000
 
 // listInSteps executes getChildren and getChildren2 of a node with many children. What it answers
 // is the state at its last step, in which it sets the watch, too; what fires that before the reply
-// is made waits for the reply.
+// is made waits for the reply. One is listed at a time: each deletion in the state is noted in all
+// listings, and those who ask for little would wait for a processor behind those who list.
 func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
-	var l *znode.Listing
+	long := false
 	s.m.replica.View(func(store *znode.Store) {
-		if stat, ok := store.Node(r.Path); !ok || stat.NumChildren <= listStep {
-			return
-		}
-		if _, code := s.measure(store, p); code == wire.CodeOK {
-			l = store.List(r.Path)
+		if stat, ok := store.Node(r.Path); ok && stat.NumChildren > listStep {
+			_, code := s.measure(store, p)
+			long = code == wire.CodeOK
 		}
 	})
+	if !long {
+		return false
+	}
+	s.out.wake()
+	turn := s.m.throttle.listing
+	if turn.Acquire(s.m.ctx, 1) != nil {
+		return true // the member stops
+	}
+	var l *znode.Listing
+	s.m.replica.View(func(store *znode.Store) { l = store.List(r.Path) })
 	if l == nil {
+		turn.Release(1)
 		return false
 	}
 	var done, lost bool
@@ -57,6 +67,7 @@ func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 			}
 		})
 	}
+	turn.Release(1)
 	if lost {
 		return s.ended.Load() || s.listInSteps(p, r)
 	}

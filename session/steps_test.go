@@ -45,17 +45,17 @@ func TestChildrenAreListedInSteps(t *testing.T) {
 				viewed := r.viewed
 				r.viewed = nil
 				switch steps {
-				case 2: // one has been listed, one not, and one is new
+				case 3: // one has been listed, one not, and one is new
 					other.send(wire.OpDelete, wire.DeleteRequest{Path: "/d/1", Version: -1})
 					other.send(wire.OpDelete, wire.DeleteRequest{Path: fmt.Sprintf("/d/%d", n-1), Version: -1})
 					other.send(wire.OpCreate, create("/d/new", wire.ModePersistent))
-				case 4: // the last step, which sets the watch
+				case 5: // the last step, which sets the watch
 					other.send(wire.OpCreate, create("/d/late", wire.ModePersistent))
 				}
 				r.viewed = viewed
 			}
 			c.send(op, wire.PathWatchRequest{Path: "/d", Watch: true})
-			if r.viewed = nil; steps != 4 {
+			if r.viewed = nil; steps != 5 {
 				t.Errorf("the state was locked %d times", steps)
 			}
 			h, body, err := c.next()
@@ -87,7 +87,7 @@ func TestListingIsCutShort(t *testing.T) {
 		fillDir(t, other, "/d", 2*listStep)
 		steps := 0
 		r.viewed = func() {
-			if steps++; steps == 2 {
+			if steps++; steps == 3 {
 				r.viewed = nil
 				for i := 0; i < 2*listStep; {
 					var m wire.MultiRequest
@@ -104,12 +104,12 @@ func TestListingIsCutShort(t *testing.T) {
 		fillDir(t, mustConnect(t, m, 10*time.Second), "/e", 2*listStep)
 		steps = 0
 		r.viewed = func() {
-			if steps++; steps == 2 {
+			if steps++; steps == 3 {
 				c.s.Detach()
 			}
 		}
 		c.send(wire.OpGetChildren, wire.PathWatchRequest{Path: "/e", Watch: true})
-		if r.viewed = nil; steps != 3 || m.watches.counts().Watches != 0 {
+		if r.viewed = nil; steps != 4 || m.watches.counts().Watches != 0 {
 			t.Errorf("%d steps, %+v", steps, m.watches.counts())
 		}
 	})

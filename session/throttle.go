@@ -1,11 +1,22 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"lockkeeper/wire"
+)
+
+// Requests of heavyBytes or more take turns: heavyTogether bytes of them may be unanswered, in the
+// order in which they came. Else the short requests of others would wait behind all of them: for a
+// processor that decodes them, for the stream to the leader, for the log and its disk.
+const (
+	heavyBytes    = 16 << 10
+	heavyTogether = 1 << 20
 )
 
 // errLarge says that a request was too much for LargeBytes.
@@ -21,11 +32,32 @@ type throttle struct {
 	outstanding int       // Limits.Outstanding, which may change
 	inProcess   int
 	large       int // bytes
+
+	heavy   *semaphore.Weighted // bytes, see heavyTogether
+	listing *semaphore.Weighted // 1: see listInSteps
 }
 
 func (t *throttle) init(l Limits, s *stats) {
 	t.limits, t.stats, t.outstanding = l, s, l.Outstanding
 	t.left.L = &t.mu
+	t.heavy, t.listing = semaphore.NewWeighted(heavyTogether), semaphore.NewWeighted(1)
+}
+
+// takeTurn waits until n bytes of heavy requests may be processed, of which it returns how many
+// have to be given back: none of a request that is not heavy. Its error is that of ctx.
+func (t *throttle) takeTurn(ctx context.Context, s *Session, n int) (taken int, err error) {
+	if n < heavyBytes {
+		return 0, nil
+	}
+	n = min(n, heavyTogether)
+	if t.heavy.TryAcquire(int64(n)) {
+		return n, nil
+	}
+	s.out.wake()
+	if err := t.heavy.Acquire(ctx, int64(n)); err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 func (t *throttle) setOutstanding(n int) {
@@ -57,8 +89,9 @@ func (t *throttle) enter() {
 }
 
 // leave takes requests out of the count that are answered, or whose connection has ended. It also
-// wakes a wait of that connection.
-func (t *throttle) leave(requests, largeBytes int) {
+// wakes a wait of that connection. heavyBytes are what takeTurn has returned for them.
+func (t *throttle) leave(requests, largeBytes, heavyBytes int) {
+	t.heavy.Release(int64(heavyBytes))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.inProcess -= requests

@@ -182,3 +182,33 @@ func TestDigestSettings(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// A heavy request waits until others are answered that have all the bytes; a short one does not.
+func TestHeavyRequestsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		var clients []*client
+		for range 3 {
+			clients = append(clients, mustConnect(t, m, 10*time.Second))
+		}
+		r.setHold(true)
+		set := wire.SetDataRequest{Path: "/", Data: make([]byte, heavyTogether-heavyBytes), Version: -1}
+		clients[0].send(wire.OpSetData, set)
+		go clients[1].send(wire.OpSetData, set)
+		clients[2].send(wire.OpSetData, wire.SetDataRequest{Path: "/", Data: []byte("short"), Version: -1})
+		synctest.Wait()
+		r.ctl.Lock()
+		n := len(r.held)
+		r.ctl.Unlock()
+		if n != 2 {
+			t.Errorf("%d commands were proposed, want the first and the short one", n)
+		}
+		r.setHold(false)
+		for _, c := range clients {
+			c.expect("1 Ok")
+		}
+		if !m.throttle.heavy.TryAcquire(heavyTogether) {
+			t.Error("bytes are left in the count")
+		}
+	})
+}

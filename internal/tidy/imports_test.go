@@ -26,7 +26,7 @@ const imports = `
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session/sasl:
-	session:               wire znode session/sasl internal/mutant internal/loglimit internal/histogram
+	session:               wire znode session/sasl internal/mutant internal/loglimit internal/histogram golang.org/x/sync/semaphore
 
 	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
