@@ -208,8 +208,8 @@ func (r *readme) start(t *testing.T, program *readmeProgram, blocked bool) *runn
 	return p
 }
 
-// fillPipe takes all room from a pipe. It writes until the kernel says that nothing fits: a deadline
-// may pass before the first byte is written, and then the program is not blocked at all.
+// fillPipe takes all room from a pipe. It writes until the kernel says that nothing fits: a
+// deadline may pass before the first byte is written, and then the program is not blocked at all.
 func fillPipe(t *testing.T, in *os.File) {
 	t.Helper()
 	raw, err := in.SyscallConn()

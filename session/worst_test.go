@@ -151,7 +151,8 @@ func BenchmarkWorst(b *testing.B) {
 			prepare(w)
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			best, cpu := time.Hour, time.Hour // of all runs: the machine may be busy with something else
+			// of all runs: the machine may be busy with something else
+			best, cpu := time.Hour, time.Hour
 			for b.Loop() {
 				w.h.longest, w.h.worstCPU = 0, 0
 				measured(w)
