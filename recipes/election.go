@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
-// Names of the nodes of Curator's two elections.
-const (
-	latchName    = "latch-"
-	selectorName = lockName
-)
+// selectorName is what Curator's LeaderSelector calls its nodes; latchName is LeaderLatch's.
+const selectorName = lockName
 
 // Election has one of its candidates lead at a time, in the order in which they
 // stood. It is the queue of a Mutex with another name on its nodes: what a Grant
@@ -234,7 +233,7 @@ func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch,
 func firstOf(names []string) (first string) {
 	var smallest int64
 	for _, name := range names {
-		if n, ok := sequence(name); ok && (first == "" || n < smallest) {
+		if n, ok := locknode.Sequence(name); ok && (first == "" || n < smallest) {
 			first, smallest = name, n
 		}
 	}

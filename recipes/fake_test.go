@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // fakeCluster is a ZooKeeper in memory, as far as the recipes use one: nodes,
@@ -79,7 +81,7 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 		return "", zk.ErrNoChildrenForEphemerals
 	}
 	zxid := c.nextZxidLocked()
-	parent.creates, parent.pzxid = min(parent.creates+1, maxSequence), zxid
+	parent.creates, parent.pzxid = min(parent.creates+1, locknode.MaxSequence), zxid
 	c.nodes[path] = &fakeNode{
 		czxid: zxid, mzxid: zxid, pzxid: zxid, ctime: time.Now().UnixMilli(), mtime: time.Now().UnixMilli(), owner: owner, data: data,
 		container: flags == zk.FlagContainer,

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // Guard does all of ops, or none, as *zk.Conn.Multi, but only if this grant still
@@ -138,7 +140,7 @@ func (g *Grant) examineQueue() (verdict, err error) {
 	passed := make(map[string]bool)
 	for {
 		front, found := predecessor(names, own, func(name string) bool {
-			return passed[name] || reads && kindOf(name) == KindRead
+			return passed[name] || reads && locknode.KindOf(name) == KindRead
 		})
 		switch {
 		case !found:

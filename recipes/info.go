@@ -8,54 +8,18 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"lockkeeper/locknode"
 )
 
 // Info says who a contender is: the metadata that this package writes into a
-// lock's node when [MutexOptions].Data is not given. It is a small JSON object,
-// for people, for the command lockkeeper locks, and for programs in any language:
-//
-//	{"by":"lockkeeper/recipes","host":"web-3","pid":4711,"program":"nightly",
-//	 "note":"monthly report","since":"2026-11-21T14:00:00.25Z"}
-type Info struct {
-	// By tells these data from others'.
-	By string `json:"by"`
-
-	Host    string `json:"host,omitempty"`
-	PID     int    `json:"pid,omitempty"`
-	Program string `json:"program,omitempty"`
-
-	// Note is [MutexOptions].Note: why the lock is wanted.
-	Note string `json:"note,omitempty"`
-
-	// Within are the sessions that hold locks for as long as this process runs,
-	// outermost first: those of the commands lockkeeper lock and lockkeeper elect that
-	// have started it, as ZooKeeper's tools write them (0x1234). Together with them
-	// the contender is one owner: what it waits for, they wait for. They come from
-	// the environment, see [WithinVariable].
-	Within []string `json:"within,omitempty"`
-
-	// Since is when the contender asked for the lock, by its own clock.
-	Since time.Time `json:"since"`
-
-	// Downgraded: the node is a writer's, and its owner is content with reading
-	// by now; see [Grant.Downgrade].
-	Downgraded bool `json:"downgraded,omitempty"`
-
-	// Data is what the program had put into the node itself, before it was
-	// downgraded.
-	Data []byte `json:"data,omitempty"`
-
-	// ID tells the contenders of a [SimpleMutex] apart, whose nodes have no
-	// names of their own.
-	ID string `json:"id,omitempty"`
-}
-
-const infoBy = "lockkeeper/recipes"
+// lock's node when [MutexOptions].Data is not given.
+type Info = locknode.Info
 
 // process is what Info says of this process.
 var process = sync.OnceValue(func() Info {
 	host, _ := os.Hostname() // unknown is not worth a failure
-	return Info{By: infoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]),
+	return Info{By: locknode.InfoBy, Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]),
 		Within: within(os.Getenv(WithinVariable))}
 })
 
@@ -89,9 +53,9 @@ func newInfo(note string) Info {
 
 // Describe returns the metadata of this process, for recipes that take data of the
 // program's own, as an Election does.
-func Describe(note string) []byte { return newInfo(note).encode() }
+func Describe(note string) []byte { return encodeInfo(newInfo(note)) }
 
-func (i Info) encode() []byte {
+func encodeInfo(i Info) []byte {
 	data, err := json.Marshal(i)
 	if err != nil { // a year beyond 9999, at most
 		panic(err)
@@ -99,20 +63,8 @@ func (i Info) encode() []byte {
 	return data
 }
 
-// parseInfo returns nil if data are not such metadata.
-func parseInfo(data []byte) *Info {
-	if len(data) == 0 || data[0] != '{' {
-		return nil
-	}
-	var i Info
-	if json.Unmarshal(data, &i) != nil || i.By != infoBy {
-		return nil
-	}
-	return &i
-}
-
 // downgraded tells from a writer's data that it only reads by now.
 func downgraded(data []byte) bool {
-	i := parseInfo(data)
+	i := locknode.ParseInfo(data)
 	return i != nil && i.Downgraded
 }

@@ -100,7 +100,7 @@ var foreignQueues = []struct {
 	{"orphans", []string{
 		"1 /q/" + curatorID + "lock-0000000001", "2 /q/" + curatorID + "lock-0000000002", "1 /q/" + curatorID + "lock-0000000003",
 	}, []string{"*write curator 1?", "write curator 2", "write curator 1?"}},
-	{"unknown names", []string{"1 /q/n_0000000001", "2 /q/config"}, []string{"*unknown  1"}},
+	{"unknown names", []string{"1 /q/some_0000000001", "2 /q/config"}, []string{"*unknown  1"}},
 	{"Curator's semaphore, one waits with a lease made", []string{
 		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/leases/" + curatorID + "lease-0000000002",
 		"3 /q/locks/" + curatorID + "lock-0000000003", "4 /q/locks/" + curatorID + "lock-0000000004",

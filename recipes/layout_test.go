@@ -1,9 +1,10 @@
 package recipes
 
 import (
-	"slices"
 	"strings"
 	"testing"
+
+	"lockkeeper/locknode"
 )
 
 // TestAwaitedLayouts: what the inspection takes for certain, that a lock waits for
@@ -11,8 +12,8 @@ import (
 func TestAwaitedLayouts(t *testing.T) {
 	table := readPairTable(t)
 	columns := map[string]string{
-		lockName: "lock-", writeName: "WRIT", readName: "READ", kazooLockName: "lock", kazooReadName: "rlock",
-		layoutSession: "x-", leaseName: "Curator lease", layoutKazooLease: "kazoo lease",
+		lockName: "lock-", writeName: "WRIT", readName: "READ", locknode.LayoutKazooLock: "lock", locknode.LayoutKazooRead: "rlock",
+		locknode.LayoutSession: "x-", leaseName: "Curator lease", locknode.LayoutKazooLease: "kazoo lease",
 	}
 	seen := 0
 	for _, f := range pairForms {
@@ -28,7 +29,7 @@ func TestAwaitedLayouts(t *testing.T) {
 		for other, column := range columns {
 			cell := table[[2]string{f.title, column}]
 			waits := cell == pairWaits || cell == pairNever
-			if slices.Contains(awaited[layout], other) && !waits {
+			if locknode.Awaits(layout, other) && !waits {
 				t.Errorf("%s is taken to wait for %s; the table has %q", f.title, other, cell)
 			}
 			seen += strings.Count(cell, pairWaits)

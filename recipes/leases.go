@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // A semaphore's leases are no part of a lock's queue: kazoo's, which are children
@@ -20,20 +22,20 @@ import (
 func (s *Session) lookLeases(dir string, names []string) ([]string, error) {
 	var leases []string
 	for _, n := range names {
-		if isKazooLease(n) {
+		if locknode.IsKazooLease(n) {
 			leases = append(leases, n)
 		}
 	}
-	if !slices.Contains(names, curatorLeases) {
+	if !slices.Contains(names, locknode.CuratorLeases) {
 		return leases, nil
 	}
-	children, _, err := s.conn.Children(dir + "/" + curatorLeases)
+	children, _, err := s.conn.Children(dir + "/" + locknode.CuratorLeases)
 	if errors.Is(err, zk.ErrNoNode) {
 		return leases, nil
 	}
 	for _, n := range children {
-		if kindOf(n) == KindLease {
-			leases = append(leases, curatorLeases+"/"+n)
+		if locknode.KindOf(n) == KindLease {
+			leases = append(leases, locknode.CuratorLeases+"/"+n)
 		}
 	}
 	return leases, err
@@ -67,7 +69,7 @@ func (s *Session) lookBeside(path string, p *place) (found bool, changed <-chan 
 	}
 	var names []string
 	for _, n := range v.names {
-		if _, ok := sequence(n); ok || isKazooLease(n) {
+		if _, ok := locknode.Sequence(n); ok || locknode.IsKazooLease(n) {
 			names = append(names, n)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // LockPaths finds, in order, the paths at and below root that [Session.Contenders] may have
@@ -31,18 +33,18 @@ func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) 
 		if err != nil {
 			return nil, fmt.Errorf("recipes: look for locks at %s: %w", at, err)
 		}
-		_, contender := sequence(at)
+		_, contender := locknode.Sequence(at)
 		if at != "/" && !contender {
 			found = append(found, at)
 		}
-		if slices.ContainsFunc(names, isKazooLease) {
-			parts[at+kazooLockSuffix] = true
+		if slices.ContainsFunc(names, locknode.IsKazooLease) {
+			parts[at+locknode.KazooLockSuffix] = true
 		}
-		if at != "/" && slices.Contains(names, curatorLeases) && slices.Contains(names, curatorLocks) {
-			parts[at+"/"+curatorLeases], parts[at+"/"+curatorLocks] = true, true
+		if at != "/" && slices.Contains(names, locknode.CuratorLeases) && slices.Contains(names, locknode.CuratorLocks) {
+			parts[at+"/"+locknode.CuratorLeases], parts[at+"/"+locknode.CuratorLocks] = true, true
 		}
 		for _, name := range names {
-			_, contender := sequence(name) // it has no locks below it
+			_, contender := locknode.Sequence(name) // it has no locks below it
 			if !contender && (at != "/" || name != "zookeeper") {
 				todo = append(todo, strings.TrimSuffix(at, "/")+"/"+name)
 			}

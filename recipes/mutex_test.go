@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 const testTimeout = 6 * time.Second // session timeout of the tests in a bubble
@@ -235,7 +237,7 @@ func TestExhausted(t *testing.T) {
 		m := NewMutex(s, "/a", MutexOptions{})
 		mustUnlock(t, mustLock(t, m))
 		c.mu.Lock()
-		c.nodes["/a"].creates = maxSequence - 1
+		c.nodes["/a"].creates = locknode.MaxSequence - 1
 		c.mu.Unlock()
 		mustUnlock(t, mustLock(t, m))
 		for range 2 {

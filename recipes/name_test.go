@@ -3,6 +3,8 @@ package recipes
 import (
 	"regexp"
 	"testing"
+
+	"lockkeeper/locknode"
 )
 
 func TestProtect(t *testing.T) {
@@ -39,8 +41,8 @@ func TestSequence(t *testing.T) {
 		{"config", 0, false},
 		{"", 0, false},
 	} {
-		if n, ok := sequence(tt.name); n != tt.want || ok != tt.ok {
-			t.Errorf("sequence(%q) = %d, %v, want %d, %v", tt.name, n, ok, tt.want, tt.ok)
+		if n, ok := locknode.Sequence(tt.name); n != tt.want || ok != tt.ok {
+			t.Errorf("locknode.Sequence(%q) = %d, %v, want %d, %v", tt.name, n, ok, tt.want, tt.ok)
 		}
 	}
 }
@@ -80,22 +82,22 @@ func TestKindOf(t *testing.T) {
 		{"_c_34c73d33a36442858dd68b05f149fed9-lock-0000000012", KindWrite, "go-zookeeper"},
 		{"b7bfcd3227404d3880a0eccd4e5100cf__lock__0000000003", KindWrite, "kazoo"},
 		{"b7bfcd3227404d3880a0eccd4e5100cf__rlock__0000000004", KindRead, "kazoo"},
-		{"b7bfcd3227404d3880a0eccd4e5100cf", KindUnknown, "kazoo"},
+		{"b7bfcd3227404d3880a0eccd4e5100cf", KindLease, "kazoo"},
 		{"b7bfcd3227404d3880a0eccd4e5100cf-lock-0000000004", KindWrite, "kazoo"},
 		{"x-72057594037927937-0000000004", KindWrite, "zookeeper"},
 		{"x-0100c0ffee-0000000004", KindWrite, "zookeeper"},
 		{"x-0000000004", KindUnknown, ""},
 		{"x--0000000004", KindUnknown, ""},
-		{"n_0000000004", KindUnknown, ""},
+		{"n_0000000004", KindLead, "zookeeper"},
 		{"__READ__", KindUnknown, ""},
 		{"__READ__x0000000001", KindUnknown, ""},
 		{"", KindUnknown, ""},
 	} {
-		if k := kindOf(tt.name); k != tt.kind {
-			t.Errorf("kindOf(%q) = %v, want %v", tt.name, k, tt.kind)
+		if k := locknode.KindOf(tt.name); k != tt.kind {
+			t.Errorf("locknode.KindOf(%q) = %v, want %v", tt.name, k, tt.kind)
 		}
-		if l := libraryOf(tt.name, nil); l != tt.library {
-			t.Errorf("libraryOf(%q) = %q, want %q", tt.name, l, tt.library)
+		if l := locknode.Library(tt.name, false); l != tt.library {
+			t.Errorf("locknode.Library(%q) = %q, want %q", tt.name, l, tt.library)
 		}
 	}
 }

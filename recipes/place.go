@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // place is one contender's place in the queue of a path: an ephemeral
@@ -75,7 +77,7 @@ func newPlace(s *Session, dir, base string, kind Kind, o MutexOptions) *place {
 		doing:  new(atomic.Pointer[string]),
 	}
 	if p.data == nil {
-		p.data = newInfo(o.Note).encode()
+		p.data = encodeInfo(newInfo(o.Note))
 	}
 	if p.acl == nil {
 		p.acl = zk.WorldACL(zk.PermAll)
@@ -111,9 +113,9 @@ func (p *place) enter(ctx context.Context, wait bool) error {
 	if p.single {
 		return p.watchOwn(ctx)
 	}
-	if n, ok := sequence(p.name()); !ok {
+	if n, ok := locknode.Sequence(p.name()); !ok {
 		return fmt.Errorf("server made a node without a sequence number: %s", p.node)
-	} else if n >= maxSequence {
+	} else if n >= locknode.MaxSequence {
 		return ErrExhausted
 	}
 	// Both requests at once: it is the round trips that an acquire takes its time
@@ -295,7 +297,7 @@ func (p *place) watchOwn(ctx context.Context) error {
 				// found is left over from the one before.
 				return ErrExpired
 			}
-			if i := parseInfo(data); p.single && (i == nil || i.ID != p.prefix) {
+			if i := locknode.ParseInfo(data); p.single && (i == nil || i.ID != p.prefix) {
 				p.doubt = true
 				return ErrDeleted // and made again, by another one of our session
 			}
@@ -445,7 +447,7 @@ func (p *place) look() look {
 	}
 	var skip func(name string) bool
 	if p.kind == KindRead {
-		skip = func(name string) bool { return kindOf(name) == KindRead || p.passed[name] }
+		skip = func(name string) bool { return locknode.KindOf(name) == KindRead || p.passed[name] }
 	}
 	front, found := predecessor(names, p.name(), skip)
 	if !found {

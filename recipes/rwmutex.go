@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // RWMutex is a fair lock that readers share and that a writer has alone. All
@@ -99,7 +101,7 @@ func (g *Grant) Upgrade(context.Context) error {
 }
 
 func (g *Grant) downgrade(ctx context.Context) error {
-	if kindOf(g.p.name()) != KindWrite || g.Kind() != KindWrite || !isRWName(g.node) {
+	if locknode.KindOf(g.p.name()) != KindWrite || g.Kind() != KindWrite || !isRWName(g.node) {
 		return ErrNotWriter
 	}
 	if err := g.Err(); err != nil {
@@ -125,13 +127,13 @@ func (g *Grant) downgrade(ctx context.Context) error {
 func (g *Grant) doDowngrade(ctx context.Context) error {
 	p := g.p
 	info := newInfo("")
-	if i := parseInfo(p.data); i != nil {
+	if i := locknode.ParseInfo(p.data); i != nil {
 		info = *i
 	} else {
 		info.Data = p.data
 	}
 	info.Downgraded = true
-	data := info.encode()
+	data := encodeInfo(info)
 	// Order: first the grant, then the cluster, which lets readers in before we hear
 	// of it.
 	g.setKind(KindRead)
@@ -172,6 +174,6 @@ func (g *Grant) setKind(k Kind) {
 }
 
 func isRWName(node string) bool {
-	return len(node) >= sequenceDigits+len(writeName) &&
-		node[len(node)-sequenceDigits-len(writeName):len(node)-sequenceDigits] == writeName
+	return len(node) >= locknode.SequenceDigits+len(writeName) &&
+		node[len(node)-locknode.SequenceDigits-len(writeName):len(node)-locknode.SequenceDigits] == writeName
 }

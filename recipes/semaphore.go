@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // Semaphore lets up to a number of contenders in at a time, in the order in which
@@ -107,8 +109,8 @@ func (m *Semaphore) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	if m.opts.Leases < 1 && m.opts.CountPath == "" {
 		return nil, fmt.Errorf("recipes: semaphore %s: %d leases", m.path, m.opts.Leases)
 	}
-	p := newPlace(m.s, m.path+"/"+curatorLeases, leaseName, KindLease, m.opts.MutexOptions)
-	p.gate = newPlace(m.s, m.path+"/"+curatorLocks, lockName, KindWrite, m.opts.MutexOptions)
+	p := newPlace(m.s, m.path+"/"+locknode.CuratorLeases, leaseName, KindLease, m.opts.MutexOptions)
+	p.gate = newPlace(m.s, m.path+"/"+locknode.CuratorLocks, lockName, KindWrite, m.opts.MutexOptions)
 	p.gate.doing = p.doing
 	p.turn = func(ctx context.Context, wait bool) error { return m.awaitLease(ctx, p, wait) }
 	g, err := acquire(ctx, p, m.path, wait)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/locknode"
 )
 
 // SimpleMutex is the lock that everybody writes first: one ephemeral node. Who
@@ -54,7 +56,7 @@ func (m *SimpleMutex) acquire(ctx context.Context, wait bool) (*Grant, error) {
 	p.single = true
 	info := newInfo(m.opts.Note)
 	info.ID = p.prefix
-	p.data = info.encode()
+	p.data = encodeInfo(info)
 	g, err := acquire(ctx, p, m.path, wait)
 	if err != nil {
 		return nil, fmt.Errorf("recipes: lock %s: %w", m.path, err)
@@ -108,7 +110,7 @@ func (p *place) findSingle() ([]string, error) {
 	}
 	// The owner may be a later session than the lease's, if the create was carried
 	// over into it. If it is not the one in force, the node is gone by now.
-	if i := parseInfo(data); i == nil || i.ID != p.prefix || stat.EphemeralOwner != p.s.conn.SessionID() {
+	if i := locknode.ParseInfo(data); i == nil || i.ID != p.prefix || stat.EphemeralOwner != p.s.conn.SessionID() {
 		return nil, nil
 	}
 	return []string{p.dir}, nil

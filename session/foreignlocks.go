@@ -1,12 +1,12 @@
 package session
 
 import (
-	"bytes"
 	"cmp"
 	"strings"
 	"sync"
 	"time"
 
+	"lockkeeper/locknode"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -30,40 +30,13 @@ const (
 	foreignPathBytes = 256
 )
 
-// lockFamilies are the endings, in front of the sequence number, of the names of locks' nodes, and
-// the family whose members know each other. Package recipes has a table of its own, for clients.
-var lockFamilies = []struct{ ending, family string }{
-	{"lock-", "lock-"},                                 // Curator's mutex, go-zookeeper, recipes
-	{"__WRIT__", "__WRIT__"}, {"__READ__", "__WRIT__"}, // Curator's read-write lock, recipes
-	{"__lock__", "__lock__"}, {"__rlock__", "__lock__"}, // kazoo
-}
-
 // lockFamily returns the family of a lock's node, "" for others.
 func lockFamily(name string) string {
-	base, ok := znode.SequentialBase(name)
-	if !ok {
-		return ""
-	}
-	for _, f := range lockFamilies {
-		if strings.HasSuffix(base, f.ending) {
-			return f.family
-		}
-	}
-	if strings.HasPrefix(base, "x-") && strings.HasSuffix(base, "-") {
-		return "x-" // ZooKeeper's own recipes
+	switch locknode.KindOf(name) {
+	case locknode.KindRead, locknode.KindWrite:
+		return locknode.Family(locknode.Layout(name))
 	}
 	return ""
-}
-
-var recipesInfo = []byte(`{"by":"lockkeeper/recipes"`)
-
-// waitsForAll says whether the owner of a lock's node is known to wait for all families: it is
-// package recipes, which says so in the node's data, or go-zookeeper, which writes its UUID without
-// dashes.
-func waitsForAll(name string, data []byte) bool {
-	const digits = 32
-	id, protected := strings.CutPrefix(name, "_c_")
-	return bytes.HasPrefix(data, recipesInfo) || protected && len(id) > digits && !strings.Contains(id[:digits], "-")
 }
 
 // foreignLocks detects paths on which there are locks of several families.
@@ -91,7 +64,7 @@ func (*foreignLocks) find(store *znode.Store, path string) string {
 			continue
 		}
 		own, _, _ := store.Get(path, []znode.Identity{superIdentity})
-		if !waitsForAll(name, own) || !waitsForAll(sibling, data) {
+		if !locknode.WaitsForAll(name, own) || !locknode.WaitsForAll(sibling, data) {
 			return sibling
 		}
 	}

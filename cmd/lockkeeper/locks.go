@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/locknode"
 	"lockkeeper/recipes"
 )
 
@@ -202,79 +202,18 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 // markDeadlocks marks the contenders that wait for a holder that waits, over any number of locks,
 // for their own session.
 func (l lockList) markDeadlocks() {
-	waitsFor := map[int64][]int64{} // by session
-	for _, lock := range l {
-		for i, waiter := range lock.Contenders {
-			if waiter.Held || waiter.MayHold {
-				continue
-			}
-			// The holders of the locks around it do not release them before it has ended.
-			for _, session := range waiter.within() {
-				waitsFor[session] = append(waitsFor[session], waiter.Session)
-			}
-			for _, other := range lock.Contenders[:i] {
-				if waiter.waitsFor(&other) {
-					waitsFor[waiter.Session] = append(waitsFor[waiter.Session], other.Session)
-				}
-			}
+	locks := make([]locknode.Lock, len(l))
+	for i, lock := range l {
+		locks[i].Path = lock.Path
+		for _, c := range lock.Contenders {
+			locks[i].Contenders = append(locks[i].Contenders, c.Contender)
 		}
 	}
-	for _, lock := range l {
-		for i := range lock.Contenders {
-			c := &lock.Contenders[i]
-			if c.Held || c.MayHold {
-				continue
-			}
-			// Only a wait that is part of the cycle counts: a contender before it has to lead back.
-			for _, other := range lock.Contenders[:i] {
-				if c.waitsFor(&other) && reaches(waitsFor, other.Session, c.Session) {
-					c.Deadlock = true
-				}
-			}
+	for _, d := range locknode.Deadlocks(locks) {
+		for _, r := range d.Waiting {
+			l[r.Lock].Contenders[r.Contender].Deadlock = true
 		}
 	}
-}
-
-// maxWithin bounds how many locks around a contender are considered: another client claims them.
-const maxWithin = 32
-
-// within are the sessions that hold locks around a contender.
-func (c *contender) within() (sessions []int64) {
-	if c.Info == nil {
-		return nil
-	}
-	for _, s := range c.Info.Within[:min(len(c.Info.Within), maxWithin)] {
-		if id, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 64); err == nil {
-			sessions = append(sessions, int64(id))
-		}
-	}
-	return sessions
-}
-
-// waitsFor reports whether c, which waits, waits for a contender before it. Readers do not wait for
-// readers. A session that waits for itself is no deadlock: programs share one among their threads.
-func (c *contender) waitsFor(other *contender) bool {
-	return other.Session != c.Session && (c.Kind != recipes.KindRead || other.Kind != recipes.KindRead)
-}
-
-// reaches reports whether from waits for to, directly or through others; each reaches itself.
-func reaches(waitsFor map[int64][]int64, from, to int64) bool {
-	seen := map[int64]bool{from: true}
-	todo := []int64{from}
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if at == to {
-			return true
-		}
-		for _, next := range waitsFor[at] {
-			if !seen[next] {
-				seen[next] = true
-				todo = append(todo, next)
-			}
-		}
-	}
-	return false
 }
 
 func (l lockList) json() string {
@@ -351,7 +290,7 @@ func (c *contender) self() string {
 	if c.Info.Note != "" {
 		parts = append(parts, fmt.Sprintf("%q", c.Info.Note))
 	}
-	if within := c.within(); len(within) > 0 {
+	if within := c.Info.WithinSessions(); len(within) > 0 {
 		texts := make([]string, len(within))
 		for i, id := range within {
 			texts[i] = sessionText(id)

@@ -26,7 +26,9 @@ const imports = `
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
 	session/sasl:
-	session:               wire znode session/sasl internal/mutant internal/loglimit internal/histogram golang.org/x/sync/semaphore
+	# What locks' nodes look like: for clients and servers.
+	locknode:
+	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram golang.org/x/sync/semaphore
 
 	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
@@ -43,10 +45,10 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/zoocfg server/tlsconf recipes bench internal/cputime github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/zoocfg server/tlsconf locknode recipes bench internal/cputime github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
-	recipes:               github.com/go-zookeeper/zk
+	recipes:               locknode github.com/go-zookeeper/zk
 	recipes/fence:
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
@@ -118,6 +120,7 @@ const testImports = `
 // that has a clock, a socket, a file, a goroutine, chance or a log.
 const standard = `
 	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
+	locknode: bytes cmp encoding/json fmt math slices strconv strings time
 	znode:  crypto/subtle encoding/binary encoding/hex errors fmt hash/crc32 io iter math net/netip slices sort
 	        strconv strings sync/atomic unicode/utf8 bytes
 `

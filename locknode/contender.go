@@ -1,0 +1,280 @@
+package locknode
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Contender is somebody who holds a lock or waits for it, as others see it: one
+// node, made by package recipes, Curator, kazoo or go-zookeeper.
+type Contender struct {
+	// Path is the parent of the node: the lock's path, or a child of it where
+	// the recipe has several queues.
+	Path string `json:"path"`
+	// Node is the node's name.
+	Node string `json:"node"`
+	// Session owns the node.
+	Session int64 `json:"session"`
+	// Created is when the node was made, by the clock of the cluster.
+	Created time.Time `json:"created"`
+	// Token is the node's czxid: the fencing token, see Grant.Token.
+	Token int64 `json:"token"`
+	// Kind is what the contender wants: to read, to write, a lease.
+	Kind Kind `json:"kind"`
+	// Held: the lock is its. Otherwise it waits, unless MayHold.
+	Held bool `json:"held"`
+	// MayHold: it is not the first in the queue, but its library does not wait for
+	// those in front, unless the program has told it to, which cannot be seen from
+	// outside. It may hold the lock beside another.
+	MayHold bool `json:"mayHold,omitempty"`
+	// Layout is what the node is called in front of its sequence number: lock-,
+	// __WRIT__ and __READ__ (Curator's and ours), __lock__ and __rlock__ (kazoo's), x-
+	// and n_ (ZooKeeper's recipes), lease-, latch-, "kazoo lease" (which has no number), or "".
+	Layout string `json:"layout,omitempty"`
+	// MayIgnore are layouts of other contenders of this path, of other libraries,
+	// that this one's library does not wait for unless it is told to. Where there are
+	// any, the lock may have two holders: see docs/guarantees.md, who excludes whom.
+	MayIgnore []string `json:"mayIgnore,omitempty"`
+	// Orphan: its session has another node in the same queue. Either several
+	// contenders share a session, as goroutines do, or one of the nodes was left
+	// behind by a client that never got the reply to its creation. Such a node
+	// blocks the queue for as long as the session lives. The nodes of both are
+	// marked, for which one is unknown to its owner cannot be seen from outside.
+	Orphan bool `json:"orphan,omitempty"`
+	// Library is who made the node, as far as its name tells: lockkeeper,
+	// curator, kazoo, go-zookeeper, zookeeper (its own recipes), or "".
+	Library string `json:"library,omitempty"`
+	// Info is what the contender says of itself; nil if Data are no metadata of
+	// package recipes.
+	Info *Info `json:"info,omitempty"`
+	// Data are the node's data: Curator's default is the client's IP address,
+	// kazoo's is the identifier that the program has given.
+	Data []byte `json:"data,omitempty"`
+}
+
+// New returns the contender that an ephemeral node is, as far as the node itself tells. owner is
+// its session, created its ctime, czxid its czxid.
+func New(dir, name string, owner int64, created time.Time, czxid int64, data []byte) Contender {
+	info := ParseInfo(data)
+	layout, kind := layoutOf(name)
+	return Contender{
+		Path: dir, Node: name, Session: owner, Created: created, Token: czxid,
+		Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
+	}
+}
+
+// Order is the order of a queue: that of the sequence numbers, or of creation
+// if the nodes have none.
+func Order(a, b *Contender) int {
+	an, aok := Sequence(a.Node)
+	bn, bok := Sequence(b.Node)
+	if aok && bok && an != bn {
+		return cmp.Compare(an, bn)
+	}
+	return cmp.Or(cmp.Compare(a.Token, b.Token), strings.Compare(a.Node, b.Node))
+}
+
+// Sort puts the contenders of one queue in order, and marks the orphans.
+func Sort(queue []Contender) {
+	slices.SortFunc(queue, func(a, b Contender) int { return Order(&a, &b) })
+	nodes := make(map[int64]int, len(queue))
+	for i := range queue {
+		nodes[queue[i].Session]++
+	}
+	for i := range queue {
+		queue[i].Orphan = nodes[queue[i].Session] > 1
+	}
+}
+
+// Queues are the contenders of one lock, by the queue that they are in.
+type Queues struct {
+	Lock          []Contender // of the path itself
+	CuratorLeases []Contender // below it, in leases
+	CuratorLocks  []Contender // below it, in locks
+	KazooLeases   []Contender // of the path itself
+	KazooLock     []Contender // beside it, in PATH-__lock__
+}
+
+// Sorted divides the contenders of the lock on a path into its queues, and sorts these.
+func Sorted(lock string, all []Contender) *Queues {
+	q := &Queues{}
+	for _, c := range all {
+		to := &q.Lock
+		switch {
+		case c.Path == lock+KazooLockSuffix:
+			to = &q.KazooLock
+		case c.Path == lock+"/"+CuratorLeases:
+			to = &q.CuratorLeases
+		case c.Path == lock+"/"+CuratorLocks:
+			to = &q.CuratorLocks
+		case c.Layout == LayoutKazooLease:
+			to = &q.KazooLeases
+		}
+		*to = append(*to, c)
+	}
+	for _, queue := range [][]Contender{q.Lock, q.CuratorLeases, q.CuratorLocks, q.KazooLeases, q.KazooLock} {
+		Sort(queue)
+	}
+	return q
+}
+
+// Resolve finds out who holds a lock, given its queues in order. It returns holders first, then the
+// others in the order in which it will be their turn. Its time is linear in their number.
+func Resolve(q *Queues) []Contender {
+	leases := semaphore(q.CuratorLeases, q.CuratorLocks)
+	leases = append(leases, semaphore(q.KazooLeases, q.KazooLock)...)
+	return judge(leases, q.Lock)
+}
+
+// Plain returns the one holder of a lock that is a node by itself.
+func Plain(c Contender) Contender {
+	c.Held, c.Kind = true, KindWrite
+	return c
+}
+
+// semaphore judges the leases and the queue of those who wait for one.
+//
+// The first in the queue has made its lease before it knows whether it may have
+// it. It keeps its place in the queue until it does. So a lease is held unless its
+// session is the first of the queue and got there before it made the lease.
+func semaphore(leases, waiting []Contender) []Contender {
+	for n := range waiting {
+		waiting[n].Kind = KindLease
+	}
+	for n := range leases {
+		c := &leases[n]
+		c.Kind = KindLease
+		c.Held = len(waiting) == 0 || waiting[0].Session != c.Session || waiting[0].Token > c.Token
+	}
+	return append(leases, waiting...)
+}
+
+// class is what matters of a contender for others.
+type class struct {
+	kind      Kind
+	layout    string
+	exclusive bool
+}
+
+func (c *Contender) class() class { return class{c.Kind, c.Layout, c.Exclusive()} }
+
+// Exclusive says whether others have to wait for the contender, whatever they want.
+func (c *Contender) Exclusive() bool {
+	return c.Kind != KindRead && (c.Info == nil || !c.Info.Downgraded)
+}
+
+// judge finds out who of a path holds: of the leases of its semaphore, of which it is
+// known, and of the queue of its lock. It returns holders first.
+func judge(leases, queue []Contender) []Contender {
+	tokens := map[class]int64{} // of held leases, the smallest
+	for i := range leases {
+		if c := &leases[i]; c.Held {
+			if t, ok := tokens[c.class()]; !ok || c.Token < t {
+				tokens[c.class()] = c.Token
+			}
+		}
+	}
+	var front []class // of the queue, each once
+	for i := range queue {
+		c := &queue[i]
+		c.Held, c.MayHold = true, true
+		reads := !c.Exclusive()
+		behind := func(other class) {
+			if reads && !other.exclusive {
+				return
+			}
+			c.Held = false
+			c.MayHold = c.MayHold && mayIgnore(c, other)
+		}
+		for lease, token := range tokens {
+			if token < c.Token {
+				behind(lease)
+			}
+		}
+		for _, other := range front {
+			behind(other)
+		}
+		c.MayHold = c.MayHold && !c.Held
+		if own := c.class(); !slices.Contains(front, own) {
+			front = append(front, own)
+		}
+	}
+	all := append(leases, queue...)
+	strangers(all)
+	slices.SortStableFunc(all, func(a, b Contender) int { return b.rank() - a.rank() })
+	return all
+}
+
+// rank is larger for those who hold.
+func (c *Contender) rank() int {
+	switch {
+	case c.Held:
+		return 2
+	case c.MayHold:
+		return 1
+	}
+	return 0
+}
+
+// awaited are the layouts that the maker of a node of a layout waits for in any case,
+// as its library comes.
+var awaited = map[string][]string{
+	LayoutLock:  {LayoutLock},
+	LayoutWrite: {LayoutWrite, LayoutRead},
+	LayoutRead:  {LayoutWrite},
+	// WriteLock waits for readers, but Lock's nodes have the same name
+	LayoutKazooLock: {LayoutKazooLock},
+	LayoutKazooRead: {LayoutKazooLock},
+	LayoutSession:   {LayoutSession, LayoutLock},
+	LayoutOffer:     {LayoutOffer},
+	LayoutLease:     {LayoutLease},
+	LayoutLatch:     {LayoutLatch},
+	LayoutKazooLease: {LayoutLock, LayoutWrite, LayoutRead, LayoutKazooLock, LayoutKazooRead,
+		LayoutKazooLease},
+}
+
+// Awaits says whether the maker of a node of a layout waits for those of another one in any case,
+// as its library comes: the table of docs/guarantees.md, which a test compares with it.
+func Awaits(layout, other string) bool { return slices.Contains(awaited[layout], other) }
+
+// mayIgnore says whether c may hold the lock although other is in front of it, because
+// its library, as far as the name tells, does not take other for a contender.
+func mayIgnore(c *Contender, other class) bool {
+	switch c.Library {
+	case LibraryOwn, LibraryGo:
+		return false
+	}
+	if c.Library == LibraryKazoo && c.Layout == LayoutLock {
+		return other.kind == KindLease // a lock like that of docs/locks.md
+	}
+	if c.Layout == "" && other.layout == "" {
+		return false // there is no reason to think that they are not of one program
+	}
+	return !Awaits(c.Layout, other.layout)
+}
+
+// strangers notes, for each contender, which others it may ignore.
+func strangers(all []Contender) {
+	var classes []class
+	for i := range all {
+		if k := all[i].class(); !slices.Contains(classes, k) {
+			classes = append(classes, k)
+		}
+	}
+	for i := range all {
+		c := &all[i]
+		c.MayIgnore = nil
+		for _, other := range classes {
+			if c.Kind == other.kind && (c.Kind == KindLease || c.Kind == KindRead) {
+				continue // of one semaphore or its queue, or both read
+			}
+			if Family(c.Layout) != Family(other.layout) && mayIgnore(c, other) &&
+				!slices.Contains(c.MayIgnore, other.layout) {
+				c.MayIgnore = append(c.MayIgnore, other.layout)
+			}
+		}
+		slices.Sort(c.MayIgnore)
+	}
+}

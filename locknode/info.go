@@ -1,0 +1,82 @@
+package locknode
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Info says who a contender is: the metadata that package recipes writes into a
+// lock's node when MutexOptions.Data is not given. It is a small JSON object,
+// for people, for the command lockkeeper locks, and for programs in any language:
+//
+//	{"by":"lockkeeper/recipes","host":"web-3","pid":4711,"program":"nightly",
+//	 "note":"monthly report","since":"2026-11-21T14:00:00.25Z"}
+type Info struct {
+	// By tells these data from others'.
+	By string `json:"by"`
+
+	Host    string `json:"host,omitempty"`
+	PID     int    `json:"pid,omitempty"`
+	Program string `json:"program,omitempty"`
+
+	// Note is MutexOptions.Note: why the lock is wanted.
+	Note string `json:"note,omitempty"`
+
+	// Within are the sessions that hold locks for as long as this process runs,
+	// outermost first: those of the commands lockkeeper lock and lockkeeper elect that
+	// have started it, as ZooKeeper's tools write them (0x1234). Together with them
+	// the contender is one owner: what it waits for, they wait for. They come from
+	// the environment variable LOCKKEEPER_WITHIN.
+	Within []string `json:"within,omitempty"`
+
+	// Since is when the contender asked for the lock, by its own clock.
+	Since time.Time `json:"since"`
+
+	// Downgraded: the node is a writer's, and its owner is content with reading
+	// by now; see Grant.Downgrade.
+	Downgraded bool `json:"downgraded,omitempty"`
+
+	// Data is what the program had put into the node itself, before it was
+	// downgraded.
+	Data []byte `json:"data,omitempty"`
+
+	// ID tells the contenders of a SimpleMutex apart, whose nodes have no
+	// names of their own.
+	ID string `json:"id,omitempty"`
+}
+
+// InfoBy is what By is.
+const InfoBy = "lockkeeper/recipes"
+
+// infoPrefix is what such data begin with.
+var infoPrefix = []byte(`{"by":"` + InfoBy + `"`)
+
+// ParseInfo returns nil if data are not such metadata.
+func ParseInfo(data []byte) *Info {
+	if len(data) == 0 || data[0] != '{' {
+		return nil
+	}
+	var i Info
+	if json.Unmarshal(data, &i) != nil || i.By != InfoBy {
+		return nil
+	}
+	return &i
+}
+
+// maxWithin bounds how many locks around a contender are considered: another client claims them.
+const maxWithin = 32
+
+// WithinSessions are the sessions that hold locks around a contender; none for nil.
+func (i *Info) WithinSessions() (sessions []int64) {
+	if i == nil {
+		return nil
+	}
+	for _, s := range i.Within[:min(len(i.Within), maxWithin)] {
+		if id, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 64); err == nil {
+			sessions = append(sessions, int64(id))
+		}
+	}
+	return sessions
+}

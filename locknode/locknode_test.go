@@ -1,0 +1,245 @@
+package locknode
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestPlace(t *testing.T) {
+	const uuid = "b7bfcd3227404d3880a0eccd4e5100cf"
+	semaphore := func(path string) bool { return path == "/s" }
+	for _, tt := range []struct {
+		path, lock string
+		plain      bool
+	}{
+		{"/a/b/_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000003", "/a/b", false},
+		{"/a/" + uuid, "/a", false},
+		{"/a-__lock__/" + uuid + "__lock__0000000001", "/a", false},
+		{"/s/leases/_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lease-0000000003", "/s", false},
+		{"/s/locks/_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000003", "/s", false},
+		{"/t/locks/_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000003", "/t/locks", false},
+		{"/locks/x-1234-0000000003", "/locks", false},
+		{"/leases/x-lease-0000000003", "/leases", false},
+		{"/n_0000000003", "/", false},
+		{"/services/web-1", "/services/web-1", true},
+		{"/a", "/a", true},
+	} {
+		lock, plain := Place(tt.path, semaphore)
+		if lock != tt.lock || plain != tt.plain {
+			t.Errorf("Place(%s) = %s, %v, want %s, %v", tt.path, lock, plain, tt.lock, tt.plain)
+		}
+	}
+}
+
+// TestKinds has a name of each library.
+func TestKinds(t *testing.T) {
+	const uuid = "b7bfcd3227404d3880a0eccd4e5100cf"
+	for name, want := range map[string]struct {
+		kind            Kind
+		layout, library string
+	}{
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000000":    {KindWrite, LayoutLock, LibraryCurator},
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-latch-0000000000":   {KindLead, LayoutLatch, LibraryCurator},
+		"_c_34c73d33-a364-4285-8dd6-8b05f149fed9-__READ__0000000005": {KindRead, LayoutRead, LibraryCurator},
+		"_c_" + uuid + "-lock-0000000012":                            {KindWrite, LayoutLock, LibraryGo},
+		uuid + "__lock__0000000003":                                  {KindWrite, LayoutKazooLock, LibraryKazoo},
+		uuid + "__rlock__0000000004":                                 {KindRead, LayoutKazooRead, LibraryKazoo},
+		uuid:                                                         {KindLease, LayoutKazooLease, LibraryKazoo},
+		"x-72057594037927937-0000000004":                             {KindWrite, LayoutSession, LibraryZooKeeper},
+		"n_0000000004":                                               {KindLead, LayoutOffer, LibraryZooKeeper},
+		"qn-0000000004":                                              {KindUnknown, "", ""},
+		"member_0000000004x":                                         {KindUnknown, "", ""},
+		"lock-":                                                      {KindUnknown, "", ""},
+		"person_0000000004":                                          {KindUnknown, "", ""},
+	} {
+		layout, kind := layoutOf(name)
+		if library := Library(name, false); kind != want.kind || layout != want.layout || library != want.library {
+			t.Errorf("%s: %v, %q, %q, want %v", name, kind, layout, library, want)
+		}
+	}
+}
+
+// randomQueue makes a queue of nodes of some libraries.
+func randomQueue(r *rand.Rand, n, sessions int, dir string, token *int64) []Contender {
+	const uuid, dashes = "b7bfcd3227404d3880a0eccd4e5100cf", "34c73d33-a364-4285-8dd6-8b05f149fed9"
+	forms := []string{
+		"_c_" + dashes + "-lock-", "_c_" + uuid + "-lock-", uuid + "__lock__", uuid + "__rlock__",
+		"_c_" + dashes + "-__WRIT__", "_c_" + dashes + "-__READ__", "x-12-", "some-",
+	}
+	forms = forms[:1+r.IntN(len(forms))]
+	var q []Contender
+	for i := range n {
+		*token++
+		var data []byte
+		if r.IntN(4) == 0 {
+			data = []byte(`{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z"}`)
+			if r.IntN(3) == 0 {
+				data = []byte(`{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z","downgraded":true}`)
+			}
+		}
+		name := fmt.Sprintf("%s%010d", forms[r.IntN(len(forms))], i)
+		q = append(q, New(dir, name, int64(1+r.IntN(sessions)), time.UnixMilli(*token), *token, data))
+	}
+	return q
+}
+
+// TestJudge compares with the rule as it is said: all pairs.
+func TestJudge(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 2000 {
+		var token int64
+		q := randomQueue(r, r.IntN(9), 5, "/a", &token)
+		var leases []Contender
+		for range r.IntN(4) {
+			l := New("/a", "b7bfcd3227404d3880a0eccd4e5100cf", int64(1+r.IntN(5)), time.Time{}, 1+r.Int64N(10), nil)
+			l.Held = r.IntN(2) == 0
+			leases = append(leases, l)
+		}
+		got := judge(slices.Clone(leases), slices.Clone(q))
+		want := judgeByPairs(slices.Clone(leases), slices.Clone(q))
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d:\n%+v\nwant\n%+v", seed, got, want)
+		}
+	}
+}
+
+func judgeByPairs(leases, q []Contender) []Contender {
+	all := append(leases, q...)
+	for n := len(leases); n < len(all); n++ {
+		c := &all[n]
+		c.Held, c.MayHold = true, true
+		for m := range all[:n] {
+			other := &all[m]
+			inFront := m >= len(leases) || other.Held && other.Token < c.Token
+			if !inFront || !c.Exclusive() && !other.Exclusive() {
+				continue
+			}
+			c.Held = false
+			c.MayHold = c.MayHold && mayIgnore(c, other.class())
+		}
+		c.MayHold = c.MayHold && !c.Held
+	}
+	for i := range all {
+		c := &all[i]
+		for j := range all {
+			other := &all[j]
+			if c.Kind == other.Kind && (c.Kind == KindLease || c.Kind == KindRead) {
+				continue
+			}
+			if Family(c.Layout) != Family(other.Layout) && mayIgnore(c, other.class()) &&
+				!slices.Contains(c.MayIgnore, other.Layout) {
+				c.MayIgnore = append(c.MayIgnore, other.Layout)
+			}
+		}
+		slices.Sort(c.MayIgnore)
+	}
+	slices.SortStableFunc(all, func(a, b Contender) int { return b.rank() - a.rank() })
+	return all
+}
+
+// TestDeadlocksAgreeWithPairs compares with a search over all pairs of contenders.
+func TestDeadlocksAgreeWithPairs(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	found := 0
+	for round := range 3000 {
+		var token int64
+		var locks []Lock
+		for n := range 1 + r.IntN(4) {
+			path := fmt.Sprintf("/l%d", n)
+			q := Resolve(Sorted(path, randomQueue(r, r.IntN(6), 2+r.IntN(7), path, &token)))
+			for i := range q {
+				if r.IntN(8) == 0 {
+					q[i].Info = &Info{Within: []string{fmt.Sprintf("0x%x", 1+r.IntN(8))}}
+				}
+			}
+			locks = append(locks, Lock{Path: path, Contenders: q})
+		}
+		got := map[Ref]bool{}
+		for _, d := range Deadlocks(locks) {
+			found++
+			for _, ref := range d.Waiting {
+				got[ref] = true
+			}
+			for _, e := range d.Edges {
+				if !slices.Contains(d.Sessions, e.Waiter) || !slices.Contains(d.Sessions, e.Holder) || e.Waiter == e.Holder {
+					t.Fatalf("seed %d, round %d: edge %+v of %v", seed, round, e, d.Sessions)
+				}
+			}
+			if len(d.Edges) < len(d.Sessions) {
+				t.Fatalf("seed %d, round %d: %d sessions, edges %v", seed, round, len(d.Sessions), d.Edges)
+			}
+		}
+		if want := deadlocksByPairs(locks); !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d, round %d: %v, want %v\n%+v", seed, round, got, want, locks)
+		}
+	}
+	if found == 0 {
+		t.Error("there was no deadlock")
+	}
+}
+
+func deadlocksByPairs(locks []Lock) map[Ref]bool {
+	waits := map[int64][]int64{}
+	waitsFor := func(c, other *Contender) bool {
+		return other.Session != c.Session && (c.Kind != KindRead || other.Kind != KindRead)
+	}
+	each := func(f func(ref Ref, c, other *Contender)) {
+		for n := range locks {
+			cs := locks[n].Contenders
+			for i := range cs {
+				for k := range cs[:i] {
+					if !cs[i].Held && !cs[i].MayHold && waitsFor(&cs[i], &cs[k]) {
+						f(Ref{n, i}, &cs[i], &cs[k])
+					}
+				}
+			}
+		}
+	}
+	for n := range locks {
+		for i := range locks[n].Contenders {
+			if c := &locks[n].Contenders[i]; !c.Held && !c.MayHold {
+				for _, s := range c.Info.WithinSessions() {
+					waits[s] = append(waits[s], c.Session)
+				}
+			}
+		}
+	}
+	each(func(_ Ref, c, other *Contender) { waits[c.Session] = append(waits[c.Session], other.Session) })
+	marked := map[Ref]bool{}
+	each(func(ref Ref, c, other *Contender) {
+		seen, todo := map[int64]bool{}, []int64{other.Session}
+		for len(todo) > 0 {
+			at := todo[0]
+			todo = todo[1:]
+			if at == c.Session {
+				marked[ref] = true
+				return
+			}
+			if !seen[at] {
+				seen[at] = true
+				todo = append(todo, waits[at]...)
+			}
+		}
+	})
+	return marked
+}
+
+// TestLongQueuesTakeLinearTime has 50 000 contenders, of which many are in a second queue.
+func TestLongQueuesTakeLinearTime(t *testing.T) {
+	var token int64
+	r := rand.New(rand.NewPCG(1, 1))
+	const n = 50_000
+	start := time.Now()
+	a := Resolve(Sorted("/a", randomQueue(r, n, n, "/a", &token)))
+	b := Resolve(Sorted("/b", randomQueue(r, n, n, "/b", &token)))
+	Deadlocks([]Lock{{"/a", a}, {"/b", b}})
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
