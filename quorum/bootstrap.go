@@ -24,7 +24,7 @@ func (r *Replica) state() peer.State {
 func (r *Replica) hello() peer.Hello {
 	_, version := r.Members()
 	return peer.Hello{State: r.state(), Version: uint64(version),
-		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth}}
+		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
 }
 
 // helloAll queries several members at once; those that do not answer are not in the result.

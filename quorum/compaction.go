@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -149,5 +150,40 @@ func (r *Replica) snapshotLoop(ctx context.Context) {
 			r.fullLocked()
 			r.mu.Unlock()
 		}
+	}
+}
+
+// SnapshotInfo is about a snapshot on the disk.
+type SnapshotInfo struct {
+	Index uint64
+	Bytes int64
+}
+
+// Snapshot returns the newest snapshot, zero if there is none.
+func (r *Replica) Snapshot() (info SnapshotInfo, err error) {
+	list, err := r.cfg.Stores.Snapshots.List()
+	if err != nil {
+		return info, fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	if len(list) > 0 {
+		info = SnapshotInfo{Index: list[0].Index, Bytes: list[0].Size}
+	}
+	return info, nil
+}
+
+// TakeSnapshot writes a snapshot now, and compacts the log. If nothing has been applied since the
+// newest one, that is returned.
+func (r *Replica) TakeSnapshot(ctx context.Context) (SnapshotInfo, error) {
+	f := r.raft.Snapshot()
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+			return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: %w", err)
+		}
+		return r.Snapshot()
+	case <-ctx.Done():
+		return SnapshotInfo{}, fmt.Errorf("quorum: take a snapshot: it goes on, %w", ctx.Err())
 	}
 }

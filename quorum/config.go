@@ -81,6 +81,8 @@ type Config struct {
 	// ClientAddr is where clients connect to this member; it is part of its Report. nil: it is
 	// empty.
 	ClientAddr func() string
+	// Details returns the figures of this member that are part of its Report; nil: there are none.
+	Details func() []byte
 	// PeerAuth says how members prove to this one who they are; it is part of its Report.
 	PeerAuth string
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
@@ -161,6 +163,9 @@ func (c *Config) setDefaults() {
 		c.Logger = slog.Default()
 	}
 	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
+	if c.Details == nil {
+		c.Details = func() []byte { return nil }
+	}
 	if c.MayTransfer == nil {
 		c.MayTransfer = func(string) error { return nil }
 	}

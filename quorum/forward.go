@@ -161,6 +161,7 @@ func (r *Replica) startRoute(life context.Context, leader MemberID) *route {
 			if ctx.Err() == nil {
 				followed = followed || errors.Is(err, errStreamEnded)
 				if followed && !succeeding && r.processEnded(ctx, leader) {
+					r.leaderEnded(leader)
 					succeeding = true
 					r.wg.Go(func() { r.succeed(life, leader, term) })
 				}

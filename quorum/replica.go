@@ -81,8 +81,9 @@ type Replica struct {
 	poisoned      error // why no entry can be applied any more
 
 	stateMu    sync.Mutex
-	leader     MemberID           // NoMember while unknown
-	leaderFrom time.Time          // since when
+	leader     MemberID  // NoMember while unknown
+	leaderFrom time.Time // since when
+	leaders    leaderLog
 	epoch      context.Context    // ends with the leader
 	endEpoch   context.CancelFunc //
 	term       uint64             // of this member's leadership, 0 when it does not lead
@@ -473,6 +474,7 @@ func (r *Replica) setLeader(id MemberID) bool {
 	case r.leader == NoMember:
 		r.measures.Election.Observe(int64(now.Sub(r.leaderFrom)))
 	}
+	r.leaders.setLocked(r, r.leader, id)
 	r.leader, r.leaderFrom = id, now
 	r.epoch, r.endEpoch = context.WithCancel(context.Background())
 	return true

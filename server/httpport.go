@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,7 @@ const (
 	// httpTimeout bounds the work for a request on the HTTP port, and how long one that is under
 	// way may take when the member stops.
 	httpTimeout = 5 * time.Second
-	// httpBodyBytes is how long the body of a request may be. No request needs one.
+	// httpBodyBytes is how long the body of a request may be: that of an act of the console.
 	httpBodyBytes = 4 << 10
 )
 
@@ -46,6 +47,8 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
 	s.newAdmin().Register(mux)
+	s.console = s.newConsole()
+	s.console.Register(mux)
 	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux)
 }
 
@@ -71,16 +74,18 @@ func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler) *h
 func wholeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
-		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, httpBodyBytes)); err != nil {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, httpBodyBytes))
+		if err != nil {
 			if conn != nil {
 				conn.setState(httpGivenUp)
 			}
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // the rest is not read
 			w.Header().Set("Connection", "close")
 			writeError(w, http.StatusRequestEntityTooLarge,
-				"the body of the request is too long, or did not come in time; none is needed")
+				"the body of the request is too long, or did not come in time")
 			return
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		// The answer may take longer than the request. net/http would take the end of its deadline
 		// for a client that has disconnected.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})

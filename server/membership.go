@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -176,7 +177,8 @@ type memberReports struct {
 	turn    chan struct{} // capacity 1: full while the fields below are used
 	asked   time.Time
 	answers map[quorum.MemberID]quorum.Report
-	clients map[quorum.MemberID]string // the last that was reported, without a wildcard
+	details map[quorum.MemberID]*reported // of the answers
+	clients map[quorum.MemberID]string    // the last that was reported, without a wildcard
 }
 
 func newMemberReports() memberReports {
@@ -186,6 +188,12 @@ func newMemberReports() memberReports {
 // MemberList are the members of the cluster, in ascending order. It requests reports that are older
 // than a second.
 func (s *Server) MemberList() []ListedMember {
+	list, _ := s.memberReports()
+	return list
+}
+
+// memberReports is MemberList, with the figures that the other members have reported.
+func (s *Server) memberReports() ([]ListedMember, map[quorum.MemberID]*reported) {
 	r := &s.reports
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
@@ -200,6 +208,13 @@ func (s *Server) MemberList() []ListedMember {
 		ctx, cancel := context.WithTimeout(context.Background(), httpTimeout)
 		r.answers = s.replica.Reports(ctx, others)
 		cancel()
+		r.details = map[quorum.MemberID]*reported{}
+		for id, a := range r.answers {
+			var d reported
+			if len(a.Details) > 0 && json.Unmarshal(a.Details, &d) == nil && d.Health != nil {
+				r.details[id] = &d
+			}
+		}
 		r.asked = time.Now()
 	}
 	r.answers[s.replica.ID()] = quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
@@ -219,7 +234,12 @@ func (s *Server) MemberList() []ListedMember {
 		}
 		list = append(list, l)
 	}
-	return list
+	details := make(map[quorum.MemberID]*reported, len(r.details))
+	for id, d := range r.details {
+		health := *d.Health // the caller adds to it
+		details[id] = &reported{HTTP: d.HTTP, Health: &health}
+	}
+	return list, details
 }
 
 // Listed is what the server line of a member says of it, with the state "no answer".

@@ -20,6 +20,7 @@ import (
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/server/audit"
+	"lockkeeper/server/console"
 	"lockkeeper/server/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
@@ -42,6 +43,10 @@ type Server struct {
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
 	http      *httpPort // nil unless it is configured
+	recorder  *console.Recorder
+	console   *console.Console // nil without http
+	// reporting is replica, once it has been opened.
+	reporting atomic.Pointer[quorum.Replica]
 	// metricsPort is for Prometheus; nil unless it is configured.
 	metricsPort *httpPort
 	clocks      clockWatch
@@ -162,11 +167,13 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 		s.port.secure = s.clientTLS(ports.secure, zoocfg.TLSOnly)
 	}
 	s.sessions = session.NewManager(s.sessionConfig())
+	s.recorder = s.newRecorder()
 	s.replica, err = quorum.Open(s.quorumConfig(stores, ports.peers))
 	if err != nil {
 		return nil, s.withAdvice(err)
 	}
 	s.sessions.Start(s.replica)
+	s.reporting.Store(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
@@ -388,7 +395,8 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		SlowFsync:        s.cfg.SlowFsync,
 		ConfigText:       s.cfg.ConfigText(),
 		Stores:           stores,
-		Listener:         s.sessions,
+		Listener:         recordingListener{s.sessions, s.recorder},
+		Details:          s.details,
 		Logger:           s.log,
 		MembersChanged:   s.membersChanged,
 		ClientAddr:       func() string { return s.ClientAddr().String() },
@@ -503,6 +511,9 @@ func (s *Server) stopOnce() error {
 	s.auditMember("serverStop", session.AuditInvoked)
 	defer s.closeAudit()
 	s.port.stopAccepting()
+	if s.console != nil {
+		s.console.Close()
+	}
 	s.http.stop()
 	s.metricsPort.stop()
 	s.tls.stop()

@@ -49,6 +49,9 @@ type Session struct {
 	deferred bool
 
 	ended atomic.Bool // set under mu
+	// granted is the instant at which the session became the first in the queue of a lock, 0 once
+	// its client has sent a request since.
+	granted atomic.Int64
 
 	// These are of Submit's goroutine.
 	ignoring    bool         // a request has ended the connection: what follows it is ignored
@@ -126,6 +129,9 @@ func (s *Session) Submit(frame []byte) error {
 	s.m.stats.inc(&s.m.stats.PacketsReceived)
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)
+	}
+	if req.Op != wire.OpPing && s.granted.Load() != 0 {
+		s.reacted()
 	}
 	p := pending{req: req, received: now, ids: *s.ids.Load(), size: len(frame)}
 	if p.large, err = s.m.throttle.admitLarge(len(frame)); err != nil {

@@ -219,6 +219,14 @@ func (d *deadlines) Pop() any {
 	return l
 }
 
+// Leases returns how many leases this member keeps; false if it does not lead.
+func (m *Manager) Leases() (n int, leads bool) {
+	t := m.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.leases), t.leading
+}
+
 // Deadline is when a session expires if no member hears from its client until then.
 type Deadline struct {
 	Session wire.SessionID

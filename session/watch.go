@@ -39,6 +39,9 @@ type watchTable struct {
 	// recursive is how many entries of data have recursive among their modes, by the length of
 	// their path: ancestors of other lengths need not be looked up.
 	recursive map[int]int
+	// herds are the paths that herdSize connections or more watch, in one table. Some of them may
+	// have become fewer.
+	herds map[string]struct{}
 
 	stats  *stats
 	memory *memory
@@ -56,6 +59,7 @@ func (t *watchTable) init(maxBytes int, s *stats, m *memory) {
 	t.data.at = map[string]map[*Session]watchMode{}
 	t.child.at = map[string]map[*Session]watchMode{}
 	t.recursive = map[int]int{}
+	t.herds = map[string]struct{}{}
 }
 
 // add adds modes to the watches of s on path, in the data table and in the child table; false if
@@ -105,6 +109,9 @@ func (t *watchTable) addLocked(table *pathWatches, s *Session, path string, mode
 		t.recursive[len(path)]++
 	}
 	at[s] |= mode
+	if len(at) == herdSize {
+		t.herds[path] = struct{}{}
+	}
 	if s.watched == nil {
 		s.watched = map[string]struct{}{}
 		t.watching++
@@ -137,6 +144,7 @@ func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, mod
 	table.entries--
 	if len(at) == 0 {
 		delete(table.at, path)
+		delete(t.herds, path)
 	}
 	if t.data.at[path][s]|t.child.at[path][s] == 0 {
 		t.unwatchLocked(s, path)
@@ -341,6 +349,7 @@ func (t *watchTable) triggerLocked(table *pathWatches, e *znode.Event,
 func (t *watchTable) useUpLocked(table *pathWatches, path string) {
 	at := table.at[path]
 	delete(table.at, path)
+	delete(t.herds, path)
 	left := map[*Session]watchMode{}
 	for s, mode := range at {
 		if mode &^= standard; mode != 0 {
@@ -414,5 +423,77 @@ func (m *Manager) DataWatches() []Watch {
 	slices.SortFunc(list, func(a, b Watch) int {
 		return cmp.Or(cmp.Compare(uint64(a.Session), uint64(b.Session)), cmp.Compare(a.Path, b.Path))
 	})
+	return list
+}
+
+// herdSize is how many connections have to watch a node for it to be among the Herds.
+const herdSize = 100
+
+// WatchersOf returns how many connections watch a node, in the table in which there are more.
+func (m *Manager) WatchersOf(path string) int {
+	t := &m.watches
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(len(t.data.at[path]), len(t.child.at[path]))
+}
+
+// WatchedBy returns the paths that the connection of a session watches, sorted.
+func (m *Manager) WatchedBy(id wire.SessionID) []string {
+	s := m.session(id)
+	if s == nil {
+		return nil
+	}
+	t := &m.watches
+	t.mu.Lock()
+	paths := slices.Collect(maps.Keys(s.watched))
+	t.mu.Unlock()
+	slices.Sort(paths)
+	return paths
+}
+
+// Herds returns the nodes that at least herdSize connections watch, with how many do, the most
+// watched first.
+func (m *Manager) Herds() (paths []string, watchers []int) {
+	t := &m.watches
+	t.mu.Lock()
+	size := map[string]int{}
+	for path := range t.herds {
+		if n := max(len(t.data.at[path]), len(t.child.at[path])); n >= herdSize {
+			size[path] = n
+			paths = append(paths, path)
+		} else {
+			delete(t.herds, path)
+		}
+	}
+	t.mu.Unlock()
+	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(cmp.Compare(size[b], size[a]), cmp.Compare(a, b)) })
+	for _, path := range paths {
+		watchers = append(watchers, size[path])
+	}
+	return paths, watchers
+}
+
+// Connection is a session that is connected to this member.
+type Connection struct {
+	ConnStats
+	Watches    int // paths that it watches
+	Identities []znode.Identity
+}
+
+// Connections lists the sessions that are connected to this member, in no particular order.
+func (m *Manager) Connections() (list []Connection) {
+	all := m.all()
+	watches := make([]int, len(all))
+	t := &m.watches
+	t.mu.Lock()
+	for i, s := range all {
+		watches[i] = len(s.watched)
+	}
+	t.mu.Unlock()
+	for i, s := range all {
+		if !s.local {
+			list = append(list, Connection{s.Stats(), watches[i], *s.ids.Load()})
+		}
+	}
 	return list
 }

@@ -34,7 +34,12 @@ func (s *Store) note(kind undoKind, old node) {
 
 // event adds an event about n.
 func (s *Store) event(typ wire.EventType, n *node) {
-	s.tx.events = append(s.tx.events, Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid, list: n.acl})
+	e := Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid, list: n.acl}
+	if n.kind == kindEphemeral {
+		e.Owner, e.Czxid, e.CtimeMs = wire.SessionID(n.owner), n.czxid, n.ctimeMs
+		e.Data = n.data
+	}
+	s.tx.events = append(s.tx.events, e)
 }
 
 // createNode adds n, which holds a reference to its ACL, as a child of the node at parent.

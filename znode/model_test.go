@@ -195,7 +195,12 @@ func (m *model) close(id wire.SessionID) {
 }
 
 func (m *model) event(typ wire.EventType, path string) {
-	m.events = append(m.events, Event{Type: typ, Path: path, ACL: slices.Clone(m.nodes[path].acl), Zxid: m.next})
+	n := m.nodes[path]
+	e := Event{Type: typ, Path: path, ACL: slices.Clone(n.acl), Zxid: m.next}
+	if n.ephemeral {
+		e.Owner, e.Czxid, e.CtimeMs, e.Data = n.stat.EphemeralOwner, n.stat.Czxid, n.stat.Ctime, n.data
+	}
+	m.events = append(m.events, e)
 }
 
 // up is the path of the parent; "" for what is directly below the root.

@@ -47,6 +47,12 @@ type Event struct {
 	// of Path's node at that moment; for NodeDeleted the last it had. Never modified
 	ACL  []wire.ACL
 	Zxid wire.Zxid
+	// Owner is the session of an ephemeral node, 0 for others. With it come the node's czxid, its
+	// ctime, and its data at that moment, which are never modified.
+	Owner   wire.SessionID
+	Czxid   wire.Zxid
+	CtimeMs int64
+	Data    []byte
 
 	list *aclList // of which ACL is the entries
 }
@@ -64,6 +70,9 @@ func (e *Event) Lookups(ids []Identity) int {
 	}
 	return e.list.lookups(ids, wire.PermRead)
 }
+
+// Access returns who may do what with Path's node.
+func (e *Event) Access() *Access { return (*Access)(e.list) }
 
 // OpResult is the result of one op of a multi.
 type OpResult struct {

@@ -34,12 +34,13 @@ const imports = `
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
 	server/console/web:
 	server/audit:          wire session internal/loglimit
+	server/console:        wire znode locknode session
 	server/admin:          wire session
 	server/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
-	                       server/metrics internal/loglimit internal/histogram
+	                       server/console server/metrics internal/loglimit internal/histogram
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet

@@ -19,14 +19,14 @@ import (
 //	| state | member | 0 | cluster | listed | version | n | role (n) | m | clientAddr (m) | ->
 //	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
 //	+---+--------------+
-//	| k | peerAuth (k) |
+//	| k | peerAuth (k) | -> length, details
 //	+---+--------------+
 //
 // Member is 1 if the sender of the query is a member, as far as the other knows. Cluster is the
 // other's cluster (0: none), listed the checksum of the members in its configuration, version that
 // of the members it knows. Role, clientAddr and peerAuth are texts, those of Report; members that
-// do not know peerAuth leave it out.
-const maxHello = 1 << 10 // bytes; more than an answer has
+// do not know peerAuth leave it out, and so they do with details, a JSON object of figures.
+const maxHello = 2 << 10 // bytes; more than an answer has
 
 // State is how far a member has come.
 type State byte
@@ -56,6 +56,9 @@ type Report struct {
 	// Protocol is the newest version of the protocol between members that it speaks; 0 if that is
 	// not known. The preface has it, not the answer.
 	Protocol uint8
+	// Details are figures of the member, a JSON object of at most 1 KiB, which another member could
+	// have made of anything; nil if it sends none.
+	Details []byte
 }
 
 func (h *Hello) code(c *codec.Codec) {
@@ -71,6 +74,9 @@ func (h *Hello) code(c *codec.Codec) {
 	c.Text(&h.ClientAddr)
 	if !c.Decoding() || c.More() {
 		c.Text(&h.PeerAuth)
+	}
+	if !c.Decoding() && len(h.Details) > 0 || c.More() {
+		c.Bytes(&h.Details)
 	}
 }
 

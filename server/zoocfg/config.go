@@ -95,6 +95,10 @@ type Config struct {
 	NoProcessMetrics bool          // metricsProvider.exportJvmInfo=false
 	SlowFsync        time.Duration // fsync.warningthresholdms
 
+	HistoryBytes    int      // console.historyBytes; Unlimited: there is none
+	ConsoleWatchers int      // console.watchers
+	ConsoleHosts    []string // console.hosts
+
 	DataDir      string         // dataDir
 	DataLogDir   string         // dataLogDir
 	LogStore     quorum.LogKind // logStore

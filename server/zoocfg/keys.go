@@ -251,13 +251,20 @@ var usedKeys = map[string]keyDef{
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md), and answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default."},
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {
 		l.httpAddr = strings.TrimSuffix(strings.TrimPrefix(p.val, "["), "]")
 	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
 
+	"console.historyBytes": {own: true, value: orUnlimited(8<<20, func(l *loader) *int { return &l.cfg.HistoryBytes }), unit: "bytes",
+		effect: "How much memory the history of the locks may take: who held which, from when to when, and how it ended (docs/api.md). The oldest is overwritten. 0 or less means that there is no history. A taken and released lock takes about 700 bytes."},
+	"console.watchers": {own: true, value: integer(1, MaxHTTPConns, 16, func(l *loader) *int { return &l.cfg.ConsoleWatchers }), unit: "connections",
+		effect: "How many may watch this member with the console at a time. One more is refused."},
+	"console.hosts": {own: true, value: value{kind: "host names with commas", use: func(l *loader, p property) {
+		l.cfg.ConsoleHosts = strings.Split(strings.ToLower(p.val), ",")
+	}}, def: "(none)", effect: "Names, beside this machine's own and those of the server lines, by which browsers may reach the console, such as that of a reverse proxy. Addresses and localhost need not be listed."},
 	"admin.commandURL": {property: true, value: value{kind: "path", use: func(l *loader, p property) {
 		l.cfg.AdminBase = strings.TrimSuffix(p.val, "/")
 		if path.Clean(p.val) != l.cfg.AdminBase || !strings.HasPrefix(p.val, "/") || l.cfg.AdminBase == "" {

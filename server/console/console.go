@@ -1,0 +1,230 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/locknode"
+	"lockkeeper/znode"
+)
+
+// Config describes a Console.
+type Config struct {
+	Member   Member
+	Recorder *Recorder
+	// Watchers is how many event streams there may be.
+	Watchers int
+	// Page serves the files of the page; nil: there is none.
+	Page http.Handler
+	// HistoryBytes is what the Recorder was given; 0: there is no history.
+	HistoryBytes int
+}
+
+// Console answers what docs/api.md describes.
+type Console struct {
+	cfg    Config
+	member Member
+	index  *index
+	hub    *hub
+
+	listings chan struct{} // has an element for each listing of children that is under way
+
+	mu         sync.Mutex
+	reconnects map[string]*reconnects // by session, see trouble.go
+}
+
+// listingsAtOnce is how many directories may be listed at a time.
+const listingsAtOnce = 2
+
+// New returns a Console. It has to be closed.
+func New(cfg Config) *Console {
+	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder),
+		listings: make(chan struct{}, listingsAtOnce), reconnects: map[string]*reconnects{}}
+	c.hub = newHub(c)
+	return c
+}
+
+// Close ends the event streams and the Console's goroutine.
+func (c *Console) Close() { c.hub.close() }
+
+// views are the answers, by the names of their endpoints. They are made from a request's parameters
+// for a viewer, with now as the present time.
+var views = map[string]func(*Console, url.Values, *viewer, time.Time) (any, error){
+	"cluster": (*Console).cluster, "locks": (*Console).locks, "lock": (*Console).lock,
+	"history": (*Console).history, "trouble": (*Console).trouble, "sessions": (*Console).sessions,
+	"session": (*Console).session, "node": (*Console).node, "children": (*Console).children,
+	"whoami": (*Console).whoami,
+}
+
+// live are the views that an event stream may show.
+var live = map[string]bool{"cluster": true, "locks": true, "lock": true, "history": true, "trouble": true,
+	"sessions": true, "session": true}
+
+// Register adds the console's handlers to mux.
+func (c *Console) Register(mux *http.ServeMux) {
+	for name := range views {
+		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) { c.serveView(w, r, name) })
+	}
+	mux.HandleFunc("GET /api/v1/events", c.serveEvents)
+	mux.HandleFunc("POST /api/v1/act", c.serveAct)
+	if c.cfg.Page != nil {
+		mux.Handle("GET /", c.cfg.Page)
+	}
+}
+
+func (c *Console) viewer(r *http.Request) *viewer {
+	ids := c.member.Identities(r)
+	return &viewer{ids: ids, super: c.member.IsSuper(ids)}
+}
+
+func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string) {
+	if !c.ownHost(w, r) {
+		return
+	}
+	v := c.viewer(r)
+	q := r.URL.Query()
+	if name == "whoami" {
+		v = c.viewer(r)
+		q = url.Values{"acts": {c.actsRefused(r, v)}}
+	}
+	answer, err := views[name](c, q, v, time.Now())
+	if err != nil {
+		writeFailure(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// ownHost refuses requests for another host: a browser sends one if the name of a page's server has
+// been pointed at this member (DNS rebinding).
+func (c *Console) ownHost(w http.ResponseWriter, r *http.Request) bool {
+	if c.member.IsOwnHost(r.Host) {
+		return true
+	}
+	writeFailure(w, failf(http.StatusMisdirectedRequest,
+		"%q is no name of this member; use an address, or list the name in console.hosts", r.Host))
+	return false
+}
+
+func writeFailure(w http.ResponseWriter, err error) {
+	status := http.StatusServiceUnavailable
+	if f, ok := err.(*failure); ok {
+		status = f.status
+	}
+	writeJSON(w, status, map[string]string{"error": err.Error()})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(body) // the client has gone, or has its answer
+}
+
+func validJSON(data []byte) bool { return json.Valid(data) }
+
+// head is the head of an answer that shows the state at a zxid.
+func (c *Console) head(now time.Time) head {
+	h := head{Member: c.member.ID(), At: stamp(now)}
+	since, ok := c.member.LeaderKnown()
+	if h.Serving = ok; !ok {
+		h.StaleMs = now.Sub(since).Milliseconds()
+	}
+	c.member.View(func(store *znode.Store) { h.Zxid = hexText(store.Zxid()) })
+	return h
+}
+
+type whoami struct {
+	head
+	Version     string   `json:"version"`
+	Identities  []string `json:"identities"`
+	Super       bool     `json:"super"`
+	Acts        bool     `json:"acts"`
+	ActsRefused string   `json:"actsRefused"`
+}
+
+func (c *Console) whoami(q url.Values, v *viewer, now time.Time) (any, error) {
+	w := whoami{head: c.head(now), Version: c.member.Version(), Super: v.super, Identities: identityTexts(v.ids),
+		ActsRefused: q.Get("acts")}
+	w.Acts = w.ActsRefused == ""
+	return w, nil
+}
+
+// identityTexts are identities as text; a digest has no password.
+func identityTexts(ids []znode.Identity) []string {
+	list := []string{}
+	for _, id := range ids {
+		name := id.ID
+		if id.Scheme == "digest" {
+			name, _, _ = strings.Cut(name, ":")
+		}
+		list = append(list, id.Scheme+":"+name)
+	}
+	return list
+}
+
+func (c *Console) cluster(_ url.Values, _ *viewer, now time.Time) (any, error) {
+	return struct {
+		head
+		Cluster
+	}{c.head(now), c.member.Cluster()}, nil
+}
+
+// number returns a parameter that is a number, at most most.
+func number(q url.Values, name string, def, most int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, failf(http.StatusBadRequest, "%s is %q, and should be a number of at least 0", name, text)
+	}
+	return min(n, most), nil
+}
+
+// page are offset and limit.
+func page(q url.Values, def, most int) (offset, limit int, err error) {
+	if offset, err = number(q, "offset", 0, 1<<30); err == nil {
+		limit, err = number(q, "limit", def, most)
+	}
+	return offset, limit, err
+}
+
+// oneOf returns a parameter that is one of some words, "" if it is not given.
+func oneOf(q url.Values, name string, words ...string) (string, error) {
+	text := q.Get(name)
+	for _, w := range words {
+		if text == w {
+			return text, nil
+		}
+	}
+	if text == "" {
+		return "", nil
+	}
+	return "", failf(http.StatusBadRequest, "%s is %q, and should be one of %s", name, text, strings.Join(words, ", "))
+}
+
+// sessionID reads a session as the API has it.
+func sessionID(text string) (int64, bool) {
+	digits, ok := strings.CutPrefix(text, "0x")
+	n, err := strconv.ParseUint(digits, 16, 64)
+	return int64(n), ok && err == nil
+}
+
+// lockAt returns the path of the lock that a node belongs to.
+func (x *index) lockAt(path string) string {
+	if l := x.where[path]; l != nil {
+		return l.path
+	}
+	at, _ := locknode.Place(path, x.isSemaphore)
+	return at
+}

@@ -1,0 +1,449 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/locknode"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// index knows all locks: the ephemeral nodes of all sessions, by the lock that they belong to. It
+// is built when it is first asked, follows the Recorder, and is dropped when it is not used.
+type index struct {
+	view func(func(*znode.Store))
+	rec  *Recorder
+
+	mu         sync.Mutex
+	built      bool
+	used       time.Time
+	at         cursor
+	zxid       wire.Zxid
+	locks      map[string]*lock
+	where      map[string]*lock // by the path of a node
+	semaphores map[string]bool  // paths that have Curator's leases below them
+	dirty      map[string]*lock
+	beginMs    int64  // where what is recorded begins
+	changes    uint64 // grows with each change
+	nodes      map[wire.SessionID]int
+	shared     int // sessions that have more than one node
+	within     int // nodes that name sessions around them
+
+	deadlocks   []locknode.Deadlock
+	deadlocksAt uint64            // changes when they were found
+	deadlockRef map[*lock][]int64 // by lock, the tokens of the contenders in deadlocks
+}
+
+// lock is one lock of the index. Its fields are guarded by the index's mu.
+type lock struct {
+	path  string
+	plain bool
+	all   []locknode.Contender // in the order in which they came
+	gone  map[string]bool      // of all, nodes that were deleted
+	heads map[string]since     // by node, since when it has held
+	ends  []ended              // of contenders, since heads was made
+
+	queue   []locknode.Contender // as locknode.Resolve returns it
+	held    int
+	waiting int
+	oldest  time.Time // of those that wait
+	since   time.Time // of the first holder
+	kind    string
+	access  map[string]*znode.Access // by node
+	addrs   map[string]string        // by node, of its client
+}
+
+// since is when a contender became a holder; exact if that was seen.
+type since struct {
+	at    time.Time
+	exact bool
+}
+
+// ended is the end of a contender, for others behind it.
+type ended struct {
+	token int64
+	at    time.Time
+}
+
+func newIndex(view func(func(*znode.Store)), rec *Recorder) *index {
+	return &index{view: view, rec: rec}
+}
+
+// indexKept is for how long the index follows the state without being used.
+const indexKept = 30 * time.Second
+
+// dropUnused drops the index if it has not been used for a while, and reports whether there is
+// none.
+func (x *index) dropUnused(now time.Time) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.built && now.Sub(x.used) > indexKept {
+		x.dropLocked()
+	}
+	return !x.built
+}
+
+func (x *index) dropLocked() {
+	x.rec.look(false)
+	*x = index{view: x.view, rec: x.rec, changes: x.changes + 1}
+}
+
+// with calls f while the index is up to date and does not change.
+func (x *index) with(f func()) {
+	x.lock()
+	defer x.mu.Unlock()
+	f()
+}
+
+// lock brings the index up to date and leaves it locked. go vet's copylocks has no say here: it is
+// used through pointers only.
+func (x *index) lock() {
+	x.mu.Lock()
+	x.used = time.Now()
+	if x.built {
+		x.followLocked()
+	}
+	if !x.built {
+		x.buildLocked()
+	}
+	for path, l := range x.dirty {
+		if l.resolve(x.beginMs); len(l.all) == 0 {
+			delete(x.locks, path)
+		}
+	}
+	clear(x.dirty)
+}
+
+// buildLocked visits all ephemeral nodes. What happens meanwhile is in the ring.
+func (x *index) buildLocked() {
+	x.rec.look(true)
+	x.at = x.rec.end()
+	x.built = true
+	x.locks, x.where, x.dirty = map[string]*lock{}, map[string]*lock{}, map[string]*lock{}
+	x.semaphores, x.nodes = map[string]bool{}, map[wire.SessionID]int{}
+	x.shared, x.within = 0, 0
+	x.deadlocks, x.deadlockRef = nil, nil
+	x.changes++
+	var step []znode.Ephemeral
+	var walk *znode.EphemeralWalk
+	for done, lost := false, false; !done; {
+		step = step[:0]
+		x.view(func(store *znode.Store) {
+			if walk == nil {
+				walk = store.WalkEphemerals()
+			}
+			if done, lost = walk.Step(store, walkStep, func(e znode.Ephemeral) { step = append(step, e) }); lost {
+				return
+			}
+			x.zxid = store.Zxid()
+		})
+		if lost {
+			x.buildLocked()
+			return
+		}
+		for i := range step {
+			e := &step[i]
+			x.addLocked(e.Path, e.Owner, e.CtimeMs, e.Czxid, e.Data, e.Access, "")
+		}
+	}
+	x.followLocked()
+	if !x.built {
+		return
+	}
+	// Since when holders hold, as far as it is recorded.
+	events, begin := x.rec.all()
+	x.beginMs = begin.TimeMs
+	for _, part := range events {
+		for i := range part {
+			if e := &part[i]; e.what == deleted {
+				path, plain := locknode.Place(e.path, x.isSemaphore)
+				if l := x.locks[path]; l != nil && !plain {
+					l.ends = append(l.ends, ended{int64(e.czxid), instant(e.timeMs)})
+				}
+			}
+		}
+	}
+}
+
+// followLocked applies what the Recorder has recorded since; it drops the index if that is not
+// complete.
+func (x *index) followLocked() {
+	events, to, lost := x.rec.since(x.at)
+	if lost {
+		x.dropLocked()
+		x.used = time.Now()
+		return
+	}
+	x.at = to
+	for _, part := range events {
+		for i := range part {
+			e := &part[i]
+			x.zxid = max(x.zxid, e.zxid)
+			switch e.what {
+			case created:
+				x.addLocked(e.path, e.owner, e.ctimeMs, e.czxid, e.data, e.access, e.addr)
+			case changed:
+				x.changeLocked(e)
+			case deleted:
+				x.removeLocked(e)
+			}
+		}
+	}
+}
+
+// isSemaphore reports whether path has Curator's leases below it.
+func (x *index) isSemaphore(path string) bool {
+	if is, known := x.semaphores[path]; known && is {
+		return true
+	}
+	is := false
+	x.view(func(store *znode.Store) { _, is = store.Node(path + "/" + locknode.CuratorLeases) })
+	x.semaphores[path] = is
+	return is
+}
+
+func (x *index) addLocked(path string, owner wire.SessionID, ctimeMs int64, czxid wire.Zxid, data []byte,
+	access *znode.Access, addr string,
+) {
+	if l := x.where[path]; l != nil {
+		if i := l.find(path); i >= 0 && l.all[i].Token == int64(czxid) {
+			return // it was visited, and is in the ring too
+		}
+		x.forgetLocked(l, path)
+	}
+	at, plain := locknode.Place(path, x.isSemaphore)
+	if !plain && strings.HasPrefix(path, at+"/"+locknode.CuratorLeases+"/") {
+		x.becomeSemaphoreLocked(at)
+	}
+	l := x.locks[at]
+	if l == nil {
+		l = &lock{path: at, plain: plain, access: map[string]*znode.Access{}}
+		x.locks[at] = l
+	}
+	dir, name := locknode.Split(path)
+	c := locknode.New(dir, name, int64(owner), time.UnixMilli(ctimeMs).UTC(), int64(czxid), data)
+	l.all = append(l.all, c)
+	l.access[path] = access
+	if addr != "" {
+		if l.addrs == nil {
+			l.addrs = map[string]string{}
+		}
+		l.addrs[path] = addr
+	}
+	x.where[path] = l
+	if x.nodes[owner]++; x.nodes[owner] == 2 {
+		x.shared++
+	}
+	if c.Info != nil && len(c.Info.Within) > 0 {
+		x.within++
+	}
+	x.touchLocked(l)
+}
+
+// becomeSemaphoreLocked is called when Curator's leases are found at path: those that wait for one
+// were taken for contenders of a lock of its own.
+func (x *index) becomeSemaphoreLocked(path string) {
+	if x.semaphores[path] {
+		return
+	}
+	x.semaphores[path] = true
+	old := x.locks[path+"/"+locknode.CuratorLocks]
+	if old == nil || old.plain {
+		return
+	}
+	for _, c := range slices.Clone(old.all) {
+		at := c.Path + "/" + c.Node
+		access, addr := old.access[at], old.addrs[at]
+		x.forgetLocked(old, at)
+		x.addLocked(at, wire.SessionID(c.Session), c.Created.UnixMilli(), wire.Zxid(c.Token), c.Data, access, addr)
+	}
+}
+
+func (x *index) touchLocked(l *lock) {
+	x.dirty[l.path] = l
+	x.changes++
+}
+
+func (x *index) changeLocked(e *event) {
+	l := x.where[e.path]
+	if l == nil {
+		return
+	}
+	if i := l.find(e.path); i >= 0 {
+		c := &l.all[i]
+		l.all[i] = locknode.New(c.Path, c.Node, c.Session, c.Created, c.Token, e.data)
+		x.touchLocked(l)
+	}
+}
+
+func (x *index) removeLocked(e *event) {
+	l := x.where[e.path]
+	if l == nil {
+		return
+	}
+	if i := l.find(e.path); i < 0 || l.all[i].Token > int64(e.czxid) {
+		return // it has been visited after it was made again
+	}
+	l.ends = append(l.ends, ended{int64(e.czxid), instant(e.timeMs)})
+	x.forgetLocked(l, e.path)
+}
+
+func (x *index) forgetLocked(l *lock, path string) {
+	if i := l.find(path); i >= 0 {
+		c := &l.all[i]
+		owner := wire.SessionID(c.Session)
+		switch x.nodes[owner]--; x.nodes[owner] {
+		case 0:
+			delete(x.nodes, owner)
+		case 1:
+			x.shared--
+		}
+		if c.Info != nil && len(c.Info.Within) > 0 {
+			x.within--
+		}
+		if i == 0 {
+			l.all = l.all[1:]
+		} else {
+			l.all = slices.Delete(l.all, i, i+1)
+		}
+	}
+	delete(x.where, path)
+	delete(l.access, path)
+	delete(l.addrs, path)
+	x.touchLocked(l)
+}
+
+// find returns the index in all of the node at path, -1 if it is not there. Nodes come in the order
+// of their czxids, and the oldest go first.
+func (l *lock) find(path string) int {
+	dir, name := locknode.Split(path)
+	is := func(c locknode.Contender) bool { return c.Node == name && c.Path == dir }
+	if len(l.all) > 0 && is(l.all[0]) {
+		return 0
+	}
+	if n, ok := locknode.Sequence(name); ok && len(l.all) > 16 { // most often they are in order
+		i, _ := slices.BinarySearchFunc(l.all, n, func(c locknode.Contender, n int64) int {
+			m, _ := locknode.Sequence(c.Node)
+			return cmp.Compare(m, n)
+		})
+		if i < len(l.all) && is(l.all[i]) {
+			return i
+		}
+	}
+	return slices.IndexFunc(l.all, is)
+}
+
+// resolve finds out who holds.
+// beginMs is where what is recorded begins.
+func (l *lock) resolve(beginMs int64) {
+	if l.plain {
+		l.queue = l.queue[:0]
+		for _, c := range l.all {
+			l.queue = append(l.queue, locknode.Plain(c))
+		}
+	} else {
+		l.queue = locknode.Resolve(locknode.Sorted(l.path, l.all))
+	}
+	l.held, l.waiting, l.oldest, l.since = 0, 0, time.Time{}, time.Time{}
+	heads := map[string]since{}
+	for i := range l.queue {
+		c := &l.queue[i]
+		if !c.Held {
+			l.waiting++
+			if l.oldest.IsZero() || c.Created.Before(l.oldest) {
+				l.oldest = c.Created
+			}
+			continue
+		}
+		l.held++
+		s, known := l.heads[c.Node]
+		if !known {
+			s = l.heldSince(c, beginMs)
+		}
+		heads[c.Node] = s
+		if l.since.IsZero() || s.at.Before(l.since) {
+			l.since = s.at
+		}
+	}
+	l.heads, l.ends = heads, nil
+	l.kind = kindOf(l)
+}
+
+// heldSince is when c became a holder: when the last contender in front of it went, or when it came.
+func (l *lock) heldSince(c *locknode.Contender, beginMs int64) since {
+	s := since{at: c.Created, exact: c.Kind == locknode.KindLease || l.plain || c.Created.UnixMilli() >= beginMs}
+	for _, e := range l.ends {
+		if e.token < c.Token && !e.at.Before(s.at) {
+			s = since{e.at, true}
+		}
+	}
+	return s
+}
+
+// Kinds of locks.
+const (
+	kindMutex     = "mutex"
+	kindReadWrite = "readwrite"
+	kindSemaphore = "semaphore"
+	kindElection  = "election"
+	kindEphemeral = "ephemeral"
+	kindUnknown   = "unknown"
+)
+
+var allKinds = []string{kindMutex, kindReadWrite, kindSemaphore, kindElection, kindEphemeral, kindUnknown}
+
+func kindOf(l *lock) string {
+	if l.plain {
+		if len(l.all) > 0 && l.all[0].Info != nil {
+			return kindMutex // package recipes says that it is one
+		}
+		return kindEphemeral
+	}
+	kind := kindUnknown
+	for i := range l.all {
+		switch c := &l.all[i]; {
+		case c.Kind == locknode.KindLease:
+			return kindSemaphore
+		case c.Kind == locknode.KindLead:
+			kind = kindElection
+		case c.Kind == locknode.KindRead, c.Layout == locknode.LayoutWrite:
+			kind = kindReadWrite
+		case c.Kind == locknode.KindWrite && kind == kindUnknown:
+			kind = kindMutex
+		}
+	}
+	return kind
+}
+
+// findDeadlocksLocked finds the deadlocks, unless nothing has changed since it did.
+func (x *index) findDeadlocksLocked() []locknode.Deadlock {
+	if x.deadlocksAt == x.changes {
+		return x.deadlocks
+	}
+	x.deadlocksAt = x.changes
+	x.deadlocks, x.deadlockRef = nil, map[*lock][]int64{}
+	if x.shared == 0 && x.within == 0 {
+		return nil // each session is in one queue
+	}
+	var locks []locknode.Lock
+	var sources []*lock
+	for path, l := range x.locks {
+		if l.waiting > 0 {
+			locks = append(locks, locknode.Lock{Path: path, Contenders: l.queue})
+			sources = append(sources, l)
+		}
+	}
+	// A session that only holds elsewhere is part of no edge there, but makes it one that is in two.
+	x.deadlocks = locknode.Deadlocks(locks)
+	for _, d := range x.deadlocks {
+		for _, r := range d.Waiting {
+			l := sources[r.Lock]
+			x.deadlockRef[l] = append(x.deadlockRef[l], l.queue[r.Contender].Token)
+		}
+	}
+	return x.deadlocks
+}

@@ -1,0 +1,365 @@
+package console
+
+import (
+	"cmp"
+	"container/heap"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/locknode"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+type locksAnswer struct {
+	head
+	Total   int            `json:"total"`
+	Matched int            `json:"matched"`
+	Hidden  int            `json:"hidden"`
+	Offset  int            `json:"offset"`
+	Limit   int            `json:"limit"`
+	Kinds   map[string]int `json:"kinds"`
+	Waiting int            `json:"waiting"`
+	Locks   []lockRow      `json:"locks"`
+}
+
+// locks answers with a page of the locks that match.
+func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
+	a := locksAnswer{Kinds: map[string]int{}, Locks: []lockRow{}}
+	var err error
+	if a.Offset, a.Limit, err = page(q, 50, 200); err != nil {
+		return nil, err
+	}
+	match, err := newLockFilter(q)
+	if err != nil {
+		return nil, err
+	}
+	less, err := lockOrder(q)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range allKinds {
+		a.Kinds[kind] = 0
+	}
+	c.index.with(func() {
+		x := c.index
+		x.findDeadlocksLocked()
+		a.Total = len(x.locks)
+		top := topLocks{less: less, most: a.Offset + a.Limit + hiddenMost}
+		for _, l := range x.locks {
+			a.Kinds[l.kind]++
+			a.Waiting += l.waiting
+			if match.matches(x, l) {
+				a.Matched++
+				top.add(l)
+			}
+		}
+		a.fill(c, v, top.sorted(), now)
+	})
+	a.head = c.head(now)
+	return a, nil
+}
+
+// hiddenMost is how many locks that a viewer may not see are skipped in front of a page.
+const hiddenMost = 1000
+
+func (a *locksAnswer) fill(c *Console, v *viewer, list []*lock, now time.Time) {
+	skip := a.Offset
+	c.member.View(func(store *znode.Store) {
+		list = slices.DeleteFunc(list, func(l *lock) bool {
+			if len(a.Locks) >= a.Limit {
+				return true
+			}
+			if len(l.queue) > 0 && !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
+				a.Hidden++
+				return true
+			}
+			if skip > 0 {
+				skip--
+				return true
+			}
+			a.Locks = append(a.Locks, c.index.row(l, store, v, now))
+			return false
+		})
+	})
+}
+
+// lockFilter says which locks a table shows.
+type lockFilter struct {
+	search, kind, only, under string
+	session                   int64
+	bySession                 bool
+}
+
+func newLockFilter(q url.Values) (f lockFilter, err error) {
+	f.search, f.under = strings.ToLower(q.Get("search")), strings.TrimSuffix(q.Get("under"), "/")
+	f.session, f.bySession = sessionID(f.search)
+	if f.kind, err = oneOf(q, "kind", allKinds...); err == nil {
+		f.only, err = oneOf(q, "only", "waiting", "held", "trouble")
+	}
+	return f, err
+}
+
+func (f *lockFilter) matches(x *index, l *lock) bool {
+	switch {
+	case f.kind != "" && l.kind != f.kind,
+		f.only == "waiting" && l.waiting == 0,
+		f.only == "held" && l.held == 0,
+		f.only == "trouble" && len(x.troubleOf(l)) == 0,
+		f.under != "" && l.path != f.under && !strings.HasPrefix(l.path, f.under+"/"):
+		return false
+	}
+	if f.search == "" || strings.Contains(strings.ToLower(l.path), f.search) {
+		return true
+	}
+	for i := range l.queue[:min(len(l.queue), searchMost)] {
+		c := &l.queue[i]
+		if f.bySession && c.Session == f.session || c.Library == f.search ||
+			strings.HasPrefix(l.addrs[c.Path+"/"+c.Node], f.search) {
+			return true
+		}
+		if c.Info != nil && (strings.Contains(strings.ToLower(c.Info.Note), f.search) ||
+			strings.Contains(strings.ToLower(c.Info.Program), f.search)) {
+			return true
+		}
+	}
+	return false
+}
+
+// searchMost is how many contenders of a queue are searched.
+const searchMost = 100
+
+// lockOrder returns the order of a table.
+func lockOrder(q url.Values) (func(a, b *lock) int, error) {
+	by, err := oneOf(q, "sort", "path", "waiting", "wait", "since")
+	if err != nil {
+		return nil, err
+	}
+	order, err := oneOf(q, "order", "asc", "desc")
+	if err != nil {
+		return nil, err
+	}
+	by = cmp.Or(by, "waiting")
+	desc := order == "desc" || order == "" && by == "waiting" || order == "" && by == "wait"
+	key := func(a, b *lock) int {
+		switch by {
+		case "waiting":
+			return cmp.Compare(a.waiting, b.waiting)
+		case "wait":
+			return -compareTimes(a.oldest, b.oldest)
+		case "since":
+			return compareTimes(a.since, b.since)
+		}
+		return 0
+	}
+	return func(a, b *lock) int {
+		n := key(a, b)
+		if by == "path" {
+			n = strings.Compare(a.path, b.path)
+		}
+		if desc {
+			n = -n
+		}
+		return cmp.Or(n, strings.Compare(a.path, b.path))
+	}, nil
+}
+
+// compareTimes orders times; none is later than all.
+func compareTimes(a, b time.Time) int {
+	switch {
+	case a.IsZero() != b.IsZero():
+		if a.IsZero() {
+			return 1
+		}
+		return -1
+	}
+	return a.Compare(b)
+}
+
+// topLocks keeps the first locks of an order: it is a heap, the last of them at its top.
+type topLocks struct {
+	list []*lock
+	less func(a, b *lock) int
+	most int
+}
+
+func (t *topLocks) Len() int           { return len(t.list) }
+func (t *topLocks) Less(i, j int) bool { return t.less(t.list[i], t.list[j]) > 0 }
+func (t *topLocks) Swap(i, j int)      { t.list[i], t.list[j] = t.list[j], t.list[i] }
+
+// Push implements heap.Interface.
+func (t *topLocks) Push(l any) { t.list = append(t.list, l.(*lock)) }
+
+// Pop implements heap.Interface.
+func (t *topLocks) Pop() any {
+	last := t.list[len(t.list)-1]
+	t.list = t.list[:len(t.list)-1]
+	return last
+}
+
+func (t *topLocks) add(l *lock) {
+	switch {
+	case len(t.list) < t.most:
+		heap.Push(t, l)
+	case t.most > 0 && t.less(l, t.list[0]) < 0:
+		t.list[0] = l
+		heap.Fix(t, 0)
+	}
+}
+
+func (t *topLocks) sorted() []*lock {
+	slices.SortFunc(t.list, t.less)
+	return t.list
+}
+
+// row is a lock in a table. The index's mu is held.
+func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockRow {
+	r := lockRow{Path: l.path, Kind: l.kind, Held: l.held, Waiting: l.waiting, SinceAt: stamp(l.since),
+		Holders: []holderRow{}, Trouble: orEmpty(x.troubleOf(l)), Libraries: []string{}}
+	if !l.since.IsZero() {
+		r.HeldMs = max(0, now.Sub(l.since).Milliseconds())
+	}
+	if !l.oldest.IsZero() {
+		r.LongestWaitMs = max(0, now.Sub(l.oldest).Milliseconds())
+	}
+	if l.kind == kindSemaphore {
+		r.Leases = leasesOf(store, l.path, v)
+	}
+	for i := range l.queue[:min(len(l.queue), searchMost)] {
+		c := &l.queue[i]
+		if c.Library != "" && !slices.Contains(r.Libraries, c.Library) {
+			r.Libraries = append(r.Libraries, c.Library)
+		}
+		if !c.Held || len(r.Holders) == 3 {
+			continue
+		}
+		h := holderRow{Node: c.Node, Session: hexText(c.Session), Mode: modeOf(l, c), Token: c.Token,
+			SinceAt: stamp(l.heads[c.Node].at), SinceExact: l.heads[c.Node].exact,
+			Address: store.SessionAddr(wire.SessionID(c.Session))}
+		if v.may(l.access[c.Path+"/"+c.Node]) {
+			h.Note, h.Who = says(c)
+		}
+		if len(r.Holders) == 0 {
+			r.Token = c.Token
+		}
+		r.Holders = append(r.Holders, h)
+	}
+	return r
+}
+
+// modeOf is what a contender wants, as the API has it.
+func modeOf(l *lock, c *locknode.Contender) string {
+	if l.plain && c.Info == nil {
+		return locknode.KindUnknown.String()
+	}
+	return c.Kind.String()
+}
+
+// leasesOf is how many leases a semaphore has, if its library has written that down: kazoo and
+// package recipes write the number as the data of a node.
+func leasesOf(store *znode.Store, path string, v *viewer) *int {
+	data, _, code := store.Get(path, v.readers())
+	if code != wire.CodeOK || len(data) == 0 || len(data) > 9 {
+		return nil
+	}
+	n := 0
+	for _, b := range data {
+		if b < '0' || b > '9' {
+			return nil
+		}
+		n = n*10 + int(b-'0')
+	}
+	return &n
+}
+
+// readers are the identities to read with.
+func (v *viewer) readers() []znode.Identity {
+	if v.super {
+		return superOnly
+	}
+	return v.ids
+}
+
+type lockAnswer struct {
+	head
+	Lock     lockRow        `json:"lock"`
+	Watches  int            `json:"watches"`
+	Offset   int            `json:"offset"`
+	Limit    int            `json:"limit"`
+	Queue    []contenderRow `json:"queue"`
+	Warnings []string       `json:"warnings"`
+}
+
+// lock answers with one lock and a page of its queue.
+func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
+	a := lockAnswer{Queue: []contenderRow{}}
+	var err error
+	if a.Offset, a.Limit, err = page(q, 100, 500); err != nil {
+		return nil, err
+	}
+	path := q.Get("path")
+	here := map[wire.SessionID]bool{}
+	for _, s := range c.member.Connections() {
+		here[s.Session] = true
+	}
+	err = failf(http.StatusNotFound, "there is no lock %s", path)
+	c.index.with(func() {
+		l := c.index.locks[path]
+		if l == nil || len(l.queue) == 0 {
+			return
+		}
+		c.index.findDeadlocksLocked()
+		c.member.View(func(store *znode.Store) {
+			if !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
+				return
+			}
+			err = nil
+			a.Lock = c.index.row(l, store, v, now)
+			from := min(a.Offset, len(l.queue))
+			for i := from; i < min(from+a.Limit, len(l.queue)); i++ {
+				a.Queue = append(a.Queue, c.index.contenderRow(l, &l.queue[i], store, v, here, now))
+			}
+		})
+		a.Warnings = warnings(l.queue)
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.Watches = c.member.Watches(path)
+	a.head = c.head(now)
+	return a, nil
+}
+
+func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store, v *viewer,
+	here map[wire.SessionID]bool, now time.Time,
+) contenderRow {
+	r := contenderRow{
+		Path: c.Path, Node: c.Node, Session: hexText(c.Session), Held: c.Held, MayHold: c.MayHold,
+		Mode: modeOf(l, c), Token: c.Token, Layout: c.Layout, Library: c.Library, CreatedAt: stamp(c.Created),
+		Orphan: c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
+		Deadlock: slices.Contains(x.deadlockRef[l], c.Token),
+	}
+	if info, ok := store.Session(wire.SessionID(c.Session)); ok {
+		r.Address, r.TimeoutMs = info.Addr, info.TimeoutMs
+	}
+	if here[wire.SessionID(c.Session)] {
+		yes := true
+		r.Connected = &yes
+	}
+	if c.Held {
+		r.SinceAt, r.SinceExact = stamp(l.heads[c.Node].at), l.heads[c.Node].exact
+	} else {
+		r.WaitMs = max(0, now.Sub(c.Created).Milliseconds())
+	}
+	if v.may(l.access[c.Path+"/"+c.Node]) {
+		r.Note, r.Who = says(c)
+		r.Data = newBlob(c.Data, dataMax)
+		for _, s := range c.Info.WithinSessions() {
+			r.Within = append(r.Within, hexText(s))
+		}
+	}
+	return r
+}

@@ -1,0 +1,262 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/locknode"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+type sessionRow struct {
+	Session     string `json:"session"`
+	Address     string `json:"address"`
+	TimeoutMs   int32  `json:"timeoutMs"`
+	Generation  uint64 `json:"generation"`
+	Ephemerals  int    `json:"ephemerals"`
+	Here        bool   `json:"here"`
+	*connection        // null fields if it is elsewhere
+	LeftMs      *int64 `json:"leftMs"`
+	id          wire.SessionID
+}
+
+type connection struct {
+	ConnectedAt  stamp   `json:"connectedAt"`
+	LastHeardMs  int64   `json:"lastHeardMs"`
+	Received     int64   `json:"received"`
+	Sent         int64   `json:"sent"`
+	Queued       int     `json:"queued"`
+	UnsentBytes  int     `json:"unsentBytes"`
+	Watches      int     `json:"watches"`
+	AvgLatencyMs float64 `json:"avgLatencyMs"`
+	MaxLatencyMs int64   `json:"maxLatencyMs"`
+	LastOp       string  `json:"lastOp"`
+}
+
+type sessionsAnswer struct {
+	head
+	Total    int          `json:"total"`
+	Matched  int          `json:"matched"`
+	Here     int          `json:"here"`
+	Offset   int          `json:"offset"`
+	Limit    int          `json:"limit"`
+	Sessions []sessionRow `json:"sessions"`
+}
+
+// sessionStep is how many sessions are read under one lock of the state.
+const sessionStep = 2000
+
+// sessions answers with a page of the sessions that match.
+func (c *Console) sessions(q url.Values, _ *viewer, now time.Time) (any, error) {
+	a := sessionsAnswer{}
+	var err error
+	if a.Offset, a.Limit, err = page(q, 50, 200); err != nil {
+		return nil, err
+	}
+	order, err := sessionOrder(q)
+	if err != nil {
+		return nil, err
+	}
+	only, err := oneOf(q, "only", "here")
+	if err != nil {
+		return nil, err
+	}
+	search := strings.ToLower(q.Get("search"))
+	here := c.connections(now)
+	left := c.left(now)
+	var list []sessionRow
+	for at := 0; at >= 0; {
+		var infos []znode.SessionInfo
+		c.member.View(func(store *znode.Store) {
+			infos, at = store.SessionsFrom(at, sessionStep)
+			a.Total = store.Counts().Sessions
+		})
+		for i := range infos {
+			r := newSessionRow(&infos[i], here, left)
+			if r.Here {
+				a.Here++
+			}
+			if only == "here" && !r.Here || search != "" && !strings.Contains(r.Session, search) && !strings.HasPrefix(r.Address, search) {
+				continue
+			}
+			a.Matched++
+			list = append(list, r)
+		}
+		if len(list) > 2*(a.Offset+a.Limit)+sessionStep {
+			slices.SortFunc(list, order)
+			list = list[:min(len(list), a.Offset+a.Limit)]
+		}
+	}
+	slices.SortFunc(list, order)
+	from := min(a.Offset, len(list))
+	a.Sessions = append([]sessionRow{}, list[from:min(len(list), from+a.Limit)]...)
+	a.head = c.head(now)
+	return a, nil
+}
+
+func sessionOrder(q url.Values) (func(a, b sessionRow) int, error) {
+	by, err := oneOf(q, "sort", "session", "ephemerals", "watches", "received", "left")
+	if err != nil {
+		return nil, err
+	}
+	order, err := oneOf(q, "order", "asc", "desc")
+	if err != nil {
+		return nil, err
+	}
+	by = cmp.Or(by, "ephemerals")
+	number := func(r *sessionRow) int64 {
+		switch {
+		case by == "ephemerals":
+			return int64(r.Ephemerals)
+		case by == "watches" && r.connection != nil:
+			return int64(r.Watches)
+		case by == "received" && r.connection != nil:
+			return r.Received
+		case by == "left" && r.LeftMs != nil:
+			return *r.LeftMs
+		}
+		return -1
+	}
+	desc := order == "desc" || order == "" && by != "session" && by != "left"
+	return func(a, b sessionRow) int {
+		n := cmp.Compare(number(&a), number(&b))
+		id := cmp.Compare(uint64(a.id), uint64(b.id))
+		if by == "session" {
+			n = id
+		}
+		if desc {
+			n = -n
+		}
+		return cmp.Or(n, id)
+	}, nil
+}
+
+// connections are the connections to this member, by session.
+func (c *Console) connections(now time.Time) map[wire.SessionID]*connection {
+	here := map[wire.SessionID]*connection{}
+	for _, s := range c.member.Connections() {
+		here[s.Session] = &connection{
+			ConnectedAt: stamp(s.Established), LastHeardMs: max(0, now.Sub(s.LastHeard).Milliseconds()), Received: s.Received,
+			Sent: s.Sent, Queued: s.Queued, UnsentBytes: s.Unsent, Watches: s.Watches,
+			AvgLatencyMs: s.Latency.AvgMs(), MaxLatencyMs: s.Latency.MaxMs, LastOp: s.LastOp.String(),
+		}
+	}
+	return here
+}
+
+// left is how long each session has until it expires, if this member leads.
+func (c *Console) left(now time.Time) map[wire.SessionID]int64 {
+	deadlines, leads := c.member.Deadlines()
+	if !leads {
+		return nil
+	}
+	left := make(map[wire.SessionID]int64, len(deadlines))
+	for _, d := range deadlines {
+		left[d.Session] = max(0, d.At.Sub(now).Milliseconds())
+	}
+	return left
+}
+
+func newSessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64) sessionRow {
+	r := sessionRow{Session: hexText(info.ID), Address: info.Addr, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
+		Ephemerals: info.Ephemerals, id: info.ID}
+	r.connection = here[info.ID]
+	r.Here = r.connection != nil
+	if ms, ok := left[info.ID]; ok {
+		r.LeftMs = &ms
+	}
+	return r
+}
+
+type pathList struct {
+	Total  int      `json:"total"`
+	Hidden int      `json:"hidden"`
+	Paths  []string `json:"paths"`
+}
+
+type sessionAnswer struct {
+	head
+	Session    sessionRow `json:"session"`
+	Identities []string   `json:"identities"`
+	Ephemerals pathList   `json:"ephemerals"`
+	Watches    *pathList  `json:"watches"`
+	Holds      []string   `json:"holds"`
+	Waits      []string   `json:"waits"`
+}
+
+// session answers with one session.
+func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
+	offset, limit, err := page(q, 100, 500)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := sessionID(q.Get("id"))
+	if !ok {
+		return nil, failf(http.StatusBadRequest, "id is %q, and should be a session like 0x100004a2b3c0001", q.Get("id"))
+	}
+	id := wire.SessionID(n)
+	var info znode.SessionInfo
+	var paths []string
+	c.member.View(func(store *znode.Store) {
+		if info, ok = store.Session(id); ok {
+			paths = store.Ephemerals(id)
+		}
+	})
+	if !ok {
+		return nil, failf(http.StatusNotFound, "there is no session %s", q.Get("id"))
+	}
+	a := sessionAnswer{Session: newSessionRow(&info, c.connections(now), c.left(now)), Identities: []string{}}
+	if v.super {
+		a.Identities = identityTexts(append([]znode.Identity{{Scheme: "ip", ID: info.Addr}}, info.Identities...))
+	}
+	a.Ephemerals = c.visible(paths, v, offset, limit)
+	if a.Session.Here {
+		w := c.visible(c.member.WatchedBy(id), v, offset, limit)
+		a.Watches = &w
+	}
+	a.Holds, a.Waits = c.contends(n, a.Ephemerals.Paths)
+	a.head = c.head(now)
+	return a, nil
+}
+
+// visible is a page of paths, without those that v may not see.
+func (c *Console) visible(paths []string, v *viewer, offset, limit int) pathList {
+	l := pathList{Total: len(paths), Paths: []string{}}
+	from := min(offset, len(paths))
+	for _, path := range paths[from:min(len(paths), from+limit)] {
+		seen := false
+		c.member.View(func(store *znode.Store) { seen = v.sees(store, path) })
+		if seen {
+			l.Paths = append(l.Paths, path)
+		} else {
+			l.Hidden++
+		}
+	}
+	return l
+}
+
+// contends returns the locks that a session holds, and those that it waits for, of those that its
+// nodes belong to.
+func (c *Console) contends(session int64, paths []string) (holds, waits []string) {
+	holds, waits = []string{}, []string{}
+	c.index.with(func() {
+		for _, path := range paths {
+			l := c.index.where[path]
+			if l == nil {
+				continue
+			}
+			held := slices.ContainsFunc(l.queue, func(o locknode.Contender) bool { return o.Session == session && o.Held })
+			if held && !slices.Contains(holds, l.path) {
+				holds = append(holds, l.path)
+			} else if !held && !slices.Contains(waits, l.path) {
+				waits = append(waits, l.path)
+			}
+		}
+	})
+	return holds, waits
+}

@@ -1,0 +1,352 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"time"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// From when on something is trouble.
+const (
+	longMs         = 300_000 // a lock is held for so long while others wait
+	longAloneTimes = 10      // and so many times as long without
+	herdWatches    = 100
+	hotWaiters     = 10
+	expiringPart   = 1.0 / 3 // of its timeout is left of a session
+	reconnectsMany = 5
+	reconnectsMs   = 300_000
+)
+
+type troubleLimits struct {
+	LongMs             int64   `json:"longMs"`
+	HerdWatches        int     `json:"herdWatches"`
+	HotWaiters         int     `json:"hotWaiters"`
+	ExpiringPart       float64 `json:"expiringPart"`
+	Reconnects         int     `json:"reconnects"`
+	ReconnectsWithinMs int64   `json:"reconnectsWithinMs"`
+}
+
+type edgeRow struct {
+	Waiter string `json:"waiter"`
+	Holder string `json:"holder"`
+	Path   string `json:"path"`
+	Cycle  bool   `json:"cycle"`
+	Why    string `json:"why"`
+}
+
+type deadlockRow struct {
+	Sessions []string  `json:"sessions"`
+	Edges    []edgeRow `json:"edges"`
+}
+
+type orphanRow struct {
+	Path     string   `json:"path"`
+	Nodes    []string `json:"nodes"`
+	Session  string   `json:"session"`
+	Address  string   `json:"address"`
+	OldestAt stamp    `json:"oldestAt"`
+}
+
+type longRow struct {
+	Path       string `json:"path"`
+	Node       string `json:"node"`
+	Session    string `json:"session"`
+	SinceAt    stamp  `json:"sinceAt"`
+	SinceExact bool   `json:"sinceExact"`
+	HeldMs     int64  `json:"heldMs"`
+	Waiting    int    `json:"waiting"`
+	Note       string `json:"note"`
+	Who        string `json:"who"`
+}
+
+type hotRow struct {
+	Path          string `json:"path"`
+	Waiting       int    `json:"waiting"`
+	LongestWaitMs int64  `json:"longestWaitMs"`
+	Holder        string `json:"holder"`
+}
+
+type expiringRow struct {
+	Session    string `json:"session"`
+	Address    string `json:"address"`
+	TimeoutMs  int32  `json:"timeoutMs"`
+	LeftMs     int64  `json:"leftMs"`
+	Ephemerals int    `json:"ephemerals"`
+}
+
+type reconnectRow struct {
+	Session    string `json:"session"`
+	Address    string `json:"address"`
+	Reconnects int    `json:"reconnects"`
+	SinceAt    stamp  `json:"sinceAt"`
+}
+
+type twoHoldersRow struct {
+	Path    string `json:"path"`
+	Warning string `json:"warning"`
+}
+
+type troubleAnswer struct {
+	head
+	Counts        map[string]int  `json:"counts"`
+	Limits        troubleLimits   `json:"limits"`
+	Deadlocks     []deadlockRow   `json:"deadlocks"`
+	Orphans       []orphanRow     `json:"orphans"`
+	Long          []longRow       `json:"long"`
+	Herds         []Herd          `json:"herds"`
+	Hot           []hotRow        `json:"hot"`
+	Expiring      []expiringRow   `json:"expiring"`
+	ExpiringKnown bool            `json:"expiringKnown"`
+	Reconnecting  []reconnectRow  `json:"reconnecting"`
+	TwoHolders    []twoHoldersRow `json:"twoHolders"`
+}
+
+// trouble answers with all that is wrong.
+func (c *Console) trouble(q url.Values, v *viewer, now time.Time) (any, error) {
+	limit, err := number(q, "limit", 50, 200)
+	if err != nil {
+		return nil, err
+	}
+	a := troubleAnswer{
+		Counts:    map[string]int{},
+		Limits:    troubleLimits{longMs, herdWatches, hotWaiters, expiringPart, reconnectsMany, reconnectsMs},
+		Deadlocks: []deadlockRow{}, Orphans: []orphanRow{}, Long: []longRow{}, Hot: []hotRow{},
+		Expiring: []expiringRow{}, Reconnecting: []reconnectRow{}, TwoHolders: []twoHoldersRow{},
+	}
+	c.index.with(func() {
+		c.member.View(func(store *znode.Store) { a.ofLocks(c.index, store, v, limit, now) })
+	})
+	a.Herds = c.member.Herds(limit)
+	c.member.View(func(store *znode.Store) {
+		a.Herds = slices.DeleteFunc(a.Herds, func(h Herd) bool { return !v.sees(store, h.Path) })
+	})
+	if a.Herds == nil {
+		a.Herds = []Herd{}
+	}
+	a.Counts["herd"] = len(a.Herds)
+	a.ofSessions(c, limit)
+	a.head = c.head(now)
+	return a, nil
+}
+
+// troubleOf are the kinds of trouble that a lock is in, apart from what depends on the time.
+func (x *index) troubleOf(l *lock) (list []string) {
+	if len(x.deadlockRef[l]) > 0 {
+		list = append(list, "deadlock")
+	}
+	orphan, two := false, false
+	for i := range l.queue[:min(len(l.queue), searchMost)] {
+		orphan = orphan || l.queue[i].Orphan && l.kind != kindSemaphore
+		two = two || len(l.queue[i].MayIgnore) > 0
+	}
+	if orphan {
+		list = append(list, "orphan")
+	}
+	if l.isLong(time.Now()) {
+		list = append(list, "long")
+	}
+	if l.waiting >= hotWaiters {
+		list = append(list, "hot")
+	}
+	if two {
+		list = append(list, "twoHolders")
+	}
+	return list
+}
+
+func (l *lock) isLong(now time.Time) bool {
+	if l.plain && l.kind == kindEphemeral || l.kind == kindElection || l.since.IsZero() {
+		return false // they are meant to last
+	}
+	held := now.Sub(l.since).Milliseconds()
+	return l.waiting > 0 && held >= longMs || held >= longAloneTimes*longMs
+}
+
+// ofLocks fills in what is wrong with locks. The index's mu is held.
+func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit int, now time.Time) {
+	a.deadlocks(x, store, v, limit)
+	var long, hot, orphans, two []*lock
+	for _, l := range x.locks {
+		for _, kind := range x.troubleOf(l) {
+			switch kind {
+			case "orphan":
+				orphans = append(orphans, l)
+			case "long":
+				long = append(long, l)
+			case "hot":
+				hot = append(hot, l)
+			case "twoHolders":
+				two = append(two, l)
+			}
+		}
+	}
+	some := func(kind string, list []*lock, order func(a, b *lock) int, f func(*lock)) {
+		a.Counts[kind] = len(list)
+		slices.SortFunc(list, func(a, b *lock) int { return cmp.Or(order(a, b), cmp.Compare(a.path, b.path)) })
+		for n, l := range list {
+			if n < limit && v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
+				f(l)
+			}
+		}
+	}
+	byWaiting := func(a, b *lock) int { return cmp.Compare(b.waiting, a.waiting) }
+	bySince := func(a, b *lock) int { return compareTimes(a.since, b.since) }
+	some("long", long, bySince, func(l *lock) {
+		h := x.row(l, store, v, now).Holders[0]
+		a.Long = append(a.Long, longRow{Path: l.path, Node: h.Node, Session: h.Session, SinceAt: h.SinceAt,
+			SinceExact: h.SinceExact, HeldMs: now.Sub(l.since).Milliseconds(), Waiting: l.waiting, Note: h.Note, Who: h.Who})
+	})
+	some("hot", hot, byWaiting, func(l *lock) {
+		row := hotRow{Path: l.path, Waiting: l.waiting, LongestWaitMs: now.Sub(l.oldest).Milliseconds()}
+		if l.held > 0 {
+			row.Holder = hexText(l.queue[0].Session)
+		}
+		a.Hot = append(a.Hot, row)
+	})
+	some("orphan", orphans, bySince, func(l *lock) { a.Orphans = append(a.Orphans, l.orphans(store)...) })
+	some("twoHolders", two, byWaiting, func(l *lock) {
+		for _, w := range warnings(l.queue) {
+			a.TwoHolders = append(a.TwoHolders, twoHoldersRow{l.path, w})
+		}
+	})
+}
+
+// orphans lists the sessions that have several nodes in the queue.
+func (l *lock) orphans(store *znode.Store) (list []orphanRow) {
+	at := map[int64]int{}
+	for i := range l.queue {
+		c := &l.queue[i]
+		if !c.Orphan {
+			continue
+		}
+		k, ok := at[c.Session]
+		if !ok {
+			k = len(list)
+			at[c.Session] = k
+			list = append(list, orphanRow{Path: l.path, Session: hexText(c.Session), OldestAt: stamp(c.Created),
+				Address: store.SessionAddr(wire.SessionID(c.Session))})
+		}
+		if len(list[k].Nodes) < 20 {
+			list[k].Nodes = append(list[k].Nodes, c.Node)
+		}
+		if c.Created.Before(time.Time(list[k].OldestAt)) {
+			list[k].OldestAt = stamp(c.Created)
+		}
+	}
+	return list[:min(len(list), 20)]
+}
+
+const edgesAround = 20 // of those that wait for a deadlock, but are no part of it
+
+func (a *troubleAnswer) deadlocks(x *index, store *znode.Store, v *viewer, limit int) {
+	found := x.findDeadlocksLocked()
+	a.Counts["deadlock"] = len(found)
+	for _, d := range found[:min(len(found), limit)] {
+		row := deadlockRow{}
+		in := map[int64]bool{}
+		for _, s := range d.Sessions {
+			in[s] = true
+			row.Sessions = append(row.Sessions, hexText(s))
+		}
+		paths := map[string]bool{}
+		for _, e := range d.Edges[:min(len(d.Edges), 1000)] {
+			why := "queue"
+			if e.Within {
+				why = "within"
+			}
+			if l := x.locks[e.Path]; l == nil || !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
+				continue
+			}
+			paths[e.Path] = true
+			row.Edges = append(row.Edges, edgeRow{hexText(e.Waiter), hexText(e.Holder), e.Path, true, why})
+		}
+		around := 0
+		for path := range paths {
+			l := x.locks[path]
+			for i := range l.queue {
+				if c := &l.queue[i]; !c.Held && !in[c.Session] && in[l.queue[0].Session] && around < edgesAround {
+					around++
+					row.Edges = append(row.Edges, edgeRow{hexText(c.Session), hexText(l.queue[0].Session), path, false, "queue"})
+				}
+			}
+		}
+		if len(row.Edges) > 0 {
+			a.Deadlocks = append(a.Deadlocks, row)
+		}
+	}
+}
+
+func (a *troubleAnswer) ofSessions(c *Console, limit int) {
+	now := time.Now() // that a session is about to expire is news
+	deadlines, leads := c.member.Deadlines()
+	a.ExpiringKnown = leads
+	c.member.View(func(store *znode.Store) {
+		for _, d := range deadlines[:min(len(deadlines), 10*limit)] { // the earliest come first
+			info, ok := store.Session(d.Session)
+			left := d.At.Sub(now).Milliseconds()
+			if !ok || float64(left) > expiringPart*float64(info.TimeoutMs) {
+				continue
+			}
+			a.Counts["expiring"]++
+			if len(a.Expiring) < limit {
+				a.Expiring = append(a.Expiring, expiringRow{hexText(d.Session), info.Addr, info.TimeoutMs, max(0, left), info.Ephemerals})
+			}
+		}
+	})
+	a.Counts["expiring"] += 0
+	rows := c.reconnecting(now)
+	a.Counts["reconnecting"] = len(rows)
+	a.Reconnecting = append(a.Reconnecting, rows[:min(len(rows), limit)]...)
+}
+
+// reconnects is how often a session has had a new connection.
+type reconnects struct {
+	generation uint64
+	at         time.Time // of that generation
+	now        uint64
+	addr       string
+	seen       time.Time
+}
+
+// reconnecting samples the generations of the sessions with a connection here, and returns those
+// that have grown much within the time.
+func (c *Console) reconnecting(now time.Time) (rows []reconnectRow) {
+	var ids []wire.SessionID
+	for _, s := range c.member.Connections() {
+		ids = append(ids, s.Session)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for part := range slices.Chunk(ids, walkStep) {
+		c.member.View(func(store *znode.Store) {
+			for _, id := range part {
+				info, ok := store.Session(id)
+				if !ok {
+					continue
+				}
+				key := hexText(id)
+				r := c.reconnects[key]
+				if r == nil || now.Sub(r.at).Milliseconds() > reconnectsMs {
+					r = &reconnects{generation: info.Generation, at: now}
+					c.reconnects[key] = r
+				}
+				r.now, r.addr, r.seen = info.Generation, info.Addr, now
+			}
+		})
+	}
+	for key, r := range c.reconnects {
+		if now.Sub(r.seen).Milliseconds() > reconnectsMs {
+			delete(c.reconnects, key)
+		} else if n := int(r.now - r.generation); n >= reconnectsMany {
+			rows = append(rows, reconnectRow{key, r.addr, n, stamp(r.at)})
+		}
+	}
+	slices.SortFunc(rows, func(a, b reconnectRow) int {
+		return cmp.Or(cmp.Compare(b.Reconnects, a.Reconnects), cmp.Compare(a.Session, b.Session))
+	})
+	return rows
+}
