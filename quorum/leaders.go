@@ -22,7 +22,7 @@ const (
 	CauseStart    = "start"         // it is the first one after the start of this member
 	CauseEnded    = "process ended" // nothing listens at the leader's addresses any more
 	CauseTimeout  = "timeout"       // the leader was not heard of for the heartbeat timeout
-	CauseTransfer = "transfer"      // the leadership was transferred: the leader was heard of until then
+	CauseTransfer = "transfer"      // the leadership was transferred
 	CauseLost     = "lost majority" // this member led, and gave up
 )
 

@@ -16,6 +16,7 @@ import (
 
 	"lockkeeper/quorum"
 	"lockkeeper/server/console"
+	"lockkeeper/server/console/web"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -50,7 +51,7 @@ func (s *Server) newRecorder() *console.Recorder {
 // newConsole returns the console of this member.
 func (s *Server) newConsole() *console.Console {
 	return console.New(console.Config{
-		Member: consoleMember{s}, Recorder: s.recorder, Watchers: s.cfg.ConsoleWatchers,
+		Member: consoleMember{s}, Recorder: s.recorder, Watchers: s.cfg.ConsoleWatchers, Page: web.Handler(),
 		HistoryBytes: max(0, s.cfg.HistoryBytes),
 	})
 }

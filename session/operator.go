@@ -137,8 +137,8 @@ func (m *Manager) DeleteNode(ctx context.Context, addr netip.Addr, path string) 
 }
 
 // EndSession closes a session for an operator at addr, wherever it is connected. Its client's
-// connection ends, and the client learns that its session has expired when it connects again. Errors
-// are as those of DeleteNode.
+// connection ends, and the client learns that its session has expired when it connects again.
+// Errors are as those of DeleteNode.
 func (m *Manager) EndSession(ctx context.Context, addr netip.Addr, id wire.SessionID) (wire.Zxid, error) {
 	var info znode.SessionInfo
 	ok := false

@@ -40,7 +40,7 @@ const imports = `
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server:                wire znode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
-	                       server/console server/metrics internal/loglimit internal/histogram
+	                       server/console server/console/web server/metrics internal/loglimit internal/histogram
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet

@@ -73,7 +73,7 @@ func (c *Console) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/v1/events", c.serveEvents)
 	mux.HandleFunc("POST /api/v1/act", c.serveAct)
 	if c.cfg.Page != nil {
-		mux.Handle("GET /", c.cfg.Page)
+		mux.Handle("/", c.cfg.Page) // with any method, because of /commands/
 	}
 }
 

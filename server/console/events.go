@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	everyMs        = 1000 // the least time between two answers of a stream
+	everyMs        = 500 // the least time between two answers of a stream
 	beatMs         = 2000
 	bytesPerSecond = 256 << 10
 	// writeTimeout is how long a watcher may take to receive something.

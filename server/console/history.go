@@ -44,16 +44,18 @@ type quitter struct {
 
 type historyAnswer struct {
 	head
-	Path       string     `json:"path"`
-	Kind       string     `json:"kind"`
-	Enabled    bool       `json:"enabled"`
-	BeginsAt   stamp      `json:"beginsAt"`
-	BeginsZxid string     `json:"beginsZxid"`
-	BeginsWhy  string     `json:"beginsWhy"`
-	Truncated  bool       `json:"truncated"`
-	Holds      []Hold     `json:"holds"`
-	Quit       []quitter  `json:"quit"`
-	Waiters    [][2]int64 `json:"waiters"`
+	Path       string `json:"path"`
+	Kind       string `json:"kind"`
+	Enabled    bool   `json:"enabled"`
+	BeginsAt   stamp  `json:"beginsAt"`
+	BeginsZxid string `json:"beginsZxid"`
+	BeginsWhy  string `json:"beginsWhy"`
+	Truncated  bool   `json:"truncated"`
+	// Hidden: the lock is gone with its parent, so that no ACL says who may read what happened.
+	Hidden  bool       `json:"hidden"`
+	Holds   []Hold     `json:"holds"`
+	Quit    []quitter  `json:"quit"`
+	Waiters [][2]int64 `json:"waiters"`
 }
 
 // history answers who held a lock from when to when.
@@ -82,10 +84,14 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 		}
 	})
 	a.BeginsAt, a.BeginsZxid, a.BeginsWhy = stamp(instant(r.begin.TimeMs)), hexText(r.begin.Zxid), r.begin.Why
-	if r.hidden {
+	switch {
+	case r.hidden && !r.gone:
 		return nil, failf(http.StatusForbidden, "%s may not be read", a.Path)
+	case r.hidden:
+		a.Hidden = true
+	default:
+		r.run()
 	}
-	r.run()
 	if a.Kind == "" {
 		a.Kind = cmp.Or(r.kind, kindUnknown)
 	}
@@ -149,6 +155,7 @@ type replay struct {
 	viewing func(func(*znode.Store))
 	begin   Begin
 	hidden  bool
+	gone    bool // the parent of path is not there, so that no ACL says who may read it
 	kind    string
 
 	events  []event // of the lock, in order
@@ -195,6 +202,9 @@ func (r *replay) start(x *index) {
 			r.begin = Begin{TimeMs: store.TimeMs(), Zxid: store.Zxid(), Why: beganAtStart}
 		}
 		r.hidden = !r.viewer.sees(store, r.path) && !r.viewer.super
+		dir, _ := locknode.Split(r.path)
+		_, there := store.AccessOf(dir)
+		r.gone = !there
 		if a, ok := store.AccessOf(r.path); ok && !r.viewer.super && (l == nil || !l.plain) {
 			r.hidden = !r.viewer.may(a)
 		}

@@ -373,7 +373,8 @@ func (l *lock) resolve(beginMs int64) {
 	l.kind = kindOf(l)
 }
 
-// heldSince is when c became a holder: when the last contender in front of it went, or when it came.
+// heldSince is when c became a holder: when the last contender in front of it went, or when it
+// came.
 func (l *lock) heldSince(c *locknode.Contender, beginMs int64) since {
 	s := since{at: c.Created, exact: c.Kind == locknode.KindLease || l.plain || c.Created.UnixMilli() >= beginMs}
 	for _, e := range l.ends {
@@ -437,7 +438,8 @@ func (x *index) findDeadlocksLocked() []locknode.Deadlock {
 			sources = append(sources, l)
 		}
 	}
-	// A session that only holds elsewhere is part of no edge there, but makes it one that is in two.
+	// A session that only holds elsewhere is part of no edge there, but makes it one that is in
+	// two.
 	x.deadlocks = locknode.Deadlocks(locks)
 	for _, d := range x.deadlocks {
 		for _, r := range d.Waiting {

@@ -146,6 +146,7 @@ function history(app) {
   const a = app.local.history;
   if (!a) return h("p", { class: "empty" }, app.local.historyError ? sentence(app.local.historyError) : "Reading…");
   if (!a.enabled) return h("p", { class: "empty" }, "This member keeps no history: console.historyBytes is 0.");
+  if (a.hidden) return h("p", { class: "empty" }, "What happened may not be shown: the node is gone, and no ACL says who may read it. A super user sees it.");
   const rows = [...a.holds].reverse();
   const all = app.local.allHolds || rows.length <= 30;
   return [
