@@ -212,7 +212,7 @@ func (l *lab) load(c client, path string) (stop func()) {
 			select {
 			case <-quit:
 				return nil
-			case <-time.After(20 * time.Millisecond): // a closed-loop client that also works a little
+			case <-time.After(20 * time.Millisecond): // a closed-loop client with some work
 			}
 			if err := errors.Join(c.acquire(path), c.release(path)); err != nil {
 				return err
@@ -276,8 +276,8 @@ func (l *lab) testQueues(pairs map[string][2]client) {
 	}
 	slices.Sort(took)
 	l.t.Logf("figures: %d changes were shown after %v (median), %v (longest)", len(took), took[len(took)/2], took[len(took)-1])
-	// The clock of this test runs on from when the client had its answer; on a busy machine the browser
-	// itself may be late once.
+	// The clock of this test runs on from when the client had its answer; on a busy machine the
+	// browser itself may be late once.
 	if late := took[len(took)*3/4]; late > soon {
 		l.t.Errorf("a quarter of the changes was shown after more than %v: %v", soon, took)
 	}
@@ -388,8 +388,8 @@ func (l *lab) testProxy() {
 	l.b.open(l.page(2), "cluster") // the proxy ends
 }
 
-// testKill: the picture says that a member has gone, and that it is back; and the page that a killed
-// member served says that it is not live any more.
+// testKill: the picture says that a member has gone, and that it is back; and the page that a
+// killed member served says that it is not live any more.
 func (l *lab) testKill() {
 	l.b.open(l.page(1), "cluster")
 	l.b.shows("#summary", "All 3 voters answer. One may still fail.")

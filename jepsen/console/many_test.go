@@ -16,8 +16,8 @@ const (
 	waitersOfEach  = 5
 	nodesAtOnce    = 250 // in one multi
 	firstViewLimit = time.Second
-	// bytesLimit is what a page may receive in a second: as the stream's hello says, and a little for
-	// the requests beside it.
+	// bytesLimit is what a page may receive in a second: as the stream's hello says, and a little
+	// for the requests beside it.
 	bytesLimit = 300 << 10
 )
 
