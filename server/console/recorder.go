@@ -52,6 +52,8 @@ const (
 	eventBytes = 176
 	// chunkEvents is how many events are overwritten at a time.
 	chunkEvents = 256
+	// arenaBytes is how much data is allocated for at a time.
+	arenaBytes = 16 << 10
 	// lookBytes is how much is recorded, while somebody looks, if there is to be no history.
 	lookBytes = 1 << 20
 )
@@ -88,6 +90,8 @@ type Recorder struct {
 	// its queue now, because the holder in front of it has gone.
 	Granted func(next wire.SessionID)
 
+	arena []byte // copies of data are made here; what is full belongs to the events
+
 	mu     sync.Mutex
 	looked bool // an index follows
 	begun  bool
@@ -104,6 +108,10 @@ func NewRecorder(historyBytes int) *Recorder { return &Recorder{historyBytes: hi
 // Applied records a command that has just been applied, as the replica's listener learns of it.
 // It costs nothing worth mentioning for commands that touch no ephemeral node.
 func (r *Recorder) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
+	if res.Restored { // all ephemeral nodes have gone with the state that they were in
+		r.Restored(store)
+		return
+	}
 	for i := range res.Events {
 		if e := &res.Events[i]; e.Owner != 0 {
 			r.record(store, c, res, e)
@@ -135,11 +143,25 @@ func (r *Recorder) record(store *znode.Store, c *znode.Command, res *znode.Resul
 		n.what = changed
 	}
 	if n.what != deleted && len(e.Data) <= dataMax {
-		n.data = append([]byte(nil), e.Data...) // it may be a part of an entry, which is larger
+		n.data = r.copy(e.Data)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.appendLocked(n)
+}
+
+// copy returns a copy of data, which may be a part of an entry that is much larger. Many copies share
+// one allocation. Only the goroutine that applies commands calls it.
+func (r *Recorder) copy(data []byte) []byte {
+	if len(data) == 0 {
+		return nil
+	}
+	if cap(r.arena)-len(r.arena) < len(data) {
+		r.arena = make([]byte, 0, arenaBytes)
+	}
+	from := len(r.arena)
+	r.arena = append(r.arena, data...)
+	return r.arena[from:len(r.arena):len(r.arena)]
 }
 
 // endOf tells from the command that deleted a node of owner how it ended.
