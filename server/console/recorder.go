@@ -150,8 +150,8 @@ func (r *Recorder) record(store *znode.Store, c *znode.Command, res *znode.Resul
 	r.appendLocked(n)
 }
 
-// copy returns a copy of data, which may be a part of an entry that is much larger. Many copies share
-// one allocation. Only the goroutine that applies commands calls it.
+// copy returns a copy of data, which may be a part of an entry that is much larger. Many copies
+// share one allocation. Only the goroutine that applies commands calls it.
 func (r *Recorder) copy(data []byte) []byte {
 	if len(data) == 0 {
 		return nil
