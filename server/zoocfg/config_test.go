@@ -181,7 +181,6 @@ func TestDefaults(t *testing.T) {
 		ConnectFillTime:  time.Millisecond,
 		DigestAlgorithm:  "SHA1",
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second, HTTPIdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute,
-		HistoryBytes: 8 << 20, ConsoleWatchers: 16,
 		HandshakeTimeout: 10 * time.Second,
 		SlowFsync:        time.Second,
 		HistoryBytes:     8 << 20, ConsoleWatchers: 16,
