@@ -89,17 +89,23 @@ func (h *hub) leave(w *watcher) {
 
 // run makes answers until nobody has watched for a while and the index is dropped.
 func (h *hub) run() {
-	ticker := time.NewTicker(everyMs * time.Millisecond)
-	defer ticker.Stop()
-	n := 0
+	timer := time.NewTimer(everyMs * time.Millisecond)
+	defer timer.Stop()
+	var beaten time.Time
 	for {
 		select {
 		case <-h.stop:
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
-		n++
-		h.tick(n%(beatMs/everyMs) == 0)
+		begin := time.Now()
+		beat := begin.Sub(beaten) >= (beatMs-everyMs/2)*time.Millisecond
+		if beat {
+			beaten = begin
+		}
+		h.tick(beat)
+		// A rest in proportion: however much is looked at, it takes a small part of one core.
+		timer.Reset(max(everyMs*time.Millisecond, restAfter*time.Since(begin)))
 		h.mu.Lock()
 		if len(h.watchers) == 0 && h.c.index.dropUnused(time.Now()) {
 			h.running = false

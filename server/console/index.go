@@ -35,6 +35,7 @@ type index struct {
 
 	deadlocks   []locknode.Deadlock
 	deadlocksAt uint64            // changes when they were found
+	deadlocksIn time.Time         // before which they are not searched for again
 	deadlockRef map[*lock][]int64 // by lock, the tokens of the contenders in deadlocks
 }
 
@@ -47,14 +48,17 @@ type lock struct {
 	heads map[string]since     // by node, since when it has held
 	ends  []ended              // of contenders, since heads was made
 
-	queue   []locknode.Contender // as locknode.Resolve returns it
-	held    int
-	waiting int
-	oldest  time.Time // of those that wait
-	since   time.Time // of the first holder
-	kind    string
-	access  map[string]*znode.Access // by node
-	addrs   map[string]string        // by node, of its client
+	queue     []locknode.Contender // as locknode.Resolve returns it
+	held      int
+	waiting   int
+	oldest    time.Time // of those that wait
+	since     time.Time // of the first holder
+	kind      string
+	kindIndex int                      // of kind, in allKinds
+	orphans   bool                     // a session has several nodes in the queue
+	two       bool                     // there may be two holders
+	access    map[string]*znode.Access // by node
+	addrs     map[string]string        // by node, of its client
 }
 
 // since is when a contender became a holder; exact if that was seen.
@@ -349,9 +353,12 @@ func (l *lock) resolve(beginMs int64) {
 		l.queue = locknode.Resolve(locknode.Sorted(l.path, l.all))
 	}
 	l.held, l.waiting, l.oldest, l.since = 0, 0, time.Time{}, time.Time{}
+	l.orphans, l.two = false, false
 	heads := map[string]since{}
 	for i := range l.queue {
 		c := &l.queue[i]
+		l.orphans = l.orphans || c.Orphan
+		l.two = l.two || len(c.MayIgnore) > 0
 		if !c.Held {
 			l.waiting++
 			if l.oldest.IsZero() || c.Created.Before(l.oldest) {
@@ -371,6 +378,8 @@ func (l *lock) resolve(beginMs int64) {
 	}
 	l.heads, l.ends = heads, nil
 	l.kind = kindOf(l)
+	l.kindIndex = slices.Index(allKinds, l.kind)
+	l.orphans = l.orphans && l.kind != kindSemaphore // whose session has a lease and a place in the queue
 }
 
 // heldSince is when c became a holder: when the last contender in front of it went, or when it
@@ -420,11 +429,26 @@ func kindOf(l *lock) string {
 	return kind
 }
 
+const (
+	// deadlocksCheap is for how long deadlocks may be searched for as often as something changes. A
+	// search among many locks that takes longer is followed by a rest.
+	deadlocksCheap = 5 * time.Millisecond
+	// restAfter is how many times as long as it took the rest after some work is: so the work takes
+	// a fiftieth of one core at the most.
+	restAfter = 50
+)
+
 // findDeadlocksLocked finds the deadlocks, unless nothing has changed since it did.
 func (x *index) findDeadlocksLocked() []locknode.Deadlock {
-	if x.deadlocksAt == x.changes {
+	begin := time.Now()
+	if x.deadlocksAt == x.changes || begin.Before(x.deadlocksIn) {
 		return x.deadlocks
 	}
+	defer func() {
+		if took := time.Since(begin); took > deadlocksCheap {
+			x.deadlocksIn = time.Now().Add(restAfter * took)
+		}
+	}()
 	x.deadlocksAt = x.changes
 	x.deadlocks, x.deadlockRef = nil, map[*lock][]int64{}
 	if x.shared == 0 && x.within == 0 {

@@ -41,16 +41,17 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range allKinds {
-		a.Kinds[kind] = 0
-	}
+	var kinds [6]int // by allKinds
 	c.index.with(func() {
 		x := c.index
 		x.findDeadlocksLocked()
 		a.Total = len(x.locks)
-		top := topLocks{less: less, most: a.Offset + a.Limit + hiddenMost}
+		top := topLocks{less: less, most: a.Offset + a.Limit}
+		if !v.super {
+			top.most += hiddenMost
+		}
 		for _, l := range x.locks {
-			a.Kinds[l.kind]++
+			kinds[l.kindIndex]++
 			a.Waiting += l.waiting
 			if match.matches(x, l) {
 				a.Matched++
@@ -59,12 +60,15 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 		}
 		a.fill(c, v, top.sorted(), now)
 	})
+	for kind, n := range kinds {
+		a.Kinds[allKinds[kind]] = n
+	}
 	a.head = c.head(now)
 	return a, nil
 }
 
 // hiddenMost is how many locks that a viewer may not see are skipped in front of a page.
-const hiddenMost = 1000
+const hiddenMost = 500
 
 func (a *locksAnswer) fill(c *Console, v *viewer, list []*lock, now time.Time) {
 	skip := a.Offset

@@ -135,24 +135,19 @@ func (c *Console) trouble(q url.Values, v *viewer, now time.Time) (any, error) {
 
 // troubleOf are the kinds of trouble that a lock is in, apart from what depends on the time.
 func (x *index) troubleOf(l *lock) (list []string) {
-	if len(x.deadlockRef[l]) > 0 {
+	if len(x.deadlockRef) > 0 && len(x.deadlockRef[l]) > 0 {
 		list = append(list, "deadlock")
 	}
-	orphan, two := false, false
-	for i := range l.queue[:min(len(l.queue), searchMost)] {
-		orphan = orphan || l.queue[i].Orphan && l.kind != kindSemaphore
-		two = two || len(l.queue[i].MayIgnore) > 0
-	}
-	if orphan {
+	if l.orphans {
 		list = append(list, "orphan")
 	}
-	if l.isLong(time.Now()) {
+	if l.isLong(x.used) {
 		list = append(list, "long")
 	}
 	if l.waiting >= hotWaiters {
 		list = append(list, "hot")
 	}
-	if two {
+	if l.two {
 		list = append(list, "twoHolders")
 	}
 	return list
@@ -207,7 +202,7 @@ func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit i
 		}
 		a.Hot = append(a.Hot, row)
 	})
-	some("orphan", orphans, bySince, func(l *lock) { a.Orphans = append(a.Orphans, l.orphans(store)...) })
+	some("orphan", orphans, bySince, func(l *lock) { a.Orphans = append(a.Orphans, l.orphanRows(store)...) })
 	some("twoHolders", two, byWaiting, func(l *lock) {
 		for _, w := range warnings(l.queue) {
 			a.TwoHolders = append(a.TwoHolders, twoHoldersRow{l.path, w})
@@ -216,7 +211,7 @@ func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit i
 }
 
 // orphans lists the sessions that have several nodes in the queue.
-func (l *lock) orphans(store *znode.Store) (list []orphanRow) {
+func (l *lock) orphanRows(store *znode.Store) (list []orphanRow) {
 	at := map[int64]int{}
 	for i := range l.queue {
 		c := &l.queue[i]

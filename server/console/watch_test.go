@@ -1,0 +1,122 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"lockkeeper/session"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// fakeMember is a member that has a tape's state and nobody connected.
+type fakeMember struct{ *tape }
+
+func (fakeMember) ID() int                                           { return 1 }
+func (fakeMember) Version() string                                   { return "test" }
+func (m fakeMember) View(f func(*znode.Store))                       { f(m.s) }
+func (fakeMember) LeaderKnown() (time.Time, bool)                    { return time.Now(), true }
+func (fakeMember) Leader() int                                       { return 1 }
+func (fakeMember) Cluster() Cluster                                  { return Cluster{} }
+func (fakeMember) Connections() []session.Connection                 { return nil }
+func (fakeMember) Watches(string) int                                { return 0 }
+func (fakeMember) WatchedBy(wire.SessionID) []string                 { return nil }
+func (fakeMember) Herds(int) []Herd                                  { return nil }
+func (fakeMember) Deadlines() ([]session.Deadline, bool)             { return nil, false }
+func (fakeMember) Identities(*http.Request) []znode.Identity         { return nil }
+func (fakeMember) IsSuper([]znode.Identity) bool                     { return true }
+func (fakeMember) IsSecure(*http.Request) bool                       { return true }
+func (fakeMember) IsOwnHost(string) bool                             { return true }
+func (fakeMember) Audit(*http.Request, string, string, string, bool) {}
+func (fakeMember) Delete(context.Context, *http.Request, string, wire.Zxid) (wire.Zxid, error) {
+	return 0, nil
+}
+func (fakeMember) EndSession(context.Context, *http.Request, wire.SessionID) (int, error) {
+	return 0, nil
+}
+func (fakeMember) Transfer(context.Context, *http.Request, int) (int, error) { return 0, nil }
+func (fakeMember) TakeSnapshot(context.Context) (uint64, int64, error)       { return 0, 0, nil }
+
+const (
+	benchLocks   = 10_000
+	benchWaiters = 5 // of each
+)
+
+// manyLocks has that many locks and waiters. With few sessions each of them waits in every lock;
+// else each contender has its own.
+func manyLocks(b *testing.B, fewSessions bool) *tape {
+	p := newTape(b, 8<<20)
+	p.open(1)
+	next := wire.SessionID(2)
+	for i := range benchLocks {
+		path := fmt.Sprintf("/t%04d", i)
+		p.create(1, path, "", wire.ModePersistent)
+		for k := range 1 + benchWaiters {
+			id := wire.SessionID(1 + k)
+			if !fewSessions {
+				id = next
+				next++
+			}
+			if p.seqs[id] == 0 && id != 1 {
+				p.open(id)
+			}
+			p.create(id, path+"/_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-", "", wire.ModeEphemeralSequential)
+		}
+	}
+	return p
+}
+
+// BenchmarkWatchers is what it costs a member that five watch, per tick of the hub, while a hundred
+// contenders come and go between two ticks: the share of one core, and the time between two ticks.
+func BenchmarkWatchers(b *testing.B) {
+	for name, few := range map[string]bool{"sessions=60000": false, "sessions=6": true} {
+		b.Run(name, func(b *testing.B) {
+			p := manyLocks(b, few)
+			c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 16, HistoryBytes: 8 << 20})
+			defer c.Close()
+			for _, q := range []string{"view=locks", "view=locks&sort=path", "view=lock&path=/t0007", "view=trouble", "view=history&path=/t0007"} {
+				query, _ := url.ParseQuery(q)
+				w := &watcher{key: q, view: query.Get("view"), query: query, viewer: &viewer{super: true},
+					latest: make(chan message, 1), beats: make(chan []byte, 1)}
+				c.hub.mu.Lock()
+				c.hub.watchers[w] = true // tick is called here, not by run
+				c.hub.mu.Unlock()
+			}
+			c.hub.tick(true)
+			n := 0
+			var spent time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				for range 100 {
+					n++
+					node := p.create(1, fmt.Sprintf("/t%04d/x-1-", n%benchLocks), "", wire.ModeEphemeralSequential)
+					p.request(1, wire.OpDelete, wire.DeleteRequest{Path: node, Version: -1})
+				}
+				b.StartTimer()
+				begin := time.Now()
+				c.hub.tick(n%400 == 0)
+				spent += time.Since(begin)
+			}
+			perTick := spent.Seconds() / float64(b.N)
+			period := max(everyMs/1000.0, restAfter*perTick)
+			b.ReportMetric(100*perTick/period, "%core")
+			b.ReportMetric(1000*period, "ms-between")
+		})
+	}
+}
+
+// BenchmarkFirstView is the time until the first answer, when nobody has looked before.
+func BenchmarkFirstView(b *testing.B) {
+	p := manyLocks(b, false)
+	for b.Loop() {
+		c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 16})
+		if _, err := c.locks(url.Values{}, &viewer{super: true}, time.Now()); err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+	}
+}
