@@ -379,7 +379,8 @@ func (l *lock) resolve(beginMs int64) {
 	l.heads, l.ends = heads, nil
 	l.kind = kindOf(l)
 	l.kindIndex = slices.Index(allKinds, l.kind)
-	l.orphans = l.orphans && l.kind != kindSemaphore // whose session has a lease and a place in the queue
+	// The sessions of a semaphore have a lease and a place in the queue.
+	l.orphans = l.orphans && l.kind != kindSemaphore
 }
 
 // heldSince is when c became a holder: when the last contender in front of it went, or when it
