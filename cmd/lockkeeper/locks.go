@@ -28,7 +28,9 @@ const (
 
 type lockLister struct {
 	clientFlags
+	console consoleFlags
 	watch   bool
+	past    bool          // show the history
 	timeout time.Duration // of reading the locks once
 	fs      *flag.FlagSet
 	root    string
@@ -39,7 +41,10 @@ type lockLister struct {
 
 func (l *lockLister) flags(fs *flag.FlagSet) {
 	l.clientFlags.flags(fs)
+	l.console.flags(fs)
 	l.fs = fs
+	fs.BoolVar(&l.past, "history", false,
+		"show who held the lock PATH from when to when, and how it ended, as far as the member at -http has seen it")
 	fs.BoolVar(&l.watch, "watch", false,
 		"go on, and show the locks again whenever something has changed. \"passed by\" are "+
 			"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. No one is "+
@@ -59,6 +64,17 @@ func (l *lockLister) run(e env, args []string) error {
 		if err := checkPath(l.root); err != nil {
 			return err
 		}
+	}
+	if l.past {
+		if len(args) == 0 || l.watch {
+			return usageError{errors.New("-history: it shows one lock, PATH, once")}
+		}
+		err := l.history()
+		var wrong usageError
+		if err != nil && !errors.As(err, &wrong) {
+			return l.fail(exitFailed, err)
+		}
+		return err
 	}
 	var config recipes.Config
 	if l.watch {

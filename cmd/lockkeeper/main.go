@@ -64,6 +64,7 @@ func commands() []command {
 		{"lock", many, &lockCommand{}},
 		{"elect", many, &electCommand{}},
 		{"locks", 1, &lockLister{}},
+		{"sessions", 1, &sessionsCommand{}},
 		{"status", 0, &statusCommand{}},
 		{"ls", 1, &nodeCommand{}},
 		{"get", 1, &nodeCommand{}},
