@@ -194,7 +194,11 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 		r.setHold(true)
 		set := wire.SetDataRequest{Path: "/", Data: make([]byte, heavyTogether-heavyBytes), Version: -1}
 		clients[0].send(wire.OpSetData, set)
-		go clients[1].send(wire.OpSetData, set)
+		go func() {
+			if err := clients[1].submit(wire.AppendRequest(nil, 1, wire.OpSetData, set)[4:]); err != nil {
+				t.Error(err)
+			}
+		}()
 		clients[2].send(wire.OpSetData, wire.SetDataRequest{Path: "/", Data: []byte("short"), Version: -1})
 		synctest.Wait()
 		r.ctl.Lock()

@@ -275,11 +275,7 @@ func (b *browser) click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// queue is the queue that the view of a lock shows: sessions, holders marked with "+".
-func (b *browser) queue() string {
-	return eval[string](b, queueShown)
-}
-
+// queueShown is the queue that the view of a lock shows: sessions, holders marked with "+".
 const queueShown = `[...document.querySelectorAll('section[aria-labelledby="queue-h"] tbody tr')].map((row) =>
 	(row.querySelector('[data-name=State]').innerText.includes('holds') ? '+' : '') + row.querySelector('a[title^="0x"]').title).join(' ')`
 
@@ -289,5 +285,5 @@ func (b *browser) showsQueue(want string) time.Duration {
 	return b.awaitWithin(patience, "the queue "+want, "("+queueShown+") === "+quoted(want))
 }
 
-// join is a queue as queue shows it.
+// join is a queue as queueShown has it.
 func join(sessions ...string) string { return strings.Join(sessions, " ") }

@@ -18,7 +18,6 @@ type checker struct {
 	lockkeeper string // the binary
 	jepsen     func() (string, error)
 
-	mu    sync.Mutex
 	flags map[string]map[string]bool // of a command: whether each has a value
 }
 

@@ -86,10 +86,10 @@ func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string)
 	if !c.ownHost(w, r) {
 		return
 	}
+	defer c.hub.wake() // the index may have been built for this
 	v := c.viewer(r)
 	q := r.URL.Query()
 	if name == "whoami" {
-		v = c.viewer(r)
 		q = url.Values{"acts": {c.actsRefused(r, v)}}
 	}
 	answer, err := views[name](c, q, v, time.Now())

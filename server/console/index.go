@@ -18,7 +18,12 @@ type index struct {
 	view func(func(*znode.Store))
 	rec  *Recorder
 
-	mu         sync.Mutex
+	mu sync.Mutex
+	content
+}
+
+// content is what an index knows, and where the Recorder was then. The index's mu guards it.
+type content struct {
 	built      bool
 	used       time.Time
 	at         cursor
@@ -44,7 +49,6 @@ type lock struct {
 	path  string
 	plain bool
 	all   []locknode.Contender // in the order in which they came
-	gone  map[string]bool      // of all, nodes that were deleted
 	heads map[string]since     // by node, since when it has held
 	ends  []ended              // of contenders, since heads was made
 
@@ -93,7 +97,7 @@ func (x *index) dropUnused(now time.Time) bool {
 
 func (x *index) dropLocked() {
 	x.rec.look(false)
-	*x = index{view: x.view, rec: x.rec, changes: x.changes + 1}
+	x.content = content{changes: x.changes + 1}
 }
 
 // with calls f while the index is up to date and does not change.

@@ -276,3 +276,32 @@ func BenchmarkApplied(b *testing.B) {
 		})
 	}
 }
+
+// TestIndexIsDropped: an index that nobody uses goes, also one whose Recorder has overwritten what
+// it has not read, and the next use builds it again.
+func TestIndexIsDropped(t *testing.T) {
+	p := newTape(t, 1<<20)
+	x := newIndex(p.view, p.r)
+	p.open(1)
+	p.create(1, "/lock-", "", wire.ModeEphemeralSequential)
+	locks := func() (n int) {
+		x.with(func() { n = len(x.locks) })
+		return n
+	}
+	for range 2 {
+		if n := locks(); n != 1 {
+			t.Fatalf("%d locks", n)
+		}
+		if x.dropUnused(time.Now()) {
+			t.Error("an index in use is dropped")
+		}
+		if !x.dropUnused(time.Now().Add(2 * indexKept)) {
+			t.Error("an index that nobody uses stays")
+		}
+	}
+	locks()
+	p.r.Restored(p.s)
+	if n := locks(); n != 1 {
+		t.Errorf("%d locks after what was recorded is lost", n)
+	}
+}
