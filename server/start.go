@@ -45,7 +45,7 @@ type Server struct {
 	http      *httpPort // nil unless it is configured
 	recorder  *console.Recorder
 	console   *console.Console // nil without http
-	// reporting is replica, once it has been opened.
+	// reporting is replica, once what this member tells the others of itself is known.
 	reporting atomic.Pointer[quorum.Replica]
 	// metricsPort is for Prometheus; nil unless it is configured.
 	metricsPort *httpPort
@@ -173,7 +173,6 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, s.withAdvice(err)
 	}
 	s.sessions.Start(s.replica)
-	s.reporting.Store(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
@@ -183,6 +182,7 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if ports.metrics != nil {
 		s.startMetrics(ports.metrics)
 	}
+	s.reporting.Store(s.replica) // the ports that it tells of are there
 	s.watchers.Go(func() { s.clocks.loop(handshakes) })
 	s.auditMember("serverStart", session.AuditSuccess)
 	s.port.start(handshakes)
