@@ -202,12 +202,22 @@ func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok
 	}
 }
 
-// details is what this member tells the others of itself.
+// details is what this member tells the others of itself, as it was within the last second: they
+// may ask often, and some of it is read from the disk.
 func (s *Server) details() []byte {
 	replica := s.reporting.Load()
 	if replica == nil {
 		return nil // it is being started
 	}
+	s.detailed.mu.Lock()
+	defer s.detailed.mu.Unlock()
+	if d := &s.detailed; time.Since(d.at) > reportsKept {
+		d.at, d.text = time.Now(), s.newDetails(replica)
+	}
+	return s.detailed.text
+}
+
+func (s *Server) newDetails(replica *quorum.Replica) []byte {
 	b, err := json.Marshal(reported{HTTP: s.httpAddress(), Health: s.health(replica)})
 	if err != nil || len(b) > 1<<10 {
 		return nil

@@ -47,6 +47,11 @@ type Server struct {
 	console   *console.Console // nil without http
 	// reporting is replica, once what this member tells the others of itself is known.
 	reporting atomic.Pointer[quorum.Replica]
+	detailed  struct {
+		mu   sync.Mutex
+		at   time.Time
+		text []byte
+	}
 	// metricsPort is for Prometheus; nil unless it is configured.
 	metricsPort *httpPort
 	clocks      clockWatch
