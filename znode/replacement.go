@@ -36,6 +36,7 @@ type replacement struct {
 	acls    int                 // how many of rs.acls have been looked at
 	paths   map[string]struct{} // of the nodes whose ephemeral children were left out
 	parents []slot              // the same, as far as they have been found
+	missing string              // the first in order of those that are not there
 }
 
 // The steps of a restore.
@@ -152,17 +153,20 @@ func (p *replacement) check() (err error) {
 		p.acls += len(some)
 	case len(p.paths) > 0:
 		n := restoreCheckRows
+		// The order differs between members, so none may fail before all paths have been looked up.
 		for path := range p.paths {
-			i, ok := p.rs.s.paths[path]
-			if !ok {
-				return fmt.Errorf("%w: node %q is missing", ErrDamaged, path)
+			if i, ok := p.rs.s.paths[path]; ok {
+				p.parents = append(p.parents, i)
+			} else if p.missing == "" || path < p.missing {
+				p.missing = path
 			}
-			p.parents = append(p.parents, i)
 			delete(p.paths, path)
 			if n--; n == 0 {
 				break
 			}
 		}
+	case p.missing != "":
+		return fmt.Errorf("%w: node %q is missing", ErrDamaged, p.missing)
 	default:
 		p.rs.s.quotas.forget()
 		p.checked = true
