@@ -24,6 +24,9 @@ func TestMemoryOfAMember(t *testing.T) {
 		t.Error(err)
 	}
 	got, err := m.Memory()
+	for err == nil && got.ResidentBytes < 100<<10 && t.Context().Err() == nil { // it has only begun
+		got, err = m.Memory()
+	}
 	if err != nil || got.ResidentBytes < 100<<10 || got.PeakBytes < got.ResidentBytes || got.PeakBytes > 100<<20 {
 		t.Errorf("memory %+v, %v", got, err)
 	}
