@@ -605,6 +605,27 @@ func (r *Replica) PeerStats() PeerStats {
 	return s
 }
 
+// Freeze returns the state as it is after some entry, to be written out. It has to be released.
+func (r *Replica) Freeze() *LiveSnapshot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &LiveSnapshot{Snapshot: r.store.Snapshot(), replica: r}
+}
+
+// LiveSnapshot is the state of a replica at one moment. While it is held, the memory of what changes
+// is taken twice.
+type LiveSnapshot struct {
+	*znode.Snapshot
+	replica *Replica
+}
+
+// Release gives the snapshot up.
+func (s *LiveSnapshot) Release() {
+	s.replica.mu.Lock()
+	defer s.replica.mu.Unlock()
+	s.Snapshot.Release()
+}
+
 // MayRestore returns an error if a member that this one has heard of speaks a version of the
 // protocol without KindRestore, which it could not apply.
 func (r *Replica) MayRestore() error {

@@ -2,11 +2,15 @@ package server
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +32,8 @@ func (s *Server) newAdmin() *admin.Server {
 			m.text, m.properties = zoocfg.Redact(string(text))
 		}
 	}
-	return admin.New(admin.Config{Base: s.cfg.AdminBase, MaxBytes: s.cfg.Limits.Response, Listings: s.listings, Member: m})
+	return admin.New(admin.Config{Base: s.cfg.AdminBase, MaxBytes: s.cfg.Limits.Response, Listings: s.listings, Member: m,
+		NoSnapshot: s.cfg.NoSnapshotCommand, NoRestore: s.cfg.NoRestoreCommand, Interval: s.cfg.SnapshotInterval})
 }
 
 // adminMember is this member as package admin sees it.
@@ -176,3 +181,69 @@ func (m adminMember) ResetStats() { m.resetStats() }
 
 // ResetConnectionStats implements admin.Member.
 func (m adminMember) ResetConnectionStats() { m.resetConnectionStats() }
+
+// Snapshot implements admin.Member.
+func (m adminMember) Snapshot(ctx context.Context) (admin.Snapshot, error) {
+	if err := m.sessions.Sync(ctx); err != nil {
+		return nil, errors.New("this member has no leader, so it cannot know that its state is complete")
+	}
+	return m.replica.Freeze(), nil
+}
+
+// SaveSnapshot implements admin.Member.
+func (m adminMember) SaveSnapshot(ctx context.Context) (wire.Zxid, error) {
+	_, err := m.replica.TakeSnapshot(ctx)
+	zxid, _ := m.replica.LastSnapshot()
+	return zxid, err
+}
+
+// spoolPattern names the files of snapshots that are being received, in dataDir.
+const spoolPattern = "restore-*.tmp"
+
+// Spool implements admin.Member.
+func (m adminMember) Spool() (admin.Spool, error) {
+	dir := m.cfg.DataDir
+	if m.cfg.Stores != nil {
+		dir = "" // the system's own for temporary files
+	} else if left, err := filepath.Glob(filepath.Join(dir, spoolPattern)); err == nil {
+		for _, file := range left {
+			_ = os.Remove(file) // there is one restore at a time: they are of a process that has ended
+		}
+	}
+	f, err := os.CreateTemp(dir, spoolPattern)
+	if err != nil {
+		return nil, err
+	}
+	return spoolFile{f}, nil
+}
+
+type spoolFile struct{ *os.File }
+
+// Close implements io.Closer. It removes the file.
+func (f spoolFile) Close() error { return errors.Join(f.File.Close(), os.Remove(f.Name())) }
+
+// Restore implements admin.Member.
+func (m adminMember) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Zxid, error) {
+	if err := m.replica.MayRestore(); err != nil {
+		return 0, err
+	}
+	return m.sessions.Restore(ctx, sc, func(size znode.Size) error {
+		l := m.cfg.Limits
+		if l.Nodes > 0 && size.Nodes > int64(l.Nodes) || l.DataBytes > 0 && size.Bytes > int64(l.DataBytes) {
+			return fmt.Errorf("%w: %d nodes, %d bytes", admin.ErrTooLarge, size.Nodes, size.Bytes)
+		}
+		return nil
+	})
+}
+
+// restoreSlackBytes is what a snapshot may have besides the nodes: sessions, and ACLs.
+const restoreSlackBytes = 256 << 20
+
+// MaxRestoreBytes implements admin.Member. The bytes of a node in a snapshot are fewer than those
+// that count for maxDataBytes.
+func (m adminMember) MaxRestoreBytes() int64 {
+	if m.cfg.Limits.DataBytes <= 0 {
+		return 0
+	}
+	return int64(m.cfg.Limits.DataBytes) + restoreSlackBytes
+}

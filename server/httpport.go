@@ -46,17 +46,19 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /members", s.serveMembers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
-	s.newAdmin().Register(mux)
+	commands := s.newAdmin()
+	commands.Register(mux)
 	s.console = s.newConsole()
 	s.console.Register(mux)
-	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux)
+	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux, commands.IsRestore)
 }
 
-// serveHTTP serves HTTP at l, within the bounds of the HTTP port.
-func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler) *httpPort {
+// serveHTTP serves HTTP at l, within the bounds of the HTTP port. The handler reads the bodies of
+// requests with withBody itself; nil: there are none.
+func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler, withBody func(*http.Request) bool) *httpPort {
 	slots := &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
 	p := &httpPort{slots: slots, srv: &http.Server{
-		Handler:     wholeRequests(handler),
+		Handler:     s.wholeRequests(handler, withBody),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
 		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10,
@@ -70,10 +72,21 @@ func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler) *h
 }
 
 // wholeRequests calls next for requests that have been received completely. From then on their
-// connections count as being served.
-func wholeRequests(next http.Handler) http.Handler {
+// connections count as being served. It leaves the body of a request with one to next: the
+// connection of a super user counts as being served at once, and of others nothing is read.
+func (s *Server) wholeRequests(next http.Handler, withBody func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(httpConnKey{}).(*httpConn)
+		if withBody != nil && withBody(r) {
+			if !(adminMember{Server: s}).IsSuper(r) {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+				w.Header().Set("Connection", "close")
+			} else if conn != nil && !conn.setState(httpServing) {
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, httpBodyBytes))
 		if err != nil {
 			if conn != nil {
@@ -112,7 +125,7 @@ func (p *httpPort) stop() {
 func (s *Server) startMetrics(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
-	s.metricsPort = s.serveHTTP("port for metrics", l, mux)
+	s.metricsPort = s.serveHTTP("port for metrics", l, mux, nil)
 }
 
 // MetricsAddr is where Prometheus finds the metrics, nil if it does not.

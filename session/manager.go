@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha1"
+	"errors"
 	"hash"
 	"log/slog"
 	"maps"
@@ -118,6 +119,7 @@ type Manager struct {
 	capacity capacity
 	readOnly readOnly
 	syncs    syncs
+	restores restores
 	foreign  foreignLocks
 
 	nextID    atomic.Uint64
@@ -306,6 +308,9 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 		}
 	case znode.KindCreateSession, znode.KindAttach:
 		m.handshakeApplied(store, c, res)
+		m.restoreApplied(store, c, res)
+	case znode.KindRestore:
+		m.restoreApplied(store, c, res)
 	case znode.KindSync:
 		m.syncs.finish(c.Seq, true)
 	case znode.KindReconfigured:
@@ -344,6 +349,7 @@ func (m *Manager) Restored(store *znode.Store) {
 	m.mu.Lock()
 	clear(m.unanswered) // their results are missing
 	m.mu.Unlock()
+	m.restores.stateReplaced(store)
 	m.syncs.finish(0, false) // what is in flight may have been applied before the snapshot
 	m.caughtUp(store.Zxid())
 	m.capacity.applied(store)
@@ -379,6 +385,7 @@ func (s *Session) reacted() {
 // connection ends; the session does not.
 func (m *Manager) Undeliverable(k znode.Key) {
 	m.stats.inc(&m.stats.Undeliverable)
+	m.restores.fail(k.Session, errors.New("session: restore: the leader refused a step: are all members of this version?"))
 	if s := m.session(k.Session); s != nil && k.Kind == znode.KindRequest && s.generation == k.Generation {
 		s.end("a request could not be delivered to the leader")
 	}

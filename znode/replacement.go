@@ -58,9 +58,13 @@ const maxRestoredZxid = 1 << 60
 func (s *Store) Restoring() bool { return s.replacement != nil }
 
 // RestoreReady reports whether the state that session restores is complete and checked, so that
-// RestoreCommit may follow.
-func (s *Store) RestoreReady(session wire.SessionID) bool {
-	return s.replacement != nil && s.replacement.session == session && s.replacement.checked
+// RestoreCommit may follow, and how large it is.
+func (s *Store) RestoreReady(session wire.SessionID) (size Size, ready bool) {
+	p := s.replacement
+	if p == nil || p.session != session || !p.checked {
+		return Size{}, false
+	}
+	return p.rs.s.Size(), true
 }
 
 // restoreStep applies a step of a restore. One that is refused ends the restore; r says why.

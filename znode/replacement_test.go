@@ -54,7 +54,10 @@ func (r *restoring) load(snapshot []byte) Result {
 		}
 		res = r.step(RestoreBlock, block)
 	}
-	for res.Code == wire.CodeOK && !r.s.RestoreReady(restoringSession) {
+	for res.Code == wire.CodeOK {
+		if _, ready := r.s.RestoreReady(restoringSession); ready {
+			break
+		}
 		res = r.step(RestoreCheck, nil)
 	}
 	if res.Code != wire.CodeOK {

@@ -1,12 +1,16 @@
 package admin
 
 import (
+	"context"
+	"errors"
+	"io"
 	"iter"
 	"net/http"
 	"time"
 
 	"lockkeeper/session"
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // Member is what the commands need of the member that they are about. All methods may be called
@@ -40,6 +44,35 @@ type Member interface {
 	SetTraceMask(int64)
 	ResetStats()
 	ResetConnectionStats()
+
+	// Snapshot returns the state as of one zxid, with all that was committed before the call.
+	Snapshot(context.Context) (Snapshot, error)
+	// SaveSnapshot writes a snapshot to the member's disk, and returns its zxid.
+	SaveSnapshot(context.Context) (wire.Zxid, error)
+	// Spool returns an empty file for a snapshot that is being received. It is gone when it has been
+	// closed.
+	Spool() (Spool, error)
+	// Restore replaces the state of the cluster by a snapshot: session.Manager.Restore, with its
+	// errors, and ErrTooLarge.
+	Restore(context.Context, *znode.SnapshotScanner) (wire.Zxid, error)
+	// MaxRestoreBytes is how long a snapshot may be; 0: there is no limit.
+	MaxRestoreBytes() int64
+}
+
+// ErrTooLarge says that the state of a snapshot is beyond maxNodes or maxDataBytes.
+var ErrTooLarge = errors.New("the state of the snapshot is larger than this cluster allows (maxNodes, maxDataBytes)")
+
+// Snapshot is the state at one moment. It has to be released.
+type Snapshot interface {
+	io.WriterTo // the same bytes each time
+	Zxid() wire.Zxid
+	Release()
+}
+
+// Spool is a file that is written once and then read.
+type Spool interface {
+	io.ReadWriteSeeker
+	io.Closer
 }
 
 // Stats are the figures of a member at one moment.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,6 +16,11 @@ type Config struct {
 	// Listings has room for as many elements as there may be listings at a time.
 	Listings chan struct{}
 	Member   Member
+
+	// NoSnapshot and NoRestore turn these commands off. Interval is how long after one has
+	// succeeded the next is refused.
+	NoSnapshot, NoRestore bool
+	Interval              time.Duration
 }
 
 // Server answers requests below its base.
@@ -22,19 +28,26 @@ type Server struct {
 	cfg    Config
 	byName map[string]*command
 	index  string // the answer to the base itself
+
+	snapshots, restores limiter
 }
 
 // New returns a Server.
 func New(cfg Config) *Server {
 	cfg.Base = cmp.Or(cfg.Base, "/commands")
 	s := &Server{cfg: cfg, byName: map[string]*command{}}
-	var index strings.Builder
+	names := []string{snapshotName, restoreName}
 	for i := range commands {
 		c := &commands[i]
 		for _, name := range append([]string{c.name}, c.aliases...) {
 			s.byName[name] = c
 		}
-		fmt.Fprintf(&index, "<a href=\"%s/%s\">%s</a>\n<br/>\n", cfg.Base, c.name, c.name)
+		names = append(names, c.name)
+	}
+	slices.Sort(names)
+	var index strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&index, "<a href=\"%s/%s\">%s</a>\n<br/>\n", cfg.Base, name, name)
 	}
 	s.index = index.String()
 	return s
@@ -56,9 +69,13 @@ const (
 // ServeHTTP implements http.Handler. An unknown command, and a member that serves no clients, are
 // answered with status 200 and an error, as in ZooKeeper.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, s.cfg.Base), "/")
+	name := s.nameIn(r)
 	c := s.byName[name]
 	switch {
+	case name == snapshotName || name == "snap":
+		s.serveSnapshot(w, r)
+	case s.IsRestore(r):
+		s.serveRestore(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		w.WriteHeader(http.StatusMethodNotAllowed)
@@ -73,6 +90,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.run(w, r, c)
 	}
+}
+
+func (s *Server) nameIn(r *http.Request) string {
+	name, ok := strings.CutPrefix(r.URL.Path, s.cfg.Base)
+	if !ok {
+		return ""
+	}
+	return strings.TrimPrefix(name, "/")
 }
 
 // allowed answers a request that is not from a super user. A page of another site cannot have a

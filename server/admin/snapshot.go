@@ -1,0 +1,228 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"lockkeeper/session"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+const (
+	snapshotName = "snapshot"
+	restoreName  = "restore"
+	binaryType   = "application/octet-stream"
+
+	// transferWait is how long a transfer may stand still, and transferRate how many bytes there
+	// must be for each of its seconds.
+	transferWait = 20 * time.Second
+	transferRate = 64 << 10
+	// snapshotWait is how long a snapshot waits for the proof that it has everything.
+	snapshotWait = 5 * time.Second
+)
+
+// limiter lets one operation run at a time, and none for an interval after one that has succeeded.
+type limiter struct {
+	mu   sync.Mutex
+	busy bool
+	done time.Time
+}
+
+func (l *limiter) begin(interval time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy || !l.done.IsZero() && time.Since(l.done) < interval {
+		return false
+	}
+	l.busy = true
+	return true
+}
+
+func (l *limiter) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy = false; err == nil {
+		l.done = time.Now()
+	}
+}
+
+// begin answers a request for a transfer that may not begin.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, name, method string, off bool, l *limiter) bool {
+	switch {
+	case r.Method != method:
+		w.Header().Set("Allow", method)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case off:
+		s.fail(w, http.StatusServiceUnavailable, name, "admin."+name+".enabled=false: the command is disabled")
+	case !s.allowed(w, r, name):
+	case !s.cfg.Member.Serving():
+		s.fail(w, http.StatusServiceUnavailable, name, notServing)
+	case !l.begin(s.cfg.Interval):
+		s.fail(w, http.StatusTooManyRequests, name, "another one is under way, or was less than admin.rateLimiterIntervalInMS ago")
+	default:
+		return true
+	}
+	return false
+}
+
+// serveSnapshot sends the state. Its length is known beforehand, because the state is written
+// twice, the first time to nowhere: so there is no file, and a client that is cut off knows it.
+func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request) {
+	if !s.begin(w, r, snapshotName, http.MethodGet, s.cfg.NoSnapshot, &s.snapshots) {
+		return
+	}
+	err := s.sendSnapshot(w, r)
+	s.snapshots.end(err)
+}
+
+func (s *Server) sendSnapshot(w http.ResponseWriter, r *http.Request) error {
+	if streaming, err := strconv.ParseBool(r.URL.Query().Get("streaming")); err == nil && !streaming {
+		zxid, err := s.cfg.Member.SaveSnapshot(r.Context())
+		if err != nil {
+			s.fail(w, http.StatusInternalServerError, snapshotName, err.Error())
+			return err
+		}
+		w.Header().Set("last_zxid", fmt.Sprintf("0x%x", uint64(zxid)))
+		s.answer(w, http.StatusOK, snapshotName, nil)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), snapshotWait)
+	defer cancel()
+	snap, err := s.cfg.Member.Snapshot(ctx)
+	if err != nil {
+		s.fail(w, http.StatusServiceUnavailable, snapshotName, err.Error())
+		return err
+	}
+	defer snap.Release()
+	size, err := snap.WriteTo(io.Discard)
+	if err != nil {
+		s.fail(w, http.StatusInternalServerError, snapshotName, err.Error())
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", binaryType)
+	h.Set("Content-Length", strconv.FormatInt(size, 10))
+	h.Set("Cache-Control", "no-store")
+	h.Set("last_zxid", fmt.Sprintf("0x%x", uint64(snap.Zxid())))
+	h.Set("snapshot_size", strconv.FormatInt(size, 10))
+	w.WriteHeader(http.StatusOK)
+	p := pace{start: time.Now(), set: http.NewResponseController(w).SetWriteDeadline}
+	_, err = snap.WriteTo(writerFunc(func(b []byte) (int, error) {
+		p.next(len(b))
+		return w.Write(b)
+	}))
+	return err
+}
+
+type writerFunc func([]byte) (int, error)
+
+// Write implements io.Writer.
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// pace ends a transfer whose other end is too slow.
+type pace struct {
+	start time.Time
+	bytes int64
+	set   func(time.Time) error // sets the deadline
+}
+
+// next allows so many more bytes.
+func (p *pace) next(n int) {
+	p.bytes += int64(n)
+	until := time.Now().Add(transferWait)
+	if slow := p.start.Add(2*transferWait + time.Duration(p.bytes/transferRate)*time.Second); slow.Before(until) {
+		until = slow
+	}
+	_ = p.set(until)
+}
+
+// IsRestore reports whether a request is for the command restore, the only one with a body that is
+// to be read.
+func (s *Server) IsRestore(r *http.Request) bool {
+	name := s.nameIn(r)
+	return name == restoreName || name == "rest"
+}
+
+// serveRestore receives a snapshot into a file, verifies it, and then replaces the state by it. The
+// answer has the zxid at which that happened. Status 504 says that this is not known.
+func (s *Server) serveRestore(w http.ResponseWriter, r *http.Request) {
+	if !s.begin(w, r, restoreName, http.MethodPost, s.cfg.NoRestore, &s.restores) {
+		return
+	}
+	zxid, status, err := s.restore(w, r)
+	s.restores.end(err)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(transferWait))
+	if err != nil {
+		s.fail(w, status, restoreName, err.Error())
+		return
+	}
+	s.answer(w, http.StatusOK, restoreName, Fields{{"last_zxid", int64(zxid)}})
+}
+
+func (s *Server) restore(w http.ResponseWriter, r *http.Request) (zxid wire.Zxid, status int, err error) {
+	control := http.NewResponseController(w)
+	if r.Header.Get("Content-Type") != binaryType {
+		return 0, http.StatusUnsupportedMediaType, errors.New("the Content-Type must be " + binaryType)
+	}
+	spool, err := s.cfg.Member.Spool()
+	if err != nil {
+		return 0, http.StatusInternalServerError, err
+	}
+	defer spool.Close()
+	if err := s.receive(w, r, spool); err != nil {
+		_ = control.SetReadDeadline(time.Now()) // the rest is not read
+		w.Header().Set("Connection", "close")
+		return 0, statusOf(err), err
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return 0, http.StatusInternalServerError, err
+	}
+	zxid, err = s.cfg.Member.Restore(r.Context(), znode.NewSnapshotScanner(bufio.NewReaderSize(spool, 256<<10)))
+	return zxid, statusOf(err), err
+}
+
+// receive writes the body of a request to a file, if it is a snapshot.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request, spool io.Writer) error {
+	p := pace{start: time.Now(), set: http.NewResponseController(w).SetReadDeadline}
+	body := readerFunc(func(b []byte) (int, error) {
+		p.next(0)
+		n, err := r.Body.Read(b)
+		if p.bytes += int64(n); s.cfg.Member.MaxRestoreBytes() > 0 && p.bytes > s.cfg.Member.MaxRestoreBytes() {
+			return 0, ErrTooLarge
+		}
+		return n, err
+	})
+	out := bufio.NewWriterSize(spool, 256<<10)
+	if _, err := znode.ScanSnapshot(io.TeeReader(bufio.NewReaderSize(body, 64<<10), out)); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, znode.ErrDamaged), errors.Is(err, znode.ErrNewer), errors.Is(err, session.ErrRestoreRefused):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrTooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, session.ErrRestoreBusy):
+		return http.StatusConflict
+	case errors.Is(err, session.ErrRestoreUnknown):
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
