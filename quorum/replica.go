@@ -612,8 +612,8 @@ func (r *Replica) Freeze() *LiveSnapshot {
 	return &LiveSnapshot{Snapshot: r.store.Snapshot(), replica: r}
 }
 
-// LiveSnapshot is the state of a replica at one moment. While it is held, the memory of what changes
-// is taken twice.
+// LiveSnapshot is the state of a replica at one moment. While it is held, the memory of what
+// changes is taken twice.
 type LiveSnapshot struct {
 	*znode.Snapshot
 	replica *Replica

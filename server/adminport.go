@@ -206,8 +206,8 @@ func (m adminMember) Spool() (admin.Spool, error) {
 	if m.cfg.Stores != nil {
 		dir = "" // the system's own for temporary files
 	} else if left, err := filepath.Glob(filepath.Join(dir, spoolPattern)); err == nil {
-		for _, file := range left {
-			_ = os.Remove(file) // there is one restore at a time: they are of a process that has ended
+		for _, file := range left { // by a process that has ended: there is one restore at a time
+			_ = os.Remove(file)
 		}
 	}
 	f, err := os.CreateTemp(dir, spoolPattern)
@@ -222,13 +222,14 @@ type spoolFile struct{ *os.File }
 // Close implements io.Closer. It removes the file.
 func (f spoolFile) Close() error { return errors.Join(f.File.Close(), os.Remove(f.Name())) }
 
-// Restore implements admin.Member.
-func (m adminMember) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Zxid, error) {
-	if err := m.replica.MayRestore(); err != nil {
+// Restore replaces the state of the whole cluster by a snapshot and returns the zxid at which that
+// has happened: see session.Manager.Restore, whose errors it has, and admin.ErrTooLarge.
+func (s *Server) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Zxid, error) {
+	if err := s.replica.MayRestore(); err != nil {
 		return 0, err
 	}
-	return m.sessions.Restore(ctx, sc, func(size znode.Size) error {
-		l := m.cfg.Limits
+	return s.sessions.Restore(ctx, sc, func(size znode.Size) error {
+		l := s.cfg.Limits
 		if l.Nodes > 0 && size.Nodes > int64(l.Nodes) || l.DataBytes > 0 && size.Bytes > int64(l.DataBytes) {
 			return fmt.Errorf("%w: %d nodes, %d bytes", admin.ErrTooLarge, size.Nodes, size.Bytes)
 		}

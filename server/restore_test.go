@@ -128,8 +128,8 @@ func sameState(t *testing.T, s *Server, snapshot []byte, zxid wire.Zxid) {
 }
 
 // TestRestoreIntoAnotherCluster: a snapshot that was saved under load, restored into another
-// cluster, is the state of that moment, on all its members; the members of the cluster stay who they
-// are.
+// cluster, is the state of that moment, on all its members; the members of the cluster stay who
+// they are.
 func TestRestoreIntoAnotherCluster(t *testing.T) {
 	from := startReal(t, restorable)
 	stop := make(chan struct{})
@@ -170,7 +170,7 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 		follower = members[2]
 	}
 	sc := znode.NewSnapshotScanner(bytes.NewReader(snapshot))
-	zxid, err := adminMember{Server: follower}.Restore(t.Context(), sc)
+	zxid, err := follower.Restore(t.Context(), sc)
 	if err != nil || zxid <= info.Zxid || zxid <= before {
 		t.Fatalf("%v, %v", zxid, err)
 	}

@@ -99,8 +99,8 @@ func (r *restores) await(ctx context.Context, ready func() bool) error {
 var errRestoreStuck = errors.New("session: restore: no step was applied for a while: is there a leader?")
 
 // Restore replaces the state of the whole cluster by the snapshot that sc reads, whose sessions and
-// ephemeral nodes are left out, and ends all sessions; see znode.KindRestore. It returns the zxid at
-// which that has happened on this member. admit decides about the size of the state, before
+// ephemeral nodes are left out, and ends all sessions; see znode.KindRestore. It returns the zxid
+// at which that has happened on this member. admit decides about the size of the state, before
 // anything has been changed. When ctx ends before the last step has been proposed, the restore is
 // given up; afterwards Restore returns when the outcome is known. Errors: ErrRestoreBusy,
 // ErrRestoreRefused, ErrRestoreUnknown, those of admit, sc and ctx.

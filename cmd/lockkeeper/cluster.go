@@ -342,21 +342,12 @@ func missingVoters(before []server.Member, joining, leaving []string) string {
 const defaultHTTPPort = "8080"
 
 func (c *clusterCommand) transfer() error {
-	addr := c.http
-	if addr == "" {
-		servers, _ := serverList(c.servers) // checked
-		host, _, _ := net.SplitHostPort(servers[0])
-		addr = net.JoinHostPort(host, defaultHTTPPort)
-	}
-	config, err := c.tls.config()
+	target, member, err := c.httpPort(c.http)
 	if err != nil {
 		return err
 	}
-	scheme := "http"
-	if config != nil {
-		scheme = "https"
-	}
-	target := url.URL{Scheme: scheme, Host: addr, Path: "/leader"}
+	addr := target.Host
+	target.Path = "/leader"
 	if len(c.args) > 0 {
 		target.RawQuery = url.Values{"to": c.args}.Encode()
 	}
@@ -371,7 +362,6 @@ func (c *clusterCommand) transfer() error {
 	} else if ok {
 		req.Header.Set("Authorization", id.Scheme+" "+string(id.Secret))
 	}
-	member := http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	defer member.CloseIdleConnections()
 	resp, err := member.Do(req)
 	var dial *net.OpError

@@ -73,6 +73,7 @@ func commands() []command {
 		{"delete", 1, &nodeCommand{}},
 		{"stat", 1, &nodeCommand{}},
 		{"cluster", many, &clusterCommand{}},
+		{"snapshot", 2, &snapshotCommand{}},
 		{"config", 2, &configCommand{}},
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},

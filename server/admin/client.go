@@ -83,6 +83,10 @@ func (c *Client) Restore(ctx context.Context, r io.Reader, size int64, progress 
 	return wire.Zxid(answer.LastZxid), nil
 }
 
+// CheckSnapshot reads a snapshot to its end, verifies its checksums, and returns what it says of
+// itself.
+func CheckSnapshot(r io.Reader) (znode.SnapshotInfo, error) { return znode.ScanSnapshot(r) }
+
 func (c *Client) do(ctx context.Context, method, name string, body io.Reader, size int64) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+"/"+name, body)
 	if err != nil {

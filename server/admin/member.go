@@ -49,8 +49,8 @@ type Member interface {
 	Snapshot(context.Context) (Snapshot, error)
 	// SaveSnapshot writes a snapshot to the member's disk, and returns its zxid.
 	SaveSnapshot(context.Context) (wire.Zxid, error)
-	// Spool returns an empty file for a snapshot that is being received. It is gone when it has been
-	// closed.
+	// Spool returns an empty file for a snapshot that is being received. It is gone when it has
+	// been closed.
 	Spool() (Spool, error)
 	// Restore replaces the state of the cluster by a snapshot: session.Manager.Restore, with its
 	// errors, and ErrTooLarge.
