@@ -12,9 +12,9 @@ import (
 
 // replacement is a state that is to replace the present one (a restore). It arrives as commands of
 // the log, so that every member has it, or comes to it, without a second way for the bytes to
-// travel. The steps of a restore are the requests of a session, which it depends on: each step
-// takes effect once, in order, whichever leaders there are, and with the session's end the restore
-// is given up.
+// travel; docs/decisions/015-restore.md says why. The steps of a restore are the requests of a
+// session, which it depends on: each step takes effect once, in order, whichever leaders there are,
+// and with the session's end the restore is given up.
 //
 // The Body of a step:
 //
