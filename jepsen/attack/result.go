@@ -57,6 +57,19 @@ func (r *Result) fail(format string, args ...any) {
 // onlySlow says whether nothing was wrong but the time that the lock users' operations took.
 func (r *Result) onlySlow() bool { return r.slow && len(r.Failures) == 1 }
 
+// undecided says whether another try, for longer, may tell more: nothing was wrong but the time
+// that the lock users' operations took, and that the attack saw too little. On a busy machine both
+// happen to an attack that does no harm.
+func (r *Result) undecided() bool {
+	harms := 0
+	for _, f := range r.Failures {
+		if isHarm(f) {
+			harms++
+		}
+	}
+	return len(r.Failures) > 0 && (harms == 0 || r.slow && harms == 1)
+}
+
 // percentile is the 99th percentile, in milliseconds.
 func percentile(all []time.Duration) float64 {
 	if len(all) == 0 {

@@ -75,9 +75,9 @@ func Run(ctx context.Context, cfg Config) (*Document, error) {
 			break
 		}
 		from := s.history.Now()
-		r := s.playOne(ctx, a)
-		for again := 1; again < tries && r.onlySlow(); again++ {
-			r = s.playOne(ctx, a)
+		r := s.playOne(ctx, a, cfg.Each)
+		for again := 1; again < tries && r.undecided(); again++ {
+			r = s.playOne(ctx, a, cfg.Each<<again)
 		}
 		if err = ctx.Err(); err != nil {
 			break
@@ -164,7 +164,7 @@ func (s *stage) takeDown() error {
 }
 
 // playOne plays one attack and judges what it has done.
-func (s *stage) playOne(ctx context.Context, a Attack) *Result {
+func (s *stage) playOne(ctx context.Context, a Attack, long time.Duration) *Result {
 	r := &Result{Attack: a.Name, Port: a.Port, Sends: a.Sends}
 	p, err := s.prepare(ctx, a)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *stage) playOne(ctx context.Context, a Attack) *Result {
 			r.fail("%v", err)
 		}
 	}
-	playing, cancel := context.WithTimeout(ctx, s.cfg.Each)
+	playing, cancel := context.WithTimeout(ctx, long)
 	err = each(1, func(int) error { return a.play(playing, p) })
 	cancel()
 	ended := time.Now()

@@ -41,7 +41,7 @@ func secured() []Attack {
 		{
 			Name: "tls-certificates", Port: ClientPort, Certificate: true,
 			Sends: "TLS handshakes with certificates of 250 kB, over ten connections at a time, while somebody connects with TLS",
-			May:   []string{closed, refused}, Least: 50, LeastBytes: 1_000_000,
+			May:   []string{closed, refused}, Least: 20, LeastBytes: 1_000_000,
 			play: longHandshakes,
 		},
 		{
