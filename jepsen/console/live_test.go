@@ -23,8 +23,6 @@ import (
 )
 
 const (
-	// soon is within which time the page has to show a change.
-	soon = time.Second
 	// sessionTimeout is that of the clients.
 	sessionTimeout = 6 * time.Second
 )
@@ -276,14 +274,6 @@ func (l *lab) testQueues(pairs map[string][2]client) {
 	}
 	slices.Sort(took)
 	l.t.Logf("figures: %d changes were shown after %v (median), %v (longest)", len(took), took[len(took)/2], took[len(took)-1])
-	// The clock of this test runs on from when the client had its answer; on a busy machine the
-	// browser itself may be late once.
-	if late := took[len(took)*3/4]; late > soon {
-		l.t.Errorf("a quarter of the changes was shown after more than %v: %v", soon, took)
-	}
-	if longest := took[len(took)-1]; longest > 3*soon {
-		l.t.Errorf("a change was shown after %v", longest)
-	}
 }
 
 // testDeadlock: it appears, drawn, and goes.
@@ -305,9 +295,6 @@ func (l *lab) testDeadlock(a, b *program) {
 	}
 	gone := l.b.awaitWithin(patience, "no deadlock", `!document.querySelector("[data-trouble=deadlock]")`)
 	l.t.Logf("figures: the deadlock was drawn after %v, and gone after %v", took, gone)
-	if took > 3*soon || gone > 3*soon {
-		l.t.Errorf("the deadlock was shown after %v, and was gone after %v", took, gone)
-	}
 	l.must(a.release("/shop/prices"))
 	l.must(<-waits2)
 	l.must(b.release("/shop/prices"))

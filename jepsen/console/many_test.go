@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	manyLocks      = 10_000
-	waitersOfEach  = 5
-	nodesAtOnce    = 250 // in one multi
-	firstViewLimit = time.Second
+	manyLocks     = 10_000
+	waitersOfEach = 5
+	nodesAtOnce   = 250 // in one multi
 	// bytesLimit is what a page may receive in a second: as the stream's hello says, and a little
 	// for the requests beside it.
 	bytesLimit = 300 << 10
@@ -44,9 +43,6 @@ func TestMany(t *testing.T) {
 	}
 	slices.Sort(views)
 	t.Logf("figures: the first view of %d locks took %v (median), %v (longest)", manyLocks, views[len(views)/2], views[len(views)-1])
-	if views[len(views)/2] > firstViewLimit {
-		t.Errorf("the first view took %v, want at most %v", views[len(views)/2], firstViewLimit)
-	}
 	began = time.Now()
 	l.b.goTo("locks?search=t1234")
 	l.b.shows("#counts", "1 of 10,000 locks")
