@@ -53,8 +53,15 @@ func TestMany(t *testing.T) {
 	// Updates: holders come and go all the time.
 	stop := make(chan struct{})
 	done := later(func() error { return churn(l.session().Conn(), stop) })
-	time.Sleep(time.Second) // what has begun is over
-	before, from := l.b.bytesReceived(), time.Now()
+	// The first update comes when the page has had the seconds that its first view counts for.
+	before := l.b.bytesReceived()
+	for first := before; before == first; before = l.b.bytesReceived() {
+		if l.ctx.Err() != nil {
+			t.Fatal("the page receives nothing")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	from := time.Now()
 	const measured = 5 * time.Second
 	time.Sleep(measured) // this is the measurement
 	perSecond := float64(l.b.bytesReceived()-before) / time.Since(from).Seconds()
@@ -63,9 +70,6 @@ func TestMany(t *testing.T) {
 	t.Logf("figures: while locks change all the time the page receives %.0f KiB a second", perSecond/1024)
 	if perSecond > bytesLimit {
 		t.Errorf("the page receives %.0f bytes a second, want at most %d", perSecond, bytesLimit)
-	}
-	if perSecond == 0 {
-		t.Error("the page receives nothing")
 	}
 	busy := eval[float64](l.b, `new Promise((done) => { let longest = 0, last = performance.now(), n = 0;
 		const step = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now; ++n < 120 ? requestAnimationFrame(step) : done(longest) }; step() })`)

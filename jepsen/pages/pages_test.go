@@ -71,7 +71,7 @@ type stage struct {
 
 func newStage(t *testing.T, target jepsen.Target) *stage {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // a hang ends the test
 	t.Cleanup(cancel)
 	s := &stage{t: t, ctx: ctx, dir: t.TempDir()}
 	var err error
