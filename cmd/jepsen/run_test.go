@@ -140,8 +140,8 @@ func TestRunLibraries(t *testing.T) {
 		// verdicts are the checkers that must be satisfied.
 		verdicts []string
 	}{
-		{"alone", []string{"-members", "1", "-nemesis", "", "-time", "15s"}, []string{"libraries"}},
-		{"kills", []string{"-members", "3", "-nemesis", "kill-leader", "-time", "40s"}, []string{"libraries", "kills"}},
+		{"alone", []string{"-members", "1", "-nemesis", "", "-time", "8s"}, []string{"libraries"}},
+		{"kills", []string{"-members", "3", "-nemesis", "kill-leader", "-time", "25s"}, []string{"libraries", "kills"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
