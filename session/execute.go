@@ -70,6 +70,18 @@ const multiReadNames = 100_000
 // measure returns how many bytes the answer to a request has at most, without making it;
 // BadArguments if that is too much.
 func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.Code) {
+	bytes, fits := s.answerSize(store, p)
+	if !fits {
+		s.m.stats.inc(&s.m.stats.TooLong)
+		s.m.log.Debug("request refused: its answer would be too long", "session", s.id, "client", s.addr, "op", p.req.Op)
+		return 0, wire.CodeBadArguments
+	}
+	return bytes, wire.CodeOK
+}
+
+// answerSize returns how many bytes the answer to a request has at most, without making it, and
+// whether the limits allow it.
+func (s *Session) answerSize(store *znode.Store, p *pending) (bytes int, fits bool) {
 	limits := &s.m.cfg.Limits
 	max, names := limits.Response, 0
 	switch r := p.record.(type) {
@@ -84,22 +96,17 @@ func (s *Session) measure(store *znode.Store, p *pending) (bytes int, code wire.
 			max = min(max, limits.MultiReadBytes)
 		}
 		if limits.MultiReadOps > 0 && len(r.Ops) > limits.MultiReadOps {
-			bytes = max + 1
+			return 0, false
 		}
 		for i := 0; i < len(r.Ops) && bytes+names*nameCost <= max; i++ {
 			b, n := answerBytes(r.Ops[i].Op, store.Sizes(r.Ops[i].Record.(*wire.PathWatchRequest).Path, p.ids))
 			bytes, names = bytes+b, names+n
 			if names > multiReadNames {
-				bytes = max + 1
+				return 0, false
 			}
 		}
 	}
-	if bytes+names*nameCost > max {
-		s.m.stats.inc(&s.m.stats.TooLong)
-		s.m.log.Debug("request refused: its answer would be too long", "session", s.id, "client", s.addr, "op", p.req.Op)
-		return 0, wire.CodeBadArguments
-	}
-	return bytes, wire.CodeOK
+	return bytes, bytes+names*nameCost <= max
 }
 
 // answerBytes returns how many bytes the answer to a read of a node with these sizes has at most,

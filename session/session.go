@@ -184,7 +184,7 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
-	if p.code != wire.CodeOK || !s.executeInSteps(p) {
+	if p.code != wire.CodeOK || !s.executeLong(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	}
 	if p.large > 0 || p.heavy > 0 {

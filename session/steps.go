@@ -5,49 +5,64 @@ import (
 	"lockkeeper/znode"
 )
 
-// executeInSteps executes a request that would keep the state locked for long, and releases the
-// lock between two steps. It returns false, and has done nothing, for other requests. Only Submit's
-// goroutine calls it, when all requests before are answered.
-func (s *Session) executeInSteps(p *pending) bool {
-	switch r := p.record.(type) {
-	case *wire.SetWatchesRequest:
+// executeLong executes a read that takes long: one whose answer has heavyBytes or more, or that
+// would keep the state locked for long, which releases the lock between two steps. It returns
+// false, and has done nothing, for other requests. Only Submit's goroutine calls it, when all
+// requests before are answered.
+//
+// Reads with long answers take turns: each deletion in the state is noted in all listings, and
+// those who ask for little would wait for a processor behind all who ask for much.
+func (s *Session) executeLong(p *pending) bool {
+	if r, ok := p.record.(*wire.SetWatchesRequest); ok {
 		s.setWatchesInSteps(p, r)
 		return true
-	case *wire.PathWatchRequest:
-		return (p.req.Op == wire.OpGetChildren || p.req.Op == wire.OpGetChildren2) && s.listInSteps(p, r)
 	}
-	return false
+	if !isLong(p.req.Op) {
+		return false
+	}
+	bytes, fits := 0, false
+	s.m.replica.View(func(store *znode.Store) { bytes, fits = s.answerSize(store, p) })
+	if !fits || bytes < heavyBytes {
+		return false
+	}
+	s.out.wake()
+	turn := s.m.throttle.answering
+	if turn.Acquire(s.m.ctx, 1) != nil {
+		return true // the member stops
+	}
+	defer turn.Release(1)
+	if r, ok := p.record.(*wire.PathWatchRequest); !ok || !s.listInSteps(p, r) {
+		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
+	}
+	return true
 }
 
 // listStep is how many children are listed under one lock.
 const listStep = 5000
 
-// listInSteps executes getChildren and getChildren2 of a node with many children. What it answers
-// is the state at its last step, in which it sets the watch, too; what fires that before the reply
-// is made waits for the reply. One is listed at a time: each deletion in the state is noted in all
-// listings, and those who ask for little would wait for a processor behind those who list.
+// listInSteps executes getChildren and getChildren2 of a node with more children than that; false
+// if it has fewer. What it answers is the state at its last step, in which it sets the watch, too;
+// what fires that before the reply is made waits for the reply.
 func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
-	long := false
-	s.m.replica.View(func(store *znode.Store) {
-		if stat, ok := store.Node(r.Path); ok && stat.NumChildren > listStep {
-			_, code := s.measure(store, p)
-			long = code == wire.CodeOK
+	for !s.ended.Load() {
+		var l *znode.Listing
+		s.m.replica.View(func(store *znode.Store) {
+			if stat, ok := store.Node(r.Path); ok && stat.NumChildren > listStep {
+				l = store.List(r.Path)
+			}
+		})
+		if l == nil {
+			return false
 		}
-	})
-	if !long {
-		return false
+		if s.list(p, r, l) {
+			break
+		}
 	}
-	s.out.wake()
-	turn := s.m.throttle.listing
-	if turn.Acquire(s.m.ctx, 1) != nil {
-		return true // the member stops
-	}
-	var l *znode.Listing
-	s.m.replica.View(func(store *znode.Store) { l = store.List(r.Path) })
-	if l == nil {
-		turn.Release(1)
-		return false
-	}
+	return true
+}
+
+// list executes a request with a listing; false if the node was deleted meanwhile.
+func (s *Session) list(p *pending, r *wire.PathWatchRequest, l *znode.Listing) bool {
 	var done, lost bool
 	var h wire.ReplyHeader
 	var stat wire.Stat
@@ -67,9 +82,8 @@ func (s *Session) listInSteps(p *pending, r *wire.PathWatchRequest) bool {
 			}
 		})
 	}
-	turn.Release(1)
 	if lost {
-		return s.ended.Load() || s.listInSteps(p, r)
+		return false
 	}
 	var body wire.Record = wire.GetChildrenResponse{Children: l.Names()}
 	if p.req.Op == wire.OpGetChildren2 {

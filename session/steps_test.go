@@ -129,6 +129,59 @@ func TestNamesOfAMultiReadAreBounded(t *testing.T) {
 	})
 }
 
+// Reads with long answers take turns, and nobody else waits for them.
+func TestLongAnswersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		c, other := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		const n = 1000
+		path := func(i int) string { return fmt.Sprintf("/a-node-with-a-name-%d", i) }
+		var creates wire.MultiRequest
+		for i := range n {
+			creates.Ops = append(creates.Ops, wire.MultiOp{Op: wire.OpCreate,
+				Record: &wire.CreateRequest{Path: path(i), ACL: wire.OpenACL, Mode: wire.ModeEphemeral}})
+		}
+		c.send(wire.OpMulti, creates)
+		if h, _, err := c.next(); err != nil || h.Err != wire.CodeOK {
+			t.Fatal(h, err)
+		}
+		if !m.throttle.answering.TryAcquire(1) {
+			t.Fatal("somebody has the turn")
+		}
+		answered := make(chan struct{})
+		go func() {
+			c.send(wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: "/"})
+			close(answered)
+		}()
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Error("a long answer did not wait for its turn")
+		default:
+		}
+		for _, op := range []wire.Op{wire.OpGetChildren, wire.OpGetEphemerals} {
+			var body wire.Record = wire.GetEphemeralsRequest{PrefixPath: "/"}
+			if op == wire.OpGetChildren {
+				body = wire.PathWatchRequest{Path: path(1)}
+			}
+			other.send(op, body)
+			if h, _, err := other.next(); err != nil || h.Err != wire.CodeOK {
+				t.Errorf("%v: %v, %v", op, h, err)
+			}
+		}
+		m.throttle.answering.Release(1)
+		<-answered
+		_, body, err := c.next()
+		var got wire.GetEphemeralsResponse
+		if err == nil {
+			err = wire.Decode(body, &got)
+		}
+		if err != nil || len(got.Ephemerals) != n {
+			t.Errorf("%d ephemeral nodes, %v", len(got.Ephemerals), err)
+		}
+	})
+}
+
 // missing is a list of n paths of which no node is there.
 func missing(n int) []string {
 	paths := make([]string, n)

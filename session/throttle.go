@@ -33,14 +33,14 @@ type throttle struct {
 	inProcess   int
 	large       int // bytes
 
-	heavy   *semaphore.Weighted // bytes, see heavyTogether
-	listing *semaphore.Weighted // 1: see listInSteps
+	heavy     *semaphore.Weighted // bytes, see heavyTogether
+	answering *semaphore.Weighted // 1: see executeLong
 }
 
 func (t *throttle) init(l Limits, s *stats) {
 	t.limits, t.stats, t.outstanding = l, s, l.Outstanding
 	t.left.L = &t.mu
-	t.heavy, t.listing = semaphore.NewWeighted(heavyTogether), semaphore.NewWeighted(1)
+	t.heavy, t.answering = semaphore.NewWeighted(heavyTogether), semaphore.NewWeighted(1)
 }
 
 // takeTurn waits until n bytes of heavy requests may be processed, of which it returns how many

@@ -32,6 +32,18 @@ func requests() []Attack {
 			May:   []string{ok, "BadArguments", "NoAuth", closed}, Least: 1, LeastBytes: 200_000,
 			play: checks,
 		},
+		{
+			Name: "acl-multis", Port: ClientPort, Disk: true,
+			Sends: "multis of 35 creates with 1,000 ACL entries each, or as many as are taken, and of their deletion",
+			May:   []string{ok, "BadArguments", "InvalidACL", closed}, Least: 4, LeastBytes: 900_000,
+			play: aclMultis,
+		},
+		{
+			Name: "small-requests", Port: ClientPort,
+			Sends: "whoAmI, exists, checkWatches, removeWatches, getEphemerals of 1,000, 50 each in flight, over ten connections",
+			May:   []string{ok, "NoNode", "NoWatcher", closed}, Least: 2500, LeastBytes: 50_000,
+			play: smallRequests,
+		},
 		identities("identities-follower", false),
 		identities("identities-leader", true),
 		{
@@ -121,6 +133,70 @@ func checks(ctx context.Context, p *Play) error {
 			return err
 		}
 		return nil
+	})
+}
+
+// aclMultis creates nodes with distinct ACLs, as many as fit into a request and are taken, and
+// deletes them, again and again.
+func aclMultis(ctx context.Context, p *Play) error {
+	const entries = 1000
+	nodes, round := 35, 0
+	acls := addresses(nodes * entries)
+	path := func(i int) string { return p.path(fmt.Sprint("multi", i)) }
+	return p.fresh(ctx, 1, func(c *client) error {
+		var creates, deletes []wire.MultiOp
+		for i := range nodes {
+			acl := acls[i*entries : (i+1)*entries]
+			acl[0].ID.ID = fmt.Sprintf("11.%d.%d.%d", round>>16&255, round>>8&255, round&255)
+			creates = append(creates, wire.MultiOp{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: path(i), ACL: acl}})
+			deletes = append(deletes, wire.MultiOp{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: path(i), Version: -1}})
+		}
+		round++
+		err := c.multi(creates)
+		if p.saw(outcome(err)); err != nil {
+			nodes = max(1, nodes/2)
+			return nil
+		}
+		p.saw(outcome(c.multi(deletes)))
+		return nil
+	})
+}
+
+// smallRequests asks for what costs a member little, as fast as it answers.
+func smallRequests(ctx context.Context, p *Play) error {
+	const ephemerals, inFlight = 1000, 50
+	return p.clients(10, func(i int, c *client) error {
+		path := p.path(fmt.Sprint("small", i))
+		child := func(n int) string { return fmt.Sprint(path, "-", n) }
+		if err := c.multi(creates(ephemerals, child, wire.ModeEphemeral)); err != nil {
+			return fmt.Errorf("%d ephemeral nodes: %w", ephemerals, err)
+		}
+		requests := []struct {
+			op   wire.Op
+			body wire.Record
+		}{
+			{wire.OpWhoAmI, nil},
+			{wire.OpExists, wire.PathWatchRequest{Path: path, Watch: true}},
+			{wire.OpCheckWatches, wire.WatchesRequest{Path: path, Type: wire.WatchTypeAny}},
+			{wire.OpRemoveWatches, wire.WatchesRequest{Path: path, Type: wire.WatchTypeAny}},
+			{wire.OpGetEphemerals, wire.GetEphemeralsRequest{PrefixPath: path}},
+		}
+		return rounds(ctx, func() error {
+			for range inFlight {
+				for _, r := range requests {
+					if err := c.post(r.op, r.body); err != nil {
+						return nil // what was seen tells
+					}
+				}
+			}
+			for range inFlight * len(requests) {
+				_, err := c.answer()
+				if p.saw(outcome(err)); endOnly(err) != nil {
+					return nil
+				}
+			}
+			return nil
+		})
 	})
 }
 
