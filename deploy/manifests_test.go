@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -229,6 +230,27 @@ func TestCompose(t *testing.T) {
 	for _, service := range []string{"prometheus", "grafana"} {
 		if !slices.Contains(c.at("services", service, "volumes").names(), "../docs:"+docs+":ro") {
 			t.Errorf("%s does not see docs/ at %s", service, docs)
+		}
+	}
+	var dashboard struct {
+		Templating struct {
+			List []struct{ Name, Type, Query string }
+		}
+		Panels []struct{ Datasource struct{ Type, UID string } }
+	}
+	if err := json.Unmarshal([]byte(read(t, "../docs/grafana.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	// A dashboard that Grafana reads from a file has its data source from a variable: nobody is asked.
+	variables := map[string]string{}
+	for _, v := range dashboard.Templating.List {
+		if v.Type == "datasource" {
+			variables["${"+v.Name+"}"] = v.Query
+		}
+	}
+	for i, panel := range dashboard.Panels {
+		if got := variables[panel.Datasource.UID]; got != source.at("type").String() {
+			t.Errorf("panel %d of the dashboard has the data source %q", i, panel.Datasource.UID)
 		}
 	}
 	if rules := p.at("rule_files", 0).String(); !strings.HasPrefix(rules, docs+"/") {
