@@ -241,7 +241,8 @@ func TestCompose(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, "../docs/grafana.json")), &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	// A dashboard that Grafana reads from a file has its data source from a variable: nobody is asked.
+	// A dashboard that Grafana reads from a file has its data source from a variable: nobody is
+	// asked.
 	variables := map[string]string{}
 	for _, v := range dashboard.Templating.List {
 		if v.Type == "datasource" {

@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,6 +49,7 @@ func everyMetric(t *testing.T) (all metrics.List) {
 	members, _ := startCluster(t, "peer.secretFile="+secret+"\nsslQuorum=true\nclient.portUnification=true\nssl.clientAuth=none\naudit.enable=true\n"+
 		"audit.file="+filepath.Join(dir, "audit.log")+"\nadmin.serverAddress=127.0.0.1\nadmin.serverPort=FREE_PORT\n"+tls)
 	leader := awaitLeader(t, members)
+	queueOf(t, leader.ClientAddr().String(), "/lock", 2) // one holds it, one waits
 	known := map[string]bool{}
 	for _, m := range leader.prometheusMetrics() {
 		if !known[m.Name] {
@@ -56,6 +59,74 @@ func everyMetric(t *testing.T) (all metrics.List) {
 	}
 	slices.SortFunc(all, func(a, b metrics.Metric) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// queueOf opens n sessions, which enter the queue of a lock one after the other.
+func queueOf(t *testing.T, addr, lock string, n int) (clients []*rawClient) {
+	t.Helper()
+	for i := range n {
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nc.Close() })
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		c := &rawClient{Conn: nc, t: t}
+		c.connect(10 * time.Second)
+		if i == 0 {
+			c.call(wire.OpCreate, create(lock, nil, wire.ModePersistent))
+		}
+		c.call(wire.OpCreate, create(lock+"/lock-", nil, wire.ModeEphemeralSequential))
+		clients = append(clients, c)
+	}
+	return clients
+}
+
+// TestLockMetrics: the locks that most wait for have metrics, and handoffs are timed.
+func TestLockMetrics(t *testing.T) {
+	s := startReal(t, allWords)
+	addr := s.ClientAddr().String()
+	values := func() map[string]float64 {
+		w := httptest.NewRecorder()
+		metrics.NewHandler(s.prometheusMetrics, false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		values := map[string]float64{}
+		for line := range strings.Lines(w.Body.String()) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok {
+				line = name + "}"
+				values[line], _ = strconv.ParseFloat(value, 64)
+			} else if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+				values[name], _ = strconv.ParseFloat(value, 64)
+			}
+		}
+		return values
+	}
+	clients := queueOf(t, addr, "/a", 2)
+	for i := range contendedLocks + 3 { // more than have metrics, each with two who wait
+		queueOf(t, addr, fmt.Sprintf("/%s%d", strings.Repeat("x", pathLabelBytes/2), i), 3)
+	}
+	long := strings.Repeat("y", pathLabelBytes)
+	for _, end := range []string{"1", "2"} {
+		queueOf(t, addr, "/"+long+end, 4)
+	}
+	got, n := values(), 0
+	for name := range got {
+		if strings.HasPrefix(name, "lockkeeper_lock_waiters{") {
+			n++
+		}
+	}
+	if n != contendedLocks-1 { // two of them have the same beginning
+		t.Errorf("%d locks have metrics", n)
+	}
+	of := func(name string) float64 { return got[fmt.Sprintf("lockkeeper_%s{path=%q}", name, "/"+long[1:])] }
+	if of("lock_waiters") != 3 || of("lock_longest_wait_seconds") > 60 {
+		t.Errorf("of the longest path: %v waiters, %v s", of("lock_waiters"), of("lock_longest_wait_seconds"))
+	}
+	before := got["lockkeeper_lock_handoff_seconds_count"]
+	clients[0].call(wire.OpDelete, &wire.DeleteRequest{Path: "/a/lock-0000000000", Version: -1})
+	clients[1].call(wire.OpGetChildren, &wire.PathWatchRequest{Path: "/a"})
+	if got := values()["lockkeeper_lock_handoff_seconds_count"]; got != before+1 {
+		t.Errorf("%v handoffs", got-before)
+	}
 }
 
 func awaitLeader(t *testing.T, members []*Server) (leader *Server) {
@@ -82,8 +153,9 @@ with labels. Prometheus finds them at ` + "`http://HOST:7000/metrics`" + ` with 
     metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider
 
 [configuration.md](configuration.md) has the other keys, such as ` + "`metricsProvider.httpHost`" + `: every
-host that reaches the port can read the metrics. [grafana.json](grafana.json) is a dashboard, and
-[alerts.yml](alerts.yml) has rules for Prometheus.
+host that reaches the port can read the metrics, and with them the paths of the locks that most wait
+for. [grafana.json](grafana.json) is a dashboard, and [alerts.yml](alerts.yml) has rules for
+Prometheus.
 
 What ZooKeeper has too has its name and its type, so that dashboards and rules for ZooKeeper work.
 ` + "`mntr`" + ` puts ` + "`zk_`" + ` in front of all names; in Prometheus lockkeeper's own begin with ` + "`lockkeeper_`" + `.

@@ -245,6 +245,9 @@ func (s *Server) workMetrics() metrics.List {
 		metrics.Counter("stale_sessions_expired", "sessions that expired while this member led", work.Expired.Load()),
 		metrics.Histogram("lease_margin_ratio", "share of its timeout that a session had left when the leader heard of it again; "+
 			"0 for one that expired", s.recents.Distribution(&work.LeaseMargin, 1./session.LeaseMarginUnit, marginBounds)),
+		metrics.Histogram("lock_handoff_seconds", "seconds from the end of a lock's holder, as this member applied it, to the first "+
+			"request of the next holder's client, if that is connected to this member",
+			s.recents.Distribution(&work.Handoff, inSeconds, durationBounds)),
 
 		metrics.Summary("election_time", "ms without a leader, until there was one", ms(&log.Election)),
 		metrics.Counter("looking_count", "times that this member began to be without a leader, its start included",
@@ -308,6 +311,7 @@ func (s *Server) prometheusMetrics() metrics.List {
 		}
 		ms = append(ms, metrics.Gauge("role", "1 for the role that this member is in, 0 for the others", is).With("role", role))
 	}
+	ms = append(ms, s.lockMetrics(time.Now())...)
 	if s.cfg.NoProcessMetrics {
 		return ms
 	}
@@ -317,6 +321,31 @@ func (s *Server) prometheusMetrics() metrics.List {
 		metrics.Gauge("jvm_memory_bytes_used", usedHelp, rest).With("area", "nonheap"),
 		metrics.Gauge("jvm_memory_bytes_max", maxHelp, debug.SetMemoryLimit(-1)).With("area", "heap"),
 		metrics.Gauge("jvm_memory_bytes_max", maxHelp, -1).With("area", "nonheap"))
+}
+
+const (
+	// contendedLocks is how many locks have metrics of their own.
+	contendedLocks = 10
+	// pathLabelBytes is how much of a lock's path its metrics have at the most.
+	pathLabelBytes = 200
+)
+
+// lockMetrics are those of the locks with the most waiters.
+func (s *Server) lockMetrics(now time.Time) (list metrics.List) {
+	seen := map[string]bool{}
+	for _, c := range s.Contended(contendedLocks) {
+		path := strings.ToValidUTF8(c.Path[:min(len(c.Path), pathLabelBytes)], "\uFFFD")
+		if seen[path] { // another lock with the same beginning
+			continue
+		}
+		seen[path] = true
+		list = append(list,
+			metrics.Gauge("lock_waiters", fmt.Sprintf("clients that wait for a lock; of the %d locks with the most, "+
+				"by the first %d bytes of their path", contendedLocks, pathLabelBytes), c.Waiting).With("path", path),
+			metrics.Gauge("lock_longest_wait_seconds", "seconds that the first of those who wait for it has waited, by the wall clock",
+				c.LongestWait(now).Seconds()).With("path", path))
+	}
+	return list
 }
 
 // heapBytes returns how much Go's heap holds, and what else the runtime has from the system.

@@ -234,6 +234,8 @@ func TestPrometheus(t *testing.T) {
 	} {
 		p.expect(m.expr, is(m.want))
 	}
+	queueOf(t, members[0].ClientAddr().String(), "/lock", 2) // one holds it, one waits
+	p.expect(`max(lockkeeper_lock_waiters{path="/lock"})`, is(1))
 	checkTypes(t, p)
 	for _, expr := range dashboard(t) {
 		p.expect(expr, some)

@@ -78,10 +78,6 @@ type Config struct {
 	RequiredSchemes []string
 	Limits          Limits
 	Audit           Auditor // nil: there is no audit log
-	// Handover, if not nil, is called with the time from the end of a lock's holder, as this member
-	// has applied it, to the first request, pings aside, of the next holder's client, if that is
-	// connected here: see Granted. It is called by the goroutine that reads from the client.
-	Handover func(time.Duration)
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 }
@@ -363,11 +359,8 @@ func (m *Manager) Lead(store *znode.Store) { m.tracker.lead(store) }
 func (m *Manager) Follow() { m.tracker.follow() }
 
 // Granted records that the contender of a session is the first in the queue of a lock now: with its
-// next request its client shows that it knows.
+// next request its client shows that it knows (Measures.Handoff).
 func (m *Manager) Granted(id wire.SessionID) {
-	if m.cfg.Handover == nil {
-		return
-	}
 	if s := m.session(id); s != nil {
 		s.granted.CompareAndSwap(0, m.since())
 	}
@@ -376,7 +369,7 @@ func (m *Manager) Granted(id wire.SessionID) {
 // reacted is called with each request of a session that has been granted a lock.
 func (s *Session) reacted() {
 	if at := s.granted.Swap(0); at != 0 {
-		s.m.cfg.Handover(time.Duration(s.m.since() - at))
+		s.m.stats.Handoff.Observe(int64(s.m.since() - at))
 	}
 }
 
