@@ -199,8 +199,9 @@ func (c *pinned) lock() {
 				c.r.t.Errorf("client %d, whose member is up, wants a lock: %v", c.place, err)
 				return
 			}
-			c.conn().Close() // what it may have left in the queue goes with its session
-			c.open()
+			old := c.conn()
+			c.open()    // first, so that the end of the old connection counts for nothing
+			old.Close() // what it may have left in the queue goes with its session
 			continue
 		}
 		if n := c.r.holders.Add(1); n != 1 {
