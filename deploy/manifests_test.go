@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,7 +105,12 @@ func load(t *testing.T, text string) zoocfg.Config {
 		t.Fatal(err)
 	}
 	for _, n := range cfg.Notices() {
-		t.Logf("%v", n)
+		if n.Level >= slog.LevelWarn {
+			t.Errorf("%v", n)
+		}
+	}
+	if cfg.MetricsAddr == "" || cfg.HTTPAddr == "" {
+		t.Errorf("metrics at %q, HTTP at %q", cfg.MetricsAddr, cfg.HTTPAddr)
 	}
 	return cfg
 }
@@ -220,6 +227,7 @@ func TestCompose(t *testing.T) {
 		s := c.at("services", m.Host)
 		want(t, m.Host+": myid", c.at("configs", s.at("configs", 1, "source").String(), "content"), i+1)
 		want(t, m.Host+": clients", s.at("ports", 0), fmt.Sprintf("127.0.0.1:%d:%s", 2181+i, setting(text, "clientPort")))
+		want(t, m.Host+": console", s.at("ports", 1), fmt.Sprintf("127.0.0.1:%d:%s", 8081+i, setting(text, "admin.serverPort")))
 		targets = append(targets, m.Host+":"+setting(text, "metricsProvider.httpPort"))
 	}
 	p := documents(t, read(t, "prometheus.yml"))[0]
@@ -232,30 +240,94 @@ func TestCompose(t *testing.T) {
 			t.Errorf("%s does not see docs/ at %s", service, docs)
 		}
 	}
-	var dashboard struct {
-		Templating struct {
-			List []struct{ Name, Type, Query string }
+	checkMounts(t, c, p, docs)
+	checkDashboard(t, docs, source)
+}
+
+// checkMounts: the configurations are where Prometheus and Grafana look for them, and the rules are
+// there, each file that the pattern finds.
+func checkMounts(t *testing.T, compose, prometheus tree, docs string) {
+	t.Helper()
+	if !slices.Contains(compose.at("services", "prometheus", "volumes").names(), "./prometheus.yml:/etc/prometheus/prometheus.yml:ro") {
+		t.Error("Prometheus does not see prometheus.yml where its image looks for it")
+	}
+	for i, dir := range []string{"datasources", "dashboards"} {
+		target := compose.at("services", "grafana", "configs", i, "target").String()
+		want(t, "what Grafana reads", filepath.Dir(target), "/etc/grafana/provisioning/"+dir)
+	}
+	pattern, ok := strings.CutPrefix(prometheus.at("rule_files", 0).String(), docs+"/")
+	rules, err := filepath.Glob("../docs/" + pattern)
+	if !ok || err != nil || !slices.Contains(rules, "../docs/alerts.yml") {
+		t.Errorf("the rules are %v, in %v (%v)", prometheus.at("rule_files", 0), rules, err)
+	}
+	for _, f := range rules {
+		for _, g := range documents(t, read(t, f))[0].at("groups").list() {
+			want(t, f+": a group's rules", len(g.at("rules").list()) > 0, true)
 		}
-		Panels []struct{ Datasource struct{ Type, UID string } }
 	}
-	if err := json.Unmarshal([]byte(read(t, "../docs/grafana.json")), &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	// A dashboard that Grafana reads from a file has its data source from a variable: nobody is
-	// asked.
-	variables := map[string]string{}
-	for _, v := range dashboard.Templating.List {
-		if v.Type == "datasource" {
-			variables["${"+v.Name+"}"] = v.Query
+}
+
+// checkDashboard: every JSON file that Grafana finds below its path is a dashboard, whose panels
+// read the data source that is provisioned, by its uid or by a variable that Grafana itself sets to
+// a data source of that type. It fills in no __inputs for a file that is provisioned.
+func checkDashboard(t *testing.T, docs string, source tree) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".json" {
+			return err
 		}
-	}
-	for i, panel := range dashboard.Panels {
-		if got := variables[panel.Datasource.UID]; got != source.at("type").String() {
-			t.Errorf("panel %d of the dashboard has the data source %q", i, panel.Datasource.UID)
+		found++
+		var v any
+		if err := json.Unmarshal([]byte(read(t, path)), &v); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
+		board := tree{v}
+		uids := []string{source.at("uid").String()}
+		for _, variable := range board.at("templating", "list").list() {
+			if variable.at("type").String() == "datasource" && variable.at("query").String() == source.at("type").String() {
+				uids = append(uids, "${"+variable.at("name").String()+"}")
+			}
+		}
+		want(t, path+": __inputs", board.at("__inputs").v == nil, true)
+		for _, p := range board.at("panels").list() {
+			for _, reader := range append(p.at("targets").list(), p) {
+				if uid := reader.at("datasource", "uid").String(); !slices.Contains(uids, uid) {
+					t.Errorf("%s: %v reads the data source %s, and there are %v", path, p.at("title"), uid, uids)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d dashboards at %s: %v", found, docs, err)
 	}
-	if rules := p.at("rule_files", 0).String(); !strings.HasPrefix(rules, docs+"/") {
-		t.Errorf("the rules are %s", rules)
+}
+
+// TestDockerfile: the program that it builds is the one that it starts, with the file that the
+// manifests mount, as the user that they name; the ports are those of the manifests.
+func TestDockerfile(t *testing.T) {
+	text := read(t, "Dockerfile")
+	for _, line := range []string{"go build -trimpath -buildvcs=false -ldflags='-s -w' -o /lockkeeper ./cmd/lockkeeper",
+		"COPY --from=build /lockkeeper /lockkeeper", "USER 65532:65532", `ENTRYPOINT ["/lockkeeper"]`,
+		`CMD ["serve", "/etc/lockkeeper/zoo.cfg"]`} {
+		want(t, "Dockerfile: "+line, strings.Contains(text, line+"\n"), true)
+	}
+	mod, _, _ := strings.Cut(read(t, "../go.mod"), "\n\nrequire")
+	_, goVersion, _ := strings.Cut(mod, "\ngo ")
+	major, _, _ := strings.Cut(strings.TrimPrefix(goVersion, "1."), ".")
+	want(t, "the Go of the image", strings.Contains(text, "FROM golang:1."+strings.TrimSpace(major)+" AS build"), true)
+	for _, d := range documents(t, read(t, "kubernetes.yaml")) {
+		if d.at("kind").String() != "StatefulSet" {
+			continue
+		}
+		pod := d.at("spec", "template", "spec")
+		want(t, "the user", pod.at("securityContext", "runAsUser"), 65532)
+		_, exposed, _ := strings.Cut(text, "EXPOSE ")
+		exposed, _, _ = strings.Cut(exposed, "\n")
+		for _, port := range pod.at("containers", 0, "ports").names("containerPort") {
+			want(t, "EXPOSE "+port, slices.Contains(strings.Fields(exposed), port), true)
+		}
 	}
 }
 
@@ -263,6 +335,9 @@ func TestCompose(t *testing.T) {
 func TestPrometheusConfig(t *testing.T) {
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CI needs promtool (apt-get install prometheus)")
+		}
 		t.Skip("needs promtool (apt-get install prometheus)")
 	}
 	if out, err := exec.Command(tool, "check", "config", "prometheus.yml").CombinedOutput(); err != nil {

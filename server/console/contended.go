@@ -32,11 +32,12 @@ const (
 
 // Contended returns the n locks with the most waiters, the most contended first. view is
 // Member.View. It visits the ephemeral nodes of all sessions in steps, which takes about half a
-// microsecond for each, and needs no index.
+// microsecond for each, and needs no index. Nodes that no lock is known to make are not counted:
+// the members of a group do not wait.
 func Contended(view func(func(*znode.Store)), n int) []Contention {
 	queues := map[string]int{} // nodes, by their parent
 	walkEphemerals(view, func(e znode.Ephemeral) {
-		if dir, name := locknode.Split(e.Path); locknode.Contends(name) {
+		if dir, name := locknode.Split(e.Path); locknode.KindOf(name) != locknode.KindUnknown {
 			queues[dir]++
 		}
 	})

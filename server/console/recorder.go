@@ -224,14 +224,22 @@ func (r *Recorder) restart(store *znode.Store, why string, reset bool) {
 	}
 }
 
-// grant calls Granted if the node that is gone was the first of its queue. A queue is in the order
-// in which its nodes were made, so its first child was made after the node that was first.
+// grant calls Granted if the node that is gone was the first of its queue, and the next one waited
+// for it. A queue is in the order in which its nodes were made, so its first child was made after
+// the node that was first. Who reads beside another reader, or has a lease of a semaphore, held
+// already; of nodes that no lock is known to make, such as those of the members of a group, none
+// need wait for another.
 func (r *Recorder) grant(store *znode.Store, e *znode.Event) {
 	dir, name := locknode.Split(e.Path)
-	if !locknode.Contends(name) {
+	kind := locknode.KindOf(name)
+	if kind == locknode.KindUnknown || kind == locknode.KindLease {
 		return
 	}
 	for child := range store.ChildrenInOrder(dir) {
+		next := locknode.KindOf(child)
+		if next == locknode.KindUnknown || next == locknode.KindRead && kind == locknode.KindRead {
+			return
+		}
 		if st, ok := store.Node(dir + "/" + child); ok && st.EphemeralOwner != 0 && st.Czxid > e.Czxid {
 			r.Granted(st.EphemeralOwner)
 		}

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"lockkeeper/wire"
+)
+
+// TestGranted: the next holder is named when the first of a queue goes and the next one waited for
+// it, and in no other case.
+func TestGranted(t *testing.T) {
+	const write, read, lease = "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-", "__READ__", "lease-"
+	for name, tt := range map[string]struct {
+		nodes []string // of sessions 1, 2, ...
+		goes  int
+		want  []wire.SessionID
+	}{
+		"the holder of a mutex":       {[]string{write, write, write}, 1, []wire.SessionID{2}},
+		"the only one":                {[]string{write}, 1, nil},
+		"one that waits":              {[]string{write, write, write}, 2, nil},
+		"a reader before a writer":    {[]string{read, "__WRIT__"}, 1, []wire.SessionID{2}},
+		"a writer before readers":     {[]string{"__WRIT__", read, read}, 1, []wire.SessionID{2}},
+		"a reader beside a reader":    {[]string{read, read}, 1, nil},
+		"a lease":                     {[]string{lease, lease}, 1, nil},
+		"a leader":                    {[]string{"latch-", "latch-"}, 1, []wire.SessionID{2}},
+		"a member of a group":         {[]string{"member-", "member-"}, 1, nil},
+		"a member, before a strange":  {[]string{write, "member-"}, 1, nil},
+		"kazoo's":                     {[]string{"x__lock__", "y__lock__"}, 1, []wire.SessionID{2}},
+		"a node that is no contender": {[]string{"plain-", write}, 1, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newTape(t, 0)
+			var got []wire.SessionID
+			p.r.Granted = func(next wire.SessionID) { got = append(got, next) }
+			var nodes []string
+			for i, node := range tt.nodes {
+				id := wire.SessionID(i + 1)
+				p.open(id)
+				if i == 0 {
+					p.create(1, "/l", "", wire.ModePersistent)
+				}
+				nodes = append(nodes, p.create(id, "/l/"+node, "", wire.ModeEphemeralSequential))
+			}
+			p.request(wire.SessionID(tt.goes), wire.OpDelete, wire.DeleteRequest{Path: nodes[tt.goes-1], Version: -1})
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("granted to %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestContended: the locks with the most waiters, who waits in them, and for how long; not those
+// that nobody waits for, nor groups.
+func TestContended(t *testing.T) {
+	p := newTape(t, 0)
+	for id := range wire.SessionID(9) {
+		p.open(id + 1)
+	}
+	add := func(path, node string, contenders int) (firstWaits int64) {
+		p.create(1, path, "", wire.ModePersistent)
+		for i := range contenders {
+			p.create(wire.SessionID(i+1), path+"/"+node, "", wire.ModeEphemeralSequential)
+			if i == 1 {
+				firstWaits = p.ms
+			}
+		}
+		return firstWaits
+	}
+	add("/alone", "x-lock-", 1)
+	add("/group", "member-", 9)
+	add("/readers", "__READ__", 5)
+	two := add("/two", "x-lock-", 2)
+	four := add("/four", "latch-", 4)
+	nine := add("/nine", "x__lock__", 9)
+	want := []Contention{{"/nine", 8, nine}, {"/four", 3, four}, {"/two", 1, two}}
+	if got := Contended(p.view, 10); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("contended: %v, want %v", got, want)
+	}
+	if got := Contended(p.view, 2); len(got) > 2 || got[0] != want[0] {
+		t.Errorf("two of them: %v", got)
+	}
+	if wait := want[0].LongestWait(time.UnixMilli(nine + 7000)); wait != 7*time.Second {
+		t.Errorf("it has waited for %v", wait)
+	}
+}
