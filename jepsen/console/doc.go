@@ -3,5 +3,8 @@
 // docs/api.md to it, also those that a cluster gives seldom; TestLive has a cluster of three real
 // members under load, and clients whose locks the page has to show; TestMany ten thousand locks.
 //
+// TestHistoryAgainstLedger has no browser: it compares the history of each member, over kills of
+// members, with what clients of three libraries wrote down ("-ledger 5m": for longer).
+//
 // No test passes with an error in the browser's console, or a request to another origin.
 package console

@@ -27,7 +27,7 @@ const (
 	sessionTimeout = 6 * time.Second
 )
 
-// lab is a cluster of three with its clients, and a browser.
+// lab is a cluster of three with its clients, and a browser, if the test has one.
 type lab struct {
 	t       *testing.T
 	ctx     context.Context
@@ -39,12 +39,17 @@ type lab struct {
 
 func newLab(t *testing.T, extra ...string) *lab {
 	t.Helper()
-	b := openBrowser(t) // or the test is skipped
+	return startLab(t, 4*time.Minute, openBrowser(t), extra...)
+}
+
+// startLab starts the cluster, for so long.
+func startLab(t *testing.T, atMost time.Duration, b *browser, extra ...string) *lab {
+	t.Helper()
 	target, err := tools.Lockkeeper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), atMost)
 	t.Cleanup(cancel)
 	l := &lab{t: t, ctx: ctx, dir: jepsen.KeptDir(t, false), history: jepsen.NewHistory(), b: b}
 	l.cluster, err = jepsen.StartCluster(ctx, jepsen.ClusterConfig{
@@ -54,7 +59,9 @@ func newLab(t *testing.T, extra ...string) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		b.do(chromedp.Navigate("about:blank")) // the page is left before its member ends
+		if b != nil {
+			b.do(chromedp.Navigate("about:blank")) // the page is left before its member ends
+		}
 		if t.Failed() {
 			t.Log(l.cluster.Logs())
 		}
