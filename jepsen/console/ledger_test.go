@@ -56,7 +56,8 @@ type held struct {
 type ledger struct {
 	mu    sync.Mutex
 	holds []*held
-	// doubts are sessions that may have held a lock without knowing, since when: their calls failed.
+	// doubts are sessions that may have held a lock without knowing it, and since when: a call of
+	// theirs has failed.
 	doubts map[string]time.Time
 }
 
@@ -97,8 +98,8 @@ type memory struct {
 }
 
 // compare returns what differs between the ledger and a member's history of a lock. matched is how
-// many holds are equal, by their ends, unseen how many the member says it did not see: they had ended before its
-// history begins. doubtful are holds of sessions whose calls had failed.
+// many holds are equal, by their ends; unseen how many the member says it did not see: they had
+// ended before its history begins. doubtful are holds of sessions of which a call had failed.
 func (l *ledger) compare(m *memory) (matched map[string]int, unseen, doubtful int, faults []string) {
 	matched = map[string]int{}
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
