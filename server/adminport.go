@@ -56,11 +56,16 @@ func (m adminMember) IsSuper(r *http.Request) bool {
 // Stats implements admin.Member.
 func (m adminMember) Stats() admin.Stats {
 	o := m.overview()
-	none := admin.Sizes{Last: -1, Min: -1, Max: -1}
+	replies, proposals := admin.Sizes{}, admin.Sizes{Last: -1, Min: -1, Max: -1}
+	replies.Last, replies.Min, replies.Max = m.sessions.Measures().Replies.Get()
+	if sizes := m.replica.Measures().EntryBytes.Snapshot(); sizes.Count > 0 {
+		proposals = admin.Sizes{Last: m.replica.Measures().LastEntryBytes.Load(), Min: sizes.Min, Max: sizes.Max}
+	}
 	s := admin.Stats{Version: m.build, Mode: m.mode(o), Received: o.received, Sent: o.sent, Zxid: o.zxid,
 		Outstanding: o.work.Outstanding, Latency: o.work.Latency, Connections: o.connections,
 		Uptime: time.Since(m.started), AuthFailed: o.work.LoginsRefused, Nodes: o.counts.Nodes,
-		Responses: none, Proposals: none}
+		SlowFsyncs: m.replica.Measures().SlowFsyncs.Load(),
+		Responses:  replies, Proposals: proposals}
 	s.ReadOnly = s.Mode == readOnlyMode
 	s.DataBytes, s.LogBytes = m.dirSizes()
 	return s

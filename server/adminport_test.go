@@ -180,8 +180,18 @@ func TestAdminAgainstZooKeeper(t *testing.T) {
 	awaitZooKeeper(t, zk)
 	s := startReal(t, superSettings)
 	useBoth(t, zk, s.ClientAddr().String())
+	// After the same traffic, the sizes of replies are equal too.
+	sizes := func(addr string) []string {
+		_, text := askAdmin(t, http.MethodGet, addr, "/commands/server_stats", "")
+		return responseSize.FindAllString(text, -1)
+	}
+	if theirs, ours := sizes(zkAdmin), sizes(s.HTTPAddr().String()); len(ours) != 6 || !slices.Equal(theirs, ours) || strings.Contains(ours[0], "-") {
+		t.Errorf("sizes of replies: ZooKeeper %v, lockkeeper %v", theirs, ours)
+	}
 	compareAdmin(t, zkAdmin, s.HTTPAddr().String())
 }
+
+var responseSize = regexp.MustCompile(`"(last|min|max)_buffer_size" : -?\d+`)
 
 func adminLines(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)

@@ -309,3 +309,23 @@ func TestEventStreams(t *testing.T) {
 		t.Error(data)
 	}
 }
+
+// TestClusterDisk: the view of the cluster says how long writes of the log take, once there was
+// one.
+func TestClusterDisk(t *testing.T) {
+	c := newConsoleTest(t)
+	z := c.client()
+	for i := range 5 {
+		z.call(wire.OpCreate, create(fmt.Sprintf("/n%d", i), nil, wire.ModePersistent))
+	}
+	await(t, "a report", func() bool { // it is made once a second
+		_, a := c.get("cluster", "")
+		m := a["members"].([]any)[0].(map[string]any)
+		mean, ok := m["fsyncMs"].(float64)
+		longest, ok2 := m["fsyncMaxMs"].(float64)
+		if ok && ok2 && (mean <= 0 || longest < mean || longest > 60_000) {
+			t.Fatalf("fsync takes %v ms, at most %v", mean, longest)
+		}
+		return ok && ok2
+	})
+}

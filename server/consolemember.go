@@ -255,6 +255,10 @@ func (s *Server) health(replica *quorum.Replica) *console.Health {
 		h.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
 		h.Nodes = store.Counts().Nodes
 	})
+	if d := s.recents.Distribution(&replica.Measures().Fsync, inMs, nil); d.Recent.Count > 0 {
+		mean, longest := d.Recent.Mean()*inMs, float64(d.Recent.Quantile(1))*inMs
+		h.FsyncMs, h.FsyncMaxMs = &mean, &longest
+	}
 	if n, leads := s.sessions.Leases(); leads {
 		h.Leases = &n
 	}

@@ -97,12 +97,8 @@ const frameHead = 4
 
 // addLocked adds a frame that has about so many bytes; 0 for one that is short.
 func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
-	sent := &o.memory.stats.ReplyBytes
-	if h.Xid == wire.XidNotification {
-		sent = &o.memory.stats.NotificationBytes
-	}
 	if bytes > outputCollectBytes {
-		sent.Add(int64(bytes - frameHead))
+		o.sentLocked(h, bytes)
 		o.pieces = append(o.pieces, &piece{header: h, body: body})
 		o.countLocked(o.pieces[len(o.pieces)-1], bytes)
 		return
@@ -111,7 +107,18 @@ func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
 	before := len(p.bytes)
 	p.bytes = wire.AppendReply(p.bytes, h, body)
 	o.countLocked(p, len(p.bytes)-before)
-	sent.Add(int64(len(p.bytes) - before - frameHead))
+	o.sentLocked(h, len(p.bytes)-before)
+}
+
+// sentLocked counts a frame of so many bytes.
+func (o *output) sentLocked(h wire.ReplyHeader, bytes int) {
+	stats, n := o.memory.stats, int64(bytes-frameHead)
+	if h.Xid == wire.XidNotification {
+		stats.NotificationBytes.Add(n)
+		return
+	}
+	stats.ReplyBytes.Add(n)
+	stats.Replies.add(n)
 }
 
 // bufferLocked returns the piece to which short frames are added: the last one, or a new one if the

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Measures struct {
 	// ReplyBytes and NotificationBytes are those of frames that were put into the output, without
 	// the lengths in front of them, as in ZooKeeper.
 	ReplyBytes, NotificationBytes atomic.Int64
+	// Replies are the sizes of replies, in the same way.
+	Replies Sizes
 	// LeaseMargin, on the leader, is how much was left of a session's timeout each time that the
 	// lease was extended, in parts of LeaseMarginUnit. A session that expires counts as 0.
 	LeaseMargin histogram.Histogram
@@ -37,6 +40,42 @@ type Measures struct {
 	Handoff histogram.Histogram
 	// Expired counts sessions that expired while this member led.
 	Expired atomic.Int64
+}
+
+// Sizes are the newest, the smallest and the largest of the sizes that were added. The zero value
+// has none. It may be used by several goroutines.
+type Sizes struct {
+	last, max atomic.Int64 // one more than the size; 0: none
+	least     atomic.Int64 // math.MaxInt64 minus the smallest size; 0: none
+}
+
+func (s *Sizes) add(n int64) {
+	s.last.Store(n + 1)
+	raise(&s.max, n+1)
+	raise(&s.least, math.MaxInt64-n)
+}
+
+// raise sets a to v, if v is larger.
+func raise(a *atomic.Int64, v int64) {
+	for old := a.Load(); v > old; old = a.Load() {
+		if a.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}
+
+func (s *Sizes) reset() {
+	for _, n := range []*atomic.Int64{&s.last, &s.max, &s.least} {
+		n.Store(0)
+	}
+}
+
+// Get returns the sizes, in bytes; -1 if there are none.
+func (s *Sizes) Get() (last, least, most int64) {
+	if least = -1; s.least.Load() > 0 {
+		least = math.MaxInt64 - s.least.Load()
+	}
+	return s.last.Load() - 1, least, s.max.Load() - 1
 }
 
 // LeaseMarginUnit is what a whole session timeout counts as in Measures.LeaseMargin.
@@ -49,6 +88,7 @@ func (m *Measures) reset() {
 	for _, n := range []*atomic.Int64{&m.ReplyBytes, &m.NotificationBytes, &m.Expired} {
 		n.Store(0)
 	}
+	m.Replies.reset()
 }
 
 // Measures returns what is measured.

@@ -22,9 +22,11 @@ import (
 	"lockkeeper/recipes"
 )
 
-var ledgerTime = flag.Duration("ledger", 10*time.Second, "for how long TestHistoryAgainstLedger has clients take locks")
+var ledgerTime = flag.Duration("ledger", 0, "TestHistoryAgainstLedger plays round after round for so long, but at least one")
 
 const (
+	// ledgerKills is for how long members are killed in a round.
+	ledgerKills = 10 * time.Second
 	// ledgerRing is console.historyBytes: some 800 holds, so that the ring is overwritten.
 	ledgerRing = 600_000
 	// breaksLast is how often the breaking of a lock is tried, while members are killed.
@@ -411,21 +413,36 @@ func TestHistoryAgainstLedger(t *testing.T) {
 		t.Skip("starts a cluster; not with -short")
 	}
 	l := startLab(t, *ledgerTime+3*time.Minute, nil, fmt.Sprintf("console.historyBytes=%d", ledgerRing), "snapCount=500")
+	unseen, began := 0, time.Now()
+	for round := 0; round == 0 || time.Since(began) < *ledgerTime && !t.Failed(); round++ {
+		unseen += l.ledgerRound(fmt.Sprintf("-%d", round))
+	}
+	if unseen == 0 {
+		t.Error("every member has seen everything: nothing was forgotten")
+	}
+}
+
+// ledgerRound plays one round with locks and clients of its own, and returns how many holds members
+// say that they did not see.
+func (l *lab) ledgerRound(suffix string) (unseen int) {
+	t := l.t
 	book := &ledger{doubts: map[string]time.Time{}}
 	breaker := l.session()
 	breaks := breaker.Conn().(*zk.Conn)
+	kinds := map[string]func(name, path string) holder{
+		"java": func(name, path string) holder {
+			return &foreignHolder{process: l.process(name, "mutex", tools.Curator), path: path}
+		},
+		"python": func(name, path string) holder {
+			return &foreignHolder{process: l.process(name, "lock", tools.Kazoo), path: path}
+		},
+		"go": func(_, path string) holder { return &ownHolder{program: l.program(""), path: path} },
+	}
 	var all []*contender
-	for lock, start := range map[string]func(name string) holder{
-		"/ledger-java": func(name string) holder {
-			return &foreignHolder{process: l.process(name, "mutex", tools.Curator), path: "/ledger-java"}
-		},
-		"/ledger-python": func(name string) holder {
-			return &foreignHolder{process: l.process(name, "lock", tools.Kazoo), path: "/ledger-python"}
-		},
-		"/ledger-go": func(string) holder { return &ownHolder{program: l.program(""), path: "/ledger-go"} },
-	} {
+	for kind, start := range kinds {
+		path := "/ledger-" + kind + suffix
 		for i := range 2 {
-			all = append(all, &contender{l: l, h: start(fmt.Sprintf("%s%d", strings.TrimPrefix(lock, "/ledger-"), i)), path: lock, book: book, breaks: breaks})
+			all = append(all, &contender{l: l, h: start(fmt.Sprintf("%s%d%s", kind, i, suffix), path), path: path, book: book, breaks: breaks})
 		}
 	}
 	var running sync.WaitGroup
@@ -434,7 +451,7 @@ func TestHistoryAgainstLedger(t *testing.T) {
 	}
 	kills := 0
 	killed := later(func() (err error) {
-		kills, err = l.killInTurn(time.Now().Add(*ledgerTime))
+		kills, err = l.killInTurn(time.Now().Add(ledgerKills))
 		return err
 	})
 	// The second of each pair loses a lock, then the first dies with one, all of it while members
@@ -452,7 +469,7 @@ func TestHistoryAgainstLedger(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(*ledgerTime / 2) // locks are taken and released
+	time.Sleep(ledgerKills / 2) // locks are taken and released
 	trouble(func(h holder) bool { _, own := h.(*ownHolder); return !own })
 	l.must(<-killed)
 	trouble(func(h holder) bool { _, own := h.(*ownHolder); return own })
@@ -485,14 +502,14 @@ func TestHistoryAgainstLedger(t *testing.T) {
 	if _, err := l.cluster.AwaitAgreement(l.ctx); err != nil {
 		t.Fatal(err)
 	}
-	overwritten := 0
 	clear(ends)
 	for id := 1; id <= 3; id++ {
-		for _, lock := range []string{"/ledger-java", "/ledger-python", "/ledger-go"} {
+		for kind := range kinds {
+			lock := "/ledger-" + kind + suffix
 			m, err := l.historyOf(id, lock)
 			l.must(err)
-			matched, unseen, doubtful, faults := book.compare(m)
-			t.Logf("figures: member %d saw %v holds of %s, did not see %d, and %d are in doubt; its history begins with %q", id, matched, lock, unseen, doubtful, m.BeginsWhy)
+			matched, before, doubtful, faults := book.compare(m)
+			t.Logf("figures: member %d saw %v holds of %s, did not see %d, and %d are in doubt; its history begins with %q", id, matched, lock, before, doubtful, m.BeginsWhy)
 			for _, f := range faults {
 				t.Errorf("member %d, %s: %s", id, lock, f)
 			}
@@ -502,7 +519,7 @@ func TestHistoryAgainstLedger(t *testing.T) {
 			if len(matched) == 0 || doubtful > failed {
 				t.Errorf("member %d, %s: %v holds are equal, %d in doubt after %d failures", id, lock, matched, doubtful, failed)
 			}
-			overwritten += unseen
+			unseen += before
 		}
 	}
 	for _, how := range []string{"released", "deleted", "expired", "closed"} {
@@ -510,9 +527,15 @@ func TestHistoryAgainstLedger(t *testing.T) {
 			t.Errorf("no member has a hold that was %s", how)
 		}
 	}
-	if overwritten == 0 {
-		t.Error("every member has seen everything: nothing was forgotten")
+	for _, c := range all {
+		if own, ok := c.h.(*ownHolder); ok {
+			own.s.Close()
+		} else if foreign, ok := c.h.(*foreignHolder); ok {
+			_ = foreign.w.Kill() // those that were killed already say so
+		}
 	}
+	breaker.Close()
+	return unseen
 }
 
 // killInTurn kills one member after the other, and starts it again, until the end.

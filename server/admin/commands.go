@@ -263,7 +263,7 @@ func serverStats(m Member, _ url.Values) Fields {
 		{"server_stats", Fields{
 			{"packets_sent", s.Sent},
 			{"packets_received", s.Received},
-			{"fsync_threshold_exceed_count", 0},
+			{"fsync_threshold_exceed_count", s.SlowFsyncs},
 			{"client_response_stats", s.Responses.fields()},
 			{"data_dir_size", s.DataBytes},
 			{"log_dir_size", s.LogBytes},

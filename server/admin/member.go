@@ -89,6 +89,7 @@ type Stats struct {
 	Uptime              time.Duration
 	AuthFailed          int64
 	Nodes               int
+	SlowFsyncs          int64 // that took fsync.warningthresholdms or longer
 	Responses           Sizes // of answers to clients
 	Proposals           Sizes // of proposals, on the leader
 }

@@ -95,7 +95,7 @@ func TestLeaderCauses(t *testing.T) {
 		if err := old.running().Replica().TransferLeadership(ctx, quorum.MemberID(to.id), ""); err != nil {
 			t.Fatal(err)
 		}
-		leader = settle()
+		settle()
 		want("a transfer", old, to, quorum.CauseTransfer, c.members...)
 		c.shutdown()
 	})
