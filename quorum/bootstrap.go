@@ -114,7 +114,7 @@ func (r *Replica) tryBootstrap(ctx context.Context) {
 		return
 	}
 	r.transport.AllowVotes() // nothing has been committed that it could have lost
-	if err := r.raft.BootstrapCluster(r.initialConfiguration()).Error(); err != nil && r.state() == peer.Blank {
+	if err := r.raft.BootstrapCluster(r.cfg.initialConfiguration()).Error(); err != nil && r.state() == peer.Blank {
 		r.log.Error("first configuration not written", "err", err)
 		return
 	}

@@ -123,7 +123,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
 	r.setLeader(NoMember)
-	if err := r.cfg.Stores.claim(cfg.ID); err != nil {
+	if err := errors.Join(r.cfg.Stores.claim(cfg.ID), r.cfg.Stores.importComplete()); err != nil {
 		return nil, err
 	}
 	if r.store, r.newest.at, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
@@ -247,7 +247,7 @@ func (r *Replica) openRaft() error {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
 	if !known && r.cfg.alone() {
-		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, r.transport, r.initialConfiguration()); err != nil {
+		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, r.transport, r.cfg.initialConfiguration()); err != nil {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
@@ -291,19 +291,19 @@ func (r *Replica) openRaft() error {
 
 // initialConfiguration is the same on every member, which is what makes it safe that each writes
 // it.
-func (r *Replica) initialConfiguration() raft.Configuration {
-	var c raft.Configuration
-	for _, m := range r.cfg.Members {
+func (c *Config) initialConfiguration() raft.Configuration {
+	var servers raft.Configuration
+	for _, m := range c.Members {
 		s := raft.Server{Suffrage: raft.Voter, ID: peer.ServerID(m.ID), Address: raft.ServerAddress(m.Addr)}
 		if m.Observer {
 			s.Suffrage = raft.Nonvoter
 		}
-		if r.cfg.alone() {
+		if c.alone() {
 			s.Address = peer.AloneAddr
 		}
-		c.Servers = append(c.Servers, s)
+		servers.Servers = append(servers.Servers, s)
 	}
-	return c
+	return servers
 }
 
 // checkMembers compares the stored members with the configuration. The stored ones count; but a

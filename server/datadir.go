@@ -151,6 +151,9 @@ func checkData(cfg *Config) error {
 	if err := checkZooKeeperData(cfg); err != nil {
 		return err
 	}
+	if cfg.Import {
+		return nil // which fails without data
+	}
 	if !cfg.MustHoldData {
 		return nil
 	}
@@ -178,10 +181,13 @@ func checkZooKeeperData(cfg *Config) error {
 		if !slices.ContainsFunc(files, isZooKeeperData) {
 			continue
 		}
+		if cfg.Import {
+			return nil
+		}
 		if !cfg.IgnoreZooKeeperData {
-			return cfg.Fault(dir.key, "%s has data of ZooKeeper, which this version cannot read: "+
-				"the member would start without it. Give it a directory of its own, or, if the data is not needed, "+
-				"start it once with -ignore-zookeeper-data", found)
+			return cfg.Fault(dir.key, "%s has data of ZooKeeper, and this member has none yet: stop ZooKeeper on all hosts, then "+
+				"'lockkeeper serve -import' (or 'lockkeeper import' before) takes over what is there, with its sessions. If the data "+
+				"is not needed, start it once with -ignore-zookeeper-data", found)
 		}
 		cfg.Logger.Warn("this directory has data of ZooKeeper, which is left alone and not read; this member starts empty",
 			"dir", found)

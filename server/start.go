@@ -211,6 +211,9 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 			return stores, err
 		}
 		*opened = append(*opened, s.dirs.close)
+		if err := importAtStart(ctx, &s.cfg); err != nil {
+			return stores, err
+		}
 		if stores, err = quorum.OpenStores(s.cfg.DataDir, s.cfg.DataLogDir, s.cfg.LogStore); err != nil {
 			return stores, err
 		}
@@ -394,6 +397,7 @@ func (s *Server) limits() session.Limits {
 func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.Config {
 	c := quorum.Config{
 		ID:               quorum.MemberID(s.cfg.ID),
+		Members:          quorumMembers(&s.cfg),
 		Tick:             s.cfg.TickTime,
 		SnapshotCommands: s.cfg.SnapCount,
 		TrailingEntries:  s.cfg.TrailingEntries,
@@ -422,13 +426,18 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 			c.Flags |= flag
 		}
 	}
-	for _, m := range s.cfg.Members {
-		c.Members = append(c.Members, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
-	}
-	if s.cfg.Standalone() {
-		c.Members = []quorum.Member{{ID: c.ID}}
-	}
 	return c
+}
+
+// quorumMembers are the members as the configuration has them.
+func quorumMembers(cfg *Config) (list []quorum.Member) {
+	if cfg.Standalone() {
+		return []quorum.Member{{ID: quorum.MemberID(cfg.ID)}}
+	}
+	for _, m := range cfg.Members {
+		list = append(list, quorum.Member{ID: quorum.MemberID(m.ID), Addr: m.PeerAddr(), Observer: m.Observer})
+	}
+	return list
 }
 
 // ClientAddr is where clients connect, with the port that the system chose if the Config left it

@@ -218,8 +218,9 @@ func TestZooKeeperData(t *testing.T) {
 	}
 	for _, name := range []string{"log.1", "snapshot.0"} {
 		writeFile(t, filepath.Join(dir, "version-2", name), "ZKSN")
-		mustFail(t, cfg, "dataDir: "+dir+"/version-2 has data of ZooKeeper, which this version cannot read: the member would start without it. "+
-			"Give it a directory of its own, or, if the data is not needed, start it once with -ignore-zookeeper-data")
+		mustFail(t, cfg, "dataDir: "+dir+"/version-2 has data of ZooKeeper, and this member has none yet: stop ZooKeeper on all hosts, then "+
+			"'lockkeeper serve -import' (or 'lockkeeper import' before) takes over what is there, with its sessions. If the data "+
+			"is not needed, start it once with -ignore-zookeeper-data")
 		if err := os.Remove(filepath.Join(dir, "version-2", name)); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@
 // compressions that ZooKeeper has, and transaction logs (docs/protocol/admin.md section 7). Load
 // makes of a directory the state that ZooKeeper itself would have after a start on it, and
 // WriteSnapshot writes a snapshot that ZooKeeper reads. It is for moving from ZooKeeper to
-// lockkeeper and back; no running member uses it.
+// lockkeeper and back: a member reads such files once, before its first start.
 //
 // The package never writes to what it reads, has no goroutine, no clock and no network, and knows
 // no cluster: which of several directories counts is decided elsewhere. Memory is bounded by the

@@ -75,6 +75,7 @@ func commands() []command {
 		{"cluster", many, &clusterCommand{}},
 		{"snapshot", 2, &snapshotCommand{}},
 		{"config", 2, &configCommand{}},
+		{"import", 1, importCommand{}},
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},

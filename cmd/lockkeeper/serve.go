@@ -25,7 +25,7 @@ const shutdownTimeout = 5 * time.Second
 
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
-	ignoreZooKeeper, allowUnknown            bool
+	ignoreZooKeeper, allowUnknown, imports   bool
 }
 
 func (c *serveCommand) flags(fs *flag.FlagSet) {
@@ -36,6 +36,8 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.logLevel, "log-level", "", "`level` debug, info, warn or error (default info with a file, else warn)")
 	fs.StringVar(&c.logFormat, "log-format", "text", "`format` of the log: text, or json with one object in a line")
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
+	fs.BoolVar(&c.imports, "import", false,
+		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
 		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
 			"without it that is refused")
@@ -174,6 +176,7 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 		}
 	}
 	cfg.IgnoreZooKeeperData = c.ignoreZooKeeper
+	cfg.Import = cfg.Import || c.imports
 	return cfg, level, nil
 }
 

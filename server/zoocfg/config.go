@@ -105,6 +105,8 @@ type Config struct {
 	SnapCount    int            // snapCount
 	MustExist    bool           // datadir.autocreate=false
 	MustHoldData bool           // db.autocreate=false
+	// Import has a member that has no data yet take over those of ZooKeeper in its directories.
+	Import bool
 	// IgnoreZooKeeperData lets a member that has no data yet start beside data of ZooKeeper, which
 	// it leaves alone. Otherwise it refuses.
 	IgnoreZooKeeperData bool

@@ -108,6 +108,14 @@ var usedKeys = map[string]keyDef{
 		effect: "With false the member does not start when its directories do not exist."},
 	"db.autocreate": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.MustHoldData }), def: "true",
 		effect: "With false the member does not start on an empty data directory, unless there is a file named initialize in it; the start removes that file."},
+	"import": {own: true, value: value{kind: "auto or no", use: func(l *loader, p property) {
+		switch p.val {
+		case "auto", "no":
+			l.cfg.Import = p.val == "auto"
+		default:
+			l.fault(p, "%q is neither auto nor no", p.val)
+		}
+	}}, def: "no", effect: "With auto a member that has no data yet takes over those of ZooKeeper in its directories, as 'serve -import' does, and does not start without any. See docs/migrate.md."},
 	"logStore": {own: true, value: value{kind: "wal or bolt", use: func(l *loader, p property) {
 		l.cfg.LogStore = quorum.LogKind(p.val)
 		if err := l.cfg.LogStore.Validate(); err != nil {

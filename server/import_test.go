@@ -1,0 +1,137 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+	"lockkeeper/zkdata"
+)
+
+// Of two members Raft elects the one that ZooKeeper would elect, also if one of them has nothing of
+// its epoch yet.
+func TestOrigin(t *testing.T) {
+	var before quorum.Origin
+	for _, test := range []struct {
+		current, accepted int64
+		zxid              wire.Zxid
+		want              quorum.Origin
+	}{
+		{-1, -1, 0, quorum.Origin{StateTerm: 1, Index: 1}},
+		{-1, -1, 0x123, quorum.Origin{StateTerm: 1, Index: 0x123}},
+		{1, 1, 0x1_00000005, quorum.Origin{Term: 1, StateTerm: 1, Index: 0x1_00000005}},
+		{4, 4, 0x4_00000010, quorum.Origin{Term: 4, StateTerm: 4, Index: 0x4_00000010}},
+		{4, 5, 0x4_00000020, quorum.Origin{Term: 5, StateTerm: 4, Index: 0x4_00000020}},
+		{5, 5, 0x4_00000010, quorum.Origin{Term: 5, StateTerm: 5, Index: 0x5_00000000}},
+		{5, 5, 0x5_00000001, quorum.Origin{Term: 5, StateTerm: 5, Index: 0x5_00000001}},
+	} {
+		got := origin(&zkdata.Files{CurrentEpoch: test.current, AcceptedEpoch: test.accepted}, test.zxid)
+		if got != test.want {
+			t.Errorf("epoch %d, zxid %v: %+v, want %+v", test.current, test.zxid, got, test.want)
+		}
+		if got.StateTerm < before.StateTerm || got.StateTerm == before.StateTerm && got.Index <= before.Index {
+			t.Errorf("%+v is not after %+v", got, before)
+		}
+		before = got
+	}
+}
+
+// zooKeeperData is a data directory as ZooKeeper leaves it.
+func zooKeeperData(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, zooKeeperDir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	state := zkdata.NewState()
+	state.Apply(&zkdata.Txn{Zxid: 5, Session: 1, Op: wire.OpCreate, Body: &zkdata.Create{Path: "/a", Data: []byte("data"), ACL: wire.OpenACL, Op: wire.OpCreate, ParentCreates: -1}})
+	f, err := os.Create(filepath.Join(dir, zooKeeperDir, "snapshot.5"))
+	if err == nil {
+		err = errors.Join(state.WriteSnapshot(f), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func importConfig(dir string) Config {
+	return Config{DataDir: dir, ClientAddr: "127.0.0.1:0", TickTime: time.Second, Logger: testLogger(), Import: true}
+}
+
+// A member that starts with an import has the nodes; the next start imports nothing.
+func TestImportAtStart(t *testing.T) {
+	dir := zooKeeperData(t)
+	for range 2 {
+		s, err := Start(importConfig(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "a leader", s.Serving)
+		nc, err := net.Dial("tcp", s.ClientAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &rawClient{Conn: nc, t: t}
+		c.connect(patience)
+		c.call(wire.OpGetData, &wire.PathWatchRequest{Path: "/a"})
+		_ = nc.Close()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Import(t.Context(), importConfig(dir)); err == nil || !strings.Contains(err.Error(), "already") {
+		t.Errorf("a second import: %v", err)
+	}
+}
+
+// What cannot be imported is refused with what to do, and nothing is left behind.
+func TestImportRefusals(t *testing.T) {
+	running, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	for name, test := range map[string]struct {
+		change func(dir string, cfg *Config)
+		want   string
+	}{
+		"nothing there": {func(dir string, _ *Config) { _ = os.RemoveAll(filepath.Join(dir, zooKeeperDir)) }, "Start this member without an import"},
+		"still running": {func(_ string, cfg *Config) { cfg.ClientAddr = running.Addr().String() }, "stop ZooKeeper on all hosts"},
+		"damaged": {func(dir string, _ *Config) {
+			name := filepath.Join(dir, zooKeeperDir, "snapshot.5")
+			if err := os.Truncate(name, 100); err != nil {
+				t.Error(err)
+			}
+			f, err := os.Create(filepath.Join(dir, zooKeeperDir, "log.1"))
+			if err != nil {
+				t.Error(err)
+			}
+			_ = f.Close()
+		}, "snapshot"},
+		"too large":           {func(_ string, cfg *Config) { cfg.Limits.Nodes = 1 }, "beyond maxNodes"},
+		"without being asked": {func(_ string, cfg *Config) { cfg.Import = false }, "serve -import"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := zooKeeperData(t)
+			cfg := importConfig(dir)
+			test.change(dir, &cfg)
+			s, err := Start(cfg)
+			if err == nil {
+				_ = s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+			if _, err := os.Stat(filepath.Join(dir, logFile)); err == nil && name != "without being asked" {
+				t.Errorf("%s was made", logFile)
+			}
+		})
+	}
+}
