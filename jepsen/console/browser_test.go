@@ -275,6 +275,22 @@ func (b *browser) click(selector string) {
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
+// clickFor clicks an element until another one shows a text. What is above it may still arrive and
+// move it away under the mouse.
+func (b *browser) clickFor(selector, shown, part string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		b.click(selector)
+		for range 20 {
+			if eval[bool](b, fmt.Sprintf("[...document.querySelectorAll(%s)].some((e) => e.innerText.includes(%s))", quoted(shown), quoted(part))) {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	b.shows(shown, part)
+}
+
 // queueShown is the queue that the view of a lock shows: sessions, holders marked with "+".
 const queueShown = `[...document.querySelectorAll('section[aria-labelledby="queue-h"] tbody tr')].map((row) =>
 	(row.querySelector('[data-name=State]').innerText.includes('holds') ? '+' : '') + row.querySelector('a[title^="0x"]').title).join(' ')`

@@ -193,8 +193,7 @@ func testActs(t *testing.T, b *browser, p *player) {
 	login("correct horse")
 	b.shows("#summary", "You may act.")
 	b.goTo("lock?path=/reports/monthly")
-	b.click("td[data-name=Act] button")
-	b.shows("dialog", "The holder learns of it at once")
+	b.clickFor("td[data-name=Act] button", "dialog", "The holder learns of it at once")
 	confirm := "dialog button[type=submit]"
 	b.press("/reports/monthl")
 	if !eval[bool](b, `document.querySelector("`+confirm+`").disabled`) {
@@ -371,6 +370,6 @@ func (b *browser) openDialogue(p *player, hash string) {
 	b.press("correct horse" + kb.Enter)
 	b.shows("#summary", "You may act.")
 	b.goTo(hash)
-	b.click("td[data-name=Act] button")
+	b.clickFor("td[data-name=Act] button", "dialog", "The holder learns of it at once")
 	b.press("/reports/mon")
 }
