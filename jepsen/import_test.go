@@ -1,8 +1,12 @@
 package jepsen
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,6 +127,55 @@ func testImport(t *testing.T, members int) {
 		if r := <-waiters[library]; r.Kind != OK {
 			t.Errorf("%s: who waits got %s", library, r)
 		}
+	}
+	alone.Close()
+	l.goBack(c)
+}
+
+// goBack has ZooKeeper start on what lockkeeper exports. Its sessions were ZooKeeper's before, so
+// they go on, and with them the locks.
+func (l *lab) goBack(c *zk.Conn) {
+	t, session := l.t, c.SessionID()
+	zookeeper := findTarget(t, "zookeeper")
+	before := tree(t, c, "/")
+	for _, m := range l.cluster.Members() {
+		if err := m.Stop(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range l.cluster.Members() {
+		exported := filepath.Join(filepath.Dir(m.DataDir()), "exported")
+		cmd := findTarget(t, "lockkeeper").Tool("export", filepath.Join(filepath.Dir(m.DataDir()), "zoo.cfg"), exported)
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil || strings.Contains(string(out), "not in it") {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.RemoveAll(m.DataDir()), os.Rename(exported, m.DataDir())); err != nil {
+			t.Fatal(err)
+		}
+		m.Use(zookeeper)
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Poll(l.ctx, 10*time.Millisecond, func() error {
+		_, err := c.Set("/n0", []byte("back"), -1)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if c.SessionID() != session {
+		t.Errorf("at ZooKeeper the session is %x, and was %x", c.SessionID(), session)
+	}
+	after := tree(t, c, "/")
+	for name, st := range before {
+		if after[name] != st && name != "/n0" && name != "/zookeeper/config" {
+			t.Errorf("at ZooKeeper %s is %+v, and was %+v", name, after[name], st)
+		}
+	}
+	if len(after) != len(before) {
+		t.Errorf("at ZooKeeper there are %d nodes, and were %d", len(after), len(before))
 	}
 }
 

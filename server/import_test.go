@@ -135,3 +135,50 @@ func TestImportRefusals(t *testing.T) {
 		})
 	}
 }
+
+// What is exported is what was imported, and what came after; nothing is overwritten.
+func TestExport(t *testing.T) {
+	dir := zooKeeperData(t)
+	cfg := importConfig(dir)
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a leader", s.Serving)
+	nc, err := net.Dial("tcp", s.ClientAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &rawClient{Conn: nc, t: t}
+	c.connect(patience)
+	c.call(wire.OpCreate, create("/b", []byte("more"), wire.ModePersistent))
+	c.call(wire.OpCreate, create("/e", nil, wire.ModeEphemeral))
+	if err := errors.Join(s.Close(), nc.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "new", "dir")
+	done, err := Export(t.Context(), cfg, "", out)
+	if err != nil || done.Left != 1 || done.Sessions != 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	files, err := zkdata.List(out, "")
+	if err != nil || files.CurrentEpoch != 2 || files.AcceptedEpoch != 2 {
+		t.Fatalf("%+v, %v", files, err)
+	}
+	state, _, err := zkdata.Load(files, zkdata.Options{})
+	if err != nil || state.Zxid != done.Zxid {
+		t.Fatal(state, err)
+	}
+	for path, there := range map[string]bool{"/a": true, "/b": true, "/e": false} {
+		if (state.Node(path) != nil) != there {
+			t.Errorf("%s is there: %v, want %v", path, !there, there)
+		}
+	}
+	if _, err := Export(t.Context(), cfg, "", out); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("a second export: %v", err)
+	}
+	if _, err := Export(t.Context(), importConfig(t.TempDir()), "", filepath.Join(t.TempDir(), "x")); err == nil ||
+		!strings.Contains(err.Error(), "no data of lockkeeper") {
+		t.Errorf("an export of nothing: %v", err)
+	}
+}

@@ -320,6 +320,8 @@ func (s *Server) sessionConfig() session.Config {
 		ReadOnly:    s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
 		SkipACL:     s.cfg.SkipACL,
 
+		ZooKeeperPasswords: s.cfg.ZooKeeperPasswords,
+
 		DigestHash:      zoocfg.DigestHash(s.cfg.DigestAlgorithm),
 		NoDigest:        s.cfg.NoDigest,
 		RequiredSchemes: s.cfg.RequiredSchemes,

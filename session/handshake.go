@@ -108,6 +108,16 @@ func (m *Manager) caughtUp(applied wire.Zxid) {
 	}
 }
 
+// newPassword is the password of a new session.
+func (m *Manager) newPassword(id wire.SessionID) []byte {
+	if m.cfg.ZooKeeperPasswords {
+		return id.ZooKeeperPassword()
+	}
+	password := make([]byte, wire.PasswordLen)
+	_, _ = rand.Read(password) // never fails
+	return password
+}
+
 func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
 	if err := m.capacity.open(m.replica, addr); err != nil {
@@ -115,9 +125,8 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 	}
 	defer m.capacity.opened(addr)
 	for {
-		password := make([]byte, wire.PasswordLen)
-		_, _ = rand.Read(password) // never fails
 		id := m.newID()
+		password := m.newPassword(id)
 		res, err := m.propose(ctx, &znode.Command{
 			Kind:      znode.KindCreateSession,
 			Session:   id,

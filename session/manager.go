@@ -58,6 +58,9 @@ type Config struct {
 	// ReapNeverUsed is after how long a container that never had a child is reaped too; 0 means
 	// never.
 	ReapNeverUsed time.Duration
+	// ZooKeeperPasswords gives new sessions the passwords that ZooKeeper computes of their ids, so
+	// that they can go on there: whoever knows an id knows the password.
+	ZooKeeperPasswords bool
 	// DigestHash is the hash of scheme digest; nil means SHA-1. With NoDigest there is no such
 	// scheme.
 	DigestHash func() hash.Hash

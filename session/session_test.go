@@ -496,3 +496,17 @@ func TestRequestsGoOnDuringAChange(t *testing.T) {
 		})
 	}
 }
+
+// With ZooKeeperPasswords a session can go on at a ZooKeeper, which computes the password.
+func TestZooKeeperPasswords(t *testing.T) {
+	for _, as := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m, _ := newMember(t, Config{ZooKeeperPasswords: as})
+			c := mustConnect(t, m, 10*time.Second)
+			r := c.reattach()
+			if got := bytes.Equal(r.Password, r.SessionID.ZooKeeperPassword()); got != as {
+				t.Errorf("ZooKeeper accepts the password: %v, want %v", got, as)
+			}
+		})
+	}
+}

@@ -1,6 +1,9 @@
 package wire
 
-import "strconv"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // Xid numbers a request within its connection. The client chooses it and the reply echoes it; zero
 // and negative values are legal (docs/protocol/wire.md section 5).
@@ -30,6 +33,23 @@ type SessionID int64
 
 // String returns s as ZooKeeper prints it: 0x and unsigned hex digits.
 func (s SessionID) String() string { return hexString(uint64(s)) }
+
+// ZooKeeperPassword is the password that ZooKeeper gives a session: the first 16 bytes of
+// java.util.Random with a seed that is made of the id (docs/protocol/wire.md section 4.4).
+func (s SessionID) ZooKeeperPassword() []byte {
+	const (
+		superSecret = 0xB3415C00
+		multiplier  = 0x5DEECE66D
+		mask        = 1<<48 - 1
+	)
+	state := (uint64(s) ^ superSecret ^ multiplier) & mask
+	password := make([]byte, 0, PasswordLen)
+	for len(password) < PasswordLen {
+		state = (state*multiplier + 0xB) & mask
+		password = binary.LittleEndian.AppendUint32(password, uint32(state>>16))
+	}
+	return password
+}
 
 func hexString(u uint64) string {
 	return string(strconv.AppendUint(append(make([]byte, 0, 18), "0x"...), u, 16))

@@ -1,7 +1,6 @@
 package zkdata
 
 import (
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +18,7 @@ func (s *State) Store(extended bool) (*znode.Store, error) {
 		Zxid: s.Zxid,
 		Sessions: func(yield func(znode.Session) bool) {
 			for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
-				if !yield(znode.Session{ID: id, TimeoutMs: s.Sessions[id], Password: Password(id)}) {
+				if !yield(znode.Session{ID: id, TimeoutMs: s.Sessions[id], Password: id.ZooKeeperPassword()}) {
 					return
 				}
 			}
@@ -61,7 +60,7 @@ func FromStore(store *znode.Store) (s *State, left int) {
 	s = emptyState()
 	s.Zxid = store.Zxid()
 	for info := range store.Sessions() {
-		if slices.Equal(info.Password, Password(info.ID)) {
+		if slices.Equal(info.Password, info.ID.ZooKeeperPassword()) {
 			s.Sessions[info.ID] = info.TimeoutMs
 		} else {
 			left++
@@ -96,20 +95,3 @@ func FromStore(store *znode.Store) (s *State, left int) {
 
 // cmpPaths orders parents before children: a path is longer than its parent's.
 func cmpPaths(a, b string) int { return len(a) - len(b) }
-
-// Password is the password that ZooKeeper gives a session: the first 16 bytes of java.util.Random
-// with a seed that is made of the id (docs/protocol/wire.md section 4.4).
-func Password(id wire.SessionID) []byte {
-	const (
-		superSecret = 0xB3415C00
-		multiplier  = 0x5DEECE66D
-		mask        = 1<<48 - 1
-	)
-	state := (uint64(id) ^ superSecret ^ multiplier) & mask
-	password := make([]byte, 0, 16)
-	for range 4 {
-		state = (state*multiplier + 0xB) & mask
-		password = binary.LittleEndian.AppendUint32(password, uint32(state>>16))
-	}
-	return password
-}

@@ -76,6 +76,7 @@ func commands() []command {
 		{"snapshot", 2, &snapshotCommand{}},
 		{"config", 2, &configCommand{}},
 		{"import", 1, importCommand{}},
+		{"export", 2, &exportCommand{}},
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},

@@ -136,6 +136,9 @@ type Config struct {
 	// from globalOutstandingLimit to maxSessionsPerAddress.
 	Limits session.Limits
 
+	// ZooKeeperPasswords is sessionPasswords=zookeeper.
+	ZooKeeperPasswords bool
+
 	SkipACL         bool   // skipACL=yes
 	SuperDigest     string // DigestAuthenticationProvider.superDigest; empty: none
 	DigestAlgorithm string // DigestAuthenticationProvider.digestAlg

@@ -215,6 +215,16 @@ var usedKeys = map[string]keyDef{
 		effect: "After which time a container that has never had a child is deleted. 0 means never."},
 
 	// Who may do what.
+	"sessionPasswords": {own: true, value: value{kind: "random or zookeeper", use: func(l *loader, p property) {
+		switch p.val {
+		case "random":
+		case "zookeeper":
+			l.cfg.ZooKeeperPasswords = true
+			l.warn(p, "whoever knows the id of a session knows its password, and can take the session over")
+		default:
+			l.fault(p, "%q is neither random nor zookeeper", p.val)
+		}
+	}}, def: "random", effect: "How new sessions get their password. With zookeeper it is computed of the session's id as in ZooKeeper, which accepts no other: for those who want to be able to go back with locks held (docs/migrate.md). Whoever knows the id of a session, which four-letter words and the log show, can take it over then."},
 	"skipACL": {property: true, value: value{kind: kindYesNo, use: func(l *loader, p property) {
 		if l.cfg.SkipACL, _ = l.yesNo(p); l.cfg.SkipACL {
 			l.warn(p, "no ACL is checked: every client may do everything")

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"lockkeeper/server"
+)
+
+// exportCommand writes ZooKeeper's files.
+type exportCommand struct{ snapshot string }
+
+func (c *exportCommand) flags(fs *flag.FlagSet) {
+	fs.StringVar(&c.snapshot, "snapshot", "", "`file` of 'lockkeeper snapshot save', instead of the data of the stopped member")
+}
+
+type exported struct {
+	server.Exported
+	err error
+}
+
+func (c *exportCommand) run(e env, args []string) error {
+	if len(args) != 2 {
+		return wrongUsage("it needs the configuration file of the member and a new directory: lockkeeper export zoo.cfg DIR")
+	}
+	cfg, err := server.LoadConfig(args[0])
+	if err != nil {
+		return err
+	}
+	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	r, sig := untilSignal(e, signalRepeat, func(ctx context.Context) exported {
+		done, err := server.Export(ctx, cfg, c.snapshot, args[1])
+		return exported{done, err}
+	})
+	switch {
+	case sig != nil:
+		return fmt.Errorf("stopped by a signal (%v): nothing has been written", sig)
+	case r.err != nil:
+		return r.err
+	}
+	fmt.Fprintf(e.stdout, "%s has what ZooKeeper starts with: zxid 0x%x, epoch %d, %d nodes, %d sessions\n",
+		args[1], uint64(r.Zxid), r.Epoch, r.Nodes, r.Sessions)
+	if r.Left > 0 {
+		fmt.Fprintf(e.stdout, "%d sessions are not in it, nor their ephemeral nodes: ZooKeeper would not accept their passwords\n", r.Left)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+	"lockkeeper/zkdata"
+	"lockkeeper/znode"
+)
+
+// Exported is what Export has written.
+type Exported struct {
+	Zxid            wire.Zxid
+	Epoch           uint64
+	Nodes, Sessions int
+	// Left is how many sessions, with their ephemeral nodes, are not in it: ZooKeeper computes a
+	// session's password from its id, and would not accept theirs.
+	Left int
+}
+
+// Export writes the data of a member that does not run as ZooKeeper's files, into dir, which must
+// be empty or not be there. snapshot, unless empty, is a file of 'lockkeeper snapshot save' that is
+// written instead. It appears as a whole or not at all.
+func Export(ctx context.Context, cfg Config, snapshot, dir string) (e Exported, err error) {
+	if err := cfg.Validate(); err != nil {
+		return e, err
+	}
+	cfg = cfg.WithDefaults()
+	if list, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return e, fmt.Errorf("server: export: %w", err)
+	} else if len(list) > 0 {
+		return e, fmt.Errorf("server: export: %s is not empty", dir)
+	}
+	var store *znode.Store
+	if snapshot != "" {
+		store, err = readSnapshot(snapshot)
+	} else {
+		store, e.Epoch, err = stoppedState(ctx, &cfg)
+	}
+	if err != nil {
+		return e, err
+	}
+	state, left := zkdata.FromStore(store)
+	e.Zxid, e.Nodes, e.Sessions, e.Left = state.Zxid, state.Len(), len(state.Sessions), left
+	e.Epoch = max(e.Epoch, uint64(state.Zxid)>>32)
+	if err := writeExport(dir, state, e.Epoch, cfg.ID); err != nil {
+		return e, fmt.Errorf("server: export: %w", err)
+	}
+	return e, nil
+}
+
+// readSnapshot reads a file of 'lockkeeper snapshot save'.
+func readSnapshot(name string) (*znode.Store, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("server: export: %w", err)
+	}
+	defer f.Close()
+	store, err := znode.Restore(f)
+	if err != nil {
+		return nil, fmt.Errorf("server: export: %s: %w", name, err)
+	}
+	return store, nil
+}
+
+// stoppedState is the last state of a member that does not run.
+func stoppedState(ctx context.Context, cfg *Config) (*znode.Store, uint64, error) {
+	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
+		return nil, 0, cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
+	}
+	dirs, err := openDataDirs(ctx, cfg)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer dirs.close()
+	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = stores.Close() }()
+	return quorum.LastState(stores)
+}
+
+// writeExport makes a directory of ZooKeeper.
+func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
+	if err := makeDirs(filepath.Dir(dir), quorum.SyncDir); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(tmp)
+		}
+	}()
+	data := filepath.Join(tmp, zooKeeperDir)
+	if err := cmp.Or(os.Chmod(tmp, 0o755), os.Mkdir(data, 0o755)); err != nil {
+		return err
+	}
+	epochs := func(w io.Writer) error { _, err := fmt.Fprintln(w, epoch); return err }
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{filepath.Join(zooKeeperDir, fmt.Sprintf("snapshot.%x", uint64(state.Zxid))), state.WriteSnapshot},
+		{filepath.Join(zooKeeperDir, "currentEpoch"), epochs},
+		{filepath.Join(zooKeeperDir, "acceptedEpoch"), epochs},
+		{"myid", func(w io.Writer) error { _, err := fmt.Fprintln(w, id); return err }},
+	} {
+		f, err := os.Create(filepath.Join(tmp, file.name))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(file.write(f), f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(quorum.SyncDir(data), quorum.SyncDir(tmp)); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, dir); err != nil { // over one that is empty, too
+		return err
+	}
+	return quorum.SyncDir(filepath.Dir(dir))
+}
