@@ -233,6 +233,7 @@ func (s *Server) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Z
 	if err := s.replica.MayRestore(); err != nil {
 		return 0, err
 	}
+	s.log.Info("the state is to be replaced by a snapshot, as a super user has requested")
 	return s.sessions.Restore(ctx, sc, func(size znode.Size) error {
 		l := s.cfg.Limits
 		if l.Nodes > 0 && size.Nodes > int64(l.Nodes) || l.DataBytes > 0 && size.Bytes > int64(l.DataBytes) {
@@ -240,6 +241,15 @@ func (s *Server) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Z
 		}
 		return nil
 	})
+}
+
+// Audit implements admin.Member.
+func (m adminMember) Audit(r *http.Request, operation string, err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	consoleMember{m.Server}.Audit(r, operation, "/", why, err == nil)
 }
 
 // restoreSlackBytes is what a snapshot may have besides the nodes: sessions, and ACLs.

@@ -329,3 +329,104 @@ func TestClusterDisk(t *testing.T) {
 		return ok && ok2
 	})
 }
+
+// TestTrouble: each kind of trouble that clients can make is found, with who is in it, and nothing
+// is before it is there.
+func TestTrouble(t *testing.T) {
+	c := &consoleTest{t, startReal(t, func(c *Config) {
+		c.HTTPAddr, c.MinSessionTimeout, c.MaxClientCnxns = "127.0.0.1:0", time.Second, Unlimited
+	})}
+	list := func(kind string) []any {
+		_, a := c.get("trouble", "")
+		if n := a["counts"].(map[string]any)[map[string]string{"orphans": "orphan", "herds": "herd"}[kind]]; n != nil && n != float64(len(a[kind].([]any))) {
+			t.Errorf("%v %s are counted, and there are %v", n, kind, a[kind])
+		}
+		return a[kind].([]any)
+	}
+	kinds := []string{"orphans", "herds", "hot", "expiring", "reconnecting", "twoHolders", "long"}
+	a := c.client()
+	for _, path := range []string{"/herd", "/hot", "/orphan", "/two"} {
+		a.call(wire.OpCreate, create(path, nil, wire.ModePersistent))
+	}
+	for _, kind := range kinds {
+		if got := list(kind); len(got) != 0 {
+			t.Fatalf("%s, too early: %v", kind, got)
+		}
+	}
+	id := func(z *rawClient) string { return fmt.Sprintf("0x%x", uint64(z.id.SessionID)) }
+	one := func(kind string, want map[string]any) {
+		t.Helper()
+		got := list(kind)
+		if len(got) != 1 {
+			t.Errorf("%s: %v", kind, got)
+			return
+		}
+		for key, value := range want {
+			if is := got[0].(map[string]any)[key]; fmt.Sprint(is) != fmt.Sprint(value) {
+				t.Errorf("%s: %s is %v, want %v", kind, key, is, value)
+			}
+		}
+	}
+
+	queueUp(a, "/orphan")
+	queueUp(a, "/orphan")
+	one("orphans", map[string]any{"path": "/orphan", "session": id(a), "address": "127.0.0.1",
+		"nodes": []string{lockPrefix + "0000000000", lockPrefix + "0000000001"}})
+
+	const many = 100
+	for range many {
+		c.client().call(wire.OpGetData, &wire.PathWatchRequest{Path: "/herd", Watch: true})
+	}
+	one("herds", map[string]any{"path": "/herd", "watches": many})
+
+	queueUp(a, "/hot")
+	for range 10 {
+		queueUp(c.client(), "/hot")
+	}
+	one("hot", map[string]any{"path": "/hot", "waiting": 10, "holder": id(a)})
+
+	b := c.client()
+	// Curator's, and kazoo's.
+	a.call(wire.OpCreate, create("/two/"+lockPrefix, nil, wire.ModeEphemeralSequential))
+	b.call(wire.OpCreate, create("/two/0123456789abcdef0123456789abcdef__lock__", nil, wire.ModeEphemeralSequential))
+	if two := list("twoHolders"); len(two) != 2 || two[0].(map[string]any)["path"] != "/two" || two[1].(map[string]any)["path"] != "/two" {
+		t.Errorf("neither waits for the other: %v", two)
+	}
+
+	// A session that moves from connection to connection.
+	r := c.client()
+	list("reconnecting") // from here on it is counted
+	for range 5 {
+		again := dialReal(t, c.s)
+		again.req.SessionID, again.req.Password = r.id.SessionID, r.id.Password
+		again.connect(10 * time.Second)
+		r = again
+	}
+	one("reconnecting", map[string]any{"session": id(r), "reconnects": 5, "address": "127.0.0.1"})
+
+	// A client that says nothing for two thirds of its timeout.
+	silent := dialReal(t, c.s)
+	silent.connect(3 * time.Second)
+	silent.call(wire.OpCreate, create("/silent", nil, wire.ModeEphemeral))
+	found := map[string]any{}
+	await(t, "a session that is about to expire", func() bool {
+		for _, e := range list("expiring") {
+			if e := e.(map[string]any); e["session"] == id(silent) {
+				found = e
+			}
+		}
+		return len(found) > 0
+	})
+	if left := found["leftMs"].(float64); left > 1000 || found["timeoutMs"] != 3000.0 || found["ephemerals"] != 1.0 {
+		t.Errorf("%v", found)
+	}
+	silent.call(wire.OpPing, nil)
+	await(t, "that it is not any more", func() bool {
+		for _, e := range list("expiring") {
+			if e.(map[string]any)["session"] == id(silent) {
+				return false
+			}
+		}
+		return true
+	})
+}

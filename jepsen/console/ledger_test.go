@@ -26,7 +26,7 @@ var ledgerTime = flag.Duration("ledger", 0, "TestHistoryAgainstLedger plays roun
 
 const (
 	// ledgerKills is for how long members are killed in a round.
-	ledgerKills = 10 * time.Second
+	ledgerKills = 6 * time.Second
 	// ledgerRing is console.historyBytes: some 800 holds, so that the ring is overwritten.
 	ledgerRing = 600_000
 	// breaksLast is how often the breaking of a lock is tried, while members are killed.

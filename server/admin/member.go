@@ -55,6 +55,9 @@ type Member interface {
 	// Restore replaces the state of the cluster by a snapshot: session.Manager.Restore, with its
 	// errors, and ErrTooLarge.
 	Restore(context.Context, *znode.SnapshotScanner) (wire.Zxid, error)
+	// Audit records that a super user has asked for a snapshot or a restore, what came of it, and
+	// why not.
+	Audit(r *http.Request, operation string, err error)
 	// MaxRestoreBytes is how long a snapshot may be; 0: there is no limit.
 	MaxRestoreBytes() int64
 }

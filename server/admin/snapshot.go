@@ -81,6 +81,7 @@ func (s *Server) serveSnapshot(w http.ResponseWriter, r *http.Request) {
 	}
 	err := s.sendSnapshot(w, r)
 	s.snapshots.end(err)
+	s.cfg.Member.Audit(r, snapshotName, err)
 }
 
 func (s *Server) sendSnapshot(w http.ResponseWriter, r *http.Request) error {
@@ -164,6 +165,7 @@ func (s *Server) serveRestore(w http.ResponseWriter, r *http.Request) {
 	}
 	zxid, status, err := s.restore(w, r)
 	s.restores.end(err)
+	s.cfg.Member.Audit(r, restoreName, err)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(transferWait))
 	if err != nil {
 		s.fail(w, status, restoreName, err.Error())

@@ -86,3 +86,43 @@ func TestContended(t *testing.T) {
 		t.Errorf("it has waited for %v", wait)
 	}
 }
+
+// TestLongHolds: a lock that is held for long while others wait, or for much longer by somebody
+// alone; an election is meant to last.
+func TestLongHolds(t *testing.T) {
+	p := newTape(t, 0)
+	p.open(1)
+	p.open(2)
+	for path, contenders := range map[string]int{"/waited": 2, "/alone": 1} {
+		p.create(1, path, "", wire.ModePersistent)
+		for id := range contenders {
+			p.create(wire.SessionID(id+1), path+"/x-lock-", "", wire.ModeEphemeralSequential)
+		}
+	}
+	p.create(1, "/elected", "", wire.ModePersistent)
+	p.create(1, "/elected/x-latch-", "", wire.ModeEphemeralSequential)
+	p.create(2, "/elected/x-latch-", "", wire.ModeEphemeralSequential)
+	x := newIndex(p.view, p.r)
+	for _, tt := range []struct {
+		after time.Duration
+		want  []string
+	}{
+		{longMs*time.Millisecond - time.Second, nil},
+		{longMs*time.Millisecond + time.Second, []string{"/waited"}},
+		{longAloneTimes*longMs*time.Millisecond - time.Second, []string{"/waited"}},
+		{longAloneTimes*longMs*time.Millisecond + time.Second, []string{"/alone", "/waited"}},
+	} {
+		var got []string
+		x.with(func() {
+			for _, l := range x.locks {
+				if l.isLong(instant(p.ms).Add(tt.after)) {
+					got = append(got, l.path)
+				}
+			}
+		})
+		slices.Sort(got)
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("after %v: %v, want %v", tt.after, got, tt.want)
+		}
+	}
+}
