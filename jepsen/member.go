@@ -1,6 +1,7 @@
 package jepsen
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -289,6 +291,29 @@ func (m *Member) Memory() (Memory, error) {
 		return Memory{}, fmt.Errorf("jepsen: memory of %s: %w", m, err)
 	}
 	return parseMemory(string(status)), nil
+}
+
+// CPU is what the member's process has used, user and system, since it started. Linux only.
+func (m *Member) CPU() (time.Duration, error) {
+	p, err := m.running("CPU of")
+	if err != nil {
+		return 0, err
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	if err != nil {
+		return 0, fmt.Errorf("jepsen: CPU of %s: %w", m, err)
+	}
+	// Behind the name, which is in parentheses: state, ten numbers, utime, stime, in 1/100 s.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks time.Duration
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, fmt.Errorf("jepsen: CPU of %s: %w", m, err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond, nil
 }
 
 // parseMemory reads /proc/PID/status. A process that is ending has no such lines.
