@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 	"testing"
@@ -429,4 +431,37 @@ func TestTrouble(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// TestActsThroughAProxy: behind a proxy with a name and a path of its own, an act is taken if
+// console.hosts has the name, from a page of that name only.
+func TestActsThroughAProxy(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		c := &consoleTest{t, startReal(t, func(c *Config) {
+			superSettings(c)
+			if known {
+				c.ConsoleHosts = []string{"ops.example"}
+			}
+		})}
+		member := &url.URL{Scheme: "http", Host: c.s.HTTPAddr().String()}
+		proxy := httptest.NewServer(http.StripPrefix("/locks/m1", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(member)
+			r.Out.Host = r.In.Host
+		}}))
+		for origin, want := range map[string]int{"http://ops.example": 200, "http://evil.example": 403} {
+			if !known {
+				want = 421
+			}
+			r, err := http.NewRequest("POST", proxy.URL+"/locks/m1/api/v1/act", strings.NewReader(`{"act":"snapshot","confirm":"snapshot"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = "ops.example"
+			r.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {asSuper}, "Origin": {origin}}
+			if status, answer := c.do(r); status != want {
+				t.Errorf("known %t, from a page of %s: %d %v, want %d", known, origin, status, answer, want)
+			}
+		}
+		proxy.Close()
+	}
 }
