@@ -77,6 +77,7 @@ func commands() []command {
 		{"config", 2, &configCommand{}},
 		{"import", 1, importCommand{}},
 		{"export", 2, &exportCommand{}},
+		{"inspect", 1, &inspectCommand{}},
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},

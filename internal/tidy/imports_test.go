@@ -39,7 +39,7 @@ const imports = `
 	server/metrics:        internal/histogram github.com/prometheus/client_golang/prometheus
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
-	server:                wire znode zkdata quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
+	server:                wire znode zkdata locknode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
 	                       server/console server/console/web server/metrics internal/loglimit internal/histogram
 	server/simtest:
 	deploy:

@@ -1,0 +1,304 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/locknode"
+	"lockkeeper/quorum"
+	"lockkeeper/wire"
+	"lockkeeper/zkdata"
+	"lockkeeper/znode"
+)
+
+// inspectedMost is how many of the largest nodes, of the sessions with the most ephemeral nodes and
+// of the locks an Inspection lists.
+const inspectedMost = 10
+
+// Inspection says what is in the data directory of a server that does not run, or in a snapshot.
+type Inspection struct {
+	// Of is whose data they are: ZooKeeper or lockkeeper.
+	Of   string `json:"of"`
+	Path string `json:"path"`
+	Zxid string `json:"zxid"`
+	// Epoch is ZooKeeper's currentEpoch, or the term of the last entry of the log; -1 if the files
+	// do not say. AcceptedEpoch is ZooKeeper's.
+	Epoch         int64 `json:"epoch"`
+	AcceptedEpoch int64 `json:"acceptedEpoch"`
+	// Snapshot is the one that counts; Transactions are those of the log behind it.
+	Snapshot     string `json:"snapshot,omitempty"`
+	Transactions int    `json:"transactions"`
+	// Notices are what is not as it should be, and yet read.
+	Notices    []string           `json:"notices,omitempty"`
+	Nodes      int                `json:"nodes"`
+	Bytes      int64              `json:"bytes"` // of paths and data
+	Ephemerals int                `json:"ephemerals"`
+	Sessions   int                `json:"sessions"`
+	Most       []InspectedSession `json:"sessionsWithTheMostEphemerals,omitempty"`
+	Largest    []InspectedNode    `json:"largestNodes,omitempty"`
+	Locks      int                `json:"locks"`
+	Queues     []InspectedLock    `json:"longestQueues,omitempty"`
+	// Import says what an import would do.
+	Import string `json:"import"`
+
+	zxid  wire.Zxid
+	store *znode.Store
+}
+
+// InspectedSession is a session and what it has.
+type InspectedSession struct {
+	ID         string `json:"id"`
+	TimeoutMs  int32  `json:"timeoutMs"`
+	Ephemerals int    `json:"ephemerals"`
+}
+
+// InspectedNode is a node and the bytes of its data.
+type InspectedNode struct {
+	Path  string `json:"path"`
+	Bytes int    `json:"bytes"`
+}
+
+// InspectedLock is a lock with its holders' sessions.
+type InspectedLock struct {
+	Path    string   `json:"path"`
+	Holders []string `json:"holders"`
+	Waiting int      `json:"waiting"`
+}
+
+// Inspect reads a data directory of ZooKeeper or of lockkeeper, or a snapshot of either. A
+// directory that has both is lockkeeper's; its version-2 alone can be named. A member must not run
+// on it. Errors name the file, damage its offset as well.
+func Inspect(ctx context.Context, path string) (*Inspection, error) {
+	in := &Inspection{Path: path, Epoch: -1, AcceptedEpoch: -1}
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case !st.IsDir():
+		err = in.readFile()
+	case exists(filepath.Join(path, logFile)):
+		err = in.readOurs(ctx)
+	default:
+		err = in.readZooKeepers()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: inspect: %w", err)
+	}
+	in.count()
+	return in, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// readFile reads a snapshot.
+func (in *Inspection) readFile() error {
+	f, err := os.Open(in.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	name := filepath.Base(in.Path)
+	in.Snapshot, in.Import = name, "nothing: it takes a directory"
+	if in.store, err = znode.Restore(f); err == nil {
+		in.Of = "lockkeeper"
+		return nil
+	}
+	ours := err
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	state, err := zkdata.ReadSnapshot(f, in.Path)
+	if err != nil {
+		return fmt.Errorf("neither a snapshot of lockkeeper (%w) nor one of ZooKeeper (%w)", ours, err)
+	}
+	in.Of = "ZooKeeper"
+	if number, ok := strings.CutPrefix(name, "snapshot."); ok {
+		number, _, _ = strings.Cut(number, ".")
+		_, _ = fmt.Sscanf(number, "%x", &state.Zxid) // ZooKeeper has the zxid in the name only
+	}
+	state.BuryDead(false)
+	in.store, err = state.Store(false)
+	return err
+}
+
+func (in *Inspection) readOurs(ctx context.Context) error {
+	in.Of, in.Import = "lockkeeper", "nothing: there are data of lockkeeper"
+	var err error
+	for _, kind := range []quorum.LogKind{"wal", "bolt"} {
+		cfg := Config{DataDir: in.Path, LogStore: kind}.WithDefaults()
+		var term uint64
+		if in.store, term, err = stoppedState(ctx, &cfg); !errors.Is(err, quorum.ErrLogKind) {
+			in.Epoch = int64(term)
+			break
+		}
+	}
+	return err
+}
+
+func (in *Inspection) readZooKeepers() error {
+	dir := in.Path
+	if filepath.Base(dir) == zooKeeperDir {
+		dir = filepath.Dir(dir)
+	}
+	files, err := zkdata.List(dir, "")
+	if err != nil {
+		return err
+	}
+	if files.Empty() {
+		return fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, zooKeeperDir, logFile)
+	}
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true})
+	if err != nil {
+		return err
+	}
+	in.Of, in.zxid, in.Epoch, in.AcceptedEpoch = "ZooKeeper", state.Zxid, files.CurrentEpoch, files.AcceptedEpoch
+	in.Snapshot, in.Transactions, in.Notices = filepath.Base(report.Snapshot.Path), report.Txns, report.Notices
+	from := origin(files, state.Zxid)
+	in.Import = fmt.Sprintf("all of it, as a snapshot of term %d and index %d", from.StateTerm, from.Index)
+	in.store, err = state.Store(true)
+	return err
+}
+
+// count adds up what is in the state.
+func (in *Inspection) count() {
+	in.Zxid = max(in.zxid, in.store.Zxid()).String()
+	queues := map[string][]locknode.Contender{}
+	isSemaphore := func(path string) bool { _, ok := in.store.Node(path + "/" + locknode.CuratorLeases); return ok }
+	for n := range in.store.AllNodes() {
+		in.Nodes++
+		in.Bytes += int64(len(n.Path) + len(n.Data))
+		in.Largest = append(in.Largest, InspectedNode{n.Path, len(n.Data)})
+		if len(in.Largest) > 100*inspectedMost {
+			in.cutLargest()
+		}
+		if n.Session == 0 {
+			continue
+		}
+		in.Ephemerals++
+		dir, name := locknode.Split(n.Path)
+		lock, plain := locknode.Place(n.Path, isSemaphore)
+		c := locknode.New(dir, name, int64(n.Session), time.UnixMilli(n.CtimeMs).UTC(), int64(n.Czxid), n.Data)
+		if plain {
+			c = locknode.Plain(c)
+		}
+		queues[lock] = append(queues[lock], c)
+	}
+	in.cutLargest()
+	for info := range in.store.Sessions() {
+		in.Sessions++
+		in.Most = append(in.Most, InspectedSession{info.ID.String(), info.TimeoutMs, info.Ephemerals})
+	}
+	in.Most = most(in.Most, func(s InspectedSession) int { return s.Ephemerals }, func(s InspectedSession) string { return s.ID })
+	in.Locks = len(queues)
+	for _, path := range slices.Sorted(maps.Keys(queues)) {
+		lock := InspectedLock{Path: path, Holders: []string{}}
+		contenders := queues[path]
+		if len(contenders) > 1 || !contenders[0].Held {
+			contenders = locknode.Resolve(locknode.Sorted(path, contenders))
+		}
+		for _, c := range contenders {
+			if c.Held || c.MayHold {
+				lock.Holders = append(lock.Holders, wire.SessionID(c.Session).String())
+			} else {
+				lock.Waiting++
+			}
+		}
+		in.Queues = append(in.Queues, lock)
+	}
+	in.Queues = most(in.Queues, func(l InspectedLock) int { return l.Waiting }, func(l InspectedLock) string { return l.Path })
+}
+
+func (in *Inspection) cutLargest() {
+	in.Largest = most(in.Largest, func(n InspectedNode) int { return n.Bytes }, func(n InspectedNode) string { return n.Path })
+}
+
+// most are the first inspectedMost of a list by a number, the greatest first.
+func most[T any](list []T, number func(T) int, name func(T) string) []T {
+	slices.SortFunc(list, func(a, b T) int {
+		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(name(a), name(b)))
+	})
+	return slices.Clip(list[:min(len(list), inspectedMost)])
+}
+
+// Paths are all paths of the state, sorted.
+func (in *Inspection) Paths() []string {
+	paths := make([]string, 0, in.Nodes)
+	for n := range in.store.AllNodes() {
+		paths = append(paths, n.Path)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// Node is one node of the state.
+func (in *Inspection) Node(path string) (data []byte, acl []wire.ACL, stat wire.Stat, ok bool) {
+	super := []znode.Identity{{Scheme: "super"}}
+	data, stat, code := in.store.Get(path, super)
+	if code != wire.CodeOK {
+		return nil, nil, stat, false
+	}
+	acl, _, _ = in.store.GetACL(path, super)
+	return data, acl, stat, true
+}
+
+// InspectLog calls each with a line for every transaction in a log of ZooKeeper.
+func InspectLog(path string, each func(line string) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("server: inspect: %w", err)
+	}
+	defer f.Close()
+	r, err := zkdata.NewLogReader(f, path)
+	for err == nil {
+		offset := r.Offset()
+		var t *zkdata.Txn
+		if t, err = r.Next(); err != nil {
+			break
+		}
+		err = each(fmt.Sprintf("%d %v %s session=%v cxid=0x%x %v %s", offset, t.Zxid,
+			time.UnixMilli(t.TimeMs).UTC().Format(time.RFC3339Nano), t.Session, uint32(t.Cxid), t.Op, describe(t.Body)))
+	}
+	if err == io.EOF {
+		if r.Torn() != "" {
+			return each(fmt.Sprintf("%d the last record is not whole, as a crash leaves it: %s", r.Offset(), r.Torn()))
+		}
+		return nil
+	}
+	return fmt.Errorf("server: inspect: %w", err)
+}
+
+// describe is what a transaction does, without data.
+func describe(body any) string {
+	switch b := body.(type) {
+	case nil:
+		return ""
+	case *zkdata.Create:
+		return fmt.Sprintf("%q ephemeral=%v bytes=%d", b.Path, b.Ephemeral, len(b.Data))
+	case *zkdata.Delete:
+		return fmt.Sprintf("%q", b.Path)
+	case *zkdata.SetData:
+		return fmt.Sprintf("%q version=%d bytes=%d", b.Path, b.Version, len(b.Data))
+	case *zkdata.SetACL:
+		return fmt.Sprintf("%q version=%d", b.Path, b.Version)
+	case *zkdata.CreateSession:
+		return fmt.Sprintf("timeoutMs=%d", b.TimeoutMs)
+	case *zkdata.CloseSession:
+		return fmt.Sprintf("paths=%d", len(b.Paths))
+	case *zkdata.Failed:
+		return b.Code.Error()
+	case *zkdata.Multi:
+		return fmt.Sprintf("parts=%d", len(b.Ops))
+	}
+	return fmt.Sprintf("%T", body)
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const recordedData = "../zkdata/testdata/zookeeper-3.8.0" // of a real server
+
+// What is found in ZooKeeper's files is found again in those of lockkeeper after an import.
+func TestInspect(t *testing.T) {
+	theirs, err := Inspect(t.Context(), recordedData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if theirs.Of != "ZooKeeper" || theirs.Nodes < 10 || theirs.Sessions == 0 || !strings.Contains(theirs.Import, "all of it") {
+		t.Errorf("%+v", theirs)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(recordedData)); err != nil {
+		t.Fatal(err)
+	}
+	cfg := importConfig(dir)
+	cfg.ExtendedTypes = true
+	if err := Import(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	ours, err := Inspect(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours.Of != "lockkeeper" || ours.Zxid != theirs.Zxid || ours.Nodes != theirs.Nodes || ours.Bytes != theirs.Bytes ||
+		ours.Ephemerals != theirs.Ephemerals || ours.Sessions != theirs.Sessions || ours.Locks != theirs.Locks {
+		t.Errorf("ours:\n%+v\ntheirs:\n%+v", ours, theirs)
+	}
+	if again, err := Inspect(t.Context(), filepath.Join(dir, zooKeeperDir)); err != nil || again.Of != "ZooKeeper" {
+		t.Errorf("version-2 beside ours: %+v, %v", again, err)
+	}
+	for _, path := range theirs.Paths() {
+		data, _, st, ok := theirs.Node(path)
+		got, _, gotStat, gotOK := ours.Node(path)
+		if !ok || !gotOK || string(got) != string(data) || st != gotStat {
+			t.Errorf("%s: %q %+v, want %q %+v", path, got, gotStat, data, st)
+		}
+	}
+}
+
+// A snapshot alone, a log's transactions, and what is damaged.
+func TestInspectFiles(t *testing.T) {
+	in, err := Inspect(t.Context(), filepath.Join(recordedData, zooKeeperDir, "snapshot.6a.gz"))
+	if err != nil || in.Of != "ZooKeeper" || in.Zxid != "0x6a" || in.Nodes == 0 {
+		t.Errorf("%+v, %v", in, err)
+	}
+	log := filepath.Join(recordedData, zooKeeperDir, "log.1")
+	var lines []string
+	if err := InspectLog(log, func(line string) error { lines = append(lines, line); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) < 10 || !strings.HasPrefix(lines[0], "16 0x1 ") || !strings.Contains(lines[0], "createSession") {
+		t.Errorf("%d lines, the first is %q", len(lines), lines)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[100] ^= 1
+	damaged := filepath.Join(t.TempDir(), "log.1")
+	writeFile(t, damaged, string(text))
+	if err := InspectLog(damaged, func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), damaged+": damaged at byte") {
+		t.Errorf("a damaged log: %v", err)
+	}
+	if _, err := Inspect(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "has no data") {
+		t.Errorf("an empty directory: %v", err)
+	}
+}
