@@ -184,7 +184,7 @@ func worstCases() []worstCase {
 				}
 				acl = append(acl, wire.ACL{Perms: wire.PermAll, ID: wire.ID{Scheme: schemeIP, ID: "10.0.0.1"}})
 				w.must(wire.OpCreate, wire.CreateRequest{Path: "/n", ACL: acl})
-				return wire.OpMulti, checks("/n", 26_000)
+				return wire.OpMulti, checks("/n", 24_000)
 			}},
 		{name: "multi of setData at a depth of 2000, with a quota",
 			prepare: func(_ testing.TB, w *worstStore) (wire.Op, wire.Record) {
