@@ -32,31 +32,38 @@ func Import(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer dirs.close()
-	if hasData(&cfg) {
-		return cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported", cfg.DataDir)
+	if stores, found, err := ownStores(&cfg); err != nil {
+		return err
+	} else if found {
+		return errors.Join(cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported", cfg.DataDir), stores.Close())
 	}
 	return importZooKeeper(ctx, &cfg)
 }
 
-// importAtStart imports when that is wanted and the member has no data. The directories are locked.
-func importAtStart(ctx context.Context, cfg *Config) error {
-	if !cfg.Import || hasData(cfg) {
-		return nil
+// ownStores opens the stores of a member that has data; found is false if it has none, or half an
+// import.
+func ownStores(cfg *Config) (stores quorum.Stores, found bool, err error) {
+	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
+		return stores, false, nil
 	}
-	return importZooKeeper(ctx, cfg)
+	if stores, err = quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore); err == nil && stores.Importable() {
+		return stores, false, stores.Close()
+	}
+	return stores, err == nil, err
 }
 
-// hasData says that a member has run on the directories, or an import has come to its end.
-func hasData(cfg *Config) bool {
-	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
-		return false
+// openOrImport opens the stores of a member, after an import if that is wanted and it has no data.
+// The directories are locked.
+func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
+	if cfg.Import {
+		if stores, found, err := ownStores(cfg); found || err != nil {
+			return stores, err
+		}
+		if err := importZooKeeper(ctx, cfg); err != nil {
+			return quorum.Stores{}, err
+		}
 	}
-	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
-	if err != nil {
-		return true // the start says what is wrong
-	}
-	defer func() { _ = stores.Close() }()
-	return !stores.Importable()
+	return quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 }
 
 func importZooKeeper(ctx context.Context, cfg *Config) error {

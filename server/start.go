@@ -211,10 +211,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 			return stores, err
 		}
 		*opened = append(*opened, s.dirs.close)
-		if err := importAtStart(ctx, &s.cfg); err != nil {
-			return stores, err
-		}
-		if stores, err = quorum.OpenStores(s.cfg.DataDir, s.cfg.DataLogDir, s.cfg.LogStore); err != nil {
+		if stores, err = openOrImport(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
 	}
