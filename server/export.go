@@ -43,7 +43,7 @@ func Export(ctx context.Context, cfg Config, snapshot, dir string) (e Exported, 
 	if snapshot != "" {
 		store, err = readSnapshot(snapshot)
 	} else {
-		store, e.Epoch, err = stoppedState(ctx, &cfg)
+		store, e.Epoch, _, err = stoppedState(ctx, &cfg)
 	}
 	if err != nil {
 		return e, err
@@ -71,22 +71,24 @@ func readSnapshot(name string) (*znode.Store, error) {
 	return store, nil
 }
 
-// stoppedState is the last state of a member that does not run.
-func stoppedState(ctx context.Context, cfg *Config) (*znode.Store, uint64, error) {
+// stoppedState is the last state of a member that does not run, the term of its last entry, and
+// what was put in order when its files were opened.
+func stoppedState(ctx context.Context, cfg *Config) (store *znode.Store, term uint64, repaired []string, err error) {
 	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
-		return nil, 0, cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
+		return nil, 0, nil, cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
 	}
 	dirs, err := openDataDirs(ctx, cfg)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
 	defer dirs.close()
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
 	defer func() { _ = stores.Close() }()
-	return quorum.LastState(stores)
+	store, term, err = quorum.LastState(stores)
+	return store, term, stores.Repaired, err
 }
 
 // writeExport makes a directory of ZooKeeper.

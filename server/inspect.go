@@ -74,20 +74,24 @@ type InspectedLock struct {
 	Waiting int      `json:"waiting"`
 }
 
-// Inspect reads a data directory of ZooKeeper or of lockkeeper, or a snapshot of either. A
-// directory that has both is lockkeeper's; its version-2 alone can be named. A member must not run
-// on it. Errors name the file, damage its offset as well.
-func Inspect(ctx context.Context, path string) (*Inspection, error) {
+// Inspect reads a data directory of ZooKeeper or of lockkeeper, or a snapshot of either. logDir is
+// where the logs are, if that is another directory. A directory that has both kinds of data is
+// lockkeeper's; its version-2 alone can be named. A member must not run on it. Errors name the
+// file, damage its offset as well.
+func Inspect(ctx context.Context, path, logDir string) (*Inspection, error) {
+	logDir = cmp.Or(logDir, path)
 	in := &Inspection{Path: path, Epoch: -1, AcceptedEpoch: -1}
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
 	case !st.IsDir():
 		err = in.readFile()
-	case exists(filepath.Join(path, logFile)):
-		err = in.readOurs(ctx)
+	case exists(filepath.Join(logDir, logFile)):
+		err = in.readOurs(ctx, logDir)
+	case exists(filepath.Join(path, logFile)) || exists(filepath.Join(path, snapshotsDir)):
+		err = fmt.Errorf("%s has a part of a member's data: name its zoo.cfg, which has dataDir and dataLogDir", path)
 	default:
-		err = in.readZooKeepers()
+		err = in.readZooKeepers(logDir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: inspect: %w", err)
@@ -132,13 +136,13 @@ func (in *Inspection) readFile() error {
 	return err
 }
 
-func (in *Inspection) readOurs(ctx context.Context) error {
+func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 	in.Of, in.Import = "lockkeeper", "nothing: there are data of lockkeeper"
 	var err error
 	for _, kind := range []quorum.LogKind{"wal", "bolt"} {
-		cfg := Config{DataDir: in.Path, LogStore: kind}.WithDefaults()
+		cfg := Config{DataDir: in.Path, DataLogDir: logDir, LogStore: kind}.WithDefaults()
 		var term uint64
-		if in.store, term, err = stoppedState(ctx, &cfg); !errors.Is(err, quorum.ErrLogKind) {
+		if in.store, term, in.Notices, err = stoppedState(ctx, &cfg); !errors.Is(err, quorum.ErrLogKind) {
 			in.Epoch = int64(term)
 			break
 		}
@@ -146,12 +150,14 @@ func (in *Inspection) readOurs(ctx context.Context) error {
 	return err
 }
 
-func (in *Inspection) readZooKeepers() error {
-	dir := in.Path
-	if filepath.Base(dir) == zooKeeperDir {
-		dir = filepath.Dir(dir)
+func (in *Inspection) readZooKeepers(logDir string) error {
+	parent := func(dir string) string {
+		if filepath.Base(dir) == zooKeeperDir {
+			return filepath.Dir(dir)
+		}
+		return dir
 	}
-	files, err := zkdata.List(dir, "")
+	files, err := zkdata.List(parent(in.Path), parent(logDir))
 	if err != nil {
 		return err
 	}
@@ -164,6 +170,10 @@ func (in *Inspection) readZooKeepers() error {
 	}
 	in.Of, in.zxid, in.Epoch, in.AcceptedEpoch = "ZooKeeper", state.Zxid, files.CurrentEpoch, files.AcceptedEpoch
 	in.Snapshot, in.Transactions, in.Notices = filepath.Base(report.Snapshot.Path), report.Txns, report.Notices
+	if len(files.Logs) == 0 {
+		in.Notices = append(in.Notices, "there is no transaction log: if the server had a dataLogDir, name its zoo.cfg, or what "+
+			"the log has is missing here")
+	}
 	from := origin(files, state.Zxid)
 	in.Import = fmt.Sprintf("all of it, as a snapshot of term %d and index %d", from.StateTerm, from.Index)
 	in.store, err = state.Store(true)

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"lockkeeper/server"
+	"lockkeeper/server/zoocfg"
 )
 
 // inspectCommand says what is in a data directory.
@@ -35,7 +36,7 @@ type inspected struct {
 
 func (c *inspectCommand) run(e env, args []string) error {
 	if len(args) != 1 {
-		return wrongUsage("it needs a data directory, a snapshot or, with -log, a log file")
+		return wrongUsage("it needs a zoo.cfg, a data directory, a snapshot or, with -log, a log file")
 	}
 	if c.log {
 		return server.InspectLog(args[0], func(line string) error {
@@ -43,8 +44,12 @@ func (c *inspectCommand) run(e env, args []string) error {
 			return err
 		})
 	}
+	dir, logDir := filepath.Clean(args[0]), ""
+	if cfg, err := server.LoadConfig(args[0], zoocfg.AllowUnknownKeys); err == nil { // a zoo.cfg
+		dir, logDir = cfg.DataDir, cfg.DataLogDir
+	}
 	in, sig := untilSignal(e, signalRepeat, func(ctx context.Context) inspected {
-		i, err := server.Inspect(ctx, filepath.Clean(args[0]))
+		i, err := server.Inspect(ctx, dir, logDir)
 		return inspected{i, err}
 	})
 	switch {
@@ -92,7 +97,11 @@ func (c *inspectCommand) showNode(w io.Writer, in *server.Inspection) error {
 }
 
 func summarise(w io.Writer, in *server.Inspection) {
-	fmt.Fprintf(w, "%s: data of %s, whole, up to zxid %s\n", in.Path, in.Of, in.Zxid)
+	state := "whole"
+	if len(in.Notices) > 0 {
+		state = "readable, but see the notices"
+	}
+	fmt.Fprintf(w, "%s: data of %s, %s, up to zxid %s\n", in.Path, in.Of, state, in.Zxid)
 	if in.Epoch >= 0 {
 		fmt.Fprintf(w, "epoch or term: %d\n", in.Epoch)
 	}
