@@ -66,6 +66,8 @@ const imports = `
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
+	jepsen/locklab/lock:
+	jepsen/locklab/system:
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.

@@ -1,0 +1,54 @@
+package lock
+
+import (
+	"context"
+	"time"
+)
+
+// A Way is one way to lock.
+type Way struct {
+	// Name is what tables and the flag -ways call it, such as "redis-setnx".
+	Name string
+	// System is the name of the servers that it needs (package system), such as "redis-sentinel".
+	System string
+	// Fenced says that its grants carry tokens that grow from holder to holder.
+	Fenced bool
+	// Broken says that this is a planted twin with a bug that the lab has to find. Twins are no
+	// rows of the table.
+	Broken bool
+	// Open connects a client.
+	Open func(ctx context.Context, c Config) (Client, error)
+}
+
+// Config is what a client is given.
+type Config struct {
+	// Servers are the addresses of the servers, host:port, in the order of the system's servers. A
+	// client that the lab cuts off is given the addresses of proxies.
+	Servers []string
+	// Node names this client: its host and thread in the lock table, the field of Redisson's hash.
+	Node string
+	// Lease is for how long a lock outlives the last sign of life of its holder: the session
+	// timeout, the TTL of a key, the age at which the clean-up job removes a row.
+	Lease time.Duration
+}
+
+// A Client is one client's connection. It is used by one goroutine at a time.
+type Client interface {
+	// Lock waits until it holds the lock of the resource, or ctx ends. After an error nothing is
+	// held, as far as this way can tell.
+	Lock(ctx context.Context, resource string) (Held, error)
+	// Close ends the connection as a program that exits in good order does.
+	Close() error
+}
+
+// Held is a lock from the point of view of its holder.
+type Held interface {
+	// Token grows from holder to holder; 0 if this way has none.
+	Token() uint64
+	// Lost is closed when the library knows that the lock can no longer be relied on; nil if the
+	// library never tells.
+	Lost() <-chan struct{}
+	// Unlock gives the lock back. An error says that it was not held any more, or that nobody
+	// knows.
+	Unlock(ctx context.Context) error
+}

@@ -1,0 +1,55 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrClock is the error of a server whose wall clock cannot be set from outside.
+var ErrClock = errors.New("the wall clock of this server cannot be set")
+
+// A Kind is a kind of system that can be started.
+type Kind struct {
+	// Name is what the ways and the flag -systems call it: "redis", "redis-sentinel", "redis-5",
+	// "mariadb", "mariadb-replica", "postgresql", "etcd", "zookeeper", "lockkeeper".
+	Name string
+	// Needs returns an error that names the Debian package if something is not installed.
+	Needs func() error
+	// Start starts the servers with their data in dir, an empty directory, and returns when they
+	// serve. Ports are free ones of the loopback interface. A lease is what servers must know of
+	// it (the least session timeout), or 0.
+	Start func(ctx context.Context, dir string, lease time.Duration) (System, error)
+}
+
+// A System is a set of servers that runs.
+type System interface {
+	// Servers are its servers. Their number and order never change; those that clients are given
+	// the addresses of come first.
+	Servers() []Server
+	// Primary is the index in Servers of the one that takes writes now (primary, leader), or an
+	// error if there is none.
+	Primary(ctx context.Context) (int, error)
+	// Failover makes a replica the primary, as the system's own operator or sentinel does after
+	// the primary's death, and returns when it serves. Systems that do it by themselves wait for
+	// it.
+	Failover(ctx context.Context) error
+	// Requests is how many requests of clients all servers have answered since they started, for
+	// the cost of one acquisition; -1 if nothing counts them.
+	Requests(ctx context.Context) int64
+	// Close kills everything that was started.
+	Close() error
+}
+
+// A Server is one process of a system. Its data survive Kill and Start.
+type Server interface {
+	Name() string // "redis-1"
+	Addr() string // host:port for clients
+	Pause() error // SIGSTOP
+	Resume() error
+	Kill() error
+	Start(ctx context.Context) error // after Kill; returns when it serves
+	// SetClock makes its wall clock differ from the machine's by so much; ErrClock if that is not
+	// possible. The monotonic clock goes on as it is.
+	SetClock(ahead time.Duration) error
+}
