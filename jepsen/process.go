@@ -70,6 +70,9 @@ func StartProcess(name string, cmd *exec.Cmd, logPath string) (*Process, error) 
 	return p, nil
 }
 
+// Pid is the number of the process.
+func (p *Process) Pid() int { return p.pid }
+
 // Done is closed when the process has ended and been reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

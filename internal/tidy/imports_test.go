@@ -68,6 +68,8 @@ const imports = `
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
 	jepsen/locklab/lock:
 	jepsen/locklab/system:
+	jepsen/locklab/ledger: jepsen recipes/fence
+	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.

@@ -4,4 +4,6 @@ go 1.26.0
 
 require lockkeeper v0.0.0
 
+require github.com/go-zookeeper/zk v1.0.4 // indirect
+
 replace lockkeeper => ../..

@@ -1,0 +1,315 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/locklab/ledger"
+	"lockkeeper/jepsen/locklab/lock"
+	"lockkeeper/jepsen/locklab/system"
+)
+
+// A Config says how stories are played.
+type Config struct {
+	// Client is the command line of a client's process: one that calls Client.
+	Client []string
+	// Lease is the lease of most stories.
+	Lease time.Duration
+	// Rounds is how many trios of clients play each story, all at the same time.
+	Rounds int
+	// Seed is that of the plans.
+	Seed uint64
+	// Cost is for how long the story without a fault is played; Times how many acquisitions it has
+	// at most, 0 for no bound.
+	Cost  time.Duration
+	Times int
+	// Dir is for data and logs.
+	Dir string
+}
+
+// A Stage is a system of servers on which stories are played, one after the other.
+type Stage struct {
+	Config
+	kind   system.Kind
+	sys    system.System
+	ledger *ledger.Ledger
+	starts int   // of the system
+	cases  int   // for names of resources
+	killed []int // servers that do not run
+	set    []int // servers whose clocks are wrong
+	failed bool  // the system may not be what it was
+}
+
+// startPatience is how long servers and clients may take to start, on a busy machine.
+const startPatience = time.Minute
+
+// NewStage starts the servers.
+func NewStage(ctx context.Context, cfg Config, kind system.Kind) (*Stage, error) {
+	l, err := ledger.OpenLedger()
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Config: cfg, kind: kind, ledger: l}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// start starts the system, in a new directory.
+func (s *Stage) start(ctx context.Context) error {
+	s.starts++
+	dir := filepath.Join(s.Dir, fmt.Sprintf("%s-%d", s.kind.Name, s.starts))
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, startPatience)
+		defer cancel()
+		s.sys, err = s.kind.Start(ctx, dir, s.Lease)
+	}
+	if err != nil {
+		return fmt.Errorf("play: start %s: %w", s.kind.Name, err)
+	}
+	s.killed, s.set, s.failed = nil, nil, false
+	return nil
+}
+
+// Close ends the servers and the ledger.
+func (s *Stage) Close() error {
+	err := s.ledger.Close()
+	if s.sys != nil {
+		err = errors.Join(err, s.sys.Close())
+	}
+	return err
+}
+
+// A Round is what three clients did.
+type Round struct {
+	Plan   Plan           `json:"plan"`
+	Events []Event        `json:"events"`
+	Ledger []ledger.Entry `json:"ledger"`
+	// Broken is why the story could not be played to its end; empty if it was.
+	Broken string `json:"broken,omitempty"`
+}
+
+// A Case is a story, played with a way to lock.
+type Case struct {
+	Way, System, Fault string
+	Seed               uint64
+	Lease              time.Duration
+	Rounds             []Round
+	// Requests is how many requests of clients the servers answered for each acquisition, without
+	// a fault and with one client; negative if nothing counts them.
+	Requests float64
+	// Skipped is why the story cannot be played with this system; empty if it was.
+	Skipped string
+}
+
+// Name is what -explain calls the case.
+func (c *Case) Name() string { return c.Way + "/" + c.Fault }
+
+// Play plays a story. An error means that the lab failed, not the lock.
+func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault) (*Case, error) {
+	c := &Case{Way: way.Name, System: s.kind.Name, Fault: f.Name, Seed: s.Seed, Lease: f.Lease(s.Lease), Requests: -1}
+	if n := len(s.sys.Servers()); n < f.Least {
+		c.Skipped = fmt.Sprintf("needs %d servers, there is %d", f.Least, n)
+		return c, nil
+	}
+	if f.NeedsClock && errors.Is(s.setClock(0, 0), system.ErrClock) {
+		c.Skipped = system.ErrClock.Error()
+		return c, nil
+	}
+	s.cases++
+	err := s.play(ctx, c, f)
+	if restored := s.restore(ctx); err == nil {
+		err = restored
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Name(), err)
+	}
+	return c, nil
+}
+
+// play plays the rounds of a case, at the same time.
+func (s *Stage) play(ctx context.Context, c *Case, f Fault) (err error) {
+	rounds := s.Rounds
+	if f.Name == None {
+		rounds = 1
+	}
+	trios := make([]*trio, rounds)
+	defer func() {
+		together(trios, func(t *trio) { t.fail(t.close()) })
+		for _, t := range trios {
+			c.Rounds = append(c.Rounds, t.round())
+		}
+	}()
+	for i := range trios {
+		trios[i] = newTrio(s, c, f, i, rounds)
+	}
+	s.note(trios, Broke, "the system is %s, the lease %v", s.kind.Name, c.Lease)
+	together(trios, func(t *trio) { t.start(ctx) })
+	if f.Name == None {
+		c.Requests = s.cost(ctx, trios[0])
+		return nil
+	}
+	down, err := s.prepare(ctx, f, trios)
+	if err != nil {
+		return err
+	}
+	together(trios, func(t *trio) { t.acquire(ctx) })
+	var hitting sync.WaitGroup
+	hitting.Go(func() { err = s.hit(ctx, f, trios, down) })
+	together(trios, func(t *trio) { t.finish(ctx) })
+	hitting.Wait()
+	return err
+}
+
+// together calls f for all trios at the same time, and waits.
+func together(trios []*trio, f func(*trio)) {
+	var all sync.WaitGroup
+	for _, t := range trios {
+		if t != nil {
+			all.Go(func() { f(t) })
+		}
+	}
+	all.Wait()
+}
+
+// note adds an event of the lab to all histories.
+func (s *Stage) note(trios []*trio, what, format string, args ...any) {
+	for _, t := range trios {
+		t.history.Note("lab", what, format, args...)
+	}
+}
+
+// primary is the server that decides, or the first one if there is none.
+func (s *Stage) primary(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	i, err := s.sys.Primary(ctx)
+	if err != nil {
+		return 0
+	}
+	return i
+}
+
+// prepare is what has to be done before A gets the lock: a replica goes down before a failover. It
+// returns the server that has to come back, or -1.
+func (s *Stage) prepare(ctx context.Context, f Fault, trios []*trio) (down int, err error) {
+	if f.hit != hitFailover {
+		return -1, nil
+	}
+	down = 0
+	if s.primary(ctx) == 0 {
+		down = 1
+	}
+	s.note(trios, Broke, "%s is killed, so that it misses what comes now", s.sys.Servers()[down].Name())
+	return down, s.kill(down)
+}
+
+func (s *Stage) kill(i int) error {
+	s.killed = append(s.killed, i)
+	return s.sys.Servers()[i].Kill()
+}
+
+// revive starts a server that was killed.
+func (s *Stage) revive(ctx context.Context, i int) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	err := s.sys.Servers()[i].Start(ctx)
+	if err == nil {
+		s.killed = slices.DeleteFunc(s.killed, func(k int) bool { return k == i })
+	}
+	return err
+}
+
+func (s *Stage) setClock(i int, ahead time.Duration) error {
+	return s.sys.Servers()[i].SetClock(ahead)
+}
+
+// hit does what a fault does to servers.
+func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, down int) error {
+	primary, plan := s.primary(ctx), trios[0].plan
+	server := s.sys.Servers()[primary]
+	switch f.hit {
+	case hitServerPause:
+		s.note(trios, Broke, "%s is stopped", server.Name())
+		err := server.Pause()
+		jepsen.Sleep(ctx, plan.Back)
+		s.note(trios, Healed, "%s goes on", server.Name())
+		return errors.Join(err, server.Resume())
+	case hitServerKill:
+		s.note(trios, Broke, "%s is killed, and started again", server.Name())
+		if err := s.kill(primary); err != nil {
+			return err
+		}
+		err := s.revive(ctx, primary)
+		s.note(trios, Healed, "%s serves again", server.Name())
+		return err
+	case hitFailover:
+		s.failed = true
+		s.note(trios, Broke, "%s is killed, and %s comes back", server.Name(), s.sys.Servers()[down].Name())
+		if err := s.kill(primary); err != nil {
+			return err
+		}
+		if err := s.revive(ctx, down); err != nil {
+			s.note(trios, Healed, "%s does not serve yet: %v", s.sys.Servers()[down].Name(), err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, startPatience)
+		defer cancel()
+		if err := s.sys.Failover(ctx); err != nil {
+			s.note(trios, Healed, "nobody has taken over: %v", err)
+		} else {
+			s.note(trios, Healed, "%s has taken over", s.sys.Servers()[s.primary(ctx)].Name())
+		}
+	case hitClockOne, hitClockMost:
+		return s.hitClocks(f, trios, primary, plan.Ahead)
+	}
+	return nil
+}
+
+// hitClocks sets the clock of one server or of a majority, the one that decides among them.
+func (s *Stage) hitClocks(f Fault, trios []*trio, primary int, ahead time.Duration) error {
+	if f.Name == "clock-back" {
+		ahead = -ahead
+	}
+	servers := s.sys.Servers()
+	n := 1
+	if f.hit == hitClockMost {
+		n = len(servers)/2 + 1
+	}
+	for i := range n {
+		i = (primary + i) % len(servers)
+		s.note(trios, Broke, "the wall clock of %s jumps by %+.1f s", servers[i].Name(), ahead.Seconds())
+		s.set = append(s.set, i)
+		if err := s.setClock(i, ahead); err != nil {
+			return fmt.Errorf("play: clock of %s: %w", servers[i].Name(), err)
+		}
+	}
+	return nil
+}
+
+// restore makes the system what it was, or starts another one.
+func (s *Stage) restore(ctx context.Context) error {
+	for _, i := range slices.Clone(s.killed) {
+		if !s.failed && s.revive(ctx, i) != nil {
+			s.failed = true
+		}
+	}
+	for _, i := range s.set {
+		if s.setClock(i, 0) != nil {
+			s.failed = true
+		}
+	}
+	s.set = nil
+	if !s.failed {
+		return nil
+	}
+	return errors.Join(s.sys.Close(), s.start(ctx))
+}

@@ -1,0 +1,328 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/jepsen"
+)
+
+// A trio is three clients of one resource: A, whom the story is about, and B and C, who wait for
+// its lock.
+type trio struct {
+	stage    *Stage
+	fault    Fault
+	plan     Plan
+	lease    time.Duration
+	way      string
+	resource string
+	history  *History
+	a, b, c  *agent
+	over     chan struct{} // closed when A has played its part
+	others   sync.WaitGroup
+
+	mu     sync.Mutex
+	broken []string // why the story could not be played to its end
+}
+
+func newTrio(s *Stage, c *Case, f Fault, round, rounds int) *trio {
+	return &trio{
+		stage: s, fault: f, lease: c.Lease, way: c.Way, history: NewHistory(), over: make(chan struct{}),
+		plan: NewPlan(s.Seed, f, c.Lease, round, rounds),
+		// Letters, digits and dashes: fit for a key, a node, a table and a channel.
+		resource: fmt.Sprintf("r%d-%d-%s", s.cases, round, c.Way),
+	}
+}
+
+// fail says that the story cannot go on as it should.
+func (t *trio) fail(err error) {
+	if err == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken = append(t.broken, err.Error())
+}
+
+func (t *trio) failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.broken) > 0
+}
+
+// start starts the clients and waits until they are connected.
+func (t *trio) start(ctx context.Context) {
+	var addrs []string
+	for _, server := range t.stage.sys.Servers() {
+		addrs = append(addrs, server.Addr())
+	}
+	for i, agent := range []**agent{&t.a, &t.b, &t.c} {
+		name := string(rune('A' + i))
+		order := Order{Way: t.way, Name: name, Node: t.resource + "-" + name, Lease: t.lease, Resource: t.resource}
+		var err error
+		*agent, err = startAgent(t.stage.Client, order, addrs, t.stage.ledger.Addr(), t.stage.Dir, t.history)
+		t.fail(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for _, name := range []string{"A", "B", "C"} {
+		e, err := t.history.Await(ctx, []string{name}, []string{Ready, Failed})
+		if err == nil && e.What == Failed {
+			err = fmt.Errorf("play: client %s: %s", name, e.Text)
+		}
+		t.fail(err)
+	}
+}
+
+// patience is how long anybody waits for the lock: long enough to call it left behind.
+func (t *trio) patience() time.Duration {
+	return t.plan.Hold + max(3*t.lease, 6*t.stage.Lease)
+}
+
+// acquire has A lock and read, and the others come after it. A fault that hits A while it asks for
+// the lock is left to finish.
+func (t *trio) acquire(ctx context.Context) {
+	if t.failed() || t.fault.during == stepLock {
+		return
+	}
+	e, err := t.a.do(ctx, Command{Do: "lock", Wait: t.patience()})
+	if err == nil && e.What != Locked {
+		err = fmt.Errorf("play: A did not get a lock that was free: %s", e.Text)
+	}
+	if err == nil {
+		_, err = t.a.do(ctx, Command{Do: "read"})
+	}
+	if err == nil && t.fault.past {
+		_, err = t.a.do(ctx, Command{Do: "check"})
+	}
+	t.fail(err)
+	t.contend(ctx)
+}
+
+// contend has B and C ask for the lock. finish waits for them.
+func (t *trio) contend(ctx context.Context) {
+	if t.failed() {
+		return
+	}
+	t.others.Go(func() { t.fail(t.take(ctx, t.b)) })
+	t.others.Go(func() {
+		jepsen.Sleep(ctx, t.lease/50) // C comes after B
+		t.fail(t.take(ctx, t.c))
+	})
+}
+
+// take is what B and C do. They work for as long as A plays its part, and a little longer, but
+// never for as long as a lease.
+func (t *trio) take(ctx context.Context, a *agent) error {
+	e, err := a.do(ctx, Command{Do: "lock", Wait: t.patience()})
+	if err != nil || e.What != Locked {
+		return err
+	}
+	if _, err := a.do(ctx, Command{Do: "read"}); err != nil {
+		return err
+	}
+	began := time.Now()
+	waiting, cancel := context.WithTimeout(ctx, 7*t.lease/10)
+	defer cancel()
+	select {
+	case <-t.over:
+		jepsen.Sleep(waiting, max(t.lease/10, t.lease/4-time.Since(began)))
+	case <-waiting.Done():
+	}
+	if _, err := a.do(ctx, Command{Do: "write", Check: true}); err != nil {
+		return err
+	}
+	_, err = a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	return err
+}
+
+// finish plays A's part to its end, and then waits for the others.
+func (t *trio) finish(ctx context.Context) {
+	if !t.failed() {
+		t.fail(t.finishA(ctx))
+	}
+	close(t.over)
+	t.others.Wait()
+}
+
+func (t *trio) finishA(ctx context.Context) error {
+	switch {
+	case t.fault.hit == hitReply:
+		return t.lateReply(ctx)
+	case t.fault.hit == hitLate:
+		return t.lateWrite(ctx)
+	case t.fault.hit == hitCrash || t.fault.Name == "clock-back":
+		return t.crash(ctx)
+	}
+	undo, err := t.hitA(ctx)
+	if err != nil {
+		return err
+	}
+	t.hold(ctx)
+	write := Command{Do: "write", Check: !t.fault.past}
+	if t.fault.hit == hitPause { // it finds the command when it wakes up
+		from := t.history.len()
+		if err := errors.Join(t.a.send(write), undo()); err != nil {
+			return err
+		}
+		_, err = t.history.await(ctx, from, []string{"A"}, ends["write"])
+	} else {
+		_, err = t.a.do(ctx, write)
+		err = errors.Join(err, undo())
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	return err
+}
+
+// hold waits until A has held the lock for as long as planned.
+func (t *trio) hold(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, t.plan.Hold)
+	defer cancel()
+	if !t.fault.next {
+		<-ctx.Done()
+		return
+	}
+	if _, err := t.history.Await(ctx, []string{"B", "C"}, []string{Locked}); err == nil {
+		jepsen.Sleep(ctx, t.plan.Extra)
+	}
+}
+
+// hitA does what a fault does to A and its network. undo ends it.
+func (t *trio) hitA(ctx context.Context) (undo func() error, err error) {
+	undo = func() error { return nil }
+	cut := func(how string, pairs ...[2]int) {
+		t.history.Note("A", Broke, "its network is cut: %s", how)
+		for _, p := range pairs {
+			err = errors.Join(err, t.a.servers.Block(p[0], p[1]))
+		}
+		undo = func() error {
+			t.history.Note("A", Healed, "its network is whole again")
+			return jepsen.HealAll(t.a.servers)
+		}
+	}
+	out, in := [2]int{clientHost, serverHost}, [2]int{serverHost, clientHost}
+	switch t.fault.hit {
+	case hitPause:
+		return t.a.resume, t.a.pause(ctx)
+	case hitDelay:
+		t.history.Note("A", Broke, "its network is slow")
+		undo = func() error {
+			t.history.Note("A", Healed, "its network is fast again")
+			return t.slow(t.a, 0)
+		}
+		return undo, t.slow(t.a, t.lease/10)
+	case hitCutOut:
+		cut("what it sends is lost", out)
+	case hitCutIn:
+		cut("what is sent to it is lost", in)
+	case hitCutBoth:
+		cut("both ways", out, in)
+	}
+	return undo, err
+}
+
+// slow delays all that goes between a client and the servers.
+func (t *trio) slow(a *agent, by time.Duration) error {
+	shape := jepsen.Shape{Delay: by}
+	return errors.Join(a.servers.Shape(clientHost, shape), a.servers.Shape(serverHost, shape))
+}
+
+// lateReply holds back what the servers send A while it asks for the lock.
+func (t *trio) lateReply(ctx context.Context) error {
+	t.history.Note("A", Broke, "what is sent to it is under way for long")
+	from := t.history.len()
+	err := errors.Join(t.a.servers.Block(serverHost, clientHost), t.a.send(Command{Do: "lock", Wait: t.patience()}))
+	jepsen.Sleep(ctx, t.lease/20)
+	t.contend(ctx)
+	jepsen.Sleep(ctx, t.plan.Hold)
+	t.history.Note("A", Healed, "what was sent to it arrives")
+	err = errors.Join(err, t.a.servers.Unblock(serverHost, clientHost))
+	if err != nil {
+		return err
+	}
+	// A lock that it gets in its turn, when the others are through, is not what this is about.
+	wait, cancel := context.WithTimeout(ctx, t.lease/2)
+	defer cancel()
+	e, err := t.history.await(wait, from, []string{"A"}, ends["lock"])
+	if err != nil || e.What != Locked {
+		return nil
+	}
+	if _, err := t.a.do(ctx, Command{Do: "read"}); err != nil {
+		return err
+	}
+	jepsen.Sleep(ctx, t.lease/20)
+	if _, err := t.a.do(ctx, Command{Do: "write", Check: true}); err != nil {
+		return err
+	}
+	_, err = t.a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	return err
+}
+
+// lateWrite has A send a write over a slow network, and die.
+func (t *trio) lateWrite(ctx context.Context) error {
+	t.history.Note("A", Broke, "its way to the resource is slow")
+	err := t.a.book.Shape(clientHost, jepsen.Shape{Delay: t.plan.Hold})
+	if err == nil {
+		_, err = t.a.do(ctx, Command{Do: "send"})
+	}
+	err = errors.Join(err, t.a.kill())
+	jepsen.Sleep(ctx, t.plan.Hold)
+	return err
+}
+
+// crash has A die: while it holds the lock, or in a step on a slow network.
+func (t *trio) crash(ctx context.Context) error {
+	if t.fault.during == stepHeld {
+		jepsen.Sleep(ctx, t.lease/10)
+		return t.a.kill()
+	}
+	t.history.Note("A", Broke, "its network is slow, and it dies %v after it began to %s", t.plan.Crash,
+		[]string{"", "lock", "unlock"}[t.fault.during])
+	err := t.slow(t.a, time.Duration(slowLink*float64(t.lease)))
+	if t.fault.during == stepLock {
+		err = errors.Join(err, t.a.send(Command{Do: "lock", Wait: t.patience()}))
+	} else {
+		_, e := t.a.do(ctx, Command{Do: "write", Check: true})
+		err = errors.Join(err, e, t.a.send(Command{Do: "unlock", Wait: t.patience()}))
+	}
+	jepsen.Sleep(ctx, t.plan.Crash)
+	err = errors.Join(err, t.a.kill())
+	if t.fault.during == stepLock {
+		t.contend(ctx)
+	}
+	return err
+}
+
+// close ends the clients.
+func (t *trio) close() error {
+	var errs []error
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for _, a := range []*agent{t.a, t.b, t.c} {
+		if a != nil {
+			all.Go(func() {
+				err := a.close()
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			})
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// round is what happened.
+func (t *trio) round() Round {
+	r := Round{Plan: t.plan, Events: t.history.Sorted(), Ledger: t.stage.ledger.Entries(t.resource),
+		Broken: strings.Join(t.broken, "; ")}
+	t.stage.ledger.Forget(t.resource)
+	return r
+}
