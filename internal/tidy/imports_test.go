@@ -70,6 +70,8 @@ const imports = `
 	jepsen/locklab/system:
 	jepsen/locklab/ledger: jepsen recipes/fence
 	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger
+	jepsen/locklab/judge:  jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play
+	jepsen/locklab/page:   jepsen/report jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play jepsen/locklab/judge
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.

@@ -25,6 +25,9 @@ const (
 //go:embed style.css
 var styleText string
 
+// Style is the style sheet of the pages, for pages of other programs.
+func Style() template.CSS { return template.CSS(styleText) }
+
 //go:embed page.html
 var pageText string
 

@@ -12,6 +12,9 @@ const (
 	warmTimes  = 20
 )
 
+// TurnsText is the text of the event after which all clients take turns.
+const TurnsText = "all take turns"
+
 // cost plays the story without a fault: A alone, and then all three at once. It returns how many
 // requests an acquisition of A took, or -1.
 func (s *Stage) cost(ctx context.Context, t *trio) (requests float64) {
@@ -34,7 +37,7 @@ func (s *Stage) cost(ctx context.Context, t *trio) (requests float64) {
 	} else {
 		requests = -1
 	}
-	t.history.Note("lab", Healed, "all take turns")
+	t.history.Note("lab", Healed, "%s", TurnsText)
 	times := s.Times
 	if times > 0 {
 		times = (times + 2) / 3

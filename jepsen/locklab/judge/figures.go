@@ -1,0 +1,280 @@
+package judge
+
+import (
+	"slices"
+	"time"
+
+	"lockkeeper/jepsen/locklab/ledger"
+	"lockkeeper/jepsen/locklab/play"
+)
+
+// Figures are what was measured in a case, over all its rounds.
+type Figures struct {
+	Rounds int `json:"rounds"`
+	// Broken is how many of them could not be played to their end. They count for nothing else.
+	Broken int `json:"broken,omitempty"`
+
+	// Two is in how many rounds two clients held the lock at the same time, Longest for how long
+	// at most.
+	Two     int           `json:"two"`
+	Longest time.Duration `json:"longestNs,omitempty"`
+	// Early is in how many rounds that happened less than 0.9 leases after the first had got the
+	// lock: not because it worked for longer than the lease.
+	Early int `json:"early,omitempty"`
+	// Bystanders is in how many rounds neither of the two was A, whom the fault hit.
+	Bystanders int `json:"bystanders,omitempty"`
+	// LostUpdates are the updates that were written over, by book.
+	LostUpdates map[ledger.Rule]int `json:"lostUpdates,omitempty"`
+	// RefusedWrites are the writes that the fenced book refused.
+	RefusedWrites int `json:"refusedWrites,omitempty"`
+	// Disorder is how many grants had a token that was not larger than that of a grant before them.
+	Disorder int `json:"disorder,omitempty"`
+
+	// Overtaken is in how many rounds another was let in before A gave the lock back or died;
+	// Untold in how many of those A did not know it when the other got the lock.
+	Overtaken int `json:"overtaken"`
+	Untold    int `json:"untold"`
+	// Margin is by how much A was told before, the least of all; negative if it was told after.
+	// Only if Overtaken.
+	Margin time.Duration `json:"marginNs,omitempty"`
+
+	// Free is how long after A's death another had the lock, sorted; Left in how many rounds
+	// nobody had it as long as the lab waited.
+	Free []time.Duration `json:"freeNs,omitempty"`
+	Left int             `json:"left,omitempty"`
+
+	Cost *Cost `json:"cost,omitempty"`
+	// Worst is the round that shows most.
+	Worst int `json:"worst"`
+}
+
+// Cost is what a lock costs without a fault.
+type Cost struct {
+	Acquisitions int     `json:"acquisitions"` // all that were looked at
+	LockP50Ms    float64 `json:"lockP50Ms"`    // alone
+	LockP99Ms    float64 `json:"lockP99Ms"`
+	UnlockP50Ms  float64 `json:"unlockP50Ms"`
+	PerSecond    float64 `json:"perSecond"`  // of three clients that take turns, together
+	HandoverMs   float64 `json:"handoverMs"` // from an unlock to the next holder, the median
+	// Overtakes is the share of grants, 0 to 1, that went to a client while another had waited for
+	// longer.
+	Overtakes float64 `json:"overtakes"`
+	// Requests is how many requests an acquisition with its release took, alone; negative if
+	// nothing counts them.
+	Requests float64 `json:"requests"`
+}
+
+// Judge measures a case.
+func Judge(c *play.Case) Figures {
+	f := Figures{Rounds: len(c.Rounds), LostUpdates: make(map[ledger.Rule]int)}
+	var worst time.Duration
+	first := true
+	for i, r := range c.Rounds {
+		if r.Broken != "" {
+			f.Broken++
+			continue
+		}
+		weight := f.add(c, r)
+		if first || weight > worst {
+			f.Worst, worst, first = i, weight, false
+		}
+	}
+	slices.Sort(f.Free)
+	if c.Fault == play.None && len(c.Rounds) == 1 && f.Broken == 0 {
+		f.Cost = cost(c.Rounds[0].Events)
+		f.Cost.Requests = c.Requests
+	}
+	return f
+}
+
+// add takes a round into the figures, and says how much it shows.
+func (f *Figures) add(c *play.Case, r play.Round) (weight time.Duration) {
+	grants := Grants(r.Events)
+	early, bystanders := false, false
+	overlaps := Overlaps(grants)
+	for _, o := range overlaps {
+		f.Longest = max(f.Longest, o.To-o.From)
+		weight = max(weight, o.To-o.From)
+		early = early || o.Second.From-o.First.From < 9*c.Lease/10
+		bystanders = bystanders || o.First.Who != "A" && o.Second.Who != "A"
+	}
+	f.Two += one(len(overlaps) > 0)
+	f.Early += one(early)
+	f.Bystanders += one(bystanders)
+	for _, e := range r.Ledger {
+		if e.Lost() {
+			f.LostUpdates[e.Rule]++
+			if e.Rule == ledger.Open {
+				weight += time.Minute
+			}
+		}
+		if e.Write && e.Rule == ledger.Fenced && e.Refused != "" && e.Token > 0 {
+			f.RefusedWrites++
+		}
+	}
+	f.Disorder += disorder(grants)
+	if c.Fault == play.None {
+		return weight
+	}
+	f.addFate(r, grants)
+	return weight + f.addFree(r, grants)
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// disorder counts grants whose tokens do not grow.
+func disorder(grants []Grant) (n int) {
+	largest := uint64(0)
+	for _, g := range grants {
+		n += one(g.Token > 0 && g.Token <= largest)
+		largest = max(largest, g.Token)
+	}
+	return n
+}
+
+// addFate looks at what became of A's lock while A lived.
+func (f *Figures) addFate(r play.Round, grants []Grant) {
+	for i, a := range grants {
+		if a.Who != "A" {
+			continue
+		}
+		for _, next := range grants[i+1:] {
+			if next.Who == "A" || a.Over > 0 && next.From >= a.Over {
+				continue
+			}
+			margin := next.From - a.Until // told, or never and still at work
+			if f.Overtaken == 0 || margin < f.Margin {
+				f.Margin = margin
+			}
+			f.Overtaken++
+			f.Untold += one(margin < -Slack)
+			return
+		}
+	}
+}
+
+// addFree looks at how long the lock outlived A.
+func (f *Figures) addFree(r play.Round, grants []Grant) (took time.Duration) {
+	var died time.Duration
+	for _, e := range r.Events {
+		if e.Who == "A" && e.What == play.Killed {
+			died = e.At
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.Who == "A" })
+	if len(others) == 0 {
+		f.Left++
+		return time.Hour
+	}
+	if died == 0 || others[0].From < died {
+		return 0
+	}
+	f.Free = append(f.Free, others[0].From-died)
+	return others[0].From - died
+}
+
+// cost measures the story without a fault.
+func cost(events []play.Event) *Cost {
+	var c Cost
+	turns := len(events) // where they begin
+	for i, e := range events {
+		if e.Who == "lab" && e.Text == play.TurnsText {
+			turns = i
+		}
+	}
+	var lock, unlock []time.Duration
+	began := make(map[string]time.Duration)
+	for _, e := range events[:turns] {
+		switch e.What {
+		case play.Lock, play.Unlock:
+			began[e.Who] = e.At
+		case play.Locked:
+			c.Acquisitions++
+			lock = append(lock, e.At-began[e.Who])
+		case play.Unlocked:
+			unlock = append(unlock, e.At-began[e.Who])
+		}
+	}
+	slices.Sort(lock)
+	slices.Sort(unlock)
+	c.LockP50Ms, c.LockP99Ms, c.UnlockP50Ms = ms(at(lock, 0.5)), ms(at(lock, 0.99)), ms(at(unlock, 0.5))
+	c.addTurns(events[turns:])
+	return &c
+}
+
+// addTurns measures the part in which all clients take turns.
+func (c *Cost) addTurns(events []play.Event) {
+	waiting := make(map[string]time.Duration)
+	n, overtakes := 0, 0
+	var handovers []time.Duration
+	var first, last, unlocked time.Duration
+	for _, e := range events {
+		switch e.What {
+		case play.Lock:
+			waiting[e.Who] = e.At
+		case play.Unlock:
+			unlocked = e.At
+		case play.Locked:
+			n++
+			for who, since := range waiting {
+				// What arrives within a millisecond of another arrives at the same time.
+				if who != e.Who && since < waiting[e.Who]-time.Millisecond {
+					overtakes++
+					break
+				}
+			}
+			if since := waiting[e.Who]; unlocked > since { // it waited for that
+				handovers = append(handovers, e.At-unlocked)
+			}
+			delete(waiting, e.Who)
+			if first == 0 {
+				first = e.At
+			}
+			last = e.At
+		}
+	}
+	c.Acquisitions += n
+	if n > 1 && last > first {
+		c.PerSecond = float64(n-1) / (last - first).Seconds()
+		c.Overtakes = float64(overtakes) / float64(n)
+	}
+	slices.Sort(handovers)
+	c.HandoverMs = ms(at(handovers, 0.5))
+}
+
+// at is a quantile of sorted durations; 0 of none.
+func at(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// Median and Last are those of sorted durations.
+func Median(sorted []time.Duration) time.Duration { return at(sorted, 0.5) }
+func Last(sorted []time.Duration) time.Duration   { return at(sorted, 1) }
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// Violations are, in words, what no lock may do in this case without that being its nature: for
+// the planted bugs, and for the exit status of runs without a fault. A lease that ends while its
+// holder is stopped or cut off is no such thing.
+func (f Figures) Violations(fault string) (found []string) {
+	add := func(is bool, text string) {
+		if is {
+			found = append(found, text)
+		}
+	}
+	add(f.Two > 0 && fault == play.None, "two holders without any fault")
+	add(f.LostUpdates[ledger.Open] > 0 && fault == play.None, "lost updates without any fault")
+	add(f.Bystanders > 0, "two holders whom no fault hit")
+	add(f.Disorder > 0, "tokens that do not grow")
+	add(f.LostUpdates[ledger.Fenced] > 0, "lost updates in spite of the fence")
+	add(f.Left > 0, "a lock that is left behind")
+	return found
+}

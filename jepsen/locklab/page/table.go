@@ -1,0 +1,268 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/jepsen/locklab/judge"
+	"lockkeeper/jepsen/locklab/ledger"
+	"lockkeeper/jepsen/locklab/lock"
+	"lockkeeper/jepsen/locklab/play"
+)
+
+// A Document is all that was played.
+type Document struct {
+	Began time.Time
+	Took  time.Duration
+	// Again is the command line that plays it again, Machine what it was played on.
+	Again, Machine string
+	Config         play.Config
+	Results        []judge.Result
+	// Missing are the systems that could not be started, with the reason.
+	Missing []string
+}
+
+// find is the result of a case, or nil if it was not played.
+func (d *Document) find(way, fault string) *judge.Result {
+	for i, r := range d.Results {
+		if r.Way.Name == way && r.Case.Fault == fault {
+			return &d.Results[i]
+		}
+	}
+	return nil
+}
+
+// ways are those that were played, in their order; twins last.
+func (d *Document) ways() (all []lock.Way) {
+	for _, r := range d.Results {
+		if !slices.ContainsFunc(all, func(w lock.Way) bool { return w.Name == r.Way.Name }) {
+			all = append(all, r.Way)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b lock.Way) int { return cmp.Compare(order(a), order(b)) })
+	return all
+}
+
+func order(w lock.Way) int {
+	if w.Broken {
+		return 1
+	}
+	return 0
+}
+
+// faults are those that were played, but for none, in their order.
+func (d *Document) faults() (all []play.Fault) {
+	for _, f := range play.Faults {
+		if f.Name != play.None && slices.ContainsFunc(d.Results, func(r judge.Result) bool { return r.Case.Fault == f.Name }) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// A Table is one for Markdown and for HTML. A cell may have parts in bold, between two stars.
+type Table struct {
+	Head []string
+	Rows [][]string
+}
+
+// Markdown is the table as Markdown.
+func (t Table) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
+	for _, row := range t.Rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	}
+	return b.String()
+}
+
+// Cell is a case in few words.
+func Cell(r *judge.Result) string {
+	switch {
+	case r == nil:
+		return ""
+	case r.Case.Skipped != "":
+		return "not possible"
+	}
+	f := r.Figures
+	n := f.Rounds - f.Broken
+	if n == 0 {
+		return "not played to its end"
+	}
+	var words []string
+	if f.Two > 0 {
+		words = append(words, fmt.Sprintf("**two in %d of %d**, %s", f.Two, n, seconds(f.Longest)))
+	}
+	if lost := f.LostUpdates[ledger.Open]; lost > 0 {
+		words = append(words, fmt.Sprintf("%d lost", lost))
+	}
+	if f.Left > 0 {
+		words = append(words, fmt.Sprintf("**left behind in %d of %d**", f.Left, n))
+	}
+	if f.Overtaken > 0 && f.Two == 0 {
+		words = append(words, fmt.Sprintf("told %s before", seconds(f.Margin)))
+	}
+	if len(f.Free) > 0 && f.Two == 0 {
+		words = append(words, "free after "+seconds(judge.Median(f.Free)))
+	}
+	if len(words) == 0 {
+		return "kept"
+	}
+	return strings.Join(words, "; ")
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// mark is a number, in bold if it is not 0.
+func mark(n int) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("**%d**", n)
+}
+
+// Markdown is everything as tables, in lines of at most 200 characters.
+func (d *Document) Markdown() string {
+	var b strings.Builder
+	about := fmt.Sprintf("%s: `%s`, %s. Leases of %v, rounds of each story: %d, seed %d; it took %v.",
+		d.Began.UTC().Format("2006-01-02 15:04 MST"), d.Again, d.Machine, d.Config.Lease, d.Config.Rounds, d.Config.Seed,
+		d.Took.Round(time.Second))
+	for _, missing := range d.Missing {
+		about += fmt.Sprintf(" Not played: %s.", missing)
+	}
+	b.WriteString(wrap(about, ""))
+	b.WriteString("\n### All stories together\n\n" + d.Totals().Markdown())
+	b.WriteString("\n### Story by story\n")
+	for _, f := range d.faults() {
+		fmt.Fprintf(&b, "\n%s\n%s", wrap(fmt.Sprintf("**%s.** %s", f.Name, f.Text), ""), d.Story(f).Markdown())
+	}
+	b.WriteString("\n### What a lock costs\n\n" + d.Costs().Markdown())
+	b.WriteString("\n### What was argued, and what came\n\n")
+	for _, o := range judge.Outcomes(d.Results) {
+		b.WriteString(wrap("- "+claimText(o), "  "))
+	}
+	return b.String()
+}
+
+// Totals is the table of all ways, over all stories.
+func (d *Document) Totals() Table {
+	t := Table{Head: []string{"lock", "system", "rounds", "two holders", "longest", "updates lost", "fence on writes",
+		"full fence", "not told", "left behind"}}
+	for _, w := range d.ways() {
+		var f judge.Figures
+		lost := make(map[ledger.Rule]int)
+		for _, r := range d.Results {
+			if r.Way.Name != w.Name || r.Case.Fault == play.None {
+				continue
+			}
+			f.Rounds += r.Figures.Rounds - r.Figures.Broken
+			f.Two += r.Figures.Two
+			f.Longest = max(f.Longest, r.Figures.Longest)
+			f.Untold += r.Figures.Untold
+			f.Left += r.Figures.Left
+			for rule, n := range r.Figures.LostUpdates {
+				lost[rule] += n
+			}
+		}
+		writes, full := "no token", "no token"
+		if w.Fenced {
+			writes, full = mark(lost[ledger.WritesOnly]), mark(lost[ledger.Fenced])
+		}
+		t.Rows = append(t.Rows, []string{wayName(w), w.System, fmt.Sprint(f.Rounds), mark(f.Two), seconds(f.Longest),
+			mark(lost[ledger.Open]), writes, full, mark(f.Untold), mark(f.Left)})
+	}
+	return t
+}
+
+func wayName(w lock.Way) string {
+	if w.Broken {
+		return w.Name + " (planted bug)"
+	}
+	return w.Name
+}
+
+// Story is the table of one story.
+func (d *Document) Story(f play.Fault) Table {
+	t := Table{Head: []string{"lock", "system", "what came"}}
+	for _, w := range d.ways() {
+		if r := d.find(w.Name, f.Name); r != nil {
+			t.Rows = append(t.Rows, []string{wayName(w), w.System, Cell(r)})
+		}
+	}
+	return t
+}
+
+// Costs is the table of the story without a fault.
+func (d *Document) Costs() Table {
+	t := Table{Head: []string{"lock", "system", "acquired", "lock p50", "lock p99", "unlock p50", "requests",
+		"three in turn", "handover", "overtakes"}}
+	for _, w := range d.ways() {
+		r := d.find(w.Name, play.None)
+		if r == nil || r.Figures.Cost == nil || w.Broken {
+			continue
+		}
+		c := r.Figures.Cost
+		requests := "not counted"
+		if c.Requests >= 0 {
+			requests = fmt.Sprintf("%.1f", c.Requests)
+		}
+		millis := func(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }
+		t.Rows = append(t.Rows, []string{w.Name, w.System, fmt.Sprint(c.Acquisitions), millis(c.LockP50Ms),
+			millis(c.LockP99Ms), millis(c.UnlockP50Ms), requests, fmt.Sprintf("%.0f/s", c.PerSecond), millis(c.HandoverMs),
+			fmt.Sprintf("%.0f %%", 100*c.Overtakes)})
+	}
+	return t
+}
+
+// claimText is an expectation with what came.
+func claimText(o judge.Outcome) string {
+	text := ""
+	if o.Verdict() != "not played" {
+		text = ", " + o.Text()
+	}
+	return fmt.Sprintf("**%s**%s: %s (%s)", o.Verdict(), text, o.Says, o.Source)
+}
+
+// wrap breaks a text into lines of 100 columns. All but the first begin with indent.
+func wrap(text, indent string) string {
+	const width = 100
+	var b strings.Builder
+	n := 0
+	for i, word := range strings.Fields(text) {
+		switch length := len([]rune(word)); {
+		case i == 0:
+			b.WriteString(word)
+			n = length
+		case n+1+length > width:
+			b.WriteString("\n" + indent + word)
+			n = len(indent) + length
+		default:
+			b.WriteString(" " + word)
+			n += 1 + length
+		}
+	}
+	return b.String() + "\n"
+}
+
+// Text is the table for a terminal.
+func (t Table) Text() string {
+	rows := append([][]string{t.Head}, t.Rows...)
+	widths := make([]int, len(t.Head))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(strings.ReplaceAll(cell, "**", "")))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += fmt.Sprintf("%-*s  ", widths[i], strings.ReplaceAll(cell, "**", ""))
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
