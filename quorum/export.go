@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/raft"
@@ -26,23 +27,40 @@ func LastState(s Stores) (store *znode.Store, term uint64, err error) {
 	if len(list) > 0 {
 		from, term = list[0].Index, list[0].Term
 	}
-	last, err := s.Log.LastIndex()
-	if err != nil {
-		return nil, 0, fmt.Errorf("quorum: read log: %w", err)
+	err = EachEntry(s, from+1, func(_, of uint64, entry *znode.Entry) error {
+		if term = of; entry != nil {
+			store.Apply(term, entry, func(*znode.Command, *znode.Result) {})
+		}
+		return nil
+	})
+	return store, term, err
+}
+
+// EachEntry calls each with the entries of a member's log, in order, from an index on. Those that
+// are Raft's own have no znode.Entry.
+func EachEntry(s Stores, from uint64, each func(index, term uint64, entry *znode.Entry) error) error {
+	first, err := s.Log.FirstIndex()
+	last, errLast := s.Log.LastIndex()
+	if err := errors.Join(err, errLast); err != nil {
+		return fmt.Errorf("quorum: read log: %w", err)
 	}
-	for i := from + 1; i <= last; i++ {
+	for i := max(from, first); i <= last && last > 0; i++ {
 		var l raft.Log
 		if err := s.Log.GetLog(i, &l); err != nil {
-			return nil, 0, fmt.Errorf("quorum: read log: %w", err)
+			return fmt.Errorf("quorum: read log: %w", err)
 		}
-		if term = l.Term; l.Type != raft.LogCommand {
-			continue
+		if l.Type != raft.LogCommand {
+			err = each(l.Index, l.Term, nil)
+		} else {
+			entry, bad := znode.DecodeEntry(l.Data)
+			if bad != nil {
+				return fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.LogName, l.Index, l.Term, unreadable(bad))
+			}
+			err = each(l.Index, l.Term, entry)
 		}
-		entry, err := znode.DecodeEntry(l.Data)
 		if err != nil {
-			return nil, 0, fmt.Errorf("quorum: %s: entry %d of term %d: %w", s.LogName, l.Index, l.Term, unreadable(err))
+			return err
 		}
-		store.Apply(l.Term, entry, func(*znode.Command, *znode.Result) {})
 	}
-	return store, term, nil
+	return nil
 }

@@ -74,21 +74,29 @@ func readSnapshot(name string) (*znode.Store, error) {
 // stoppedState is the last state of a member that does not run, the term of its last entry, and
 // what was put in order when its files were opened.
 func stoppedState(ctx context.Context, cfg *Config) (store *znode.Store, term uint64, repaired []string, err error) {
+	err = withStopped(ctx, cfg, func(stores quorum.Stores) error {
+		repaired = stores.Repaired
+		store, term, err = quorum.LastState(stores)
+		return err
+	})
+	return store, term, repaired, err
+}
+
+// withStopped opens the stores of a member that does not run, as a start of it does.
+func withStopped(ctx context.Context, cfg *Config, do func(quorum.Stores) error) error {
 	if _, err := os.Stat(filepath.Join(cfg.DataLogDir, logFile)); err != nil {
-		return nil, 0, nil, cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
+		return cfg.Fault("dataDir", "there are no data of lockkeeper: %v", err)
 	}
 	dirs, err := openDataDirs(ctx, cfg)
 	if err != nil {
-		return nil, 0, nil, err
+		return err
 	}
 	defer dirs.close()
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 	if err != nil {
-		return nil, 0, nil, err
+		return err
 	}
-	defer func() { _ = stores.Close() }()
-	store, term, err = quorum.LastState(stores)
-	return store, term, stores.Repaired, err
+	return errors.Join(do(stores), stores.Close())
 }
 
 // writeExport makes a directory of ZooKeeper.

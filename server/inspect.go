@@ -52,6 +52,7 @@ type Inspection struct {
 
 	zxid  wire.Zxid
 	store *znode.Store
+	owned map[wire.SessionID][]string // the paths of the ephemeral nodes
 }
 
 // InspectedSession is a session and what it has.
@@ -59,6 +60,21 @@ type InspectedSession struct {
 	ID         string `json:"id"`
 	TimeoutMs  int32  `json:"timeoutMs"`
 	Ephemerals int    `json:"ephemerals"`
+}
+
+// OwnedBy is a session with the paths of its ephemeral nodes, sorted.
+type OwnedBy struct {
+	ID         string   `json:"id"`
+	TimeoutMs  int32    `json:"timeoutMs"`
+	Ephemerals []string `json:"ephemerals"`
+}
+
+// WholeNode is all of a node that a client can see. Data are nil where the node has none.
+type WholeNode struct {
+	Path string     `json:"path"`
+	Data []byte     `json:"data"`
+	ACL  []wire.ACL `json:"acl"`
+	Stat wire.Stat  `json:"stat"`
 }
 
 // InspectedNode is a node and the bytes of its data.
@@ -138,13 +154,21 @@ func (in *Inspection) readFile() error {
 
 func (in *Inspection) readOurs(ctx context.Context, logDir string) error {
 	in.Of, in.Import = "lockkeeper", "nothing: there are data of lockkeeper"
-	var err error
-	for _, kind := range []quorum.LogKind{"wal", "bolt"} {
-		cfg := Config{DataDir: in.Path, DataLogDir: logDir, LogStore: kind}.WithDefaults()
+	return whateverKind(in.Path, logDir, func(cfg *Config) error {
 		var term uint64
-		if in.store, term, in.Notices, err = stoppedState(ctx, &cfg); !errors.Is(err, quorum.ErrLogKind) {
-			in.Epoch = int64(term)
-			break
+		var err error
+		in.store, term, in.Notices, err = stoppedState(ctx, cfg)
+		in.Epoch = int64(term)
+		return err
+	})
+}
+
+// whateverKind does something with the kind of log that the directories have.
+func whateverKind(dir, logDir string, do func(cfg *Config) error) (err error) {
+	for _, kind := range []quorum.LogKind{quorum.LogWAL, quorum.LogBolt} {
+		cfg := Config{DataDir: dir, DataLogDir: logDir, LogStore: kind}.WithDefaults()
+		if err = do(&cfg); !errors.Is(err, quorum.ErrLogKind) {
+			return err
 		}
 	}
 	return err
@@ -183,6 +207,7 @@ func (in *Inspection) readZooKeepers(logDir string) error {
 // count adds up what is in the state.
 func (in *Inspection) count() {
 	in.Zxid = max(in.zxid, in.store.Zxid()).String()
+	in.owned = map[wire.SessionID][]string{}
 	queues := map[string][]locknode.Contender{}
 	isSemaphore := func(path string) bool { _, ok := in.store.Node(path + "/" + locknode.CuratorLeases); return ok }
 	for n := range in.store.AllNodes() {
@@ -196,6 +221,7 @@ func (in *Inspection) count() {
 			continue
 		}
 		in.Ephemerals++
+		in.owned[n.Session] = append(in.owned[n.Session], n.Path)
 		dir, name := locknode.Split(n.Path)
 		lock, plain := locknode.Place(n.Path, isSemaphore)
 		c := locknode.New(dir, name, int64(n.Session), time.UnixMilli(n.CtimeMs).UTC(), int64(n.Czxid), n.Data)
@@ -251,22 +277,49 @@ func (in *Inspection) Paths() []string {
 	return paths
 }
 
-// Node is one node of the state.
-func (in *Inspection) Node(path string) (data []byte, acl []wire.ACL, stat wire.Stat, ok bool) {
+// Owned are all sessions with their ephemeral nodes, by id.
+func (in *Inspection) Owned() []OwnedBy {
+	list := make([]OwnedBy, 0, in.Sessions)
+	for info := range in.store.Sessions() {
+		paths := append([]string{}, in.owned[info.ID]...)
+		slices.Sort(paths)
+		list = append(list, OwnedBy{info.ID.String(), info.TimeoutMs, paths})
+	}
+	slices.SortFunc(list, func(a, b OwnedBy) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Node is one node of the state; ok is false if there is none of that path.
+func (in *Inspection) Node(path string) (n WholeNode, ok bool) {
 	super := []znode.Identity{{Scheme: "super"}}
 	data, stat, code := in.store.Get(path, super)
 	if code != wire.CodeOK {
-		return nil, nil, stat, false
+		return n, false
 	}
-	acl, _, _ = in.store.GetACL(path, super)
-	return data, acl, stat, true
+	acl, _, _ := in.store.GetACL(path, super)
+	return WholeNode{path, data, acl, stat}, true
 }
 
-// InspectLog calls each with a line for every transaction in a log of ZooKeeper.
-func InspectLog(path string, each func(line string) error) error {
-	f, err := os.Open(path)
+// InspectLog calls each with a line for every transaction in a log file of ZooKeeper, or for every
+// entry, and each command in it, of the log of lockkeeper in a directory.
+func InspectLog(ctx context.Context, path string, each func(line string) error) error {
+	st, err := os.Stat(path)
+	switch {
+	case err == nil && st.IsDir():
+		err = inspectOurLog(ctx, path, each)
+	case err == nil:
+		err = inspectTheirLog(path, each)
+	}
 	if err != nil {
 		return fmt.Errorf("server: inspect: %w", err)
+	}
+	return nil
+}
+
+func inspectTheirLog(path string, each func(line string) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
 	defer f.Close()
 	r, err := zkdata.NewLogReader(f, path)
@@ -277,16 +330,68 @@ func InspectLog(path string, each func(line string) error) error {
 			break
 		}
 		err = each(fmt.Sprintf("%d %v %s session=%v cxid=0x%x %v %s", offset, t.Zxid,
-			time.UnixMilli(t.TimeMs).UTC().Format(time.RFC3339Nano), t.Session, uint32(t.Cxid), t.Op, describe(t.Body)))
+			atTime(t.TimeMs), t.Session, uint32(t.Cxid), t.Op, describe(t.Body)))
+	}
+	if err == io.EOF && r.Torn() != "" {
+		return each(fmt.Sprintf("%d the last record is not whole, as a crash leaves it: %s", r.Offset(), r.Torn()))
 	}
 	if err == io.EOF {
-		if r.Torn() != "" {
-			return each(fmt.Sprintf("%d the last record is not whole, as a crash leaves it: %s", r.Offset(), r.Torn()))
-		}
 		return nil
 	}
-	return fmt.Errorf("server: inspect: %w", err)
+	return err
 }
+
+// inspectOurLog goes through the log in a directory. Commands that have no path of their own, those
+// of sessions for example, are named by what they are.
+func inspectOurLog(ctx context.Context, dir string, each func(line string) error) error {
+	return whateverKind(dir, dir, func(cfg *Config) error {
+		return withStopped(ctx, cfg, func(stores quorum.Stores) error {
+			return quorum.EachEntry(stores, 1, func(index, term uint64, e *znode.Entry) error {
+				if e == nil {
+					return each(fmt.Sprintf("%d term=%d of Raft itself", index, term))
+				}
+				err := each(fmt.Sprintf("%d term=%d %s commands=%d", index, term, atTime(e.TimeMs), len(e.Commands)))
+				for i := 0; i < len(e.Commands) && err == nil; i++ {
+					err = each("  " + describeCommand(&e.Commands[i]))
+				}
+				return err
+			})
+		})
+	})
+}
+
+// describeCommand is what a command asks for, without data.
+func describeCommand(c *znode.Command) string {
+	what := c.Kind.String()
+	if c.Kind == znode.KindRequest {
+		what = c.Op.String()
+	}
+	line := fmt.Sprintf("session=%v generation=%d seq=%d %s bytes=%d", c.Session, c.Generation, c.Seq, what, len(c.Body))
+	switch {
+	case c.Kind == znode.KindReap:
+		line += fmt.Sprintf(" %q", c.Body)
+	case c.Kind != znode.KindRequest:
+	default:
+		body, _ := wire.DecodeBody(c.Op, c.Body)
+		switch r := body.(type) {
+		case *wire.CreateRequest:
+			line += fmt.Sprintf(" %q mode=%v", r.Path, r.Mode)
+		case *wire.CreateTTLRequest:
+			line += fmt.Sprintf(" %q mode=%v ttlMs=%d", r.Path, r.Mode, r.TTL)
+		case *wire.DeleteRequest:
+			line += fmt.Sprintf(" %q version=%d", r.Path, r.Version)
+		case *wire.SetDataRequest:
+			line += fmt.Sprintf(" %q version=%d", r.Path, r.Version)
+		case *wire.SetACLRequest:
+			line += fmt.Sprintf(" %q version=%d", r.Path, r.Version)
+		case *wire.MultiRequest:
+			line += fmt.Sprintf(" parts=%d", len(r.Ops))
+		}
+	}
+	return line
+}
+
+func atTime(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
 // describe is what a transaction does, without data.
 func describe(body any) string {

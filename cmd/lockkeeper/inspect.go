@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,14 +20,15 @@ import (
 
 // inspectCommand says what is in a data directory.
 type inspectCommand struct {
-	json, tree, log bool
-	node            string
+	json, tree, sessions, log bool
+	node                      string
 }
 
 func (c *inspectCommand) flags(fs *flag.FlagSet) {
-	fs.BoolVar(&c.json, "json", false, "the answer is one JSON object")
-	fs.BoolVar(&c.tree, "tree", false, "list the paths of all nodes")
-	fs.BoolVar(&c.log, "log", false, "list the transactions of a log file of ZooKeeper, with the offset of each")
+	fs.BoolVar(&c.json, "json", false, "the answer is JSON: one object, with -tree and -sessions one a line")
+	fs.BoolVar(&c.tree, "tree", false, "list the paths of all nodes; with -json all of each node")
+	fs.BoolVar(&c.sessions, "sessions", false, "list all sessions with the paths of their ephemeral nodes")
+	fs.BoolVar(&c.log, "log", false, "list the transactions of a log file of ZooKeeper, each with its offset, or the entries of lockkeeper's log in a directory")
 	fs.StringVar(&c.node, "node", "", "`path` show one node: data, Stat, ACL")
 }
 
@@ -38,32 +41,31 @@ func (c *inspectCommand) run(e env, args []string) error {
 	if len(args) != 1 {
 		return wrongUsage("it needs a zoo.cfg, a data directory, a snapshot or, with -log, a log file")
 	}
-	if c.log {
-		return server.InspectLog(args[0], func(line string) error {
-			_, err := fmt.Fprintln(e.stdout, line)
-			return err
-		})
-	}
 	dir, logDir := filepath.Clean(args[0]), ""
 	if cfg, err := server.LoadConfig(args[0], zoocfg.AllowUnknownKeys); err == nil { // a zoo.cfg
 		dir, logDir = cfg.DataDir, cfg.DataLogDir
 	}
 	in, sig := untilSignal(e, signalRepeat, func(ctx context.Context) inspected {
+		if c.log {
+			return inspected{err: server.InspectLog(ctx, cmp.Or(logDir, dir), func(line string) error {
+				_, err := fmt.Fprintln(e.stdout, line)
+				return err
+			})}
+		}
 		i, err := server.Inspect(ctx, dir, logDir)
 		return inspected{i, err}
 	})
 	switch {
 	case sig != nil:
 		return signalStatus(sig)
-	case in.err != nil:
+	case in.err != nil || c.log:
 		return in.err
 	case c.node != "":
 		return c.showNode(e.stdout, in.Inspection)
 	case c.tree:
-		for _, path := range in.Paths() {
-			fmt.Fprintln(e.stdout, path)
-		}
-		return nil
+		return c.showTree(e.stdout, in.Inspection)
+	case c.sessions:
+		return c.showSessions(e.stdout, in.Inspection)
 	case c.json:
 		out := json.NewEncoder(e.stdout)
 		out.SetIndent("", "  ")
@@ -73,24 +75,57 @@ func (c *inspectCommand) run(e env, args []string) error {
 	return nil
 }
 
+func (c *inspectCommand) showTree(w io.Writer, in *server.Inspection) error {
+	out := bufio.NewWriter(w)
+	for _, path := range in.Paths() {
+		if !c.json {
+			fmt.Fprintln(out, path)
+			continue
+		}
+		n, _ := in.Node(path)
+		if err := json.NewEncoder(out).Encode(n); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func (c *inspectCommand) showSessions(w io.Writer, in *server.Inspection) error {
+	out := bufio.NewWriter(w)
+	for _, s := range in.Owned() {
+		if c.json {
+			if err := json.NewEncoder(out).Encode(s); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%s timeout %d ms\n", s.ID, s.TimeoutMs)
+		for _, path := range s.Ephemerals {
+			fmt.Fprintf(out, "  %s\n", path)
+		}
+	}
+	return out.Flush()
+}
+
 func (c *inspectCommand) showNode(w io.Writer, in *server.Inspection) error {
-	data, acl, stat, ok := in.Node(c.node)
+	n, ok := in.Node(c.node)
 	if !ok {
 		return errors.New("there is no node " + c.node)
 	}
 	if c.json {
-		return json.NewEncoder(w).Encode(map[string]any{"path": c.node, "data": data, "acl": acl, "stat": stat})
+		return json.NewEncoder(w).Encode(n)
 	}
-	if utf8.Valid(data) {
-		fmt.Fprintf(w, "%q\n", data)
+	if utf8.Valid(n.Data) {
+		fmt.Fprintf(w, "%q\n", n.Data)
 	} else {
-		fmt.Fprintf(w, "%x\n", data)
+		fmt.Fprintf(w, "%x\n", n.Data)
 	}
 	at := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
+	stat := n.Stat
 	fmt.Fprintf(w, "czxid %v, mzxid %v, pzxid %v\nctime %s, mtime %s\nversion %d, cversion %d, aversion %d\n",
 		stat.Czxid, stat.Mzxid, stat.Pzxid, at(stat.Ctime), at(stat.Mtime), stat.Version, stat.Cversion, stat.Aversion)
 	fmt.Fprintf(w, "ephemeralOwner %v, dataLength %d, numChildren %d\n", stat.EphemeralOwner, stat.DataLength, stat.NumChildren)
-	for _, a := range acl {
+	for _, a := range n.ACL {
 		fmt.Fprintf(w, "acl %s:%s perms %d\n", a.ID.Scheme, a.ID.ID, a.Perms)
 	}
 	return nil
