@@ -294,7 +294,11 @@ func (l *loader) log(file File, s *State, after wire.Zxid) error {
 			l.o.EachTxn(t)
 		}
 	}
-	if torn := lr.Torn(); torn != "" {
+	switch torn := lr.Torn(); torn {
+	case "":
+	case tornHeader:
+		l.report.notice("%s: %s; nothing is missing for it, though ZooKeeper itself would not start", file.Path, torn)
+	default:
 		l.report.notice("%s: %s; it was never acknowledged, and is left out, as ZooKeeper does", file.Path, torn)
 	}
 	return nil

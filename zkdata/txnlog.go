@@ -14,12 +14,20 @@ const (
 	logMagic     = 0x5A4B4C47 // "ZKLG"
 	logVersion   = 2
 	logHeaderLen = 4 + 4 + 8
+	recordHead   = 8 + 4
 	// endOfRecord follows the payload of each record.
 	endOfRecord = 'B'
 	// maxRecordBytes is the longest record that is read; ZooKeeper's own limit follows from
 	// jute.maxbuffer, which nobody sets to more.
 	maxRecordBytes = 1 << 30
+	// maxTornBytes is the longest record that may go beyond the end of the file: ZooKeeper with the
+	// default of jute.maxbuffer writes none that is longer, and does not start with one.
+	maxTornBytes = 2 * (1<<20 - 1)
 )
+
+// tornHeader is the Torn of a log that ends within its header. Nothing is missing, yet ZooKeeper
+// (3.8.0) does not start with it.
+const tornHeader = "it ends within its header"
 
 // ErrDamaged says that a file does not hold what ZooKeeper has written. See DamageError.
 var ErrDamaged = errors.New("damaged")
@@ -63,7 +71,7 @@ func NewLogReader(r io.Reader, name string) (*LogReader, error) {
 	var head [logHeaderLen]byte
 	switch _, err := io.ReadFull(l.r, head[:]); {
 	case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF):
-		l.torn = "it ends within its header"
+		l.torn = tornHeader
 		return l, nil
 	case err != nil:
 		return nil, fmt.Errorf("zkdata: read %s: %w", name, err)
@@ -99,15 +107,21 @@ func (l *LogReader) Next() (*Txn, error) {
 	if err != nil {
 		return nil, l.damage(err.Error())
 	}
-	l.offset += 8 + 4 + int64(len(payload)) + 1
+	l.offset += recordHead + int64(len(payload)) + 1
 	return t, nil
 }
 
 // record reads a record and returns a copy of its payload.
 func (l *LogReader) record() ([]byte, error) {
-	var head [12]byte
-	if _, err := io.ReadFull(l.r, head[:]); err != nil {
-		return nil, l.ends(err, err == io.EOF)
+	var head [recordHead]byte
+	switch _, err := io.ReadFull(l.r, head[:]); {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		l.torn = fmt.Sprintf("the file ends within the record at byte %d", l.offset)
+		return nil, io.EOF
+	case err == io.EOF:
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("zkdata: read %s: %w", l.name, err)
 	}
 	sum, length := binary.BigEndian.Uint64(head[:]), int32(binary.BigEndian.Uint32(head[8:]))
 	switch {
@@ -117,32 +131,57 @@ func (l *LogReader) record() ([]byte, error) {
 		return nil, l.damage(fmt.Sprintf("a record of %d bytes", length))
 	}
 	l.buf.Reset()
-	if _, err := io.CopyN(&l.buf, l.r, int64(length)); err != nil {
-		return nil, l.ends(err, false)
+	switch _, err := io.CopyN(&l.buf, l.r, int64(length)+1); {
+	case err == io.EOF && length > maxTornBytes:
+		return nil, l.damage(fmt.Sprintf("a record of %d bytes goes beyond the end of the file", length))
+	case err == io.EOF:
+		return nil, l.cut(length, "goes beyond the end of the file")
+	case err != nil:
+		return nil, fmt.Errorf("zkdata: read %s: %w", l.name, err)
 	}
-	end, err := l.r.ReadByte()
-	if err != nil {
-		return nil, l.ends(err, false)
+	if end := l.buf.Bytes()[length]; end != endOfRecord {
+		return nil, l.cut(length, "has no end")
 	}
-	if end != endOfRecord {
-		l.torn = fmt.Sprintf("the record at byte %d has no end", l.offset)
-		return nil, io.EOF
-	}
-	if got := adler32.Checksum(l.buf.Bytes()); uint64(got) != sum {
+	payload := l.buf.Bytes()[:length]
+	if got := adler32.Checksum(payload); uint64(got) != sum {
 		return nil, l.damage(fmt.Sprintf("checksum %08x of a record, computed %08x", sum, got))
 	}
-	return bytes.Clone(l.buf.Bytes()), nil
+	return bytes.Clone(payload), nil
 }
 
-// ends turns the end of the file into io.EOF.
-func (l *LogReader) ends(err error, clean bool) error {
-	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+// cut judges a record that is not whole: length bytes were announced, and l.buf has what there is of
+// them and of the byte behind. A crash leaves one, with nothing behind it, or what was written with
+// it and reached the disk first. A wrong length looks the same and hides acknowledged transactions,
+// which ZooKeeper then forgets: but then another record begins elsewhere than where this one ends.
+func (l *LogReader) cut(length int32, why string) error {
+	if _, err := io.CopyN(&l.buf, l.r, maxTornBytes); err != nil && err != io.EOF {
 		return fmt.Errorf("zkdata: read %s: %w", l.name, err)
 	}
-	if !clean {
-		l.torn = fmt.Sprintf("the file ends within the record at byte %d", l.offset)
+	b, behind := l.buf.Bytes(), int(length)+1
+	for at := 1; at < len(b); at++ {
+		switch n := wholeRecord(b[at:]); {
+		case n == 0:
+		case at == behind:
+			behind += n
+		default:
+			return l.damage(fmt.Sprintf("a record of %d bytes %s, and another record begins %d bytes behind its start", length, why, at+recordHead))
+		}
 	}
+	l.torn = fmt.Sprintf("the record at byte %d %s", l.offset, why)
 	return io.EOF
+}
+
+// wholeRecord is the length of the record that b begins with, all in all; 0 if it does not.
+func wholeRecord(b []byte) int {
+	if len(b) <= recordHead || binary.BigEndian.Uint32(b) != 0 {
+		return 0
+	}
+	end := recordHead + int(int32(binary.BigEndian.Uint32(b[8:])))
+	if end <= recordHead || end >= len(b) || b[end] != endOfRecord ||
+		adler32.Checksum(b[recordHead:end]) != binary.BigEndian.Uint32(b[4:]) {
+		return 0
+	}
+	return end + 1
 }
 
 func (l *LogReader) damage(reason string) error {

@@ -237,6 +237,56 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
+// TestWrongLength gives a record in the middle of a log another length. ZooKeeper takes some of
+// them for the end of the log, and forgets what was acknowledged behind it.
+func TestWrongLength(t *testing.T) {
+	f, err := List(copyRecorded(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(f.Logs[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := recordEnds(t, log)[3]
+	length := log[at+8 : at+12]
+	for _, c := range []struct{ length, reason string }{
+		{"\x00\x00\x00\x01", "another record begins"},
+		{"\x00\x00\x00\x60", "another record begins"},
+		{"\x00\x00\x10\x01", "another record begins"},
+		{"\x00\x01\x10\x01", "another record begins"},
+		{"\x01\x00\x00\x40", "goes beyond the end of the file"},
+		{"\x80\x00\x00\x40", "a record of -"},
+	} {
+		before := string(length)
+		copy(length, c.length)
+		_, err := countRecords(log)
+		var damage *DamageError
+		if !errors.As(err, &damage) || damage.Offset != at || !strings.Contains(damage.Reason, c.reason) {
+			t.Errorf("length %q: %v", c.length, err)
+		}
+		copy(length, before)
+	}
+}
+
+// What was written with a torn record may have reached the disk before it: it goes with it.
+func TestTornBatch(t *testing.T) {
+	f, err := List(copyRecorded(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(f.Logs[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := recordEnds(t, log)
+	torn := len(ends) - 4
+	clear(log[ends[torn]+20 : ends[torn+1]])
+	if n, err := countRecords(log); n != torn || err != nil {
+		t.Errorf("%d records before the torn one, instead of %d, and %v", n, torn, err)
+	}
+}
+
 func countRecords(log []byte) (n int, err error) {
 	l, err := NewLogReader(bytes.NewReader(log), "log")
 	for err == nil {
