@@ -70,11 +70,7 @@ func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
 	d.a = newSide(ar.targets[0].Name, d.clusters[0].Members()[0], players+1)
 	d.b = newSide(ar.targets[1].Name, d.clusters[1].Members()[0], players+1)
 	d.b.filter = ar.filter
-	for i := range players + 1 {
-		st := &Step{ID: i - players - 1, Kind: Connect, Slot: i, Handshake: usualHandshake}
-		if i == observer {
-			st.Requests = observerRequests()
-		}
+	for _, st := range openingSteps() {
 		diff, err := d.do(ctx, st)
 		if err == nil && diff != nil {
 			err = fmt.Errorf("differ: the duel does not begin: %v", diff)
@@ -84,6 +80,18 @@ func (ar *arena) open(ctx context.Context, m mood) (*duel, error) {
 		}
 	}
 	return d, nil
+}
+
+// openingSteps connect the players and the observer.
+func openingSteps() (steps []*Step) {
+	for i := range players + 1 {
+		st := &Step{ID: i - players - 1, Kind: Connect, Slot: i, Handshake: usualHandshake}
+		if i == observer {
+			st.Requests = observerRequests()
+		}
+		steps = append(steps, st)
+	}
+	return steps
 }
 
 // observerRequests make a session an observer.
