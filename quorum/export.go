@@ -13,7 +13,7 @@ import (
 // entry's term. Entries at the end of the log may not be committed, as in ZooKeeper's logs: of
 // several members the one with the greatest term and zxid has all that was acknowledged.
 func LastState(s Stores) (store *znode.Store, term uint64, err error) {
-	if err := s.importComplete(); err != nil {
+	if err := s.checkImport(); err != nil {
 		return nil, 0, err
 	}
 	if store, _, err = loadSnapshot(s.Snapshots); err != nil {

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -168,9 +169,16 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	if err != nil {
 		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
 	}
+	if f.imported && f.appliedIndex == 0 {
+		if err := sameHistory(f.store, store); err != nil {
+			f.poison(errors.Join(err, f.guard.SetUint64(importKey, importForeign)))
+			return err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store = store
+	f.imported = false
 	f.replayedIndex.Store(0)
 	f.compaction.restart(f.store.Counts().DataSizeBytes)
 	f.newest = savedSnapshot{store.Zxid(), f.cfg.Now()}

@@ -3,10 +3,13 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -23,8 +26,18 @@ type Origin struct {
 // ErrNotEmpty says that there is no place for an import: the member has data already.
 var ErrNotEmpty = errors.New("there are data already")
 
-// importKey is where the stable store keeps that an import has begun and is not complete.
-var importKey = []byte("lockkeeper/import")
+// What the stable store keeps of an import: how far it has come, and the index that it began with.
+var (
+	importKey      = []byte("lockkeeper/import")
+	importIndexKey = []byte("lockkeeper/importIndex")
+)
+
+// The values of importKey.
+const (
+	importComplete = iota // or there was none
+	importBegun
+	importForeign // the leader has the data of another ensemble
+)
 
 // currentTermKey is where raft keeps its term.
 var currentTermKey = []byte("CurrentTerm")
@@ -41,7 +54,7 @@ func Import(cfg Config, from Origin, store *znode.Store) error {
 	if err := s.claim(cfg.ID); err != nil {
 		return err
 	}
-	if err := s.Stable.SetUint64(importKey, 1); err != nil {
+	if err := s.Stable.SetUint64(importKey, importBegun); err != nil {
 		return fmt.Errorf("quorum: import: %w", err)
 	}
 	if err := s.writeImport(cfg.initialConfiguration(), from, store); err != nil {
@@ -55,7 +68,7 @@ func Import(cfg Config, from Origin, store *znode.Store) error {
 	for _, v := range []struct {
 		key   []byte
 		value uint64
-	}{{currentTermKey, max(from.Term, from.StateTerm)}, {notVotingKey, 0}, {importKey, 0}} {
+	}{{currentTermKey, max(from.Term, from.StateTerm)}, {notVotingKey, 0}, {importIndexKey, max(from.Index, 1)}, {importKey, importComplete}} {
 		if err := s.Stable.SetUint64(v.key, v.value); err != nil {
 			return fmt.Errorf("quorum: import: %w", err)
 		}
@@ -69,7 +82,7 @@ func (s *Stores) isEmpty() error {
 	if err != nil {
 		return fmt.Errorf("quorum: %s: %w", s.stableName(), err)
 	}
-	if importing != 0 {
+	if importing == importBegun {
 		return nil
 	}
 	used, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
@@ -98,17 +111,66 @@ func (s *Stores) writeImport(members raft.Configuration, from Origin, store *zno
 	return sink.Close()
 }
 
-// importComplete is an error if an import has begun and not come to its end.
-func (s *Stores) importComplete() error {
-	importing, err := storedNumber(s.Stable, importKey)
-	if err == nil && importing != 0 {
+// checkImport is an error if an import has begun and not come to its end, or the cluster has the
+// data of another ensemble.
+func (s *Stores) checkImport() error {
+	state, err := storedNumber(s.Stable, importKey)
+	switch {
+	case err != nil:
+	case state == importBegun:
 		err = errors.New("an import has not been completed: run it again")
+	case state == importForeign:
+		err = errForeign
 	}
 	if err != nil {
 		return fmt.Errorf("quorum: %s: %w", s.stableName(), err)
 	}
 	return nil
 }
+
+var errForeign = errors.New("the data that were imported here are not of the ensemble whose data the leader has: nothing was " +
+	"changed in ZooKeeper's files. Look at the addresses in the configuration files; if this member belongs to that cluster, remove " +
+	"its raft.db, raft.wal and snapshots, and start it without an import")
+
+// onlyImported says that the state which the member starts with is just what was imported.
+func (s *Stores) onlyImported() (bool, error) {
+	imported, err := storedNumber(s.Stable, importIndexKey)
+	if err != nil || imported == 0 {
+		return false, err
+	}
+	list, err := s.Snapshots.List()
+	return len(list) > 0 && list[0].Index == imported, err
+}
+
+// sameHistory is an error if two states cannot be of one ensemble: an update has one time, so nodes
+// that were created or set with the same zxid have the same time. Below /zookeeper lockkeeper
+// writes itself.
+func sameHistory(mine, leaders *znode.Store) error {
+	times := map[wire.Zxid]int64{}
+	updates := func(s *znode.Store, each func(path string, zxid wire.Zxid, ms int64) error) error {
+		for n := range s.AllNodes() {
+			if strings.HasPrefix(n.Path, "/zookeeper/") {
+				continue
+			}
+			if err := errors.Join(each(n.Path, n.Czxid, n.CtimeMs), each(n.Path, n.Mzxid, n.MtimeMs)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	_ = updates(mine, func(_ string, zxid wire.Zxid, ms int64) error {
+		times[zxid] = ms
+		return nil
+	})
+	return updates(leaders, func(path string, zxid wire.Zxid, ms int64) error {
+		if mine, ok := times[zxid]; ok && mine != ms && zxid != 0 {
+			return fmt.Errorf("%w (the update with zxid %v is of %s here and, at %s, of %s there)", errForeign, zxid, utc(mine), path, utc(ms))
+		}
+		return nil
+	})
+}
+
+func utc(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }
 
 // Importable says that the stores hold nothing, or an import that was not completed.
 func (s *Stores) Importable() bool { return s.isEmpty() == nil }

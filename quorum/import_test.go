@@ -2,9 +2,11 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -54,5 +56,71 @@ func TestImport(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// ensembleState is a state of an ensemble that has made a node every 100 ms from a time on.
+func ensembleState(t *testing.T, startMs int64, nodes int) (Origin, *znode.Store) {
+	t.Helper()
+	content := znode.Content{Zxid: wire.Zxid(1<<32 + nodes), Sessions: func(func(znode.Session) bool) {}, Nodes: func(yield func(znode.Node) bool) {
+		for i := 1; i <= nodes; i++ {
+			zxid, ms := wire.Zxid(1<<32+i), startMs+int64(i)*100
+			if !yield(znode.Node{Path: fmt.Sprintf("/n%d", i), ACL: wire.OpenACL, Czxid: zxid, Mzxid: zxid, Pzxid: zxid, CtimeMs: ms, MtimeMs: ms}) {
+				return
+			}
+		}
+	}}
+	store, err := znode.FromContent(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Origin{Term: 1, StateTerm: 1, Index: uint64(content.Zxid)}, store
+}
+
+// A member that has imported an older state takes the leader's, if it is of the same ensemble. One
+// of another ensemble stops, and does not start again.
+func TestImportOfAnotherEnsemble(t *testing.T) {
+	for name, theirStart := range map[string]int64{"same": 1000, "other": 2000} {
+		t.Run(name, func(t *testing.T) {
+			var third Config
+			var stopped chan error // of the bubble
+			imported := map[MemberID]bool{}
+			inCluster(t, 3, func(cfg *Config) {
+				start, nodes := int64(1000), 20
+				if cfg.ID == 3 {
+					start, nodes = theirStart, 10
+					stopped = make(chan error, 1)
+					cfg.Fatal = func(err error) { stopped <- err }
+					third = *cfg
+				}
+				if imported[cfg.ID] {
+					return
+				}
+				imported[cfg.ID] = true
+				from, store := ensembleState(t, start, nodes)
+				if err := Import(*cfg, from, store); err != nil {
+					t.Fatal(err)
+				}
+			}, func(t *testing.T, c *cluster) {
+				if name == "same" {
+					c.leader()
+					c.agree()
+					if c.recs[2].restored == 0 {
+						t.Error("the third member was sent no snapshot")
+					}
+					return
+				}
+				if err := <-stopped; !errors.Is(err, errForeign) || !strings.Contains(err.Error(), "0x100000001") {
+					t.Errorf("the third member stops with %v", err)
+				}
+				c.stop(2)
+				third.Stores = simStores(t, c.disks[2])
+				if _, err := Open(third); !errors.Is(err, errForeign) {
+					t.Errorf("it starts again: %v", err)
+				}
+				l := c.leader()
+				c.recs[l].result(t, c.propose(l, createSession(9)))
+			})
+		})
 	}
 }

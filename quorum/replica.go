@@ -72,6 +72,7 @@ type Replica struct {
 	// Lock: mu is taken before any lock of the listener, and before the outbox's.
 	mu            sync.RWMutex
 	store         *znode.Store
+	imported      bool // the state is what was imported, and nothing came after
 	appliedIndex  uint64
 	lockedAt      time.Time     // when ApplyBatch took mu
 	replayedIndex atomic.Uint64 // the log was applied up to here before raft was started
@@ -123,11 +124,14 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
 	r.setLeader(NoMember)
-	if err := errors.Join(r.cfg.Stores.claim(cfg.ID), r.cfg.Stores.importComplete()); err != nil {
+	if err := errors.Join(r.cfg.Stores.claim(cfg.ID), r.cfg.Stores.checkImport()); err != nil {
 		return nil, err
 	}
 	if r.store, r.newest.at, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
+	}
+	if r.imported, err = cfg.Stores.onlyImported(); err != nil {
+		return nil, fmt.Errorf("quorum: %w", err)
 	}
 	r.newest.zxid = r.store.Zxid()
 	r.compaction.restart(r.store.Counts().DataSizeBytes)
