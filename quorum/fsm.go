@@ -170,7 +170,8 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
 	}
 	if f.imported && f.appliedIndex == 0 {
-		if err := sameHistory(f.store, store); err != nil {
+		if err := SameHistory(f.store, store); err != nil {
+			err = fmt.Errorf("%w (%w)", errForeign, err)
 			f.poison(errors.Join(err, f.guard.SetUint64(importKey, importForeign)))
 			return err
 		}

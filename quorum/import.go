@@ -142,32 +142,29 @@ func (s *Stores) onlyImported() (bool, error) {
 	return len(list) > 0 && list[0].Index == imported, err
 }
 
-// sameHistory is an error if two states cannot be of one ensemble: an update has one time, so nodes
-// that were created or set with the same zxid have the same time. Below /zookeeper lockkeeper
-// writes itself.
-func sameHistory(mine, leaders *znode.Store) error {
-	times := map[wire.Zxid]int64{}
-	updates := func(s *znode.Store, each func(path string, zxid wire.Zxid, ms int64) error) error {
-		for n := range s.AllNodes() {
-			if strings.HasPrefix(n.Path, "/zookeeper/") {
-				continue
-			}
-			if err := errors.Join(each(n.Path, n.Czxid, n.CtimeMs), each(n.Path, n.Mzxid, n.MtimeMs)); err != nil {
-				return err
-			}
-		}
-		return nil
+// SameHistory is an error if two states cannot be of one ensemble, or cluster: an update has one
+// time, so nodes that were created or set with the same zxid have the same time. Below /zookeeper a
+// cluster of lockkeeper writes itself, also after an import.
+func SameHistory(a, b *znode.Store) error {
+	type update struct {
+		path string
+		ms   int64
 	}
-	_ = updates(mine, func(_ string, zxid wire.Zxid, ms int64) error {
-		times[zxid] = ms
-		return nil
-	})
-	return updates(leaders, func(path string, zxid wire.Zxid, ms int64) error {
-		if mine, ok := times[zxid]; ok && mine != ms && zxid != 0 {
-			return fmt.Errorf("%w (the update with zxid %v is of %s here and, at %s, of %s there)", errForeign, zxid, utc(mine), path, utc(ms))
+	updates := map[wire.Zxid]update{}
+	for n := range a.AllNodes() {
+		updates[n.Czxid], updates[n.Mzxid] = update{n.Path, n.CtimeMs}, update{n.Path, n.MtimeMs}
+	}
+	for n := range b.AllNodes() {
+		if strings.HasPrefix(n.Path, "/zookeeper/") {
+			continue
 		}
-		return nil
-	})
+		for zxid, ms := range map[wire.Zxid]int64{n.Czxid: n.CtimeMs, n.Mzxid: n.MtimeMs} {
+			if u, ok := updates[zxid]; ok && zxid != 0 && u.ms != ms && !strings.HasPrefix(u.path, "/zookeeper/") {
+				return fmt.Errorf("the update with zxid %v made %s at %s, and %s at %s", zxid, u.path, utc(u.ms), n.Path, utc(ms))
+			}
+		}
+	}
+	return nil
 }
 
 func utc(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano) }

@@ -13,15 +13,25 @@ import (
 	"lockkeeper/quorum"
 	"lockkeeper/wire"
 	"lockkeeper/zkdata"
+	"lockkeeper/znode"
 )
 
 // busyPatience is how long a program may take to answer a connection to the client port.
 const busyPatience = time.Second
 
+// ImportOptions are for an import that is not part of a start.
+type ImportOptions struct {
+	// Others are data directories of the other servers of the ensemble, or copies of them. The most
+	// recent of all, by epoch and zxid, is taken. One that is of another ensemble is refused.
+	Others []string
+	// Progress, unless nil, is called now and then with how much of the files has been read.
+	Progress func(bytes, all int64)
+}
+
 // Import takes over the data of ZooKeeper in the directories of a member that has none of its own:
 // nodes with all fields of their Stat, and sessions with their ephemeral nodes. ZooKeeper's files
 // are only read. It can be repeated if it has not come to its end. Errors name the file.
-func Import(ctx context.Context, cfg Config) error {
+func Import(ctx context.Context, cfg Config, o ImportOptions) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
@@ -37,7 +47,7 @@ func Import(ctx context.Context, cfg Config) error {
 	} else if found {
 		return errors.Join(cfg.Fault("dataDir", "%s has data of lockkeeper already: nothing is to be imported", cfg.DataDir), stores.Close())
 	}
-	return importZooKeeper(ctx, &cfg)
+	return importZooKeeper(ctx, &cfg, o)
 }
 
 // ownStores opens the stores of a member that has data; found is false if it has none, or half an
@@ -59,41 +69,23 @@ func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
 		if stores, found, err := ownStores(cfg); found || err != nil {
 			return stores, err
 		}
-		if err := importZooKeeper(ctx, cfg); err != nil {
+		if err := importZooKeeper(ctx, cfg, ImportOptions{}); err != nil {
 			return quorum.Stores{}, err
 		}
 	}
 	return quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
 }
 
-func importZooKeeper(ctx context.Context, cfg *Config) error {
+func importZooKeeper(ctx context.Context, cfg *Config, o ImportOptions) error {
 	began := time.Now()
-	files, err := zkdata.List(cfg.DataDir, cfg.DataLogDir)
-	if err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	if files.Empty() {
-		return cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
-			"when a majority of the others serves: it gets their state", filepath.Join(cfg.DataDir, zooKeeperDir))
-	}
 	if err := checkStopped(ctx, cfg); err != nil {
 		return err
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes})
+	taken, err := readEnsemble(cfg, o)
 	if err != nil {
-		return fmt.Errorf("server: import: %w", err)
+		return err
 	}
-	for _, notice := range report.Notices {
-		cfg.Logger.Warn("import", "notice", notice)
-	}
-	if again, err := zkdata.List(cfg.DataDir, cfg.DataLogDir); err != nil || !sameFiles(files, again) {
-		return cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first", filepath.Join(cfg.DataDir, zooKeeperDir))
-	}
-	store, err := state.Store(cfg.ExtendedTypes)
-	if err != nil {
-		return fmt.Errorf("server: import: %w", err)
-	}
-	counts := store.Counts()
+	counts := taken.store.Counts()
 	if l := cfg.Limits; l.Nodes > 0 && counts.Nodes > l.Nodes || l.DataBytes > 0 && counts.DataSizeBytes > int64(l.DataBytes) {
 		return cfg.Fault("maxDataBytes", "the %d nodes of ZooKeeper have %d bytes, which is beyond maxNodes or maxDataBytes (see maxMemory)",
 			counts.Nodes, counts.DataSizeBytes)
@@ -102,15 +94,95 @@ func importZooKeeper(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
-	from := origin(files, state.Zxid)
-	err = quorum.Import(quorum.Config{ID: quorum.MemberID(cfg.ID), Members: quorumMembers(cfg), Stores: stores}, from, store)
+	member := quorum.Config{ID: quorum.MemberID(cfg.ID), Members: quorumMembers(cfg), Stores: stores}
+	err = quorum.Import(member, taken.origin, taken.store)
 	if err := errors.Join(err, stores.Close()); err != nil {
 		return err
 	}
-	cfg.Logger.Info("data of ZooKeeper imported", "dir", cfg.DataDir, "zxid", state.Zxid, "epoch", from.StateTerm, "nodes", counts.Nodes,
-		"sessions", len(state.Sessions), "snapshot", filepath.Base(report.Snapshot.Path), "transactions", report.Txns,
-		"took", time.Since(began).Round(time.Millisecond))
+	cfg.Logger.Info("data of ZooKeeper imported", "dir", taken.dir, "zxid", taken.zxid, "epoch", taken.origin.StateTerm,
+		"nodes", counts.Nodes, "sessions", taken.sessions, "snapshot", filepath.Base(taken.report.Snapshot.Path),
+		"transactions", taken.report.Txns, "took", time.Since(began).Round(time.Millisecond))
 	return nil
+}
+
+// zooKeeperState is what one directory of ZooKeeper has.
+type zooKeeperState struct {
+	dir      string
+	origin   quorum.Origin
+	zxid     wire.Zxid
+	sessions int
+	store    *znode.Store
+	report   *zkdata.Report
+}
+
+// readEnsemble reads the directories of a member, and the other ones, and returns the most recent
+// state.
+func readEnsemble(cfg *Config, o ImportOptions) (newest *zooKeeperState, err error) {
+	for i, dir := range append([]string{cfg.DataDir}, o.Others...) {
+		logDir := cfg.DataLogDir
+		if i > 0 {
+			logDir = dir
+		}
+		state, err := readZooKeeper(cfg, dir, logDir, o.Progress)
+		if err != nil {
+			return nil, err
+		}
+		if newest == nil {
+			newest = state
+			continue
+		}
+		if err := quorum.SameHistory(newest.store, state.store); err != nil {
+			return nil, fmt.Errorf("server: import: %s and %s are not of one ensemble: %w", newest.dir, state.dir, err)
+		}
+		if state.origin.StateTerm > newest.origin.StateTerm ||
+			state.origin.StateTerm == newest.origin.StateTerm && state.origin.Index > newest.origin.Index {
+			newest, state = state, newest
+		}
+		newest.origin.Term = max(newest.origin.Term, state.origin.Term)
+	}
+	return newest, nil
+}
+
+// readZooKeeper reads one directory; a member that has none of ZooKeeper's is told what to do.
+func readZooKeeper(cfg *Config, dir, logDir string, progress func(bytes, all int64)) (*zooKeeperState, error) {
+	files, err := zkdata.List(dir, logDir)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	if files.Empty() {
+		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
+			"when a majority of the others serves: it gets their state", filepath.Join(dir, zooKeeperDir))
+	}
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, Progress: ofAll(files, progress)})
+	if err != nil {
+		return nil, fmt.Errorf("server: import: %w", err)
+	}
+	for _, notice := range report.Notices {
+		cfg.Logger.Warn("import", "notice", notice)
+	}
+	if again, err := zkdata.List(dir, logDir); err != nil || !sameFiles(files, again) {
+		return nil, cfg.Fault("dataDir", "the files in %s have changed while they were read: stop ZooKeeper first", filepath.Join(dir, zooKeeperDir))
+	}
+	store, err := state.Store(cfg.ExtendedTypes)
+	if err != nil {
+		return nil, fmt.Errorf("server: import: %s: %w", dir, err)
+	}
+	return &zooKeeperState{dir, origin(files, state.Zxid), state.Zxid, len(state.Sessions), store, report}, nil
+}
+
+// ofAll adds to the bytes that have been read how many there are, at most, to be read.
+func ofAll(files *zkdata.Files, progress func(bytes, all int64)) func(bytes int64) {
+	if progress == nil {
+		return nil
+	}
+	var all int64
+	if len(files.Snapshots) > 0 {
+		all = files.Snapshots[0].Bytes
+	}
+	for _, f := range files.NeededLogs() {
+		all += f.Bytes
+	}
+	return func(bytes int64) { progress(bytes, all) }
 }
 
 // origin says where a state of ZooKeeper is in its ensemble's history. Of two members ZooKeeper

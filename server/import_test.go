@@ -86,7 +86,7 @@ func TestImportAtStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Import(t.Context(), importConfig(dir)); err == nil || !strings.Contains(err.Error(), "already") {
+	if err := Import(t.Context(), importConfig(dir), ImportOptions{}); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("a second import: %v", err)
 	}
 }

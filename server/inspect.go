@@ -93,8 +93,8 @@ type InspectedLock struct {
 // Inspect reads a data directory of ZooKeeper or of lockkeeper, or a snapshot of either. logDir is
 // where the logs are, if that is another directory. A directory that has both kinds of data is
 // lockkeeper's; its version-2 alone can be named. A member must not run on it. Errors name the
-// file, damage its offset as well.
-func Inspect(ctx context.Context, path, logDir string) (*Inspection, error) {
+// file, damage its offset as well. progress, unless nil, is called as in ImportOptions.
+func Inspect(ctx context.Context, path, logDir string, progress func(bytes, all int64)) (*Inspection, error) {
 	logDir = cmp.Or(logDir, path)
 	in := &Inspection{Path: path, Epoch: -1, AcceptedEpoch: -1}
 	st, err := os.Stat(path)
@@ -107,7 +107,7 @@ func Inspect(ctx context.Context, path, logDir string) (*Inspection, error) {
 	case exists(filepath.Join(path, logFile)) || exists(filepath.Join(path, snapshotsDir)):
 		err = fmt.Errorf("%s has a part of a member's data: name its zoo.cfg, which has dataDir and dataLogDir", path)
 	default:
-		err = in.readZooKeepers(logDir)
+		err = in.readZooKeepers(logDir, progress)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: inspect: %w", err)
@@ -174,7 +174,7 @@ func whateverKind(dir, logDir string, do func(cfg *Config) error) (err error) {
 	return err
 }
 
-func (in *Inspection) readZooKeepers(logDir string) error {
+func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int64)) error {
 	parent := func(dir string) string {
 		if filepath.Base(dir) == zooKeeperDir {
 			return filepath.Dir(dir)
@@ -188,7 +188,7 @@ func (in *Inspection) readZooKeepers(logDir string) error {
 	if files.Empty() {
 		return fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, zooKeeperDir, logFile)
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true})
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress)})
 	if err != nil {
 		return err
 	}

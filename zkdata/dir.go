@@ -245,6 +245,14 @@ func complete(file File) (bool, error) {
 	return bytes.Equal(end, []byte{0, 0, 0, 1, '/'}), nil
 }
 
+// NeededLogs are the logs that Load reads if the newest snapshot is whole.
+func (f *Files) NeededLogs() []File {
+	if len(f.Snapshots) == 0 {
+		return f.Logs
+	}
+	return logsFrom(f.Logs, f.Snapshots[0].Zxid+1)
+}
+
 // logsFrom are the logs that may have transactions from zxid on: the last one that begins before
 // it, and those that follow.
 func logsFrom(logs []File, zxid wire.Zxid) []File {

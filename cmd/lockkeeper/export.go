@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 
 	"lockkeeper/server"
 )
@@ -23,16 +24,23 @@ type exported struct {
 }
 
 func (c *exportCommand) run(e env, args []string) error {
-	if len(args) != 2 {
-		return wrongUsage("it needs the configuration file of the member and a new directory: lockkeeper export zoo.cfg DIR")
+	var cfg server.Config
+	var err error
+	switch {
+	case len(args) == 2:
+		cfg, err = memberConfig(args[0])
+	case len(args) == 1 && c.snapshot != "":
+		cfg = server.Config{DataDir: filepath.Dir(c.snapshot), ClientAddr: "localhost:0", ID: 1}
+	default:
+		return wrongUsage("it needs the zoo.cfg of the member, or the data directory of a server alone, and a new directory: " +
+			"lockkeeper export zoo.cfg DIR; with -snapshot the new directory is enough")
 	}
-	cfg, err := server.LoadConfig(args[0])
 	if err != nil {
 		return err
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	r, sig := untilSignal(e, signalRepeat, func(ctx context.Context) exported {
-		done, err := server.Export(ctx, cfg, c.snapshot, args[1])
+		done, err := server.Export(ctx, cfg, c.snapshot, args[len(args)-1])
 		return exported{done, err}
 	})
 	switch {
@@ -42,7 +50,7 @@ func (c *exportCommand) run(e env, args []string) error {
 		return r.err
 	}
 	fmt.Fprintf(e.stdout, "%s has what ZooKeeper starts with: zxid 0x%x, epoch %d, %d nodes, %d sessions\n",
-		args[1], uint64(r.Zxid), r.Epoch, r.Nodes, r.Sessions)
+		args[len(args)-1], uint64(r.Zxid), r.Epoch, r.Nodes, r.Sessions)
 	if r.Left > 0 {
 		fmt.Fprintf(e.stdout, "%d sessions are not in it, nor their ephemeral nodes: ZooKeeper would not accept their passwords\n", r.Left)
 	}

@@ -45,6 +45,7 @@ func (c *inspectCommand) run(e env, args []string) error {
 	if cfg, err := server.LoadConfig(args[0], zoocfg.AllowUnknownKeys); err == nil { // a zoo.cfg
 		dir, logDir = cfg.DataDir, cfg.DataLogDir
 	}
+	progress := newProgress(e, "read")
 	in, sig := untilSignal(e, signalRepeat, func(ctx context.Context) inspected {
 		if c.log {
 			return inspected{err: server.InspectLog(ctx, cmp.Or(logDir, dir), func(line string) error {
@@ -52,9 +53,10 @@ func (c *inspectCommand) run(e env, args []string) error {
 				return err
 			})}
 		}
-		i, err := server.Inspect(ctx, dir, logDir)
+		i, err := server.Inspect(ctx, dir, logDir, progress.show)
 		return inspected{i, err}
 	})
+	progress.end()
 	switch {
 	case sig != nil:
 		return signalStatus(sig)

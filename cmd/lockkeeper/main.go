@@ -75,7 +75,7 @@ func commands() []command {
 		{"cluster", many, &clusterCommand{}},
 		{"snapshot", 2, &snapshotCommand{}},
 		{"config", 2, &configCommand{}},
-		{"import", 1, importCommand{}},
+		{"import", many, importCommand{}},
 		{"export", 2, &exportCommand{}},
 		{"inspect", 1, &inspectCommand{}},
 		{"log", 2, &logCommand{}},

@@ -196,8 +196,16 @@ type transferProgress struct {
 }
 
 func (c *snapshotCommand) progress(verb string) *transferProgress {
+	if c.json {
+		return &transferProgress{}
+	}
+	return newProgress(c.e, verb)
+}
+
+// newProgress shows on stderr, if that is a terminal.
+func newProgress(e env, verb string) *transferProgress {
 	p := &transferProgress{verb: verb}
-	if f, ok := c.e.stderr.(*os.File); ok && !c.json && term.IsTerminal(int(f.Fd())) {
+	if f, ok := e.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.out = f
 	}
 	return p

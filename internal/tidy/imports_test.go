@@ -118,7 +118,7 @@ const testImports = `
 	quorum:                internal/simnet internal/simdisk internal/rafttest
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
-	cmd/lockkeeper:        session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `
