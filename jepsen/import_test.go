@@ -3,10 +3,14 @@ package jepsen
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,32 +18,105 @@ import (
 )
 
 // Clients that hold locks at a ZooKeeper do not notice, but for a pause, that all of its servers
-// are killed and lockkeeper starts on their directories and ports: each has its session and its
-// lock, who waits goes on waiting, no node and no field of a Stat is another one, and watches fire.
-// Of three servers one had ended before, and its directory lacks what came after.
+// end and lockkeeper starts on their directories and ports: each has its session and its lock, who
+// waits goes on waiting, what was acknowledged is there, no node and no field of a Stat is another
+// one, and watches fire, also for what changed while their client was away. Of three servers one had
+// ended before, and its directory lacks what came after.
 func TestImport(t *testing.T) {
-	for _, members := range []int{1, 3} {
-		t.Run(fmt.Sprint(members), func(t *testing.T) { testImport(t, members) })
+	t.Run("1, SIGTERM", func(t *testing.T) { testImport(t, 1, func(l *lab, m *Member) error { return m.Stop(l.ctx) }) })
+	t.Run("3, SIGKILL", func(t *testing.T) { testImport(t, 3, func(_ *lab, m *Member) error { return m.Kill() }) })
+}
+
+// movedRecipes are held and waited for while the servers are replaced: library, recipe of the
+// holder, recipe of who waits.
+var movedRecipes = [][3]string{
+	{"kazoo", "lock", "lock"}, {"kazoo", "write", "read"}, {"kazoo", "semaphore", "semaphore"}, {"kazoo", "election", "election"},
+	{"curator", "mutex", "mutex"}, {"curator", "write", "read"}, {"curator", "semaphore", "semaphore"}, {"curator", "latch", "latch"},
+	{"gozk", "mutex", "mutex"}, {"gozk", "zklock", "zklock"},
+}
+
+// movedLock is one of them.
+type movedLock struct {
+	handle         string // and the name of the thread
+	holder, waiter *Worker
+	waits          <-chan Reply
+}
+
+// holdAll has a worker of each library hold all of its recipes, and another one wait for them.
+func (l *lab) holdAll(c *zk.Conn) (locks []movedLock) {
+	l.t.Helper()
+	workers := map[string][]*Worker{}
+	for _, r := range movedRecipes {
+		if workers[r[0]] == nil {
+			workers[r[0]] = l.start(r[0], 2)
+		}
+		w := workers[r[0]]
+		m := movedLock{handle: r[1], holder: w[0], waiter: w[1]}
+		path := "/" + r[0] + "-" + r[1]
+		for i, one := range w {
+			words := []string{"open", m.handle, r[1+i], path}
+			if r[1] == "semaphore" {
+				words = append(words, "leases=1")
+			}
+			l.mustDo(one, "main", words...)
+		}
+		free := len(l.ephemeralsSeen(c))
+		l.mustDo(m.holder, m.handle, "acquire", m.handle, "-1")
+		m.waits = l.later(m.waiter, m.handle, "acquire", m.handle, "-1")
+		l.waitFor("queued", func() string { // one node of the holder, one of who waits
+			if found := len(l.ephemeralsSeen(c)) - free; found < 2 {
+				return fmt.Sprint(path, " has ", found, " nodes")
+			}
+			return "queued"
+		})
+		locks = append(locks, m)
+	}
+	return locks
+}
+
+// giveOn has each holder release, after which who waited holds, and not before.
+func (l *lab) giveOn(locks []movedLock) {
+	l.t.Helper()
+	for _, m := range locks {
+		select {
+		case r := <-m.waits:
+			l.t.Errorf("%s: who waits for %s got %s while another one holds it", m.waiter.name, m.handle, r)
+			continue
+		default:
+		}
+		l.mustDo(m.holder, m.handle, "release", m.handle)
+		if r := <-m.waits; r.Kind != OK {
+			l.t.Errorf("%s: who waits for %s got %s", m.waiter.name, m.handle, r)
+		}
 	}
 }
 
-func testImport(t *testing.T, members int) {
+// gatedClient is a client in the test that connects to the cluster when it is let, and only then.
+func (l *lab) gatedClient() (c *zk.Conn, gate *atomic.Bool) {
+	l.t.Helper()
+	gate = new(atomic.Bool)
+	gate.Store(true)
+	c, _, err := zk.Connect(strings.Split(l.cluster.Servers(), ","), l.sessionTimeout, zk.WithLogger(silentLogger{}),
+		zk.WithDialer(func(network, addr string, timeout time.Duration) (net.Conn, error) {
+			if !gate.Load() {
+				return nil, errors.New("not yet")
+			}
+			return net.DialTimeout(network, addr, timeout)
+		}))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(c.Close)
+	return c, gate
+}
+
+func testImport(t *testing.T, members int, end func(*lab, *Member) error) {
 	ours := findTarget(t, "lockkeeper")
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "zookeeper"), Members: members,
 		TickTime: time.Second, Extra: []string{"import=auto", "snapCount=100"}})
 	l.sessionTimeout = 18 * time.Second
-	holders, waiters := map[*Worker]string{}, map[string]<-chan Reply{}
-	for library, recipe := range map[string]string{"kazoo": "lock", "curator": "mutex", "gozk": "mutex"} {
-		w := l.start(library, 2)
-		for _, one := range w {
-			l.mustDo(one, "main", "open", "it", recipe, "/lock-"+library)
-		}
-		l.mustDo(w[0], "main", "acquire", "it", "-1")
-		holders[w[0]] = library
-		waiters[library] = l.later(w[1], "main", "acquire", "it", "-1")
-		l.awaitQueue("/lock-"+library, 2)
-	}
 	c := l.connect()
+	locks := l.holdAll(c)
 	session := c.SessionID()
 	last := l.cluster.Members()[members-1]
 	if members > 1 {
@@ -54,7 +131,11 @@ func testImport(t *testing.T, members int) {
 		}
 	}
 	for i := range 300 { // more than a snapshot's worth
-		if _, err := c.Create(fmt.Sprintf("/n%d", i), []byte("data"), 0, zk.WorldACL(zk.PermAll)); err != nil {
+		acl := zk.WorldACL(zk.PermAll)
+		if i%10 == 0 {
+			acl = append(zk.DigestACL(zk.PermRead, "user", fmt.Sprint(i)), acl...)
+		}
+		if _, err := c.Create(fmt.Sprintf("/n%d", i), fmt.Append(nil, i), 0, acl); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,10 +143,20 @@ func testImport(t *testing.T, members int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	away, gate := l.gatedClient()
+	_, _, missed, err := away.GetW("/n2")
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := tree(t, c, "/")
-	for _, m := range l.cluster.Members() {
-		if err := m.Kill(); err != nil {
-			t.Fatal(err)
+	ledger := l.startScribe()
+	l.writes(ledger, 20)
+	gate.Store(false)
+	for _, m := range l.cluster.Members() { // under load
+		if m.Running() {
+			if err := end(l, m); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	down := time.Now()
@@ -93,43 +184,49 @@ func testImport(t *testing.T, members int) {
 	if _, err := alone.Sync("/"); err != nil {
 		t.Fatal(err)
 	}
-	after := tree(t, alone, "/")
-	for _, changed := range []string{"/n0", "/zookeeper/config"} {
-		delete(before, changed)
-		delete(after, changed)
+	l.sameTree("lockkeeper", before, tree(t, alone, "/"))
+	for _, path := range []string{"/n1", "/n2"} {
+		if _, err := c.Set(path, []byte("watched"), -1); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for name, st := range before {
-		if after[name] != st {
-			t.Errorf("%s: was %+v, is %+v", name, st, after[name])
+	gate.Store(true)
+	for path, event := range map[string]<-chan zk.Event{"/n1": event, "/n2": missed} {
+		select {
+		case e := <-event:
+			if e.Type != zk.EventNodeDataChanged || e.Path != path {
+				t.Errorf("the watch of %s was told %+v", path, e)
+			}
+		case <-l.ctx.Done():
+			t.Fatalf("the watch of %s was told nothing", path)
+		}
+	}
+	l.giveOn(locks)
+	ledger.end(l)
+	alone.Close()
+	l.goBack(c)
+	for _, m := range locks { // they hold now, at ZooKeeper
+		l.mustDo(m.waiter, m.handle, "release", m.handle)
+	}
+}
+
+// sameTree compares what was with what is, but for what has changed in between.
+func (l *lab) sameTree(where string, before, after map[string]seenNode) {
+	l.t.Helper()
+	changing := func(path string) bool {
+		return path == "/n0" || path == "/zookeeper/config" || path == "/" || strings.HasPrefix(path, "/scribe")
+	}
+	for _, nodes := range []map[string]seenNode{before, after} {
+		maps.DeleteFunc(nodes, func(path string, _ seenNode) bool { return changing(path) })
+	}
+	for path, was := range before {
+		if is, ok := after[path]; !ok || !reflect.DeepEqual(is, was) {
+			l.t.Errorf("at %s %s is %+v, and was %+v", where, path, is, was)
 		}
 	}
 	if len(after) != len(before) {
-		t.Errorf("there were %d nodes, and are %d", len(before), len(after))
+		l.t.Errorf("at %s there are %d nodes, and were %d", where, len(after), len(before))
 	}
-	if _, err := c.Set("/n1", []byte("watched"), -1); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case e := <-event:
-		if e.Type != zk.EventNodeDataChanged {
-			t.Errorf("the watch was told %+v", e)
-		}
-	case <-l.ctx.Done():
-		t.Error("the watch was told nothing")
-	}
-	for w, library := range holders {
-		select {
-		case r := <-waiters[library]:
-			t.Errorf("%s: who waits got %s while another one holds the lock", library, r)
-		default:
-		}
-		l.mustDo(w, "main", "release", "it")
-		if r := <-waiters[library]; r.Kind != OK {
-			t.Errorf("%s: who waits got %s", library, r)
-		}
-	}
-	alone.Close()
-	l.goBack(c)
 }
 
 // goBack has ZooKeeper start on what lockkeeper exports. Its sessions were ZooKeeper's before, so
@@ -168,29 +265,34 @@ func (l *lab) goBack(c *zk.Conn) {
 	if c.SessionID() != session {
 		t.Errorf("at ZooKeeper the session is %x, and was %x", c.SessionID(), session)
 	}
-	after := tree(t, c, "/")
-	for name, st := range before {
-		if after[name] != st && name != "/n0" && name != "/zookeeper/config" {
-			t.Errorf("at ZooKeeper %s is %+v, and was %+v", name, after[name], st)
-		}
-	}
-	if len(after) != len(before) {
-		t.Errorf("at ZooKeeper there are %d nodes, and were %d", len(after), len(before))
-	}
+	l.sameTree("ZooKeeper", before, tree(t, c, "/"))
 }
 
-// tree is the Stat of each node at and below a path.
-func tree(t *testing.T, c *zk.Conn, name string) map[string]zk.Stat {
+// seenNode is all of a node that a client can see.
+type seenNode struct {
+	stat zk.Stat
+	data []byte
+	acl  []zk.ACL
+}
+
+// tree is each node at and below a path.
+func tree(t *testing.T, c *zk.Conn, name string) map[string]seenNode {
 	t.Helper()
-	children, st, err := c.Children(name)
+	children, _, err := c.Children(name)
 	if err != nil {
 		t.Fatal(name, err)
 	}
-	all := map[string]zk.Stat{name: *st}
+	data, st, err := c.Get(name)
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	acl, _, err := c.GetACL(name)
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	all := map[string]seenNode{name: {*st, data, acl}}
 	for _, child := range children {
-		for name, st := range tree(t, c, path.Join(name, child)) {
-			all[name] = st
-		}
+		maps.Copy(all, tree(t, c, path.Join(name, child)))
 	}
 	return all
 }

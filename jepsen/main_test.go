@@ -268,7 +268,12 @@ func (l *lab) checkNothingLeft() {
 // ephemerals are all ephemeral nodes in the tree, with their sessions.
 func (l *lab) ephemerals() []string {
 	l.t.Helper()
-	conn := l.connect()
+	return l.ephemeralsSeen(l.connect())
+}
+
+// ephemeralsSeen is ephemerals, over a connection.
+func (l *lab) ephemeralsSeen(conn *zk.Conn) []string {
+	l.t.Helper()
 	if _, err := conn.Sync("/"); err != nil {
 		l.t.Fatal(err)
 	}
