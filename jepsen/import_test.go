@@ -20,8 +20,8 @@ import (
 // Clients that hold locks at a ZooKeeper do not notice, but for a pause, that all of its servers
 // end and lockkeeper starts on their directories and ports: each has its session and its lock, who
 // waits goes on waiting, what was acknowledged is there, no node and no field of a Stat is another
-// one, and watches fire, also for what changed while their client was away. Of three servers one had
-// ended before, and its directory lacks what came after.
+// one, and watches fire, also for what changed while their client was away. Of three servers one
+// had ended before, and its directory lacks what came after.
 func TestImport(t *testing.T) {
 	t.Run("1, SIGTERM", func(t *testing.T) { testImport(t, 1, func(l *lab, m *Member) error { return m.Stop(l.ctx) }) })
 	t.Run("3, SIGKILL", func(t *testing.T) { testImport(t, 3, func(_ *lab, m *Member) error { return m.Kill() }) })

@@ -149,10 +149,11 @@ func (l *LogReader) record() ([]byte, error) {
 	return bytes.Clone(payload), nil
 }
 
-// cut judges a record that is not whole: length bytes were announced, and l.buf has what there is of
-// them and of the byte behind. A crash leaves one, with nothing behind it, or what was written with
-// it and reached the disk first. A wrong length looks the same and hides acknowledged transactions,
-// which ZooKeeper then forgets: but then another record begins elsewhere than where this one ends.
+// cut judges a record that is not whole: length bytes were announced, and l.buf has what there is
+// of them and of the byte behind. A crash leaves one, with nothing behind it, or what was written
+// with it and reached the disk first. A wrong length looks the same and hides acknowledged
+// transactions, which ZooKeeper then forgets: but then another record begins elsewhere than where
+// this one ends.
 func (l *LogReader) cut(length int32, why string) error {
 	if _, err := io.CopyN(&l.buf, l.r, maxTornBytes); err != nil && err != io.EOF {
 		return fmt.Errorf("zkdata: read %s: %w", l.name, err)

@@ -236,7 +236,7 @@ func (ar *arena) compareImport(t *testing.T, o *oracle, dir string, wrote writer
 	theirs := dir + ".zookeeper"
 	mustCopy(t, theirs, dir)
 	for _, log := range numbered(t, theirs, "log.") {
-		if size(t, log) < logHeader { // ZooKeeper 3.8.0 does not start with it, although it has nothing
+		if size(t, log) < logHeader { // it has nothing, yet ZooKeeper 3.8.0 does not start
 			if err := os.Remove(log); err != nil {
 				t.Fatal(err)
 			}
