@@ -73,7 +73,13 @@ func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
 			return quorum.Stores{}, err
 		}
 	}
-	return quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	if err == nil && !cfg.Import && stores.Importable() { // perhaps an import was killed early
+		if err := checkZooKeeperData(cfg); err != nil {
+			return quorum.Stores{}, errors.Join(err, stores.Close())
+		}
+	}
+	return stores, err
 }
 
 func importZooKeeper(ctx context.Context, cfg *Config, o ImportOptions) error {

@@ -136,6 +136,26 @@ func TestImportRefusals(t *testing.T) {
 	}
 }
 
+// An import that was killed when it had made its files and written nothing is done again; a start
+// that was not asked for one does not begin with an empty state.
+func TestImportKilledEarly(t *testing.T) {
+	cfg := importConfig(zooKeeperData(t)).WithDefaults()
+	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
+	if err == nil {
+		err = stores.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Import = false
+	if s, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "serve -import") {
+		t.Errorf("a start without an import: %v", errors.Join(err, s.Close()))
+	}
+	if err := Import(t.Context(), cfg, ImportOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // What is exported is what was imported, and what came after; nothing is overwritten.
 func TestExport(t *testing.T) {
 	dir := zooKeeperData(t)
