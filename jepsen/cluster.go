@@ -40,6 +40,8 @@ type ClusterConfig struct {
 	Admin bool
 	// TestClocks gives every member a wall clock that Member.SetClock sets. lockkeeper only.
 	TestClocks bool
+	// Env, unless nil, returns what is added to the environment of a member's process, by its ID.
+	Env func(id int) []string
 	// Places are where the members run, one for each; if nil, all of them run on this machine's
 	// loopback.
 	Places []Place
@@ -96,6 +98,9 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 			m.target = m.target.at(Place{enter: withDescriptors(cfg.Descriptors)})
 		}
 		m.PeerAddr = fmt.Sprintf("%s:%d", place.PeerHost, found[portsEach*i+1])
+		if cfg.Env != nil {
+			m.env = cfg.Env(m.ID)
+		}
 		if cfg.TestClocks {
 			m.clock = filepath.Join(m.dir, "clock")
 		}

@@ -37,6 +37,7 @@ type Member struct {
 	disks  *Disks // nil: the data is in dir
 	line   string // server.N=...
 	clock  string // the file that sets its wall clock; empty: none
+	env    []string
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
@@ -118,8 +119,9 @@ func (m *Member) Start() error {
 		return fmt.Errorf("jepsen: start %s: it is running", m)
 	}
 	cmd := m.target.command(filepath.Join(m.dir, "zoo.cfg"))
+	cmd.Env = append(os.Environ(), m.env...)
 	if m.clock != "" {
-		cmd.Env = append(os.Environ(), testClockEnv+"="+m.clock)
+		cmd.Env = append(cmd.Env, testClockEnv+"="+m.clock)
 	}
 	p, err := StartProcess(m.String(), cmd, m.LogPath())
 	if err != nil {
