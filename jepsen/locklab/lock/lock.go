@@ -52,3 +52,7 @@ type Held interface {
 	// knows.
 	Unlock(ctx context.Context) error
 }
+
+// ClientsEnv is the environment variable with the directory in which a client's process finds how
+// to start the libraries of other languages: NAME.json, a jepsen.Client each.
+const ClientsEnv = "LOCKLAB_CLIENTS"
