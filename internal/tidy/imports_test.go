@@ -67,7 +67,15 @@ const imports = `
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
 	jepsen/locklab/lock:
-	jepsen/locklab/system:
+	jepsen/locklab/system: internal/freeport jepsen jepsen/locklab/lock github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
+	                       go.etcd.io/etcd/client/v3 go.uber.org/zap
+	jepsen/locklab/ways/redis: jepsen/locklab/lock jepsen/locklab/system github.com/redis/go-redis/v9 github.com/go-redsync/redsync/v4
+	                       github.com/go-redsync/redsync/v4/redis github.com/go-redsync/redsync/v4/redis/goredis/v9
+	jepsen/locklab/ways/sql: jepsen/locklab/lock jepsen/locklab/system github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
+	jepsen/locklab/ways/etcd: jepsen/locklab/lock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
+	jepsen/locklab/ways/keeper: jepsen jepsen/locklab/lock recipes
+	jepsen/locklab/ways:   jepsen/locklab/lock jepsen/locklab/ways/redis jepsen/locklab/ways/sql jepsen/locklab/ways/etcd
+	                       jepsen/locklab/ways/keeper
 	jepsen/locklab/ledger: jepsen recipes/fence
 	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger
 	jepsen/locklab/judge:  jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play
@@ -107,6 +115,7 @@ const testImports = `
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
 	jepsen/curator:        jepsen
+	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk

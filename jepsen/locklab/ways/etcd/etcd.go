@@ -1,0 +1,96 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+
+	"lockkeeper/jepsen/locklab/lock"
+)
+
+// Ways are the mutex, and the same with the revision of its key as a fencing token.
+func Ways() []lock.Way {
+	return []lock.Way{
+		{Name: "etcd-mutex", System: "etcd", Open: open(false)},
+		{Name: "etcd-mutex-fenced", System: "etcd", Fenced: true, Open: open(true)},
+	}
+}
+
+type client struct {
+	etcd    *clientv3.Client
+	session *concurrency.Session
+	ttl     int
+	fenced  bool
+}
+
+func open(fenced bool) func(context.Context, lock.Config) (lock.Client, error) {
+	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
+		e, err := clientv3.New(clientv3.Config{Endpoints: c.Servers, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+			DialKeepAliveTime: c.Lease, DialKeepAliveTimeout: c.Lease / 2})
+		if err != nil {
+			return nil, fmt.Errorf("etcd: %w", err)
+		}
+		// A TTL is in whole seconds; etcd makes it 2 s at least.
+		l := &client{etcd: e, ttl: int(math.Ceil(c.Lease.Seconds())), fenced: fenced}
+		if err := l.begin(ctx); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+		return l, nil
+	}
+}
+
+// begin opens a session. It is asked for without the context of the caller, which would end it.
+func (c *client) begin(context.Context) (err error) {
+	if c.session, err = concurrency.NewSession(c.etcd, concurrency.WithTTL(c.ttl)); err != nil {
+		return fmt.Errorf("etcd: session: %w", err)
+	}
+	return nil
+}
+
+// Lock implements lock.Client.
+func (c *client) Lock(ctx context.Context, resource string) (lock.Held, error) {
+	select {
+	case <-c.session.Done(): // it has expired: a program opens another one
+		if err := c.begin(ctx); err != nil {
+			return nil, err
+		}
+	default:
+	}
+	m := concurrency.NewMutex(c.session, "/locks/"+resource)
+	if err := m.Lock(ctx); err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	h := &held{mutex: m, session: c.session}
+	if c.fenced {
+		got, err := c.etcd.Get(ctx, m.Key())
+		if err != nil || len(got.Kvs) == 0 {
+			return nil, errors.Join(fmt.Errorf("etcd: the revision of %s: %w", m.Key(), err), m.Unlock(ctx))
+		}
+		h.token = uint64(got.Kvs[0].CreateRevision)
+	}
+	return h, nil
+}
+
+// Close implements lock.Client.
+func (c *client) Close() error { return errors.Join(c.session.Close(), c.etcd.Close()) }
+
+type held struct {
+	mutex   *concurrency.Mutex
+	session *concurrency.Session
+	token   uint64
+}
+
+// Token implements lock.Held.
+func (h *held) Token() uint64 { return h.token }
+
+// Lost implements lock.Held: the session says when its lease can no longer be kept alive.
+func (h *held) Lost() <-chan struct{} { return h.session.Done() }
+
+// Unlock implements lock.Held.
+func (h *held) Unlock(ctx context.Context) error { return h.mutex.Unlock(ctx) }

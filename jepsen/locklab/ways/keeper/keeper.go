@@ -1,0 +1,194 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/locklab/lock"
+	"lockkeeper/recipes"
+)
+
+// Ways are the locks of both systems.
+func Ways() (ways []lock.Way) {
+	for _, on := range []string{"zookeeper", "lockkeeper"} {
+		ways = append(ways,
+			lock.Way{Name: on + "-curator", System: on, Fenced: true, Open: openWorker("curator", "mutex")},
+			lock.Way{Name: on + "-kazoo", System: on, Fenced: true, Open: openWorker("kazoo", "lock")})
+	}
+	return append(ways,
+		lock.Way{Name: "lockkeeper-mutex", System: "lockkeeper", Open: openMutex(false, false)},
+		lock.Way{Name: "lockkeeper-mutex-fenced", System: "lockkeeper", Fenced: true, Open: openMutex(true, false)},
+		lock.Way{Name: "lockkeeper-mutex-delay", System: "lockkeeper", Open: openMutex(false, true)})
+}
+
+// path is the node of a resource's lock.
+func path(resource string) string { return "/locks/" + resource }
+
+// mutex is a client of package recipes.
+type mutex struct {
+	session *recipes.Session
+	tokens  bool
+	options recipes.MutexOptions
+}
+
+func openMutex(tokens, delay bool) func(context.Context, lock.Config) (lock.Client, error) {
+	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
+		s, err := recipes.Connect(recipes.Config{Servers: c.Servers, SessionTimeout: c.Lease})
+		if err != nil {
+			return nil, err
+		}
+		m := &mutex{session: s, tokens: tokens}
+		if delay {
+			m.options.LockDelay = c.Lease
+		}
+		return m, nil
+	}
+}
+
+// Lock implements lock.Client.
+func (m *mutex) Lock(ctx context.Context, resource string) (lock.Held, error) {
+	g, err := recipes.NewMutex(m.session, path(resource), m.options).Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &grant{g, m.tokens}, nil
+}
+
+// Close implements lock.Client.
+func (m *mutex) Close() error {
+	m.session.Close()
+	return nil
+}
+
+// grant is a recipes.Grant.
+type grant struct {
+	*recipes.Grant
+	tokens bool
+}
+
+// Token implements lock.Held.
+func (g *grant) Token() uint64 {
+	if !g.tokens {
+		return 0
+	}
+	return uint64(g.Grant.Token())
+}
+
+// worker is a client that is a process of Curator or kazoo.
+type worker struct {
+	process *jepsen.Worker
+	history *jepsen.History
+	recipe  string
+	opened  map[string]bool
+	dir     string
+}
+
+func openWorker(library, recipe string) func(context.Context, lock.Config) (lock.Client, error) {
+	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
+		var client jepsen.Client
+		text, err := os.ReadFile(filepath.Join(os.Getenv(lock.ClientsEnv), library+".json"))
+		if err == nil {
+			err = json.Unmarshal(text, &client)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s is not installed (python3-kazoo, libcurator-recipes-java, default-jdk-headless): %w", library, err)
+		}
+		w := &worker{history: jepsen.NewHistory(), recipe: recipe, opened: map[string]bool{}}
+		if w.dir, err = os.MkdirTemp("", "locklab-worker-"); err != nil {
+			return nil, err
+		}
+		w.process, err = jepsen.StartWorker(ctx, jepsen.WorkerConfig{Name: library, Client: client,
+			Servers: strings.Join(c.Servers, ","), SessionTimeout: c.Lease, Dir: w.dir, History: w.history})
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(w.dir))
+		}
+		return w, nil
+	}
+}
+
+// do has the worker do something in a thread of its own.
+func (w *worker) do(ctx context.Context, thread string, words ...string) (string, error) {
+	r, err := w.process.Do(ctx, thread, words...)
+	if err == nil && r.Kind != jepsen.OK {
+		err = errors.New(r.Text)
+	}
+	return r.Text, err
+}
+
+// Lock implements lock.Client.
+func (w *worker) Lock(ctx context.Context, resource string) (lock.Held, error) {
+	if !w.opened[resource] {
+		if _, err := w.do(ctx, "main", "open", resource, w.recipe, path(resource)); err != nil {
+			return nil, err
+		}
+		w.opened[resource] = true
+	}
+	wait := "-1"
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10)
+	}
+	// What the library says from here on is about this lock.
+	h := &heldByWorker{worker: w, resource: resource, thread: "locker", lost: make(chan struct{})}
+	from := w.history.Len()
+	token, err := w.do(ctx, h.thread, "acquire", resource, wait)
+	if err != nil {
+		return nil, err
+	}
+	if h.token, err = strconv.ParseUint(token, 10, 64); err != nil {
+		return nil, fmt.Errorf("token %q: %w", token, err)
+	}
+	var watching context.Context
+	watching, h.stop = context.WithCancel(context.Background())
+	h.watch.Go(func() {
+		suspended := false
+		_ = w.history.Follow(watching, from, func(op jepsen.Op) bool {
+			suspended = op.F == jepsen.FSuspended || op.F == jepsen.FExpired || op.F == jepsen.FLost
+			return suspended
+		})
+		if suspended {
+			close(h.lost)
+		}
+	})
+	return h, nil
+}
+
+// Close implements lock.Client.
+func (w *worker) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = w.process.Close(ctx) // in good order, if it can
+	return errors.Join(w.process.Kill(), os.RemoveAll(w.dir))
+}
+
+// heldByWorker is a lock that the worker holds.
+type heldByWorker struct {
+	worker           *worker
+	resource, thread string
+	token            uint64
+	lost             chan struct{}
+	stop             context.CancelFunc
+	watch            sync.WaitGroup
+}
+
+// Token implements lock.Held: the czxid of the lock's node.
+func (h *heldByWorker) Token() uint64 { return h.token }
+
+// Lost implements lock.Held.
+func (h *heldByWorker) Lost() <-chan struct{} { return h.lost }
+
+// Unlock implements lock.Held.
+func (h *heldByWorker) Unlock(ctx context.Context) error {
+	h.stop()
+	h.watch.Wait()
+	_, err := h.worker.do(ctx, h.thread, "release", h.resource)
+	return err
+}
