@@ -50,8 +50,8 @@ func asPostgres(command ...string) []string {
 	return append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=KILL"}, command...)
 }
 
-// startPostgreSQL starts one server, with its data in a directory of its own: the user postgres can
-// not look into the lab's.
+// startPostgreSQL starts one server, with its data in a directory of its own, which the user
+// postgres must be able to reach.
 func startPostgreSQL(ctx context.Context, dir string, _ time.Duration) (System, error) {
 	bin, err := postgresPrograms()
 	if err != nil {
@@ -64,6 +64,12 @@ func startPostgreSQL(ctx context.Context, dir string, _ time.Duration) (System, 
 	data, err := os.MkdirTemp("", "locklab-postgresql-")
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
+	}
+	// The lab has a directory of its own for temporary files, which is closed to others.
+	if st, err := os.Stat(os.TempDir()); err == nil && os.Getuid() == 0 && st.Mode().Perm()&0o001 == 0 {
+		if err := os.Chmod(os.TempDir(), st.Mode().Perm()|0o011); err != nil {
+			return nil, fmt.Errorf("system: %w", err)
+		}
 	}
 	s := &programs{cleanUp: func() error { return os.RemoveAll(data) }}
 	if owner, err := user.Lookup("postgres"); err == nil && os.Getuid() == 0 {

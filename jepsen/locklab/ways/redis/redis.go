@@ -101,7 +101,7 @@ func (silent) Lost() <-chan struct{} { return nil }
 type keyLock struct {
 	naive  bool // SETNX and then EXPIRE, and DEL, without a token
 	blind  bool // a bug: DEL although it may be somebody else's by now
-	renews bool // a bug: a renewal that sets the key again whoever has it
+	renews bool // a bug: a renewal that goes on after the release, whoever has the key by then
 
 	redis *redis.Client
 	node  string
@@ -139,9 +139,7 @@ func (k *keyLock) Lock(ctx context.Context, resource string) (lock.Held, error) 
 		return nil, err
 	}
 	if k.renews {
-		var renewing context.Context
-		renewing, h.stop = context.WithCancel(context.Background())
-		go h.renew(renewing)
+		go h.renew()
 	}
 	return h, nil
 }
@@ -154,19 +152,14 @@ type heldKey struct {
 	silent
 	client     *keyLock
 	key, value string
-	stop       context.CancelFunc
 }
 
-// renew is the bug of a twin: it does not look whose lock it is.
-func (h *heldKey) renew(ctx context.Context) {
-	for tick := time.NewTicker(h.client.lease / 3); ; {
-		select {
-		case <-tick.C:
-			_ = h.client.redis.Set(ctx, h.key, h.value, h.client.lease).Err()
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		}
+// renew is the bug of a twin: it never stops, and does not look whose lock it is.
+func (h *heldKey) renew() {
+	for range time.Tick(h.client.lease / 3) {
+		ctx, cancel := context.WithTimeout(context.Background(), replyPatience)
+		_ = h.client.redis.SetXX(ctx, h.key, h.value, h.client.lease).Err()
+		cancel()
 	}
 }
 
@@ -177,9 +170,6 @@ return redis.call('del', KEYS[1])`)
 
 // Unlock implements lock.Held.
 func (h *heldKey) Unlock(ctx context.Context) error {
-	if h.stop != nil {
-		h.stop()
-	}
 	var n int64
 	var err error
 	if h.client.naive || h.client.blind {
