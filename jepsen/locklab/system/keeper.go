@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -21,18 +22,18 @@ const keeperMembers = 3
 // keeper is a cluster of ZooKeeper or lockkeeper.
 type keeper struct {
 	*jepsen.Cluster
-	tools   *jepsen.Toolbox
 	servers []Server
+	clients bool // it uses the shared clients
 }
 
 func needsZooKeeper() error { _, err := jepsen.ZooKeeper(); return err }
 
 func startZooKeeper(ctx context.Context, dir string, lease time.Duration) (System, error) {
-	return startKeeper(ctx, dir, lease, false, func(*jepsen.Toolbox) (jepsen.Target, error) { return jepsen.ZooKeeper() })
+	return startKeeper(ctx, dir, lease, false, func() (jepsen.Target, error) { return jepsen.ZooKeeper() })
 }
 
 func startLockkeeper(ctx context.Context, dir string, lease time.Duration) (System, error) {
-	return startKeeper(ctx, dir, lease, true, func(*jepsen.Toolbox) (jepsen.Target, error) { return buildLockkeeper(ctx, dir) })
+	return startKeeper(ctx, dir, lease, true, func() (jepsen.Target, error) { return buildLockkeeper(ctx, dir) })
 }
 
 // buildLockkeeper builds the server of the source tree that this module is in.
@@ -53,23 +54,21 @@ func buildLockkeeper(ctx context.Context, dir string) (jepsen.Target, error) {
 // of the lab's clients find by lock.ClientsEnv. Sessions have between 2 and 20 ticks, and clients
 // ask for a lease.
 func startKeeper(ctx context.Context, dir string, lease time.Duration, testClocks bool,
-	find func(*jepsen.Toolbox) (jepsen.Target, error)) (_ System, err error) {
+	find func() (jepsen.Target, error)) (_ System, err error) {
 	k := &keeper{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, k.Close())
 		}
 	}()
-	if k.tools, err = jepsen.NewToolbox(false); err != nil {
-		return nil, err
-	}
-	target, err := find(k.tools)
+	target, err := find()
 	if err != nil {
 		return nil, err
 	}
-	if err := k.provide(dir); err != nil {
+	if err := clients.acquire(); err != nil {
 		return nil, err
 	}
+	k.clients = true
 	if lease <= 0 {
 		lease = 2 * time.Second
 	}
@@ -94,22 +93,67 @@ func startKeeper(ctx context.Context, dir string, lease time.Duration, testClock
 	return k, k.Failover(ctx)
 }
 
-// provide writes down the command lines of the clients that can be built.
-func (k *keeper) provide(dir string) error {
-	for _, find := range []func() (jepsen.Client, error){k.tools.Curator, k.tools.Kazoo} {
+// shared are the clients in other languages, for all systems that run at the same time.
+type shared struct {
+	mu    sync.Mutex
+	users int
+	tools *jepsen.Toolbox
+	dir   string // where the processes of clients look for them
+}
+
+var clients shared
+
+// acquire builds them for the first system, as far as what they need is installed.
+func (s *shared) acquire() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users++; s.users > 1 {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			s.users--
+			err = errors.Join(err, s.remove())
+		}
+	}()
+	if s.tools, err = jepsen.NewToolbox(false); err != nil {
+		return err
+	}
+	if s.dir, err = os.MkdirTemp("", "locklab-clients-"); err != nil {
+		return fmt.Errorf("system: %w", err)
+	}
+	for _, find := range []func() (jepsen.Client, error){s.tools.Curator, s.tools.Kazoo} {
 		c, err := find()
 		if errors.Is(err, jepsen.ErrMissing) {
 			continue
 		}
 		text, e := json.Marshal(c)
 		if err = errors.Join(err, e); err == nil {
-			err = os.WriteFile(filepath.Join(dir, c.Name+".json"), text, 0o644)
+			err = os.WriteFile(filepath.Join(s.dir, c.Name+".json"), text, 0o644)
 		}
 		if err != nil {
 			return fmt.Errorf("system: %w", err)
 		}
 	}
-	return os.Setenv(lock.ClientsEnv, dir)
+	return os.Setenv(lock.ClientsEnv, s.dir)
+}
+
+// release removes them with the last system.
+func (s *shared) release() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return nil
+	}
+	return s.remove()
+}
+
+func (s *shared) remove() error {
+	var err error
+	if s.tools != nil {
+		err = s.tools.Close()
+	}
+	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
 // Servers implements System.
@@ -156,8 +200,8 @@ func (k *keeper) Close() error {
 	if k.Cluster != nil {
 		errs = append(errs, k.Cluster.Close())
 	}
-	if k.tools != nil {
-		errs = append(errs, k.tools.Close())
+	if k.clients {
+		errs = append(errs, clients.release())
 	}
 	return errors.Join(errs...)
 }

@@ -64,6 +64,7 @@ func open(t *testing.T, w lock.Way, addrs []string, node string) lock.Client {
 func TestSystems(t *testing.T) {
 	for _, kind := range system.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			s, addrs := start(t, kind)
 			var any lock.Way
 			for _, w := range ways.All() {
