@@ -29,6 +29,7 @@ var commands = []command{
 	{"run", "a cluster of real processes is broken and checked", runRun},
 	{"split-brain", "every way to cut a cluster in two, and who goes on", runSplitBrain},
 	{"attack", "what somebody without any right can send, and what it does to others", runAttack},
+	{"lock-lab", "ways to lock, of other systems too, under the same faults", runLockLab},
 	{"sim", "many simulated clusters in virtual time", runSim},
 	{"client", "", runClient}, // a process of run
 }

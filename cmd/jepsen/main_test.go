@@ -75,6 +75,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-members", "0", "-workload", "dance,register", "-nemesis", "flood"}, exitUsage,
 			[]string{"dance", "flood"}},
 		{[]string{"run", "-workload", "register", "-target", "etcd"}, exitUsage, []string{`"etcd"`}},
+		{[]string{"help", "lock-lab"}, exitOK, []string{"-faults", "WAY/FAULT"}},
+		{[]string{"lock-lab", "-faults", "flood"}, exitUsage, []string{`"flood"`}},
 		{[]string{"help", "attack"}, exitOK, []string{"-only names", "-out file"}},
 		{[]string{"attack", "-list"}, exitOK, []string{"acl-entries", "peer-snapshot"}},
 		{[]string{"attack", "-list", "-only", "http-slow"}, exitOK, []string{"http-slow "}},

@@ -80,6 +80,8 @@ const imports = `
 	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger
 	jepsen/locklab/judge:  jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play
 	jepsen/locklab/page:   jepsen/report jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play jepsen/locklab/judge
+	jepsen/locklab:        jepsen jepsen/report jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ways jepsen/locklab/play
+	                       jepsen/locklab/judge jepsen/locklab/page
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.
@@ -115,6 +117,7 @@ const testImports = `
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
 	jepsen/curator:        jepsen
+	jepsen/locklab:        jepsen/locklab/ledger
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen

@@ -137,12 +137,70 @@ func (d *Document) Markdown() string {
 	b.WriteString("\n### All stories together\n\n" + d.Totals().Markdown())
 	b.WriteString("\n### Story by story\n")
 	for _, f := range d.faults() {
-		fmt.Fprintf(&b, "\n%s\n%s", wrap(fmt.Sprintf("**%s.** %s", f.Name, f.Text), ""), d.Story(f).Markdown())
+		fmt.Fprintf(&b, "\n%s\n%s", wrap(fmt.Sprintf("**%s.** %s", f.Name, f.Text), ""), d.list(f))
 	}
 	b.WriteString("\n### What a lock costs\n\n" + d.Costs().Markdown())
 	b.WriteString("\n### What was argued, and what came\n\n")
 	for _, o := range judge.Outcomes(d.Results) {
 		b.WriteString(wrap("- "+claimText(o), "  "))
+	}
+	return b.String()
+}
+
+// The ways in which a case can end, the worst first.
+const (
+	endTwo      = "**two holders**"
+	endLeft     = "**left behind**"
+	endTold     = "told before another was let in"
+	endFree     = "free again after its death"
+	endKept     = "kept"
+	endNot      = "not possible"
+	endUnplayed = "not played to its end"
+)
+
+// end is how a case ended, and what there is to say of it.
+func end(r *judge.Result) (class, text string) {
+	switch f := r.Figures; {
+	case r.Case.Skipped != "":
+		return endNot, ""
+	case f.Rounds == f.Broken:
+		return endUnplayed, ""
+	case f.Two > 0:
+		class, text = endTwo, "for "+seconds(f.Longest)
+	case f.Left > 0:
+		class, text = endLeft, fmt.Sprintf("in %d of %d", f.Left, f.Rounds-f.Broken)
+	case f.Overtaken > 0:
+		class, text = endTold, "by "+seconds(f.Margin)
+	case len(f.Free) > 0:
+		class, text = endFree, "in "+seconds(judge.Median(f.Free))
+	default:
+		class = endKept
+	}
+	if lost := r.Figures.LostUpdates[ledger.Open]; lost > 0 {
+		text += fmt.Sprintf(", %d lost", lost)
+	}
+	return class, strings.TrimPrefix(text, ", ")
+}
+
+// list is a story as a list of ends, with the ways that ended so.
+func (d *Document) list(f play.Fault) string {
+	ways := make(map[string][]string)
+	for _, w := range d.ways() {
+		r := d.find(w.Name, f.Name)
+		if r == nil {
+			continue
+		}
+		class, text := end(r)
+		if text != "" {
+			text = " (" + text + ")"
+		}
+		ways[class] = append(ways[class], wayName(w)+text)
+	}
+	var b strings.Builder
+	for _, class := range []string{endTwo, endLeft, endTold, endFree, endKept, endUnplayed, endNot} {
+		if len(ways[class]) > 0 {
+			b.WriteString(wrap(fmt.Sprintf("- %s: %s", class, strings.Join(ways[class], "; ")), "  "))
+		}
 	}
 	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,6 +51,16 @@ func asPostgres(command ...string) []string {
 	return append([]string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=KILL"}, command...)
 }
 
+// letIn lets other users pass through the lab's directories for temporary files above a directory.
+func letIn(dir string) error {
+	for dir = filepath.Dir(dir); os.Getuid() == 0 && strings.HasPrefix(filepath.Base(dir), "lockkeeper-jepsen-"); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return fmt.Errorf("system: %w", err)
+		}
+	}
+	return nil
+}
+
 // startPostgreSQL starts one server, with its data in a directory of its own, which the user
 // postgres must be able to reach.
 func startPostgreSQL(ctx context.Context, dir string, _ time.Duration) (System, error) {
@@ -65,11 +76,8 @@ func startPostgreSQL(ctx context.Context, dir string, _ time.Duration) (System, 
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}
-	// The lab has a directory of its own for temporary files, which is closed to others.
-	if st, err := os.Stat(os.TempDir()); err == nil && os.Getuid() == 0 && st.Mode().Perm()&0o001 == 0 {
-		if err := os.Chmod(os.TempDir(), st.Mode().Perm()|0o011); err != nil {
-			return nil, fmt.Errorf("system: %w", err)
-		}
+	if err := letIn(data); err != nil {
+		return nil, err
 	}
 	s := &programs{cleanUp: func() error { return os.RemoveAll(data) }}
 	if owner, err := user.Lookup("postgres"); err == nil && os.Getuid() == 0 {

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/locklab/judge"
+	"lockkeeper/jepsen/locklab/ledger"
+	"lockkeeper/jepsen/locklab/lock"
+	"lockkeeper/jepsen/locklab/system"
+	"lockkeeper/jepsen/locklab/ways"
+)
+
+// The test program is also the program of the clients.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "client" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// played is what the test reads of a report.
+type played struct {
+	Results []struct {
+		Way, System, Fault, Skipped string
+		Figures                     judge.Figures
+	}
+}
+
+// The short form plays two stories with all ways that can be played here, and known results come
+// out: a holder that is stopped past its lease writes beside another one, whoever keeps the lock,
+// unless the lock belongs to a connection; a fence refuses that; and a dead holder's lock is free
+// again. Both planted bugs are found.
+func TestBrief(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real servers; not with -short")
+	}
+	for _, kind := range system.Kinds() {
+		if err := kind.Needs(); err != nil && os.Getenv("CI") == "true" {
+			t.Error(err)
+		}
+	}
+	dir := t.TempDir()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	if status := run(ctx, []string{"-brief", "-twins", "-report", dir}, &out, &out); status != exitOK {
+		t.Fatalf("status %d\n%s", status, out.String())
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r played
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, c := range r.Results {
+		seen[c.Way]++
+		name, f := c.Way+"/"+c.Fault, c.Figures
+		if c.Skipped != "" || f.Rounds != 1 || f.Broken != 0 {
+			t.Errorf("%s was not played: %s %+v", name, c.Skipped, f)
+			continue
+		}
+		session := strings.Contains(c.Way, "get-lock") || strings.Contains(c.Way, "advisory")
+		switch c.Fault {
+		case "pause-writing":
+			if two := f.Two > 0; two == session {
+				t.Errorf("%s: two holders: %v", name, two)
+			}
+			if found := f.Bystanders > 0; way(c.Way).Broken && !found {
+				t.Errorf("%s: the planted bug was not found", name)
+			}
+			if way(c.Way).Fenced && f.LostUpdates[ledger.Fenced] > 0 {
+				t.Errorf("%s: %d updates lost behind a fence", name, f.LostUpdates[ledger.Fenced])
+			}
+		case "crash-held":
+			if f.Left > 0 || len(f.Free) != 1 {
+				t.Errorf("%s: left behind %d, free after %v", name, f.Left, f.Free)
+			}
+		}
+	}
+	for _, w := range ways.All() {
+		if kindOf(w).Needs() == nil && seen[w.Name] != 2 {
+			t.Errorf("%s was played %d times", w.Name, seen[w.Name])
+		}
+	}
+	t.Logf("figures: %d cases", len(r.Results))
+}
+
+func way(name string) lock.Way {
+	for _, w := range ways.All() {
+		if w.Name == name {
+			return w
+		}
+	}
+	return lock.Way{}
+}
+
+func kindOf(w lock.Way) system.Kind {
+	for _, k := range system.Kinds() {
+		if k.Name == w.System {
+			return k
+		}
+	}
+	return system.Kind{Needs: func() error { return jepsen.ErrMissing }}
+}
+
+// What is wrong with a command line is said, all of it, and nothing is started.
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		status int
+		want   []string
+	}{
+		{"-h", exitOK, []string{"-explain", "Exit status"}},
+		{"-list", exitOK, []string{"redis-redisson-fair", "pause-writing", "lockkeeper", "a twin with a planted bug"}},
+		{"-faults flood -ways hope -systems cloud", exitUsage, []string{`"flood"`, `"hope"`, `"cloud"`}},
+		{"-explain redlock", exitUsage, []string{"WAY/FAULT"}},
+		{"-rounds 0", exitUsage, []string{"1 to 20"}},
+		{"more", exitUsage, []string{`"more"`}},
+	} {
+		var out bytes.Buffer
+		if status := run(t.Context(), strings.Fields(c.args), &out, &out); status != c.status {
+			t.Errorf("%s: status %d, want %d", c.args, status, c.status)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: %s is not in\n%s", c.args, want, out.String())
+			}
+		}
+	}
+}
