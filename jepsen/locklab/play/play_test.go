@@ -230,7 +230,7 @@ func played(t *testing.T, way, fault string) Round {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Client: []string{self}, Lease: 500 * time.Millisecond, Rounds: 1, Seed: 1,
+	cfg := Config{Client: []string{self}, Lease: 800 * time.Millisecond, Rounds: 1, Seed: 1,
 		Cost: 300 * time.Millisecond, Dir: t.TempDir()}
 	s, err := NewStage(t.Context(), cfg, fakeKind)
 	if err != nil {
