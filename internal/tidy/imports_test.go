@@ -73,7 +73,7 @@ const imports = `
 	                       github.com/go-redsync/redsync/v4/redis github.com/go-redsync/redsync/v4/redis/goredis/v9
 	jepsen/locklab/ways/sql: jepsen/locklab/lock jepsen/locklab/system github.com/go-sql-driver/mysql github.com/jackc/pgx/v5
 	jepsen/locklab/ways/etcd: jepsen/locklab/lock go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	jepsen/locklab/ways/keeper: jepsen jepsen/locklab/lock recipes
+	jepsen/locklab/ways/keeper: jepsen jepsen/locklab/lock recipes github.com/go-zookeeper/zk
 	jepsen/locklab/ways:   jepsen/locklab/lock jepsen/locklab/ways/redis jepsen/locklab/ways/sql jepsen/locklab/ways/etcd
 	                       jepsen/locklab/ways/keeper
 	jepsen/locklab/ledger: jepsen recipes/fence

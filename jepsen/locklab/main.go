@@ -328,7 +328,7 @@ func summary(r judge.Result) string {
 	if c := r.Figures.Cost; c != nil {
 		text += fmt.Sprintf("; %d acquisitions, %.2f ms alone, %.0f/s in turn", c.Acquisitions, c.LockP50Ms, c.PerSecond)
 	}
-	if v := r.Figures.Violations(r.Case.Fault); len(v) > 0 {
+	if v := r.Figures.Violations(r.Way, r.Case.Fault); len(v) > 0 {
 		text += "; " + strings.Join(v, ", ")
 	}
 	for i, round := range r.Case.Rounds {
@@ -371,7 +371,7 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 func (o options) judge(d *page.Document) (complaints []string) {
 	found := make(map[string]int)
 	for _, r := range d.Results {
-		violations := r.Figures.Violations(r.Case.Fault)
+		violations := r.Figures.Violations(r.Way, r.Case.Fault)
 		switch {
 		case r.Way.Broken:
 			found[r.Way.Name] += len(violations)

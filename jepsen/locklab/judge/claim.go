@@ -27,6 +27,7 @@ const (
 	antirez    = "Sanfilippo (antirez), Is Redlock safe?, 2016"
 	burrows    = "Burrows, The Chubby lock service, 2006"
 	redisDocs  = "the documentation of Redis on distributed locks"
+	ongaro     = "Ongaro, Consensus: Bridging Theory and Practice, 2014"
 	common     = "often said"
 	guarantees = "docs/guarantees.md"
 )
@@ -34,7 +35,7 @@ const (
 var (
 	pauses = []string{"pause-short", "pause-about", "pause-long", "pause-writing"}
 	cuts   = []string{"cut-both", "cut-out", "cut-in"}
-	clocks = []string{"clock-one", "clock-most", "clock-back"}
+	clocks = []string{"clock-one", "clock-most", "clock-back", "clock-drift"}
 )
 
 // on are the ways of these systems, with the names or all, that are no twins.
@@ -49,6 +50,7 @@ func on(systems string, names ...string) func(lock.Way) bool {
 }
 
 func every(w lock.Way) bool  { return !w.Broken }
+func locks(w lock.Way) bool  { return !w.Broken && !w.Optimistic }
 func fenced(w lock.Way) bool { return !w.Broken && w.Fenced }
 
 // recipe are lockkeeper's own recipes, which tell their holders.
@@ -63,7 +65,7 @@ func none(f Figures) bool { return f.Two == 0 }
 var Claims = []Claim{
 	{"pause", "A holder that is stopped for longer than the lease, between its last look at the lock and its write, " +
 		"writes while another holds the lock: no lock can prevent it.", kleppmann,
-		[]string{"pause-writing"}, every, nil, func(f Figures) bool { return f.Two > 0 }},
+		[]string{"pause-writing"}, locks, nil, func(f Figures) bool { return f.Two > 0 }},
 	{"fence", "If every request carries a token that grows, and the resource refuses smaller ones, no update is lost, " +
 		"whatever happens to the holder.", kleppmann,
 		nil, fenced, late, func(f Figures) bool { return f.LostUpdates[ledger.Fenced] == 0 }},
@@ -71,22 +73,38 @@ var Claims = []Claim{
 		nil, fenced, late, func(f Figures) bool { return f.LostUpdates[ledger.WritesOnly] == 0 }},
 	{"fence-instead", "Fencing makes the lock unnecessary: then a late holder does no harm, and loses nothing.", common,
 		pauses, fenced, late, func(f Figures) bool { return f.LostUpdates[ledger.Fenced]+f.RefusedWrites == 0 }},
+	{"asked", "If the resource asks the lock service at each request whether the token is that of the holder " +
+		"(Chubby's CheckSequencer), no update is lost.", burrows,
+		nil, func(w lock.Way) bool { return fenced(w) && w.Ask != nil }, late,
+		func(f Figures) bool { return f.LostUpdates[ledger.Asked] == 0 }},
+	{"versions", "If a version is compared at the update, no update is lost, with any lock and with none.", common,
+		nil, every, late, func(f Figures) bool { return f.LostUpdates[ledger.Versions] == 0 }},
+	{"optimistic", "Without a lock, and with a version in the row that is compared when it is updated, no update of the " +
+		"row is lost.", common,
+		nil, func(w lock.Way) bool { return w.Optimistic }, nil, func(f Figures) bool { return f.LostUpdates[ledger.Inside] == 0 }},
+	{"guard", "lockkeeper: data in the cluster that are written with Grant.Guard lose no update.", guarantees,
+		nil, on("lockkeeper", "guard"), nil, func(f Figures) bool { return f.LostUpdates[ledger.Inside] == 0 }},
 	{"redlock-clocks", "RedLock depends on the wall clocks of its servers: clocks that jump ahead let a second holder in.",
-		kleppmann, []string{"clock-most"}, on("redis-5"), nil, func(f Figures) bool { return f.Early > 0 }},
+		kleppmann, []string{"clock-most"}, on("redis-3 redis-5"), nil, func(f Figures) bool { return f.Early > 0 }},
+	{"redlock-drift", "RedLock needs clocks that run at about the same speed: at twice the speed it lets a second holder in.",
+		antirez, []string{"clock-drift"}, on("redis-3 redis-5"), nil, func(f Figures) bool { return f.Early > 0 }},
 	{"redlock-minority", "RedLock bears the clock of one server that jumps, for a lock that all servers know.",
-		antirez, []string{"clock-one"}, on("redis-5"), nil, none},
+		antirez, []string{"clock-one"}, on("redis-3 redis-5"), nil, none},
 	{"redlock-reply", "A client that looks at its clock after it has got the answers is not deceived by slow ones.",
-		antirez, []string{"late-reply"}, on("redis-5"), nil, none},
+		antirez, []string{"late-reply"}, on("redis-3 redis-5"), nil, none},
 	{"redis-failover", "Redis replicates asynchronously: a failover can lose a lock.", redisDocs,
 		[]string{"failover"}, on("redis-sentinel"), nil, func(f Figures) bool { return f.Two > 0 }},
 	{"mariadb-failover", "So does MariaDB with asynchronous replication.", common,
 		[]string{"failover"}, on("mariadb-replica"), nil, func(f Figures) bool { return f.Two > 0 }},
+	{"disks", "A majority needs disks that do not lie: one that forgets what it has acknowledged can lose a lock.", ongaro,
+		[]string{"disk-lies"}, on("redis-3 redis-5 etcd zookeeper lockkeeper"), nil,
+		func(f Figures) bool { return f.Two+f.Overtaken > 0 }},
 	{"majority-failover", "A lock that a majority keeps survives the loss of the leader.", burrows,
 		[]string{"failover", "server-kill"}, on("etcd zookeeper lockkeeper"), nil, none},
 	{"setnx", "SETNX and then EXPIRE leaves a lock behind for ever if the client dies in between.", redisDocs,
 		[]string{"crash-in-lock"}, on("redis redis-sentinel", "naive", "setnx"), nil, func(f Figures) bool { return f.Left > 0 }},
 	{"session-lock", "The lock of a database session has no lease, so a pause does not take it away.", common,
-		[]string{"pause-long", "pause-writing"}, on("mariadb mariadb-replica postgresql", "get-lock", "get_lock", "advisory"),
+		[]string{"pause-long", "pause-writing"}, on("mariadb mariadb-replica postgresql", "get-lock", "advisory"),
 		nil, none},
 	{"zookeeper-clocks", "ZooKeeper has no expiry, so clocks that jump do not matter to it.", common,
 		clocks, on("zookeeper"), nil, func(f Figures) bool { return f.Two+f.Left == 0 }},
@@ -102,8 +120,11 @@ var Claims = []Claim{
 		clocks, on("lockkeeper"), nil, func(f Figures) bool { return f.Two+f.Left == 0 }},
 	{"etcd-clocks", "etcd counts leases by the monotonic clock: wall clocks do not matter.", "etcd's documentation",
 		clocks, on("etcd"), nil, func(f Figures) bool { return f.Two+f.Left == 0 }},
+	{"client-clock", "The wall clock of a client of Curator or kazoo matters to nobody.", common,
+		[]string{"clock-client"}, func(w lock.Way) bool { return w.ClientClock }, nil,
+		func(f Figures) bool { return f.Two+f.Overtaken+f.Left == 0 }},
 	{"no-fault", "Without a fault every lock excludes, and no update is lost.", common,
-		[]string{play.None}, every, nil, func(f Figures) bool { return f.Two+f.LostUpdates[ledger.Open]+f.Disorder == 0 }},
+		[]string{play.None}, locks, nil, func(f Figures) bool { return f.Two+f.LostUpdates[ledger.Open]+f.Disorder == 0 }},
 }
 
 // A Result is a case with its figures.

@@ -44,7 +44,28 @@ func TestGoodOrder(t *testing.T) {
 		600 B unlock
 		611 C locked 3
 		700 C unlock`)
-	if f.Two+f.Untold+f.Overtaken+f.Left+f.Disorder != 0 || len(f.Violations("pause-short")) != 0 {
+	if f.Two+f.Untold+f.Overtaken+f.Left+f.Disorder != 0 || len(f.Violations(lock.Way{}, "pause-short")) != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Who locks nothing has holders side by side, and loses no update where the versions are compared.
+func TestOptimistic(t *testing.T) {
+	f := judged(t, play.None, `
+		1 A locked
+		2 B locked
+		500 A unlock
+		600 B unlock`,
+		ledger.Entry{Write: true, Rule: ledger.Inside, Base: 0, Before: 0},
+		ledger.Entry{Write: true, Rule: ledger.Inside, Base: 0, Refused: "newer"})
+	if f.Two != 1 || f.RefusedInside != 1 || len(f.Violations(lock.Way{Optimistic: true}, play.None)) != 0 {
+		t.Errorf("%+v", f)
+	}
+	if len(f.Violations(lock.Way{}, play.None)) == 0 {
+		t.Error("two holders of a lock are no violation")
+	}
+	f = judged(t, play.None, "1 A locked", ledger.Entry{Write: true, Rule: ledger.Inside, Base: 0, Before: 1})
+	if f.LostUpdates[ledger.Inside] != 1 || len(f.Violations(lock.Way{Optimistic: true}, play.None)) != 1 {
 		t.Errorf("%+v", f)
 	}
 }
@@ -95,8 +116,8 @@ func TestBystanders(t *testing.T) {
 		1410 C locked 3
 		1500 B unlock
 		1600 C unlock`)
-	if f.Bystanders != 1 || !slices.Contains(f.Violations("pause-long"), "two holders whom no fault hit") {
-		t.Errorf("%+v: %v", f, f.Violations("pause-long"))
+	if f.Bystanders != 1 || !slices.Contains(f.Violations(lock.Way{}, "pause-long"), "two holders whom no fault hit") {
+		t.Errorf("%+v: %v", f, f.Violations(lock.Way{}, "pause-long"))
 	}
 }
 
@@ -112,7 +133,7 @@ func TestFreeAfterDeath(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	f = judged(t, "crash-held", "1 A locked 1\n100 A killed\n9000 B refused\n9001 C refused")
-	if f.Left != 1 || len(f.Free) != 0 || !slices.Contains(f.Violations("crash-held"), "a lock that is left behind") {
+	if f.Left != 1 || len(f.Free) != 0 || !slices.Contains(f.Violations(lock.Way{}, "crash-held"), "a lock that is left behind") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -126,8 +147,8 @@ func TestLostUpdates(t *testing.T) {
 	if f.LostUpdates[ledger.Open] != 1 || f.LostUpdates[ledger.Fenced] != 1 || f.RefusedWrites != 1 {
 		t.Errorf("%+v", f)
 	}
-	if !slices.Contains(f.Violations("pause-writing"), "lost updates in spite of the fence") {
-		t.Error(f.Violations("pause-writing"))
+	if !slices.Contains(f.Violations(lock.Way{}, "pause-writing"), "lost updates in spite of the fence") {
+		t.Error(f.Violations(lock.Way{}, "pause-writing"))
 	}
 }
 

@@ -20,10 +20,18 @@ const (
 	// Twin is a fence with a planted bug: it compares with the first token that it saw, not with
 	// the largest.
 	Twin Rule = "fenced-twin"
+	// Versions looks at no token. It refuses a write that was made of a value that is no longer the
+	// newest: a version that is compared at the update.
+	Versions Rule = "versions"
+	// Asked asks the servers at each request whether the token is that of the holder, as Chubby's
+	// CheckSequencer does. It has a book only while there is somebody to ask (Ledger.Ask).
+	Asked Rule = "asked"
+	// Inside is no book of the ledger: the data are in the system that has the lock (lock.Store).
+	Inside Rule = "inside"
 )
 
-// Rules are all rules, in the order of tables.
-var Rules = []Rule{Open, Fenced, WritesOnly, Twin}
+// Rules are the rules of the ledger's books.
+var Rules = []Rule{Open, Fenced, WritesOnly, Twin, Versions, Asked}
 
 // A book is the counters of all resources under one rule.
 type book struct {
@@ -39,7 +47,7 @@ func newBook(rule Rule) *book {
 
 // read returns the value, or an error if the rule refuses the reader.
 func (b *book) read(resource string, token uint64) (value int64, err error) {
-	if b.rule != WritesOnly {
+	if b.rule != WritesOnly && b.rule != Versions {
 		err = b.admit(resource, token, func() {})
 	}
 	return b.values[resource], err
@@ -49,15 +57,21 @@ func (b *book) read(resource string, token uint64) (value int64, err error) {
 func (b *book) write(resource string, token uint64, base int64) (before int64, err error) {
 	err = b.admit(resource, token, func() {
 		before = b.values[resource]
+		if b.rule == Versions && before != base {
+			return
+		}
 		b.values[resource] = base + 1
 	})
+	if err == nil && b.rule == Versions && before != base {
+		err = fmt.Errorf("ledger: version %d is older than %d", base, before)
+	}
 	return before, err
 }
 
 // admit calls f if the rule accepts the token.
 func (b *book) admit(resource string, token uint64, f func()) error {
 	switch b.rule {
-	case Open:
+	case Open, Versions, Asked:
 		f()
 		return nil
 	case Twin:

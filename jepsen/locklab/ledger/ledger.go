@@ -39,6 +39,7 @@ type Ledger struct {
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
+	ask     func(resource string, token uint64) error
 	books   map[Rule]*book
 	entries []Entry
 	conns   map[net.Conn]struct{}
@@ -61,6 +62,14 @@ func OpenLedger() (*Ledger, error) {
 
 // Addr is where it serves.
 func (l *Ledger) Addr() string { return l.listener.Addr().String() }
+
+// Ask sets what the book Asked calls with each request: an error refuses it. It is called by
+// several goroutines. With nil there is no such book.
+func (l *Ledger) Ask(f func(resource string, token uint64) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ask = f
+}
 
 // Entries are what came for a resource, in order of arrival.
 func (l *Ledger) Entries(resource string) []Entry {
@@ -147,30 +156,49 @@ func (l *Ledger) serve(conn net.Conn) {
 	}
 }
 
-// do executes a request in all books.
+// do executes a request in all books: first in those that know by themselves what they refuse, and
+// then in the one that asks, which may take its time.
 func (l *Ledger) do(r request) reply {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	answer := reply{At: jepsen.Monotonic(), Values: make(map[Rule]int64)}
 	for _, rule := range Rules {
-		e := Entry{At: answer.At, Resource: r.Resource, Rule: rule, Write: r.Write, Holder: r.Holder, Token: r.Token}
-		var err error
-		if base, ok := r.Bases[rule]; !r.Write {
-			e.Before, err = l.books[rule].read(r.Resource, r.Token)
-			answer.Values[rule] = e.Before
-		} else if e.Base = base; ok {
-			e.Before, err = l.books[rule].write(r.Resource, r.Token, base)
-			answer.Values[rule] = base + 1
-		} else {
-			err = errors.New("its read was refused")
+		if rule != Asked {
+			l.enter(r, answer.At, rule, nil, answer)
 		}
-		if err != nil {
-			e.Refused = err.Error()
-			delete(answer.Values, rule)
-		}
-		l.entries = append(l.entries, e)
+	}
+	ask := l.ask
+	l.mu.Unlock()
+	if ask != nil {
+		refused := ask(r.Resource, r.Token)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.enter(r, jepsen.Monotonic(), Asked, refused, answer)
 	}
 	return answer
+}
+
+// enter executes a request in a book, unless it is refused already.
+func (l *Ledger) enter(r request, at time.Duration, rule Rule, refused error, answer reply) {
+	e := Entry{At: at, Resource: r.Resource, Rule: rule, Write: r.Write, Holder: r.Holder, Token: r.Token}
+	base, ok := r.Bases[rule]
+	value := base + 1
+	switch {
+	case refused != nil:
+	case !r.Write:
+		e.Before, refused = l.books[rule].read(r.Resource, r.Token)
+		value = e.Before
+	case ok:
+		e.Base = base
+		e.Before, refused = l.books[rule].write(r.Resource, r.Token, base)
+	default:
+		refused = errors.New("its read was refused")
+	}
+	if refused == nil {
+		answer.Values[rule] = value
+	} else {
+		e.Refused = refused.Error()
+	}
+	l.entries = append(l.entries, e)
 }
 
 // A Client is a holder's connection to a ledger, for one goroutine.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -26,15 +27,15 @@ func TestBooks(t *testing.T) {
 		},
 		"the late write comes after that of the next holder": {
 			[]step{{"A", 1, false}, {"B", 2, false}, {"B", 2, true}, {"A", 1, true}},
-			map[Rule]counts{Open: {1, 0}, Fenced: {0, 1}, WritesOnly: {0, 1}, Twin: {1, 0}},
+			map[Rule]counts{Open: {1, 0}, Fenced: {0, 1}, WritesOnly: {0, 1}, Twin: {1, 0}, Versions: {0, 1}, Asked: {0, 1}},
 		},
 		"the late write comes between read and write of the next holder": {
 			[]step{{"A", 1, false}, {"B", 2, false}, {"A", 1, true}, {"B", 2, true}},
-			map[Rule]counts{Open: {1, 0}, Fenced: {0, 1}, WritesOnly: {1, 0}, Twin: {1, 0}},
+			map[Rule]counts{Open: {1, 0}, Fenced: {0, 1}, WritesOnly: {1, 0}, Twin: {1, 0}, Versions: {0, 1}, Asked: {0, 1}},
 		},
 		"a lock without tokens": {
 			[]step{{"A", 0, false}, {"A", 0, true}},
-			map[Rule]counts{Fenced: {0, 1}, WritesOnly: {0, 1}, Twin: {0, 1}},
+			map[Rule]counts{Fenced: {0, 1}, WritesOnly: {0, 1}, Twin: {0, 1}, Asked: {0, 1}},
 		},
 		"a token that does not grow": {
 			[]step{{"A", 5, false}, {"A", 5, true}, {"B", 4, false}, {"B", 4, true}},
@@ -47,6 +48,14 @@ func TestBooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
+			// The servers that are asked know the holder that has read last.
+			holder := uint64(0)
+			l.Ask(func(_ string, token uint64) error {
+				if token == 0 || token != holder {
+					return errors.New("another holds the lock")
+				}
+				return nil
+			})
 			clients, bases := map[string]*Client{}, map[string]map[Rule]int64{}
 			for _, s := range c.steps {
 				client := clients[s.holder]
@@ -60,6 +69,7 @@ func TestBooks(t *testing.T) {
 				if s.write {
 					_, err = client.Write("r", s.holder, s.token, bases[s.holder])
 				} else {
+					holder = s.token
 					bases[s.holder], err = client.Read("r", s.holder, s.token)
 				}
 				if err != nil {

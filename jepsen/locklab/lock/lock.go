@@ -16,8 +16,17 @@ type Way struct {
 	// Broken says that this is a planted twin with a bug that the lab has to find. Twins are no
 	// rows of the table.
 	Broken bool
+	// Optimistic says that this way lets everybody in, and compares versions when data are written
+	// that are in the system itself (Store).
+	Optimistic bool
+	// ClientClock says that the library reads the wall clock through the C library, so that the lab
+	// can have it jump.
+	ClientClock bool
 	// Open connects a client.
 	Open func(ctx context.Context, c Config) (Client, error)
+	// Ask connects a resource that asks the servers who holds a lock; nil if they cannot tell. Only
+	// if Fenced.
+	Ask func(ctx context.Context, c Config) (Asker, error)
 }
 
 // Config is what a client is given.
@@ -51,6 +60,25 @@ type Held interface {
 	// Unlock gives the lock back. An error says that it was not held any more, or that nobody
 	// knows.
 	Unlock(ctx context.Context) error
+}
+
+// A Store is a Held of a way whose system also has the data that the lock protects, and can refuse
+// a write by itself. Versions count the writes of the resource's data.
+type Store interface {
+	Held
+	// Load returns the version of the data.
+	Load(ctx context.Context) (version int64, err error)
+	// Save writes data that were made of this version, and returns the version that it found. An
+	// error says that nothing was written, or that nobody knows.
+	Save(ctx context.Context, version int64) (found int64, err error)
+}
+
+// An Asker asks the servers who holds a lock. It is used by several goroutines.
+type Asker interface {
+	// Holds returns an error unless the holder with this token holds the lock of the resource now.
+	Holds(ctx context.Context, resource string, token uint64) error
+	// Close ends the connection.
+	Close() error
 }
 
 // ClientsEnv is the environment variable with the directory in which a client's process finds how

@@ -21,6 +21,7 @@ var sentences = map[string]string{
 	play.GaveUp:   "looks at the lock: it is lost; so it does not write",
 	play.Write:    "writes",
 	play.Sent:     "has sent its write, and does not wait for the answer",
+	play.Stored:   "writes the data that the system itself has",
 	play.Unlock:   "gives the lock back",
 	play.Unlocked: "has given the lock back",
 	play.Failed:   "cannot go on",
@@ -57,6 +58,10 @@ func lines(r play.Round) []line {
 			l.text = "has the lock"
 			if e.Token > 0 {
 				l.text += fmt.Sprintf(", with token %d", e.Token)
+			}
+		case play.Stored:
+			if e.Entry.Refused != "" {
+				l.text += ", and is refused: " + e.Entry.Refused
 			}
 		case play.Read:
 			l.text = fmt.Sprintf("reads the counter: %d", e.Books[ledger.Open])

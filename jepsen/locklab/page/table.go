@@ -208,7 +208,7 @@ func (d *Document) list(f play.Fault) string {
 // Totals is the table of all ways, over all stories.
 func (d *Document) Totals() Table {
 	t := Table{Head: []string{"lock", "system", "rounds", "two holders", "longest", "updates lost", "fence on writes",
-		"full fence", "not told", "left behind"}}
+		"full fence", "asked", "versions", "not told", "left behind"}}
 	for _, w := range d.ways() {
 		var f judge.Figures
 		lost := make(map[ledger.Rule]int)
@@ -225,12 +225,12 @@ func (d *Document) Totals() Table {
 				lost[rule] += n
 			}
 		}
-		writes, full := "no token", "no token"
+		writes, full, asked := "no token", "no token", "no token"
 		if w.Fenced {
-			writes, full = mark(lost[ledger.WritesOnly]), mark(lost[ledger.Fenced])
+			writes, full, asked = mark(lost[ledger.WritesOnly]), mark(lost[ledger.Fenced]), mark(lost[ledger.Asked])
 		}
 		t.Rows = append(t.Rows, []string{wayName(w), w.System, fmt.Sprint(f.Rounds), mark(f.Two), seconds(f.Longest),
-			mark(lost[ledger.Open]), writes, full, mark(f.Untold), mark(f.Left)})
+			mark(lost[ledger.Open]), writes, full, asked, mark(lost[ledger.Versions]), mark(f.Untold), mark(f.Left)})
 	}
 	return t
 }
@@ -265,7 +265,7 @@ func (d *Document) Costs() Table {
 		c := r.Figures.Cost
 		requests := "not counted"
 		if c.Requests >= 0 {
-			requests = fmt.Sprintf("%.1f", c.Requests)
+			requests = fmt.Sprintf("%.1f, in turn %.1f", c.Requests, c.InTurn)
 		}
 		millis := func(ms float64) string { return fmt.Sprintf("%.2f ms", ms) }
 		t.Rows = append(t.Rows, []string{w.Name, w.System, fmt.Sprint(c.Acquisitions), millis(c.LockP50Ms),

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/locklab/system"
 )
 
 // An agent is a client's process from the lab's side, with its links to servers and ledger.
@@ -26,6 +27,7 @@ type agent struct {
 	history *History
 	process *jepsen.Process
 	stdin   io.WriteCloser
+	clock   *system.Clock // if a story sets it
 	reading sync.WaitGroup
 	paused  bool
 	// servers is between the client (host 1) and all servers (host 2), book between the client and
@@ -40,9 +42,9 @@ const (
 )
 
 // startAgent starts a client; it is ready when its event Ready has come.
-func startAgent(command []string, order Order, servers []string, ledgerAddr, dir string,
+func startAgent(command []string, order Order, servers []string, ledgerAddr, dir string, clock *system.Clock,
 	h *History) (a *agent, err error) {
-	a = &agent{name: order.Name, history: h, servers: jepsen.NewProxies(2, 1), book: jepsen.NewProxies(2, 1)}
+	a = &agent{name: order.Name, history: h, clock: clock, servers: jepsen.NewProxies(2, 1), book: jepsen.NewProxies(2, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("play: client %s: %w", order.Name, err), a.close())
@@ -59,6 +61,7 @@ func startAgent(command []string, order Order, servers []string, ledgerAddr, dir
 		return nil, err
 	}
 	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), clock.Env()...)
 	// Not StdoutPipe, which is closed when the process ends, whatever is still to be read.
 	out, in, err := os.Pipe()
 	if err != nil {

@@ -49,6 +49,8 @@ type client struct {
 	held   lock.Held
 	watch  context.CancelFunc // ends the goroutine that waits for Lost
 	bases  map[ledger.Rule]int64
+	base   int64 // of lock.Store
+	loaded error // why it could not be loaded
 
 	mu  sync.Mutex // of out
 	out *json.Encoder
@@ -106,12 +108,12 @@ func (c *client) do(ctx context.Context, step Command) {
 	case "lock":
 		c.lock(ctx, step.Wait)
 	case "read":
-		c.read()
+		c.read(ctx)
 	case "check":
 		c.check()
 	case "write", "send":
 		if !step.Check || c.check() {
-			c.write(step.Do == "write")
+			c.write(ctx, step.Do == "write")
 		}
 	case "unlock":
 		c.unlock(ctx, step.Wait)
@@ -121,9 +123,9 @@ func (c *client) do(ctx context.Context, step Command) {
 				time.Sleep(10 * time.Millisecond) // an error at once is no busy loop
 				continue
 			}
-			c.read()
+			c.read(ctx)
 			if c.check() {
-				c.write(true)
+				c.write(ctx, true)
 			}
 			c.unlock(ctx, step.Wait)
 		}
@@ -182,7 +184,8 @@ func (c *client) token() uint64 {
 	return c.held.Token()
 }
 
-func (c *client) read() {
+func (c *client) read(ctx context.Context) {
+	c.load(ctx)
 	books, err := c.ledger.Read(c.Resource, c.Name, c.token())
 	if err != nil {
 		c.say(Event{What: Failed, Text: err.Error()})
@@ -192,7 +195,41 @@ func (c *client) read() {
 	c.say(Event{What: Read, Books: maps.Clone(books)})
 }
 
-func (c *client) write(wait bool) {
+// storePatience is how long the system itself may take to load or save data, in leases.
+const storePatience = 0.5
+
+// load loads the data that the system itself has, if it has any.
+func (c *client) load(ctx context.Context) {
+	store, ok := c.held.(lock.Store)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(storePatience*float64(c.Lease)))
+	defer cancel()
+	c.base, c.loaded = store.Load(ctx)
+}
+
+// save writes them, made of what was loaded.
+func (c *client) save(ctx context.Context) {
+	store, ok := c.held.(lock.Store)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(storePatience*float64(c.Lease)))
+	defer cancel()
+	e := &ledger.Entry{Resource: c.Resource, Rule: ledger.Inside, Write: true, Holder: c.Name, Base: c.base}
+	err := c.loaded
+	if err == nil {
+		e.Before, err = store.Save(ctx, c.base)
+	}
+	if err != nil {
+		e.Refused = err.Error()
+	}
+	e.At = jepsen.Monotonic()
+	c.say(Event{What: Stored, Entry: e})
+}
+
+func (c *client) write(ctx context.Context, wait bool) {
 	c.say(Event{What: Write})
 	if !wait {
 		if err := c.ledger.Send(c.Resource, c.Name, c.token(), c.bases); err != nil {
@@ -208,6 +245,7 @@ func (c *client) write(wait bool) {
 		return
 	}
 	c.say(Event{What: Written, Books: books})
+	c.save(ctx)
 }
 
 func (c *client) unlock(ctx context.Context, wait time.Duration) {

@@ -16,10 +16,10 @@ const (
 const TurnsText = "all take turns"
 
 // cost plays the story without a fault: A alone, and then all three at once. It returns how many
-// requests an acquisition of A took, or -1.
-func (s *Stage) cost(ctx context.Context, t *trio) (requests float64) {
+// requests an acquisition took, alone and in turn, or -1.
+func (s *Stage) cost(ctx context.Context, t *trio) (alone, inTurn float64) {
 	if t.failed() {
-		return -1
+		return -1, -1
 	}
 	loop := func(a *agent, times int) Event {
 		e, err := a.do(ctx, Command{Do: "loop", Wait: s.Cost, Times: times})
@@ -27,36 +27,41 @@ func (s *Stage) cost(ctx context.Context, t *trio) (requests float64) {
 		return e
 	}
 	loop(t.a, warmTimes)
-	from := t.history.len()
-	before := s.sys.Requests(ctx)
 	t.history.Note("lab", Healed, "A is alone")
-	loop(t.a, aloneTimes)
-	after := s.sys.Requests(ctx)
-	if n := t.history.count(from, "A", Locked); before >= 0 && n > 0 {
-		requests = float64(after-before) / float64(n)
-	} else {
-		requests = -1
-	}
+	alone = s.requests(ctx, t, func() { loop(t.a, aloneTimes) })
 	t.history.Note("lab", Healed, "%s", TurnsText)
 	times := s.Times
 	if times > 0 {
 		times = (times + 2) / 3
 	}
-	var all sync.WaitGroup
-	for _, a := range []*agent{t.a, t.b, t.c} {
-		all.Go(func() { loop(a, times) })
-	}
-	all.Wait()
+	inTurn = s.requests(ctx, t, func() {
+		var all sync.WaitGroup
+		for _, a := range []*agent{t.a, t.b, t.c} {
+			all.Go(func() { loop(a, times) })
+		}
+		all.Wait()
+	})
 	close(t.over)
-	return requests
+	return alone, inTurn
 }
 
-// count is how many events of a client there are, from number from on.
-func (h *History) count(from int, who, what string) (n int) {
+// requests is how many requests the servers answer for each acquisition, or -1.
+func (s *Stage) requests(ctx context.Context, t *trio, do func()) float64 {
+	from, before := t.history.len(), s.sys.Requests(ctx)
+	do()
+	after, n := s.sys.Requests(ctx), t.history.count(from, Locked)
+	if before < 0 || after < 0 || n == 0 {
+		return -1
+	}
+	return float64(after-before) / float64(n)
+}
+
+// count is how many events there are, from number from on.
+func (h *History) count(from int, what string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.events[from:] {
-		if e.Who == who && e.What == what {
+		if e.What == what {
 			n++
 		}
 	}

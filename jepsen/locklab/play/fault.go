@@ -19,8 +19,8 @@ type Fault struct {
 	Leases int
 	// Least is how many servers the system needs for it.
 	Least int
-	// NeedsClock says that it sets the wall clocks of servers.
-	NeedsClock bool
+	// NeedsClock says that it sets the wall clocks of servers, NeedsClientClock that of A.
+	NeedsClock, NeedsClientClock bool
 
 	// A's part. All but crashing has it lock and read first, then comes the fault.
 	hit    hit     // what happens while A holds the lock, or asks for it
@@ -48,6 +48,9 @@ const (
 	hitFailover
 	hitClockOne
 	hitClockMost
+	hitClockDrift
+	hitClientClock
+	hitDisk
 )
 
 // A step of A.
@@ -98,6 +101,13 @@ var Faults = []Fault{
 		hit: hitClockMost, hold: 0.6, next: true, NeedsClock: true, Least: 2},
 	{Name: "clock-back", Text: "The wall clocks of a majority of the servers jump back by ten leases; then A dies.",
 		hit: hitClockMost, NeedsClock: true},
+	{Name: "clock-drift", Text: "The wall clocks of a majority of the servers run at twice the speed.", hit: hitClockDrift,
+		hold: 0.7, next: true, NeedsClock: true},
+	{Name: "clock-client", Text: "A's own wall clock jumps ahead by ten leases, and then back by twenty.",
+		hit: hitClientClock, hold: 1, NeedsClientClock: true},
+	{Name: "disk-lies", Text: "The server that decides is killed, and its disk has forgotten, in spite of fsync, all since " +
+		"A asked for the lock. Where several keep the lock, a minority that has missed it comes back, too, and the others " +
+		"do not.", hit: hitDisk, hold: 0.8, next: true, Leases: 4},
 }
 
 // FindFault is the fault of that name.

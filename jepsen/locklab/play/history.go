@@ -24,6 +24,7 @@ const (
 	Write    = "write"    // it begins to write
 	Sent     = "sent"     // it has handed its write to the network, and does not wait
 	Written  = "written"  // the ledger has answered
+	Stored   = "stored"   // it has written the data in the system itself, or that was refused
 	Unlock   = "unlock"   // it begins to give the lock back
 	Unlocked = "unlocked" // it has, or there was an error
 	Looped   = "looped"   // it has done what "loop" asked for
@@ -44,6 +45,7 @@ type Event struct {
 	What  string                `json:"what"`
 	Token uint64                `json:"token,omitempty"` // of Locked
 	Books map[ledger.Rule]int64 `json:"books,omitempty"` // of Read and Written: the values
+	Entry *ledger.Entry         `json:"entry,omitempty"` // of Stored
 	Text  string                `json:"text,omitempty"`  // the error, or what the lab does
 }
 

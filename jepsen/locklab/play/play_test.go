@@ -217,6 +217,7 @@ type fakeServer struct{ f *fakeSystem }
 
 func (s fakeServer) Name() string                 { return "fake-1" }
 func (s fakeServer) Addr() string                 { return s.f.listener.Addr().String() }
+func (s fakeServer) Data() string                 { return "" }
 func (s fakeServer) Pause() error                 { return nil }
 func (s fakeServer) Resume() error                { return nil }
 func (s fakeServer) Kill() error                  { return nil }

@@ -40,11 +40,12 @@ type Stage struct {
 	kind   system.Kind
 	sys    system.System
 	ledger *ledger.Ledger
-	starts int   // of the system
-	cases  int   // for names of resources
-	killed []int // servers that do not run
-	set    []int // servers whose clocks are wrong
-	failed bool  // the system may not be what it was
+	home   string // the directory of the system
+	starts int    // of the system
+	cases  int    // for names of resources
+	killed []int  // servers that do not run
+	set    []int  // servers whose clocks are wrong
+	failed bool   // the system may not be what it was
 }
 
 // startPatience is how long servers and clients may take to start, on a busy machine.
@@ -66,12 +67,12 @@ func NewStage(ctx context.Context, cfg Config, kind system.Kind) (*Stage, error)
 // start starts the system, in a new directory.
 func (s *Stage) start(ctx context.Context) error {
 	s.starts++
-	dir := filepath.Join(s.Dir, fmt.Sprintf("%s-%d", s.kind.Name, s.starts))
-	err := os.MkdirAll(dir, 0o755)
+	s.home = filepath.Join(s.Dir, fmt.Sprintf("%s-%d", s.kind.Name, s.starts))
+	err := os.MkdirAll(s.home, 0o755)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, startPatience)
 		defer cancel()
-		s.sys, err = s.kind.Start(ctx, dir, s.Lease)
+		s.sys, err = s.kind.Start(ctx, s.home, s.Lease)
 	}
 	if err != nil {
 		return fmt.Errorf("play: start %s: %w", s.kind.Name, err)
@@ -105,8 +106,8 @@ type Case struct {
 	Lease              time.Duration
 	Rounds             []Round
 	// Requests is how many requests of clients the servers answered for each acquisition, without
-	// a fault and with one client; negative if nothing counts them.
-	Requests float64
+	// a fault and with one client, InTurn the same with three; negative if nothing counts them.
+	Requests, InTurn float64
 	// Skipped is why the story cannot be played with this system; empty if it was.
 	Skipped string
 }
@@ -116,7 +117,7 @@ func (c *Case) Name() string { return c.Way + "/" + c.Fault }
 
 // Play plays a story. An error means that the lab failed, not the lock.
 func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault) (*Case, error) {
-	c := &Case{Way: way.Name, System: s.kind.Name, Fault: f.Name, Seed: s.Seed, Lease: f.Lease(s.Lease), Requests: -1}
+	c := &Case{Way: way.Name, System: s.kind.Name, Fault: f.Name, Seed: s.Seed, Lease: f.Lease(s.Lease), Requests: -1, InTurn: -1}
 	if n := len(s.sys.Servers()); n < f.Least {
 		c.Skipped = fmt.Sprintf("needs %d servers, there is %d", f.Least, n)
 		return c, nil
@@ -125,8 +126,12 @@ func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault) (*Case, error) 
 		c.Skipped = system.ErrClock.Error()
 		return c, nil
 	}
+	if f.NeedsClientClock && (!way.ClientClock || system.NewClock(s.home, "client") == nil) {
+		c.Skipped = "the wall clock of this client cannot be set"
+		return c, nil
+	}
 	s.cases++
-	err := s.play(ctx, c, f)
+	err := s.asked(ctx, way, func() error { return s.play(ctx, c, f) })
 	if restored := s.restore(ctx); err == nil {
 		err = restored
 	}
@@ -134,6 +139,30 @@ func (s *Stage) Play(ctx context.Context, way lock.Way, f Fault) (*Case, error) 
 		return nil, fmt.Errorf("%s: %w", c.Name(), err)
 	}
 	return c, nil
+}
+
+// asked does something while the ledger can ask the servers who holds a lock of this way, if they
+// can tell. It waits for an answer for a fifth of a lease, and does not take none for a yes.
+func (s *Stage) asked(ctx context.Context, way lock.Way, do func() error) error {
+	if way.Ask == nil {
+		return do()
+	}
+	var servers []string
+	for _, server := range s.sys.Servers() {
+		servers = append(servers, server.Addr())
+	}
+	asker, err := way.Ask(ctx, lock.Config{Servers: servers, Node: "resource", Lease: s.Lease})
+	if err != nil {
+		return err
+	}
+	s.ledger.Ask(func(resource string, token uint64) error {
+		ctx, cancel := context.WithTimeout(ctx, s.Lease/5)
+		defer cancel()
+		return asker.Holds(ctx, resource, token)
+	})
+	err = do()
+	s.ledger.Ask(nil)
+	return errors.Join(err, asker.Close())
 }
 
 // play plays the rounds of a case, at the same time.
@@ -155,16 +184,16 @@ func (s *Stage) play(ctx context.Context, c *Case, f Fault) (err error) {
 	s.note(trios, Broke, "the system is %s, the lease %v", s.kind.Name, c.Lease)
 	together(trios, func(t *trio) { t.start(ctx) })
 	if f.Name == None {
-		c.Requests = s.cost(ctx, trios[0])
+		c.Requests, c.InTurn = s.cost(ctx, trios[0])
 		return nil
 	}
-	down, err := s.prepare(ctx, f, trios)
+	away, err := s.prepare(ctx, f, trios)
 	if err != nil {
 		return err
 	}
 	together(trios, func(t *trio) { t.acquire(ctx) })
 	var hitting sync.WaitGroup
-	hitting.Go(func() { err = s.hit(ctx, f, trios, down) })
+	hitting.Go(func() { err = s.hit(ctx, f, trios, away) })
 	together(trios, func(t *trio) { t.finish(ctx) })
 	hitting.Wait()
 	return err
@@ -199,18 +228,31 @@ func (s *Stage) primary(ctx context.Context) int {
 	return i
 }
 
-// prepare is what has to be done before A gets the lock: a replica goes down before a failover. It
-// returns the server that has to come back, or -1.
-func (s *Stage) prepare(ctx context.Context, f Fault, trios []*trio) (down int, err error) {
-	if f.hit != hitFailover {
-		return -1, nil
+// prepare is what has to be done before A gets the lock: servers go down that have to miss it, and
+// a disk that will forget it is copied. It returns the servers that come back later.
+func (s *Stage) prepare(ctx context.Context, f Fault, trios []*trio) (away []int, err error) {
+	n := 0
+	switch f.hit {
+	case hitFailover:
+		n = 1
+	case hitDisk:
+		n = (len(s.sys.Servers()) - 1) / 2
+	default:
+		return nil, nil
 	}
-	down = 0
-	if s.primary(ctx) == 0 {
-		down = 1
+	primary := s.primary(ctx)
+	for i := range n {
+		i = (primary + 1 + i) % len(s.sys.Servers())
+		away = append(away, i)
+		s.note(trios, Broke, "%s is killed, so that it misses what comes now", s.sys.Servers()[i].Name())
+		if err := s.kill(i); err != nil {
+			return nil, err
+		}
 	}
-	s.note(trios, Broke, "%s is killed, so that it misses what comes now", s.sys.Servers()[down].Name())
-	return down, s.kill(down)
+	if f.hit == hitDisk {
+		err = copyDisk(ctx, s.sys.Servers()[primary])
+	}
+	return away, err
 }
 
 func (s *Stage) kill(i int) error {
@@ -229,12 +271,8 @@ func (s *Stage) revive(ctx context.Context, i int) error {
 	return err
 }
 
-func (s *Stage) setClock(i int, ahead time.Duration) error {
-	return s.sys.Servers()[i].SetClock(ahead)
-}
-
 // hit does what a fault does to servers.
-func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, down int) error {
+func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, away []int) error {
 	primary, plan := s.primary(ctx), trios[0].plan
 	server := s.sys.Servers()[primary]
 	switch f.hit {
@@ -254,12 +292,13 @@ func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, down int) error
 		return err
 	case hitFailover:
 		s.failed = true
-		s.note(trios, Broke, "%s is killed, and %s comes back", server.Name(), s.sys.Servers()[down].Name())
+		replica := s.sys.Servers()[away[0]].Name()
+		s.note(trios, Broke, "%s is killed, and %s comes back", server.Name(), replica)
 		if err := s.kill(primary); err != nil {
 			return err
 		}
-		if err := s.revive(ctx, down); err != nil {
-			s.note(trios, Healed, "%s does not serve yet: %v", s.sys.Servers()[down].Name(), err)
+		if err := s.revive(ctx, away[0]); err != nil {
+			s.note(trios, Healed, "%s does not serve yet: %v", replica, err)
 		}
 		ctx, cancel := context.WithTimeout(ctx, startPatience)
 		defer cancel()
@@ -268,29 +307,10 @@ func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, down int) error
 		} else {
 			s.note(trios, Healed, "%s has taken over", s.sys.Servers()[s.primary(ctx)].Name())
 		}
-	case hitClockOne, hitClockMost:
-		return s.hitClocks(f, trios, primary, plan.Ahead)
-	}
-	return nil
-}
-
-// hitClocks sets the clock of one server or of a majority, the one that decides among them.
-func (s *Stage) hitClocks(f Fault, trios []*trio, primary int, ahead time.Duration) error {
-	if f.Name == "clock-back" {
-		ahead = -ahead
-	}
-	servers := s.sys.Servers()
-	n := 1
-	if f.hit == hitClockMost {
-		n = len(servers)/2 + 1
-	}
-	for i := range n {
-		i = (primary + i) % len(servers)
-		s.note(trios, Broke, "the wall clock of %s jumps by %+.1f s", servers[i].Name(), ahead.Seconds())
-		s.set = append(s.set, i)
-		if err := s.setClock(i, ahead); err != nil {
-			return fmt.Errorf("play: clock of %s: %w", servers[i].Name(), err)
-		}
+	case hitClockOne, hitClockMost, hitClockDrift:
+		return s.hitClocks(ctx, f, trios, primary, plan)
+	case hitDisk:
+		return s.hitDisk(ctx, trios, away)
 	}
 	return nil
 }

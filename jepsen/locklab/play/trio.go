@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockkeeper/jepsen"
+	"lockkeeper/jepsen/locklab/system"
 )
 
 // A trio is three clients of one resource: A, whom the story is about, and B and C, who wait for
@@ -64,7 +65,11 @@ func (t *trio) start(ctx context.Context) {
 		name := string(rune('A' + i))
 		order := Order{Way: t.way, Name: name, Node: t.resource + "-" + name, Lease: t.lease, Resource: t.resource}
 		var err error
-		*agent, err = startAgent(t.stage.Client, order, addrs, t.stage.ledger.Addr(), t.stage.Dir, t.history)
+		var clock *system.Clock
+		if t.fault.NeedsClientClock && name == "A" {
+			clock = system.NewClock(t.stage.home, order.Node)
+		}
+		*agent, err = startAgent(t.stage.Client, order, addrs, t.stage.ledger.Addr(), t.stage.Dir, clock, t.history)
 		t.fail(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
@@ -218,6 +223,8 @@ func (t *trio) hitA(ctx context.Context) (undo func() error, err error) {
 			return t.slow(t.a, 0)
 		}
 		return undo, t.slow(t.a, t.lease/10)
+	case hitClientClock:
+		return undo, t.hitClientClock(ctx)
 	case hitCutOut:
 		cut("what it sends is lost", out)
 	case hitCutIn:
@@ -323,6 +330,11 @@ func (t *trio) close() error {
 func (t *trio) round() Round {
 	r := Round{Plan: t.plan, Events: t.history.Sorted(), Ledger: t.stage.ledger.Entries(t.resource),
 		Broken: strings.Join(t.broken, "; ")}
+	for _, e := range r.Events {
+		if e.Entry != nil {
+			r.Ledger = append(r.Ledger, *e.Entry)
+		}
+	}
 	t.stage.ledger.Forget(t.resource)
 	return r
 }

@@ -15,15 +15,15 @@ import (
 //go:embed preload/clock.c
 var clockSource []byte
 
-// clock is the wall clock of a server that is a program in C or Java. Without a C compiler there is
-// none, and the server has the machine's.
-type clock struct {
+// A Clock is the wall clock of a program in C or Java, or of what it starts. Without a C compiler
+// there is none (nil), and the program has the machine's.
+type Clock struct {
 	library, file string
 }
 
-// newClock makes a clock in a directory, or nil.
-func newClock(dir, name string) *clock {
-	c := &clock{library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, name+".clock")}
+// NewClock makes a clock in a directory, or nil.
+func NewClock(dir, name string) *Clock {
+	c := &Clock{library: filepath.Join(dir, "clock.so"), file: filepath.Join(dir, name+".clock")}
 	if _, err := os.Stat(c.library); err != nil {
 		source := filepath.Join(dir, "clock.c")
 		if os.WriteFile(source, clockSource, 0o644) != nil ||
@@ -31,22 +31,22 @@ func newClock(dir, name string) *clock {
 			return nil
 		}
 	}
-	if c.set(0) != nil {
+	if c.Set(0) != nil {
 		return nil
 	}
 	return c
 }
 
-// env is what a program needs in its environment.
-func (c *clock) env() []string {
+// Env is what a program needs in its environment.
+func (c *Clock) Env() []string {
 	if c == nil {
 		return nil
 	}
 	return []string{"LD_PRELOAD=" + c.library, "LOCKLAB_CLOCK=" + c.file}
 }
 
-// set implements Server.SetClock.
-func (c *clock) set(ahead time.Duration) error {
+// Set makes the clock differ from the machine's by so much; ErrClock if there is none.
+func (c *Clock) Set(ahead time.Duration) error {
 	if c == nil {
 		return ErrClock
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,8 +36,8 @@ func startEtcd(ctx context.Context, dir string, _ time.Duration) (System, error)
 	for i := range etcdMembers {
 		name, peer, _ := strings.Cut(members[i], "=")
 		client := "http://" + local(ports[2*i+1])
-		p := &program{name: name, addr: local(ports[2*i+1]), dir: dir, command: []string{"etcd", "--name", name,
-			"--data-dir", dir + "/" + name, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		p := &program{name: name, addr: local(ports[2*i+1]), dir: dir, data: filepath.Join(dir, name), command: []string{"etcd", "--name", name,
+			"--data-dir", filepath.Join(dir, name), "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--initial-cluster", strings.Join(members, ","), "--log-level", "error"}}
 		p.ready = func(ctx context.Context) error { return etcdHealthy(ctx, p.addr) }

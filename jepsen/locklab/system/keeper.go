@@ -73,18 +73,18 @@ func startKeeper(ctx context.Context, dir string, lease time.Duration, testClock
 		lease = 2 * time.Second
 	}
 	cfg := jepsen.ClusterConfig{Target: target, Members: keeperMembers, Dir: dir, TickTime: lease / 2, TestClocks: testClocks}
-	var clocks []*clock
+	var clocks []*Clock
 	for i := range keeperMembers {
-		clocks = append(clocks, newClock(dir, fmt.Sprintf("m%d", i+1)))
+		clocks = append(clocks, NewClock(dir, fmt.Sprintf("m%d", i+1)))
 	}
 	if !testClocks {
-		cfg.Env = func(id int) []string { return clocks[id-1].env() }
+		cfg.Env = func(id int) []string { return clocks[id-1].Env() }
 	}
 	if k.Cluster, err = jepsen.StartCluster(ctx, cfg); err != nil {
 		return nil, err
 	}
 	for i, m := range k.Members() {
-		set := clocks[i].set
+		set := clocks[i].Set
 		if testClocks {
 			set = m.SetClock
 		}
@@ -217,6 +217,9 @@ func (s *keeperServer) Name() string { return s.String() }
 
 // Addr implements Server.
 func (s *keeperServer) Addr() string { return s.ClientAddr }
+
+// Data implements Server.
+func (s *keeperServer) Data() string { return s.DataDir() }
 
 // Pause implements Server.
 func (s *keeperServer) Pause() error {

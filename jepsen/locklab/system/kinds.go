@@ -8,6 +8,7 @@ func Kinds() []Kind {
 		{Name: "postgresql", Needs: needsPostgreSQL, Start: startPostgreSQL},
 		{Name: "redis", Needs: needs("redis-server", "redis-server"), Start: startRedis},
 		{Name: "redis-sentinel", Needs: needs("redis-server redis-sentinel", "redis-server", "redis-sentinel"), Start: startSentinel},
+		{Name: "redis-3", Needs: needs("redis-server", "redis-server"), Start: startRedisThree},
 		{Name: "redis-5", Needs: needs("redis-server", "redis-server"), Start: startRedisFive},
 		{Name: "etcd", Needs: needs("etcd-server", "etcd"), Start: startEtcd},
 		{Name: "zookeeper", Needs: needsZooKeeper, Start: startZooKeeper},

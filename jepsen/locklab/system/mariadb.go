@@ -72,10 +72,11 @@ func (m *mariaDB) newServer(ctx context.Context, dir string, port int) error {
 	if err := os.MkdirAll(filepath.Join(data, "test"), 0o755); err != nil { // the database
 		return fmt.Errorf("system: %w", err)
 	}
-	p := &program{name: name, addr: local(port), dir: dir, clock: newClock(dir, name), command: []string{"mariadbd", "--no-defaults",
-		"--datadir=" + data, "--user=root", "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
-		"--socket=" + filepath.Join(data, "s"), "--skip-name-resolve", "--server-id=" + strconv.Itoa(i+1), "--read-only=1",
-		"--log-bin=" + filepath.Join(data, "bin"), "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"}}
+	p := &program{name: name, addr: local(port), dir: dir, data: data, clock: NewClock(dir, name),
+		command: []string{"mariadbd", "--no-defaults",
+			"--datadir=" + data, "--user=root", "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
+			"--socket=" + filepath.Join(data, "s"), "--skip-name-resolve", "--server-id=" + strconv.Itoa(i+1), "--read-only=1",
+			"--log-bin=" + filepath.Join(data, "bin"), "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"}}
 	p.ready = func(ctx context.Context) error { return mariaDo(ctx, p.addr, "select 1") }
 	m.servers = append(m.servers, &mariaServer{p, m, i})
 	return nil

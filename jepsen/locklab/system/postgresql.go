@@ -94,7 +94,7 @@ func startPostgreSQL(ctx context.Context, dir string, _ time.Duration) (System, 
 		return nil, errors.Join(err, s.Close())
 	}
 	const name = "postgresql-1"
-	p := &program{name: name, addr: local(ports[0]), dir: dir, clock: newClock(data, name), command: asPostgres(filepath.Join(bin, "postgres"), "-D", data,
+	p := &program{name: name, addr: local(ports[0]), dir: dir, data: data, clock: NewClock(data, name), command: asPostgres(filepath.Join(bin, "postgres"), "-D", data,
 		"-p", strconv.Itoa(ports[0]), "-h", "127.0.0.1", "-k", data)}
 	p.ready = func(ctx context.Context) error {
 		c, err := pgx.Connect(ctx, PostgreSQLName(p.addr))

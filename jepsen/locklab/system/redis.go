@@ -26,7 +26,7 @@ func redisServer(dir string, i, port int, more ...string) (*program, error) {
 	}
 	command := append([]string{"redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", data,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec"}, more...)
-	p := &program{name: name, addr: local(port), dir: dir, command: command, clock: newClock(dir, name)}
+	p := &program{name: name, addr: local(port), dir: dir, data: data, command: command, clock: NewClock(dir, name)}
 	p.ready = func(ctx context.Context) error {
 		answer, err := RedisAsk(ctx, p.addr, "PING")
 		if err == nil && answer != "PONG" {
@@ -134,7 +134,11 @@ func startRedis(ctx context.Context, dir string, _ time.Duration) (System, error
 	return startRedises(ctx, dir, 1)
 }
 
-// startRedisFive starts five servers that know nothing of each other, for RedLock.
+// startRedisThree and startRedisFive start servers that know nothing of each other, for RedLock.
+func startRedisThree(ctx context.Context, dir string, _ time.Duration) (System, error) {
+	return startRedises(ctx, dir, 3)
+}
+
 func startRedisFive(ctx context.Context, dir string, _ time.Duration) (System, error) {
 	return startRedises(ctx, dir, 5)
 }

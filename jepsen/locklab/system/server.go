@@ -16,11 +16,11 @@ import (
 // program is a server that is one process of a program in C, started by its command line.
 type program struct {
 	name, addr string
-	dir        string // for its log
+	dir, data  string // for its log, and with its data
 	command    []string
 	// ready is an error until it serves; after a start it is asked until then.
 	ready   func(ctx context.Context) error
-	clock   *clock
+	clock   *Clock
 	process *jepsen.Process
 }
 
@@ -32,10 +32,13 @@ func (p *program) Name() string { return p.name }
 // Addr implements Server.
 func (p *program) Addr() string { return p.addr }
 
+// Data implements Server.
+func (p *program) Data() string { return p.data }
+
 // Start implements Server.
 func (p *program) Start(ctx context.Context) error {
 	cmd := exec.Command(p.command[0], p.command[1:]...)
-	cmd.Env = append(os.Environ(), p.clock.env()...)
+	cmd.Env = append(os.Environ(), p.clock.Env()...)
 	var err error
 	if p.process, err = jepsen.StartProcess(p.name, cmd, filepath.Join(p.dir, p.name+".log")); err != nil {
 		return err
@@ -71,7 +74,7 @@ func (p *program) Kill() error {
 }
 
 // SetClock implements Server.
-func (p *program) SetClock(ahead time.Duration) error { return p.clock.set(ahead) }
+func (p *program) SetClock(ahead time.Duration) error { return p.clock.Set(ahead) }
 
 // needs returns an error that names the package that has a program.
 func needs(pkg string, programs ...string) func() error {

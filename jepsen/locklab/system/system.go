@@ -11,8 +11,8 @@ var ErrClock = errors.New("the wall clock of this server cannot be set")
 
 // A Kind is a kind of system that can be started.
 type Kind struct {
-	// Name is what the ways and the flag -systems call it: "redis", "redis-sentinel", "redis-5",
-	// "mariadb", "mariadb-replica", "postgresql", "etcd", "zookeeper", "lockkeeper".
+	// Name is what the ways and the flag -systems call it: "redis", "redis-sentinel", "redis-3",
+	// "redis-5", "mariadb", "mariadb-replica", "postgresql", "etcd", "zookeeper", "lockkeeper".
 	Name string
 	// Needs returns an error that names the Debian package if something is not installed.
 	Needs func() error
@@ -45,6 +45,7 @@ type System interface {
 type Server interface {
 	Name() string // "redis-1"
 	Addr() string // host:port for clients
+	Data() string // the directory with its data
 	Pause() error // SIGSTOP
 	Resume() error
 	Kill() error

@@ -18,7 +18,7 @@ import (
 func Ways() []lock.Way {
 	return []lock.Way{
 		{Name: "etcd-mutex", System: "etcd", Open: open(false)},
-		{Name: "etcd-mutex-fenced", System: "etcd", Fenced: true, Open: open(true)},
+		{Name: "etcd-mutex-fenced", System: "etcd", Fenced: true, Open: open(true), Ask: openAsker},
 	}
 }
 
@@ -31,10 +31,9 @@ type client struct {
 
 func open(fenced bool) func(context.Context, lock.Config) (lock.Client, error) {
 	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
-		e, err := clientv3.New(clientv3.Config{Endpoints: c.Servers, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
-			DialKeepAliveTime: c.Lease, DialKeepAliveTimeout: c.Lease / 2})
+		e, err := dial(c)
 		if err != nil {
-			return nil, fmt.Errorf("etcd: %w", err)
+			return nil, err
 		}
 		// A TTL is in whole seconds; etcd makes it 2 s at least.
 		l := &client{etcd: e, ttl: int(math.Ceil(c.Lease.Seconds())), fenced: fenced}
@@ -45,6 +44,15 @@ func open(fenced bool) func(context.Context, lock.Config) (lock.Client, error) {
 	}
 }
 
+func dial(c lock.Config) (*clientv3.Client, error) {
+	e, err := clientv3.New(clientv3.Config{Endpoints: c.Servers, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		DialKeepAliveTime: c.Lease, DialKeepAliveTimeout: c.Lease / 2})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	return e, nil
+}
+
 // begin opens a session. It is asked for without the context of the caller, which would end it.
 func (c *client) begin(context.Context) (err error) {
 	if c.session, err = concurrency.NewSession(c.etcd, concurrency.WithTTL(c.ttl)); err != nil {
@@ -52,6 +60,9 @@ func (c *client) begin(context.Context) (err error) {
 	}
 	return nil
 }
+
+// prefix is what the keys of a resource's lock begin with.
+func prefix(resource string) string { return "/locks/" + resource }
 
 // Lock implements lock.Client.
 func (c *client) Lock(ctx context.Context, resource string) (lock.Held, error) {
@@ -62,7 +73,7 @@ func (c *client) Lock(ctx context.Context, resource string) (lock.Held, error) {
 		}
 	default:
 	}
-	m := concurrency.NewMutex(c.session, "/locks/"+resource)
+	m := concurrency.NewMutex(c.session, prefix(resource))
 	if err := m.Lock(ctx); err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
@@ -94,3 +105,23 @@ func (h *held) Lost() <-chan struct{} { return h.session.Done() }
 
 // Unlock implements lock.Held.
 func (h *held) Unlock(ctx context.Context) error { return h.mutex.Unlock(ctx) }
+
+// asker is a resource's connection to the cluster.
+type asker struct{ etcd *clientv3.Client }
+
+func openAsker(_ context.Context, c lock.Config) (lock.Asker, error) {
+	e, err := dial(c)
+	return asker{e}, err
+}
+
+// Holds implements lock.Asker: the key with the smallest revision is the holder's.
+func (a asker) Holds(ctx context.Context, resource string, token uint64) error {
+	got, err := a.etcd.Get(ctx, prefix(resource)+"/", clientv3.WithFirstCreate()...)
+	if err == nil && (len(got.Kvs) == 0 || uint64(got.Kvs[0].CreateRevision) != token) {
+		err = fmt.Errorf("etcd: the holder of %s does not have token %d", resource, token)
+	}
+	return err
+}
+
+// Close implements lock.Asker.
+func (a asker) Close() error { return a.etcd.Close() }

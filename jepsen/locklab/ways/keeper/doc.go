@@ -3,7 +3,8 @@
 // What a program is told is what the documentation of each library says to listen to: with Curator
 // and kazoo that the connection is suspended, with recipes that the grant is lost.
 //
-// Chubby's lock-delay is the recipe's LockDelay. A sequencer is checked here in one of its three
-// ways, compared with the newest that the resource has seen (the fence); recipes.Grant.Guard, which
-// asks the service, protects what is in the cluster, and the lab's resource is not.
+// Chubby's lock-delay is the recipe's LockDelay. Its sequencers can be checked in two ways:
+// compared with the newest that the resource has seen (the fence), or by asking the servers
+// (asker). Data in the cluster itself are checked with the write, in one transaction
+// (recipes.Grant.Guard).
 package keeper

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/locklab/lock"
@@ -21,44 +24,52 @@ import (
 func Ways() (ways []lock.Way) {
 	for _, on := range []string{"zookeeper", "lockkeeper"} {
 		ways = append(ways,
-			lock.Way{Name: on + "-curator", System: on, Fenced: true, Open: openWorker("curator", "mutex")},
-			lock.Way{Name: on + "-kazoo", System: on, Fenced: true, Open: openWorker("kazoo", "lock")})
+			lock.Way{Name: on + "-curator", System: on, Fenced: true, ClientClock: true, Open: openWorker("curator", "mutex"),
+				Ask: openAsker},
+			lock.Way{Name: on + "-kazoo", System: on, Fenced: true, ClientClock: true, Open: openWorker("kazoo", "lock"),
+				Ask: openAsker})
 	}
 	return append(ways,
-		lock.Way{Name: "lockkeeper-mutex", System: "lockkeeper", Open: openMutex(false, false)},
-		lock.Way{Name: "lockkeeper-mutex-fenced", System: "lockkeeper", Fenced: true, Open: openMutex(true, false)},
-		lock.Way{Name: "lockkeeper-mutex-delay", System: "lockkeeper", Open: openMutex(false, true)})
+		lock.Way{Name: "lockkeeper-mutex", System: "lockkeeper", Open: openMutex(mutex{})},
+		lock.Way{Name: "lockkeeper-mutex-fenced", System: "lockkeeper", Fenced: true, Open: openMutex(mutex{tokens: true}),
+			Ask: openAsker},
+		lock.Way{Name: "lockkeeper-mutex-guard", System: "lockkeeper", Open: openMutex(mutex{guard: true})},
+		lock.Way{Name: "lockkeeper-mutex-delay", System: "lockkeeper", Open: openMutex(mutex{delay: true})})
 }
 
 // path is the node of a resource's lock.
 func path(resource string) string { return "/locks/" + resource }
 
-// mutex is a client of package recipes.
+// mutex is a client of package recipes, that shows its tokens, guards data in the cluster, or asks
+// for a lock-delay.
 type mutex struct {
-	session *recipes.Session
-	tokens  bool
-	options recipes.MutexOptions
+	session              *recipes.Session
+	tokens, guard, delay bool
+	lease                time.Duration
 }
 
-func openMutex(tokens, delay bool) func(context.Context, lock.Config) (lock.Client, error) {
-	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
-		s, err := recipes.Connect(recipes.Config{Servers: c.Servers, SessionTimeout: c.Lease})
-		if err != nil {
-			return nil, err
-		}
-		m := &mutex{session: s, tokens: tokens}
-		if delay {
-			m.options.LockDelay = c.Lease
-		}
-		return m, nil
+func openMutex(kind mutex) func(context.Context, lock.Config) (lock.Client, error) {
+	return func(_ context.Context, c lock.Config) (lock.Client, error) {
+		m := kind
+		var err error
+		m.session, err = recipes.Connect(recipes.Config{Servers: c.Servers, SessionTimeout: c.Lease})
+		m.lease = c.Lease
+		return &m, err
 	}
 }
 
 // Lock implements lock.Client.
 func (m *mutex) Lock(ctx context.Context, resource string) (lock.Held, error) {
-	g, err := recipes.NewMutex(m.session, path(resource), m.options).Lock(ctx)
+	var o recipes.MutexOptions
+	if m.delay {
+		o.LockDelay = m.lease
+	}
+	g, err := recipes.NewMutex(m.session, path(resource), o).Lock(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if m.guard {
+		return &guarded{grant{g, m.tokens}, m.session.Conn(), "/data-" + resource}, nil
 	}
 	return &grant{g, m.tokens}, nil
 }
@@ -81,6 +92,58 @@ func (g *grant) Token() uint64 {
 		return 0
 	}
 	return uint64(g.Grant.Token())
+}
+
+// guarded is a grant that protects a node of the cluster (recipes.Grant.Guard).
+type guarded struct {
+	grant
+	conn recipes.Conn
+	node string
+}
+
+// Load implements lock.Store.
+func (g *guarded) Load(context.Context) (int64, error) {
+	_, err := g.conn.Create(g.node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		return 0, err
+	}
+	_, stat, err := g.conn.Get(g.node)
+	if err != nil {
+		return 0, err
+	}
+	return int64(stat.Version), nil
+}
+
+// Save implements lock.Store.
+func (g *guarded) Save(ctx context.Context, _ int64) (found int64, err error) {
+	results, err := g.Guard(ctx, &zk.SetDataRequest{Path: g.node, Version: -1})
+	if err != nil {
+		return 0, err
+	}
+	return int64(results[0].Stat.Version) - 1, nil
+}
+
+// asker is a resource's connection to the cluster.
+type asker struct{ session *recipes.Session }
+
+func openAsker(_ context.Context, c lock.Config) (lock.Asker, error) {
+	s, err := recipes.Connect(recipes.Config{Servers: c.Servers, SessionTimeout: c.Lease})
+	return asker{s}, err
+}
+
+// Holds implements lock.Asker: a token is the czxid of the holder's node.
+func (a asker) Holds(ctx context.Context, resource string, token uint64) error {
+	holders, err := a.session.Holders(ctx, path(resource))
+	if err == nil && !slices.ContainsFunc(holders, func(c recipes.Contender) bool { return uint64(c.Token) == token }) {
+		err = fmt.Errorf("the holder of %s does not have token %d", path(resource), token)
+	}
+	return err
+}
+
+// Close implements lock.Asker.
+func (a asker) Close() error {
+	a.session.Close()
+	return nil
 }
 
 // worker is a client that is a process of Curator or kazoo.

@@ -15,7 +15,7 @@ import (
 )
 
 // Ways are all locks in Redis, on one server, on a primary with a replica and sentinels, and on
-// five independent servers.
+// three and five independent servers.
 func Ways() (ways []lock.Way) {
 	for _, on := range []string{"redis", "redis-sentinel"} {
 		ways = append(ways,
@@ -25,6 +25,7 @@ func Ways() (ways []lock.Way) {
 			lock.Way{Name: on + "-redisson-fair", System: on, Open: openRedisson(true)})
 	}
 	return append(ways,
+		lock.Way{Name: "redlock-3", System: "redis-3", Open: openRedLock},
 		lock.Way{Name: "redlock", System: "redis-5", Open: openRedLock},
 		lock.Way{Name: "twin-unlock-without-compare", System: "redis", Broken: true, Open: openKey(keyLock{blind: true})},
 		lock.Way{Name: "twin-renewal-never-stops", System: "redis", Broken: true, Open: openKey(keyLock{renews: true})})

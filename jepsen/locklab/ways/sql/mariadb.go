@@ -19,6 +19,7 @@ func Ways() []lock.Way {
 	return []lock.Way{
 		{Name: "mariadb-table", System: "mariadb", Open: openTable},
 		{Name: "mariadb-get-lock", System: "mariadb", Open: openGetLock},
+		{Name: "mariadb-optimistic", System: "mariadb", Optimistic: true, Open: openOptimistic},
 		{Name: "mariadb-replica-table", System: "mariadb-replica", Open: openTable},
 		{Name: "postgresql-advisory", System: "postgresql", Open: openAdvisory},
 	}
