@@ -299,7 +299,7 @@ func (o options) playOn(ctx context.Context, kind system.Kind, cfg play.Config,
 	defer func() { err = errors.Join(err, stage.Close()) }()
 	for _, way := range o.of(kind) {
 		for _, f := range play.Faults {
-			if !chosen(o.faults, f.Name) {
+			if !chosen(o.faults, f.Name) || way.Only != "" && way.Only != f.Name {
 				continue
 			}
 			began := time.Now()
@@ -380,7 +380,7 @@ func (o options) judge(d *page.Document) (complaints []string) {
 		}
 	}
 	for _, way := range ways.All() {
-		if n, played := found[way.Name]; played && n == 0 && o.faults == "" {
+		if n, played := found[way.Name]; played && n == 0 && (o.faults == "" || chosen(o.faults, way.Only)) {
 			complaints = append(complaints, way.Name+": the planted bug was not found")
 		}
 	}

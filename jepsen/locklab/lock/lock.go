@@ -16,6 +16,8 @@ type Way struct {
 	// Broken says that this is a planted twin with a bug that the lab has to find. Twins are no
 	// rows of the table.
 	Broken bool
+	// Only is the one story that shows a twin's bug; empty if several do.
+	Only string
 	// Optimistic says that this way lets everybody in, and compares versions when data are written
 	// that are in the system itself (Store).
 	Optimistic bool

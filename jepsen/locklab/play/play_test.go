@@ -294,13 +294,13 @@ func TestStories(t *testing.T) {
 		course []string
 		never  []string
 	}{
-		{"sound", "pause-short", []string{"A locked", "A read", "A paused", "A resumed", "A checked", "A written", "A unlocked",
-			"next locked", "next unlocked", "last locked", "last unlocked"}, []string{"A lost"}},
+		{"sound", "pause-short", []string{"A locked", "A read", "A paused", "A resumed", "A checked", "A written", "A unlock",
+			"next locked", "next unlock", "last locked", "last unlock"}, []string{"A lost"}},
 		{"sound", "pause-long", []string{"A locked", "A paused", "next locked", "A resumed", "A unlock", "next unlock", "last locked"},
 			nil},
 		{"sound", "pause-writing", []string{"A locked", "A checked", "A paused", "next locked", "next read", "A resumed",
 			"A write", "A written", "next written", "last locked"}, []string{"A gave up"}},
-		{"sound", "net-delay", []string{"A locked", "A fault", "A checked", "A written", "A healed", "A unlocked", "next locked"}, []string{"A lost"}},
+		{"sound", "net-delay", []string{"A locked", "A fault", "A checked", "A written", "A healed", "A unlock", "next locked"}, []string{"A lost"}},
 		{"sound", "cut-both", []string{"A locked", "A fault", "A lost", "next locked", "A gave up", "A healed", "A unlock", "last locked"}, nil},
 		{"sound", "cut-in", []string{"A fault", "A lost", "A gave up"}, nil},
 		{"sound", "cut-out", []string{"A fault", "A lost", "next locked", "A gave up"}, nil},

@@ -10,7 +10,14 @@ import (
 	"lockkeeper/jepsen/locklab/ways/sql"
 )
 
-// All are all ways to lock, in the order of tables; twins with planted bugs among them.
+// All are all ways to lock, in the order of tables, and twins with planted bugs: some of single
+// ways among them, and at the end one of each way.
 func All() []lock.Way {
-	return slices.Concat(sql.Ways(), redis.Ways(), etcd.Ways(), keeper.Ways())
+	all := slices.Concat(sql.Ways(), redis.Ways(), etcd.Ways(), keeper.Ways())
+	for _, w := range slices.Clone(all) {
+		if !w.Broken && !w.Optimistic {
+			all = append(all, impatient(w))
+		}
+	}
+	return all
 }
