@@ -342,7 +342,7 @@ func (l *lab) testBreak(holder, next *program) {
 	if got := eval[string](l.b, `document.querySelector("input[name=user]").value`); got != user {
 		l.t.Fatalf("the user is %q", got)
 	}
-	l.b.click("input[name=password]")
+	l.b.clickInto("input[name=password]")
 	l.b.press(password + kb.Enter)
 	l.b.shows("#summary", "You may act.")
 	l.b.goTo("lock?path=" + path)

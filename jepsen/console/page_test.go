@@ -185,7 +185,7 @@ func testActs(t *testing.T, b *browser, p *player) {
 	b.shows("main", "Only a super user may act.")
 	login := func(password string) {
 		b.await("the fields", `document.querySelector("input[name=password]")`)
-		b.click("input[name=password]")
+		b.clickInto("input[name=password]")
 		b.press(password + kb.Enter)
 	}
 	login("wrong")
@@ -271,7 +271,7 @@ func TestAccessibility(t *testing.T) {
 	}
 	b.open(p.address(), "acts")
 	b.await("the fields", `document.querySelector("input[name=password]")`)
-	b.click("input[name=password]")
+	b.clickInto("input[name=password]")
 	b.press("correct horse" + kb.Enter)
 	b.shows("#summary", "You may act.")
 	b.accessible("acts, logged in", "")
@@ -366,7 +366,7 @@ func TestPictures(t *testing.T) {
 func (b *browser) openDialogue(p *player, hash string) {
 	b.open(p.address(), "acts")
 	b.await("the fields", `document.querySelector("input[name=password]")`)
-	b.click("input[name=password]")
+	b.clickInto("input[name=password]")
 	b.press("correct horse" + kb.Enter)
 	b.shows("#summary", "You may act.")
 	b.goTo(hash)
