@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -58,6 +59,12 @@ type Place struct {
 	ClientHost, PeerHost string
 
 	enter []string // the command line that runs another one there
+}
+
+// Command is a command that runs there. In the zero Place it runs here.
+func (p Place) Command(name string, args ...string) *exec.Cmd {
+	line := append(append(slices.Clone(p.enter), name), args...)
+	return exec.Command(line[0], line[1:]...)
 }
 
 // place is where member number id runs.

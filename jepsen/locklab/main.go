@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"os/signal"
 	"runtime"
@@ -28,7 +29,7 @@ import (
 // Exit statuses.
 const (
 	exitOK      = 0
-	exitInvalid = 1 // a lock does not exclude without a fault, or a planted bug was not found
+	exitInvalid = 1 // what no lock may do, see options.judge
 	exitUsage   = 2 // a wrong command line, or it could not be done
 )
 
@@ -39,8 +40,8 @@ docs/lock-lab.md says how, and what came. Servers that are not installed are nam
 out. Nothing but the report is left afterwards, however it ends.
 `
 
-const exits = `Exit status: 0; 1 a lock does not exclude even without a fault, or a planted bug was not
-found; 2 it could not be done, or was called off.
+const exits = `Exit status: 0; 1 a lock does not exclude even without a fault, a side without a majority
+gives locks away, or a planted bug was not found; 2 it could not be done, or was called off.
 `
 
 func main() {
@@ -53,7 +54,7 @@ func main() {
 // options is the command line.
 type options struct {
 	systems, ways, faults, explain string
-	brief, twins, list             bool
+	brief, cuts, twins, list       bool
 	rounds, times, jobs            int
 	seed                           uint64
 	lease, cost                    time.Duration
@@ -68,6 +69,7 @@ func parse(args []string, stdout, stderr io.Writer) (o options, status int, ok b
 	f.StringVar(&o.ways, "ways", "", "the ways to lock, `name,name`; by default all of these systems")
 	f.StringVar(&o.faults, "faults", "", "the stories, `name,name`; by default all")
 	f.BoolVar(&o.brief, "brief", false, "two faults, pause-writing and crash-held; one round, a lease of a second")
+	f.BoolVar(&o.cuts, "cuts", false, "the stories in which the network is cut between servers; as root, on Linux")
 	f.BoolVar(&o.twins, "twins", false, "also the twins with planted bugs, each of which has to be found")
 	f.BoolVar(&o.list, "list", false, "print the systems, ways and stories, and end")
 	f.IntVar(&o.rounds, "rounds", 3, "how often each story is played; all `n` rounds run at the same time")
@@ -110,6 +112,8 @@ func (o *options) check() error {
 			return fmt.Errorf("-explain %q: it is WAY/FAULT", o.explain)
 		}
 		o.ways, o.faults, o.rounds, o.twins = way, fault, 1, true
+		f, _ := play.FindFault(fault)
+		o.cuts = f.Left > 0
 	}
 	if o.brief {
 		o.rounds, o.lease, o.jobs = 1, time.Second, 2
@@ -120,6 +124,9 @@ func (o *options) check() error {
 	var errs []error
 	if o.rounds < 1 || o.rounds > 20 {
 		errs = append(errs, fmt.Errorf("-rounds %d: it is 1 to 20", o.rounds))
+	}
+	if o.cuts && (o.brief || o.jobs > 1) {
+		errs = append(errs, errors.New("-cuts: not with -brief, nor -jobs: there is one network at a time"))
 	}
 	if o.jobs < 1 {
 		errs = append(errs, fmt.Errorf("-jobs %d: it is at least 1", o.jobs))
@@ -208,7 +215,7 @@ func printList(w io.Writer) {
 		fmt.Fprintf(w, "  %-28s %s\n", way.Name, text)
 	}
 	fmt.Fprintln(w, "\nStories:")
-	for _, f := range play.Faults {
+	for _, f := range play.All() {
 		fmt.Fprintf(w, "  %-16s %s\n", f.Name, f.Text)
 	}
 }
@@ -262,7 +269,11 @@ func (o options) playAll(ctx context.Context, d *page.Document, stdout io.Writer
 		if !chosen(o.systems, kind.Name) || len(o.of(kind)) == 0 {
 			continue
 		}
-		if err := kind.Needs(); err != nil {
+		err := kind.Needs()
+		if err == nil && o.cuts {
+			err = jepsen.FindNetwork()
+		}
+		if err != nil {
 			d.Missing = append(d.Missing, fmt.Sprintf("%s (%v)", kind.Name, err))
 			fmt.Fprintf(stdout, "%s: not played: %v\n", kind.Name, err)
 			continue
@@ -270,14 +281,18 @@ func (o options) playAll(ctx context.Context, d *page.Document, stdout io.Writer
 		playing.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			err := o.playOn(ctx, kind, d.Config, func(r judge.Result, took time.Duration) {
+			played := func(r judge.Result, took time.Duration) {
 				mu.Lock()
 				defer mu.Unlock()
 				results[i] = append(results[i], r)
 				o.tell(stdout, r, took)
-			})
-			if err != nil {
-				cancel(err)
+			}
+			for servers, faults := range o.stories(kind) {
+				cfg := d.Config
+				cfg.Servers = servers
+				if err := o.playOn(ctx, kind, cfg, faults, played); err != nil {
+					cancel(err)
+				}
 			}
 		})
 	}
@@ -286,8 +301,32 @@ func (o options) playAll(ctx context.Context, d *page.Document, stdout io.Writer
 	return context.Cause(ctx)
 }
 
-// playOn plays all stories with all ways of a system.
-func (o options) playOn(ctx context.Context, kind system.Kind, cfg play.Config,
+// stories are those that are to be played with a system, by how many servers it has for them; 0 is
+// the system's own number.
+func (o options) stories(kind system.Kind) iter.Seq2[int, []play.Fault] {
+	return func(yield func(int, []play.Fault) bool) {
+		if !o.cuts {
+			yield(0, o.chosen(play.Faults))
+			return
+		}
+		for _, size := range []int{2, 3, 4, 5} {
+			faults := slices.DeleteFunc(o.chosen(play.Cuts), func(f play.Fault) bool {
+				return f.Left+f.Right != size || !slices.Contains(kind.Cuts, [2]int{f.Left, f.Right})
+			})
+			if len(faults) > 0 && !yield(size, faults) {
+				return
+			}
+		}
+	}
+}
+
+// chosen are those of these stories that the flags name.
+func (o options) chosen(faults []play.Fault) []play.Fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f play.Fault) bool { return !chosen(o.faults, f.Name) })
+}
+
+// playOn plays stories with all ways of a system.
+func (o options) playOn(ctx context.Context, kind system.Kind, cfg play.Config, faults []play.Fault,
 	played func(judge.Result, time.Duration)) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -298,8 +337,8 @@ func (o options) playOn(ctx context.Context, kind system.Kind, cfg play.Config,
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
 	for _, way := range o.of(kind) {
-		for _, f := range play.Faults {
-			if !chosen(o.faults, f.Name) || way.Only != "" && way.Only != f.Name {
+		for _, f := range faults {
+			if way.Only != "" && way.Only != f.Name {
 				continue
 			}
 			began := time.Now()
@@ -353,7 +392,11 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 	if err := d.Write(dir); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "\n%s\nThe page is %s/index.html\n", d.Totals().Text(), dir)
+	table, marker, text := d.Totals(), "lock-lab", d.Markdown()
+	if o.cuts {
+		table, marker, text = d.Cuts(), "lock-lab-cuts", d.CutsMarkdown()
+	}
+	fmt.Fprintf(stdout, "\n%s\nThe page is %s/index.html\n", table.Text(), dir)
 	for _, outcome := range judge.Outcomes(d.Results) {
 		if outcome.Verdict() != "not played" {
 			fmt.Fprintf(stdout, "%s, %s: %s\n", outcome.Verdict(), outcome.Text(), outcome.Says)
@@ -362,12 +405,12 @@ func (o options) write(d *page.Document, stdout io.Writer) error {
 	if o.out == "" {
 		return nil
 	}
-	return errors.Join(report.ReplaceTable(o.out, "lock-lab", d.Markdown()),
+	return errors.Join(report.ReplaceTable(o.out, marker, text),
 		d.Illustrate(strings.TrimSuffix(o.out, ".md"), words(o.pictures)))
 }
 
-// judge says what must not be: a lock that fails without a fault, and a planted bug that was not
-// found although all its stories were played.
+// judge says what must not be: a lock that fails without a fault, one that a side without a
+// majority gives away, and a planted bug that was not found although all its stories were played.
 func (o options) judge(d *page.Document) (complaints []string) {
 	found := make(map[string]int)
 	for _, r := range d.Results {
@@ -375,7 +418,7 @@ func (o options) judge(d *page.Document) (complaints []string) {
 		switch {
 		case r.Way.Broken:
 			found[r.Way.Name] += len(violations)
-		case r.Case.Fault == play.None && len(violations) > 0:
+		case (r.Case.Fault == play.None || o.cuts) && len(violations) > 0:
 			complaints = append(complaints, fmt.Sprintf("%s: %s", r.Case.Name(), strings.Join(violations, ", ")))
 		}
 	}

@@ -47,21 +47,7 @@ func TestBrief(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	dir := t.TempDir()
-	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	if status := run(ctx, []string{"-brief", "-twins", "-report", dir}, &out, &out); status != exitOK {
-		t.Fatalf("status %d\n%s", status, out.String())
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r played
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	r := playAll(t, "-brief", "-twins")
 	seen := map[string]int{}
 	twinLost := 0 // behind the fence that compares wrongly
 	for _, c := range r.Results {
@@ -112,6 +98,45 @@ func TestBrief(t *testing.T) {
 	t.Logf("figures: %d cases", len(r.Results))
 }
 
+// playAll is the program, and what it has written. The exit status must be 0.
+func playAll(t *testing.T, args ...string) (r played) {
+	t.Helper()
+	dir := t.TempDir()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	if status := run(ctx, append(args, "-report", dir), &out, &out); status != exitOK {
+		t.Fatalf("status %d\n%s", status, out.String())
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// In a cut the side with the majority gives the lock to the next one; the other side tells its
+// holder before, and gives it to nobody.
+func TestCuts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts real servers; not with -short")
+	}
+	jepsen.Need(t, jepsen.FindNetwork())
+	jepsen.Need(t, kindOf(way("redlock")).Needs())
+	r := playAll(t, "-cuts", "-ways", "redlock,lockkeeper-mutex", "-faults", "cut-1-2", "-rounds", "1")
+	if len(r.Results) != 2 {
+		t.Errorf("%d cases were played", len(r.Results))
+	}
+	for _, c := range r.Results {
+		if f := c.Figures; c.Skipped != "" || f.Broken != 0 || len(f.LetIn) != 1 || len(f.Told) != 1 || f.Two+f.Anew+f.Untold != 0 {
+			t.Errorf("%s/%s: %s %+v", c.Way, c.Fault, c.Skipped, f)
+		}
+	}
+}
+
 func way(name string) lock.Way {
 	for _, w := range ways.All() {
 		if w.Name == name {
@@ -142,6 +167,7 @@ func TestCommandLine(t *testing.T) {
 		{"-faults flood -ways hope -systems cloud", exitUsage, []string{`"flood"`, `"hope"`, `"cloud"`}},
 		{"-explain redlock", exitUsage, []string{"WAY/FAULT"}},
 		{"-rounds 0", exitUsage, []string{"1 to 20"}},
+		{"-cuts -brief", exitUsage, []string{"one network at a time"}},
 		{"more", exitUsage, []string{`"more"`}},
 	} {
 		var out bytes.Buffer

@@ -46,6 +46,12 @@ type Figures struct {
 	Free []time.Duration `json:"freeNs,omitempty"`
 	Left int             `json:"left,omitempty"`
 
+	// Of a story in which the network is cut between servers, sorted: how long after the cut A was
+	// told, and another was let in; and in how many rounds A was given the lock anew.
+	Told  []time.Duration `json:"toldNs,omitempty"`
+	LetIn []time.Duration `json:"letInNs,omitempty"`
+	Anew  int             `json:"anew,omitempty"`
+
 	Cost *Cost `json:"cost,omitempty"`
 	// Worst is the round that shows most.
 	Worst int `json:"worst"`
@@ -84,6 +90,8 @@ func Judge(c *play.Case) Figures {
 		}
 	}
 	slices.Sort(f.Free)
+	slices.Sort(f.Told)
+	slices.Sort(f.LetIn)
 	if c.Fault == play.None && len(c.Rounds) == 1 && f.Broken == 0 {
 		f.Cost = cost(c.Rounds[0].Events)
 		f.Cost.Requests, f.Cost.InTurn = c.Requests, c.InTurn
@@ -122,7 +130,26 @@ func (f *Figures) add(c *play.Case, r play.Round) (weight time.Duration) {
 		return weight
 	}
 	f.addFate(r, grants)
+	f.addApart(r, grants)
 	return weight + f.addFree(r, grants)
+}
+
+// addApart looks at what the sides of a network that is cut between servers do.
+func (f *Figures) addApart(r play.Round, grants []Grant) {
+	i := slices.IndexFunc(r.Events, func(e play.Event) bool { return e.What == play.Apart })
+	if i < 0 {
+		return
+	}
+	cut := r.Events[i].At
+	other := slices.IndexFunc(grants, func(g Grant) bool { return g.Who != "A" && g.From > cut })
+	if other >= 0 {
+		f.LetIn = append(f.LetIn, grants[other].From-cut)
+	}
+	told := slices.IndexFunc(grants, func(g Grant) bool { return g.Who == "A" && g.Told > cut })
+	if told >= 0 {
+		f.Told = append(f.Told, grants[told].Told-cut)
+	}
+	f.Anew += one(slices.ContainsFunc(grants, func(g Grant) bool { return g.Who == "A" && g.From > cut }))
 }
 
 func one(b bool) int {
@@ -281,6 +308,10 @@ func (f Figures) Violations(way lock.Way, fault string) (found []string) {
 	add(f.Disorder > 0, "tokens that do not grow")
 	add(f.LostUpdates[ledger.Fenced] > 0, "lost updates in spite of the fence")
 	add(f.LostUpdates[ledger.Inside] > 0, "lost updates of data that the system itself keeps")
-	add(f.Left > 0, "a lock that is left behind")
+	apart, _ := play.FindFault(fault)
+	majority := apart.Left > 0 && apart.Left+apart.Right > 2
+	add(majority && f.Anew > 0, "a side without a majority gives the lock away")
+	add(majority && apart.Left == apart.Right && len(f.LetIn) > 0, "a half gives the lock away")
+	add(f.Left > 0 && apart.Left == 0, "a lock that is left behind")
 	return found
 }

@@ -70,6 +70,35 @@ func TestOptimistic(t *testing.T) {
 	}
 }
 
+// What the sides of a cut do is measured from the cut; no side without a majority gives a lock
+// away.
+func TestApart(t *testing.T) {
+	const text = `
+		1 A locked
+		100 lab apart
+		900 A lost
+		1500 B locked
+		1600 A unlock
+		1700 B unlock
+		`
+	f := judged(t, "cut-1-2", text)
+	if len(f.Told) != 1 || f.Told[0] != 800*time.Millisecond || len(f.LetIn) != 1 || f.LetIn[0] != 1400*time.Millisecond ||
+		f.Anew != 0 || f.Two != 0 || len(f.Violations(lock.Way{}, "cut-1-2")) != 0 {
+		t.Errorf("%+v", f)
+	}
+	if len(f.Violations(lock.Way{}, "cut-2-2")) != 1 {
+		t.Error("a half may give a lock away")
+	}
+	f = judged(t, "cut-1-2", text+"1800 A locked")
+	if f.Anew != 1 || len(f.Violations(lock.Way{}, "cut-1-2")) != 1 || len(f.Violations(lock.Way{}, "cut-1-1")) != 0 {
+		t.Errorf("%+v: %v", f, f.Violations(lock.Way{}, "cut-1-2"))
+	}
+	f = judged(t, "cut-2-2", "1 A locked\n100 lab apart\n900 A lost\n1600 A unlock")
+	if f.Left != 1 || len(f.Violations(lock.Way{}, "cut-2-2")) != 0 {
+		t.Errorf("%+v: %v", f, f.Violations(lock.Way{}, "cut-2-2"))
+	}
+}
+
 func TestTwoHolders(t *testing.T) {
 	f := judged(t, "pause-long", `
 		1 A locked 1

@@ -65,7 +65,7 @@ func lines(r play.Round) []line {
 			}
 		case play.Read:
 			l.text = fmt.Sprintf("reads the counter: %d", e.Books[ledger.Open])
-		case play.Broke, play.Healed:
+		case play.Apart, play.Broke, play.Healed:
 			l.text = e.Text
 		default:
 			if e.Text != "" {

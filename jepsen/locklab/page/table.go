@@ -55,7 +55,7 @@ func order(w lock.Way) int {
 
 // faults are those that were played, but for none, in their order.
 func (d *Document) faults() (all []play.Fault) {
-	for _, f := range play.Faults {
+	for _, f := range play.All() {
 		if f.Name != play.None && slices.ContainsFunc(d.Results, func(r judge.Result) bool { return r.Case.Fault == f.Name }) {
 			all = append(all, f)
 		}
@@ -114,6 +114,51 @@ func Cell(r *judge.Result) string {
 	return strings.Join(words, "; ")
 }
 
+// Cuts is the table of the stories in which the network is cut between servers, a column each.
+func (d *Document) Cuts() Table {
+	t := Table{Head: []string{"lock"}}
+	for _, f := range d.faults() {
+		t.Head = append(t.Head, fmt.Sprintf("%d = %d \\| %d", f.Left+f.Right, f.Left, f.Right))
+	}
+	for _, w := range d.ways() {
+		row := []string{wayName(w)}
+		for _, f := range d.faults() {
+			row = append(row, cutCell(d.find(w.Name, f.Name)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// cutCell says what became of the lock of a holder who was cut off with less than a majority.
+func cutCell(r *judge.Result) string {
+	if r == nil || r.Case.Skipped != "" || r.Figures.Rounds == r.Figures.Broken {
+		return ""
+	}
+	f := r.Figures
+	var words []string
+	if len(f.LetIn) > 0 {
+		words = append(words, fmt.Sprintf("next after %.1f s", judge.Median(f.LetIn).Seconds()))
+	} else {
+		words = append(words, "nobody")
+	}
+	switch {
+	case f.Two > 0:
+		words = append(words, fmt.Sprintf("**two, %.1f s**", f.Longest.Seconds()))
+	case f.Overtaken > 0:
+		words = append(words, fmt.Sprintf("told %.1f s before", f.Margin.Seconds()))
+	case len(f.Told) > 0:
+		words = append(words, fmt.Sprintf("told after %.1f s", judge.Median(f.Told).Seconds()))
+	}
+	if f.Anew > 0 {
+		words = append(words, "**anew**")
+	}
+	return strings.Join(words, ", ")
+}
+
+// CutsMarkdown are the cuts as Markdown.
+func (d *Document) CutsMarkdown() string { return wrap(d.about(), "") + "\n" + d.Cuts().Markdown() }
+
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
 // mark is a number, in bold if it is not 0.
@@ -127,13 +172,7 @@ func mark(n int) string {
 // Markdown is everything as tables, in lines of at most 200 characters.
 func (d *Document) Markdown() string {
 	var b strings.Builder
-	about := fmt.Sprintf("%s: `%s`, %s. Leases of %v, rounds of each story: %d, seed %d; it took %v.",
-		d.Began.UTC().Format("2006-01-02 15:04 MST"), d.Again, d.Machine, d.Config.Lease, d.Config.Rounds, d.Config.Seed,
-		d.Took.Round(time.Second))
-	for _, missing := range d.Missing {
-		about += fmt.Sprintf(" Not played: %s.", missing)
-	}
-	b.WriteString(wrap(about, ""))
+	b.WriteString(wrap(d.about(), ""))
 	b.WriteString("\n### All stories together\n\n" + d.Totals().Markdown())
 	b.WriteString("\n### Story by story\n")
 	for _, f := range d.faults() {
@@ -145,6 +184,17 @@ func (d *Document) Markdown() string {
 		b.WriteString(wrap("- "+claimText(o), "  "))
 	}
 	return b.String()
+}
+
+// about says when and how it was played.
+func (d *Document) about() string {
+	about := fmt.Sprintf("%s: `%s`, %s. Leases of %v, rounds of each story: %d, seed %d; it took %v.",
+		d.Began.UTC().Format("2006-01-02 15:04 MST"), d.Again, d.Machine, d.Config.Lease, d.Config.Rounds, d.Config.Seed,
+		d.Took.Round(time.Second))
+	for _, missing := range d.Missing {
+		about += fmt.Sprintf(" Not played: %s.", missing)
+	}
+	return about
 }
 
 // The ways in which a case can end, the worst first.

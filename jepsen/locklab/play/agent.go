@@ -30,28 +30,50 @@ type agent struct {
 	clock   *system.Clock // if a story sets it
 	reading sync.WaitGroup
 	paused  bool
-	// servers is between the client (host 1) and all servers (host 2), book between the client and
-	// the ledger.
+	// servers is between the client (host 1) and each server (host 2 and more), book between the
+	// client and the ledger (host 2).
 	servers, book *jepsen.Proxies
 }
 
-// Hosts of an agent's links.
+// Hosts of an agent's links: the client, and the first server or the ledger.
 const (
 	clientHost = 1
 	serverHost = 2
 )
 
+// block holds back what the client sends to a server, or what the server sends to the client, or
+// lets it through again.
+func (a *agent) block(server int, out, in bool) error {
+	host := serverHost + server
+	set := func(from, to int, block bool) error {
+		if block {
+			return a.servers.Block(from, to)
+		}
+		return a.servers.Unblock(from, to)
+	}
+	return errors.Join(set(clientHost, host, out), set(host, clientHost, in))
+}
+
+// blockAll does it with all servers.
+func (a *agent) blockAll(out, in bool) error {
+	var errs []error
+	for server := range a.servers.Size() - 1 {
+		errs = append(errs, a.block(server, out, in))
+	}
+	return errors.Join(errs...)
+}
+
 // startAgent starts a client; it is ready when its event Ready has come.
 func startAgent(command []string, order Order, servers []string, ledgerAddr, dir string, clock *system.Clock,
 	h *History) (a *agent, err error) {
-	a = &agent{name: order.Name, history: h, clock: clock, servers: jepsen.NewProxies(2, 1), book: jepsen.NewProxies(2, 1)}
+	a = &agent{name: order.Name, history: h, clock: clock, servers: jepsen.NewProxies(1+len(servers), 1), book: jepsen.NewProxies(2, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("play: client %s: %w", order.Name, err), a.close())
 		}
 	}()
-	for _, server := range servers {
-		addr, err := a.servers.Between(clientHost, serverHost, server)
+	for i, server := range servers {
+		addr, err := a.servers.Between(clientHost, serverHost+i, server)
 		if err != nil {
 			return nil, err
 		}

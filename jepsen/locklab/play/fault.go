@@ -28,6 +28,10 @@ type Fault struct {
 	hold   float64 // for how many leases A holds the lock if nobody else is let in
 	next   bool    // A goes on when another has been let in, if that is sooner
 	past   bool    // A looks at the lock before the fault and not before it writes
+
+	// Left and Right are how many servers a cut leaves on A's side and on the other one; 0 if the
+	// story is about something else.
+	Left, Right int
 }
 
 // A hit is what a fault does.
@@ -51,6 +55,7 @@ const (
 	hitClockDrift
 	hitClientClock
 	hitDisk
+	hitApart
 )
 
 // A step of A.
@@ -110,13 +115,36 @@ var Faults = []Fault{
 		"do not.", hit: hitDisk, hold: 0.8, next: true, Leases: 4},
 }
 
+// Cuts are the stories in which the network is cut between servers, in the order of tables. A is on
+// the left side, with the server that decides; B and C are on the right side.
+var Cuts = []Fault{cut(1, 1), cut(1, 2), cut(1, 3), cut(2, 2), cut(1, 4), cut(2, 3)}
+
+func cut(left, right int) Fault {
+	return Fault{
+		Name: fmt.Sprintf("cut-%d-%d", left, right),
+		Text: fmt.Sprintf("The network is cut: A and %s with the server that decides on one side, B, C and %s on the other. "+
+			"A works on, gives the lock back, and asks for it once more.", count(left), count(right)),
+		hit: hitApart, hold: 4, next: true, Left: left, Right: right,
+	}
+}
+
+func count(servers int) string {
+	if servers == 1 {
+		return "1 server"
+	}
+	return fmt.Sprintf("%d servers", servers)
+}
+
+// All are all stories.
+func All() []Fault { return slices.Concat(Faults, Cuts) }
+
 // FindFault is the fault of that name.
 func FindFault(name string) (Fault, error) {
-	i := slices.IndexFunc(Faults, func(f Fault) bool { return f.Name == name })
+	i := slices.IndexFunc(All(), func(f Fault) bool { return f.Name == name })
 	if i < 0 {
 		return Fault{}, fmt.Errorf("play: there is no fault %q", name)
 	}
-	return Faults[i], nil
+	return All()[i], nil
 }
 
 // Lease is the lease in this story, if the lab's is base.

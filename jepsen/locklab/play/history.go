@@ -34,6 +34,7 @@ const (
 	Paused  = "paused"  // SIGSTOP
 	Resumed = "resumed" // SIGCONT
 	Killed  = "killed"  // SIGKILL
+	Apart   = "apart"   // the network is cut between servers, see Text
 	Broke   = "fault"   // see Text
 	Healed  = "healed"  // see Text
 )

@@ -146,7 +146,7 @@ type fakeLock struct {
 }
 
 var fakeKind = system.Kind{Name: "fake", Needs: func() error { return nil },
-	Start: func(context.Context, string, time.Duration) (system.System, error) {
+	Start: func(context.Context, system.Site) (system.System, error) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		f := &fakeSystem{listener: l, locks: map[string]*fakeLock{}}
 		go func() {

@@ -30,6 +30,9 @@ type Config struct {
 	// at most, 0 for no bound.
 	Cost  time.Duration
 	Times int
+	// Servers is how many servers the system has, on a network that can be cut; 0 for as many as it
+	// has by itself, without such a network.
+	Servers int
 	// Dir is for data and logs.
 	Dir string
 }
@@ -37,15 +40,16 @@ type Config struct {
 // A Stage is a system of servers on which stories are played, one after the other.
 type Stage struct {
 	Config
-	kind   system.Kind
-	sys    system.System
-	ledger *ledger.Ledger
-	home   string // the directory of the system
-	starts int    // of the system
-	cases  int    // for names of resources
-	killed []int  // servers that do not run
-	set    []int  // servers whose clocks are wrong
-	failed bool   // the system may not be what it was
+	kind    system.Kind
+	sys     system.System
+	ledger  *ledger.Ledger
+	network *jepsen.Network // nil without Config.Servers
+	home    string          // the directory of the system
+	starts  int             // of the system
+	cases   int             // for names of resources
+	killed  []int           // servers that do not run
+	set     []int           // servers whose clocks are wrong
+	failed  bool            // the system may not be what it was
 }
 
 // startPatience is how long servers and clients may take to start, on a busy machine.
@@ -58,7 +62,13 @@ func NewStage(ctx context.Context, cfg Config, kind system.Kind) (*Stage, error)
 		return nil, err
 	}
 	s := &Stage{Config: cfg, kind: kind, ledger: l}
-	if err := s.start(ctx); err != nil {
+	if cfg.Servers > 0 {
+		s.network, err = jepsen.NewNetwork(ctx, cfg.Servers, cfg.Dir)
+	}
+	if err == nil {
+		err = s.start(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -67,12 +77,16 @@ func NewStage(ctx context.Context, cfg Config, kind system.Kind) (*Stage, error)
 // start starts the system, in a new directory.
 func (s *Stage) start(ctx context.Context) error {
 	s.starts++
-	s.home = filepath.Join(s.Dir, fmt.Sprintf("%s-%d", s.kind.Name, s.starts))
+	s.home = filepath.Join(s.Dir, fmt.Sprintf("%s-%d-%d", s.kind.Name, s.Servers, s.starts))
 	err := os.MkdirAll(s.home, 0o755)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, startPatience)
 		defer cancel()
-		s.sys, err = s.kind.Start(ctx, s.home, s.Lease)
+		site := system.Site{Dir: s.home, Lease: s.Lease}
+		if s.network != nil {
+			site.Places = s.network.Places()
+		}
+		s.sys, err = s.kind.Start(ctx, site)
 	}
 	if err != nil {
 		return fmt.Errorf("play: start %s: %w", s.kind.Name, err)
@@ -86,6 +100,9 @@ func (s *Stage) Close() error {
 	err := s.ledger.Close()
 	if s.sys != nil {
 		err = errors.Join(err, s.sys.Close())
+	}
+	if s.network != nil {
+		err = errors.Join(err, s.network.Close())
 	}
 	return err
 }
@@ -196,6 +213,9 @@ func (s *Stage) play(ctx context.Context, c *Case, f Fault) (err error) {
 	hitting.Go(func() { err = s.hit(ctx, f, trios, away) })
 	together(trios, func(t *trio) { t.finish(ctx) })
 	hitting.Wait()
+	if f.hit == hitApart && err == nil {
+		err = s.heal(ctx)
+	}
 	return err
 }
 
@@ -311,6 +331,8 @@ func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, away []int) err
 		return s.hitClocks(ctx, f, trios, primary, plan)
 	case hitDisk:
 		return s.hitDisk(ctx, trios, away)
+	case hitApart:
+		return s.hitApart(f, trios, primary)
 	}
 	return nil
 }

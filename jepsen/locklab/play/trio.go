@@ -179,10 +179,20 @@ func (t *trio) finishA(ctx context.Context) error {
 		_, err = t.a.do(ctx, write)
 		err = errors.Join(err, undo())
 	}
-	if err != nil {
+	unlock := Command{Do: "unlock", Wait: 2 * t.lease}
+	if t.fault.hit == hitApart { // it may not get through
+		unlock.Wait = t.lease / 2
+	}
+	if err == nil {
+		_, err = t.a.do(ctx, unlock)
+	}
+	if err != nil || t.fault.hit != hitApart {
 		return err
 	}
-	_, err = t.a.do(ctx, Command{Do: "unlock", Wait: 2 * t.lease})
+	e, err := t.a.do(ctx, Command{Do: "lock", Wait: 3 * t.lease / 2})
+	if err == nil && e.What == Locked {
+		_, err = t.a.do(ctx, unlock)
+	}
 	return err
 }
 
@@ -202,17 +212,14 @@ func (t *trio) hold(ctx context.Context) {
 // hitA does what a fault does to A and its network. undo ends it.
 func (t *trio) hitA(ctx context.Context) (undo func() error, err error) {
 	undo = func() error { return nil }
-	cut := func(how string, pairs ...[2]int) {
+	cut := func(how string, out, in bool) {
 		t.history.Note("A", Broke, "its network is cut: %s", how)
-		for _, p := range pairs {
-			err = errors.Join(err, t.a.servers.Block(p[0], p[1]))
-		}
+		err = t.a.blockAll(out, in)
 		undo = func() error {
 			t.history.Note("A", Healed, "its network is whole again")
-			return jepsen.HealAll(t.a.servers)
+			return t.a.blockAll(false, false)
 		}
 	}
-	out, in := [2]int{clientHost, serverHost}, [2]int{serverHost, clientHost}
 	switch t.fault.hit {
 	case hitPause:
 		return t.a.resume, t.a.pause(ctx)
@@ -226,31 +233,34 @@ func (t *trio) hitA(ctx context.Context) (undo func() error, err error) {
 	case hitClientClock:
 		return undo, t.hitClientClock(ctx)
 	case hitCutOut:
-		cut("what it sends is lost", out)
+		cut("what it sends is lost", true, false)
 	case hitCutIn:
-		cut("what is sent to it is lost", in)
+		cut("what is sent to it is lost", false, true)
 	case hitCutBoth:
-		cut("both ways", out, in)
+		cut("both ways", true, true)
 	}
 	return undo, err
 }
 
 // slow delays all that goes between a client and the servers.
 func (t *trio) slow(a *agent, by time.Duration) error {
-	shape := jepsen.Shape{Delay: by}
-	return errors.Join(a.servers.Shape(clientHost, shape), a.servers.Shape(serverHost, shape))
+	var errs []error
+	for host := range a.servers.Size() {
+		errs = append(errs, a.servers.Shape(1+host, jepsen.Shape{Delay: by}))
+	}
+	return errors.Join(errs...)
 }
 
 // lateReply holds back what the servers send A while it asks for the lock.
 func (t *trio) lateReply(ctx context.Context) error {
 	t.history.Note("A", Broke, "what is sent to it is under way for long")
 	from := t.history.len()
-	err := errors.Join(t.a.servers.Block(serverHost, clientHost), t.a.send(Command{Do: "lock", Wait: t.patience()}))
+	err := errors.Join(t.a.blockAll(false, true), t.a.send(Command{Do: "lock", Wait: t.patience()}))
 	jepsen.Sleep(ctx, t.lease/20)
 	t.contend(ctx)
 	jepsen.Sleep(ctx, t.plan.Hold)
 	t.history.Note("A", Healed, "what was sent to it arrives")
-	err = errors.Join(err, t.a.servers.Unblock(serverHost, clientHost))
+	err = errors.Join(err, t.a.blockAll(false, false))
 	if err != nil {
 		return err
 	}

@@ -21,25 +21,26 @@ import (
 
 const etcdMembers = 3
 
-// startEtcd starts three members with etcd's defaults. It is a program in Go, whose clock
-// libfaketime does not reach.
-func startEtcd(ctx context.Context, dir string, _ time.Duration) (System, error) {
-	ports, err := freeport.Take(2 * etcdMembers)
+// startEtcd starts members with etcd's defaults. It is a program in Go, whose clock cannot be set.
+func startEtcd(ctx context.Context, site Site) (System, error) {
+	n := site.size(etcdMembers)
+	ports, err := freeport.Take(2 * n)
 	if err != nil {
 		return nil, err
 	}
 	var members []string
-	for i := range etcdMembers {
-		members = append(members, fmt.Sprintf("etcd-%d=http://%s", i+1, local(ports[2*i])))
+	for i := range n {
+		members = append(members, fmt.Sprintf("etcd-%d=http://%s", i+1, at(site.place(i).PeerHost, ports[2*i])))
 	}
 	s := &programs{}
-	for i := range etcdMembers {
+	for i := range n {
 		name, peer, _ := strings.Cut(members[i], "=")
-		client := "http://" + local(ports[2*i+1])
-		p := &program{name: name, addr: local(ports[2*i+1]), dir: dir, data: filepath.Join(dir, name), command: []string{"etcd", "--name", name,
-			"--data-dir", filepath.Join(dir, name), "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		p := &program{name: name, addr: at(site.place(i).ClientHost, ports[2*i+1]), place: site.place(i), dir: site.Dir,
+			data: filepath.Join(site.Dir, name)}
+		client := "http://" + p.addr
+		p.command = []string{"etcd", "--name", name, "--data-dir", p.data, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--listen-client-urls", client, "--advertise-client-urls", client,
-			"--initial-cluster", strings.Join(members, ","), "--log-level", "error"}}
+			"--initial-cluster", strings.Join(members, ","), "--log-level", "error"}
 		p.ready = func(ctx context.Context) error { return etcdHealthy(ctx, p.addr) }
 		s.servers = append(s.servers, p)
 	}

@@ -28,12 +28,12 @@ type keeper struct {
 
 func needsZooKeeper() error { _, err := jepsen.ZooKeeper(); return err }
 
-func startZooKeeper(ctx context.Context, dir string, lease time.Duration) (System, error) {
-	return startKeeper(ctx, dir, lease, false, func() (jepsen.Target, error) { return jepsen.ZooKeeper() })
+func startZooKeeper(ctx context.Context, site Site) (System, error) {
+	return startKeeper(ctx, site, false, func() (jepsen.Target, error) { return jepsen.ZooKeeper() })
 }
 
-func startLockkeeper(ctx context.Context, dir string, lease time.Duration) (System, error) {
-	return startKeeper(ctx, dir, lease, true, func() (jepsen.Target, error) { return buildLockkeeper(ctx, dir) })
+func startLockkeeper(ctx context.Context, site Site) (System, error) {
+	return startKeeper(ctx, site, true, func() (jepsen.Target, error) { return buildLockkeeper(ctx, site.Dir) })
 }
 
 // buildLockkeeper builds the server of the source tree that this module is in.
@@ -50,10 +50,10 @@ func buildLockkeeper(ctx context.Context, dir string) (jepsen.Target, error) {
 	return jepsen.Lockkeeper(binary), nil
 }
 
-// startKeeper starts three members and builds the clients in other languages, which the processes
+// startKeeper starts members and builds the clients in other languages, which the processes
 // of the lab's clients find by lock.ClientsEnv. Sessions have between 2 and 20 ticks, and clients
 // ask for a lease.
-func startKeeper(ctx context.Context, dir string, lease time.Duration, testClocks bool,
+func startKeeper(ctx context.Context, site Site, testClocks bool,
 	find func() (jepsen.Target, error)) (_ System, err error) {
 	k := &keeper{}
 	defer func() {
@@ -69,13 +69,15 @@ func startKeeper(ctx context.Context, dir string, lease time.Duration, testClock
 		return nil, err
 	}
 	k.clients = true
+	lease := site.Lease
 	if lease <= 0 {
 		lease = 2 * time.Second
 	}
-	cfg := jepsen.ClusterConfig{Target: target, Members: keeperMembers, Dir: dir, TickTime: lease / 2, TestClocks: testClocks}
+	cfg := jepsen.ClusterConfig{Target: target, Members: site.size(keeperMembers), Dir: site.Dir, TickTime: lease / 2,
+		TestClocks: testClocks, Places: site.Places}
 	var clocks []*Clock
-	for i := range keeperMembers {
-		clocks = append(clocks, NewClock(dir, fmt.Sprintf("m%d", i+1)))
+	for i := range cfg.Members {
+		clocks = append(clocks, NewClock(site.Dir, fmt.Sprintf("m%d", i+1)))
 	}
 	if !testClocks {
 		cfg.Env = func(id int) []string { return clocks[id-1].Env() }

@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver
 
@@ -60,8 +60,9 @@ func mariaDo(ctx context.Context, addr string, statements ...string) error {
 }
 
 // newMariaServer makes the data directory of a server.
-func (m *mariaDB) newServer(ctx context.Context, dir string, port int) error {
-	i := len(m.servers)
+func (m *mariaDB) newServer(ctx context.Context, site Site, port int) error {
+	i, dir := len(m.servers), site.Dir
+	place := site.place(i)
 	name := fmt.Sprintf("mariadb-%d", i+1)
 	data := filepath.Join(dir, name)
 	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data, "--user=root",
@@ -72,9 +73,13 @@ func (m *mariaDB) newServer(ctx context.Context, dir string, port int) error {
 	if err := os.MkdirAll(filepath.Join(data, "test"), 0o755); err != nil { // the database
 		return fmt.Errorf("system: %w", err)
 	}
-	p := &program{name: name, addr: local(port), dir: dir, data: data, clock: NewClock(dir, name),
+	bind := place.ClientHost
+	if place.PeerHost != bind {
+		bind = "0.0.0.0" // it takes one address only
+	}
+	p := &program{name: name, addr: at(place.ClientHost, port), place: place, dir: dir, data: data, clock: NewClock(dir, name),
 		command: []string{"mariadbd", "--no-defaults",
-			"--datadir=" + data, "--user=root", "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
+			"--datadir=" + data, "--user=root", "--port=" + strconv.Itoa(port), "--bind-address=" + bind,
 			"--socket=" + filepath.Join(data, "s"), "--skip-name-resolve", "--server-id=" + strconv.Itoa(i+1), "--read-only=1",
 			"--log-bin=" + filepath.Join(data, "bin"), "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"}}
 	p.ready = func(ctx context.Context) error { return mariaDo(ctx, p.addr, "select 1") }
@@ -82,8 +87,8 @@ func (m *mariaDB) newServer(ctx context.Context, dir string, port int) error {
 	return nil
 }
 
-func startMariaDB(ctx context.Context, dir string, _ time.Duration) (System, error) {
-	m, err := newMariaDB(ctx, dir, 1)
+func startMariaDB(ctx context.Context, site Site) (System, error) {
+	m, err := newMariaDB(ctx, site, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +96,14 @@ func startMariaDB(ctx context.Context, dir string, _ time.Duration) (System, err
 	return m, err
 }
 
-func newMariaDB(ctx context.Context, dir string, n int) (*mariaDB, error) {
+func newMariaDB(ctx context.Context, site Site, n int) (*mariaDB, error) {
 	ports, err := freeport.Take(n)
 	if err != nil {
 		return nil, err
 	}
 	m := &mariaDB{programs: &programs{}}
 	for _, port := range ports {
-		if err := m.newServer(ctx, dir, port); err != nil {
+		if err := m.newServer(ctx, site, port); err != nil {
 			return nil, err
 		}
 	}
@@ -126,8 +131,8 @@ func (m *mariaDB) questions(ctx context.Context) (sum int64) {
 
 // startMariaDBReplica starts a primary and an asynchronous replica, which the lab, as the operator,
 // makes the primary when that is lost.
-func startMariaDBReplica(ctx context.Context, dir string, _ time.Duration) (System, error) {
-	m, err := newMariaDB(ctx, dir, 2)
+func startMariaDBReplica(ctx context.Context, site Site) (System, error) {
+	m, err := newMariaDB(ctx, site, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +141,11 @@ func startMariaDBReplica(ctx context.Context, dir string, _ time.Duration) (Syst
 		return nil, err
 	}
 	primary, replica := m.servers[0].(*mariaServer), m.servers[1].(*mariaServer)
-	port := primary.addr[len("127.0.0.1:"):]
-	if err := mariaDo(ctx, replica.addr, "change master to master_host='127.0.0.1', master_user='root', master_port="+port+
+	_, port, err := net.SplitHostPort(primary.addr)
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	if err := mariaDo(ctx, replica.addr, "change master to master_host='"+site.place(0).PeerHost+"', master_user='root', master_port="+port+
 		", master_connect_retry=1, master_use_gtid=slave_pos", "start slave"); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -63,7 +62,8 @@ func letIn(dir string) error {
 
 // startPostgreSQL starts one server, with its data in a directory of its own, which the user
 // postgres must be able to reach.
-func startPostgreSQL(ctx context.Context, dir string, _ time.Duration) (System, error) {
+func startPostgreSQL(ctx context.Context, site Site) (System, error) {
+	dir := site.Dir
 	bin, err := postgresPrograms()
 	if err != nil {
 		return nil, err

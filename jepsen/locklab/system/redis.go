@@ -18,15 +18,16 @@ import (
 
 // redisServer is a redis-server that writes its log to the disk once a second (appendfsync
 // everysec), which is what Redis advises where data should survive.
-func redisServer(dir string, i, port int, more ...string) (*program, error) {
-	name := fmt.Sprintf("redis-%d", i)
-	data := filepath.Join(dir, name)
+func redisServer(site Site, i, port int, more ...string) (*program, error) {
+	name, place := fmt.Sprintf("redis-%d", i+1), site.place(i)
+	data := filepath.Join(site.Dir, name)
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}
-	command := append([]string{"redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", data,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "everysec"}, more...)
-	p := &program{name: name, addr: local(port), dir: dir, data: data, command: command, clock: NewClock(dir, name)}
+	command := append([]string{"redis-server", "--port", strconv.Itoa(port), "--bind", binds(place), "--protected-mode", "no",
+		"--dir", data, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec"}, more...)
+	p := &program{name: name, addr: at(place.ClientHost, port), place: place, dir: site.Dir, data: data, command: command,
+		clock: NewClock(site.Dir, name)}
 	p.ready = func(ctx context.Context) error {
 		answer, err := RedisAsk(ctx, p.addr, "PING")
 		if err == nil && answer != "PONG" {
@@ -35,6 +36,14 @@ func redisServer(dir string, i, port int, more ...string) (*program, error) {
 		return err
 	}
 	return p, nil
+}
+
+// binds are the addresses of a place, for Redis.
+func binds(place jepsen.Place) string {
+	if place.ClientHost == place.PeerHost {
+		return place.ClientHost
+	}
+	return place.ClientHost + " " + place.PeerHost
 }
 
 // RedisAsk sends one command, without blanks in its words, and returns the first line of the
@@ -113,14 +122,15 @@ func redisRequests(servers []Server) func(context.Context) int64 {
 	}
 }
 
-func startRedises(ctx context.Context, dir string, n int) (System, error) {
-	ports, err := freeport.Take(n)
+// startRedises starts n servers that know nothing of each other: one, or those of RedLock.
+func startRedises(ctx context.Context, site Site, n int) (System, error) {
+	ports, err := freeport.Take(site.size(n))
 	if err != nil {
 		return nil, err
 	}
 	s := &programs{}
 	for i, port := range ports {
-		server, err := redisServer(dir, i+1, port)
+		server, err := redisServer(site, i, port)
 		if err != nil {
 			return nil, err
 		}
@@ -130,17 +140,14 @@ func startRedises(ctx context.Context, dir string, n int) (System, error) {
 	return s.start(ctx)
 }
 
-func startRedis(ctx context.Context, dir string, _ time.Duration) (System, error) {
-	return startRedises(ctx, dir, 1)
+func startRedis(ctx context.Context, site Site) (System, error) { return startRedises(ctx, site, 1) }
+
+func startRedisThree(ctx context.Context, site Site) (System, error) {
+	return startRedises(ctx, site, 3)
 }
 
-// startRedisThree and startRedisFive start servers that know nothing of each other, for RedLock.
-func startRedisThree(ctx context.Context, dir string, _ time.Duration) (System, error) {
-	return startRedises(ctx, dir, 3)
-}
-
-func startRedisFive(ctx context.Context, dir string, _ time.Duration) (System, error) {
-	return startRedises(ctx, dir, 5)
+func startRedisFive(ctx context.Context, site Site) (System, error) {
+	return startRedises(ctx, site, 5)
 }
 
 const (
@@ -150,27 +157,31 @@ const (
 	sentinelDownMs = 1000
 )
 
-// startSentinel starts a primary, a replica and three sentinels that fail over.
-func startSentinel(ctx context.Context, dir string, _ time.Duration) (System, error) {
+// startSentinel starts a primary, a replica and three sentinels that fail over: one of them in the
+// primary's place, two in the replica's.
+func startSentinel(ctx context.Context, site Site) (System, error) {
 	ports, err := freeport.Take(2 + sentinels)
 	if err != nil {
 		return nil, err
 	}
-	first, err1 := redisServer(dir, 1, ports[0])
-	second, err2 := redisServer(dir, 2, ports[1], "--replicaof", "127.0.0.1 "+strconv.Itoa(ports[0]))
+	primary := site.place(0).PeerHost
+	first, err1 := redisServer(site, 0, ports[0])
+	second, err2 := redisServer(site, 1, ports[1], "--replicaof", primary+" "+strconv.Itoa(ports[0]))
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	s := &programs{servers: []Server{first, second}}
 	for i, port := range ports[2:] {
-		name := fmt.Sprintf("sentinel-%d", i+1)
-		file := filepath.Join(dir, name+".conf")
-		text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nsentinel monitor lab 127.0.0.1 %d 2\n"+
-			"sentinel down-after-milliseconds lab %d\nsentinel failover-timeout lab 5000\n", port, dir, ports[0], sentinelDownMs)
+		name, place := fmt.Sprintf("sentinel-%d", i+1), site.place(min(i, 1))
+		file := filepath.Join(site.Dir, name+".conf")
+		text := fmt.Sprintf("port %d\nbind %s\nprotected-mode no\ndir %s\nsentinel announce-ip %s\n"+
+			"sentinel monitor lab %s %d 2\nsentinel down-after-milliseconds lab %d\nsentinel failover-timeout lab 5000\n",
+			port, binds(place), site.Dir, place.PeerHost, primary, ports[0], sentinelDownMs)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return nil, fmt.Errorf("system: %w", err)
 		}
-		p := &program{name: name, addr: local(port), dir: dir, command: []string{"redis-sentinel", file}}
+		p := &program{name: name, addr: at(place.ClientHost, port), place: place, dir: site.Dir,
+			command: []string{"redis-sentinel", file}}
 		p.ready = func(ctx context.Context) error { _, err := RedisAsk(ctx, p.addr, "PING"); return err }
 		s.others = append(s.others, p)
 	}

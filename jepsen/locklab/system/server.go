@@ -16,6 +16,7 @@ import (
 // program is a server that is one process of a program in C, started by its command line.
 type program struct {
 	name, addr string
+	place      jepsen.Place
 	dir, data  string // for its log, and with its data
 	command    []string
 	// ready is an error until it serves; after a start it is asked until then.
@@ -37,7 +38,7 @@ func (p *program) Data() string { return p.data }
 
 // Start implements Server.
 func (p *program) Start(ctx context.Context) error {
-	cmd := exec.Command(p.command[0], p.command[1:]...)
+	cmd := p.place.Command(p.command[0], p.command[1:]...)
 	cmd.Env = append(os.Environ(), p.clock.Env()...)
 	var err error
 	if p.process, err = jepsen.StartProcess(p.name, cmd, filepath.Join(p.dir, p.name+".log")); err != nil {
@@ -149,8 +150,9 @@ func (s *programs) start(ctx context.Context) (System, error) {
 	return s, nil
 }
 
-// local is an address of the loopback interface.
-func local(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+// local is an address of the loopback interface, at an address of a host.
+func local(port int) string           { return at("127.0.0.1", port) }
+func at(host string, port int) string { return fmt.Sprintf("%s:%d", host, port) }
 
 // accepts is an error if nobody listens at an address.
 func accepts(ctx context.Context, addr string) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"lockkeeper/jepsen"
 )
 
 // ErrClock is the error of a server whose wall clock cannot be set from outside.
@@ -16,10 +18,38 @@ type Kind struct {
 	Name string
 	// Needs returns an error that names the Debian package if something is not installed.
 	Needs func() error
-	// Start starts the servers with their data in dir, an empty directory, and returns when they
-	// serve. Ports are free ones of the loopback interface. A lease is what servers must know of
-	// it (the least session timeout), or 0.
-	Start func(ctx context.Context, dir string, lease time.Duration) (System, error)
+	// Start starts the servers and returns when they serve. Ports are free ones.
+	Start func(ctx context.Context, site Site) (System, error)
+	// Cuts are how many servers can be cut off from how many others, with the site's Places; none
+	// if the system has but one server, or is another size of a kind that has them.
+	Cuts [][2]int
+}
+
+// A Site is where a system is started.
+type Site struct {
+	// Dir, an empty directory, is for data and logs.
+	Dir string
+	// Lease is what servers must know of it (the least session timeout); 0 for nothing.
+	Lease time.Duration
+	// Places are a place for each server, whose links to the others can be cut; with none all
+	// servers, as many as the kind has, are on the loopback interface.
+	Places []jepsen.Place
+}
+
+// size is how many servers are started, if the kind has n.
+func (s Site) size(n int) int {
+	if s.Places != nil {
+		return len(s.Places)
+	}
+	return n
+}
+
+// place is where the server with this index runs.
+func (s Site) place(i int) jepsen.Place {
+	if s.Places != nil {
+		return s.Places[i]
+	}
+	return jepsen.Place{ClientHost: "127.0.0.1", PeerHost: "127.0.0.1"}
 }
 
 // A System is a set of servers that runs.

@@ -31,7 +31,7 @@ func start(t *testing.T, kind system.Kind) (system.System, []string) {
 	jepsen.Need(t, kind.Needs())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := kind.Start(ctx, t.TempDir(), lease)
+	s, err := kind.Start(ctx, system.Site{Dir: t.TempDir(), Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
