@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"lockkeeper/jepsen"
 )
 
 // hitApart cuts the network in two: between servers, and between each client and the servers of the
-// other side.
-func (s *Stage) hitApart(f Fault, trios []*trio, primary int) error {
+// other side. Where an operator or sentinels would, a replica is made the primary of its side.
+func (s *Stage) hitApart(ctx context.Context, f Fault, trios []*trio, primary int) error {
 	n := len(s.sys.Servers())
 	sides := make([][]int, 2) // servers, as hosts of the network
 	left := make([]bool, n)
@@ -28,14 +29,25 @@ func (s *Stage) hitApart(f Fault, trios []*trio, primary int) error {
 	err := jepsen.Partition(s.network, sides)
 	together(trios, func(t *trio) {
 		for server := range n {
-			t.fail(errors.Join(
+			t.fail(errors.Join( // both ways
 				t.a.block(server, !left[server], !left[server]),
 				t.b.block(server, left[server], left[server]),
 				t.c.block(server, left[server], left[server])))
 		}
 	})
-	return err
+	if err != nil || !s.replicated() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	if err := s.sys.Failover(ctx); err != nil {
+		s.note(trios, Healed, "nobody has taken over: %v", err)
+	}
+	return nil
 }
+
+// replicated says whether the system is a primary with a replica, and no majority decides.
+func (s *Stage) replicated() bool { return slices.Contains(s.kind.Cuts, [2]int{1, 1}) }
 
 // names are those of servers, given as hosts.
 func (s *Stage) names(hosts []int) (text string) {
@@ -53,7 +65,7 @@ func (s *Stage) heal(ctx context.Context) error {
 	if err := jepsen.HealAll(s.network); err != nil {
 		return err
 	}
-	if s.kind.Cuts[0] == [2]int{1, 1} { // there are two primaries now
+	if s.replicated() { // there are two primaries now
 		s.failed = true
 		return nil
 	}

@@ -120,7 +120,6 @@ func (c *client) do(ctx context.Context, step Command) {
 	case "loop":
 		for start, n := time.Now(), 0; time.Since(start) < step.Wait && (step.Times == 0 || n < step.Times); n++ {
 			if !c.lock(ctx, step.Wait) {
-				time.Sleep(10 * time.Millisecond) // an error at once is no busy loop
 				continue
 			}
 			c.read(ctx)
@@ -135,11 +134,18 @@ func (c *client) do(ctx context.Context, step Command) {
 	}
 }
 
+// retryPause is how long a client waits after an error before it asks for the lock again.
+const retryPause = 20 * time.Millisecond
+
 func (c *client) lock(ctx context.Context, wait time.Duration) bool {
 	c.say(Event{What: Lock})
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	held, err := c.locks.Lock(ctx, c.Resource)
+	for err != nil && ctx.Err() == nil { // a session may have expired while it waited
+		jepsen.Sleep(ctx, retryPause)
+		held, err = c.locks.Lock(ctx, c.Resource)
+	}
 	if err != nil {
 		c.say(Event{What: Refused, Text: err.Error()})
 		return false

@@ -332,7 +332,7 @@ func (s *Stage) hit(ctx context.Context, f Fault, trios []*trio, away []int) err
 	case hitDisk:
 		return s.hitDisk(ctx, trios, away)
 	case hitApart:
-		return s.hitApart(f, trios, primary)
+		return s.hitApart(ctx, f, trios, primary)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func buildLockkeeper(ctx context.Context, dir string) (jepsen.Target, error) {
 
 // startKeeper starts members and builds the clients in other languages, which the processes
 // of the lab's clients find by lock.ClientsEnv. Sessions have between 2 and 20 ticks, and clients
-// ask for a lease.
+// ask for a lease, which is four ticks, or for a few leases.
 func startKeeper(ctx context.Context, site Site, testClocks bool,
 	find func() (jepsen.Target, error)) (_ System, err error) {
 	k := &keeper{}
@@ -73,7 +73,7 @@ func startKeeper(ctx context.Context, site Site, testClocks bool,
 	if lease <= 0 {
 		lease = 2 * time.Second
 	}
-	cfg := jepsen.ClusterConfig{Target: target, Members: site.size(keeperMembers), Dir: site.Dir, TickTime: lease / 2,
+	cfg := jepsen.ClusterConfig{Target: target, Members: site.size(keeperMembers), Dir: site.Dir, TickTime: lease / 4,
 		TestClocks: testClocks, Places: site.Places}
 	var clocks []*Clock
 	for i := range cfg.Members {

@@ -73,15 +73,20 @@ func (m *mariaDB) newServer(ctx context.Context, site Site, port int) error {
 	if err := os.MkdirAll(filepath.Join(data, "test"), 0o755); err != nil { // the database
 		return fmt.Errorf("system: %w", err)
 	}
-	bind := place.ClientHost
-	if place.PeerHost != bind {
-		bind = "0.0.0.0" // it takes one address only
+	bind, users := place.ClientHost, filepath.Join(dir, "users.sql")
+	text := ""
+	if place.PeerHost != bind { // it takes one address only, and users from this machine only
+		bind = "0.0.0.0"
+		text = "set sql_log_bin=0;\ncreate user if not exists root@'%';\ngrant all privileges on *.* to root@'%';\n"
+	}
+	if err := os.WriteFile(users, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("system: %w", err)
 	}
 	p := &program{name: name, addr: at(place.ClientHost, port), place: place, dir: dir, data: data, clock: NewClock(dir, name),
 		command: []string{"mariadbd", "--no-defaults",
 			"--datadir=" + data, "--user=root", "--port=" + strconv.Itoa(port), "--bind-address=" + bind,
 			"--socket=" + filepath.Join(data, "s"), "--skip-name-resolve", "--server-id=" + strconv.Itoa(i+1), "--read-only=1",
-			"--log-bin=" + filepath.Join(data, "bin"), "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"}}
+			"--log-bin=" + filepath.Join(data, "bin"), "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--init-file=" + users}}
 	p.ready = func(ctx context.Context) error { return mariaDo(ctx, p.addr, "select 1") }
 	m.servers = append(m.servers, &mariaServer{p, m, i})
 	return nil

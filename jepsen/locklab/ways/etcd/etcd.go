@@ -53,9 +53,13 @@ func dial(c lock.Config) (*clientv3.Client, error) {
 	return e, nil
 }
 
-// begin opens a session. It is asked for without the context of the caller, which would end it.
-func (c *client) begin(context.Context) (err error) {
-	if c.session, err = concurrency.NewSession(c.etcd, concurrency.WithTTL(c.ttl)); err != nil {
+// begin opens a session. The context is not that of the session, which would end with it.
+func (c *client) begin(ctx context.Context) error {
+	lease, err := c.etcd.Grant(ctx, int64(c.ttl))
+	if err == nil {
+		c.session, err = concurrency.NewSession(c.etcd, concurrency.WithLease(lease.ID))
+	}
+	if err != nil {
 		return fmt.Errorf("etcd: session: %w", err)
 	}
 	return nil

@@ -199,15 +199,20 @@ func (w *worker) Lock(ctx context.Context, resource string) (lock.Held, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = strconv.FormatInt(max(1, time.Until(deadline).Milliseconds()), 10)
 	}
-	// What the library says from here on is about this lock.
+	// What the library says of its connection after it has got the lock, or has said before if it
+	// is not connected then, is about this lock.
 	h := &heldByWorker{worker: w, resource: resource, thread: "locker", lost: make(chan struct{})}
-	from := w.history.Len()
-	token, err := w.do(ctx, h.thread, "acquire", resource, wait)
+	from := 0
+	r, err := w.process.DoSeen(ctx, func(jepsen.Reply) { from = sinceConnected(w.history.Ops()) }, h.thread, "acquire",
+		resource, wait)
+	if err == nil && r.Kind != jepsen.OK {
+		err = errors.New(r.Text)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if h.token, err = strconv.ParseUint(token, 10, 64); err != nil {
-		return nil, fmt.Errorf("token %q: %w", token, err)
+	if h.token, err = strconv.ParseUint(r.Text, 10, 64); err != nil {
+		return nil, fmt.Errorf("token %q: %w", r.Text, err)
 	}
 	var watching context.Context
 	watching, h.stop = context.WithCancel(context.Background())
@@ -222,6 +227,16 @@ func (w *worker) Lock(ctx context.Context, resource string) (lock.Held, error) {
 		}
 	})
 	return h, nil
+}
+
+// sinceConnected is the number of the entry after the last one that says that it is connected.
+func sinceConnected(ops []jepsen.Op) int {
+	for i := len(ops) - 1; i >= 0; i-- {
+		if ops[i].F == jepsen.FConnected {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 // Close implements lock.Client.

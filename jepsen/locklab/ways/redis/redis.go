@@ -47,25 +47,59 @@ func connect(servers []string) *redis.Client {
 	})
 }
 
+// dialPrimary asks all servers at once, as some may not answer.
 func dialPrimary(ctx context.Context, servers []string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyPatience)
 	defer cancel()
-	var errs []error
-	for _, addr := range servers {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-		if err == nil && len(servers) == 1 {
-			return c, nil
-		}
-		if err == nil {
-			var role string
-			if role, err = system.RedisSay(c, "ROLE"); err == nil && role == "master" {
-				return c, nil
-			}
-			err = errors.Join(err, c.Close())
-		}
-		errs = append(errs, err)
+	if len(servers) == 1 {
+		return new(net.Dialer).DialContext(ctx, "tcp", servers[0])
 	}
-	return nil, errors.Join(append(errs, errors.New("redis: there is no primary"))...)
+	type answer struct {
+		conn net.Conn
+		err  error
+	}
+	answers := make(chan answer)
+	for _, addr := range servers {
+		go func() {
+			c, err := dialIfPrimary(ctx, addr)
+			select {
+			case answers <- answer{c, err}:
+			case <-ctx.Done():
+				if c != nil {
+					_ = c.Close()
+				}
+			}
+		}()
+	}
+	errs := []error{errors.New("redis: there is no primary")}
+	for range servers {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return a.conn, nil
+			}
+			errs = append(errs, a.err)
+		case <-ctx.Done():
+			return nil, errors.Join(append(errs, ctx.Err())...)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// dialIfPrimary connects to a server, or returns an error if it is not the primary.
+func dialIfPrimary(ctx context.Context, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	role, err := system.RedisSay(c, "ROLE")
+	if err == nil && role != "master" {
+		err = fmt.Errorf("redis: %s is a %s", addr, role)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // retry tries until it succeeds or ctx ends.
