@@ -29,6 +29,7 @@ func TestHangingMember(t *testing.T) {
 		{10 * time.Second, false}, {10 * time.Second, true},
 	} {
 		t.Run(fmt.Sprintf("%v/leader=%v", test.session, test.leader), func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			l := newLab(t, 3)
 			victim, err := l.cluster.AwaitLeader(l.ctx)
 			if err != nil {

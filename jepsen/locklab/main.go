@@ -116,7 +116,7 @@ func (o *options) check() error {
 		o.cuts = f.Left > 0
 	}
 	if o.brief {
-		o.rounds, o.lease, o.jobs = 1, time.Second, 2
+		o.rounds, o.lease, o.jobs = 1, time.Second, 3
 		if o.faults == "" {
 			o.faults = "pause-writing,crash-held"
 		}

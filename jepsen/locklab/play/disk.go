@@ -31,14 +31,9 @@ func copyDisk(ctx context.Context, server system.Server) error {
 // that were away. Alone with a replica, the server comes back beside it.
 func (s *Stage) hitDisk(ctx context.Context, trios []*trio, away []int) error {
 	s.failed = true
-	servers := s.sys.Servers()
-	liar := -1
+	servers, liar := s.sys.Servers(), s.liar
 	for i, server := range servers {
-		lies := false
-		if _, err := os.Stat(before(server)); err == nil {
-			liar, lies = i, true
-		}
-		if slices.Contains(away, i) || len(away) == 0 && !lies {
+		if slices.Contains(away, i) || len(away) == 0 && i != liar {
 			continue
 		}
 		s.note(trios, Broke, "%s is killed", server.Name())

@@ -49,6 +49,7 @@ type Stage struct {
 	cases   int             // for names of resources
 	killed  []int           // servers that do not run
 	set     []int           // servers whose clocks are wrong
+	liar    int             // the server whose disk forgets (copyDisk)
 	failed  bool            // the system may not be what it was
 }
 
@@ -270,6 +271,7 @@ func (s *Stage) prepare(ctx context.Context, f Fault, trios []*trio) (away []int
 		}
 	}
 	if f.hit == hitDisk {
+		s.liar = primary
 		err = copyDisk(ctx, s.sys.Servers()[primary])
 	}
 	return away, err
