@@ -131,6 +131,7 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
 		c.send(wire.OpMulti, multiOf(2, wire.OpCreate, &wire.CreateRequest{Path: "/c", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))
 		c.expect("5 Ok", "6 Ok")
+		synctest.Wait()
 		if n := m.Stats().EphemeralsRefused; n != 1 {
 			t.Errorf("%d refusals are counted", n)
 		}
@@ -236,6 +237,7 @@ func TestStateIsBounded(t *testing.T) {
 		c.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Data: big.Data, Version: -1})
 		c.send(wire.OpCreate, create("/d", wire.ModePersistent))
 		c.expect("8 Ok", "9 Ok")
+		synctest.Wait()
 		if s := m.Stats(); s.StateFull != 2 || s.StateBytes < 60_000 || s.StateBytes > 100_000 {
 			t.Errorf("%d refusals are counted, and %d bytes", s.StateFull, s.StateBytes)
 		}

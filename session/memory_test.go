@@ -232,6 +232,7 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		synctest.Wait()
 		if n := m.Stats().Held; n != 0 {
 			t.Errorf("%d bytes are counted in the end", n)
 		}

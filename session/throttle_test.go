@@ -52,6 +52,7 @@ func TestGlobalOutstandingLimit(t *testing.T) {
 				t.Fatal(h, err)
 			}
 		}
+		synctest.Wait()
 		if n := m.throttle.inProcess; n != 0 {
 			t.Fatalf("%d requests are left in the count", n)
 		}
@@ -129,6 +130,7 @@ func TestLargeRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.expect("4 Ok")
+		synctest.Wait()
 		if m.throttle.large != 0 || m.throttle.inProcess != 0 || m.Stats().TooLarge != 1 {
 			t.Fatalf("left in the count: %d bytes, %d requests; %d refused", m.throttle.large, m.throttle.inProcess, m.Stats().TooLarge)
 		}
@@ -211,6 +213,7 @@ func TestHeavyRequestsTakeTurns(t *testing.T) {
 		for _, c := range clients {
 			c.expect("1 Ok")
 		}
+		synctest.Wait()
 		if !m.throttle.heavy.TryAcquire(heavyTogether) {
 			t.Error("bytes are left in the count")
 		}
