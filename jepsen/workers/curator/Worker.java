@@ -60,9 +60,9 @@ public class Worker {
         this.name = name;
         client = CuratorFrameworkFactory.builder()
                 .connectString(servers)
-                // Else Curator would also go to the other members, which it learns of from
-                // /zookeeper/config. A test that names one member wants the worker there.
-                .ensembleTracker(servers.contains(","))
+                // Else Curator would go to the addresses that it reads in /zookeeper/config: to
+                // members that the test does not name, and past its proxies.
+                .ensembleTracker(false)
                 .sessionTimeoutMs(timeoutMs)
                 .connectionTimeoutMs(timeoutMs)
                 .retryPolicy(new BoundedExponentialBackoffRetry(50, 1000, 29))
