@@ -325,9 +325,9 @@ func lockOnce(t *testing.T, w lock.Way, addrs []string, what string) {
 	}
 }
 
-// The two twins of a Redis lock do what their bugs are for: once the lease of a holder that does not
-// answer is over, its release opens the lock of the next one, or its renewal takes it away. (TestBrief
-// has the impatient twin of every lock.)
+// The two twins of a Redis lock do what their bugs are for: once the lease of a holder that does
+// not answer is over, its release opens the lock of the next one, or its renewal takes it away.
+// (TestBrief has the impatient twin of every lock.)
 func TestTwinsBreak(t *testing.T) {
 	kinds := system.Kinds()
 	redis := kinds[slices.IndexFunc(kinds, func(k system.Kind) bool { return k.Name == "redis" })]
