@@ -126,8 +126,8 @@ func TestCuts(t *testing.T) {
 	}
 	jepsen.Need(t, jepsen.FindNetwork())
 	jepsen.Need(t, kindOf(way("redlock")).Needs())
-	r := playAll(t, "-cuts", "-ways", "redlock,lockkeeper-mutex", "-faults", "cut-1-2", "-rounds", "1")
-	if len(r.Results) != 2 {
+	r := playAll(t, "-cuts", "-ways", "redlock,lockkeeper-mutex,lockkeeper-curator", "-faults", "cut-1-2", "-rounds", "1")
+	if len(r.Results) != 3 {
 		t.Errorf("%d cases were played", len(r.Results))
 	}
 	for _, c := range r.Results {

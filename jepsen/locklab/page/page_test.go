@@ -86,6 +86,29 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// A cell of the table of cuts has what the page says that it has.
+func TestCutCell(t *testing.T) {
+	s := func(seconds ...float64) (all []time.Duration) {
+		for _, s := range seconds {
+			all = append(all, time.Duration(s*float64(time.Second)))
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		figures judge.Figures
+		want    string
+	}{
+		{judge.Figures{Rounds: 3, Told: s(1.8, 1.9, 2), LetIn: s(3.2, 3.4, 5)}, "told after 1.9 s, next after 3.4 s"},
+		{judge.Figures{Rounds: 3, Told: s(1.3)}, "told after 1.3 s, next: nobody"},
+		{judge.Figures{Rounds: 3, Two: 3, Longest: time.Second, Told: s(4), LetIn: s(3), Anew: 1}, "next after 3.0 s, **two, 1.0 s**, **anew**"},
+		{judge.Figures{Rounds: 2, Broken: 2}, ""},
+	} {
+		if got := cutCell(&judge.Result{Case: &play.Case{}, Figures: tt.figures}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}
+
 // The pictures are XML, and what others wrote into them is text.
 func TestPictureIsXML(t *testing.T) {
 	d := sample()

@@ -137,18 +137,16 @@ func cutCell(r *judge.Result) string {
 	}
 	f := r.Figures
 	var words []string
+	if len(f.Told) > 0 && f.Two == 0 {
+		words = append(words, fmt.Sprintf("told after %.1f s", judge.Median(f.Told).Seconds()))
+	}
 	if len(f.LetIn) > 0 {
 		words = append(words, fmt.Sprintf("next after %.1f s", judge.Median(f.LetIn).Seconds()))
 	} else {
-		words = append(words, "nobody")
+		words = append(words, "next: nobody")
 	}
-	switch {
-	case f.Two > 0:
+	if f.Two > 0 {
 		words = append(words, fmt.Sprintf("**two, %.1f s**", f.Longest.Seconds()))
-	case f.Overtaken > 0:
-		words = append(words, fmt.Sprintf("told %.1f s before", f.Margin.Seconds()))
-	case len(f.Told) > 0:
-		words = append(words, fmt.Sprintf("told after %.1f s", judge.Median(f.Told).Seconds()))
 	}
 	if f.Anew > 0 {
 		words = append(words, "**anew**")
