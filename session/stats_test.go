@@ -13,7 +13,6 @@ func TestStatsWaitForTheQueueAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newMember(t, Config{})
 		s := mustConnect(t, m, 10*time.Second).s
-		synctest.Wait()
 		s.mu.Lock()
 		done := make(chan struct{})
 		go func() {

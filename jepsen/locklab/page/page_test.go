@@ -100,7 +100,8 @@ func TestCutCell(t *testing.T) {
 	}{
 		{judge.Figures{Rounds: 3, Told: s(1.8, 1.9, 2), LetIn: s(3.2, 3.4, 5)}, "told after 1.9 s, next after 3.4 s"},
 		{judge.Figures{Rounds: 3, Told: s(1.3)}, "told after 1.3 s, next: nobody"},
-		{judge.Figures{Rounds: 3, Two: 3, Longest: time.Second, Told: s(4), LetIn: s(3), Anew: 1}, "next after 3.0 s, **two, 1.0 s**, **anew**"},
+		{judge.Figures{Rounds: 3, Two: 3, Longest: time.Second, Told: s(4), LetIn: s(3), Anew: 1},
+			"next after 3.0 s, **two, 1.0 s**, **anew**"},
 		{judge.Figures{Rounds: 2, Broken: 2}, ""},
 	} {
 		if got := cutCell(&judge.Result{Case: &play.Case{}, Figures: tt.figures}); got != tt.want {
