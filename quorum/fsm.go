@@ -49,7 +49,7 @@ func (f fsm) ApplyBatch(logs []*raft.Log) []any {
 		if err != nil {
 			f.poison(fmt.Errorf("quorum: %s: entry %d of term %d: %w", f.cfg.Stores.LogName, l.Index, l.Term, err))
 		}
-		if f.poisoned != nil {
+		if f.poisoned.Load() != nil {
 			break
 		}
 		f.mu.Lock()
@@ -112,14 +112,8 @@ func (r *Replica) applyCommitted() error {
 // poison stops the member: going on without a committed entry would make this replica differ from
 // the others. Until it has stopped nothing is applied, and so nothing answered.
 func (r *Replica) poison(err error) {
-	r.mu.Lock()
-	first := r.poisoned == nil
-	if first {
-		r.poisoned = err
+	if r.poisoned.CompareAndSwap(nil, &err) {
 		r.measures.Damaged.Add(1)
-	}
-	r.mu.Unlock()
-	if first {
 		r.cfg.Fatal(err)
 	}
 }
@@ -150,8 +144,8 @@ const lockedMax = 10 * time.Millisecond
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.poisoned != nil {
-		return nil, f.poisoned
+	if err := f.poisoned.Load(); err != nil {
+		return nil, *err
 	}
 	if f.passedIndex < f.replayedIndex.Load() || f.store.Restoring() {
 		// Raft would take this state for an earlier one; or a part of it is in the log only.

@@ -39,8 +39,12 @@ func isOutOfSpace(err error) bool {
 // IsStarved reports whether err says that the process or the system has no file descriptor left.
 func IsStarved(err error) bool { return wal.IsStarved(err) }
 
-// guardedStore stops the member at the first write that fails. What a failed write left behind is
-// unknown to raft, so this replica must not acknowledge anything that relies on it.
+// errBroken is why nothing is written any more.
+var errBroken = errors.New("a write or a read has failed before")
+
+// guardedStore stops the member at the first write that fails, and writes nothing more then. What a
+// failed write left behind is unknown to raft, so this replica must not acknowledge anything that
+// relies on it.
 type guardedStore struct {
 	raft.LogStore
 	raft.StableStore
@@ -48,12 +52,21 @@ type guardedStore struct {
 	// wrote is called with entries that are durable, and when their write began; nil: it is not.
 	wrote func(entries []*raft.Log, start time.Time)
 	once  sync.Once
-	// broken says that a write has failed.
+	// broken says that a write has failed, or a read of raft's.
 	broken atomic.Bool
 	// released is closed when the member has been cut off from its peers for good.
 	released chan struct{}
 }
 
+// write does a write, if none has failed so far.
+func (g *guardedStore) write(what string, do func() error) error {
+	if g.broken.Load() {
+		return fmt.Errorf("quorum: %s: %w", what, errBroken)
+	}
+	return g.check(what, do())
+}
+
+// check stops the member if err is that of a write.
 func (g *guardedStore) check(what string, err error) error {
 	if err == nil {
 		return nil
@@ -73,29 +86,55 @@ func (g *guardedStore) StoreLog(l *raft.Log) error {
 
 func (g *guardedStore) StoreLogs(ls []*raft.Log) error {
 	start := time.Now()
-	err := g.LogStore.StoreLogs(ls)
+	err := g.write("write log", func() error { return g.LogStore.StoreLogs(ls) })
 	if err == nil && g.wrote != nil && len(ls) > 0 {
 		g.wrote(ls, start)
 	}
-	return g.check("write log", err)
+	return err
 }
 
 func (g *guardedStore) DeleteRange(lo, hi uint64) error {
-	return g.check("truncate log", g.LogStore.DeleteRange(lo, hi))
+	return g.write("truncate log", func() error { return g.LogStore.DeleteRange(lo, hi) })
 }
 
 func (g *guardedStore) Set(key, val []byte) error {
 	if mutant.On(mutant.VoteNotPersisted) {
 		return nil
 	}
-	return g.check("write vote", g.StableStore.Set(key, val))
+	return g.write("write vote", func() error { return g.StableStore.Set(key, val) })
 }
 
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
-	if g.check("write term", g.StableStore.SetUint64(key, val)) != nil {
+	if g.write("write term", func() error { return g.StableStore.SetUint64(key, val) }) != nil {
 		// The library panics when it cannot save its term (UPSTREAM.md, 6). The member is being
 		// stopped; nothing that raft does after this can reach anybody.
 		<-g.released
 	}
+	return nil
+}
+
+// guardedReads is the log as raft reads it. An entry that cannot be read stops the member like one
+// that cannot be written: the disk is failing, or the file is damaged.
+type guardedReads struct {
+	raft.LogStore
+	guard *guardedStore
+	// poison has nothing applied any more and stops the member.
+	poison func(error)
+	// started says that raft runs. Before, the one who starts it is told of an error.
+	started atomic.Bool
+}
+
+// GetLog implements raft.LogStore.
+func (g *guardedReads) GetLog(index uint64, l *raft.Log) error {
+	err := g.LogStore.GetLog(index, l)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) || !g.started.Load() {
+		return err
+	}
+	g.guard.broken.Store(true)
+	g.poison(fmt.Errorf("quorum: read log: %w", err))
+	// The library panics when it cannot read a committed entry (UPSTREAM.md, 6), so it is given
+	// another one, when that can no longer be sent, written or applied.
+	<-g.guard.released
+	*l = raft.Log{Index: index, Type: raft.LogNoop}
 	return nil
 }

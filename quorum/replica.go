@@ -79,7 +79,7 @@ type Replica struct {
 	passedIndex   uint64        // the newest entry that raft has passed to ApplyBatch
 	compaction    compaction
 	newest        savedSnapshot
-	poisoned      error // why no entry can be applied any more
+	poisoned      atomic.Pointer[error] // why no entry can be applied any more
 
 	stateMu    sync.Mutex
 	leader     MemberID  // NoMember while unknown
@@ -278,14 +278,16 @@ func (r *Replica) openRaft() error {
 	}
 	// Followers are most often sent what was just written.
 	cached, err := raft.NewLogCache(cachedEntries, r.backlog)
+	reads := &guardedReads{LogStore: cached, guard: r.guard, poison: r.poison}
 	if err == nil {
-		r.raft, err = raft.NewRaft(rc, fsm{r}, cached, r.guard, s.Snapshots, r.transport)
+		r.raft, err = raft.NewRaft(rc, fsm{r}, reads, r.guard, s.Snapshots, r.transport)
 	}
 	if err != nil {
 		r.backlog.close()
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
 	started.Store(r.raft)
+	reads.started.Store(true)
 	if err := r.checkMembers(known); err != nil {
 		r.shutdownRaft()
 		return err

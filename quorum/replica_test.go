@@ -597,6 +597,62 @@ func TestFailingDiskStopsTheMember(t *testing.T) {
 	}
 }
 
+// A log that cannot be read stops the member with an error that says why, wherever raft reads it: a
+// follower the entries that it learns to be committed, a leader those that it sends to a follower.
+func TestUnreadableLogStopsTheMember(t *testing.T) {
+	var fatal chan error // made in the bubble
+	record := func(cfg *Config) {
+		if fatal == nil {
+			fatal = make(chan error, 10)
+		}
+		cfg.Fatal = func(err error) { fatal <- err }
+	}
+	isUnreadable := func(err error) bool {
+		return errors.Is(err, syscall.EIO) && strings.Contains(err.Error(), "read entry")
+	}
+	t.Run("follower", func(t *testing.T) {
+		defer func() { fatal = nil }()
+		inCluster(t, 3, record, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			i := (l + 1) % 3
+			c.recs[i].result(t, c.propose(l, createSession(9)))
+			c.stop(i)
+			c.isolate(i)
+			c.start(i)
+			c.disks[i].FailReads(syscall.EIO)
+			c.heal()
+			if err := <-fatal; !isUnreadable(err) {
+				t.Error(err)
+			}
+			c.stop(i)
+			c.disks[i].FailReads(nil)
+			c.start(i)
+			c.recs[i].result(t, c.propose(c.leader(), createSession(10)))
+		})
+	})
+	t.Run("leader", func(t *testing.T) {
+		inCluster(t, 3, record, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			i := (l + 1) % 3
+			c.isolate(i)
+			for n := range 2 * cachedEntries {
+				c.recs[l].result(t, c.propose(l, createSession(wire.SessionID(10+n))))
+			}
+			c.disks[l].FailReads(syscall.EIO)
+			c.heal()
+			if err := <-fatal; !isUnreadable(err) {
+				t.Error(err)
+			}
+			c.stop(l)
+			c.leader()
+			c.recs[i].result(t, c.propose(i, createSession(9)))
+			if len(fatal) != 0 {
+				t.Error("another member stopped:", <-fatal)
+			}
+		})
+	})
+}
+
 // A disk that fails stops a member that has nothing to write but the watermark of its log.
 func TestFailedWatermarkStopsTheMember(t *testing.T) {
 	var fatal chan error // made in the bubble

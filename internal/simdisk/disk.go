@@ -25,7 +25,8 @@ type Disk struct {
 
 	writeBack map[Store]time.Duration
 	syncTime  time.Duration
-	fault     error
+	fault     error // of writes
+	readFault error // of reads of files
 	writes    int64
 
 	abandoned chan struct{} // closed by Abandon
@@ -171,6 +172,13 @@ func (d *Disk) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fault = err
+}
+
+// FailReads makes every read of a file fail with err until it is called with nil.
+func (d *Disk) FailReads(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readFault = err
 }
 
 // Writes returns how many writes to stores, and syncs of files and directories, have succeeded.

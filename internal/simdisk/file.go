@@ -262,6 +262,9 @@ type file struct {
 func (f *file) ReadAt(b []byte, at int64) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
+	if f.disk.readFault != nil {
+		return 0, f.disk.readFault
+	}
 	if n := copy(b, f.content[min(at, int64(len(f.content))):]); n < len(b) {
 		return n, io.EOF
 	}

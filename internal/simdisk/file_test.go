@@ -165,6 +165,11 @@ func TestFailedSync(t *testing.T) {
 			t.Errorf("written: %v", err)
 		}
 		d.Fail(nil)
+		d.FailReads(syscall.EIO)
+		if _, err := f.ReadAt(make([]byte, 1), 0); err != syscall.EIO {
+			t.Errorf("read: %v", err)
+		}
+		d.FailReads(nil)
 		write(f, "b", 1, 1)
 		must(0, f.Sync())
 		first := make([]byte, 1)

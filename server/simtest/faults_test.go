@@ -157,12 +157,13 @@ func (n *nemesis) leaderBehind() func() {
 	return heal
 }
 
-// failingDisk makes a member's disk fail all writes. The member must stop; it is started again when
-// the disk is well, as an operator would.
+// failingDisk makes a member's disk fail all writes, or reads too. The member must stop; it is
+// started again when the disk is well, as an operator would.
 func (n *nemesis) failingDisk() func() {
 	m := n.any()
-	n.note("disk of m%d fails", m.id)
-	m.failDisk(syscall.EIO)
+	reads := n.rng.IntN(2) == 0
+	n.note("disk of m%d fails; reads too: %v", m.id, reads)
+	m.failDisk(syscall.EIO, reads)
 	return func() {
 		n.note("disk of m%d is well", m.id)
 		if why := m.repairDisk(); why != nil {
@@ -179,13 +180,16 @@ func (m *member) paceDisk(d time.Duration) {
 	m.disk.SetSyncTime(d)
 }
 
-// failDisk makes all writes of the member fail. While that is so it may give up, and is not
-// started.
-func (m *member) failDisk(err error) {
+// failDisk makes all writes of the member fail, and reads of its log if reads is true. While that
+// is so it may give up, and is not started.
+func (m *member) failDisk(err error, reads bool) {
 	m.lock()
 	defer m.unlock()
 	m.diskFault = err
 	m.disk.Fail(err)
+	if reads {
+		m.disk.FailReads(err)
+	}
 	if p := m.running(); p != nil {
 		p.mayFail = true
 	}
@@ -197,6 +201,7 @@ func (m *member) repairDisk() (why error) {
 	defer m.unlock()
 	m.diskFault = nil
 	m.disk.Fail(nil)
+	m.disk.FailReads(nil)
 	p := m.running()
 	if p == nil || p.failure() == nil {
 		return nil
