@@ -29,6 +29,42 @@ func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 	}
 }
 
+// After a read that failed raft is given a made-up entry. Nothing that it concludes from that may
+// be written: neither entries, nor a truncation of the log, nor a vote or a term.
+func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
+	store := raft.NewInmemStore()
+	g := &guardedStore{LogStore: store, StableStore: store, fatal: func(err error) { t.Error(err) }, released: make(chan struct{})}
+	if err := errors.Join(g.StoreLog(&raft.Log{Index: 1, Term: 1}), g.SetUint64([]byte("term"), 1)); err != nil {
+		t.Fatal(err)
+	}
+	var poisoned error
+	reads := &guardedReads{LogStore: failingLog{syscall.EIO}, guard: g, poison: func(err error) { poisoned = err }}
+	var entry raft.Log
+	if err := reads.GetLog(1, &entry); !errors.Is(err, syscall.EIO) || poisoned != nil {
+		t.Fatalf("before raft runs: %v, poisoned: %v", err, poisoned)
+	}
+	reads.started.Store(true)
+	close(g.released)
+	if err := reads.GetLog(1, &entry); err != nil || entry.Type != raft.LogNoop || !errors.Is(poisoned, syscall.EIO) {
+		t.Fatalf("read: %v, %+v; poisoned: %v", err, entry, poisoned)
+	}
+	for what, err := range map[string]error{
+		"entry":      g.StoreLog(&raft.Log{Index: 2, Term: 1}),
+		"truncation": g.DeleteRange(1, 1),
+		"vote":       g.Set([]byte("vote"), []byte("1")),
+	} {
+		if !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_ = g.SetUint64([]byte("term"), 2)
+	last, _ := store.LastIndex()
+	term, _ := store.GetUint64([]byte("term"))
+	if vote, _ := store.Get([]byte("vote")); last != 1 || term != 1 || vote != nil {
+		t.Errorf("last entry %d, term %d, vote %q", last, term, vote)
+	}
+}
+
 // failingLog stores nothing.
 type failingLog struct{ err error }
 
