@@ -355,8 +355,7 @@ func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
 }
 
 // The same with a whole member, over its port: a snapshot that its leader has sent long ago
-// arrives. The simulations hardly ever meet this since a leader whose requests fail gives up all
-// its connections to the member.
+// arrives. TestSnapshotIsHeldBack in server/simtest has the network do that.
 func TestLateSnapshotTakesNothingBack(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -70,7 +70,7 @@ var Table = []Entry{
 	{ExpiryWithoutCommit, "expiry-without-commit", "C7", "session/tracker.go", "the leader expires sessions in its own state, without a command in the log", false, ""},
 	{EphemeralsInTwoSteps, "ephemerals-in-two-steps", "C7", "znode/session.go", "a session's ephemerals go in two steps", false, ""},
 	{StaleWatches, "stale-watches", "C3", "session/execute.go", "a client that connects again is not notified of what it has missed", true, "TestWatchOverLostConnection"},
-	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/peer/snapshot.go", "a snapshot that comes late takes the state back", false, ""},
+	{OldSnapshotInstalled, "old-snapshot-installed", "C1", "quorum/peer/snapshot.go", "a snapshot that comes late takes the state back", true, "TestSnapshotIsHeldBack"},
 	{GateOpen, "gate-open", "C1", "quorum/peer/transport.go", "what a leader has not written to its disk yet counts as written", false, ""},
 	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/peer/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
 	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, ""},

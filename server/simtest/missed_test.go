@@ -216,3 +216,50 @@ func TestCommitWaitsForTheLeadersDisk(t *testing.T) {
 		}
 	})
 }
+
+// awaitSnapshot waits until the leader begins to send the member a snapshot.
+func (m *missed) awaitSnapshot() {
+	sent := &m.leader.running().Replica().Measures().SnapshotsSent
+	before := sent.Load()
+	for wait := 0; sent.Load() == before && wait < 6000; wait++ { // a minute
+		time.Sleep(10 * time.Millisecond)
+	}
+	if sent.Load() == before {
+		m.c.t.Errorf("the leader sends no snapshot")
+	}
+}
+
+// C1: a leader sends a member a snapshot, and gives up when no answer comes. A newer one takes the
+// member further, over the next connection. Then what the network had held back of the first
+// arrives.
+func TestSnapshotIsHeldBack(t *testing.T) {
+	const (
+		held   = 20 * time.Second       // longer than the leader waits for an answer
+		answer = 400 * time.Millisecond // from the member
+	)
+	testMissed(t, func(m *missed) {
+		over := make(chan struct{})
+		defer close(over)
+		go m.c.watchProgress(over)
+		m.c.mute(m.member)
+		m.c.deafen(m.member)
+		m.write(otherPath, 200)
+		time.Sleep(3 * time.Second) // until the entries are in a snapshot only
+		m.c.net.SetLatency(m.member.name, m.leader.name, answer, 0)
+		for _, o := range m.c.others(m.member) {
+			m.c.net.Heal(m.member.name, o.name)
+		}
+		m.awaitSnapshot()
+		// A connection takes two answers, one to TCP and one to its first bytes.
+		time.Sleep(answer + answer/2)
+		m.c.net.SetLatency(m.leader.name, m.member.name, held, 0)
+		arrives := time.Now().Add(answer/2 + held)
+		time.Sleep(held / 3)
+		m.c.net.SetLatency(m.leader.name, m.member.name, time.Millisecond, 0)
+		m.write(otherPath, 10)
+		time.Sleep(time.Until(arrives) - time.Second)
+		// What is taken back stays so until it is seen.
+		m.c.net.SetLatency(m.leader.name, m.member.name, 2*time.Second, 0)
+		time.Sleep(4 * time.Second)
+	})
+}
