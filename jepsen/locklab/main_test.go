@@ -42,6 +42,7 @@ func TestBrief(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real servers; not with -short")
 	}
+	needLibraries(t)
 	for _, kind := range system.Kinds() {
 		if err := kind.Needs(); err != nil && os.Getenv("CI") == "true" {
 			t.Error(err)
@@ -125,6 +126,7 @@ func TestCuts(t *testing.T) {
 		t.Skip("starts real servers; not with -short")
 	}
 	jepsen.Need(t, jepsen.FindNetwork())
+	needLibraries(t)
 	jepsen.Need(t, kindOf(way("redlock")).Needs())
 	r := playAll(t, "-cuts", "-ways", "redlock,lockkeeper-mutex,lockkeeper-curator", "-faults", "cut-1-2", "-rounds", "1")
 	if len(r.Results) != 3 {
@@ -134,6 +136,21 @@ func TestCuts(t *testing.T) {
 		if f := c.Figures; c.Skipped != "" || f.Broken != 0 || len(f.LetIn) != 1 || len(f.Told) != 1 || f.Two+f.Anew+f.Untold != 0 {
 			t.Errorf("%s/%s: %s %+v", c.Way, c.Fault, c.Skipped, f)
 		}
+	}
+}
+
+// needLibraries ends a test where a client library of another language is missing: some of the ways
+// to lock with lockkeeper and ZooKeeper could not be played.
+func needLibraries(t *testing.T) {
+	t.Helper()
+	tools, err := jepsen.NewToolbox(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tools.Close()
+	for _, find := range []func() (jepsen.Client, error){tools.Curator, tools.Kazoo} {
+		_, err := find()
+		jepsen.Need(t, err)
 	}
 }
 

@@ -47,15 +47,13 @@ func start(t *testing.T, kind system.Kind) (system.System, []string) {
 	return s, addrs
 }
 
-// open connects a client, or ends the test.
+// open connects a client, or ends the test: it is skipped if the client library is not installed.
 func open(t *testing.T, w lock.Way, addrs []string, node string) lock.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := w.Open(ctx, lock.Config{Servers: addrs, Node: node, Lease: lease})
-	if err != nil {
-		t.Fatalf("%s: %v", w.Name, err)
-	}
+	jepsen.Need(t, err)
 	return c
 }
 

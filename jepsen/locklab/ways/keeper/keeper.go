@@ -159,11 +159,14 @@ func openWorker(library, recipe string) func(context.Context, lock.Config) (lock
 	return func(ctx context.Context, c lock.Config) (lock.Client, error) {
 		var client jepsen.Client
 		text, err := os.ReadFile(filepath.Join(os.Getenv(lock.ClientsEnv), library+".json"))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%s: %w (apt-get install python3-kazoo libcurator-recipes-java default-jdk-headless)", library, jepsen.ErrMissing)
+		}
 		if err == nil {
 			err = json.Unmarshal(text, &client)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s is not installed (python3-kazoo, libcurator-recipes-java, default-jdk-headless): %w", library, err)
+			return nil, fmt.Errorf("command of %s: %w", library, err)
 		}
 		w := &worker{history: jepsen.NewHistory(), recipe: recipe, opened: map[string]bool{}}
 		if w.dir, err = os.MkdirTemp("", "locklab-worker-"); err != nil {
