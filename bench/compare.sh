@@ -5,7 +5,8 @@
 #   bench/compare.sh [flags]     bench/compare.sh -h shows them
 #
 # What is missing is installed (Debian, apt-get). The data go below $TMPDIR, or /tmp: it has to be a
-# disk, not memory.
+# disk, not memory. The timers of every process may be $TIMER_SLACK_NS ns late, by default a
+# millisecond, as in deploy/lockkeeper.service.
 set -euo pipefail
 sources=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -28,6 +29,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 go build -C "$sources" -o "$dir/lockkeeper" ./cmd/lockkeeper
 go build -C "$sources/bench/compare" -o "$dir/compare" .
+echo "${TIMER_SLACK_NS:-1000000}" >"/proc/$$/timerslack_ns" # whatever this starts inherits it
 # Not exec: the trap above removes the programs. What ends this script ends compare, which ends what
 # it has started.
 "$dir/compare" -binary "$dir/lockkeeper" -sources "$sources" "$@" &
