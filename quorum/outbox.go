@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -20,8 +21,8 @@ const (
 // was sent to the leader may be lost with it, and then all that are not applied are sent again.
 //
 // While there is a route to the leader, the goroutine that adds a command also sends it, together
-// with those that others have added meanwhile; the route sends what is left after that, and what is
-// to be sent again. If the leader is another member, a frame costs both members and the network
+// with those that are about to be added; the route sends what is left after that, and what is to be
+// sent again. If the leader is another member, a frame costs both members and the network
 // about the same whatever it holds. So clients that have just been answered are waited for, as
 // linger says, and share a frame.
 type outbox struct {
@@ -139,22 +140,28 @@ func (o *outbox) sendTo(ctx context.Context, remote bool, send func([][]byte) er
 }
 
 // sendLocked sends one frame of unsent commands, unless they linger or another goroutine is
-// sending. What is added meanwhile is left to the route, because the caller may have other things
-// to do.
+// sending. Goroutines that are ready run first: each has a request of another client, whose command
+// then shares the frame. What is added later is left to the route, because the caller may have
+// other things to do.
 func (o *outbox) sendLocked() {
 	if o.sending || o.send == nil || o.unsent == nil {
 		return
 	}
-	now := time.Now()
-	if left := o.linger.left(now); left > 0 {
+	if left := o.linger.left(time.Now()); left > 0 {
 		o.timer.Reset(left)
 		return
 	}
 	o.sending = true
-	send, failed, cmds := o.send, o.failed, o.takeLocked(now)
+	send, failed := o.send, o.failed
 	o.mu.Unlock()
-	err := send(cmds)
+	runtime.Gosched()
 	o.mu.Lock()
+	var err error
+	if cmds := o.takeLocked(time.Now()); len(cmds) > 0 {
+		o.mu.Unlock()
+		err = send(cmds)
+		o.mu.Lock()
+	}
 	o.sending = false
 	o.idle.Broadcast()
 	if err != nil {
