@@ -53,7 +53,9 @@ func open(t *testing.T, w lock.Way, addrs []string, node string) lock.Client {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := w.Open(ctx, lock.Config{Servers: addrs, Node: node, Lease: lease})
-	jepsen.Need(t, err)
+	if err != nil {
+		jepsen.Need(t, fmt.Errorf("%s: %w", w.Name, err))
+	}
 	return c
 }
 

@@ -160,7 +160,8 @@ func openWorker(library, recipe string) func(context.Context, lock.Config) (lock
 		var client jepsen.Client
 		text, err := os.ReadFile(filepath.Join(os.Getenv(lock.ClientsEnv), library+".json"))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%s: %w (apt-get install python3-kazoo libcurator-recipes-java default-jdk-headless)", library, jepsen.ErrMissing)
+			return nil, fmt.Errorf("%s: %w (apt-get install python3-kazoo libcurator-recipes-java default-jdk-headless)",
+				library, jepsen.ErrMissing)
 		}
 		if err == nil {
 			err = json.Unmarshal(text, &client)
