@@ -33,7 +33,8 @@ func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 // be written: neither entries, nor a truncation of the log, nor a vote or a term.
 func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 	store := raft.NewInmemStore()
-	g := &guardedStore{LogStore: store, StableStore: store, fatal: func(err error) { t.Error(err) }, released: make(chan struct{})}
+	g := &guardedStore{LogStore: store, StableStore: store, fatal: func(err error) { t.Error(err) },
+		released: make(chan struct{})}
 	if err := errors.Join(g.StoreLog(&raft.Log{Index: 1, Term: 1}), g.SetUint64([]byte("term"), 1)); err != nil {
 		t.Fatal(err)
 	}

@@ -217,7 +217,7 @@ func TestCommitWaitsForTheLeadersDisk(t *testing.T) {
 	})
 }
 
-// awaitSnapshot waits until the leader begins to send the member a snapshot.
+// awaitSnapshot waits until the leader begins to send the member a snapshot, after this call.
 func (m *missed) awaitSnapshot() {
 	sent := &m.leader.running().Replica().Measures().SnapshotsSent
 	before := sent.Load()
