@@ -64,7 +64,7 @@ func TestBrief(t *testing.T) {
 			if two := f.Two > 0; two == (session && !way(c.Way).Broken) {
 				t.Errorf("%s: two holders: %v", name, two)
 			}
-			if found := f.Bystanders > 0; way(c.Way).Broken && !found {
+			if way(c.Way).Broken && f.Bystanders == 0 && !foundAgain(t, c.Way) {
 				t.Errorf("%s: the planted bug was not found", name)
 			}
 			if lost := f.LostUpdates[ledger.Inside] + f.LostUpdates[ledger.Versions]; lost > 0 {
@@ -97,6 +97,14 @@ func TestBrief(t *testing.T) {
 		t.Error("no update was lost behind the fence that compares wrongly")
 	}
 	t.Logf("figures: %d cases", len(r.Results))
+}
+
+// foundAgain says whether a planted bug that one round has missed shows in one of five. Some bugs
+// are races: a renewal that never stops lets two in only if it comes before A's release.
+func foundAgain(t *testing.T, name string) bool {
+	t.Helper()
+	r := playAll(t, "-ways", name, "-faults", "pause-writing", "-lease", "1s", "-rounds", "5")
+	return len(r.Results) == 1 && r.Results[0].Figures.Bystanders > 0
 }
 
 // playAll is the program, and what it has written. The exit status must be 0.
