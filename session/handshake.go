@@ -73,15 +73,16 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 // is a matter of milliseconds: the client was connected to a leader that has just failed.
 func (m *Manager) catchUp(ctx context.Context, seen wire.Zxid) error {
 	var applied wire.Zxid
-	reached := make(chan struct{})
+	var reached chan struct{}
 	m.replica.View(func(s *znode.Store) {
 		if applied = s.Zxid(); seen > applied {
+			reached = make(chan struct{})
 			m.mu.Lock()
 			m.behind[reached] = seen
 			m.mu.Unlock()
 		}
 	})
-	if seen <= applied {
+	if reached == nil {
 		return nil
 	}
 	select {

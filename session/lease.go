@@ -204,18 +204,24 @@ func (s *Session) confirm(at int64) {
 func (m *Manager) endUnconfirmed() {
 	now := m.since()
 	ended, withheld := 0, 0
-	defer func() { m.leaseTrouble(ended, withheld) }()
-	for _, s := range m.all() {
+	var closing []*Session
+	m.mu.Lock()
+	for _, s := range m.sessions {
 		if s.lease.overdue(now) {
 			withheld++
 		}
 		if s.lease.mustClose(now) {
-			if s.lease.openSince.Load() != 0 {
-				ended++
-			}
-			s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
+			closing = append(closing, s)
 		}
 	}
+	m.mu.Unlock()
+	for _, s := range closing {
+		if s.lease.openSince.Load() != 0 {
+			ended++
+		}
+		s.end("lease not confirmed: this member does not reach the leader, or the client is silent")
+	}
+	m.leaseTrouble(ended, withheld)
 }
 
 // leaseTrouble warns of clients that are cut off because the leader does not confirm their leases.

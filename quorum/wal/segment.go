@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
-	"slices"
 
 	"lockkeeper/internal/mutant"
 )
@@ -313,13 +312,19 @@ type segment struct {
 // note in its journal, with each fsync, that the part is written now.
 const zerosAhead = 256 << 10
 
+// zeros is never written to, so the kernel backs it with its one page of zeros.
+var zeros [zerosAhead]byte
+
 // append writes b, batches, at an offset of the file and syncs it. The bytes behind b are zeros
 // before and after, so a write that a crash cuts short leaves of each sector the old or the new
 // one.
 func (s *segment) append(b []byte, at int64) error {
 	if end := at + int64(len(b)); end > s.zeroed {
-		s.zeroed = min(end+zerosAhead, s.size)
-		b = slices.Concat(b, make([]byte, s.zeroed-end))
+		ahead := min(zerosAhead, s.size-end)
+		if _, err := s.f.WriteAt(zeros[:ahead], end); err != nil {
+			return err
+		}
+		s.zeroed = end + ahead
 	}
 	return s.write(b, at)
 }
