@@ -48,7 +48,7 @@ func (f *simFlags) define(c *commandLine) {
 	c.StringVar(&f.workload, "workload", "", "what clients do, instead of what the seed says, a `list` of: "+
 		strings.Join(sim.Workloads(), ", "))
 	c.BoolVar(&f.keepGoing, "keep-going", false, "do not stop at the first seed that fails")
-	c.BoolVar(&f.repeat, "repeat", false, "the same seed again and again: are the runs the same?")
+	c.BoolVar(&f.repeat, "repeat", false, "the same seed again and again; fails if the runs differ")
 	c.StringVar(&f.jsonFile, "json", "", "append a line of JSON for each simulation to this `file`")
 	c.StringVar(&f.journal, "journal", "", "the `file` for everything that happens in the (last) simulation")
 	c.StringVar(&f.mutation, "mutation", "", "with the bug of this `name` planted; see -list")
@@ -136,7 +136,7 @@ func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err
 		return false, err
 	}
 	s.summary()
-	return s.failed == 0, nil
+	return s.failed == 0 && (!f.repeat || len(s.digests) == 1), nil
 }
 
 // simRun is a run of several simulations.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// patches are the lines of package runtime (of Go 1.26) that are replaced. What is called instead
-// is in bubbleRand.
+// patches are the lines of package runtime (of Go 1.26) that are replaced, wherever they stand.
+// What is called instead is in bubbleRand.
 var patches = []struct{ file, old, new string }{
 	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := bubbleRandn(uint32(norder + 1))"},
 	{"time.go", "t.rand = cheaprand()", "t.rand = bubbleTimerRand()"},
@@ -17,14 +17,20 @@ var patches = []struct{ file, old, new string }{
 	{"rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n",
 		"\tif getg().bubble != nil && bubbleSeed != 0 {\n\t\treturn bubbleNext()\n\t}\n" +
 			"\tmp := getg().m\n\tc := &mp.chacha8\n"},
-	// The keys of hash functions, on which the order of a map depends, and where the heap is, on
-	// which maps do whose keys are pointers.
-	{"alg.go", "hashkey[i] = uintptr(bootstrapRand())", "hashkey[i] = uintptr(0x9e3779b97f4a7c15 * uint64(i+1))"},
-	{"alg.go", "key[i] = bootstrapRand()", "key[i] = 0x9e3779b97f4a7c15 * uint64(i+1)"},
-	{"malloc.go", "heapRandSeed, heapRandSeedBitsRemaining = uintptr(bootstrapRand()), 64",
-		"heapRandSeed, heapRandSeedBitsRemaining = 0x94d049bb133111eb, 64"},
-	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms",
-		"const forcePreemptNS = 1 << 60"},
+	// What is left to chance before there is a bubble: the keys of hash functions, and where the
+	// heap is, on which the order of a map depends whose keys are pointers.
+	{"rand.go", "globalRand.state.Init(*seed)", "globalRand.state.Init([32]byte{1})"},
+	// What else takes memory of the heap at moments that real time or chance decides, so that all
+	// that follows is elsewhere: threads, caches of interface types, and when a garbage collection
+	// begins.
+	{"proc.go", "\tnmp := mget()\n", "\tnmp := bubbleMget()\n"},
+	{"iface.go", "if cheaprand()&1023 != 0 {", "if true {"},
+	{"mgcpacer.go", "runway := c.runway.Load()", "runway := uint64(0)"},
+	// Real time in the scheduler: how long a goroutine has run, or been in a system call, and how
+	// often goroutines of the runtime itself have run.
+	{"proc.go", "const forcePreemptNS = 10 * 1000 * 1000 // 10ms", "const forcePreemptNS = 1 << 60"},
+	{"proc.go", "if retake(now) != 0 {", "if false {"},
+	{"proc.go", "if pp.schedtick%61 == 0 && ", "if bubbleSeed == 0 && pp.schedtick%61 == 0 && "},
 }
 
 // bubbleRand is appended to the runtime's rand.go. server/simtest sets bubbleSeed.
@@ -55,6 +61,22 @@ func bubbleTimerRand() uint32 {
 	}
 	return uint32(bubbleNext())
 }
+
+// bubbleMget gives a thread that hands its P over up to 10 ms to become idle. A new thread, which
+// the scheduler would start otherwise, takes memory of the heap, so all that follows would be
+// elsewhere.
+//
+//go:nowritebarrierrec
+func bubbleMget() *m {
+	mp := mget()
+	for i := 0; mp == nil && i < 50; i++ {
+		unlock(&sched.lock)
+		usleep(200)
+		lock(&sched.lock)
+		mp = mget()
+	}
+	return mp
+}
 `
 
 // writeOverlay writes the changed files of package runtime into dir, and the file that go build
@@ -72,10 +94,10 @@ func writeOverlay(goroot, dir string) (string, error) {
 			}
 			text = string(b)
 		}
-		if strings.Count(text, p.old) != 1 {
+		if !strings.Contains(text, p.old) {
 			return "", fmt.Errorf("sim: overlay: %s does not have the line %q", name, p.old)
 		}
-		changed[name] = strings.Replace(text, p.old, p.new, 1)
+		changed[name] = strings.ReplaceAll(text, p.old, p.new)
 	}
 	replace := make(map[string]string)
 	for name, text := range changed {

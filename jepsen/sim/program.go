@@ -137,7 +137,9 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+s.Journal,
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
-	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1,memprofilerate=0", "GOTRACEBACK=all"}
+	// Garbage is collected when server/simtest says so, and nobody runs meanwhile.
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0,gcstoptheworld=2",
+		"GOTRACEBACK=all"}
 	started := time.Now()
 	out, failed := output(cmd, limit)
 	if ctx.Err() != nil {

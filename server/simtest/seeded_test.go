@@ -3,7 +3,8 @@
 package simtest
 
 import (
-	"runtime/debug"
+	"testing"
+	"testing/cryptotest"
 	_ "unsafe" // for go:linkname
 )
 
@@ -15,9 +16,9 @@ const runtimeSeeded = true
 var bubbleSeed uint64
 
 // seedRuntime makes chance in bubbles follow from the seed: which case of a select runs, which of
-// two timers of one instant fires first, where a map's iteration begins, and the top level
-// functions of math/rand.
-func seedRuntime(seed uint64) {
+// two timers of one instant fires first, where a map's iteration begins, the top level functions of
+// math/rand, and the random bytes of package crypto/rand.
+func seedRuntime(t *testing.T, seed uint64) {
+	cryptotest.SetGlobalRandom(t, seed)
 	bubbleSeed = seed*0x9e3779b97f4a7c15 | 1
-	debug.SetGCPercent(-1) // collectGarbage does it
 }

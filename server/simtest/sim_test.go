@@ -89,7 +89,7 @@ func resultsFile(t *testing.T) io.Writer {
 // simulate runs one simulation in a bubble of its own, and says in r how it went.
 func simulate(t *testing.T, seed uint64, s shape, virtual time.Duration, r *result) {
 	started := time.Now()
-	seedRuntime(seed)
+	seedRuntime(t, seed)
 	j := newJournal(t, *simJournal)
 	rec := &recorder{}
 	defer func() {

@@ -2,8 +2,14 @@
 
 package simtest
 
+import (
+	"testing"
+	"testing/cryptotest"
+)
+
 // runtimeSeeded says that chance in the Go runtime follows from the seed. It does not here: see
 // package jepsen/sim.
 const runtimeSeeded = false
 
-func seedRuntime(uint64) {}
+// seedRuntime makes the random bytes of package crypto/rand follow from the seed.
+func seedRuntime(t *testing.T, seed uint64) { cryptotest.SetGlobalRandom(t, seed) }

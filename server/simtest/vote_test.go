@@ -11,7 +11,7 @@ import (
 // another member, which has heard of nothing, stands for election in the same term.
 func TestVoteOutlivesPowerCut(t *testing.T) {
 	plant(t)
-	seedRuntime(1)
+	seedRuntime(t, 1)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, newJournal(t, ""))
 		c.awaitLeader()
