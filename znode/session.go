@@ -29,6 +29,9 @@ type belongings struct {
 	bytes int64  // of their paths
 }
 
+// owned returns the belongings of the session at i.
+func (s *Store) owned(i slot) *belongings { return &s.belongings[i/pageRows][i%pageRows] }
+
 // SessionInfo is what the state knows about a session.
 type SessionInfo struct {
 	ID         wire.SessionID
@@ -58,7 +61,7 @@ func (s *Store) EphemeralCount(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	return len(s.belongings[i].nodes)
+	return len(s.owned(i).nodes)
 }
 
 // Sessions returns all sessions, in no particular order.
@@ -77,7 +80,7 @@ func (s *Store) sessionInfo(i slot) SessionInfo {
 	return SessionInfo{
 		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
 		Addr: row.addr, Password: []byte(row.password), Identities: row.identities,
-		Ephemerals: len(s.belongings[i].nodes),
+		Ephemerals: len(s.owned(i).nodes),
 	}
 }
 
@@ -88,8 +91,9 @@ func (s *Store) Ephemerals(id wire.SessionID) []string {
 	if !ok {
 		return nil
 	}
-	paths := make([]string, 0, len(s.belongings[i].nodes))
-	for _, n := range s.belongings[i].nodes {
+	nodes := s.owned(i).nodes
+	paths := make([]string, 0, len(nodes))
+	for _, n := range nodes {
 		paths = append(paths, s.nodes.row(n).path)
 	}
 	slices.Sort(paths)
@@ -103,17 +107,18 @@ func (s *Store) EphemeralsBytes(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	return int(s.belongings[i].bytes) + 4*len(s.belongings[i].nodes)
+	b := s.owned(i)
+	return int(b.bytes) + 4*len(b.nodes)
 }
 
 // addSession puts a session into the registry.
 func (s *Store) addSession(row session) {
 	i, r := s.sessions.add()
 	*r = row
-	if int(i) == len(s.belongings) {
-		s.belongings = append(s.belongings, belongings{})
+	if len(s.belongings) < len(s.sessions.pages) {
+		s.belongings = append(s.belongings, new([pageRows]belongings))
 	}
-	s.belongings[i] = belongings{}
+	*s.owned(i) = belongings{}
 	s.sessionSlots[row.id] = i
 	s.sessionsAt[row.addr]++
 }
@@ -133,7 +138,7 @@ func (s *Store) SessionCounts(addr string) (all, there int) {
 
 // own makes the node at i belong to a session.
 func (s *Store) own(i slot, id wire.SessionID) {
-	b := &s.belongings[s.sessionSlots[id]]
+	b := s.owned(s.sessionSlots[id])
 	s.link(i).owned = int32(len(b.nodes))
 	b.nodes = append(b.nodes, i)
 	b.bytes += int64(len(s.nodes.row(i).path))
@@ -142,7 +147,7 @@ func (s *Store) own(i slot, id wire.SessionID) {
 
 // disown is the reverse of own.
 func (s *Store) disown(i slot, id wire.SessionID) {
-	b := &s.belongings[s.sessionSlots[id]]
+	b := s.owned(s.sessionSlots[id])
 	at, last := s.link(i).owned, len(b.nodes)-1
 	b.nodes[at] = b.nodes[last] // the last one takes its place
 	s.link(b.nodes[at]).owned = at

@@ -31,7 +31,7 @@ type Store struct {
 	perishable int // number of containers and TTL nodes
 
 	sessions     table[session]
-	belongings   []belongings // by slot of sessions
+	belongings   []*[pageRows]belongings // by slot of sessions
 	sessionSlots map[wire.SessionID]slot
 	sessionsAt   map[string]int // by address, of their newest connections
 	ephemerals   int
