@@ -225,11 +225,12 @@ func (p *pairing) behind(r *Request, op wire.Op) bool {
 }
 
 // closingRefuses says whether a reply is one that ZooKeeper gives for a session that is being
-// closed: that it has expired, or what it finds wrong before it looks at the session. A multi looks
-// at the session with each of its parts, so an empty one passes.
+// closed: that it has expired, or, once it has been closed, that it is unknown, or what it finds
+// wrong before it looks at the session. A multi looks at the session with each of its parts, so an
+// empty one passes.
 func closingRefuses(it *item) bool {
 	switch it.header.Err {
-	case wire.CodeSessionExpired, wire.CodeMarshallingError:
+	case wire.CodeSessionExpired, wire.CodeUnknownSession, wire.CodeMarshallingError:
 		return true
 	case wire.CodeReconfigDisabled:
 		return it.request.Op == wire.OpReconfig
