@@ -264,9 +264,12 @@ func indent(text string) string {
 }
 
 func (s *simRun) summary() {
+	last := s.flags.first
+	if !s.flags.repeat {
+		last += max(s.next, 1) - 1
+	}
 	fmt.Fprintf(s.out, "%d simulations passed, %d failed: seeds %d to %d, %.1f virtual hours in %v, %d faults\n",
-		s.passed, s.failed, s.flags.first, s.flags.first+max(s.next, 1)-1, s.virtual.Hours(),
-		time.Since(s.began).Round(time.Second), s.faults)
+		s.passed, s.failed, s.flags.first, last, s.virtual.Hours(), time.Since(s.began).Round(time.Second), s.faults)
 	if s.flags.repeat {
 		most := 0
 		for _, n := range s.digests {
