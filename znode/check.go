@@ -150,7 +150,7 @@ func (s *Store) checkSessions() error {
 		if row.lastSeq == 0 && len(row.identities) > 0 {
 			return fmt.Errorf("session %v has %d identities, and no request has shown any", row.id, len(row.identities))
 		}
-		b, bytes := s.owned(i), int64(0)
+		b, bytes := s.belongingsOf(i), int64(0)
 		for at, slot := range b.nodes {
 			n := s.nodes.row(slot)
 			bytes += int64(len(n.path))

@@ -57,7 +57,7 @@ func (w *EphemeralWalk) Step(s *Store, n int, visit func(Ephemeral)) (done, lost
 			if w.session >= s.sessions.used {
 				return true, false
 			}
-			w.nodes = append(w.nodes[:0:0], s.owned(w.session).nodes...)
+			w.nodes = append(w.nodes[:0:0], s.belongingsOf(w.session).nodes...)
 			w.session++
 			continue
 		}

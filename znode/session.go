@@ -29,8 +29,8 @@ type belongings struct {
 	bytes int64  // of their paths
 }
 
-// owned returns the belongings of the session at i.
-func (s *Store) owned(i slot) *belongings { return &s.belongings[i/pageRows][i%pageRows] }
+// belongingsOf returns the belongings of the session at i.
+func (s *Store) belongingsOf(i slot) *belongings { return &s.belongings[i/pageRows][i%pageRows] }
 
 // SessionInfo is what the state knows about a session.
 type SessionInfo struct {
@@ -61,7 +61,7 @@ func (s *Store) EphemeralCount(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	return len(s.owned(i).nodes)
+	return len(s.belongingsOf(i).nodes)
 }
 
 // Sessions returns all sessions, in no particular order.
@@ -80,7 +80,7 @@ func (s *Store) sessionInfo(i slot) SessionInfo {
 	return SessionInfo{
 		ID: row.id, TimeoutMs: row.timeoutMs, Generation: row.generation, LastSeq: row.lastSeq,
 		Addr: row.addr, Password: []byte(row.password), Identities: row.identities,
-		Ephemerals: len(s.owned(i).nodes),
+		Ephemerals: len(s.belongingsOf(i).nodes),
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *Store) Ephemerals(id wire.SessionID) []string {
 	if !ok {
 		return nil
 	}
-	nodes := s.owned(i).nodes
+	nodes := s.belongingsOf(i).nodes
 	paths := make([]string, 0, len(nodes))
 	for _, n := range nodes {
 		paths = append(paths, s.nodes.row(n).path)
@@ -107,7 +107,7 @@ func (s *Store) EphemeralsBytes(id wire.SessionID) int {
 	if !ok {
 		return 0
 	}
-	b := s.owned(i)
+	b := s.belongingsOf(i)
 	return int(b.bytes) + 4*len(b.nodes)
 }
 
@@ -118,7 +118,7 @@ func (s *Store) addSession(row session) {
 	if len(s.belongings) < len(s.sessions.pages) {
 		s.belongings = append(s.belongings, new([pageRows]belongings))
 	}
-	*s.owned(i) = belongings{}
+	*s.belongingsOf(i) = belongings{}
 	s.sessionSlots[row.id] = i
 	s.sessionsAt[row.addr]++
 }
@@ -138,7 +138,7 @@ func (s *Store) SessionCounts(addr string) (all, there int) {
 
 // own makes the node at i belong to a session.
 func (s *Store) own(i slot, id wire.SessionID) {
-	b := s.owned(s.sessionSlots[id])
+	b := s.belongingsOf(s.sessionSlots[id])
 	s.link(i).owned = int32(len(b.nodes))
 	b.nodes = append(b.nodes, i)
 	b.bytes += int64(len(s.nodes.row(i).path))
@@ -147,7 +147,7 @@ func (s *Store) own(i slot, id wire.SessionID) {
 
 // disown is the reverse of own.
 func (s *Store) disown(i slot, id wire.SessionID) {
-	b := s.owned(s.sessionSlots[id])
+	b := s.belongingsOf(s.sessionSlots[id])
 	at, last := s.link(i).owned, len(b.nodes)-1
 	b.nodes[at] = b.nodes[last] // the last one takes its place
 	s.link(b.nodes[at]).owned = at
