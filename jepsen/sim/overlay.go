@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// patches are the lines of package runtime (of Go 1.26) that are replaced, wherever they stand.
-// What is called instead is in bubbleRand.
+// patches are the lines of package runtime (of Go 1.26) that are replaced. What is called instead
+// is in bubbleRand.
 var patches = []struct{ file, old, new string }{
 	{"select.go", "j := cheaprandn(uint32(norder + 1))", "j := bubbleRandn(uint32(norder + 1))"},
 	{"time.go", "t.rand = cheaprand()", "t.rand = bubbleTimerRand()"},
@@ -24,7 +24,8 @@ var patches = []struct{ file, old, new string }{
 	// that follows is elsewhere: threads, caches of interface types, and when a garbage collection
 	// begins.
 	{"proc.go", "\tnmp := mget()\n", "\tnmp := bubbleMget()\n"},
-	{"iface.go", "if cheaprand()&1023 != 0 {", "if true {"},
+	{"iface.go", oneInThousand + "return tab\n", "if true {\n\t\treturn tab\n"},
+	{"iface.go", oneInThousand + "// This ensures", "if true {\n\t\t// This ensures"},
 	{"mgcpacer.go", "runway := c.runway.Load()", "runway := uint64(0)"},
 	// Real time in the scheduler: how long a goroutine has run, or been in a system call, and how
 	// often goroutines of the runtime itself have run.
@@ -32,6 +33,9 @@ var patches = []struct{ file, old, new string }{
 	{"proc.go", "if retake(now) != 0 {", "if false {"},
 	{"proc.go", "if pp.schedtick%61 == 0 && ", "if bubbleSeed == 0 && pp.schedtick%61 == 0 && "},
 }
+
+// oneInThousand is how the two caches of interface types decide whether they grow.
+const oneInThousand = "if cheaprand()&1023 != 0 {\n\t\t// Only bother updating the cache ~1 in 1000 times.\n\t\t"
 
 // bubbleRand is appended to the runtime's rand.go. server/simtest sets bubbleSeed.
 const bubbleRand = `
@@ -94,10 +98,10 @@ func writeOverlay(goroot, dir string) (string, error) {
 			}
 			text = string(b)
 		}
-		if !strings.Contains(text, p.old) {
+		if strings.Count(text, p.old) != 1 {
 			return "", fmt.Errorf("sim: overlay: %s does not have the line %q", name, p.old)
 		}
-		changed[name] = strings.ReplaceAll(text, p.old, p.new)
+		changed[name] = strings.Replace(text, p.old, p.new, 1)
 	}
 	replace := make(map[string]string)
 	for name, text := range changed {
