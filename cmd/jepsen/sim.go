@@ -25,8 +25,8 @@ For the sake of seeds that reproduce their runs the standard library is compiled
 lines of the runtime replaced (see jepsen/sim); the first time takes a minute.
 `
 
-const simExits = `Exit status: 0 every promise was kept; 1 one was broken, or it could not be done; 2 a wrong
-command line.
+const simExits = `Exit status: 0 every promise was kept; 1 one was broken, or it could not be done, or the runs of
+-repeat differ; 2 a wrong command line.
 `
 
 type simFlags struct {
@@ -136,7 +136,7 @@ func (f *simFlags) simulate(ctx context.Context, stdout io.Writer) (ok bool, err
 		return false, err
 	}
 	s.summary()
-	return s.failed == 0 && (!f.repeat || len(s.digests) == 1), nil
+	return s.ok(), nil
 }
 
 // simRun is a run of several simulations.
@@ -262,6 +262,9 @@ func indent(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return "     | " + strings.Join(lines[:min(crashLines, len(lines))], "\n     | ")
 }
+
+// ok says that every simulation passed, and, with -repeat, that all runs were the same.
+func (s *simRun) ok() bool { return s.failed == 0 && (!s.flags.repeat || len(s.digests) == 1) }
 
 func (s *simRun) summary() {
 	last := s.flags.first
