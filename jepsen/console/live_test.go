@@ -347,8 +347,7 @@ func (l *lab) testBreak(holder, next *program) {
 	l.b.shows("#summary", "You may act.")
 	l.b.goTo("lock?path=" + path)
 	l.b.showsQueue(join("+"+holder.session(), next.session()))
-	l.b.click("td[data-name=Act] button")
-	l.b.shows("dialog", "its grant is lost, with ErrDeleted")
+	l.b.clickFor("td[data-name=Act] button", "dialog", "its grant is lost, with ErrDeleted")
 	l.b.press(path + kb.Enter)
 	l.b.shows("#act-result", ".")
 	select {

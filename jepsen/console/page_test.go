@@ -276,7 +276,7 @@ func TestAccessibility(t *testing.T) {
 	b.shows("#summary", "You may act.")
 	b.accessible("acts, logged in", "")
 	b.goTo("lock?path=/reports/monthly")
-	b.click("td[data-name=Act] button")
+	b.clickFor("td[data-name=Act] button", "dialog", "The holder learns of it at once")
 	b.accessible("the dialogue", "")
 }
 
