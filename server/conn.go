@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// idleBufferBytes is the size of the read buffer of a connection: it holds a few usual
-	// requests.
-	idleBufferBytes = 512
+	// idleBufferBytes is the size of the read buffer of a connection: it holds a usual request, or
+	// two. A longer request takes a second read.
+	idleBufferBytes = 256
 	// readBufferBytes is its size once the client sends many requests without waiting for replies.
 	readBufferBytes = 16 << 10
 	// restAfter is after which silence a client counts as idle. Clients that only ping are idle.
