@@ -120,14 +120,19 @@ type guardedReads struct {
 	guard *guardedStore
 	// poison has nothing applied any more and stops the member.
 	poison func(error)
-	// started says that raft runs. Before, the one who starts it is told of an error.
+	// started says that raft runs. Before, newRaft returns the error.
 	started atomic.Bool
+	err     error // of a read before raft ran
 }
 
 // GetLog implements raft.LogStore.
 func (g *guardedReads) GetLog(index uint64, l *raft.Log) error {
 	err := g.LogStore.GetLog(index, l)
-	if err == nil || errors.Is(err, raft.ErrLogNotFound) || !g.started.Load() {
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	if !g.started.Load() {
+		g.err = err
 		return err
 	}
 	g.guard.broken.Store(true)
@@ -137,4 +142,20 @@ func (g *guardedReads) GetLog(index uint64, l *raft.Log) error {
 	<-g.guard.released
 	*l = raft.Log{Index: index, Type: raft.LogNoop}
 	return nil
+}
+
+// newRaft is raft.NewRaft with an error where the library panics with that of a read of the log
+// (UPSTREAM.md, 6). It has started no goroutine by then.
+func newRaft(rc *raft.Config, fsm raft.FSM, reads *guardedReads, snapshots raft.SnapshotStore, transport raft.Transport,
+) (lib *raft.Raft, err error) {
+	defer func() {
+		switch p := recover(); {
+		case p == nil:
+		case reads.err != nil && p == any(reads.err):
+			err = reads.err
+		default:
+			panic(p)
+		}
+	}()
+	return raft.NewRaft(rc, fsm, reads, reads.guard, snapshots, transport)
 }

@@ -66,6 +66,44 @@ func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 	}
 }
 
+// unreadableLog is a log whose first entry cannot be read.
+type unreadableLog struct{ raft.LogStore }
+
+func (u unreadableLog) GetLog(index uint64, l *raft.Log) error {
+	if index == 1 {
+		return fmt.Errorf("wal: read entry 1: %w", syscall.EIO)
+	}
+	return u.LogStore.GetLog(index, l)
+}
+
+// The library panics; a member that starts says in one line what it cannot read.
+func TestUnreadableLogFailsTheStart(t *testing.T) {
+	store := raft.NewInmemStore()
+	if err := store.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	rc := raft.DefaultConfig()
+	rc.LocalID, rc.LogLevel = "1", "off"
+	_, transport := raft.NewInmemTransport("1")
+	start := func(log raft.LogStore) error {
+		guard := &guardedStore{LogStore: log, StableStore: store, released: make(chan struct{})}
+		lib, err := newRaft(rc, fsm{}, &guardedReads{LogStore: log, guard: guard}, raft.NewInmemSnapshotStore(), transport)
+		if lib != nil {
+			t.Error("raft runs")
+		}
+		return err
+	}
+	if err := start(unreadableLog{store}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("start: %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a panic that is not of a read of the log is hidden")
+		}
+	}()
+	_ = start(nil)
+}
+
 // failingLog stores nothing.
 type failingLog struct{ err error }
 

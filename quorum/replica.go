@@ -280,7 +280,7 @@ func (r *Replica) openRaft() error {
 	cached, err := raft.NewLogCache(cachedEntries, r.backlog)
 	reads := &guardedReads{LogStore: cached, guard: r.guard, poison: r.poison}
 	if err == nil {
-		r.raft, err = raft.NewRaft(rc, fsm{r}, reads, r.guard, s.Snapshots, r.transport)
+		r.raft, err = newRaft(rc, fsm{r}, reads, s.Snapshots, r.transport)
 	}
 	if err != nil {
 		r.backlog.close()
