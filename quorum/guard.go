@@ -56,6 +56,10 @@ type guardedStore struct {
 	broken atomic.Bool
 	// released is closed when the member has been cut off from its peers for good.
 	released chan struct{}
+	// started says that raft runs. Before, newRaft returns startErr: what the library, which panics
+	// with it, could not read or write.
+	started  atomic.Bool
+	startErr error
 }
 
 // write does a write, if none has failed so far.
@@ -105,11 +109,17 @@ func (g *guardedStore) Set(key, val []byte) error {
 }
 
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
-	if g.write("write term", func() error { return g.StableStore.SetUint64(key, val) }) != nil {
-		// The library panics when it cannot save its term (UPSTREAM.md, 6). The member is being
-		// stopped; nothing that raft does after this can reach anybody.
-		<-g.released
+	err := g.write("write term", func() error { return g.StableStore.SetUint64(key, val) })
+	if err == nil {
+		return nil
 	}
+	if !g.started.Load() {
+		g.startErr = err
+		return err
+	}
+	// The library panics when it cannot save its term (UPSTREAM.md, 6). The member is being
+	// stopped; nothing that raft does after this can reach anybody.
+	<-g.released
 	return nil
 }
 
@@ -120,9 +130,6 @@ type guardedReads struct {
 	guard *guardedStore
 	// poison has nothing applied any more and stops the member.
 	poison func(error)
-	// started says that raft runs. Before, newRaft returns the error.
-	started atomic.Bool
-	err     error // of a read before raft ran
 }
 
 // GetLog implements raft.LogStore.
@@ -131,8 +138,8 @@ func (g *guardedReads) GetLog(index uint64, l *raft.Log) error {
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		return err
 	}
-	if !g.started.Load() {
-		g.err = err
+	if !g.guard.started.Load() {
+		g.guard.startErr = err
 		return err
 	}
 	g.guard.broken.Store(true)
@@ -144,17 +151,15 @@ func (g *guardedReads) GetLog(index uint64, l *raft.Log) error {
 	return nil
 }
 
-// newRaft is raft.NewRaft with an error where the library panics with that of a read of the log
-// (UPSTREAM.md, 6). It has started no goroutine by then.
+// newRaft is raft.NewRaft with an error where the library panics because it cannot read its log or
+// save its term (UPSTREAM.md, 6). It has started no goroutine by then.
 func newRaft(rc *raft.Config, fsm raft.FSM, reads *guardedReads, snapshots raft.SnapshotStore, transport raft.Transport,
 ) (lib *raft.Raft, err error) {
 	defer func() {
-		switch p := recover(); {
-		case p == nil:
-		case reads.err != nil && p == any(reads.err):
-			err = reads.err
-		default:
-			panic(p)
+		if p := recover(); p != nil {
+			if err = reads.guard.startErr; err == nil {
+				panic(p)
+			}
 		}
 	}()
 	return raft.NewRaft(rc, fsm, reads, reads.guard, snapshots, transport)

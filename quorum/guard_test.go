@@ -44,7 +44,7 @@ func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 	if err := reads.GetLog(1, &entry); !errors.Is(err, syscall.EIO) || poisoned != nil {
 		t.Fatalf("before raft runs: %v, poisoned: %v", err, poisoned)
 	}
-	reads.started.Store(true)
+	g.started.Store(true)
 	close(g.released)
 	if err := reads.GetLog(1, &entry); err != nil || entry.Type != raft.LogNoop || !errors.Is(poisoned, syscall.EIO) {
 		t.Fatalf("read: %v, %+v; poisoned: %v", err, entry, poisoned)
@@ -76,8 +76,13 @@ func (u unreadableLog) GetLog(index uint64, l *raft.Log) error {
 	return u.LogStore.GetLog(index, l)
 }
 
-// The library panics; a member that starts says in one line what it cannot read.
-func TestUnreadableLogFailsTheStart(t *testing.T) {
+// unwritableTerm is a stable store that cannot save the term.
+type unwritableTerm struct{ raft.StableStore }
+
+func (unwritableTerm) SetUint64([]byte, uint64) error { return syscall.EIO }
+
+// The library panics; a member that starts says in one line what it cannot read or write.
+func TestFailingDiskFailsTheStart(t *testing.T) {
 	store := raft.NewInmemStore()
 	if err := store.StoreLogs([]*raft.Log{{Index: 1, Term: 1}, {Index: 2, Term: 1}}); err != nil {
 		t.Fatal(err)
@@ -85,23 +90,26 @@ func TestUnreadableLogFailsTheStart(t *testing.T) {
 	rc := raft.DefaultConfig()
 	rc.LocalID, rc.LogLevel = "1", "off"
 	_, transport := raft.NewInmemTransport("1")
-	start := func(log raft.LogStore) error {
-		guard := &guardedStore{LogStore: log, StableStore: store, released: make(chan struct{})}
+	start := func(log raft.LogStore, stable raft.StableStore) error {
+		guard := &guardedStore{LogStore: log, StableStore: stable, fatal: func(error) {}, released: make(chan struct{})}
 		lib, err := newRaft(rc, fsm{}, &guardedReads{LogStore: log, guard: guard}, raft.NewInmemSnapshotStore(), transport)
 		if lib != nil {
 			t.Error("raft runs")
 		}
 		return err
 	}
-	if err := start(unreadableLog{store}); !errors.Is(err, syscall.EIO) {
-		t.Errorf("start: %v", err)
+	if err := start(unreadableLog{store}, store); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a start with a log that cannot be read: %v", err)
+	}
+	if err := start(store, unwritableTerm{store}); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a start with a term that cannot be saved: %v", err)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a panic that is not of a read of the log is hidden")
+			t.Error("a panic that is not of the disk is hidden")
 		}
 	}()
-	_ = start(nil)
+	_ = start(nil, store)
 }
 
 // failingLog stores nothing.

@@ -287,7 +287,7 @@ func (r *Replica) openRaft() error {
 		return fmt.Errorf("quorum: start raft: %w", err)
 	}
 	started.Store(r.raft)
-	reads.started.Store(true)
+	r.guard.started.Store(true)
 	if err := r.checkMembers(known); err != nil {
 		r.shutdownRaft()
 		return err
