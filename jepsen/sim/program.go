@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,10 +37,20 @@ type BuildOptions struct {
 	PlainRuntime bool
 }
 
+// dirLength is how long the name of the program's directory is, if that of the directory above is
+// shorter: names of different lengths would take different memory of the heap, and a seed would be
+// another run (Run).
+const dirLength = 128
+
 // Build compiles the simulations into dir, which it may fill with files of its own. It must run
 // somewhere inside the module. The first time takes a minute, because the standard library is
 // compiled anew.
 func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
+	// The program finds out where it is, and where it is run.
+	dir = filepath.Join(dir, strings.Repeat("d", max(1, dirLength-len(dir))))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
 	p := &Program{path: filepath.Join(dir, "sim.test"), dir: dir}
 	var tags []string
 	args := []string{"test", "-c", "-o", p.path}
@@ -59,7 +71,10 @@ func Build(ctx context.Context, dir string, o BuildOptions) (*Program, error) {
 		}
 	}
 	args = append(args, "-tags", strings.Join(tags, ","), "lockkeeper/server/simtest")
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+	build := exec.CommandContext(ctx, "go", args...)
+	// With cgo, which depends on whether the machine has a C compiler, a seed is another run.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("sim: go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return p, nil
@@ -116,16 +131,12 @@ const (
 // violation.
 func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 	// Names and the environment are always of the same length, so that what they take of the heap
-	// is always the same.
-	results := filepath.Join(p.dir, fmt.Sprintf("result-%08d", p.runs.Add(1)))
+	// is always the same. For the same reason there is always a journal.
+	run := p.runs.Add(1)
+	results := filepath.Join(p.dir, fmt.Sprintf("result-%08d", run))
 	defer os.Remove(results)
-	if s.Journal != "" {
-		journal, err := filepath.Abs(s.Journal)
-		if err != nil {
-			return nil, fmt.Errorf("sim: journal: %w", err)
-		}
-		s.Journal = journal
-	}
+	journal := filepath.Join(p.dir, fmt.Sprintf("journal-%08d", run))
+	defer os.Remove(journal)
 	limit := hangsAfter + time.Duration(s.Virtual.Hours()*float64(hangsAfterPerHour))
 	test := "TestSimulation"
 	if s.Scenario != "" {
@@ -134,7 +145,7 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 	cmd := exec.CommandContext(ctx, "./"+filepath.Base(p.path),
 		"-test.run=^"+test+"$", "-test.timeout="+(wallFactor*limit).String(), "-sim.seeds=1", "-sim.seed="+
 			strconv.FormatUint(s.Seed, 10),
-		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+s.Journal,
+		"-sim.virtual="+s.Virtual.String(), "-sim.results="+filepath.Base(results), "-sim.journal="+filepath.Base(journal),
 		"-sim.workload="+s.Workload, "-sim.mutation="+s.Mutation)
 	cmd.Dir = p.dir
 	// Garbage is collected when server/simtest says so, and nobody runs meanwhile.
@@ -142,10 +153,14 @@ func (p *Program) Run(ctx context.Context, s Simulation) (*Result, error) {
 		"GOTRACEBACK=all"}
 	started := time.Now()
 	out, failed := output(cmd, limit)
+	if s.Journal != "" {
+		if err := saveJournal(journal, s.Journal); err != nil {
+			return nil, err
+		}
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	trimJournal(s.Journal)
 	var exit *exec.ExitError
 	if failed != nil && !errors.As(failed, &exit) && !errors.Is(failed, errHangs) {
 		return nil, fmt.Errorf("sim: start the simulation: %w", failed)
@@ -240,23 +255,33 @@ func reason(out []byte, err error) string {
 	return complaint
 }
 
-// trimJournal cuts a journal, whose process may have crashed, where it ends: at the first byte that
-// is 0.
-func trimJournal(name string) {
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return // there is none
+// saveJournal copies what a simulation has written of its journal, which ends at the first byte
+// that is 0. A simulation that never began has none.
+func saveJournal(journal, name string) error {
+	from, err := os.Open(journal)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("sim: journal: %w", err)
 	}
-	defer f.Close()
+	defer from.Close()
+	to, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("sim: journal: %w", err)
+	}
+	defer to.Close()
 	buf := make([]byte, 1<<20)
-	for at := int64(0); ; at += int64(len(buf)) {
-		n, err := f.ReadAt(buf, at)
-		if end := bytes.IndexByte(buf[:n], 0); end >= 0 {
-			_ = f.Truncate(at + int64(end)) // a journal with zeros at its end is as good
-			return
+	for {
+		n, err := from.Read(buf)
+		text, _, ended := bytes.Cut(buf[:n], []byte{0})
+		if _, err := to.Write(text); err != nil {
+			return fmt.Errorf("sim: journal: %w", err)
 		}
-		if err != nil {
-			return
+		switch {
+		case ended || err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("sim: journal: %w", err)
 		}
 	}
 }

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"bytes"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -29,5 +32,46 @@ func TestHangIsCPUTime(t *testing.T) {
 	}
 	if _, err := output(exec.Command("sh", "-c", "exit 3"), limit); err == nil || errors.Is(err, errHangs) {
 		t.Errorf("a program that fails: %v", err)
+	}
+}
+
+// A seed is the same run wherever the program is, with a journal and without: otherwise what CI has
+// found could not be looked at.
+func TestSeedIsTheSameRunEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the standard library")
+	}
+	t.Parallel()
+	var digest string
+	for _, name := range []string{"a", strings.Repeat("a", 50)} {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Build(t.Context(), dir, BuildOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Unseeded != nil {
+			t.Skip(p.Unseeded)
+		}
+		for _, journal := range []string{"", filepath.Join(dir, "journal")} {
+			r, err := p.Run(t.Context(), Simulation{Seed: 2, Virtual: 2 * time.Minute, Journal: journal})
+			if err != nil || !r.OK() {
+				t.Fatalf("%v, %+v", err, r)
+			}
+			if digest == "" {
+				digest = r.Journal
+			}
+			if r.Journal != digest {
+				t.Errorf("in %s, with the journal %q: a run with the digest %s, was %s", dir, journal, r.Journal, digest)
+			}
+			if journal == "" {
+				continue
+			}
+			if text, err := os.ReadFile(journal); err != nil || !bytes.HasSuffix(text, []byte("\n")) {
+				t.Errorf("a journal of %d bytes, %v", len(text), err)
+			}
+		}
 	}
 }

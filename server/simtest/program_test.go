@@ -46,6 +46,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		Stores:          &stores,
 		Now:             m.now,
 		PeerSecretFile:  m.c.shape.secretFile,
+		MaxMemory:       1 << 30, // not what this machine has
 	}
 	for _, o := range m.c.members {
 		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000, Observer: o.observer})

@@ -39,7 +39,9 @@ const (
 
 // settleMemory replaces the limits that are 0 by their share of maxMemory.
 func (c *Config) settleMemory() {
-	c.MaxMemory = cmp.Or(c.MaxMemory, defaultMemory())
+	if c.MaxMemory == 0 {
+		c.MaxMemory = defaultMemory()
+	}
 	l, all := &c.Limits, int64(c.MaxMemory)
 	share := func(part int64) int { return int(min(all/part, math.MaxInt32)) }
 	l.Response = cmp.Or(l.Response, min(session.DefaultResponse, max(minResponseByDefault, share(responseShare))))
