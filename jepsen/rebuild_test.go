@@ -2,6 +2,7 @@ package jepsen
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,9 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.writes(s, 100)
-	// It counts: without one of the others, it makes the majority.
+	// It counts: without one of the others, it makes the majority. It has no vote before it has
+	// caught up.
+	l.awaitSynced(2, 0)
 	if err := others[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +79,27 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 	}
 	if children, _, err := there.Children("/scribe"); err != nil || len(children) < s.count() {
 		t.Errorf("the member that was rebuilt has %d nodes of %d (%v)", len(children), s.count(), err)
+	}
+}
+
+// awaitSynced waits until the leader says that so many followers and observers have caught up.
+func (l *lab) awaitSynced(followers, observers int) {
+	l.t.Helper()
+	counts := []string{fmt.Sprintf("zk_synced_followers\t%d\n", followers), fmt.Sprintf("zk_synced_observers\t%d\n", observers)}
+	if err := Poll(l.ctx, 10*time.Millisecond, func() error {
+		leader, err := l.cluster.AwaitLeader(l.ctx)
+		if err != nil {
+			return err
+		}
+		text, err := FourLetter(l.ctx, leader.ClientAddr, "mntr")
+		for _, count := range counts {
+			if err == nil && !strings.Contains(text, count) {
+				err = fmt.Errorf("%s: no %q in\n%s", leader, count, text)
+			}
+		}
+		return err
+	}); err != nil {
+		l.t.Fatal(err)
 	}
 }
 

@@ -587,8 +587,8 @@ type Status struct {
 	LastIndex    uint64
 	Voters       int
 	Members      int
-	// Synced counts the followers and observers that have, as far as this leader knows, all that is
-	// committed.
+	// Synced counts the followers and observers that have answered this leader lately, and had then
+	// all that it knew to be committed (peer.Transport.Synced).
 	SyncedFollowers, SyncedObservers int
 }
 
@@ -687,7 +687,7 @@ func (r *Replica) Status() Status {
 		s.Role = "standalone"
 	case s.Leader == r.cfg.ID:
 		s.Role = "leader"
-		s.SyncedFollowers, s.SyncedObservers = r.transport.Synced()
+		s.SyncedFollowers, s.SyncedObservers = r.transport.Synced(time.Now().Add(-r.peerTimeout()))
 	case !votes:
 		s.Role = "observer"
 	default:

@@ -56,8 +56,8 @@ func (s *Server) metrics(o overview) metrics.List {
 				s.replica.Measures().LastEntryBytes.Load()),
 			metrics.Gauge("min_proposal_size", "bytes of the smallest of these entries", sizes.Min),
 			metrics.Gauge("max_proposal_size", "bytes of the largest of these entries", sizes.Max),
-			metrics.Gauge("synced_followers", "followers that have everything that is committed", o.status.SyncedFollowers),
-			metrics.Gauge("synced_observers", "observers that have everything that is committed", o.status.SyncedObservers),
+			metrics.Gauge("synced_followers", "followers that answer and have caught up", o.status.SyncedFollowers),
+			metrics.Gauge("synced_observers", "observers that answer and have caught up", o.status.SyncedObservers),
 			metrics.Gauge("learners", "followers and observers that follow", o.status.SyncedFollowers+o.status.SyncedObservers),
 			metrics.Gauge("peer_version_common", "newest version of the protocol that all members speak; 0 if there is none, "+
 				"or a member has not been reached yet", s.replica.CommonVersion()),

@@ -78,6 +78,9 @@ type follower struct {
 	addr      raft.ServerAddress
 	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
 	contactAt time.Time                 // when the newest request that it has answered was sent
+	// syncedAt is when the newest request was sent that it has answered when it had everything that
+	// was committed at that time; zero since its pipeline ended or it refused a request.
+	syncedAt time.Time
 
 	matched      uint64 // it has the log up to here
 	commitAcked  uint64 // the commit index that it has confirmed to know
@@ -212,7 +215,7 @@ func (t *Transport) ended(p *pipeline) {
 	}
 	delete(t.pipelines, p.id)
 	if f := t.followers[p.id]; f != nil {
-		f.commitSent, f.entriesSent = f.commitAcked, 0
+		f.commitSent, f.entriesSent, f.syncedAt = f.commitAcked, 0, time.Time{}
 	}
 }
 
@@ -261,15 +264,30 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	}
 	if !resp.Success {
 		f.matched = min(f.matched, resp.LastLog) // it has lost its log, if it had more
+		f.syncedAt = time.Time{}
 		return
 	}
 	if args.PrevLogEntry == 0 && len(args.Entries) == 0 {
-		return // a heartbeat, which says nothing of the log
+		// A heartbeat, which says nothing of the log.
+		if !f.syncedAt.IsZero() && f.matched >= t.commit {
+			f.synced(start)
+		}
+		return
 	}
 	f.matched = max(f.matched, args.PrevLogEntry+uint64(len(args.Entries)))
+	if f.matched >= args.LeaderCommitIndex {
+		f.synced(start)
+	}
 	f.commitAcked = max(f.commitAcked, min(args.LeaderCommitIndex, f.matched))
 	f.commitSent = max(f.commitSent, f.commitAcked)
 	t.wakeLocked(f)
+}
+
+// synced records that a follower has everything that was committed at the time at.
+func (f *follower) synced(at time.Time) {
+	if at.After(f.syncedAt) {
+		f.syncedAt = at
+	}
 }
 
 // enterTermLocked forgets what belongs to an earlier term.
@@ -424,15 +442,16 @@ func (t *Transport) ProvenAt(term uint64, now time.Time) time.Time {
 	return newest[need-1]
 }
 
-// Synced counts the followers, and observers, that have all that this leader knows to be committed.
-func (t *Transport) Synced() (followers, observers int) {
+// Synced counts the followers, and observers, that have answered a request that was sent after
+// since, and had all that was committed then.
+func (t *Transport) Synced(since time.Time) (followers, observers int) {
 	servers := t.local.Servers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range servers {
 		f := t.followers[s.ID]
 		switch {
-		case f == nil || f.matched < t.commit:
+		case f == nil || !f.syncedAt.After(since):
 		case s.Suffrage == raft.Voter:
 			followers++
 		default:

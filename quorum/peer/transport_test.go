@@ -128,6 +128,57 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 	}
 }
 
+// Operators wait for the count of synced followers before they stop the next member: one that is
+// down does not count, one that is a few entries behind under load does.
+func TestSyncedFollowersAnswerAndAreNotBehind(t *testing.T) {
+	const term = 7
+	now := time.Now()
+	tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers("12.3")})
+	defer tr.Close()
+	answered := func(id raft.ServerID, secondsAgo int, args raft.AppendEntriesRequest, resp raft.AppendEntriesResponse) {
+		args.Term, resp.Term = term, term
+		tr.answered(id, "", now.Add(-time.Duration(secondsAgo)*time.Second), &args, &resp)
+	}
+	entries := func(prev uint64, n int, commit uint64) raft.AppendEntriesRequest {
+		return raft.AppendEntriesRequest{PrevLogEntry: prev, Entries: make([]*raft.Log, n), LeaderCommitIndex: commit}
+	}
+	heartbeat, ok := raft.AppendEntriesRequest{}, raft.AppendEntriesResponse{Success: true}
+	expect := func(about string, followers, observers int) {
+		t.Helper()
+		if f, o := tr.Synced(now.Add(-5 * time.Second)); f != followers || o != observers {
+			t.Errorf("%s: %d followers and %d observers are synced, want %d and %d", about, f, o, followers, observers)
+		}
+	}
+
+	answered("2", 4, heartbeat, ok)
+	expect("a heartbeat says nothing of the log", 0, 0)
+	answered("2", 4, entries(0, 5, 3), ok)
+	answered("3", 4, entries(0, 5, 9), ok)
+	expect("one has more than was committed, the other less", 1, 0)
+	answered("3", 4, entries(5, 4, 9), ok)
+	expect("both have it", 1, 1)
+	tr.Commit(9, term)
+	expect("more is committed since", 1, 1)
+
+	now = now.Add(4 * time.Second)
+	expect("no answer for longer than 5 s", 0, 0)
+	answered("2", 1, heartbeat, ok)
+	answered("3", 1, heartbeat, ok)
+	expect("heartbeats, of one that has all and one that gets nothing any more", 0, 1)
+	answered("2", 1, entries(5, 4, 9), ok)
+	expect("it has caught up", 1, 1)
+
+	p, _ := pipelineTo(t, tr)
+	p.Close()
+	expect("the connection has ended", 0, 1)
+	answered("2", 0, heartbeat, ok)
+	expect("a heartbeat over another one", 0, 1)
+	answered("2", 0, entries(9, 0, 9), ok)
+	expect("it is back", 1, 1)
+	answered("2", 0, entries(9, 1, 9), raft.AppendEntriesResponse{LastLog: 2})
+	expect("it has lost its log", 0, 1)
+}
+
 // The library sees that a follower has an entry when this member has it on its disk. What commits
 // nothing it sees at once.
 func TestAnswersAreHeldBack(t *testing.T) {
