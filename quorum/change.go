@@ -37,7 +37,8 @@ const (
 	changePause = 20 * time.Millisecond
 	// catchUpLimit is how long a new voter may take to get all of the log.
 	catchUpLimit = 2 * time.Minute
-	// stuckLimit is how long a change waits for a majority that was there when it began.
+	// stuckLimit is how long a change waits for a majority that was there when it began, and for a
+	// new member that does not answer yet.
 	stuckLimit = 10 * time.Second
 )
 
@@ -171,6 +172,8 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		return false
 	case step.kind == stepAdd && p.unready[step.id] && time.Since(ch.begun) < stuckLimit:
 		return true // it runs, and has not queried the other members yet
+	case step.kind == stepVote && !p.alive[step.id] && time.Since(ch.begun) < stuckLimit:
+		return true // it may be starting
 	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id, r.raft.CommitIndex()):
 		return true // it is getting the log
 	case step.kind == stepRemove && r.heardOf(step.id) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:

@@ -199,6 +199,33 @@ func TestMembersAreAddedAndRemoved(t *testing.T) {
 	})
 }
 
+// A new voter that starts when the change has been requested gets its vote with the log. One that
+// does not answer for 10 s gets it all the same, as in ZooKeeper, if the others are a majority.
+func TestNewVoterThatStartsLate(t *testing.T) {
+	inChanging(t, 3, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.propose(l, createSession(9))
+		for i := range uint64(50) {
+			c.propose(l, sequential(9, i+1, "/n-"))
+		}
+		added := make(chan error, 1)
+		go func() { added <- c.reps[l].AddMember(c.ctx(time.Minute), line(3, false)) }()
+		time.Sleep(3 * time.Second)
+		if got := c.counted(l); got != "1 2 3 4o" {
+			t.Fatalf("before it answers raft counts %q", got)
+		}
+		c.join(3, false)
+		c.must(<-added)
+		if c.reps[3].transport.VotesWithheld() {
+			t.Error("it counts as a voter, and cannot vote: it has not got the log")
+		}
+		c.must(c.reps[l].AddMember(c.ctx(time.Minute), line(4, false)))
+		if got := c.settle(); got != "1 2 3 4 5" {
+			t.Fatal(got)
+		}
+	})
+}
+
 // The version is the zxid of the change, and a change to what the members are already is one, too.
 func TestVersionOfTheMembers(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
