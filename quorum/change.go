@@ -48,6 +48,7 @@ type changer struct {
 	term      uint64
 	change    *znode.Change
 	begun     time.Time
+	possible  bool      // a step has been possible
 	stuck     time.Time // since when no step is possible; zero while one is
 	transfers int       // how often the leadership could not be transferred
 }
@@ -162,7 +163,7 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 	if !p.possible() {
 		return r.cannotChange(ctx, ch, p)
 	}
-	ch.stuck = time.Time{}
+	ch.possible, ch.stuck = true, time.Time{}
 	step := p.next()
 	switch {
 	case change != nil && (step.kind == stepNone || step.kind == stepRemove):
@@ -187,7 +188,8 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 	return true
 }
 
-// cannotChange ends a change for which there is no majority, at once if it has not begun.
+// cannotChange ends a change for which there is no majority, at once if there has been none since
+// it was requested.
 func (r *Replica) cannotChange(ctx context.Context, ch *changer, p *plan) (again bool) {
 	if ch.stuck.IsZero() {
 		ch.stuck = time.Now()
@@ -199,7 +201,7 @@ func (r *Replica) cannotChange(ctx context.Context, ch *changer, p *plan) (again
 		}
 		return true
 	}
-	if p.begun && time.Since(ch.stuck) < stuckLimit {
+	if (ch.possible || p.begun) && time.Since(ch.stuck) < stuckLimit {
 		return true
 	}
 	r.endChange(ctx, ch.change, wire.CodeNewConfigNoQuorum, p.missing())

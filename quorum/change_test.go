@@ -214,6 +214,10 @@ func TestNewVoterThatStartsLate(t *testing.T) {
 		if got := c.counted(l); got != "1 2 3 4o" {
 			t.Fatalf("before it answers raft counts %q", got)
 		}
+		// Meanwhile another one may be away for a moment, without which there is no majority.
+		c.isolate((l + 1) % 3)
+		time.Sleep(3 * time.Second)
+		c.heal()
 		c.join(3, false)
 		c.must(<-added)
 		if c.reps[3].transport.VotesWithheld() {
