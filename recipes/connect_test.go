@@ -151,10 +151,11 @@ const (
 // fakeMembers are servers over net.Pipe, in a synctest bubble. They know no
 // nodes: they answer handshakes, pings, syncs and authentications.
 type fakeMembers struct {
-	timeoutMs int32
-	authCode  int32                     // the answer to an authentication
-	watchCode int32                     // the answer to addWatch
-	around    func(reply []byte) []byte // what is sent for the reply to addWatch; nil: the reply
+	timeoutMs   int32
+	pingLatency time.Duration
+	authCode    int32                     // the answer to an authentication
+	watchCode   int32                     // the answer to addWatch
+	around      func(reply []byte) []byte // what is sent for the reply to addWatch; nil: the reply
 
 	mu      sync.Mutex
 	latency time.Duration // of the answer to a sync
@@ -209,6 +210,9 @@ func (m *fakeMembers) dial(_, address string, _ time.Duration) (net.Conn, error)
 	return client, nil
 }
 
+// slowReconfig is how long a reconfig takes while other requests are answered.
+const slowReconfig = time.Minute
+
 func (m *fakeMembers) serve(address string, conn net.Conn) {
 	defer conn.Close()
 	for first := true; ; first = false {
@@ -225,11 +229,17 @@ func (m *fakeMembers) serve(address string, conn net.Conn) {
 			<-changed
 		}
 		reply := m.reply(address, first, frame)
-		if !first && binary.BigEndian.Uint32(frame[8:]) == 9 {
-			m.mu.Lock()
-			latency := m.latency
-			m.mu.Unlock()
-			time.Sleep(latency)
+		op := uint32(0)
+		if !first {
+			op = operation(frame)
+		}
+		m.mu.Lock()
+		latency := map[uint32]time.Duration{9: m.latency, 11: m.pingLatency}[op]
+		m.mu.Unlock()
+		time.Sleep(latency)
+		if op == opReconfig {
+			time.AfterFunc(slowReconfig, func() { _, _ = conn.Write(reply) })
+			continue
 		}
 		if _, err := conn.Write(reply); err != nil {
 			return
@@ -246,7 +256,7 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	}
 	xid, op := frame[4:8], int32(binary.BigEndian.Uint32(frame[8:]))
 	code, body := int32(0), []byte(nil)
-	name := map[int32]string{4: "getData", 11: "ping", 9: "sync", 100: "auth", 106: "addWatch", -11: "close"}[op]
+	name := map[int32]string{4: "getData", 11: "ping", 9: "sync", 100: "auth", 106: "addWatch", opReconfig: "reconfig", -11: "close"}[op]
 	switch op {
 	case 100:
 		name += " " + string(frame[16:])
@@ -258,6 +268,8 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 		code = -101 // no such node
 	case 9:
 		body = frame[12:] // the path
+	case opReconfig:
+		body = make([]byte, 4+68) // the data, empty, and a Stat
 	}
 	m.frames[address] = append(m.frames[address], name)
 	b := binary.BigEndian.AppendUint32(nil, uint32(16+len(body)))
@@ -403,6 +415,36 @@ func TestSlowMemberIsLeftAlone(t *testing.T) {
 			t.Errorf("dialed %v", d)
 		}
 		s.Close()
+	})
+}
+
+// TestReconfigMayTakeLong: a change of the members takes as long as a new member
+// needs for the data, while pings are answered. A member that hangs then is left
+// like any other.
+func TestReconfigMayTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 6 * time.Second
+		m := newFakeMembers(timeout, "a", "b", "c")
+		m.pingLatency = 50 * time.Millisecond
+		s := m.connect(t, Config{})
+		if err := s.Reach(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		conn := s.Conn().(*zk.Conn)
+		if _, err := conn.IncrementalReconfig([]string{"server.4=d:1:2;3"}, nil, -1); err != nil || len(m.dialed()) != 1 {
+			t.Errorf("%v, dialed %v", err, m.dialed())
+		}
+		time.AfterFunc(slowReconfig/2, func() { m.set("a", hangs) })
+		began := time.Now()
+		if _, err := conn.IncrementalReconfig([]string{"server.4=d:1:2;3"}, nil, -1); err == nil {
+			t.Error("a member that hangs has answered")
+		}
+		if took, within := time.Since(began), slowReconfig/2+timeout*2/3; took > within {
+			t.Errorf("given up after %v, want at most %v", took, within)
+		}
+		m.set("a", serves)
+		s.Close()
+		time.Sleep(m.pingLatency) // the members' answers
 	})
 }
 

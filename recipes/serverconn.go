@@ -23,6 +23,7 @@ import (
 //     after a request was written is given up, while there is time to have a grant
 //     confirmed by another one. go-zookeeper waits for two thirds, as is done here
 //     where all servers are slow: see hosts.replyPatience.
+//     A reconfig may take longer, while pings are answered: the next ping tells.
 //   - When reading fails, writing does, so that go-zookeeper gets on.
 //
 // go-zookeeper reads from a connection in one goroutine at a time, and writes in
@@ -95,7 +96,7 @@ func (c *serverConn) Write(b []byte) (int, error) {
 	defer c.mu.Unlock()
 	// What arrived meanwhile may be the reply. The next request, which is a ping
 	// after at most a third of the timeout, tells.
-	if c.replyBy.IsZero() && c.arrived == arrived {
+	if c.replyBy.IsZero() && c.arrived == arrived && operation(b) != opReconfig {
 		now, timeout := time.Now(), c.d.granted.timeout()
 		c.replyBy = now.Add(c.d.hosts.replyPatience(timeout))
 		c.soonBy = time.Time{}
@@ -110,19 +111,26 @@ func (c *serverConn) Write(b []byte) (int, error) {
 // throughLeader reports whether a frame that go-zookeeper writes is a request that
 // the leader has to answer. A server that is cut off, or waits for a slow leader,
 // answers the others at once all the same.
-//
-//	length(4) xid(4) op(4) ...
 func throughLeader(frame []byte) bool {
-	if len(frame) < 12 {
-		return false
-	}
-	switch binary.BigEndian.Uint32(frame[8:]) {
-	case 1, 2, 5, 7, 9, 14, 16, 19, 21:
-		// create, delete, setData, setACL, sync, multi, reconfig, createContainer, createTTL
+	switch operation(frame) {
+	case 1, 2, 5, 7, 9, 14, 19, 21:
+		// create, delete, setData, setACL, sync, multi, createContainer, createTTL
 		return true
 	}
 	return false
 }
+
+// operation is the operation of a request, 0 if the frame is too short to have one.
+//
+//	length(4) xid(4) op(4) ...
+func operation(frame []byte) uint32 {
+	if len(frame) < 12 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(frame[8:])
+}
+
+const opReconfig = 16
 
 // awaitsReply reports whether something was written that nothing has arrived after.
 func (c *serverConn) awaitsReply() bool {
