@@ -85,7 +85,10 @@ func TestDamagedMemberIsRebuilt(t *testing.T) {
 // awaitSynced waits until the leader says that so many followers and observers have caught up.
 func (l *lab) awaitSynced(followers, observers int) {
 	l.t.Helper()
-	counts := []string{fmt.Sprintf("zk_synced_followers\t%d\n", followers), fmt.Sprintf("zk_synced_observers\t%d\n", observers)}
+	counts := []string{
+		fmt.Sprintf("zk_synced_followers\t%d\n", followers),
+		fmt.Sprintf("zk_synced_observers\t%d\n", observers),
+	}
 	if err := Poll(l.ctx, 10*time.Millisecond, func() error {
 		leader, err := l.cluster.AwaitLeader(l.ctx)
 		if err != nil {

@@ -204,10 +204,6 @@ func TestMembersAreAddedAndRemoved(t *testing.T) {
 func TestNewVoterThatStartsLate(t *testing.T) {
 	inChanging(t, 3, func(t *testing.T, c *cluster) {
 		l := c.leader()
-		c.propose(l, createSession(9))
-		for i := range uint64(50) {
-			c.propose(l, sequential(9, i+1, "/n-"))
-		}
 		added := make(chan error, 1)
 		go func() { added <- c.reps[l].AddMember(c.ctx(time.Minute), line(3, false)) }()
 		time.Sleep(3 * time.Second)

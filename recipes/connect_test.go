@@ -152,7 +152,7 @@ const (
 // nodes: they answer handshakes, pings, syncs and authentications.
 type fakeMembers struct {
 	timeoutMs   int32
-	pingLatency time.Duration
+	pingLatency time.Duration             // of the answer to a ping
 	authCode    int32                     // the answer to an authentication
 	watchCode   int32                     // the answer to addWatch
 	around      func(reply []byte) []byte // what is sent for the reply to addWatch; nil: the reply
@@ -256,7 +256,8 @@ func (m *fakeMembers) reply(address string, first bool, frame []byte) []byte {
 	}
 	xid, op := frame[4:8], int32(binary.BigEndian.Uint32(frame[8:]))
 	code, body := int32(0), []byte(nil)
-	name := map[int32]string{4: "getData", 11: "ping", 9: "sync", 100: "auth", 106: "addWatch", opReconfig: "reconfig", -11: "close"}[op]
+	name := map[int32]string{4: "getData", 11: "ping", 9: "sync", opReconfig: "reconfig", 100: "auth",
+		106: "addWatch", -11: "close"}[op]
 	switch op {
 	case 100:
 		name += " " + string(frame[16:])
