@@ -297,18 +297,18 @@ func TestBacklogCloses(t *testing.T) {
 }
 
 // While the leader's disk is slow, nothing that it has not written is answered, though both
-// followers have it. It goes on leading, for heartbeats do not wait. When its power fails it comes
-// back with a shorter log, and finds the entry with the others.
+// followers have it. It goes on leading for an election timeout, for heartbeats do not wait. When
+// its power fails it comes back with a shorter log, and finds the entry with the others.
 func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
 			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 				l := c.leader()
 				c.recs[l].result(t, c.propose(l, createSession(9)))
-				const slow = 20 * time.Second
+				const slow = 400 * time.Millisecond // the election timeout is 500 ms
 				c.disks[l].SetSyncTime(slow)
 				key := c.propose(l, createSession(10))
-				time.Sleep(slow - time.Second)
+				time.Sleep(slow - 100*time.Millisecond)
 				index := c.reps[l].raft.LastIndex()
 				for i := range 3 {
 					if n := has(t, c.disks[i], index); n != (i != l) {

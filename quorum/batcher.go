@@ -181,20 +181,27 @@ func (b *batcher) dueLocked() bool {
 	return false
 }
 
-// pause stops proposals, and returns when no entry is in flight or ctx has ended. One caller at a
-// time may pause, and must call resume.
-func (b *batcher) pause(ctx context.Context) (resume func(), err error) {
-	defer broadcastAfter(ctx, b.drained)()
+// hold stops proposals. One caller at a time may hold or pause, and must call resume.
+func (b *batcher) hold() (resume func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.paused = true
+	return b.resume
+}
+
+// pause stops proposals, and returns when no entry is in flight or ctx has ended.
+func (b *batcher) pause(ctx context.Context) (resume func(), err error) {
+	defer broadcastAfter(ctx, b.drained)()
+	resume = b.hold()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for b.inFlight > 0 && ctx.Err() == nil {
 		b.drained.Wait()
 	}
 	if b.inFlight > 0 {
 		err = errors.New("entries are not committed in time")
 	}
-	return b.resume, err
+	return resume, err
 }
 
 func (b *batcher) resume() {

@@ -51,7 +51,9 @@ type guardedStore struct {
 	fatal func(error)
 	// wrote is called with entries that are durable, and when their write began; nil: it is not.
 	wrote func(entries []*raft.Log, start time.Time)
-	once  sync.Once
+	// writing is the write to the log that is under way; nil while there is none.
+	writing atomic.Pointer[logWrite]
+	once    sync.Once
 	// broken says that a write has failed, or a read of raft's.
 	broken atomic.Bool
 	// released is closed when the member has been cut off from its peers for good.
@@ -60,6 +62,12 @@ type guardedStore struct {
 	// with it, could not read or write.
 	started  atomic.Bool
 	startErr error
+}
+
+// logWrite is a write to the log.
+type logWrite struct {
+	since time.Time
+	last  uint64 // the newest entry in it
 }
 
 // write does a write, if none has failed so far.
@@ -90,7 +98,11 @@ func (g *guardedStore) StoreLog(l *raft.Log) error {
 
 func (g *guardedStore) StoreLogs(ls []*raft.Log) error {
 	start := time.Now()
+	if len(ls) > 0 {
+		g.writing.Store(&logWrite{since: start, last: ls[len(ls)-1].Index})
+	}
 	err := g.write("write log", func() error { return g.LogStore.StoreLogs(ls) })
+	g.writing.Store(nil)
 	if err == nil && g.wrote != nil && len(ls) > 0 {
 		g.wrote(ls, start)
 	}

@@ -15,6 +15,7 @@ type LeaderChange struct {
 	Cause  string   // one of the Cause constants
 	Detail string
 	Gap    time.Duration // for how long this member knew no leader
+	seen   time.Time     // as At, of the monotonic clock
 }
 
 // Why a leader changed, as far as this member can tell.
@@ -37,7 +38,7 @@ type leaderLog struct {
 	cause   string
 	detail  string
 	ended   MemberID // whose process is known to have ended
-	moving  bool     // this member transfers its leadership
+	moving  string   // why this member transfers its leadership; empty if it does not
 }
 
 // setLocked is called when the leader is another one, or unknown.
@@ -54,7 +55,7 @@ func (l *leaderLog) setLocked(r *Replica, before, id MemberID) {
 		}
 		return
 	}
-	c := LeaderChange{At: r.cfg.Now(), Leader: id, Before: l.last, Cause: l.cause, Detail: l.detail, Term: r.raft.CurrentTerm()}
+	c := LeaderChange{At: r.cfg.Now(), Leader: id, seen: now, Before: l.last, Cause: l.cause, Detail: l.detail, Term: r.raft.CurrentTerm()}
 	switch {
 	case before != NoMember: // without a time in between
 		c.Before = before
@@ -67,7 +68,7 @@ func (l *leaderLog) setLocked(r *Replica, before, id MemberID) {
 	if before == NoMember && l.last != NoMember {
 		c.Gap = now.Sub(l.lostAt)
 	}
-	l.last, l.cause, l.detail, l.ended, l.moving = id, "", "", NoMember, false
+	l.last, l.cause, l.detail, l.ended, l.moving = id, "", "", NoMember, ""
 	if c.Before == c.Leader && c.Cause == CauseTransfer {
 		c.Cause, c.Detail = CauseLost, "it leads again, in a new term"
 	}
@@ -81,8 +82,8 @@ func (l *leaderLog) setLocked(r *Replica, before, id MemberID) {
 func (r *Replica) causeLocked(before MemberID) (cause, detail string) {
 	silent := time.Since(r.raft.LastContact())
 	switch {
-	case before == r.cfg.ID && r.leaders.moving:
-		return CauseTransfer, "this member transferred its leadership"
+	case before == r.cfg.ID && r.leaders.moving != "":
+		return CauseTransfer, r.leaders.moving
 	case before == r.cfg.ID:
 		return CauseLost, "this member did not hear of a majority, or could not write its log"
 	case r.leaders.ended == before:
@@ -100,11 +101,11 @@ func (r *Replica) leaderEnded(id MemberID) {
 	r.leaders.ended = id
 }
 
-// leaderMoves records that this member transfers its leadership.
-func (r *Replica) leaderMoves() {
+// leaderMoves records why this member transfers its leadership.
+func (r *Replica) leaderMoves(why string) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
-	r.leaders.moving = true
+	r.leaders.moving = why
 }
 
 // LeaderChanges returns the last changes of the leader that this member saw, the newest first.

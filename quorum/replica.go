@@ -160,10 +160,11 @@ func Open(cfg Config) (_ *Replica, err error) {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	r.wg.Add(3)
+	r.wg.Add(4)
 	go r.controlLoop(ctx)
 	go r.snapshotLoop(ctx)
 	go r.changeLoop(ctx)
+	go r.diskLoop(ctx)
 	if r.cfg.alone() {
 		r.transport.Stand(ctx) // nobody to wait for
 	} else {

@@ -137,7 +137,7 @@ func readTransfer(r io.Reader) (to MemberID, proof string, err error) {
 // the goroutine that replicates to the voter is held by the network, and the leadership ends then,
 // it waits for ever, and from then on the library refuses all entries whenever this member leads.
 func (r *Replica) transferTo(to MemberID) error {
-	r.leaderMoves()
+	r.leaderMoves("this member transferred its leadership")
 	epoch, err := r.leading()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package server
 import (
 	"os"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -47,9 +48,9 @@ func (l *heldLog) release(t *testing.T) {
 	}
 }
 
-// A member that uses one processor (cmd/lockkeeper, fitProcessors) goes on while a thread of it
-// waits for the disk: the leader answers reads and pings and stays the leader, and the sessions at
-// the followers, whose leases it confirms, are kept.
+// Members that use one processor (cmd/lockkeeper, fitProcessors) go on while threads of them wait
+// for the disk: they answer reads and pings, the leader stays the leader, since no voter has a disk
+// that is well, and the sessions at the followers, whose leases it confirms, are kept.
 func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {
 	checkGoroutines(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -105,9 +106,13 @@ func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {
 	}
 	writer := dialReal(t, servers[leader])
 	writer.connect(10 * timeout)
-	logs[leader].held.Store(true)
+	for _, l := range logs {
+		l.held.Store(true)
+	}
 	writer.put(writer.request(wire.OpCreate, create("/held", nil, 0))...)
-	await(t, "the blocked write", func() bool { return logs[leader].waiting.Load() > 0 })
+	await(t, "the blocked writes", func() bool {
+		return !slices.ContainsFunc(logs, func(l *heldLog) bool { return l.waiting.Load() == 0 })
+	})
 	term := servers[leader].replica.Status().Term
 
 	for range 40 { // twice the sessions' timeout
@@ -121,7 +126,9 @@ func TestOneProcessorGoesOnWhileAWriteIsBlocked(t *testing.T) {
 	if got := servers[leader].replica.Status().Term; got != term || servers[leader].replica.Leader() != servers[leader].replica.ID() {
 		t.Errorf("in term %d member %d leads; in term %d it was member %d", got, servers[leader].replica.Leader(), term, leader+1)
 	}
-	logs[leader].release(t)
+	for _, l := range logs {
+		l.release(t)
+	}
 	if h, _ := writer.reply(); h.Err != 0 {
 		t.Errorf("the write: %v", h.Err)
 	}

@@ -82,7 +82,10 @@ type follower struct {
 	// was committed at that time; zero since its pipeline ended or it refused a request.
 	syncedAt time.Time
 
-	matched      uint64 // it has the log up to here
+	matched uint64 // it has the log up to here
+	// took is the time from the newest request with entries, of those that it has answered, to the
+	// answer: about that of its disk.
+	took         time.Duration
 	commitAcked  uint64 // the commit index that it has confirmed to know
 	commitSent   uint64 // the commit index that it was sent, confirmed or not
 	confirm      bool   // it is to confirm the commit index, so a notice is not enough
@@ -275,6 +278,9 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 		return
 	}
 	f.matched = max(f.matched, args.PrevLogEntry+uint64(len(args.Entries)))
+	if len(args.Entries) > 0 {
+		f.took = time.Since(start)
+	}
 	if f.matched >= args.LeaderCommitIndex {
 		f.synced(start)
 	}
@@ -484,6 +490,17 @@ func (t *Transport) Progress(id MemberID) (matched uint64, heard time.Time) {
 		return f.matched, f.contactAt
 	}
 	return 0, time.Time{}
+}
+
+// Took returns the time that a follower took for the newest request with entries that it has
+// answered; 0 if there was none.
+func (t *Transport) Took(id MemberID) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.followers[ServerID(id)]; f != nil {
+		return f.took
+	}
+	return 0
 }
 
 // Forget drops what is known of a follower, which may come back with another log.
