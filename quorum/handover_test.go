@@ -48,6 +48,9 @@ func TestLeaderWithAHangingDiskHandsOver(t *testing.T) {
 		if _, _, err := c.reps[f].Touch(t.Context(), nil); err != nil {
 			t.Errorf("a lease of a member that is well: %v", err)
 		}
+		if _, _, err := c.reps[l].Touch(t.Context(), nil); err == nil {
+			t.Error("a lease of the member with the disk that hangs is confirmed")
+		}
 		term := c.reps[f].raft.CurrentTerm()
 		for seq := uint64(2); seq < 60; seq++ {
 			c.applied(f, c.propose(f, sequential(9, seq, "/n-")))
