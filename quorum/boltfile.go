@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -66,7 +67,7 @@ type boltFile struct {
 	path string
 }
 
-var _ raft.StableStore = (*boltFile)(nil)
+var _ Stable = (*boltFile)(nil)
 
 func boltOptions(path string, readOnly bool) raftboltdb.Options {
 	return raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{Timeout: boltLockTimeout, ReadOnly: readOnly}}
@@ -123,8 +124,30 @@ func (f *boltFile) Set(key, value []byte) error {
 	if old, err := f.Get(key); err == nil && bytes.Equal(old, value) {
 		return nil
 	}
-	b := bytes.Clone(value)
-	return f.db.Set(key, binary.BigEndian.AppendUint32(b, valueSum(key, value)))
+	return f.db.Set(key, summedValue(key, value))
+}
+
+// SetVote implements Stable.
+func (f *boltFile) SetVote(term uint64, candidate []byte) error {
+	db, err := f.bbolt()
+	if err != nil {
+		return err
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		conf := tx.Bucket(boltConf)
+		return errors.Join(conf.Put(keyVoteTerm, summedValue(keyVoteTerm, binary.BigEndian.AppendUint64(nil, term))),
+			conf.Put(keyVoteCandidate, summedValue(keyVoteCandidate, candidate)))
+	})
+}
+
+// bbolt is the open file below raft-boltdb, which writes one value in a transaction (UPSTREAM.md,
+// 16). Errors: raft-boltdb has changed.
+func (f *boltFile) bbolt() (*bbolt.DB, error) {
+	conn := reflect.ValueOf(f.db).Elem().FieldByName("conn")
+	if !conn.IsValid() || conn.Type() != reflect.TypeFor[*bbolt.DB]() {
+		return nil, errors.New("raft-boltdb has no field conn")
+	}
+	return *(**bbolt.DB)(conn.Addr().UnsafePointer()), nil
 }
 
 // Get implements raft.StableStore. The error for a value that is not there has the text that the
@@ -170,6 +193,11 @@ func (f *boltFile) value(key []byte) ([]byte, error) {
 func valueSum(key, value []byte) uint32 {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, []byte{0})
 	return crc32.Update(sum, castagnoli, value)
+}
+
+// summedValue is a value with its checksum, as it stands in the file.
+func summedValue(key, value []byte) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Clone(value), valueSum(key, value))
 }
 
 // checkedValue verifies a value with its checksum and returns it without.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,9 +46,12 @@ var errBroken = errors.New("a write or a read has failed before")
 // guardedStore stops the member at the first write that fails, and writes nothing more then. What a
 // failed write left behind is unknown to raft, so this replica must not acknowledge anything that
 // relies on it.
+//
+// It refuses, in the same way, a term that falls and a vote that contradicts the saved one. It
+// holds back the first half of a vote until the second comes (UPSTREAM.md, 16).
 type guardedStore struct {
 	raft.LogStore
-	raft.StableStore
+	Stable
 	fatal func(error)
 	// wrote is called with entries that are durable, and when their write began; nil: it is not.
 	wrote func(entries []*raft.Log, start time.Time)
@@ -62,6 +66,10 @@ type guardedStore struct {
 	// with it, could not read or write.
 	started  atomic.Bool
 	startErr error
+
+	// Lock: termMu is held while a term or a vote is compared with the saved one and written.
+	termMu   sync.Mutex
+	voteTerm uint64 // the half of a vote that is not saved yet; 0: there is none
 }
 
 // logWrite is a write to the log.
@@ -113,15 +121,37 @@ func (g *guardedStore) DeleteRange(lo, hi uint64) error {
 	return g.write("truncate log", func() error { return g.LogStore.DeleteRange(lo, hi) })
 }
 
+// Set implements raft.StableStore.
 func (g *guardedStore) Set(key, val []byte) error {
+	if !bytes.Equal(key, keyVoteCandidate) {
+		return g.write("write value", func() error { return g.Stable.Set(key, val) })
+	}
+	g.termMu.Lock()
+	defer g.termMu.Unlock()
+	term := g.voteTerm
+	g.voteTerm = 0
 	if mutant.On(mutant.VoteNotPersisted) {
 		return nil
 	}
-	return g.write("write vote", func() error { return g.StableStore.Set(key, val) })
+	return g.write("write vote", func() error { return g.setVote(term, val) })
 }
 
+// SetUint64 implements raft.StableStore.
 func (g *guardedStore) SetUint64(key []byte, val uint64) error {
-	err := g.write("write term", func() error { return g.StableStore.SetUint64(key, val) })
+	if bytes.Equal(key, keyVoteTerm) {
+		g.termMu.Lock()
+		defer g.termMu.Unlock()
+		g.voteTerm = val
+		return nil
+	}
+	err := g.write("write term", func() error {
+		if !bytes.Equal(key, keyTerm) {
+			return g.Stable.SetUint64(key, val)
+		}
+		g.termMu.Lock()
+		defer g.termMu.Unlock()
+		return g.setTerm(val)
+	})
 	if err == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/wal"
 )
 
@@ -32,8 +33,8 @@ func TestWantOfDescriptorsIsLikeAFullDisk(t *testing.T) {
 // After a read that failed raft is given a made-up entry. Nothing that it concludes from that may
 // be written: neither entries, nor a truncation of the log, nor a vote or a term.
 func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
-	store := raft.NewInmemStore()
-	g := &guardedStore{LogStore: store, StableStore: store, fatal: func(err error) { t.Error(err) },
+	store, disk := raft.NewInmemStore(), simdisk.New()
+	g := &guardedStore{LogStore: store, Stable: disk, fatal: func(err error) { t.Error(err) },
 		released: make(chan struct{})}
 	if err := errors.Join(g.StoreLog(&raft.Log{Index: 1, Term: 1}), g.SetUint64([]byte("term"), 1)); err != nil {
 		t.Fatal(err)
@@ -60,8 +61,8 @@ func TestNothingIsWrittenAfterAFailedRead(t *testing.T) {
 	}
 	_ = g.SetUint64([]byte("term"), 2)
 	last, _ := store.LastIndex()
-	term, _ := store.GetUint64([]byte("term"))
-	if vote, _ := store.Get([]byte("vote")); last != 1 || term != 1 || vote != nil {
+	term, _ := disk.GetUint64([]byte("term"))
+	if vote, _ := disk.Get([]byte("vote")); last != 1 || term != 1 || vote != nil {
 		t.Errorf("last entry %d, term %d, vote %q", last, term, vote)
 	}
 }
@@ -77,7 +78,7 @@ func (u unreadableLog) GetLog(index uint64, l *raft.Log) error {
 }
 
 // unwritableTerm is a stable store that cannot save the term.
-type unwritableTerm struct{ raft.StableStore }
+type unwritableTerm struct{ Stable }
 
 func (unwritableTerm) SetUint64([]byte, uint64) error { return syscall.EIO }
 
@@ -90,18 +91,18 @@ func TestFailingDiskFailsTheStart(t *testing.T) {
 	rc := raft.DefaultConfig()
 	rc.LocalID, rc.LogLevel = "1", "off"
 	_, transport := raft.NewInmemTransport("1")
-	start := func(log raft.LogStore, stable raft.StableStore) error {
-		guard := &guardedStore{LogStore: log, StableStore: stable, fatal: func(error) {}, released: make(chan struct{})}
+	start := func(log raft.LogStore, stable Stable) error {
+		guard := &guardedStore{LogStore: log, Stable: stable, fatal: func(error) {}, released: make(chan struct{})}
 		lib, err := newRaft(rc, fsm{}, &guardedReads{LogStore: log, guard: guard}, raft.NewInmemSnapshotStore(), transport)
 		if lib != nil {
 			t.Error("raft runs")
 		}
 		return err
 	}
-	if err := start(unreadableLog{store}, store); !errors.Is(err, syscall.EIO) {
+	if err := start(unreadableLog{store}, simdisk.New()); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a start with a log that cannot be read: %v", err)
 	}
-	if err := start(store, unwritableTerm{store}); !errors.Is(err, syscall.EIO) {
+	if err := start(store, unwritableTerm{simdisk.New()}); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a start with a term that cannot be saved: %v", err)
 	}
 	defer func() {
@@ -109,7 +110,7 @@ func TestFailingDiskFailsTheStart(t *testing.T) {
 			t.Error("a panic that is not of the disk is hidden")
 		}
 	}()
-	_ = start(nil, store)
+	_ = start(nil, simdisk.New())
 }
 
 // failingLog stores nothing.

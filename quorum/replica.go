@@ -256,7 +256,7 @@ func (r *Replica) openRaft() error {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
-	r.guard = &guardedStore{LogStore: s.Log, StableStore: s.Stable, fatal: r.cfg.Fatal, wrote: r.wrote,
+	r.guard = &guardedStore{LogStore: s.Log, Stable: s.Stable, fatal: r.cfg.Fatal, wrote: r.wrote,
 		released: make(chan struct{})}
 	s.Log.NotifyFailed(func(err error) { _ = r.guard.check("write watermark", err) })
 	var started atomic.Pointer[raft.Raft]

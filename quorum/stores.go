@@ -15,7 +15,7 @@ import (
 // Stores are the places where a member keeps its bytes.
 type Stores struct {
 	Log       Log
-	Stable    raft.StableStore // term and vote
+	Stable    Stable // term and vote
 	Snapshots raft.SnapshotStore
 	// Close releases what the stores hold; nil means nothing to do.
 	Close func() error
@@ -99,7 +99,7 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 // OpenStoresOn opens, and creates if it is missing, a log in segments of segmentBytes in a file
 // system, with the same checks as OpenStores. The other two stores are the caller's; stable holds
 // the manifest of the segments. It is for members whose disk is simulated.
-func OpenStoresOn(files wal.FS, segmentBytes int64, stable raft.StableStore, snaps raft.SnapshotStore) (_ Stores, err error) {
+func OpenStoresOn(files wal.FS, segmentBytes int64, stable Stable, snaps raft.SnapshotStore) (_ Stores, err error) {
 	o := wal.Options{Dir: segmentLogDir, FS: files, SegmentBytes: segmentBytes, Save: saveManifest(stable)}
 	manifest, err := stable.Get(segmentsKey)
 	if err != nil && !isAbsent(err) {

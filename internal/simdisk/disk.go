@@ -292,3 +292,12 @@ func (d *Disk) GetUint64(key []byte) (uint64, error) {
 	}
 	return v, nil
 }
+
+// SetVote saves raft's vote, the two values of the VoteStore, with one write.
+func (d *Disk) SetVote(term uint64, candidate []byte) error {
+	candidate = bytes.Clone(candidate)
+	return d.write(VoteStore, func(c *contents) {
+		c.numbers["LastVoteTerm"] = term
+		c.values["LastVoteCand"] = candidate
+	})
+}
