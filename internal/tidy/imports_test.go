@@ -127,7 +127,7 @@ const testImports = `
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
-	quorum:                internal/simnet internal/simdisk internal/rafttest
+	quorum:                internal/simnet internal/simdisk internal/rafttest internal/freeport
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix

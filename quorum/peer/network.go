@@ -21,10 +21,9 @@ import (
 type network struct {
 	port *Port
 	// hand takes requests of peers.
-	hand rpcHandler
-	// beat takes heartbeats, which must not wait for the disk.
-	beat atomic.Pointer[func(raft.RPC)]
-	// checker validates requests before hand or beat see them; nil: they are not validated.
+	hand  rpcHandler
+	beats heartbeats
+	// checker validates requests before they are handled; nil: they are not validated.
 	checker *requestChecker
 
 	votesPending atomic.Int32  // requests for a vote that have no answer yet
@@ -58,6 +57,7 @@ const (
 
 func newNetwork(port *Port, hand rpcHandler) *network {
 	n := &network{port: port, hand: hand, checker: &requestChecker{local: port.local}, idle: map[raft.ServerID][]*Stream{}}
+	n.beats.local = port.local
 	port.raft = n.serve
 	return n
 }
@@ -240,8 +240,8 @@ func (n *network) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { re
 // DecodePeer implements raft.Transport.
 func (n *network) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
-// SetHeartbeatHandler implements raft.Transport.
-func (n *network) SetHeartbeatHandler(beat func(raft.RPC)) { n.beat.Store(&beat) }
+// SetHeartbeatHandler implements raft.Transport. The handler is never called (UPSTREAM.md, 15).
+func (n *network) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // serve answers the requests of a stream until that or the peer port ends. Errors: ErrRefused,
 // those of the stream.
@@ -260,7 +260,7 @@ func (n *network) serve(from MemberID, s *Stream) error {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
 			continue
 		}
-		answer, err := n.ask(raft.RPC{Command: req, RespChan: answers}, answers, source)
+		answer, err := n.ask(from, raft.RPC{Command: req, RespChan: answers}, answers, source)
 		if err != nil {
 			return err
 		}
@@ -284,11 +284,11 @@ func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err
 	return req, n.checker.check(from, req)
 }
 
-// ask has the library answer a request. Errors end the stream: ErrRefused, net.ErrClosed, those of
-// the stream.
-func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource) (raft.RPCResponse, error) {
+// ask has the library answer a request of a member, unless it is a heartbeat that needs no main
+// loop. Errors end the stream: ErrRefused, net.ErrClosed, those of the stream.
+func (n *network) ask(from MemberID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
+) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
-	hand := n.hand
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
 		source.begin(q.Size)
@@ -305,14 +305,15 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
 		}
 	case *raft.AppendEntriesRequest:
-		if beat := n.beat.Load(); beat != nil && isHeartbeat(q) {
-			hand = func(rpc raft.RPC, _ <-chan struct{}) { (*beat)(rpc) }
+		if resp := n.beats.answer(from, q); resp != nil {
+			n.pass(q)
+			return raft.RPCResponse{Response: resp}, nil
 		}
 	case *raft.RequestVoteRequest:
 		n.votesPending.Add(1)
 		defer n.votesPending.Add(-1)
 	}
-	hand(rpc, n.port.done)
+	n.hand(rpc, n.port.done)
 	select {
 	case answer := <-answers:
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {
@@ -327,10 +328,4 @@ func (n *network) ask(rpc raft.RPC, answers <-chan raft.RPCResponse, source *sna
 	case <-n.port.done:
 		return raft.RPCResponse{}, net.ErrClosed
 	}
-}
-
-// isHeartbeat reports whether a request only names the leader.
-func isHeartbeat(q *raft.AppendEntriesRequest) bool {
-	return q.Term != 0 && len(q.Addr) > 0 && q.PrevLogEntry == 0 && q.PrevLogTerm == 0 &&
-		len(q.Entries) == 0 && q.LeaderCommitIndex == 0
 }

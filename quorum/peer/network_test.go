@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"lockkeeper/internal/rafttest"
-
 	"github.com/hashicorp/raft"
 )
 
@@ -127,39 +125,6 @@ func TestStreamIsServedInOrder(t *testing.T) {
 		}
 		done()
 	})
-}
-
-// Heartbeats go past the library's main loop, which may be waiting for the disk.
-func TestHeartbeatsDoNotWait(t *testing.T) {
-	from := raft.RPCHeader{Addr: []byte("1")}
-	for _, tt := range []struct {
-		about string
-		req   *raft.AppendEntriesRequest
-		beat  bool
-	}{
-		{"a heartbeat", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3}, true},
-		{"with a commit", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, LeaderCommitIndex: 1}, false},
-		{"behind an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, PrevLogEntry: 1}, false},
-		{"with an entry", &raft.AppendEntriesRequest{RPCHeader: from, Term: 3, Entries: rafttest.Entries(1, 1)}, false},
-		{"of nobody", &raft.AppendEntriesRequest{Term: 3}, false},
-	} {
-		if got := isHeartbeat(tt.req); got != tt.beat {
-			t.Errorf("%s: a heartbeat: %v, want %v", tt.about, got, tt.beat)
-		}
-	}
-	n := &network{port: &Port{done: make(chan struct{})}, hand: func(raft.RPC, <-chan struct{}) { t.Error("it goes to the main loop") }}
-	n.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Term: 3}, nil) })
-	near, far := net.Pipe()
-	go n.serve(2, streamOf(far))
-	c := streamOf(near)
-	if err := c.send(rpcAppend, &raft.AppendEntriesRequest{RPCHeader: from, Term: 3}); err != nil {
-		t.Fatal(err)
-	}
-	var resp raft.AppendEntriesResponse
-	if err := c.receive(rpcAppend, &resp); err != nil || resp.Term != 3 {
-		t.Errorf("answered: %+v, %v", resp, err)
-	}
-	near.Close()
 }
 
 // BenchmarkAppendFrame is what a request with one entry costs, on both sides but for the network.

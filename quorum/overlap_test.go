@@ -1,0 +1,128 @@
+package quorum
+
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/freeport"
+	"lockkeeper/internal/rafttest"
+	"lockkeeper/quorum/peer"
+	"lockkeeper/wire"
+)
+
+var overlaps = flag.Int("overlaps", 400, "how many votes a heartbeat overlaps with; a tenth as many times it overlaps with proposals")
+
+// A heartbeat of an older term that overlaps with a vote takes nothing back: the member stays in
+// the term of its vote, in memory and on its disk (UPSTREAM.md, 15). The files and the sockets are
+// real, because the goroutines race.
+func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
+	ports, err := freeport.Take(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []Member
+	for i, port := range ports {
+		members = append(members, Member{ID: MemberID(i + 1), Addr: fmt.Sprintf("127.0.0.1:%d", port)})
+	}
+	dir := t.TempDir()
+	s, err := OpenStores(dir, dir, LogWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{ID: 1, Members: members, Tick: 4 * time.Second, Stores: s, Listener: newRecorder(), Logger: testLogger(),
+		Fatal: func(err error) { t.Error(err) }}
+	rc := raft.DefaultConfig()
+	rc.LocalID, rc.Logger = peer.ServerID(1), newHclog(testLogger())
+	_, alone := raft.NewInmemTransport("1")
+	if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, alone, cfg.initialConfiguration()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.setCluster(peer.Sum(members)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	transport := func(id MemberID) *peer.Transport {
+		roster := peer.NewRoster(members, false, local{r})
+		roster.SetCluster(peer.Sum(members))
+		p, err := peer.Listen(peer.Config{ID: id, Members: members}, roster, local{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := peer.NewTransport(p)
+		t.Cleanup(func() { p.Close(); tr.Close() })
+		return tr
+	}
+	leader, candidate, to, votes := transport(2), transport(3), peer.ServerID(1), 0
+	for i := range *overlaps {
+		term, last := r.raft.CurrentTerm(), r.raft.LastIndex()
+		granted := make(chan bool, 1)
+		go func() {
+			var resp raft.RequestVoteResponse
+			_ = candidate.RequestVote(to, "", &raft.RequestVoteRequest{RPCHeader: rafttest.Header(3), Term: term + 2,
+				LastLogIndex: last + 100, LastLogTerm: term, LeadershipTransfer: true}, &resp)
+			granted <- resp.Granted
+		}()
+		time.Sleep(time.Duration(i%20) * 40 * time.Microsecond) // the overlap varies
+		_ = leader.AppendEntries(to, "", &raft.AppendEntriesRequest{RPCHeader: rafttest.Header(2), Term: term + 1}, &raft.AppendEntriesResponse{})
+		if !<-granted {
+			continue
+		}
+		votes++
+		saved, err := storedNumber(s.Stable, keyTerm)
+		if err != nil || saved < term+2 || r.raft.CurrentTerm() < term+2 {
+			t.Fatalf("after a vote in term %d the member is in term %d, and its disk in term %d: %v", term+2, r.raft.CurrentTerm(), saved, err)
+		}
+	}
+	if votes < *overlaps/2 {
+		t.Errorf("%d votes in %d overlaps", votes, *overlaps)
+	}
+}
+
+// A leader that is proposing when a heartbeat of a later term arrives writes no entry in that term.
+func TestOverlapsOfHeartbeatsWithProposals(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		const session = wire.SessionID(9)
+		c.propose(c.leader(), createSession(session))
+		var seq uint64
+		for range *overlaps / 10 {
+			l := c.leader()
+			f, term := (l+1)%3, c.reps[l].raft.CurrentTerm()
+			var stop atomic.Bool
+			var proposing sync.WaitGroup
+			proposing.Go(func() {
+				for !stop.Load() {
+					seq++
+					_ = c.reps[l].Propose(t.Context(), sequential(session, seq, "/n-"))
+					time.Sleep(50 * time.Microsecond) // virtual
+				}
+			})
+			time.Sleep(20 * time.Millisecond) // virtual
+			_ = c.reps[f].transport.AppendEntries(peer.ServerID(MemberID(l+1)), "",
+				&raft.AppendEntriesRequest{RPCHeader: rafttest.Header(f + 1), Term: term + 1}, &raft.AppendEntriesResponse{})
+			time.Sleep(5 * time.Millisecond) // virtual
+			stop.Store(true)
+			proposing.Wait()
+			first, last, err := logBounds(c.reps[l].backlog)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := last; i >= max(first, 1) && i+400 > last; i-- {
+				var e raft.Log
+				if c.reps[l].backlog.GetLog(i, &e) == nil && e.Term == term+1 && e.Type == raft.LogCommand {
+					t.Fatalf("the leader of term %d has written entry %d in term %d", term, i, term+1)
+				}
+			}
+			time.Sleep(5 * time.Second) // virtual: the cluster has a leader again
+		}
+	})
+}
