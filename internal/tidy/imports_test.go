@@ -25,6 +25,9 @@ const imports = `
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
 	                       go.etcd.io/bbolt go.etcd.io/bbolt/errors
+	# The protocol, explored whole: it knows nothing of the code that carries it out.
+	quorum/model:
+	quorum/model/explore:  quorum/model
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
@@ -140,6 +143,7 @@ const testImports = `
 const standard = `
 	wire:   bufio encoding/binary errors fmt io strconv strings unicode/utf8
 	locknode: bytes cmp encoding/json fmt math slices strconv strings time
+	quorum/model: fmt math math/bits slices strings
 	znode:  crypto/subtle encoding/binary encoding/hex errors fmt hash/crc32 io iter math net/netip slices sort
 	        strconv strings sync/atomic unicode/utf8 bytes
 `
