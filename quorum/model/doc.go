@@ -3,10 +3,10 @@
 // blank disk, the healing of a replaced one, the operator's word at a first start, and crashes
 // between any two transactions. The argument is docs/decisions/017-a-member-is-its-disk.md.
 //
-// [Model.Next] is a pure function from a state to its successors: no clock, no goroutine, no chance.
-// [Explore] visits the states breadth first, so the counterexample that it returns is a shortest
-// one. [Rules] take parts of the protocol away, to see that the invariants need them; [Bounds] limit
-// the exploration. A Model is for one goroutine.
+// [Model.Next] is a pure function from a state to its successors: no clock, no goroutine, no
+// chance. [Explore] visits the states breadth first, so the counterexample that it returns is a
+// shortest one. [Rules] take parts of the protocol away, to see that the invariants need them;
+// [Bounds] limit the exploration. A Model is for one goroutine.
 //
 // A message is never removed: a request can be delivered at any time after it was sent, in any
 // order, many times or never, also after its sender crashed or lost its disk. A reply that arrives

@@ -133,8 +133,8 @@ func (m *Model) looks(s *State, x int) uint64 {
 	return h
 }
 
-// fixed is the number of members that no symmetry exchanges: the one that begins the cluster, or all
-// where the operator's word may change which one that is.
+// fixed is the number of members that no symmetry exchanges: the one that begins the cluster, or
+// all where the operator's word may change which one that is.
 func (m *Model) fixed() int {
 	switch {
 	case m.asymmetric:

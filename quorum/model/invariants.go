@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Invariant is what a state breaks of the contract.
 type Invariant uint8
 
@@ -71,7 +73,8 @@ func (m *Model) committed(s *State, c uint8, t uint8, log LogID) {
 
 // mayLose reports whether the disk of member x may be lost: the protocol promises nothing when a
 // majority of a configuration in force is gone. In force are the newest committed one and those
-// that follow it in a log, in each cluster in which a client was answered.
+// that follow it in a log, in each cluster that has had a leader: from then on the acknowledgement
+// that completes a client's answer may be under way.
 func (m *Model) mayLose(s *State, x int) bool {
 	if m.rules.LostMajority {
 		return true
@@ -79,15 +82,19 @@ func (m *Model) mayLose(s *State, x int) bool {
 	left := s.mounted(m.bounds.Members) &^ (1 << s.server(x))
 	for c := range s.Clusters {
 		k := &s.Clusters[c]
-		if !k.Answered {
+		if !slices.ContainsFunc(k.Terms[:], func(t Term) bool { return t.Leader != nobody }) {
 			continue
 		}
-		if !m.logs.config(k.Committed).Voters.majority(left) {
+		base := k.Committed
+		if base == 0 {
+			base = k.First
+		}
+		if !m.logs.config(base).Voters.majority(left) {
 			return false
 		}
 		for y := range m.bounds.Members {
 			log := s.Disks[s.server(y)].Log
-			if int(s.cluster(y)) != c+1 || m.logs.all[log].config <= m.logs.all[k.Committed].config {
+			if int(s.cluster(y)) != c+1 || m.logs.all[log].config <= m.logs.all[base].config {
 				continue
 			}
 			if !m.logs.config(log).Voters.majority(left) {

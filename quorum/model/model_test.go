@@ -25,6 +25,7 @@ func TestProtocol(t *testing.T) {
 			{Members: 3, Terms: 2, Writes: 1, Replaced: 1, Returns: 1, Changes: 3},
 			{Members: 3, Terms: 1, Writes: 2, Replaced: 1, Changes: 3, Words: 1, Blank: true},
 			{Members: 3, Terms: 2, Writes: 2, Replaced: 2, Changes: 3, Blank: true},
+			{Members: 3, Terms: 3, Writes: 0, Replaced: 1, Changes: 3},
 			{Members: 3, Terms: 3, Writes: 1},
 		}
 	}
@@ -146,7 +147,7 @@ var unsettled = []Step{
 	{Return, 3, 0, 0}, {Return, 0, 0, 0}, {Stand, 1, 0, 0}, {Vote, 2, 4, 2}, {Vote, 3, 4, 2}, {Lead, 1, 0, 0},
 	{Join, 0, 1, 0}, {Store, 0, 4, 0}, {Remove, 1, 0, 0},
 	{Store, 3, 4, 0}, {Store, 3, 4, 0}, {Commit, 1, 6, 0},
-	// Member 0 is back with its first disk, and 2 has heard of neither removal: a majority of three.
+	// Member 0 is back with its first disk. 2 has heard of neither removal: a majority of three.
 	{Return, 0, 0, 0}, {Stand, 0, 0, 0}, {Stand, 0, 0, 0}, {Vote, 2, 5, 0}, {Lead, 0, 0, 0},
 }
 

@@ -41,7 +41,7 @@ type Bounds struct {
 	Returns  int       // disks that come back, with what they had
 	Words    int       // of the operator
 	Changes  int       // Config entries of a log behind the first; 0: no healing
-	Blank    bool      // the exploration begins with blank disks, else with a cluster that all have joined
+	Blank    bool      // begin with blank disks, else with a cluster that all have joined
 	Find     Invariant // the only invariant that ends the exploration; Kept: any
 	States   int       // the exploration ends with an error beyond that many; 0: no limit
 }

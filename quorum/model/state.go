@@ -40,11 +40,11 @@ type Member struct {
 	Disk    uint8             // the place of its disk, of Disks
 	Role    Role              // in the term of the disk
 	Votes   Set               // a candidate's
-	Acked   [maxServers]uint8 // a leader's: the entries that each server has acknowledged in this term
-	Commit  uint8             // a leader's commit index; 0 until an entry of its own term is committed
+	Acked   [maxServers]uint8 // a leader's: the match index of each server
+	Commit  uint8             // a leader's; 0 until it commits an entry of its own term
 	Blank   Set               // disks that have answered as blank
 	Word    uint8             // the members (bits) that never worked, by the operator's word
-	Cluster uint8             // only with Rules.VolatileJoin: the cluster that the process has joined
+	Cluster uint8             // the cluster that it has joined with Rules.VolatileJoin
 }
 
 // Disk is a data directory. A transaction changes it as a whole.

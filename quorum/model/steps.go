@@ -53,7 +53,7 @@ const (
 	Vote                  // A votes in term B for server C
 	Lead                  // A is elected, and appends the first entry of its term
 	Store                 // A stores the next entry of the leader of term B, and acknowledges it
-	Cut                   // A removes the entries that differ from those of the leader of term B, and crashes
+	Cut                   // A removes the entries that the leader of term B lacks, and crashes
 	Ack                   // A acknowledges entries that it has to the leader of term B
 	Commit                // A, a leader, commits up to B
 	Propose               // a client's write to A, a leader
