@@ -18,8 +18,9 @@ import (
 // this member's own copy as soon as StoreLogs returns, so all the answers have to wait, not only
 // the one that makes the majority.
 //
-// Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk
-// (fsm.ApplyBatch).
+// Invariant: nothing is applied, on a leader or a follower, that is not on the member's own disk.
+// A deposed leader may learn that entries are committed which it still writes; fsm.ApplyBatch waits
+// for them.
 //
 // StoreLogs returns early on a leader only, and only while every commit needs an answer of a
 // follower: there is another voter in the configuration that the entries are counted by, and in any
@@ -171,8 +172,12 @@ func (b *backlog) await(index uint64, stop <-chan struct{}) error {
 	return b.wait(index, stop, b.released)
 }
 
+// flushed waits until the entry and all those before it are durable, also after release. Errors:
+// why they will never be.
+func (b *backlog) flushed(index uint64) error { return b.wait(index, nil, nil) }
+
 // drain waits until everything is durable.
-func (b *backlog) drain() error { return b.wait(math.MaxUint64, nil, nil) }
+func (b *backlog) drain() error { return b.flushed(math.MaxUint64) }
 
 func (b *backlog) wait(index uint64, stop, released <-chan struct{}) error {
 	for {
@@ -255,7 +260,7 @@ func (b *backlog) GetLog(index uint64, l *raft.Log) error {
 // DeleteRange implements raft.LogStore. What is taken off the beginning has been applied and is
 // durable; only what is taken off the end may have to be written first.
 func (b *backlog) DeleteRange(lo, hi uint64) error {
-	if err := b.wait(hi, nil, nil); err != nil {
+	if err := b.flushed(hi); err != nil {
 		return err
 	}
 	return b.LogStore.DeleteRange(lo, hi)

@@ -15,6 +15,7 @@ import (
 
 	"lockkeeper/internal/rafttest"
 	"lockkeeper/internal/simdisk"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -339,6 +340,51 @@ func TestSlowDiskOfTheLeaderHoldsBackAnswers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader with a slow disk is deposed while it still writes entries, which the others have. Its
+// successor's commit index arrives before the successor's entries, as after a link that reorders.
+// The member applies the entries when it has written them, and does not stop.
+func TestDeposedLeaderAppliesWhatItHasWritten(t *testing.T) {
+	stops := func(cfg *Config) { cfg.Fatal = func(err error) { t.Error(err) } }
+	inCluster(t, 3, stops, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f := (l + 1) % 3
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		const slow = 20 * time.Second
+		for _, d := range c.disks {
+			d.SetSyncTime(300 * time.Millisecond) // too slow for the leader to hand over
+		}
+		c.disks[l].SetSyncTime(slow)
+		c.propose(l, createSession(10)) // written from now on
+		time.Sleep(time.Second)
+		key := c.propose(l, createSession(11)) // written from 20 s on, until 40 s
+		time.Sleep(4 * time.Second)
+		last, term := c.reps[l].raft.LastIndex(), c.reps[l].raft.CurrentTerm()
+		c.isolate(l) // it steps down
+		time.Sleep(2 * time.Second)
+		c.crash((l + 2) % 3)
+		c.crash(f)
+		c.heal()
+		successor := c.impostor(hostName(f), MemberID(f+1))
+		defer successor.Transport.Close()
+		commit := &raft.AppendEntriesRequest{RPCHeader: rafttest.Header(f + 1), Term: term + 1,
+			PrevLogEntry: last, PrevLogTerm: term, LeaderCommitIndex: last}
+		for c.reps[l].raft.CommitIndex() < last {
+			_ = successor.AppendEntries(peer.ServerID(MemberID(l+1)), "", commit, &raft.AppendEntriesResponse{})
+		}
+		if has(t, c.disks[l], last) {
+			t.Fatalf("entry %d is on the disk already", last)
+		}
+		if _, applied := c.recs[l].results[key]; applied {
+			t.Error("an entry is applied before it is on the disk")
+		}
+		for !has(t, c.disks[l], last) {
+			time.Sleep(time.Second)
+		}
+		c.recs[l].result(t, key)
+		c.disks[l].SetSyncTime(time.Millisecond)
+	})
 }
 
 // has reports whether a power cut now would leave an entry on a disk.

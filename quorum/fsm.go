@@ -28,9 +28,12 @@ func (f fsm) Apply(l *raft.Log) any {
 // section; a reader is wholly before a command or wholly after it. An entry is one too, unless it
 // takes long.
 func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	// A deposed leader may still write the entries that its successor has committed.
 	if last := logs[len(logs)-1]; f.backlog.lacks(last.Index) {
-		f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk yet", f.cfg.Stores.LogName, last.Index, last.Term))
-		return make([]any, len(logs))
+		if err := f.backlog.flushed(last.Index); err != nil {
+			f.poison(fmt.Errorf("quorum: %s: entry %d of term %d is to be applied, and is not on the disk: %w", f.cfg.Stores.LogName, last.Index, last.Term, err))
+			return make([]any, len(logs))
+		}
 	}
 	f.batcher.answerable()
 	for _, l := range logs {
