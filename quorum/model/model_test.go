@@ -29,6 +29,9 @@ func TestProtocol(t *testing.T) {
 			{Members: 3, Terms: 3, Writes: 1},
 		}
 	}
+	if testing.Short() {
+		bounds = bounds[:1]
+	}
 	for _, b := range bounds {
 		m := New(Rules{}, b)
 		start := time.Now()
