@@ -370,7 +370,8 @@ func TestDeposedLeaderAppliesWhatItHasWritten(t *testing.T) {
 		defer successor.Transport.Close()
 		commit := &raft.AppendEntriesRequest{RPCHeader: rafttest.Header(f + 1), Term: term + 1,
 			PrevLogEntry: last, PrevLogTerm: term, LeaderCommitIndex: last}
-		for c.reps[l].raft.CommitIndex() < last {
+		for c.reps[l].raft.CommitIndex() < last && !has(t, c.disks[l], last) {
+			time.Sleep(time.Millisecond) // virtual
 			_ = successor.AppendEntries(peer.ServerID(MemberID(l+1)), "", commit, &raft.AppendEntriesResponse{})
 		}
 		if has(t, c.disks[l], last) {

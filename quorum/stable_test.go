@@ -60,9 +60,9 @@ func TestPowerCutInAVote(t *testing.T) {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 			const voter, second, first = 0, 1, 2
 			c.leader()
-			c.reps[first].transport.Stand(t.Context()) // it gets the first vote of the voter
-			for c.leader() != first {
-				time.Sleep(10 * time.Millisecond) // virtual
+			for led := -1; led != first; led = c.leader() {
+				c.reps[first].transport.Stand(t.Context()) // it gets the first vote of the voter
+				time.Sleep(time.Second)                    // virtual
 			}
 			c.recs[first].result(t, c.propose(first, createSession(9)))
 			c.agree()
