@@ -126,3 +126,90 @@ func TestOverlapsOfHeartbeatsWithProposals(t *testing.T) {
 		}
 	})
 }
+
+// handlerTransport keeps the library's handler of heartbeats.
+type handlerTransport struct {
+	*raft.InmemTransport
+	handler func(raft.RPC)
+}
+
+func (t *handlerTransport) SetHeartbeatHandler(f func(raft.RPC)) { t.handler = f }
+
+// racingStore holds a heartbeat of the library's fast path between its two writes of the term, the
+// one to the store and the one in memory, while the main loop goes to the next term.
+type racingStore struct {
+	*raft.InmemStore
+	beat           func()        // has a heartbeat of term 1 processed, and returns when it is
+	ready          chan struct{} // closed when beat is set, after the member has been made
+	saving, resume chan struct{}
+	beaten         chan struct{}
+}
+
+func (s *racingStore) SetUint64(key []byte, v uint64) error {
+	if v == 1 && s.isNew() {
+		return s.InmemStore.SetUint64(key, v)
+	}
+	<-s.ready
+	switch {
+	case string(key) == string(keyTerm) && v == 2: // the main loop, which is a candidate of term 1
+		go func() {
+			defer close(s.beaten)
+			s.beat()
+		}()
+		select {
+		case <-s.saving:
+		case <-s.beaten:
+		}
+	case string(key) == string(keyTerm) && v == 1: // the heartbeat
+		close(s.saving)
+		err := s.InmemStore.SetUint64(key, v)
+		<-s.resume
+		return err
+	case string(key) == string(keyVoteTerm): // the main loop votes for itself in term 2
+		close(s.resume)
+		<-s.beaten
+	}
+	return s.InmemStore.SetUint64(key, v)
+}
+
+func (s *racingStore) isNew() bool {
+	select {
+	case <-s.ready:
+		return false
+	default:
+		return true
+	}
+}
+
+// The library's own handler lets a heartbeat of exactly the current term take the term back, so
+// that passing only such ones to it would not be enough. When this test fails, the library has
+// changed: see UPSTREAM.md, 15.
+func TestLibraryTakesItsTermBack(t *testing.T) {
+	addr, inner := raft.NewInmemTransport("1")
+	tr := &handlerTransport{InmemTransport: inner}
+	s := &racingStore{InmemStore: raft.NewInmemStore(), ready: make(chan struct{}), saving: make(chan struct{}),
+		resume: make(chan struct{}), beaten: make(chan struct{})}
+	rc := raft.DefaultConfig()
+	rc.LocalID, rc.LogLevel = "1", "off"
+	snaps := raft.NewInmemSnapshotStore()
+	servers := raft.Configuration{Servers: []raft.Server{{ID: "1", Address: addr}}}
+	if err := raft.BootstrapCluster(rc, s, s, snaps, tr, servers); err != nil {
+		t.Fatal(err)
+	}
+	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
+	lib, err := raft.NewRaft(rc, fsm{}, s, s, snaps, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := make(chan uint64, 1)
+	s.beat = func() {
+		tr.handler(raft.RPC{RespChan: make(chan raft.RPCResponse, 1),
+			Command: &raft.AppendEntriesRequest{RPCHeader: rafttest.Header(2), Term: 1}})
+		terms <- lib.CurrentTerm()
+	}
+	close(s.ready)
+	if term := <-terms; term != 1 {
+		t.Errorf("the heartbeat leaves term %d", term)
+	}
+	_ = lib.Shutdown().Error()
+}
