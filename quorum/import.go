@@ -39,9 +39,6 @@ const (
 	importForeign // the leader has the data of another ensemble
 )
 
-// currentTermKey is where raft keeps its term.
-var currentTermKey = []byte("CurrentTerm")
-
 // Import writes a state as the snapshot with which a member starts, instead of an empty one. Every
 // member may bring one. Raft elects a member with the greatest Origin of a majority, and the others
 // get the state from it. The ID, Members and Stores of cfg are those that Open will get. An import
@@ -68,7 +65,7 @@ func Import(cfg Config, from Origin, store *znode.Store) error {
 	for _, v := range []struct {
 		key   []byte
 		value uint64
-	}{{currentTermKey, max(from.Term, from.StateTerm)}, {notVotingKey, 0}, {importIndexKey, max(from.Index, 1)}, {importKey, importComplete}} {
+	}{{keyTerm, max(from.Term, from.StateTerm)}, {notVotingKey, 0}, {importIndexKey, max(from.Index, 1)}, {importKey, importComplete}} {
 		if err := s.Stable.SetUint64(v.key, v.value); err != nil {
 			return fmt.Errorf("quorum: import: %w", err)
 		}
