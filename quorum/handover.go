@@ -36,7 +36,7 @@ func (r *Replica) diskLoop(ctx context.Context) {
 	defer r.wg.Done()
 	step := time.NewTicker(r.cfg.heartbeatTimeout() / 4)
 	defer step.Stop()
-	var last MemberID // the voter that was tried last
+	last := NoMember // the voter that was tried last
 	for {
 		select {
 		case <-ctx.Done():
@@ -116,11 +116,8 @@ func (r *Replica) promptVoter(index uint64, last MemberID) (target raft.Server, 
 			continue
 		}
 		prompt++
-		if id != last && matched > most || target.ID == "" {
+		if target.ID == "" || id != last && (matched > most || peer.IDOf(target.ID) == last) {
 			target, most = s, matched
-		}
-		if id == last {
-			most = 0 // any other one is better
 		}
 	}
 	return target, voters > 0 && NewMaj(voters).Quorum(prompt)
