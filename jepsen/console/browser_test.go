@@ -68,6 +68,7 @@ var (
 )
 
 // openBrowser opens a tab, or skips the test if there is no browser.
+// Servers are started before it: a stream that a server cuts while the tab is open is a complaint.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	if testing.Short() {

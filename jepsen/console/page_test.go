@@ -34,7 +34,7 @@ func TestPage(t *testing.T) {
 		"typing": testTyping, "nodes": testNodes, "acts": testActs, "colours": testColours,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, p := openBrowser(t), newPlayer(t)
+			p, b := newPlayer(t), openBrowser(t)
 			b.resize(desktop)
 			test(t, b, p)
 		})
@@ -241,7 +241,7 @@ func testColours(t *testing.T, b *browser, p *player) {
 
 // TestAccessibility has axe-core look at every view, on a desktop and on a phone, light and dark.
 func TestAccessibility(t *testing.T) {
-	b, p := openBrowser(t), newPlayer(t)
+	p, b := newPlayer(t), openBrowser(t)
 	for _, l := range []struct {
 		look
 		rules string // beyond the colours
@@ -325,7 +325,7 @@ func TestPictures(t *testing.T) {
 		{"act", desktop, "lock?path=/reports/monthly"}, {"phone", phone, "lock?path=/reports/monthly"}, {"phone-dark", phone.inDark(), "locks"},
 	}
 	if *updateFlag {
-		b, p := openBrowser(t), newPlayer(t)
+		p, b := newPlayer(t), openBrowser(t)
 		was, paths := hostile, slices.Clone(lockPaths) // hostile names are not for the manual
 		hostile, lockPaths[6], lockPaths[7] = "again", "/search/index", "/mail/outbox"
 		defer func() { hostile, lockPaths = was, paths }()
