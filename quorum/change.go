@@ -269,7 +269,7 @@ func (r *Replica) caughtUp(id MemberID, index uint64) bool {
 // heardOf reports whether a follower has answered a request of the last peerTimeout.
 func (r *Replica) heardOf(id MemberID) bool {
 	_, at := r.transport.Progress(id)
-	return time.Since(at) < r.peerTimeout()
+	return r.cfg.Clock.Now().Sub(at) < r.peerTimeout()
 }
 
 // take makes raft count one member differently, and waits until that is committed.

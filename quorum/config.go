@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -101,6 +102,9 @@ type Config struct {
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.
 	Now func() time.Time
+	// Clock is what leases and the cluster's clock count by; nil means Go's monotonic clock, which may
+	// not count suspends.
+	Clock *clock.Clock
 	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
 	// written. By then nothing is acknowledged any more. nil means panic.
 	Fatal func(error)
@@ -162,7 +166,7 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	c.Peers.ID, c.Peers.Members, c.Peers.Logger = c.ID, c.Members, c.Logger
+	c.Peers.ID, c.Peers.Members, c.Peers.Logger, c.Peers.Clock = c.ID, c.Members, c.Logger, c.Clock
 	if c.Details == nil {
 		c.Details = func() []byte { return nil }
 	}

@@ -102,7 +102,7 @@ func (r *Replica) handOver(w *logWrite, last MemberID) MemberID {
 // log, and another one than last if there is one. False: the voters that are prompt and have the
 // log up to index are no majority without this member.
 func (r *Replica) promptVoter(index uint64, last MemberID) (target raft.Server, ok bool) {
-	half := r.cfg.heartbeatTimeout() / 2
+	half, now := r.cfg.heartbeatTimeout()/2, r.cfg.Clock.Now()
 	voters, prompt := 0, 0
 	var most uint64
 	for _, s := range r.servers() {
@@ -112,7 +112,7 @@ func (r *Replica) promptVoter(index uint64, last MemberID) (target raft.Server, 
 		voters++
 		id := peer.IDOf(s.ID)
 		matched, heard := r.transport.Progress(id)
-		if id == r.cfg.ID || matched < index || r.transport.Took(id) > half || time.Since(heard) > half {
+		if id == r.cfg.ID || matched < index || r.transport.Took(id) > half || now.Sub(heard) > half {
 			continue
 		}
 		prompt++

@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/znode"
 )
 
@@ -100,6 +102,37 @@ func TestLeaderStaysWhereItsDiskIsNotTheOnlyOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A leader that was suspended hands over to no voter before it has heard of it again. It still
+// tells prompt voters from slow ones.
+func TestPromptVotersAfterASuspend(t *testing.T) {
+	var asleep atomic.Int64
+	counting := func(c *Config) {
+		c.Clock = clock.New(time.Now, func() time.Duration { return time.Duration(asleep.Load()) })
+	}
+	inCluster(t, 3, counting, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		c.agree()
+		time.Sleep(time.Second) // virtual: the followers' answers
+		expect := func(when string, want bool) {
+			t.Helper()
+			if _, ok := c.reps[l].promptVoter(c.reps[l].raft.LastIndex(), NoMember); ok != want {
+				t.Errorf("%s: a majority of prompt voters: %v, want %v", when, ok, want)
+			}
+		}
+		expect("before the suspend", true)
+		asleep.Add(int64(time.Hour))
+		expect("after it", false)
+		time.Sleep(time.Second) // virtual: heartbeats
+		expect("after answered heartbeats", true)
+		for _, d := range c.disks {
+			d.SetSyncTime(2 * time.Second)
+		}
+		c.applied(l, c.propose(l, sequential(9, 1, "/n-")))
+		expect("after a slow write", false)
+	})
 }
 
 // Each change of leader within a minute doubles the time until the next hand-over.

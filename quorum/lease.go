@@ -20,7 +20,7 @@ import (
 //
 // The answer lists the sessions whose lease the leader has extended. Lag is how long before it
 // received the report the leader was last proven to be the leader; it counts against the
-// confirmation.
+// confirmation. All moments are of clock.Clock.Now, which counts suspends.
 const (
 	leaseConfirmed byte = 1
 	leaseNotLeader byte = 2
@@ -54,7 +54,7 @@ func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
 		if in, err = s.ReadFrame(maxLeaseFrame, keep(in)); err != nil {
 			return err
 		}
-		received := time.Now()
+		received := r.cfg.Clock.Now()
 		var heard []wire.SessionID
 		c := codec.Decode(in)
 		if codec.Rest(&c, &heard); c.Err() != nil {
@@ -87,7 +87,7 @@ func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.Session
 	if !ok {
 		return nil, time.Time{}, ErrNoLeader
 	}
-	proven = r.transport.ProvenAt(term, time.Now())
+	proven = r.transport.ProvenAt(term, r.cfg.Clock.Now())
 	if proven.IsZero() {
 		return nil, time.Time{}, ErrNoLeader
 	}
@@ -104,13 +104,13 @@ type leaseClient struct {
 
 // Touch reports sessions that this member heard from to the leader. It returns those whose lease
 // was extended, and a moment, not after the call began, from which the extension counts: none of
-// them is expired before that moment plus its timeout, by whatever leader. An error means that
-// nothing is known. Touch serves one call at a time; others wait.
+// them is expired before that moment plus its timeout, by whatever leader. The moment is of
+// Config.Clock. An error means that nothing is known. Touch serves one call at a time; others wait.
 func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error) {
 	l := &r.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	start := time.Now()
+	start := r.cfg.Clock.Now()
 	leader, epoch := r.leaderEpoch()
 	if leader == r.cfg.ID {
 		extended, proven, err := r.touchAsLeader(heard)
@@ -140,7 +140,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
 	}
 	if mutant.On(mutant.LeaseFromConfirmation) {
-		start = time.Now()
+		start = r.cfg.Clock.Now()
 	}
 	return extended, start.Add(-lag), nil
 }

@@ -688,7 +688,7 @@ func (r *Replica) Status() Status {
 		s.Role = "standalone"
 	case s.Leader == r.cfg.ID:
 		s.Role = "leader"
-		s.SyncedFollowers, s.SyncedObservers = r.transport.Synced(time.Now().Add(-r.peerTimeout()))
+		s.SyncedFollowers, s.SyncedObservers = r.transport.Synced(r.cfg.Clock.Now().Add(-r.peerTimeout()))
 	case !votes:
 		s.Role = "observer"
 	default:

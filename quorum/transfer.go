@@ -201,7 +201,7 @@ func (r *Replica) transferTarget(to MemberID) (target raft.Server, err error) {
 			continue
 		}
 		switch acked, heard := r.transport.Progress(id); {
-		case time.Since(heard) > r.peerTimeout() && time.Since(began) > r.peerTimeout():
+		case r.cfg.Clock.Now().Sub(heard) > r.peerTimeout() && time.Since(began) > r.peerTimeout():
 			err = fmt.Errorf("member %d does not answer", id)
 		case target.ID == "" || acked > most:
 			target, most = s, acked

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/quorum"
 	"lockkeeper/quorum/peer"
@@ -108,6 +109,9 @@ func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System()
+	}
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
@@ -334,6 +338,7 @@ func (s *Server) sessionConfig() session.Config {
 		ReapNeverUsed: s.cfg.ReapNeverUsed,
 		Logger:        s.log,
 		Now:           s.cfg.Now,
+		Clock:         s.cfg.Clock,
 	}
 	if s.audit != nil {
 		c.Audit = s.audit
@@ -409,6 +414,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		MembersChanged:   s.membersChanged,
 		ClientAddr:       func() string { return s.ClientAddr().String() },
 		Now:              s.cfg.Now,
+		Clock:            s.cfg.Clock,
 		Fatal:            s.fail,
 		MayTransfer:      s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,

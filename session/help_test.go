@@ -117,7 +117,7 @@ func (r *replica) Touch(_ context.Context, heard []wire.SessionID) ([]wire.Sessi
 	if cut {
 		return nil, time.Time{}, errCut
 	}
-	start := time.Now()
+	start := r.m.cfg.Clock.Now()
 	return r.m.Touch(heard), start.Add(-lag), nil
 }
 

@@ -26,7 +26,10 @@ import (
 //	   |------------------------------------------------------------|-> time
 //	        last byte ---|---- client's 2/3 T of silence ----|
 //
-// All instants are of the monotonic clock; wall clocks may jump.
+// All instants are of the clock that counts suspends (clock.Clock.Now); wall clocks may jump. A
+// member that was suspended holds no lease when it wakes: a confirmation that counts from before
+// the wake-up does not count any more. docs/decisions/002-leases-that-silence-a-member.md has the
+// argument.
 
 // lease is the member's knowledge of one session's lease. Instants as of Manager.since.
 type lease struct {
@@ -47,28 +50,35 @@ func (l *lease) init(m *Manager, timeout time.Duration, since int64) {
 
 func (l *lease) age(now int64) int64 { return now - l.confirmed.Load() }
 
-// mayAnswer reports whether bytes may be sent to the client at this instant.
-func (l *lease) mayAnswer() bool {
-	if l.local {
-		return true
+// sendable is for how long, from the instant now, bytes may be sent to the client; 0 or less: they
+// may not.
+func (l *lease) sendable(now int64) int64 {
+	if l.local || mutant.On(mutant.AnswersWithoutLease) {
+		return l.timeout
 	}
-	return l.age(l.m.since()) < l.timeout/3 || mutant.On(mutant.AnswersWithoutLease)
+	confirmed := l.confirmed.Load()
+	if woke := l.m.cfg.Clock.Woke(); !woke.IsZero() && confirmed < l.m.instant(woke) && !mutant.On(mutant.LeaseSleeps) {
+		return 0
+	}
+	return confirmed + l.timeout/3 - now
 }
 
-// sendUntil is the instant until which bytes may be sent to the client, as far as is known.
+// mayAnswer reports whether bytes may be sent to the client, as far as is known without a look
+// whether the machine was suspended just now: sendUntil has it.
+func (l *lease) mayAnswer() bool { return l.sendable(l.m.recent()) > 0 }
+
+// sendUntil is the instant until which bytes may be sent to the client, for the deadline of the
+// write that follows.
 func (l *lease) sendUntil() time.Time {
-	now := time.Now() // before the age is taken: this process may be stopped in between
-	if l.local || mutant.On(mutant.AnswersWithoutLease) {
-		return now.Add(time.Duration(l.timeout))
-	}
-	return now.Add(time.Duration(l.timeout/3 - l.age(l.m.since())))
+	now := time.Now() // before the clock is read: this process may be stopped in between
+	return now.Add(time.Duration(l.sendable(l.m.since())))
 }
 
 // overdue reports whether the client was heard from, and may not be answered because the leader has
 // not confirmed that.
 func (l *lease) overdue(now int64) bool {
 	open := l.openSince.Load()
-	return !l.local && open != 0 && now-open > l.timeout/6 && l.age(now) >= l.timeout/3
+	return !l.local && open != 0 && now-open > l.timeout/6 && l.sendable(now) <= 0
 }
 
 // mustClose reports whether the connection must be closed.
@@ -87,14 +97,14 @@ func (l *lease) mustClose(now int64) bool {
 
 // hear records that the client of s has sent something.
 func (m *Manager) hear(s *Session) {
-	now := m.since()
+	now := m.recent()
 	if s.local {
 		s.lease.confirmed.Store(now)
 		return
 	}
 	s.lease.openSince.CompareAndSwap(0, now)
 	m.toReport(s)
-	if s.lease.age(now) > s.lease.timeout/6 {
+	if s.lease.sendable(now) < s.lease.timeout/6 {
 		m.leaseNow.set()
 	}
 }
@@ -171,7 +181,9 @@ func (m *Manager) report(ctx context.Context) bool {
 		// The answer keeps the order of the report.
 		if len(extended) > 0 && extended[0] == s.id {
 			extended = extended[1:]
-			s.confirm(at)
+			if s.confirm(at); s.lease.sendable(m.recent()) <= 0 {
+				m.reportAgain(s, opens[i]) // it counts from too long ago, or from before a suspend
+			}
 		} else {
 			m.reportAgain(s, opens[i])
 		}

@@ -3,10 +3,12 @@ package session
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -189,4 +191,101 @@ func TestBeliefNeverOutlivesTheLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// machine has a monotonic clock that stands still while it is suspended.
+type machine struct {
+	mu     sync.Mutex
+	asleep time.Duration // until since
+	since  time.Time     // of the suspend that has not ended; zero: it is awake
+}
+
+func (m *machine) clock() *clock.Clock { return clock.New(m.awake, m.slept) }
+
+func (m *machine) awake() time.Time { return time.Now().Add(-m.slept()) }
+
+func (m *machine) slept() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.since.IsZero() {
+		return m.asleep
+	}
+	return m.asleep + time.Since(m.since)
+}
+
+// suspend returns when the machine wakes after d. Its goroutines go on meanwhile.
+func (m *machine) suspend(d time.Duration) {
+	m.mu.Lock()
+	m.since = time.Now()
+	m.mu.Unlock()
+	time.Sleep(d)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asleep, m.since = m.asleep+d, time.Time{}
+}
+
+// Promise C6: a member that wakes from a suspend, however short, holds no lease until the leader
+// has confirmed it anew, and its sessions live on.
+func TestSuspendSilencesTheMember(t *testing.T) {
+	for _, asleep := range []time.Duration{time.Second, 5 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var machine machine
+			m, r := newMember(t, Config{Clock: machine.clock()})
+			c := mustConnect(t, m, 9*time.Second)
+			c.send(wire.OpPing, nil)
+			c.expect("-2 Ok")
+			r.setCut(true)
+			machine.suspend(asleep)
+			c.send(wire.OpPing, nil) // the first that happens after the wake-up
+			synctest.Wait()
+			if len(c.frames) != 0 {
+				t.Fatalf("answered after a suspend of %v, on a lease from before it", asleep)
+			}
+			if !alive(r, c.s.id) {
+				t.Fatalf("a suspend of %v has expired the session", asleep)
+			}
+			r.setCut(false)
+			if asleep < 6*time.Second { // else the connection is closed
+				c.expect("-2 Ok")
+			}
+		})
+	}
+}
+
+// A confirmation that counts from before the wake-up does not count.
+func TestConfirmationFromBeforeASuspendDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var machine machine
+		m, r := newMember(t, Config{Clock: machine.clock()})
+		c := mustConnect(t, m, 30*time.Second)
+		r.ctl.Lock()
+		r.lag = time.Second
+		r.ctl.Unlock()
+		machine.suspend(100 * time.Millisecond)
+		c.send(wire.OpPing, nil)
+		time.Sleep(500 * time.Millisecond)
+		if len(c.frames) != 0 {
+			t.Fatal("answered on a proof from before the suspend")
+		}
+		c.expect("-2 Ok")
+	})
+}
+
+// The leader's deadlines stand still while it is suspended: sessions get the rest of their timeouts
+// when it wakes.
+func TestSuspendedLeaderExpiresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var machine machine
+		m, r := newMember(t, Config{Clock: machine.clock()})
+		c := mustConnect(t, m, 9*time.Second)
+		machine.suspend(time.Hour)
+		time.Sleep(5 * time.Second)
+		if !alive(r, c.s.id) {
+			t.Fatal("expired because the leader was suspended")
+		}
+		time.Sleep(10 * time.Second)
+		if alive(r, c.s.id) {
+			t.Fatal("not expired")
+		}
+	})
 }

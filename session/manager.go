@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 	"lockkeeper/internal/mutant"
 	"lockkeeper/session/sasl"
@@ -83,6 +84,9 @@ type Config struct {
 	Audit           Auditor // nil: there is no audit log
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
+	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock, which
+	// may not count suspends.
+	Clock *clock.Clock
 }
 
 const (
@@ -107,7 +111,7 @@ type Manager struct {
 	replica Replica
 	// refusals logs what clients are refused.
 	refusals *loglimit.Limiter
-	base     time.Time // origin of the monotonic instants below
+	base     time.Time // origin of the instants of since, by Config.Clock
 
 	watches watchTable
 	tracker *tracker
@@ -174,7 +178,7 @@ func NewManager(cfg Config) *Manager {
 	m := &Manager{
 		cfg:        cfg,
 		log:        cfg.Logger,
-		base:       time.Now(),
+		base:       cfg.Clock.Now(),
 		leaseNow:   newSignal(),
 		sweepNow:   newSignal(),
 		sessions:   map[wire.SessionID]*Session{},
@@ -188,7 +192,7 @@ func NewManager(cfg Config) *Manager {
 	m.refusals = loglimit.New(cfg.Logger)
 	m.capacity.init(&m.cfg.Limits, &m.stats, m.refusals)
 	m.syncs.wake = newSignal()
-	m.tracker = newTracker(cfg.Tick, &m.stats.LeaseMargin)
+	m.tracker = newTracker(cfg.Tick, cfg.Clock, &m.stats.LeaseMargin)
 	m.readOnly.init(cfg.Member, cfg.Now())
 	m.nextID.Store(firstID(cfg.Member, cfg.Now()))
 	m.nextNonce.Store(uint64(cfg.Now().UnixNano()))
@@ -242,8 +246,21 @@ func (m *Manager) Serving() bool {
 	return ok
 }
 
-// since is the present instant in nanoseconds on the monotonic clock; never 0.
-func (m *Manager) since() int64 { return m.instant(time.Now()) }
+// since is the present instant in nanoseconds on the clock that counts suspends; never 0.
+func (m *Manager) since() int64 {
+	if mutant.On(mutant.LeaseSleeps) {
+		return m.instant(m.cfg.Clock.Awake())
+	}
+	return m.instant(m.cfg.Clock.Now())
+}
+
+// recent is since for what may overlook a suspend that nobody has noticed yet. It costs less.
+func (m *Manager) recent() int64 {
+	if mutant.On(mutant.LeaseSleeps) {
+		return m.since()
+	}
+	return m.instant(m.cfg.Clock.Recent())
+}
 
 func (m *Manager) instant(t time.Time) int64 { return int64(t.Sub(m.base)) + 1 }
 
@@ -365,14 +382,14 @@ func (m *Manager) Follow() { m.tracker.follow() }
 // next request its client shows that it knows (Measures.Handoff).
 func (m *Manager) Granted(id wire.SessionID) {
 	if s := m.session(id); s != nil {
-		s.granted.CompareAndSwap(0, m.since())
+		s.granted.CompareAndSwap(0, m.recent())
 	}
 }
 
 // reacted is called with each request of a session that has been granted a lock.
 func (s *Session) reacted() {
 	if at := s.granted.Swap(0); at != 0 {
-		s.m.stats.Handoff.Observe(int64(s.m.since() - at))
+		s.m.stats.Handoff.Observe(int64(s.m.recent() - at))
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 func TestLeaseMargin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var margin histogram.Histogram
-		tr := newTracker(2*time.Second, &margin)
+		tr := newTracker(2*time.Second, nil, &margin)
 		tr.leading = true
 		tr.renew(1, 1, 8*time.Second)
 		for _, after := range []time.Duration{2 * time.Second, 6 * time.Second} {

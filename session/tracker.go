@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/histogram"
 	"lockkeeper/internal/mutant"
 	"lockkeeper/wire"
@@ -17,9 +18,13 @@ import (
 // tracker holds the leases of all sessions of the cluster while this member leads. Only the leader
 // decides that a session has expired, and it decides by proposing its end; what ends the session is
 // the committed command.
+//
+// Deadlines are moments of clock.Clock.Awake, which stands still while this machine is suspended: a
+// session may expire later by that, never earlier.
 type tracker struct {
-	// slack is how much later than promised a session expires. It covers the time that the last
-	// bytes need from the member to the client.
+	clock *clock.Clock
+	// slack is how much later than promised a session expires, besides what clocks may differ by
+	// (extended). It covers the time that the last bytes need from the member to the client.
 	slack time.Duration
 	wake  signal // the earliest deadline may have changed
 	// margin counts what was left of each lease when it was extended (Measures.LeaseMargin).
@@ -47,8 +52,14 @@ type tracked struct {
 // of the leadership is tried and fails.
 const closeRetry = 5 * time.Second
 
-func newTracker(tick time.Duration, margin *histogram.Histogram) *tracker {
-	return &tracker{slack: tick / 2, wake: newSignal(), margin: margin, leases: map[wire.SessionID]*tracked{}}
+// driftShare is the part of its timeout, as a divisor, by which a session expires later because
+// clocks differ in speed. The argument of docs/decisions/002-leases-that-silence-a-member.md holds
+// while each of the clocks of leader, member and client is right to 2 %:
+// 1.02 / 0.98 < 1 + 1/24.
+const driftShare = 24
+
+func newTracker(tick time.Duration, c *clock.Clock, margin *histogram.Histogram) *tracker {
+	return &tracker{clock: c, slack: tick / 2, wake: newSignal(), margin: margin, leases: map[wire.SessionID]*tracked{}}
 }
 
 // lead begins to track. Every session gets its full timeout.
@@ -97,7 +108,7 @@ func (t *tracker) renewLocked(id wire.SessionID, generation uint64, timeout time
 		t.leases[id] = l
 	}
 	l.generation, l.timeout, l.closing = generation, timeout, false
-	l.deadline = time.Now().Add(timeout + t.slack)
+	l.deadline = t.extended(timeout)
 	t.enqueueLocked(l, l.deadline)
 }
 
@@ -112,17 +123,23 @@ func (t *tracker) remove(id wire.SessionID) {
 	}
 }
 
+// extended is the deadline of a session that has its full timeout from now.
+func (t *tracker) extended(timeout time.Duration) time.Time {
+	return t.clock.Awake().Add(timeout + timeout/driftShare + t.slack)
+}
+
 // touch extends leases by their full timeout from now and returns those that it extended, in the
 // same order. A session whose end has been proposed is not extended any more.
 func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	extended := make([]wire.SessionID, 0, len(heard))
-	now := time.Now()
 	for _, id := range heard {
 		if l := t.leases[id]; l != nil && !l.closing {
-			t.margin.Observe(int64(l.deadline.Sub(now)-t.slack) * LeaseMarginUnit / int64(max(l.timeout, 1)))
-			l.deadline = now.Add(l.timeout + t.slack)
+			deadline := t.extended(l.timeout)
+			left := l.timeout - deadline.Sub(l.deadline) // of the timeout itself
+			t.margin.Observe(int64(left) * LeaseMarginUnit / int64(max(l.timeout, 1)))
+			l.deadline = deadline
 			extended = append(extended, id)
 		}
 	}
@@ -134,7 +151,7 @@ func (t *tracker) touch(heard []wire.SessionID) []wire.SessionID {
 func (t *tracker) due() (ends []*znode.Command, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	now := t.clock.Awake()
 	for len(t.queue) > 0 {
 		l := t.queue[0]
 		if wait := l.queuedFor.Sub(now); wait > 0 {
@@ -239,8 +256,9 @@ func (m *Manager) Deadlines() (list []Deadline, leads bool) {
 	t := m.tracker
 	t.mu.Lock()
 	leads = t.leading
+	now := t.clock.Awake()
 	for _, l := range t.leases {
-		list = append(list, Deadline{Session: l.id, At: l.deadline})
+		list = append(list, Deadline{Session: l.id, At: time.Now().Add(l.deadline.Sub(now))})
 	}
 	t.mu.Unlock()
 	slices.SortFunc(list, func(a, b Deadline) int {

@@ -32,6 +32,7 @@ const (
 	CommitBeforeDisk
 	DirectoryNotSynced
 	TornWriteKept
+	LeaseSleeps
 	end
 )
 
@@ -75,6 +76,7 @@ var Table = []Entry{
 	{CommitBeforeDisk, "commit-before-disk", "C1", "quorum/peer/transport.go", "a leader sends a follower an early commit before the entry is on its own disk", true, "TestCommitWaitsForTheLeadersDisk"},
 	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, ""},
 	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", true, "TestPowerFailsDuringWrites"},
+	{LeaseSleeps, "lease-sleeps", "C6", "session/lease.go", "leases do not count the time for which the machine was suspended", true, "TestSuspendedMemberIsSilent"},
 }
 
 // active is the mutation that is switched on.

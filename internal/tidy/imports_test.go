@@ -17,10 +17,11 @@ const imports = `
 	zkdata:                wire znode github.com/klauspost/compress/snappy
 
 	quorum/codec:
-	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit
+	quorum/peer:           znode quorum/codec internal/mutant internal/loglimit internal/clock
 	                       github.com/hashicorp/raft
 	quorum/wal:            quorum/codec internal/mutant github.com/hashicorp/raft golang.org/x/sys/unix
 	quorum:                wire znode quorum/codec quorum/peer quorum/wal internal/mutant internal/loglimit internal/histogram
+	                       internal/clock
 	                       github.com/hashicorp/raft golang.org/x/sys/unix
 	                       github.com/hashicorp/go-hclog
 	                       github.com/hashicorp/raft-boltdb/v2
@@ -31,10 +32,11 @@ const imports = `
 	session/sasl:
 	# What locks' nodes look like: for clients and servers.
 	locknode:
-	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram golang.org/x/sync/semaphore
+	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
+	                       golang.org/x/sync/semaphore
 
 	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
-	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf
+	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf internal/clock
 	server/console/web:
 	server/audit:          wire session internal/loglimit
 	server/console:        wire znode locknode session
@@ -43,7 +45,7 @@ const imports = `
 	                       github.com/prometheus/client_golang/prometheus/collectors
 	                       github.com/prometheus/client_golang/prometheus/promhttp
 	server:                wire znode zkdata locknode quorum quorum/peer session server/zoocfg server/tlsconf server/audit server/admin
-	                       server/console server/console/web server/metrics internal/loglimit internal/histogram
+	                       server/console server/console/web server/metrics internal/loglimit internal/histogram internal/clock
 	server/simtest:
 	deploy:
 	locktest:              server wire znode internal/simnet
@@ -88,6 +90,7 @@ const imports = `
 	jepsen/workers/gozk:   recipes github.com/go-zookeeper/zk
 
 	# Planted bugs; empty in a usual build.
+	internal/clock:        golang.org/x/sys/unix
 	internal/mutant:
 
 	# What tests are made of knows nothing of what they test.

@@ -48,12 +48,13 @@ var errUnrequested = fmt.Errorf("%w: an answer without a request", errRaftFrame)
 
 // appendFuture is a request in flight. It implements raft.AppendFuture.
 type appendFuture struct {
-	start time.Time
-	args  *raft.AppendEntriesRequest
-	resp  *raft.AppendEntriesResponse
-	size  int
-	err   error
-	done  chan struct{} // closed when resp, or err, is there
+	start  time.Time
+	sentAt time.Time // the same by Config.Clock
+	args   *raft.AppendEntriesRequest
+	resp   *raft.AppendEntriesResponse
+	size   int
+	err    error
+	done   chan struct{} // closed when resp, or err, is there
 }
 
 // Error implements raft.Future. It waits for the answer.
@@ -95,7 +96,7 @@ func (p *pipeline) Close() error {
 // AppendEntries implements raft.AppendPipeline. It waits while too much is in flight. Errors: why
 // the stream has failed.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	f := &appendFuture{start: time.Now(), args: args, resp: resp, done: make(chan struct{})}
+	f := &appendFuture{start: time.Now(), sentAt: p.t.clock.Now(), args: args, resp: resp, done: make(chan struct{})}
 	for _, e := range args.Entries {
 		f.size += len(e.Data)
 	}
@@ -191,7 +192,7 @@ func (p *pipeline) readLoop() {
 			return
 		}
 		if err == nil {
-			p.t.answered(p.id, p.addr, f.start, f.args, f.resp)
+			p.t.answered(p.id, p.addr, f.sentAt, f.args, f.resp)
 			over = over || p.t.hold(f.args, f.resp, p.stop) != nil
 		}
 		if over {

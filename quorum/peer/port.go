@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 )
 
@@ -60,6 +61,8 @@ type Config struct {
 	Version uint8
 	// Auth says how members prove to each other who they are.
 	Auth Auth
+	// Clock is what the proof of leadership counts by; nil means Go's monotonic clock.
+	Clock *clock.Clock
 }
 
 func (c *Config) setDefaults() {

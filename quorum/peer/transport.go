@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/mutant"
 )
 
@@ -53,6 +54,7 @@ type Transport struct {
 	net   *network // the same; nil for a member alone
 	self  raft.ServerID
 	local Local
+	clock *clock.Clock
 	votes *voteFilter // nil: this member may vote
 
 	// Began is called when a follower begins to be sent entries of the log, or a snapshot. It is
@@ -77,7 +79,7 @@ type follower struct {
 	id        raft.ServerID
 	addr      raft.ServerAddress
 	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
-	contactAt time.Time                 // when the newest request that it has answered was sent
+	contactAt time.Time                 // when the newest request that it has answered was sent, by Transport.clock
 	// syncedAt is when the newest request was sent that it has answered when it had everything that
 	// was committed at that time; zero since its pipeline ended or it refused a request.
 	syncedAt time.Time
@@ -98,7 +100,7 @@ type follower struct {
 // NewTransport makes the transport of a member with a peer port.
 func NewTransport(p *Port) *Transport {
 	t := newTransport(nil, p.cfg.ID, p.local)
-	t.net = newNetwork(p, t.hand)
+	t.net, t.clock = newNetwork(p, t.hand), p.cfg.Clock
 	t.Transport = t.net
 	return t
 }
@@ -153,7 +155,7 @@ func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 // AppendEntries implements raft.Transport.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	start := time.Now()
+	start := t.clock.Now()
 	err := t.Transport.AppendEntries(id, target, args, resp)
 	if err == nil {
 		t.answered(id, target, start, args, resp)
@@ -241,7 +243,7 @@ func (t *Transport) carried(p *pipeline, args *raft.AppendEntriesRequest) {
 	t.wakeLocked(f)
 }
 
-// answered records a follower's answer to a request that was sent at start.
+// answered records a follower's answer to a request that was sent at start, by t.clock.
 func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start time.Time,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if resp.Term != args.Term {
@@ -279,7 +281,7 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	}
 	f.matched = max(f.matched, args.PrevLogEntry+uint64(len(args.Entries)))
 	if len(args.Entries) > 0 {
-		f.took = time.Since(start)
+		f.took = t.clock.Now().Sub(start)
 	}
 	if f.matched >= args.LeaderCommitIndex {
 		f.synced(start)
@@ -415,9 +417,9 @@ func (t *Transport) quorum() (voters map[raft.ServerID]bool, others int) {
 	return voters, others
 }
 
-// ProvenAt returns a moment at which a quorum of voters still took this member for the leader of
+// ProvenAt returns a moment, by the clock that counts suspends (Config.Clock), at which a quorum of voters still took this member for the leader of
 // term: no other leader had been elected by then. For a single voter that is now. The zero time
-// means that there is no such moment yet.
+// means that there is no such moment yet, or none since this machine woke from a suspend.
 //
 // The voters are those of the newest configuration in the log, committed or not. Any other leader
 // elected before that moment had this configuration, the one before it, or one that this leader has
@@ -445,11 +447,15 @@ func (t *Transport) ProvenAt(term uint64, now time.Time) time.Time {
 		return time.Time{}
 	}
 	slices.SortFunc(newest, func(a, b time.Time) int { return b.Compare(a) })
-	return newest[need-1]
+	at := newest[need-1]
+	if at.Before(t.clock.Woke()) && !mutant.On(mutant.LeaseSleeps) {
+		return time.Time{}
+	}
+	return at
 }
 
 // Synced counts the followers, and observers, that have answered a request that was sent after
-// since, and had all that was committed then.
+// since, by Config.Clock, and had all that was committed then.
 func (t *Transport) Synced(since time.Time) (followers, observers int) {
 	servers := t.local.Servers()
 	t.mu.Lock()
@@ -482,7 +488,7 @@ func (t *Transport) KnowsAll(id MemberID) bool {
 }
 
 // Progress returns up to where a follower has the log, and when the newest request that it has
-// answered was sent.
+// answered was sent, by Config.Clock.
 func (t *Transport) Progress(id MemberID) (matched uint64, heard time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/internal/rafttest"
 
 	"github.com/hashicorp/raft"
@@ -125,6 +126,36 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 			}
 		}
 		tr.Close()
+	}
+}
+
+// A leader that was suspended has no proof of its leadership until followers have answered requests
+// that it has sent since it woke, however short the suspend was.
+func TestProofOfLeadershipIsNewerThanASuspend(t *testing.T) {
+	const term = 7
+	var asleep time.Duration
+	tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers("123")})
+	defer tr.Close()
+	tr.clock = clock.New(time.Now, func() time.Duration { return asleep })
+	answered := func(start time.Time) {
+		tr.answered("2", "", start, &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
+	}
+	before := tr.clock.Now()
+	answered(before)
+	if at := tr.ProvenAt(term, tr.clock.Now()); !at.Equal(before) {
+		t.Errorf("proven at %v, want %v", at, before)
+	}
+	for _, asleep = range []time.Duration{20 * time.Millisecond, time.Hour} {
+		woke := tr.clock.Now()
+		answered(before) // it was in the socket
+		if at := tr.ProvenAt(term, woke); !at.IsZero() {
+			t.Errorf("after %v: proven %v before the wake-up", asleep, woke.Sub(at))
+		}
+		before = tr.clock.Now()
+		answered(before)
+		if at := tr.ProvenAt(term, before); !at.Equal(before) {
+			t.Errorf("after %v: proven at %v, want %v", asleep, at, before)
+		}
 	}
 }
 

@@ -37,7 +37,9 @@ type cluster struct {
 	// repaired counts the starts at which a crash had left something in the log that was to be
 	// removed.
 	repaired atomic.Int64
-	ending   sync.WaitGroup // programs of dead members that are being stopped
+	// marginTimeout is the session timeout of the client that margin looks at.
+	marginTimeout time.Duration
+	ending        sync.WaitGroup // programs of dead members that are being stopped
 }
 
 // member is one machine: its disk and its wall clock outlive the programs that
@@ -49,8 +51,9 @@ type member struct {
 
 	observer bool
 
-	clock atomic.Int64
-	prog  atomic.Pointer[program] // nil while it is down
+	clock   atomic.Int64
+	machine *machine
+	prog    atomic.Pointer[program] // nil while it is down
 
 	// turn holds one token while the program is started or ended, which takes
 	// virtual time. It is a channel because who waits for a mutex stops the
@@ -77,7 +80,7 @@ func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
 	for i := range s.voters + s.observers {
 		m := &member{
 			c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), observer: i >= s.voters,
-			disk: simdisk.New(), turn: make(chan struct{}, 1),
+			disk: simdisk.New(), turn: make(chan struct{}, 1), machine: newMachine(c.torn),
 		}
 		m.disk.SetSyncTime(syncTime)
 		c.net.Host(m.name)

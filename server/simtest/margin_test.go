@@ -76,6 +76,7 @@ func testMargin(t *testing.T, at func(*cluster, *rand.Rand) *member, siege func(
 // margin is how long before its session ended a client's library said that it was not connected any
 // more.
 func (c *cluster) margin(m *member, timeout time.Duration, rng *rand.Rand, siege func(*cluster, *member, *rand.Rand)) time.Duration {
+	c.marginTimeout = timeout
 	b := c.believer(marginHost, m, timeout)
 	conn := b.conn
 	defer b.close()

@@ -118,6 +118,7 @@ var faults = []fault{
 		}
 		return func() {}
 	}},
+	{"suspend", (*nemesis).suspendMember},
 	{"wall clock jumps", func(n *nemesis) func() {
 		m := n.any()
 		jump := time.Duration(n.rng.IntN(48*3600)-24*3600) * time.Second

@@ -45,6 +45,7 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		Dial:            host.Dial,
 		Stores:          &stores,
 		Now:             m.now,
+		Clock:           m.machine.clock(),
 		PeerSecretFile:  m.c.shape.secretFile,
 		MaxMemory:       1 << 30, // not what this machine has
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/quorum"
 	"lockkeeper/server/tlsconf"
 	"lockkeeper/session"
@@ -201,6 +202,9 @@ type Config struct {
 	TrailingEntries uint64
 	// Now is the wall clock that stamps nodes. nil means time.Now.
 	Now func() time.Time
+	// Clock is the clock of the machine, by which leases count; nil means clock.System. It is for
+	// simulations.
+	Clock *clock.Clock
 
 	origin  map[string]property // where each key is in the file
 	notices []Notice
@@ -318,7 +322,7 @@ func (c *Config) memberFaults() (faults Faults) {
 }
 
 // WithDefaults is c with every zero that has a meaning replaced by what it means. It leaves the
-// seams (Listen, Dial, Stores, Now) alone.
+// seams (Listen, Dial, Stores, Now, Clock) alone.
 func (c Config) WithDefaults() Config {
 	l := loader{cfg: c}
 	for _, def := range knownKeys {
