@@ -40,7 +40,7 @@ var errStopped = errors.New("quorum: stopped")
 // Commands may be lost with the leadership: outboxes keep them until they are applied.
 type batcher struct {
 	raft  *raft.Raft
-	stamp func() (timeMs int64, flags znode.Flags)
+	stamp func() znode.Stamp
 	// measures count the entries; they are set before the first command.
 	measures *Measures
 	// failed is called when an entry was not, or perhaps not, committed.
@@ -72,7 +72,7 @@ type proposal struct {
 }
 
 // newBatcher makes a batcher that takes commands as soon as its raft is set.
-func newBatcher(stamp func() (int64, znode.Flags), failed func(error)) *batcher {
+func newBatcher(stamp func() znode.Stamp, failed func(error)) *batcher {
 	b := &batcher{stamp: stamp, failed: failed,
 		proposed: make(chan proposal, entriesInFlight), down: make(chan struct{})}
 	b.room, b.drained = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
@@ -116,9 +116,8 @@ func (b *batcher) proposeLocked() {
 	for b.dueLocked() {
 		waiting := len(b.queue)
 		cmds, size := b.takeLocked()
-		timeMs, flags := b.stamp()
 		entry := make([]byte, 0, 64+size+8*len(cmds))
-		entry = znode.AppendEntry(entry, timeMs, flags, cmds)
+		entry = znode.AppendEntry(entry, b.stamp(), cmds)
 		b.measures.proposing(waiting, len(cmds), len(entry))
 		f := b.raft.Apply(entry, 0)
 		endWith(f, b.down)

@@ -176,6 +176,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store = store
+	f.clock.set(store.ClockMs())
 	f.imported = false
 	f.replayedIndex.Store(0)
 	f.compaction.restart(f.store.Counts().DataSizeBytes)

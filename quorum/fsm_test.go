@@ -41,7 +41,7 @@ func TestLockIsGivenUpWithinALongEntry(t *testing.T) {
 			for id := wire.SessionID(1); id <= 4; id++ {
 				cmds = append(cmds, createSession(id).Append(nil))
 			}
-			entry := znode.AppendEntry(nil, time.Now().UnixMilli(), 0, cmds)
+			entry := znode.AppendEntry(nil, znode.Stamp{TimeMs: time.Now().UnixMilli()}, cmds)
 			fsm{r}.ApplyBatch([]*raft.Log{{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}})
 			r.mu.RLock()
 			defer r.mu.RUnlock()

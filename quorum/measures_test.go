@@ -28,7 +28,7 @@ func TestSlowWritesAndEntriesAreLogged(t *testing.T) {
 		apply := func(took time.Duration) {
 			start := time.Now()
 			time.Sleep(took)
-			r.applied(&raft.Log{Index: 1}, &znode.Entry{TimeMs: start.UnixMilli()}, start)
+			r.applied(&raft.Log{Index: 1}, &znode.Entry{Stamp: znode.Stamp{TimeMs: start.UnixMilli()}}, start)
 		}
 		write(99 * time.Millisecond)
 		apply(slowApply - time.Millisecond)

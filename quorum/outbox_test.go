@@ -207,7 +207,7 @@ func FuzzForwardFrame(f *testing.F) {
 		if err != nil && strings.Contains(err.Error(), "decoding it") {
 			t.Errorf("panic: %v", err)
 		}
-		if err := znode.CheckEntry(znode.AppendEntry(nil, 1, 0, cmds[:good])); err != nil {
+		if err := znode.CheckEntry(znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, cmds[:good])); err != nil {
 			t.Errorf("an entry with the commands cannot be applied: %v", err)
 		}
 	})

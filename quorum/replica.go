@@ -51,6 +51,7 @@ type Replica struct {
 	batcher   *batcher
 	outbox    *outbox
 	lease     leaseClient
+	clock     clusterClock
 	measures  Measures
 	trouble   *loglimit.Limiter // warnings about what is slow
 	roster    *peer.Roster
@@ -141,6 +142,8 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if err := r.openTransport(); err != nil {
 		return nil, err
 	}
+	r.clock.clock = r.cfg.Clock
+	r.clock.set(r.store.ClockMs())
 	r.batcher = newBatcher(r.stamp, func(error) { r.inDoubt() })
 	r.batcher.measures = &r.measures
 	if err := r.openRaft(); err != nil {
@@ -341,7 +344,14 @@ func (r *Replica) checkMembers(known bool) error {
 // maj is the majority rule for the members that raft counts.
 func (r *Replica) maj() Maj { return NewMaj(max(1, r.Status().Voters)) }
 
-func (r *Replica) stamp() (int64, znode.Flags) { return r.cfg.Now().UnixMilli(), r.cfg.Flags }
+// stamp is what this member, as the leader, adds to the commands of an entry.
+func (r *Replica) stamp() znode.Stamp {
+	return znode.Stamp{TimeMs: r.cfg.Now().UnixMilli(), ClockMs: r.clock.nowMs(), Flags: r.cfg.Flags}
+}
+
+// ClockMs returns the cluster's clock: what an entry of this moment has as its Stamp.ClockMs if this
+// member leads.
+func (r *Replica) ClockMs() int64 { return r.clock.nowMs() }
 
 // peerTimeout bounds one exchange with the leader.
 func (r *Replica) peerTimeout() time.Duration { return 2 * r.cfg.heartbeatTimeout() }
@@ -431,6 +441,8 @@ func (r *Replica) applied(l *raft.Log, entry *znode.Entry, start time.Time) {
 			"with many ephemeral nodes or nodes with many watches have ended (mntr: watch_count, ephemerals_count)",
 			"took", took.Round(time.Millisecond), "limit", slowApply, "commands", len(entry.Commands), "index", l.Index)
 	}
+	_, leads := r.leadingTerm()
+	r.clock.applied(entry.ClockMs, leads)
 	if late := r.cfg.Now().UnixMilli() - entry.TimeMs; late >= 0 {
 		m.Propagation.Observe(late * int64(time.Millisecond))
 	}

@@ -164,16 +164,16 @@ var newerFormats = map[string]struct {
 	names  []string
 }{
 	"an entry of a later format": {func(t *testing.T, dir string) {
-		b := znode.AppendEntry(nil, 1, 0, nil)
+		b := znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, nil)
 		b[0]++
 		appendEntry(t, dir, b)
-	}, []string{segmentLogDir, "format 3", "reads 1 to 2"}},
+	}, []string{segmentLogDir, "format 4", "reads 2 to 3"}},
 	"an entry with an unknown flag": {func(t *testing.T, dir string) {
-		appendEntry(t, dir, znode.AppendEntry(nil, 1, 1<<31, nil))
+		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1, Flags: 1 << 31}, nil))
 	}, []string{segmentLogDir, "flags 0x80000000"}},
 	"a command of an unknown kind": {func(t *testing.T, dir string) {
 		c := znode.Command{Kind: 200}
-		appendEntry(t, dir, znode.AppendEntry(nil, 1, 0, [][]byte{c.Append(nil)}))
+		appendEntry(t, dir, znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, [][]byte{c.Append(nil)}))
 	}, []string{segmentLogDir, "kind 200"}},
 	"a segment": {func(t *testing.T, dir string) {
 		rewrite(t, filepath.Join(dir, segmentLogDir, "*.log"), func(b []byte) {
@@ -200,13 +200,13 @@ var newerFormats = map[string]struct {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x04")); err != nil {
+		if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x05")); err != nil {
 			t.Fatal(err)
 		}
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}, []string{snapshotsDir + "/99-99-", "format 4", "reads 1 to 3"}},
+	}, []string{snapshotsDir + "/99-99-", "format 5", "reads 1 to 4"}},
 }
 
 // rewrite changes the content of the one file that matches a pattern.

@@ -31,6 +31,7 @@ type replica struct {
 	hold    bool
 	busy    chan struct{} // Propose waits for it; nil: it does not
 	cut     bool          // Touch fails
+	began   time.Time     // its ClockMs was 0
 	lag     time.Duration // of the proof of leadership
 	leader  bool
 	changed time.Time
@@ -74,7 +75,7 @@ func (r *replica) apply(cmds ...*znode.Command) {
 	for _, c := range cmds {
 		encoded = append(encoded, c.Append(nil))
 	}
-	e, err := znode.DecodeEntry(znode.AppendEntry(nil, time.Now().UnixMilli(), r.flags, encoded))
+	e, err := znode.DecodeEntry(znode.AppendEntry(nil, znode.Stamp{TimeMs: time.Now().UnixMilli(), ClockMs: r.ClockMs(), Flags: r.flags}, encoded))
 	if err != nil {
 		panic(err)
 	}
@@ -121,6 +122,8 @@ func (r *replica) Touch(_ context.Context, heard []wire.SessionID) ([]wire.Sessi
 	return r.m.Touch(heard), start.Add(-lag), nil
 }
 
+func (r *replica) ClockMs() int64 { return time.Since(r.began).Milliseconds() }
+
 func (r *replica) LeaderKnown() (time.Time, bool) {
 	r.ctl.Lock()
 	defer r.ctl.Unlock()
@@ -142,7 +145,7 @@ func newMember(t *testing.T, cfg Config) (*Manager, *replica) {
 	t.Helper()
 	cfg.Member, cfg.Tick, cfg.Logger = 1, tick, testLogger()
 	m := NewManager(cfg)
-	r := &replica{m: m, store: znode.New(), leader: true, changed: time.Now()}
+	r := &replica{m: m, store: znode.New(), leader: true, changed: time.Now(), began: time.Now()}
 	m.Lead(r.store)
 	m.Start(r)
 	t.Cleanup(m.Close)

@@ -34,6 +34,8 @@ type Replica interface {
 	// lease was extended, and a moment from which on they have their full timeout, under any
 	// leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
+	// ClockMs is the cluster's clock, by which containers and TTL nodes count.
+	ClockMs() int64
 	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
 	LeaderKnown() (since time.Time, ok bool)
 }

@@ -24,22 +24,31 @@ func (m *Manager) reapLoop(ctx context.Context) {
 const reapRows = 20_000
 
 // reap proposes the deletion of what is perishable now, at the pace that the configuration allows.
-// Proposals that are lost with the leadership are made again by the next leader.
+// Proposals that are lost with the leadership are made again by the next leader. If nothing is
+// written, it brings the cluster's clock into the log: after a restart, containers and TTL nodes
+// count from there.
 func (m *Manager) reap(ctx context.Context) {
 	neverUsedMs := int32(min(m.cfg.ReapNeverUsed.Milliseconds(), math.MaxInt32))
 	var paths []string
+	now, behind := m.replica.ClockMs(), int64(0)
 	for row := uint32(0); ; {
 		var found []string
 		m.replica.View(func(s *znode.Store) {
-			found, row = s.Perishable(m.cfg.Now().UnixMilli(), neverUsedMs, row, reapRows)
+			found, row = s.Perishable(now, neverUsedMs, row, reapRows)
+			if s.HasPerishables() {
+				behind = now - s.ClockMs()
+			}
 		})
 		if paths = append(paths, found...); row == 0 {
 			break
 		}
 	}
 	slices.Sort(paths)
-	if len(paths) == 0 {
+	if len(paths) == 0 && behind < m.cfg.ReapInterval.Milliseconds()/2 {
 		return
+	}
+	if len(paths) == 0 {
+		paths = []string{""} // no node: its entry brings the clock into the log
 	}
 	m.log.Debug("reaping containers and TTL nodes", "nodes", len(paths))
 	pace := time.NewTicker(max(time.Minute/time.Duration(m.cfg.ReapPerMinute), 1))

@@ -38,14 +38,15 @@ const (
 type restores struct {
 	busy sync.Mutex // held by Restore
 
-	mu        sync.Mutex
-	session   wire.SessionID // 0 while there is none
-	opened    bool           // the session exists
-	applied   uint64         // the newest step that was applied here
-	committed bool           // RestoreCommit has been proposed
-	zxid      wire.Zxid      // of the restore, once it has taken effect
-	err       error          // why there will be no more steps
-	moved     chan struct{}  // closed at the next change of these
+	mu      sync.Mutex
+	session wire.SessionID // 0 while there is none
+	// generation is that of the session; 0 before the session exists.
+	generation uint64
+	applied    uint64        // the newest step that was applied here
+	committed  bool          // RestoreCommit has been proposed
+	zxid       wire.Zxid     // of the restore, once it has taken effect
+	err        error         // why there will be no more steps
+	moved      chan struct{} // closed at the next change of these
 }
 
 // change changes what is known of the restore of a session, if it is the present one.
@@ -58,6 +59,13 @@ func (r *restores) change(session wire.SessionID, f func()) {
 	f()
 	close(r.moved)
 	r.moved = make(chan struct{})
+}
+
+// opened returns the generation of the session of the restore.
+func (r *restores) opened() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.generation
 }
 
 func (r *restores) fail(session wire.SessionID, err error) {
@@ -112,7 +120,7 @@ func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit 
 	defer r.busy.Unlock()
 	id := m.newID()
 	r.mu.Lock()
-	r.session, r.opened, r.applied, r.committed, r.zxid, r.err = id, false, 0, false, 0, nil
+	r.session, r.generation, r.applied, r.committed, r.zxid, r.err = id, 0, 0, false, 0, nil
 	r.moved = make(chan struct{})
 	r.mu.Unlock()
 	defer r.change(id, func() { r.session = 0 })
@@ -129,7 +137,7 @@ func (m *Manager) Restore(ctx context.Context, sc *znode.SnapshotScanner, admit 
 	touching.Go(func() {
 		every(ctx, restoreTouch, func() { _, _, _ = m.replica.Touch(ctx, []wire.SessionID{id}) })
 	})
-	d := restoreDriver{m: m, id: id}
+	d := restoreDriver{m: m, id: id, generation: m.restores.opened()}
 	if err = d.load(ctx, sc); err == nil {
 		err = d.check(ctx, admit)
 	}
@@ -147,14 +155,15 @@ func (m *Manager) openRestore(ctx context.Context, id wire.SessionID) error {
 		TimeoutMs: int32(restoreTimeout.Milliseconds()), Password: password, Addr: "0.0.0.0"}); err != nil {
 		return err
 	}
-	return m.restores.await(ctx, func() bool { return m.restores.opened })
+	return m.restores.await(ctx, func() bool { return m.restores.generation != 0 })
 }
 
 // restoreDriver proposes the steps of a restore.
 type restoreDriver struct {
-	m   *Manager
-	id  wire.SessionID
-	seq uint64 // of the newest step
+	m          *Manager
+	id         wire.SessionID
+	generation uint64
+	seq        uint64 // of the newest step
 }
 
 // propose proposes a step when no more than window others are on their way.
@@ -164,7 +173,7 @@ func (d *restoreDriver) propose(ctx context.Context, window uint64, step byte, b
 		return err
 	}
 	d.seq++
-	return d.m.replica.Propose(ctx, &znode.Command{Kind: znode.KindRestore, Session: d.id, Generation: 1, Seq: d.seq,
+	return d.m.replica.Propose(ctx, &znode.Command{Kind: znode.KindRestore, Session: d.id, Generation: d.generation, Seq: d.seq,
 		Body: append([]byte{step}, body...)})
 }
 
@@ -237,7 +246,7 @@ func (d *restoreDriver) giveUp() {
 	ctx, cancel := context.WithTimeout(d.m.ctx, time.Second)
 	defer cancel()
 	d.seq++
-	_ = d.m.replica.Propose(ctx, &znode.Command{Kind: znode.KindRequest, Session: d.id, Generation: 1, Seq: d.seq,
+	_ = d.m.replica.Propose(ctx, &znode.Command{Kind: znode.KindRequest, Session: d.id, Generation: d.generation, Seq: d.seq,
 		Op: wire.OpCloseSession})
 }
 
@@ -246,7 +255,7 @@ func (m *Manager) restoreApplied(store *znode.Store, c *znode.Command, res *znod
 	r := &m.restores
 	switch {
 	case c.Kind == znode.KindCreateSession && res.Status == znode.Done:
-		r.change(c.Session, func() { r.opened = true })
+		r.change(c.Session, func() { r.generation = res.Generation })
 	case c.Kind == znode.KindCreateSession && res.Status == znode.BadPassword:
 		r.fail(c.Session, errors.New("session: restore: the session id is in use"))
 	case c.Kind != znode.KindRestore:
@@ -282,13 +291,13 @@ func (m *Manager) restoreApplied(store *znode.Store, c *znode.Command, res *znod
 // steps in flight stands there.
 func (r *restores) stateReplaced(store *znode.Store) {
 	r.mu.Lock()
-	id, opened := r.session, r.opened
+	id, opened := r.session, r.generation != 0
 	r.mu.Unlock()
 	if id == 0 {
 		return
 	}
 	if info, ok := store.Session(id); ok {
-		r.change(id, func() { r.opened, r.applied = true, max(r.applied, info.LastSeq) })
+		r.change(id, func() { r.generation, r.applied = info.Generation, max(r.applied, info.LastSeq) })
 	} else if opened {
 		r.fail(id, errors.New("session: restore: its session has ended"))
 	}

@@ -37,7 +37,7 @@ func (h *holds) Propose(_ context.Context, c *znode.Command) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.hold(func() {
-		h.store.Apply(1, &znode.Entry{TimeMs: 1, Commands: []znode.Command{*c}}, func(c *znode.Command, res *znode.Result) { h.m.Applied(h.store, c, res) })
+		h.store.Apply(1, &znode.Entry{Stamp: znode.Stamp{TimeMs: 1}, Commands: []znode.Command{*c}}, func(c *znode.Command, res *znode.Result) { h.m.Applied(h.store, c, res) })
 	})
 	return nil
 }

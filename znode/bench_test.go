@@ -21,7 +21,7 @@ func batches(first, n int, op wire.Op, body func(i int) wire.Record) [][]byte {
 		c := Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: uint64(first + i), Op: op, Body: body(first + i).Append(nil)}
 		cmds = append(cmds, c.Append(nil))
 		if len(cmds) == 16 || i == n-1 {
-			entries = append(entries, AppendEntry(nil, int64(first+i), 0, cmds))
+			entries = append(entries, AppendEntry(nil, Stamp{TimeMs: int64(first + i), ClockMs: int64(first + i)}, cmds))
 			cmds = cmds[:0]
 		}
 	}

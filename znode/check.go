@@ -67,9 +67,9 @@ func (s *Store) checkNode(n *node) error {
 	}
 	// Nothing more is certain of a state that came from ZooKeeper (FromContent): there a node may
 	// be modified before it is created, by the clock of another leader.
-	if n.czxid > s.zxid || n.pzxid > s.zxid || n.ctimeMs > s.timeMs || n.mtimeMs > s.timeMs {
-		return fmt.Errorf("czxid %v pzxid %v ctime %d mtime %d in a state at %v, %d",
-			n.czxid, n.pzxid, n.ctimeMs, n.mtimeMs, s.zxid, s.timeMs)
+	if now := s.clock.nowMs(); n.czxid > s.zxid || n.pzxid > s.zxid || n.usedMs > now {
+		return fmt.Errorf("czxid %v pzxid %v used at %d in a state at %v, %d",
+			n.czxid, n.pzxid, n.usedMs, s.zxid, now)
 	}
 	// The mzxid of the config is whatever the config says.
 	if n.path != configPath && n.mzxid > s.zxid {

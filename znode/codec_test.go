@@ -76,11 +76,11 @@ func encodedCommands(cmds []Command) (encoded [][]byte) {
 
 func TestEntryRoundTrip(t *testing.T) {
 	for _, want := range []Entry{
-		{TimeMs: 1_700_000_000_000, Flags: EnforceQuota | SkipACL, Commands: testCommands()},
-		{TimeMs: math.MinInt64, Flags: knownFlags, Commands: testCommands()[:1]},
+		{Stamp: Stamp{1_700_000_000_000, 7, EnforceQuota | SkipACL}, Commands: testCommands()},
+		{Stamp: Stamp{math.MinInt64, 7, knownFlags}, Commands: testCommands()[:1]},
 		{Commands: []Command{}},
 	} {
-		b := AppendEntry([]byte("before"), want.TimeMs, want.Flags, encodedCommands(want.Commands))
+		b := AppendEntry([]byte("before"), want.Stamp, encodedCommands(want.Commands))
 		got, err := DecodeEntry(b[len("before"):])
 		if err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%+v became %+v, %v", want, got, err)
@@ -90,7 +90,7 @@ func TestEntryRoundTrip(t *testing.T) {
 
 // TestEntryDamage changes and cuts an entry in every place.
 func TestEntryDamage(t *testing.T) {
-	good := AppendEntry(nil, 12345, ExtendedTypes, encodedCommands(testCommands()[:4]))
+	good := AppendEntry(nil, Stamp{12345, 678, ExtendedTypes}, encodedCommands(testCommands()[:4]))
 	for i := range good {
 		for bit := range 8 {
 			bad := bytes.Clone(good)
@@ -112,7 +112,7 @@ func TestEntryDamage(t *testing.T) {
 		t.Fatalf("a newer version: %v", err)
 	}
 	for flag := KeyScheme; flag != 0; flag <<= 1 {
-		_, err := DecodeEntry(AppendEntry(nil, 12345, flag, nil))
+		_, err := DecodeEntry(AppendEntry(nil, Stamp{12345, 678, flag}, nil))
 		if want := flag != KeyScheme; errors.Is(err, ErrNewer) != want || !want && err != nil {
 			t.Errorf("flags %#x: %v", uint32(flag), err)
 		}
@@ -126,18 +126,19 @@ func TestEntryFormat(t *testing.T) {
 			Identities: []Identity{{"digest", "u:h"}}},
 		{Kind: KindCreateSession, Session: -2, Seq: 1 << 63, TimeoutMs: 4000, Password: []byte("0123456789abcdef"), Addr: "10.0.0.1"},
 	}
-	const want = "02" + "ca48ab47" + "00000002" + "0000018bcfe56800" + "00000002" +
+	const commands = "00000002" +
 		"22" + "01" + "0102030405060708" + "02" + "ac02" + "12" + "05000000012f" + "01" + "06646967657374" + "03753a68" + "00" + "00" + "00" +
 		"33" + "02" + "fffffffffffffffe" + "00" + "80808080808080808001" + "00" + "00" + "00" + "c03e" +
 		"1030313233343536373839616263646566" + "0831302e302e302e31"
-	got := AppendEntry(nil, 1_700_000_000_000, ExtendedTypes, encodedCommands(cmds))
+	const want = "03" + "73f9cdd0" + "00000002" + "0000018bcfe56800" + "0000000005265c00" + commands
+	got := AppendEntry(nil, Stamp{1_700_000_000_000, 86_400_000, ExtendedTypes}, encodedCommands(cmds))
 	if hex.EncodeToString(got) != want {
 		t.Errorf("got\n%x\nwant\n%s", got, want)
 	}
-	// version 1 differs in what commands without identities mean
-	first, _ := hex.DecodeString("01" + "02242e7e" + want[10:])
-	if e, err := DecodeEntry(first); err != nil || !reflect.DeepEqual(e.Commands, cmds) {
-		t.Errorf("version 1: %+v, %v", e, err)
+	// version 2 has no clock
+	second, _ := hex.DecodeString("02" + "ca48ab47" + "00000002" + "0000018bcfe56800" + commands)
+	if e, err := DecodeEntry(second); err != nil || !reflect.DeepEqual(e, &Entry{Stamp{1_700_000_000_000, 0, ExtendedTypes}, cmds}) {
+		t.Errorf("version 2: %+v, %v", e, err)
 	}
 }
 
@@ -160,12 +161,12 @@ func FuzzDecodeCommand(f *testing.F) {
 // FuzzDecodeEntry also applies what it could decode: whatever a log holds, Apply must neither panic
 // nor break an invariant. The checksum is set right, so that the fuzzer gets past it.
 func FuzzDecodeEntry(f *testing.F) {
-	f.Add(AppendEntry(nil, 12345, ExtendedTypes, encodedCommands(testCommands())))
+	f.Add(AppendEntry(nil, Stamp{12345, 678, ExtendedTypes}, encodedCommands(testCommands())))
 	open := Command{Kind: KindCreateSession, Session: 1}
 	multi := wire.MultiRequest{Ops: []wire.MultiOp{
 		{Op: wire.OpCreate, Record: create("/a", "x", 1)}, {Op: wire.OpDelete, Record: wire.DeleteRequest{Path: "/b", Version: -1}},
 	}}
-	f.Add(AppendEntry(nil, 1, 0, encodedCommands([]Command{
+	f.Add(AppendEntry(nil, Stamp{TimeMs: 1}, encodedCommands([]Command{
 		open,
 		{Kind: KindRequest, Session: 1, Generation: 1, Seq: 1, Op: wire.OpCreate, Body: create("/b", "x", 3).Append(nil)},
 		{Kind: KindRequest, Session: 1, Generation: 1, Seq: 2, Op: wire.OpMulti, Body: multi.Append(nil)},
@@ -182,7 +183,7 @@ func FuzzDecodeEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := DecodeEntry(AppendEntry(nil, e.TimeMs, e.Flags, encodedCommands(e.Commands)))
+		again, err := DecodeEntry(AppendEntry(nil, e.Stamp, encodedCommands(e.Commands)))
 		if err != nil || !reflect.DeepEqual(e, again) {
 			t.Fatalf("%+v became %+v, %v", e, again, err)
 		}

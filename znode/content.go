@@ -95,7 +95,6 @@ func (s *Store) takeOver(n Node) {
 		row.kind = kindContainer
 	}
 	s.zxid = max(s.zxid, n.Czxid, n.Mzxid, n.Pzxid)
-	s.timeMs = max(s.timeMs, n.CtimeMs, n.MtimeMs)
 	s.place(row)
 }
 

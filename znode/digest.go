@@ -6,7 +6,8 @@ package znode
 // for tests and for operators. It is no protection against deliberate collisions.
 func (s *Store) Digest() uint64 {
 	// A sum does not depend on the order of its parts, which differs between replicas.
-	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).sum()
+	sum := hash(1).num(uint64(s.zxid)).num(uint64(s.timeMs)).
+		num(uint64(s.clock.stampMs)).num(uint64(s.clock.shiftMs)).num(s.generations.ended).sum()
 	if s.membership.members != nil {
 		sum += hash(4).text(string(appendMembership(nil, &s.membership))).sum()
 	}
@@ -35,7 +36,7 @@ func (s *Store) TreeDigest() uint64 {
 		}
 		sum += hash(3).text(n.path).num(null).text(string(n.data)).text(n.acl.key).
 			num(uint64(n.czxid)).num(uint64(n.mzxid)).num(uint64(n.pzxid)).
-			num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.owner)).
+			num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.usedMs)).num(uint64(n.owner)).
 			num(uint64(n.version)).num(uint64(n.creates)).num(uint64(n.aversion)).num(uint64(n.kind)).sum()
 	}
 	return sum

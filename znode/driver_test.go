@@ -19,6 +19,7 @@ type driver struct {
 	s, twin *Store
 	term    uint64
 	timeMs  int64
+	clockMs int64
 	flags   Flags
 	entries int
 	conns   map[wire.SessionID]*conn
@@ -35,7 +36,7 @@ type conn struct {
 }
 
 func newDriver(t testing.TB) *driver {
-	return &driver{t: t, s: New(), twin: New(), timeMs: 1000, conns: map[wire.SessionID]*conn{}}
+	return &driver{t: t, s: New(), twin: New(), timeMs: 1000, clockMs: 1000, conns: map[wire.SessionID]*conn{}}
 }
 
 // outcome is a Result that outlives the call, with nothing in it that the Store goes on using.
@@ -56,7 +57,7 @@ func (d *driver) apply(cmds ...Command) []Result {
 	for _, c := range cmds {
 		encoded = append(encoded, c.Append(nil))
 	}
-	entry := AppendEntry(nil, d.timeMs, d.flags, encoded)
+	entry := AppendEntry(nil, Stamp{d.timeMs, d.clockMs, d.flags}, encoded)
 	results := applyTo(d.t, d.s, d.term, entry)
 	if twins := applyTo(d.t, d.twin, d.term, entry); !reflect.DeepEqual(results, twins) {
 		d.t.Fatalf("the replicas disagree about %+v:\n%+v\n%+v", cmds, results, twins)
@@ -131,7 +132,7 @@ func restored(t testing.TB, s *Store) *Store {
 
 // open returns the command that opens a session, and remembers the connection.
 func (d *driver) open(id wire.SessionID) Command {
-	c := &conn{generation: 1, password: fmt.Appendf(nil, "%016x", uint64(id)), addr: "10.0.0.1"}
+	c := &conn{generation: d.s.generations.first(), password: fmt.Appendf(nil, "%016x", uint64(id)), addr: "10.0.0.1"}
 	d.conns[id] = c
 	return Command{Kind: KindCreateSession, Session: id, Seq: 1<<63 | uint64(id), TimeoutMs: 4000, Password: c.password, Addr: c.addr}
 }

@@ -43,37 +43,46 @@ const (
 
 // Entry is what one position of the replicated log holds: a batch of commands.
 type Entry struct {
-	TimeMs   int64 // the leader's clock when it made the entry, milliseconds since 1970
-	Flags    Flags
+	Stamp
 	Commands []Command
 }
 
+// Stamp is what the leader adds to the commands of an entry.
+type Stamp struct {
+	// TimeMs is the leader's wall clock when it made the entry, in milliseconds since 1970. It is what
+	// nodes show as ctime and mtime, and may go back from one entry to the next.
+	TimeMs int64
+	// ClockMs is the cluster's clock, in milliseconds (see Store.ClockMs).
+	ClockMs int64
+	Flags   Flags
+}
+
 // The versions of entries: AppendEntry writes entryVersion, DecodeEntry reads from entryVersionMin
-// to entryVersion (docs/decisions/013-versions.md). In entries of version 1 each command carries
-// all identities of its connection. A connection never loses one, so those that carry none come
-// before all that do, and such an entry means the same when it is read as one of version 2.
+// to entryVersion (docs/decisions/013-versions.md). Entries of version 2 have no ClockMs: the
+// cluster's clock stands still.
 const (
-	entryVersion    = 2
-	entryVersionMin = 1
-	entryHeaderSize = 1 + 4 + 4 + 8 + 4
+	entryVersion    = 3
+	entryVersionMin = 2
+	entryHeaderSize = 1 + 4 + 4 + 8 + 8 + 4
 )
 
 // AppendEntry encodes an entry of commands that are already encoded (by Command.Append) behind b
 // and returns the extended slice. Integers are big-endian.
 //
-//	 0        1             5            9            17            21
-//	+---------+-------------+------------+------------+-------------+----------------+
-//	| u8      | u32         | u32        | i64        | u32         | count x        |
-//	| version | CRC-32C of  | flags      | time in ms | count       | uvarint length |
-//	|         | the version |            |            |             | command        |
-//	|         | and of all  |            |            |             |                |
-//	|         | that follows|            |            |             |                |
-//	+---------+-------------+------------+------------+-------------+----------------+
-func AppendEntry(b []byte, timeMs int64, flags Flags, cmds [][]byte) []byte {
+//	 0        1             5            9            17            25            29
+//	+---------+-------------+------------+------------+-------------+-------------+----------------+
+//	| u8      | u32         | u32        | i64        | i64         | u32         | count x        |
+//	| version | CRC-32C of  | flags      | time in ms | clock in ms | count       | uvarint length |
+//	|         | the version |            |            |             |             | command        |
+//	|         | and of all  |            |            |             |             |                |
+//	|         | that follows|            |            |             |             |                |
+//	+---------+-------------+------------+------------+-------------+-------------+----------------+
+func AppendEntry(b []byte, stamp Stamp, cmds [][]byte) []byte {
 	start := len(b)
 	b = append(b, entryVersion, 0, 0, 0, 0)
-	b = binary.BigEndian.AppendUint32(b, uint32(flags))
-	b = binary.BigEndian.AppendUint64(b, uint64(timeMs))
+	b = binary.BigEndian.AppendUint32(b, uint32(stamp.Flags))
+	b = binary.BigEndian.AppendUint64(b, uint64(stamp.TimeMs))
+	b = binary.BigEndian.AppendUint64(b, uint64(stamp.ClockMs))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(cmds)))
 	for _, cmd := range cmds {
 		b = appendBytes(b, cmd)
@@ -122,6 +131,9 @@ func decodeEntry(b []byte, keep bool) (e Entry, err error) {
 	}
 	d := decoder{b: b[5:]}
 	e.Flags, e.TimeMs = Flags(d.u32()), int64(d.u64())
+	if b[0] >= 3 {
+		e.ClockMs = int64(d.u64())
+	}
 	if unknown := e.Flags &^ knownFlags; d.err == nil && unknown != 0 {
 		return e, fmt.Errorf("%w: it has the flags %#x, which this program does not know", ErrNewer, uint32(unknown))
 	}

@@ -21,7 +21,8 @@ func (s *Store) AccessOf(path string) (*Access, bool) {
 	return (*Access)(s.nodes.row(i).acl), true
 }
 
-// TimeMs is the time of the newest entry, in ms since 1970.
+// TimeMs is the time of the newest entry by the leader's wall clock, in ms since 1970. It may run
+// backwards.
 func (s *Store) TimeMs() int64 { return s.timeMs }
 
 // Ephemeral is an ephemeral node. Its data are never modified.

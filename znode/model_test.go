@@ -18,6 +18,8 @@ type model struct {
 	sessions map[wire.SessionID]msession
 	zxid     wire.Zxid
 	timeMs   int64
+	clockMs  int64
+	ended    uint64 // the largest generation of a session that has ended
 
 	// Of the command that is being applied.
 	next    wire.Zxid
@@ -37,6 +39,7 @@ type mnode struct {
 	ephemeral bool
 	ttlMs     int64
 	container bool
+	usedMs    int64
 }
 
 type msession struct {
@@ -79,10 +82,10 @@ func (m *model) statOf(path string) wire.Stat {
 }
 
 // apply applies one command.
-func (m *model) apply(term uint64, timeMs int64, flags Flags, c Command) Result {
-	m.timeMs = max(m.timeMs, timeMs)
+func (m *model) apply(term uint64, stamp Stamp, c Command) Result {
+	m.timeMs, m.clockMs = stamp.TimeMs, max(m.clockMs, stamp.ClockMs)
 	m.next = max(m.zxid+1, wire.Zxid(term)<<32+1)
-	m.flags, m.session, m.changed, m.events, m.touched = flags, c.Session, false, nil, map[string]bool{}
+	m.flags, m.session, m.changed, m.events, m.touched = stamp.Flags, c.Session, false, nil, map[string]bool{}
 	r := m.turn(c)
 	if m.changed {
 		m.zxid = m.next
@@ -109,9 +112,9 @@ func (m *model) turn(c Command) Result {
 		case exists, c.Session == 0, top == 0xFF, uint64(c.Session) == 0x8000000000000000:
 			return Result{Status: BadPassword}
 		}
-		m.sessions[c.Session] = msession{1, 0, c.TimeoutMs, c.Addr, string(c.Password), nil}
+		m.sessions[c.Session] = msession{m.ended + 1, 0, c.TimeoutMs, c.Addr, string(c.Password), nil}
 		m.changed = true
-		return Result{Generation: 1}
+		return Result{Generation: m.ended + 1}
 	case KindMembers:
 		if len(c.Body) > 0 {
 			m.config(c.Body)
@@ -120,7 +123,7 @@ func (m *model) turn(c Command) Result {
 	case KindReap:
 		path := string(c.Body)
 		n, ok := m.nodes[path]
-		idleMs := m.timeMs - n.stat.Mtime
+		idleMs := m.clockMs - n.usedMs
 		switch {
 		case !ok:
 			return Result{Code: wire.CodeNoNode}
@@ -190,6 +193,7 @@ func (m *model) close(id wire.SessionID) {
 			m.remove(p)
 		}
 	}
+	m.ended = max(m.ended, m.sessions[id].generation)
 	delete(m.sessions, id)
 	m.changed = true
 }
@@ -395,7 +399,7 @@ func (m *model) create(op wire.Op, q wire.CreateTTLRequest, inMulti bool, res *O
 	}
 	n := mnode{data: bytes.Clone(q.Data), acl: acl}
 	n.stat.Czxid, n.stat.Mzxid, n.stat.Pzxid = m.next, m.next, m.next
-	n.stat.Ctime, n.stat.Mtime = m.timeMs, m.timeMs
+	n.stat.Ctime, n.stat.Mtime, n.usedMs = m.timeMs, m.timeMs, m.clockMs
 	switch {
 	case ttlMode:
 		n.ttlMs = q.TTL
@@ -469,7 +473,7 @@ func (m *model) setData(q *wire.SetDataRequest) wire.Code {
 	}
 	old.data = bytes.Clone(q.Data)
 	old.stat.Version++
-	old.stat.Mzxid, old.stat.Mtime = m.next, m.timeMs
+	old.stat.Mzxid, old.stat.Mtime, old.usedMs = m.next, m.timeMs, m.clockMs
 	m.nodes[q.Path] = old
 	if diff != 0 {
 		m.touch(q.Path)

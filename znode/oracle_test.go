@@ -75,14 +75,15 @@ func (o *oracle) step() {
 			o.flags |= SkipACL
 		}
 	}
-	o.timeMs += int64(o.rng.IntN(1000)) - 300 // clocks do jump
+	o.timeMs += int64(o.rng.IntN(1000)) - 500 // clocks do jump
+	o.clockMs += int64(o.rng.IntN(800)) - 100 // a new leader may be behind
 	var cmds []Command
 	for range 1 + o.rng.IntN(3) {
 		cmds = append(cmds, o.command())
 	}
 	got := o.apply(cmds...)
 	for i, c := range cmds {
-		want := o.m.apply(o.term, o.timeMs, o.flags, c)
+		want := o.m.apply(o.term, Stamp{o.timeMs, o.clockMs, o.flags}, c)
 		if !reflect.DeepEqual(got[i], want) {
 			rec, err := wire.DecodeBody(c.Op, c.Body)
 			o.t.Fatalf("step %d: %v %v %+v %v as %v:\ngot  %+v\nwant %+v", o.entries, c.Kind, c.Op, rec, err, c.Identities, got[i], want)
@@ -110,7 +111,7 @@ func (o *oracle) learn(c Command, r Result) {
 	}
 	switch c.Kind {
 	case KindCreateSession:
-		o.conns[c.Session] = &conn{generation: 1, password: c.Password, addr: c.Addr}
+		o.conns[c.Session] = &conn{generation: r.Generation, password: c.Password, addr: c.Addr}
 	case KindAttach:
 		conn := o.conns[c.Session]
 		conn.generation, conn.seq, conn.addr = r.Generation, 0, c.Addr
@@ -275,8 +276,8 @@ func (o *oracle) op(inMulti bool) (wire.Op, wire.Record) {
 func (o *oracle) compare() {
 	o.t.Helper()
 	super := []Identity{{"super", ""}}
-	if o.s.Zxid() != o.m.zxid || o.s.timeMs != o.m.timeMs {
-		o.t.Fatalf("at %v, %d, model at %v, %d", o.s.Zxid(), o.s.timeMs, o.m.zxid, o.m.timeMs)
+	if o.s.Zxid() != o.m.zxid || o.s.timeMs != o.m.timeMs || o.s.ClockMs() != o.m.clockMs {
+		o.t.Fatalf("at %v, %d, %d, model at %v, %d, %d", o.s.Zxid(), o.s.timeMs, o.s.ClockMs(), o.m.zxid, o.m.timeMs, o.m.clockMs)
 	}
 	want := Counts{Nodes: len(o.m.nodes) + 1, Sessions: len(o.m.sessions), DataSizeBytes: int64(len(o.m.nodes["/"].data))}
 	ephemerals := map[wire.SessionID][]string{}

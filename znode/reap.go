@@ -3,11 +3,11 @@ package znode
 import "lockkeeper/wire"
 
 // Perishable reads the rows number from to from+rows-1 and returns the paths of the containers and
-// TTL nodes among them that a KindReap at nowMs, in milliseconds since 1970, would delete
+// TTL nodes among them that a KindReap would delete in an entry with that Stamp.ClockMs
 // (docs/protocol/semantics.md section 5.2), and the row to go on from: 0 when all have been read.
 // neverUsedMs is as in Command.TimeoutMs of KindReap. The caller does not hold its lock for all
 // rows of a large state at once; KindReap checks each node again.
-func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
+func (s *Store) Perishable(clockMs int64, neverUsedMs int32, from, rows uint32) (paths []string, next uint32) {
 	if s.perishable == 0 {
 		return nil, 0
 	}
@@ -15,16 +15,19 @@ func (s *Store) Perishable(nowMs int64, neverUsedMs int32, from, rows uint32) (p
 		if uint32(i)-from == rows {
 			return paths, uint32(i)
 		}
-		if s.perished(i, nowMs, neverUsedMs) {
+		if s.perished(i, clockMs+s.clock.shiftMs, neverUsedMs) {
 			paths = append(paths, s.nodes.row(i).path)
 		}
 	}
 	return paths, 0
 }
 
+// HasPerishables reports whether there are containers or TTL nodes.
+func (s *Store) HasPerishables() bool { return s.perishable > 0 }
+
 // perished reports whether the node at i has outlived its purpose: a container whose last child is
 // gone (or, when neverUsedMs is not 0, that never had one for longer than that), a TTL node without
-// children that was not written to for longer than its time to live.
+// children that was not written to for longer than its time to live. nowMs is clock.nowMs.
 func (s *Store) perished(i slot, nowMs int64, neverUsedMs int32) bool {
 	n := s.nodes.row(i)
 	if s.link(i).children > 0 {
@@ -32,9 +35,9 @@ func (s *Store) perished(i slot, nowMs int64, neverUsedMs int32) bool {
 	}
 	switch n.kind {
 	case kindContainer:
-		return n.creates > 0 || neverUsedMs != 0 && nowMs-n.mtimeMs > int64(neverUsedMs)
+		return n.creates > 0 || neverUsedMs != 0 && nowMs-n.usedMs > int64(neverUsedMs)
 	case kindTTL:
-		return nowMs-n.mtimeMs > n.owner
+		return nowMs-n.usedMs > n.owner
 	}
 	return false
 }
@@ -45,7 +48,7 @@ func (s *Store) reap(c *Command, r *Result) {
 	switch {
 	case !ok:
 		r.Code = wire.CodeNoNode
-	case !s.perished(i, s.timeMs, c.TimeoutMs):
+	case !s.perished(i, s.clock.nowMs(), c.TimeoutMs):
 		r.Code = wire.CodeNotEmpty
 	default:
 		s.deleteNode(i)

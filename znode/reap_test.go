@@ -23,7 +23,7 @@ func newReaperStore(t *testing.T) *reaperStore {
 func (s *reaperStore) at(ms int64, c *Command) wire.Code {
 	s.t.Helper()
 	var code wire.Code
-	s.Apply(1, &Entry{TimeMs: ms, Flags: ExtendedTypes, Commands: []Command{*c}}, func(_ *Command, r *Result) {
+	s.Apply(1, &Entry{Stamp: Stamp{TimeMs: ms, ClockMs: ms, Flags: ExtendedTypes}, Commands: []Command{*c}}, func(_ *Command, r *Result) {
 		if r.Status != Done {
 			s.t.Fatalf("%v: %v", c.Kind, r.Status)
 		}
@@ -116,5 +116,77 @@ func TestTTLNodesAreReapedWhenChildlessAndUnchanged(t *testing.T) {
 	s.request(9000, wire.OpCreate, wire.CreateRequest{Path: "/p", ACL: wire.OpenACL})
 	if code := s.reapAt(99999, "/p", 1); code != wire.CodeNotEmpty {
 		t.Fatalf("reaped a persistent node: %v", code)
+	}
+}
+
+// TTL nodes and containers live by the cluster's clock. What wall clocks say, forwards or backwards,
+// kills nothing and keeps nothing alive (C8); it is what nodes show as their times.
+func TestWallClocksDoNotReap(t *testing.T) {
+	for _, jump := range []int64{10 * 365 * 86_400_000, -10 * 365 * 86_400_000} {
+		s := newReaperStore(t)
+		const now, ttl = 1_800_000_000_000, 60_000
+		stamp := Stamp{TimeMs: now, ClockMs: 2000, Flags: ExtendedTypes}
+		apply := func(c *Command) (code wire.Code) {
+			s.Apply(1, &Entry{Stamp: stamp, Commands: []Command{*c}}, func(_ *Command, r *Result) { code = r.Code })
+			return code
+		}
+		create := func(path string) {
+			s.seq++
+			body := wire.CreateTTLRequest{Path: path, ACL: wire.OpenACL, Mode: wire.ModePersistentTTL, TTL: ttl}
+			if code := apply(&Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: s.seq, Op: wire.OpCreateTTL, Body: body.Append(nil)}); code != wire.CodeOK {
+				t.Fatal(code)
+			}
+		}
+		times := func(path string) (ctimeMs int64) {
+			n, ok := s.Node(path)
+			if !ok {
+				t.Fatalf("no node %s", path)
+			}
+			return n.Ctime
+		}
+		reap := func(path string) wire.Code { return apply(&Command{Kind: KindReap, Body: []byte(path)}) }
+
+		create("/before")
+		stamp.TimeMs += jump // a leader with a wrong clock
+		create("/wrong")
+		if code := reap("/before"); code != wire.CodeNotEmpty {
+			t.Errorf("a jump by %d ms has reaped a node: %v", jump, code)
+		}
+		stamp.TimeMs, stamp.ClockMs = now+1000, stamp.ClockMs+1000 // it is right again
+		create("/after")
+		if times("/before") != now || times("/wrong") != now+jump || times("/after") != now+1000 {
+			t.Errorf("after a jump by %d ms and back the times are %d %d %d", jump, times("/before"), times("/wrong"), times("/after"))
+		}
+		stamp.ClockMs += ttl - 1000
+		for path, want := range map[string]wire.Code{"/before": wire.CodeNotEmpty, "/wrong": wire.CodeNotEmpty, "/after": wire.CodeNotEmpty} {
+			if code := reap(path); code != want {
+				t.Errorf("%s within its time to live: %v", path, code)
+			}
+		}
+		stamp.ClockMs += 1001
+		for _, path := range []string{"/before", "/wrong", "/after"} {
+			if code := reap(path); code != wire.CodeOK {
+				t.Errorf("%s after its time to live: %v", path, code)
+			}
+		}
+	}
+}
+
+// The clock of a state never runs backwards, also over a restore, which keeps the ages of nodes.
+func TestClockOverRestore(t *testing.T) {
+	for _, begin := range []int64{0, 5000, 50_000} {
+		c := clock{}
+		c.advance(10_000)
+		old := clock{}
+		old.advance(begin)
+		replaced := c.replaced(&old)
+		if replaced.nowMs() != begin || replaced.stampMs != 10_000 {
+			t.Errorf("%+v, after a restore of one at %d", replaced, begin)
+		}
+		replaced.advance(9000)
+		replaced.advance(10_700)
+		if replaced.nowMs() != begin+700 {
+			t.Errorf("%d, 700 ms after a restore of %d", replaced.nowMs(), begin)
+		}
 	}
 }

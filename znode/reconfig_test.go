@@ -31,7 +31,7 @@ func newChanger(t *testing.T, flags Flags) *changer {
 
 func (c *changer) apply(cmd Command) (res Result) {
 	c.t.Helper()
-	c.s.Apply(2, &Entry{TimeMs: 1000, Flags: c.flags, Commands: []Command{cmd}}, func(_ *Command, r *Result) {
+	c.s.Apply(2, &Entry{Stamp: Stamp{TimeMs: 1000, Flags: c.flags}, Commands: []Command{cmd}}, func(_ *Command, r *Result) {
 		res = *r
 		res.Events = append([]Event(nil), r.Events...)
 	})

@@ -185,7 +185,8 @@ func (s *Store) replace(p *replacement) {
 	n := p.rs.s
 	s.tx.zxid = max(s.tx.zxid, n.zxid+1)
 	s.tx.changed = true
-	s.timeMs = max(s.timeMs, n.timeMs)
+	s.clock = s.clock.replaced(&n.clock)
+	s.generations.replace(&n.generations)
 	config := *s.nodes.row(s.paths[configPath])
 	if all := s.listings.Load(); all != nil {
 		for _, l := range *all {
@@ -203,7 +204,7 @@ func (s *Store) replace(p *replacement) {
 	s.acls.release(row.acl)
 	s.replaceData(i, row, config.data)
 	row.acl = s.acls.intern(config.acl.entries)
-	row.mzxid, row.mtimeMs = config.mzxid, max(config.mtimeMs, row.ctimeMs)
+	row.mzxid, row.mtimeMs = config.mzxid, config.mtimeMs
 	row.version, row.aversion = config.version, config.aversion
 	for _, i := range p.parents {
 		s.nodes.mut(i).pzxid = s.tx.zxid

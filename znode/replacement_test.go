@@ -28,7 +28,7 @@ func beginRestoring(t *testing.T, s *Store, term uint64) *restoring {
 }
 
 func (r *restoring) apply(c *Command) (res Result) {
-	r.s.Apply(r.term, &Entry{TimeMs: 1, Commands: []Command{*c}}, func(_ *Command, got *Result) { res = *got })
+	r.s.Apply(r.term, &Entry{Stamp: Stamp{TimeMs: 1}, Commands: []Command{*c}}, func(_ *Command, got *Result) { res = *got })
 	return res
 }
 
@@ -74,7 +74,7 @@ func richStore(t *testing.T, nodes int) *Store {
 	do := func(id wire.SessionID, op wire.Op, body wire.Record) {
 		seqs[id]++
 		c := Command{Kind: KindRequest, Session: id, Generation: 1, Seq: seqs[id], Op: op, Body: body.Append(nil)}
-		s.Apply(3, &Entry{TimeMs: 1000 + int64(seqs[id]), Flags: ExtendedTypes, Commands: []Command{c}}, func(_ *Command, r *Result) {
+		s.Apply(3, &Entry{Stamp: Stamp{TimeMs: 1000 + int64(seqs[id]), Flags: ExtendedTypes}, Commands: []Command{c}}, func(_ *Command, r *Result) {
 			if r.Code != wire.CodeOK || r.Status != Done {
 				t.Fatalf("%v: %v %v", op, r.Code, r.Status)
 			}
@@ -82,7 +82,7 @@ func richStore(t *testing.T, nodes int) *Store {
 	}
 	ids := []wire.SessionID{0x11 << 48, 0x12 << 48, 0x13 << 48}
 	for _, id := range ids {
-		s.Apply(3, &Entry{TimeMs: 1000, Commands: []Command{{Kind: KindCreateSession, Session: id, TimeoutMs: 9000,
+		s.Apply(3, &Entry{Stamp: Stamp{TimeMs: 1000}, Commands: []Command{{Kind: KindCreateSession, Session: id, TimeoutMs: 9000,
 			Password: make([]byte, wire.PasswordLen), Addr: "10.0.0.1"}}}, nil)
 	}
 	create := func(id wire.SessionID, path string, data string, acl []wire.ACL, mode wire.CreateMode) {

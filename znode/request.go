@@ -160,6 +160,9 @@ func (s *Store) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *str
 		czxid: s.tx.zxid, mzxid: s.tx.zxid, pzxid: s.tx.zxid,
 		ctimeMs: s.timeMs, mtimeMs: s.timeMs, kind: kind,
 	}
+	if n.mayPerish() {
+		n.usedMs = s.clock.nowMs()
+	}
 	switch kind {
 	case kindEphemeral:
 		n.owner = int64(s.tx.session)
@@ -211,6 +214,9 @@ func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 	n = s.edit(i)
 	n.version++ // wraps, as in ZooKeeper
 	n.mzxid, n.mtimeMs = s.tx.zxid, s.timeMs
+	if n.mayPerish() {
+		n.usedMs = s.clock.nowMs()
+	}
 	s.replaceData(i, n, keep(req.Data))
 	s.event(wire.EventNodeDataChanged, n)
 	*stat = s.stat(i)

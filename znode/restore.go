@@ -99,6 +99,10 @@ func (rs *restorer) head(kind blockKind, payload []byte) error {
 	if rs.r.version >= 2 {
 		rs.membership(&d)
 	}
+	if rs.r.version >= 4 {
+		rs.s.clock = clock{int64(d.u64()), int64(d.u64())}
+		rs.s.generations.ended = d.u64()
+	}
 	if kind != blockHead || d.err != nil || len(d.b) != 0 {
 		return fmt.Errorf("%w: bad head", ErrDamaged)
 	}
@@ -168,6 +172,9 @@ func (rs *restorer) node(d *decoder) {
 	n.mtimeMs = n.ctimeMs + d.varint()
 	n.version, n.creates, n.aversion = d.varint32(), d.varint32(), d.varint32()
 	n.owner = int64(d.u64())
+	if rs.r.version >= 4 && n.mayPerish() {
+		n.usedMs = d.varint()
+	}
 	if d.err != nil {
 		return
 	}

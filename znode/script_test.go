@@ -121,6 +121,7 @@ func (sc *script) sessionID(name string) wire.SessionID {
 func (sc *script) run(block []string) {
 	a := sc.parse(strings.TrimPrefix(block[0], ">"))
 	sc.timeMs += 1000
+	sc.clockMs += 1000
 	switch a.word(0) {
 	case "open":
 		sc.open(a)
@@ -178,10 +179,11 @@ func (sc *script) attach(a *args) {
 	sc.result(r)
 }
 
-// set changes what is around the Store: set time=5000 term=2
+// set changes what is around the Store: set time=5000 clock=5000 term=2
 // flags=quota,ttl,skipacl,nodigest,x509,sasl,key.
 func (sc *script) set(a *args) {
 	sc.timeMs = a.num("time", sc.timeMs)
+	sc.clockMs = a.num("clock", sc.clockMs)
 	sc.term = uint64(a.num("term", int64(sc.term)))
 	if v, ok := a.named["flags"]; ok {
 		sc.flags = 0

@@ -12,7 +12,7 @@ import (
 // session is what a snapshot keeps of a session.
 type session struct {
 	id         wire.SessionID
-	generation uint64 // of the connection that counts: 1, 2, ...; 0 in a row that is not in use
+	generation uint64 // of the connection that counts; 0 in a row that is not in use
 	lastSeq    uint64 // of the newest request of that generation that was applied
 	timeoutMs  int32
 	addr       string
@@ -36,7 +36,7 @@ func (s *Store) belongingsOf(i slot) *belongings { return &s.belongings[i/pageRo
 type SessionInfo struct {
 	ID         wire.SessionID
 	TimeoutMs  int32  // negotiated by the newest connection
-	Generation uint64 // of the newest connection: 1, 2, ...
+	Generation uint64 // of the newest connection (generations)
 	// of the newest request of that connection that was applied; 0 before the first
 	LastSeq  uint64
 	Addr     string // of that connection, as identity of scheme "ip"
@@ -113,6 +113,7 @@ func (s *Store) EphemeralsBytes(id wire.SessionID) int {
 
 // addSession puts a session into the registry.
 func (s *Store) addSession(row session) {
+	s.generations.give(row.generation)
 	i, r := s.sessions.add()
 	*r = row
 	if len(s.belongings) < len(s.sessions.pages) {
@@ -162,6 +163,29 @@ func mayBeSession(id wire.SessionID) bool {
 	return id != 0 && uint64(id) != 1<<63 && uint64(id)>>56 != 0xFF
 }
 
+// generations number the connections of sessions.
+//
+// Invariant: no two connections of one id have the same generation, though the id may come back when
+// its session has ended, because a wall clock was set back (session/sessionid.go). So what an
+// earlier session of that id still has in flight is never taken for a request of the new one.
+type generations struct {
+	ended uint64 // the largest of a session that has ended: new sessions begin above it
+	given uint64 // the largest of any session
+}
+
+func (g *generations) give(generation uint64) { g.given = max(g.given, generation) }
+
+func (g *generations) end(generation uint64) { g.ended = max(g.ended, generation) }
+
+// first is the generation of a new session.
+func (g *generations) first() uint64 { return g.ended + 1 }
+
+// replace ends all sessions, of this state and of the one that replaces it.
+func (g *generations) replace(n *generations) {
+	g.given = max(g.given, g.ended, n.given, n.ended)
+	g.ended = g.given
+}
+
 // createSession opens a session.
 func (s *Store) createSession(c *Command, r *Result) {
 	if i, ok := s.sessionSlots[c.Session]; ok {
@@ -178,9 +202,9 @@ func (s *Store) createSession(c *Command, r *Result) {
 		return
 	}
 	s.addSession(session{
-		id: c.Session, generation: 1, timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
+		id: c.Session, generation: s.generations.first(), timeoutMs: c.TimeoutMs, addr: c.Addr, password: string(c.Password),
 	})
-	r.Generation = 1
+	r.Generation = s.generations.first()
 	s.tx.changed = true
 }
 
@@ -206,6 +230,7 @@ func (s *Store) attachSession(c *Command, r *Result) {
 	}
 	row = s.sessions.mut(i)
 	row.generation++
+	s.generations.give(row.generation)
 	row.lastSeq = 0
 	row.timeoutMs = c.TimeoutMs
 	s.leaveAddr(row.addr)
@@ -243,6 +268,7 @@ func (s *Store) closeSession(i slot) {
 	if s.replacement != nil && s.replacement.session == id {
 		s.replacement = nil
 	}
+	s.generations.end(s.sessions.row(i).generation)
 	delete(s.sessionSlots, id)
 	s.leaveAddr(s.sessions.row(i).addr)
 	s.sessions.remove(i)

@@ -40,6 +40,8 @@ import (
 //	            u8 1 if they are being changed, else 0, and if so:
 //	            u64 session | uvarint generation | uvarint seq | bytes members
 //	            members are the text of /zookeeper/config
+//	            from version 4 on: u64 stamp of the clock | u64 its shift (clock) |
+//	            u64 largest generation of a session that has ended
 //	sessions  any number of:
 //	            u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs |
 //	            bytes addr | bytes password |
@@ -48,13 +50,14 @@ import (
 //	            u8 kind | bytes path | uvarint 0 for null data, else 1 + length, and the data |
 //	            uvarint number of the ACL, and if that is the next new number, the ACL |
 //	            varint czxid, mzxid - czxid, pzxid - czxid | varint ctime, mtime - ctime |
-//	            varint version, creates, aversion | u64 owner
+//	            varint version, creates, aversion | u64 owner |
+//	            from version 4 on, of containers and TTL nodes: varint usedMs
 //	ACL       uvarint n, n x (u32 perms | bytes scheme | bytes id)
 //
 // What follows from these is not written: links, ephemerals by session, usage of quotas, totals.
 const (
 	snapshotMagic      = "lkznode\n"
-	snapshotVersion    = 3
+	snapshotVersion    = 4
 	snapshotVersionMin = 1
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
@@ -82,6 +85,8 @@ type Snapshot struct {
 	store        *Store // only for counting the snapshots
 	zxid         wire.Zxid
 	timeMs       int64
+	clock        clock
+	ended        uint64 // generations.ended
 	membership   membership
 	nodes        []*[pageRows]node
 	nodeCount    int
@@ -95,7 +100,7 @@ type Snapshot struct {
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
 	return &Snapshot{
-		store: s, zxid: s.zxid, timeMs: s.timeMs, membership: s.membership,
+		store: s, zxid: s.zxid, timeMs: s.timeMs, clock: s.clock, ended: s.generations.ended, membership: s.membership,
 		nodes: s.nodes.freeze(), nodeCount: s.nodes.len(),
 		sessions: s.sessions.freeze(), sessionCount: s.sessions.len(),
 	}
@@ -130,6 +135,9 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	bw.begin(blockHead)
 	bw.b = append(bw.b, head...)
 	bw.b = appendMembership(bw.b, &sn.membership)
+	bw.b = binary.BigEndian.AppendUint64(bw.b, uint64(sn.clock.stampMs))
+	bw.b = binary.BigEndian.AppendUint64(bw.b, uint64(sn.clock.shiftMs))
+	bw.b = binary.BigEndian.AppendUint64(bw.b, sn.ended)
 	bw.begin(blockSessions)
 	for _, p := range sn.sessions {
 		for i := range p {
@@ -206,7 +214,11 @@ func appendNode(b []byte, n *node, acls map[*aclList]uint64) []byte {
 	b = binary.AppendVarint(b, int64(n.version))
 	b = binary.AppendVarint(b, int64(n.creates))
 	b = binary.AppendVarint(b, int64(n.aversion))
-	return binary.BigEndian.AppendUint64(b, uint64(n.owner))
+	b = binary.BigEndian.AppendUint64(b, uint64(n.owner))
+	if n.mayPerish() {
+		b = binary.AppendVarint(b, n.usedMs)
+	}
+	return b
 }
 
 func appendACL(b []byte, acl []wire.ACL) []byte {

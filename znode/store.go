@@ -15,7 +15,8 @@ import (
 // written and released at any time.
 type Store struct {
 	zxid   wire.Zxid // of the newest update
-	timeMs int64     // of the newest entry, since 1970; never runs backwards
+	timeMs int64     // of the newest entry, since 1970; may run backwards
+	clock  clock
 
 	membership membership
 	// replacement is what is to replace the state, as far as it has arrived; nil without a restore.
@@ -34,6 +35,7 @@ type Store struct {
 	belongings   []*[pageRows]belongings // by slot of sessions
 	sessionSlots map[wire.SessionID]slot
 	sessionsAt   map[string]int // by address, of their newest connections
+	generations  generations
 	ephemerals   int
 
 	snapshots atomic.Int32               // not released yet
@@ -109,7 +111,10 @@ func (s *Store) Apply(term uint64, e *Entry, each func(*Command, *Result)) {
 		s.nodes.thaw()
 		s.sessions.thaw()
 	}
-	s.timeMs = max(s.timeMs, e.TimeMs)
+	if e.TimeMs > s.timeMs || !mutant.On(mutant.TimeNeverGoesBack) {
+		s.timeMs = e.TimeMs
+	}
+	s.clock.advance(e.ClockMs)
 	for i := range e.Commands {
 		c := &e.Commands[i]
 		s.begin(term, e.Flags, c)

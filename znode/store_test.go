@@ -240,6 +240,59 @@ func TestApplyCallsEach(t *testing.T) {
 	}
 }
 
+// TestIDsThatComeBack: an id is used again when a member's wall clock was set back. No connection of
+// the new session has the generation of a connection of an earlier one, so that the requests that
+// the earlier one left in flight are refused (C5).
+func TestIDsThatComeBack(t *testing.T) {
+	d := newDriver(t)
+	const id, other = wire.SessionID(0x0100000000000001), wire.SessionID(0x0100000000000002)
+	used := map[uint64]bool{}
+	use := func(r Result) {
+		t.Helper()
+		if r.Status != Done || used[r.Generation] {
+			t.Fatalf("%v, generation %d, used before: %v", r.Status, r.Generation, used)
+		}
+		used[r.Generation] = true
+	}
+	attach := func(id wire.SessionID, generation uint64) Command {
+		return Command{Kind: KindAttach, Session: id, Generation: generation, Seq: 1 << 63, TimeoutMs: 4000,
+			Password: fmt.Appendf(nil, "%016x", uint64(id)), Addr: "10.0.0.1"}
+	}
+	for round := range 5 {
+		r := d.apply(d.open(id))[0]
+		use(r)
+		for range round {
+			r = d.apply(attach(id, r.Generation))[0]
+			use(r)
+		}
+		d.conns[id].generation = r.Generation
+		late := d.request(id, wire.OpCreate, create(fmt.Sprint("/late", round), "", 0))
+		if round%2 == 0 {
+			d.apply(Command{Kind: KindExpire, Session: id, Generation: r.Generation})
+		} else {
+			d.conns[id].seq--
+			d.apply(d.request(id, wire.OpCloseSession, wire.Empty{}))
+		}
+		d.s = restored(t, d.s) // it is part of the state
+		next := d.apply(d.open(id))[0]
+		use(next)
+		if got := d.apply(late)[0]; got.Status != Moved {
+			t.Fatalf("a request of the session before: %v", got.Status)
+		}
+		d.apply(Command{Kind: KindExpire, Session: id, Generation: next.Generation})
+	}
+	// A restore ends all sessions.
+	r := d.apply(d.open(other))[0]
+	for range 20 {
+		r = d.apply(attach(other, r.Generation))[0]
+	}
+	g := d.s.generations
+	g.replace(&generations{})
+	if g.first() <= r.Generation {
+		t.Errorf("after a restore sessions begin at generation %d, and there was %d", g.first(), r.Generation)
+	}
+}
+
 // TestSlotsAreUsedAgain: a Store does not grow from what comes and goes.
 func TestSlotsAreUsedAgain(t *testing.T) {
 	d := newDriver(t)
@@ -247,7 +300,7 @@ func TestSlotsAreUsedAgain(t *testing.T) {
 		id := wire.SessionID(round + 1)
 		d.apply(d.open(id), d.request(id, wire.OpCreate, create("/e", "", wire.ModeEphemeral)),
 			d.request(id, wire.OpCreate, create("/p", "", 0)), d.request(id, wire.OpDelete, wire.DeleteRequest{Path: "/p", Version: -1}),
-			Command{Kind: KindExpire, Session: id, Generation: 1})
+			Command{Kind: KindExpire, Session: id, Generation: d.conns[id].generation})
 	}
 	if len(d.s.nodes.pages) != 1 || len(d.s.sessions.pages) != 1 {
 		t.Errorf("%d pages of nodes, %d of sessions", len(d.s.nodes.pages), len(d.s.sessions.pages))

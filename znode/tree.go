@@ -26,11 +26,14 @@ type node struct {
 	czxid, mzxid     wire.Zxid
 	pzxid            wire.Zxid
 	ctimeMs, mtimeMs int64
-	owner            int64 // kindEphemeral: the session; kindTTL: the time to live in ms
-	version          int32
-	creates          int32 // children ever created; gives cversion and the sequence numbers
-	aversion         int32
-	kind             nodeKind
+	// usedMs is when a container or a TTL node was created or written, by the cluster's clock
+	// (clock.nowMs); 0 for other nodes.
+	usedMs   int64
+	owner    int64 // kindEphemeral: the session; kindTTL: the time to live in ms
+	version  int32
+	creates  int32 // children ever created; gives cversion and the sequence numbers
+	aversion int32
+	kind     nodeKind
 }
 
 // links tie a node into the tree and into its session, and sum up what is below it. They are no

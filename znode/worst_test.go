@@ -49,7 +49,7 @@ func (w *worstStore) command(op wire.Op, body wire.Record) Command {
 
 // must applies a request that succeeds.
 func (w *worstStore) must(op wire.Op, body wire.Record) {
-	w.s.Apply(1, &Entry{TimeMs: 1, Commands: []Command{w.command(op, body)}}, func(_ *Command, r *Result) {
+	w.s.Apply(1, &Entry{Stamp: Stamp{TimeMs: 1}, Commands: []Command{w.command(op, body)}}, func(_ *Command, r *Result) {
 		if r.Code != wire.CodeOK || len(r.Multi) > 0 && r.Multi[0].Op == wire.OpError {
 			w.tb.Fatalf("%v: %v %+v", op, r.Code, r.Multi[:min(len(r.Multi), 1)])
 		}

@@ -33,6 +33,7 @@ const (
 	DirectoryNotSynced
 	TornWriteKept
 	LeaseSleeps
+	TimeNeverGoesBack
 	end
 )
 
@@ -77,6 +78,7 @@ var Table = []Entry{
 	{DirectoryNotSynced, "directory-not-synced", "C1", "quorum/wal/segment.go", "the name of a new segment is not made durable; a power cut loses the file", true, ""},
 	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", true, "TestPowerFailsDuringWrites"},
 	{LeaseSleeps, "lease-sleeps", "C6", "session/lease.go", "leases do not count the time for which the machine was suspended", true, "TestSuspendedMemberIsSilent"},
+	{TimeNeverGoesBack, "time-never-goes-back", "C8", "znode/store.go", "the time of the state stays where one leader's wall clock has put it", true, "TestWrongClockOfOneLeaderPasses"},
 }
 
 // active is the mutation that is switched on.

@@ -35,7 +35,7 @@ func Hostile(from int, term, last, lastTerm uint64) map[string]any {
 		return &raft.AppendEntriesRequest{RPCHeader: header, Term: term, PrevLogEntry: last, PrevLogTerm: lastTerm,
 			Entries: []*raft.Log{{Index: last + 1, Term: term, Type: kind, Data: data}}}
 	}
-	empty := znode.AppendEntry(nil, 1, 0, nil)
+	empty := znode.AppendEntry(nil, znode.Stamp{TimeMs: 1}, nil)
 	snapshot := func(conf []byte, size int64) *raft.InstallSnapshotRequest {
 		return &raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: raft.SnapshotVersionMax, Term: term, LastLogIndex: last + 1000,
 			LastLogTerm: term, Configuration: conf, ConfigurationIndex: 1, Size: size}

@@ -26,7 +26,7 @@ func newTape(t testing.TB, historyBytes int) *tape {
 
 func (p *tape) apply(c znode.Command) (res znode.Result) {
 	p.ms += 10
-	p.s.Apply(1, &znode.Entry{TimeMs: p.ms, Commands: []znode.Command{c}}, func(c *znode.Command, r *znode.Result) {
+	p.s.Apply(1, &znode.Entry{Stamp: znode.Stamp{TimeMs: p.ms}, Commands: []znode.Command{c}}, func(c *znode.Command, r *znode.Result) {
 		p.r.Applied(p.s, c, r)
 		res = *r
 	})
@@ -264,7 +264,7 @@ func BenchmarkApplied(b *testing.B) {
 			var command znode.Command
 			var result znode.Result
 			body := wire.CreateRequest{Path: path, Data: make([]byte, 200), ACL: wire.OpenACL, Mode: mode}.Append(nil)
-			p.s.Apply(1, &znode.Entry{TimeMs: p.ms, Commands: []znode.Command{{Kind: znode.KindRequest, Session: 1,
+			p.s.Apply(1, &znode.Entry{Stamp: znode.Stamp{TimeMs: p.ms}, Commands: []znode.Command{{Kind: znode.KindRequest, Session: 1,
 				Generation: 1, Seq: 2, Op: wire.OpCreate2, Body: body}}}, func(c *znode.Command, r *znode.Result) {
 				command, result = *c, *r
 				result.Events = append([]znode.Event(nil), r.Events...)

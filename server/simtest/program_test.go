@@ -3,6 +3,7 @@ package simtest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum"
@@ -46,6 +47,8 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		Stores:          &stores,
 		Now:             m.now,
 		Clock:           m.machine.clock(),
+		ExtendedTypes:   true,
+		ReapInterval:    time.Second,
 		PeerSecretFile:  m.c.shape.secretFile,
 		MaxMemory:       1 << 30, // not what this machine has
 	}
