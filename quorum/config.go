@@ -102,8 +102,8 @@ type Config struct {
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.
 	Now func() time.Time
-	// Clock is what leases and the cluster's clock count by; nil means Go's monotonic clock, which may
-	// not count suspends.
+	// Clock is what leases and the cluster's clock count by; nil means Go's monotonic clock, which
+	// may not count suspends.
 	Clock *clock.Clock
 	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
 	// written. By then nothing is acknowledged any more. nil means panic.

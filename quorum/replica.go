@@ -349,8 +349,8 @@ func (r *Replica) stamp() znode.Stamp {
 	return znode.Stamp{TimeMs: r.cfg.Now().UnixMilli(), ClockMs: r.clock.nowMs(), Flags: r.cfg.Flags}
 }
 
-// ClockMs returns the cluster's clock: what an entry of this moment has as its Stamp.ClockMs if this
-// member leads.
+// ClockMs returns the cluster's clock: what an entry of this moment has as its Stamp.ClockMs if
+// this member leads.
 func (r *Replica) ClockMs() int64 { return r.clock.nowMs() }
 
 // peerTimeout bounds one exchange with the leader.

@@ -49,8 +49,8 @@ func (w *clockWatch) compare(passed, wallPassed time.Duration) {
 			"a leader that does not run for longer than an election timeout is replaced", "late", late.Round(time.Millisecond))
 	}
 	if jump := wallPassed - passed; jump.Abs() >= clockJump {
-		w.log.Warn("jump", "the wall clock was set, or the machine was suspended: sessions and leases do not depend on it, the times "+
-			"of nodes and TTL nodes do; look at the time synchronization of this machine (chronyc tracking, timedatectl)",
+		w.log.Warn("jump", "the wall clock was set, or the machine was suspended: sessions, leases and TTL nodes do not depend on it, "+
+			"the times that nodes show do; look at the time synchronization of this machine (chronyc tracking, timedatectl)",
 			"by", jump.Round(time.Millisecond))
 	}
 }

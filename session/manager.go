@@ -86,8 +86,8 @@ type Config struct {
 	Audit           Auditor // nil: there is no audit log
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
-	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock, which
-	// may not count suspends.
+	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
+	// which may not count suspends.
 	Clock *clock.Clock
 }
 

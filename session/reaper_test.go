@@ -78,8 +78,8 @@ func TestWallClockOfTheLeaderReapsNothing(t *testing.T) {
 	}
 }
 
-// Without any write the reaper brings the cluster's clock into the log while there are TTL nodes, so
-// that a member that starts again knows their age.
+// Without any write the reaper brings the cluster's clock into the log while there are TTL nodes,
+// so that a member that starts again knows their age.
 func TestClockIsWrittenWhileNothingElseIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{ReapInterval: time.Minute})

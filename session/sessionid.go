@@ -9,7 +9,8 @@ import (
 
 // Session ids. Every id carries the number of the member that made it, so that no two members make
 // the same, and begins to count at the wall clock's milliseconds since 1970, so that a restarted
-// member does not begin where it began before:
+// member does not begin where it began before. After the clock was set back ids may come again, but
+// no generation of one (znode.Store), so nothing of the session before is taken for the new one's:
 //
 //	members 1 to 254   | member (8) | ms (40)           | count (16) |   as ZooKeeper builds them
 //	member 0           | 0 (8) | 1 | 0 | ms (38)        | count (16) |

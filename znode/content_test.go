@@ -107,3 +107,35 @@ func TestContentRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestImportFromTheFuture: one node of the future, as a wrong clock leaves it behind in ZooKeeper,
+// has no effect on the times of others, and TTL nodes live for their time to live.
+func TestImportFromTheFuture(t *testing.T) {
+	const now, future, ttl = 1_800_000_000_000, 2_100_000_000_000, 2000
+	s, err := FromContent(Content{Sessions: slices.Values([]Session{{ID: 1, TimeoutMs: 4000, Password: make([]byte, wire.PasswordLen)}}),
+		Nodes: slices.Values([]Node{{Path: "/", ACL: wire.OpenACL},
+			{Path: "/future", ACL: wire.OpenACL, CtimeMs: future, MtimeMs: future, TTLMs: ttl, Czxid: 5, Mzxid: 5, Pzxid: 5}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := func(clockMs int64, c Command) (code wire.Code) {
+		s.Apply(1, &Entry{Stamp: Stamp{now, clockMs, ExtendedTypes}, Commands: []Command{c}}, func(_ *Command, r *Result) { code = r.Code })
+		return code
+	}
+	if code := apply(0, Command{Kind: KindRequest, Session: 1, Generation: 1, Seq: 1, Op: wire.OpCreate, Body: create("/now", "", 0).Append(nil)}); code != wire.CodeOK {
+		t.Fatal(code)
+	}
+	if n, _ := s.Node("/now"); n.Ctime != now {
+		t.Errorf("created at %d, at %d", n.Ctime, int64(now))
+	}
+	reap := Command{Kind: KindReap, Body: []byte("/future")}
+	if code := apply(ttl, reap); code != wire.CodeNotEmpty {
+		t.Errorf("within its time to live: %v", code)
+	}
+	if code := apply(ttl+1, reap); code != wire.CodeOK {
+		t.Errorf("after its time to live: %v", code)
+	}
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -49,8 +49,8 @@ type Entry struct {
 
 // Stamp is what the leader adds to the commands of an entry.
 type Stamp struct {
-	// TimeMs is the leader's wall clock when it made the entry, in milliseconds since 1970. It is what
-	// nodes show as ctime and mtime, and may go back from one entry to the next.
+	// TimeMs is the leader's wall clock when it made the entry, in milliseconds since 1970. It is
+	// what nodes show as ctime and mtime, and may go back from one entry to the next.
 	TimeMs int64
 	// ClockMs is the cluster's clock, in milliseconds (see Store.ClockMs).
 	ClockMs int64

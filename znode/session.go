@@ -165,8 +165,8 @@ func mayBeSession(id wire.SessionID) bool {
 
 // generations number the connections of sessions.
 //
-// Invariant: no two connections of one id have the same generation, though the id may come back when
-// its session has ended, because a wall clock was set back (session/sessionid.go). So what an
+// Invariant: no two connections of one id have the same generation, though the id may come back
+// when its session has ended, because a wall clock was set back (session/sessionid.go). So what an
 // earlier session of that id still has in flight is never taken for a request of the new one.
 type generations struct {
 	ended uint64 // the largest of a session that has ended: new sessions begin above it

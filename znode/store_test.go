@@ -240,9 +240,9 @@ func TestApplyCallsEach(t *testing.T) {
 	}
 }
 
-// TestIDsThatComeBack: an id is used again when a member's wall clock was set back. No connection of
-// the new session has the generation of a connection of an earlier one, so that the requests that
-// the earlier one left in flight are refused (C5).
+// TestIDsThatComeBack: an id is used again when a member's wall clock was set back. No connection
+// of the new session has the generation of a connection of an earlier one, so that the requests
+// that the earlier one left in flight are refused (C5).
 func TestIDsThatComeBack(t *testing.T) {
 	d := newDriver(t)
 	const id, other = wire.SessionID(0x0100000000000001), wire.SessionID(0x0100000000000002)

@@ -137,7 +137,7 @@ const testImports = `
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
-	server/simtest:        internal/simnet internal/simdisk internal/mutant server quorum znode wire recipes
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum znode wire recipes
 	                       jepsen jepsen/workload github.com/go-zookeeper/zk
 `
 

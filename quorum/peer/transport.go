@@ -76,10 +76,11 @@ type Transport struct {
 
 // follower is what a leader knows of one follower, within one term.
 type follower struct {
-	id        raft.ServerID
-	addr      raft.ServerAddress
-	header    raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
-	contactAt time.Time                 // when the newest request that it has answered was sent, by Transport.clock
+	id     raft.ServerID
+	addr   raft.ServerAddress
+	header raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
+	// contactAt is when the newest request that it has answered was sent, by Transport.clock.
+	contactAt time.Time
 	// syncedAt is when the newest request was sent that it has answered when it had everything that
 	// was committed at that time; zero since its pipeline ended or it refused a request.
 	syncedAt time.Time
@@ -417,9 +418,10 @@ func (t *Transport) quorum() (voters map[raft.ServerID]bool, others int) {
 	return voters, others
 }
 
-// ProvenAt returns a moment, by the clock that counts suspends (Config.Clock), at which a quorum of voters still took this member for the leader of
-// term: no other leader had been elected by then. For a single voter that is now. The zero time
-// means that there is no such moment yet, or none since this machine woke from a suspend.
+// ProvenAt returns a moment, by the clock that counts suspends (Config.Clock), at which a quorum of
+// voters still took this member for the leader of term: no other leader had been elected by then.
+// For a single voter that is now. The zero time means that there is no such moment yet, or none
+// since this machine woke from a suspend.
 //
 // The voters are those of the newest configuration in the log, committed or not. Any other leader
 // elected before that moment had this configuration, the one before it, or one that this leader has

@@ -14,8 +14,8 @@ import (
 const driftMost = 0.02
 
 // machine is what a member's clocks run on: a quartz of its own, which drifts. It can be suspended.
-// What runs on it goes on then, because nobody can stop a part of a bubble; so its network has to be
-// cut first, and what it does meanwhile reaches nobody.
+// What runs on it goes on then, because nobody can stop a part of a bubble; so its network has to
+// be cut first, and what it does meanwhile reaches nobody.
 type machine struct {
 	origin time.Time
 	speed  float64

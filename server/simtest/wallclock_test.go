@@ -10,8 +10,8 @@ import (
 )
 
 // A leader's wall clock is wrong for a while, by years. Nodes that it creates meanwhile show that;
-// those that come after it have the right times, and TTL nodes live for their time to live, whichever
-// clock was wrong when they were created and whoever leads (C8).
+// those that come after it have the right times, and TTL nodes live for their time to live,
+// whichever clock was wrong when they were created and whoever leads (C8).
 func TestWrongClockOfOneLeaderPasses(t *testing.T) {
 	plant(t)
 	seedRuntime(t, 1)
@@ -68,8 +68,8 @@ func TestWrongClockOfOneLeaderPasses(t *testing.T) {
 					if err != nil {
 						continue
 					}
-					// Clocks drift, a new leader may be late by the time without a leader, and the reaper by a
-					// second.
+					// Clocks drift, a new leader may be late by the time without a leader, and the
+					// reaper by a second.
 					switch age := time.Since(at); {
 					case !there && age < ttl*95/100:
 						t.Errorf("%s is gone after %v, its time to live is %v", path, age, ttl)
