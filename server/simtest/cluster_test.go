@@ -236,6 +236,7 @@ func (c *cluster) leader() *member {
 // replica is what one member holds.
 type replica struct {
 	zxid   wire.Zxid
+	timeMs int64
 	digest uint64
 	fault  error // of Check
 }
@@ -245,7 +246,9 @@ func (m *member) replica() (r replica, up bool) {
 	if p == nil {
 		return replica{}, false
 	}
-	p.view(func(s *znode.Store) { r = replica{zxid: s.Zxid(), digest: s.Digest(), fault: s.Check()} })
+	p.view(func(s *znode.Store) {
+		r = replica{zxid: s.Zxid(), timeMs: s.TimeMs(), digest: s.Digest(), fault: s.Check()}
+	})
 	return r, true
 }
 
@@ -268,12 +271,28 @@ func (c *cluster) settled(limit time.Duration) {
 			same = same && up && r == all[0]
 		}
 		if same {
+			c.timely(all[0])
 			return
 		}
 		if time.Now().After(deadline) {
 			c.t.Errorf("the members do not hold the same %v after the last change: %+v", limit, all)
 			return
 		}
+	}
+}
+
+// timely checks that the time of the newest update is not ahead of all clocks: what a clock said
+// before it was set back is over.
+func (c *cluster) timely(r replica) {
+	c.t.Helper()
+	latest := c.members[0].now()
+	for _, m := range c.members {
+		if now := m.now(); now.After(latest) {
+			latest = now
+		}
+	}
+	if at := time.UnixMilli(r.timeMs); at.After(latest) {
+		c.t.Errorf("after %v: the newest update is of %v, the clock that is ahead of all others says %v", c.journal.age(), at, latest)
 	}
 }
 
