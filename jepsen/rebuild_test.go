@@ -6,16 +6,69 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A member whose log is damaged does not start, says how to rebuild it, and that works while
-// clients go on.
+// A member sets damaged files aside, and starts empty when it has lost them. Either way it gets the
+// data and its vote from the others, one member after the other, while clients go on.
+func TestDisksAreReplaced(t *testing.T) {
+	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TickTime: time.Second})
+	s := l.startScribe()
+	l.writes(s, 100)
+	for i, m := range slices.Concat(l.cluster.Members(), l.cluster.Members()) {
+		if err := m.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		data := filepath.Join(m.dir, "data")
+		damaged := i%2 == 0
+		if damaged {
+			flipByte(t, filepath.Join(data, "raft.db"), 4096+40)
+		} else if err := removeAllBut(data, "myid"); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.AwaitServing(l.ctx); err != nil {
+			t.Fatal(err)
+		}
+		l.awaitSynced(2, 0)
+		if aside, _ := filepath.Glob(filepath.Join(data, "aside-*", "raft.db")); (len(aside) > 0) != damaged {
+			t.Errorf("member %d has set aside %v", m.ID, aside)
+		}
+		l.writes(s, 50)
+	}
+	s.end(l)
+	for _, m := range l.cluster.Members() {
+		there := openClient(t, l.sessionTimeout, m.ClientAddr)
+		if _, err := there.Sync("/scribe"); err != nil {
+			t.Fatal(err)
+		}
+		if children, _, err := there.Children("/scribe"); err != nil || len(children) < s.count() {
+			t.Errorf("member %d has %d nodes of %d (%v)", m.ID, len(children), s.count(), err)
+		}
+	}
+}
+
+// removeAllBut removes what is in a directory, but for one file.
+func removeAllBut(dir, name string) error {
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		if f.Name() != name {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+		}
+	}
+	return err
+}
+
+// With replaceDisks=false a member whose log is damaged does not start, says how to rebuild it, and
+// that works while clients go on.
 func TestDamagedMemberIsRebuilt(t *testing.T) {
 	l := newLabWith(t, 3*time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3,
-		TickTime: time.Second, Extra: []string{"reconfigEnabled=true", "skipACL=yes"}})
+		TickTime: time.Second, Extra: []string{"reconfigEnabled=true", "skipACL=yes", "replaceDisks=false"}})
 	s := l.startScribe()
 	l.writes(s, 100)
 	m, others := l.cluster.Members()[2], l.cluster.Members()[:2]

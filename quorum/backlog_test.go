@@ -15,7 +15,6 @@ import (
 
 	"lockkeeper/internal/rafttest"
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
 
@@ -67,7 +66,7 @@ func inBacklog(t *testing.T, f func(b *backlogTest)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backlogTest{t: t, log: &heldLog{InmemStore: raft.NewInmemStore(), proceed: make(chan error)}, leads: true, voters: "123"}
 		b.guard = &guardedStore{LogStore: b.log, fatal: func(err error) { b.fatal = append(b.fatal, err) }}
-		b.backlog = newBacklog(b.guard, "1", func() ([]raft.Server, bool) { return rafttest.Servers(b.voters), b.leads }, func() { b.failed++ })
+		b.backlog = newBacklog(b.guard, rafttest.ServerID(1), func() ([]raft.Server, bool) { return rafttest.Servers(b.voters), b.leads }, func() { b.failed++ })
 		f(b)
 	})
 }
@@ -372,7 +371,7 @@ func TestDeposedLeaderAppliesWhatItHasWritten(t *testing.T) {
 			PrevLogEntry: last, PrevLogTerm: term, LeaderCommitIndex: last}
 		for c.reps[l].raft.CommitIndex() < last && !has(t, c.disks[l], last) {
 			time.Sleep(time.Millisecond) // virtual
-			_ = successor.AppendEntries(peer.ServerID(MemberID(l+1)), "", commit, &raft.AppendEntriesResponse{})
+			_ = successor.AppendEntries(serverOf(l), "", commit, &raft.AppendEntriesResponse{})
 		}
 		if has(t, c.disks[l], last) {
 			t.Fatalf("entry %d is on the disk already", last)

@@ -65,6 +65,7 @@ func TestCommandsShareTheNextEntry(t *testing.T) {
 		l := c.leader()
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
 		c.recs[l].result(t, c.propose(l, createSession(9)))
+		time.Sleep(time.Second) // virtual; by now the members and the cluster are in the state
 		for _, d := range c.disks {
 			d.SetSyncTime(40 * time.Millisecond)
 		}

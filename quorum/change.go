@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ const (
 // out again.
 type changer struct {
 	term      uint64
+	led       time.Time // since when this member has led
 	change    *znode.Change
 	begun     time.Time
 	possible  bool      // a step has been possible
@@ -154,32 +156,41 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 		return false
 	}
 	if ch.term != term || ch.change != change {
-		*ch = changer{term: term, change: change, begun: time.Now()}
+		led := ch.led
+		if ch.term != term {
+			led = time.Now()
+		}
+		*ch = changer{term: term, led: led, change: change, begun: time.Now()}
 	}
 	if change != nil {
 		wanted = change.Members
 	}
-	p := r.plan(ctx, wanted, time.Since(ch.begun) > catchUpLimit)
+	p := r.plan(ctx, ch, wanted)
+	if change != nil && p.queried && p.possible() && !p.wantedMajority() {
+		p.problem = p.whoIsMissing()
+	}
 	if !p.possible() {
 		return r.cannotChange(ctx, ch, p)
 	}
 	ch.possible, ch.stuck = true, time.Time{}
 	step := p.next()
 	switch {
+	case change != nil && (step.kind == stepNone || step.kind == stepRemove) && len(p.chosen) < len(wanted) && time.Since(ch.begun) < stuckLimit:
+		return true // a new member does not answer, it may be starting
 	case change != nil && (step.kind == stepNone || step.kind == stepRemove):
 		r.endChange(ctx, change, wire.CodeOK, "")
 		return true
 	case step.kind == stepNone:
 		return false
-	case step.kind == stepAdd && p.unready[step.id] && time.Since(ch.begun) < stuckLimit:
-		return true // it runs, and has not queried the other members yet
 	case step.kind == stepVote && !p.alive[step.id] && time.Since(ch.begun) < stuckLimit:
-		return true // it may be starting
+		return true // it may be restarting
 	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id, r.raft.CommitIndex()):
 		return true // it is getting the log
 	case step.kind == stepRemove && r.heardOf(step.id) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
 		return true // its clients are to hear of the change
-	case step.kind == stepDemote && step.id == r.cfg.ID && ch.transfers < 3:
+	case step.kind == stepDemote && p.replacedBy[step.id] != "" && !r.caughtUp(p.replacedBy[step.id], r.raft.CommitIndex()):
+		return true // the disk that replaces this one is getting the log
+	case step.kind == stepDemote && step.id == r.self && ch.transfers < 3:
 		ch.transfers++
 		r.transferToRemaining(p)
 		return true
@@ -245,9 +256,9 @@ func names(ms []znode.Member) string {
 func (r *Replica) transferToRemaining(p *plan) {
 	var err error = errNoSuccessor
 	for _, id := range sortedIDs(p.voters) {
-		if id != r.cfg.ID && p.target[id] && p.alive[id] && r.caughtUp(id, r.raft.CommitIndex()) {
+		if id != r.self && p.target[id] && p.alive[id] && r.caughtUp(id, r.raft.CommitIndex()) {
 			r.log.Info("transferring the leadership: this member is to vote no longer", "to", id)
-			if err = r.transferTo(id); err == nil {
+			if err = r.transferTo(peer.IDOf(id)); err == nil {
 				return
 			}
 		}
@@ -255,35 +266,31 @@ func (r *Replica) transferToRemaining(p *plan) {
 	r.log.Info("leadership not transferred", "err", err)
 }
 
-var (
-	errNoSuccessor  = errors.New("quorum: no other voter has all of the log")
-	errOtherCluster = errors.New("quorum: another cluster")
-)
+var errNoSuccessor = errors.New("quorum: no other voter has all of the log")
 
 // caughtUp reports whether a follower has the log up to index, as of its newest answer.
-func (r *Replica) caughtUp(id MemberID, index uint64) bool {
+func (r *Replica) caughtUp(id raft.ServerID, index uint64) bool {
 	matched, _ := r.transport.Progress(id)
 	return matched >= index
 }
 
 // heardOf reports whether a follower has answered a request of the last peerTimeout.
-func (r *Replica) heardOf(id MemberID) bool {
+func (r *Replica) heardOf(id raft.ServerID) bool {
 	_, at := r.transport.Progress(id)
 	return r.cfg.Clock.Now().Sub(at) < r.peerTimeout()
 }
 
 // take makes raft count one member differently, and waits until that is committed.
 func (r *Replica) take(ctx context.Context, s step) {
-	id := peer.ServerID(s.id)
-	addr := raft.ServerAddress(id) // the roster knows where it is
-	for _, known := range r.servers() {
-		if known.ID == id {
-			addr = known.Address
-		}
-	}
+	id, addr := s.id, raft.ServerAddress(s.id) // the roster knows where it is
 	var f raft.IndexFuture
 	switch s.kind {
 	case stepAdd:
+		if s.replaces != "" {
+			r.measures.DisksReplaced.Add(1)
+			r.log.Warn("a member has come back with another disk, which replaces the one before", "member", peer.IDOf(s.id),
+				"disk", peer.DiskOf(s.id), "before", peer.DiskOf(s.replaces))
+		}
 		r.transport.Forget(s.id)
 		f = r.raft.AddNonvoter(id, addr, 0, r.peerTimeout())
 	case stepVote:
@@ -323,22 +330,30 @@ func (r *Replica) settledTerm() (uint64, bool) {
 
 // plan is what a leader knows when it decides on a step.
 type plan struct {
-	self    MemberID
+	self    raft.ServerID
 	wanted  []znode.Member
-	voters  map[MemberID]bool // that raft counts now
-	others  map[MemberID]bool // non-voters that raft knows now
-	target  map[MemberID]bool // voters as wanted
-	alive   map[MemberID]bool
-	unready map[MemberID]bool // alive, and do not know yet which cluster they are to belong to
-	begun   bool              // raft does not count the members of /zookeeper/config any more
-	steps   []step
-	problem string
+	servers []raft.Server              // that raft counts now
+	chosen  map[MemberID]raft.ServerID // the disk of each wanted member; none while it is not known
+	voters  serverSet                  // that raft counts now
+	others  serverSet                  // non-voters that raft knows now
+	target  serverSet                  // voters as wanted
+	alive   serverSet
+	queried bool // the members were; otherwise alive has this one only
+	begun   bool // raft does not count the members of /zookeeper/config any more
+	// replacedBy has the disk that replaces a server, whose member has come back with that.
+	replacedBy map[raft.ServerID]raft.ServerID
+	steps      []step
+	problem    string
 }
 
-// step changes one member.
+type serverSet = map[raft.ServerID]bool
+
+// step changes one server.
 type step struct {
 	kind stepKind
-	id   MemberID
+	id   raft.ServerID
+	// replaces is what an added disk replaces; empty: the member had none.
+	replaces raft.ServerID
 }
 
 type stepKind string
@@ -351,50 +366,42 @@ const (
 	stepRemove stepKind = "remove" // forget it
 )
 
-// plan finds out what is to be done to make raft count the wanted members.
-// With late, members that have still not caught up count as dead.
-func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *plan {
-	p := &plan{self: r.cfg.ID, wanted: wanted, voters: map[MemberID]bool{}, others: map[MemberID]bool{},
-		target: map[MemberID]bool{}, alive: map[MemberID]bool{r.cfg.ID: true}, unready: map[MemberID]bool{}}
-	for _, s := range r.servers() {
+// plan finds out what is to be done to make raft count the wanted members. Members that have not
+// caught up when catchUpLimit has passed count as dead.
+func (r *Replica) plan(ctx context.Context, ch *changer, wanted []znode.Member) *plan {
+	p := &plan{self: r.self, wanted: wanted, servers: r.servers(), chosen: map[MemberID]raft.ServerID{}, voters: serverSet{}, others: serverSet{},
+		target: serverSet{}, alive: serverSet{r.self: true}, replacedBy: map[raft.ServerID]raft.ServerID{}}
+	votes := map[MemberID]bool{}
+	for _, s := range p.servers {
 		if s.Suffrage == raft.Voter {
-			p.voters[peer.IDOf(s.ID)] = true
+			p.voters[s.ID], votes[peer.IDOf(s.ID)] = true, true
 		} else {
-			p.others[peer.IDOf(s.ID)] = true
+			p.others[s.ID] = true
 		}
 	}
 	r.mu.RLock()
 	members, _ := r.store.Members()
 	r.mu.RUnlock()
 	for _, m := range members {
-		if id := MemberID(m.ID); p.voters[id] == m.Observer {
-			p.begun = true
-		}
+		p.begun = p.begun || votes[MemberID(m.ID)] == m.Observer
 	}
-	for _, m := range wanted {
-		if !m.Observer {
-			p.target[MemberID(m.ID)] = true
-		}
-	}
-	if p.same() && !slices.ContainsFunc(wanted, func(m znode.Member) bool {
-		return !p.voters[MemberID(m.ID)] && !p.others[MemberID(m.ID)]
-	}) {
+	if p.settled(r.recentNewcomers()) {
+		p.choose(r, ch, nil)
 		p.order()
 		return p
 	}
 	// They are queried now: what was heard a moment ago would be no reason to take somebody's vote.
-	query := mergeIDs(p.voters, p.target)
+	query := map[MemberID]bool{}
+	for _, s := range p.servers {
+		query[peer.IDOf(s.ID)] = s.Suffrage == raft.Voter || query[peer.IDOf(s.ID)]
+	}
 	for _, m := range wanted {
-		if id := MemberID(m.ID); !p.voters[id] && !p.others[id] {
-			query[id] = true
-		}
+		query[MemberID(m.ID)] = true
 	}
 	delete(query, r.cfg.ID)
-	for id, h := range r.helloAll(ctx, sortedIDs(query)) {
-		if h.Cluster == 0 || h.Cluster == r.roster.Cluster() {
-			p.alive[id], p.unready[id] = true, h.Cluster == 0
-		}
-	}
+	p.queried = true
+	p.choose(r, ch, r.helloAll(ctx, slices.Sorted(maps.Keys(query))))
+	late := time.Since(ch.begun) > catchUpLimit
 	for id := range p.target {
 		if late && !p.voters[id] && !r.caughtUp(id, r.raft.CommitIndex()) {
 			delete(p.alive, id)
@@ -404,34 +411,110 @@ func (r *Replica) plan(ctx context.Context, wanted []znode.Member, late bool) *p
 	return p
 }
 
-func mergeIDs(sets ...map[MemberID]bool) map[MemberID]bool {
-	all := map[MemberID]bool{}
-	for _, set := range sets {
-		for id := range set {
-			all[id] = true
-		}
-	}
-	return all
-}
-
-// same reports whether raft counts the wanted voters.
-func (p *plan) same() bool {
-	for id := range mergeIDs(p.voters, p.target) {
-		if p.voters[id] != p.target[id] {
+// settled reports whether raft counts just the wanted members, each with one disk, and none has
+// come with another one.
+func (p *plan) settled(newcomers []peer.Identity) bool {
+	for _, m := range p.wanted {
+		of := peer.DisksOf(p.servers, MemberID(m.ID))
+		if len(of) != 1 || (of[0].Suffrage == raft.Voter) == m.Observer {
 			return false
 		}
+	}
+	return len(p.servers) == len(p.wanted) && !slices.ContainsFunc(newcomers, func(n peer.Identity) bool {
+		return slices.ContainsFunc(p.wanted, func(m znode.Member) bool { return MemberID(m.ID) == n.Member })
+	})
+}
+
+// choose finds the disk that each wanted member is to have. A member that answers with a blank disk
+// while the one that raft counts is silent has lost that one. answers are nil if nobody was
+// queried.
+func (p *plan) choose(r *Replica, ch *changer, answers map[MemberID]peer.Hello) {
+	for _, m := range p.wanted {
+		id := MemberID(m.ID)
+		counted := peer.DisksOf(p.servers, id)
+		h, answered := answers[id]
+		present := peer.ServerID(id, h.Disk)
+		switch {
+		case id == r.cfg.ID:
+			p.chosen[id] = r.self
+		case answered && (p.voters[present] || p.others[present] || len(counted) == 0 && p.mayJoin(r, h)):
+			p.chosen[id] = present
+		case answered && p.mayJoin(r, h) && r.mayReplace(ch, m.Observer, counted, h):
+			p.chosen[id] = present
+		case len(counted) > 0:
+			p.chosen[id] = counted[0].ID
+		}
+		if answered && p.chosen[id] == present && (h.Cluster == 0 || h.Cluster == r.roster.Cluster()) {
+			p.alive[present] = true
+		}
+		if c, ok := p.chosen[id]; ok && !m.Observer {
+			p.target[c] = true
+		}
+		for _, s := range counted {
+			if s.ID != p.chosen[id] {
+				p.replacedBy[s.ID] = p.chosen[id]
+			}
+		}
+	}
+	for id, h := range answers { // voters that are to go count until then
+		if present := peer.ServerID(id, h.Disk); p.voters[present] && h.Cluster == r.roster.Cluster() {
+			p.alive[present] = true
+		}
+	}
+}
+
+// mayJoin reports whether a disk that raft does not count can become one of this cluster: it
+// belongs to the cluster, because it was replaced and has come back, for example; or it is blank.
+func (p *plan) mayJoin(r *Replica, h peer.Hello) bool {
+	if h.Cluster != 0 {
+		return h.Cluster == r.roster.Cluster()
+	}
+	return h.State != peer.Used && h.Imported == (peer.Imported{})
+}
+
+// mayReplace reports whether a member has lost the disk that raft counts: it answers with another
+// one, and the old one has been silent for a while. A disk without the vote that the member is to
+// have is one of a member that was removed, and has come back.
+func (r *Replica) mayReplace(ch *changer, observer bool, counted []raft.Server, h peer.Hello) bool {
+	if r.cfg.KeepDisks && (observer || counted[0].Suffrage == raft.Voter) {
+		r.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false leaves it to the operator: "+
+			"remove it from the cluster and add it again", "member", peer.IDOf(counted[0].ID), "disk", h.Disk)
+		return false
+	}
+	if time.Since(ch.led) < r.peerTimeout() {
+		return false // a new leader has not heard of anybody yet
+	}
+	for _, s := range counted {
+		if !r.heardOf(s.ID) {
+			continue
+		}
+		if r.persists(peer.IDOf(s.ID)) {
+			r.trouble.Warn("number in use "+string(s.ID), "a second process has the number of a member that answers: it is not taken in",
+				"member", peer.IDOf(s.ID), "disk", peer.DiskOf(s.ID), "other", h.Disk)
+		}
+		return false
 	}
 	return true
 }
 
 // order finds an order of steps in which the voters that are alive are a majority after each.
 func (p *plan) order() {
+	listed := serverSet{}
 	for _, m := range p.wanted {
-		if id := MemberID(m.ID); !p.voters[id] && !p.others[id] {
-			p.steps = append(p.steps, step{stepAdd, id})
+		if id, ok := p.chosen[MemberID(m.ID)]; ok {
+			listed[id] = true
+			if !p.voters[id] && !p.others[id] {
+				add := step{kind: stepAdd, id: id}
+				for old, by := range p.replacedBy {
+					if by == id {
+						add.replaces = old
+					}
+				}
+				p.steps = append(p.steps, add)
+			}
 		}
 	}
-	now := mergeIDs(p.voters)
+	now := maps.Clone(p.voters)
 	for {
 		s, margin := p.best(now)
 		if s.kind == stepNone {
@@ -448,23 +531,19 @@ func (p *plan) order() {
 			delete(now, s.id)
 		}
 	}
-	listed := map[MemberID]bool{}
-	for _, m := range p.wanted {
-		listed[MemberID(m.ID)] = true
-	}
-	for _, id := range sortedIDs(mergeIDs(p.voters, p.others)) {
-		if !listed[id] && !p.voters[id] {
-			p.steps = append(p.steps, step{stepRemove, id})
+	for _, s := range p.servers {
+		if !listed[s.ID] && !p.voters[s.ID] {
+			p.steps = append(p.steps, step{kind: stepRemove, id: s.ID})
 		}
 	}
 }
 
-// best is the step after which the voters that are alive are furthest above a majority. The
-// leader's own vote goes last.
-func (p *plan) best(now map[MemberID]bool) (s step, margin int) {
-	var own step
-	try := func(kind stepKind, id MemberID) {
-		next := mergeIDs(now)
+// best is the step after which the voters that are alive are furthest above a majority. Of equal
+// ones a disk that was replaced goes first, and the leader's own vote last. No member has two
+// votes.
+func (p *plan) best(now serverSet) (s step, margin int) {
+	try := func(kind stepKind, id raft.ServerID) {
+		next := maps.Clone(now)
 		if kind == stepVote {
 			next[id] = true
 		} else {
@@ -480,37 +559,44 @@ func (p *plan) best(now map[MemberID]bool) (s step, margin int) {
 			}
 		}
 		if m := alive - NewMaj(len(next)).Size(); s.kind == stepNone || m > margin {
-			s, margin = step{kind, id}, m
+			s, margin = step{kind: kind, id: id}, m
 		}
 	}
-	for _, id := range sortedIDs(p.target) {
-		if !now[id] {
-			try(stepVote, id)
-		}
-	}
+	var replaced, vote, demote, own []raft.ServerID
 	for _, id := range sortedIDs(now) {
 		switch {
 		case p.target[id]:
 		case id == p.self:
-			own = step{stepDemote, id}
+			own = append(own, id)
+		case p.replacedBy[id] != "":
+			replaced = append(replaced, id)
 		default:
-			try(stepDemote, id)
+			demote = append(demote, id)
 		}
 	}
-	if s.kind == stepNone && own.kind != stepNone {
-		try(own.kind, own.id)
+	for _, id := range sortedIDs(p.target) {
+		if !now[id] && !slices.ContainsFunc(sortedIDs(now), func(v raft.ServerID) bool { return peer.IDOf(v) == peer.IDOf(id) }) {
+			vote = append(vote, id)
+		}
+	}
+	for _, id := range replaced {
+		try(stepDemote, id)
+	}
+	for _, id := range vote {
+		try(stepVote, id)
+	}
+	for _, id := range demote {
+		try(stepDemote, id)
+	}
+	if s.kind == stepNone {
+		for _, id := range own {
+			try(stepDemote, id)
+		}
 	}
 	return s, margin
 }
 
-func sortedIDs(set map[MemberID]bool) []MemberID {
-	var ids []MemberID
-	for id := range set {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
+func sortedIDs(set serverSet) []raft.ServerID { return slices.Sorted(maps.Keys(set)) }
 
 func (p *plan) possible() bool { return p.problem == "" }
 
@@ -525,21 +611,38 @@ func (p *plan) next() step {
 	return p.steps[0]
 }
 
+// wantedMajority reports whether a majority of the wanted voters is alive. One that has never
+// answered is not alive: raft cannot count it before its disk is known.
+func (p *plan) wantedMajority() bool {
+	alive, voters := p.liveVoters()
+	return NewMaj(voters).Quorum(alive)
+}
+
+// liveVoters counts the wanted voters, and those of them that are alive.
+func (p *plan) liveVoters() (alive, voters int) {
+	for _, m := range p.wanted {
+		if m.Observer {
+			continue
+		}
+		voters++
+		if c, ok := p.chosen[MemberID(m.ID)]; ok && p.alive[c] {
+			alive++
+		}
+	}
+	return alive, voters
+}
+
 // whoIsMissing says in words why there would be no majority.
 func (p *plan) whoIsMissing() string {
-	alive := 0
+	alive, voters := p.liveVoters()
 	var missing []string
 	for _, m := range p.wanted {
-		switch {
-		case m.Observer:
-		case p.alive[MemberID(m.ID)]:
-			alive++
-		default:
+		if c, ok := p.chosen[MemberID(m.ID)]; !m.Observer && !(ok && p.alive[c]) {
 			missing = append(missing, fmt.Sprintf("%s (%s)", m.Key(), m.PeerAddr()))
 		}
 	}
 	if len(missing) == 0 {
 		return "on the way there would be no majority of live voters"
 	}
-	return fmt.Sprintf("would leave %d of %d live: missing %s", alive, len(p.target), strings.Join(missing, ", "))
+	return fmt.Sprintf("would leave %d of %d live: missing %s", alive, voters, strings.Join(missing, ", "))
 }

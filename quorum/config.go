@@ -93,6 +93,15 @@ type Config struct {
 	Listener Listener
 	Logger   *slog.Logger // nil: slog.Default
 
+	// Lost says that the disk replaces one that was set aside: no cluster begins with it.
+	Lost bool
+	// KeepDisks keeps a leader from replacing the disk of a member that comes back with another
+	// one.
+	KeepDisks bool
+	// Without is the word of the operator at a first start: members that have never worked in this
+	// cluster, and do not run, begin it later. It must belong to one run of the process
+	// (docs/decisions/017-a-member-is-its-disk.md).
+	Without []MemberID
 	// Peers describes the peer port. Open sets its ID, Members and Logger.
 	Peers peer.Config
 	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:

@@ -78,12 +78,17 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.mu.Lock()
 	r.cfg.Listener.Lead(r.store)
 	propose := r.membersToSet()
+	unnamed := r.store.Cluster() == 0
 	r.mu.Unlock()
 	r.stateMu.Lock()
 	if r.term == term {
 		r.settled = term
 	}
 	r.stateMu.Unlock()
+	if unnamed {
+		// The next leader does the same if it is lost with the leadership.
+		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindCluster, Body: znode.AppendCluster(nil, r.roster.Cluster())})
+	}
 	if propose {
 		// Lost with the leadership at worst, and then the next leader does the same.
 		_ = r.ProposeOnce(ctx, &znode.Command{Kind: znode.KindMembers, Body: []byte(r.cfg.ConfigText)})

@@ -14,7 +14,8 @@
 //	lease.go        the lease stream, and leases of this member's sessions
 //	transfer.go     a leader makes another voter the leader
 //	succession.go   a voter replaces a leader whose process has ended
-//	bootstrap.go    the first start, and a start without a log
+//	birth.go        the first start; query.go: what members without a leader ask each other
+//	newcomers.go    disks that are to replace others
 //	members.go      who the members are; change.go makes raft count them
 //	stores.go       the files of a member; snapshots.go, logstore.go, boltfile.go
 //	peer, wal       the port between members; the write-ahead log

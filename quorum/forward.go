@@ -72,11 +72,7 @@ func (r *Replica) serveForward(_ MemberID, c *peer.Stream) error {
 // and why that must not: there it would stop every member that applies it, or fit no frame.
 func (r *Replica) checkForwarded(cmds [][]byte) (good int, refused error) {
 	for i, b := range cmds {
-		kind, err := checkCommandSafely(b)
-		if err == nil && kind == znode.KindRestore {
-			err = r.MayRestore()
-		}
-		if err != nil {
+		if _, err := checkCommandSafely(b); err != nil {
 			return i, fmt.Errorf("%w: forwarded command: %w", peer.ErrRefused, err)
 		}
 	}

@@ -166,6 +166,11 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	if err != nil {
 		return fmt.Errorf("quorum: restore snapshot from the leader: %w", err)
 	}
+	if of, own := store.Cluster(), f.roster.Cluster(); of != 0 && of != own {
+		err := fmt.Errorf("%w: a snapshot of cluster %v was sent to this member of cluster %v", errOtherCluster, of, own)
+		f.poison(err)
+		return err
+	}
 	if f.imported && f.appliedIndex == 0 {
 		if err := SameHistory(f.store, store); err != nil {
 			err = fmt.Errorf("%w (%w)", errForeign, err)

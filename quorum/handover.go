@@ -111,8 +111,8 @@ func (r *Replica) promptVoter(index uint64, last MemberID) (target raft.Server, 
 		}
 		voters++
 		id := peer.IDOf(s.ID)
-		matched, heard := r.transport.Progress(id)
-		if id == r.cfg.ID || matched < index || r.transport.Took(id) > half || now.Sub(heard) > half {
+		matched, heard := r.transport.Progress(s.ID)
+		if id == r.cfg.ID || matched < index || r.transport.Took(s.ID) > half || now.Sub(heard) > half {
 			continue
 		}
 		prompt++

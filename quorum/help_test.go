@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -111,6 +112,7 @@ type cluster struct {
 	cut     map[int]bool
 	files   map[int][]Member // those that have another list of members
 	change  func(*Config)
+	blank   map[int]int // how often a member was started on a blank disk
 }
 
 // inCluster runs f on a cluster of n members inside a bubble. change may alter a member's
@@ -125,6 +127,7 @@ func inCluster(t *testing.T, n int, change func(*Config), f func(t *testing.T, c
 			reps:   make([]*Replica, n),
 			cut:    map[int]bool{},
 			files:  map[int][]Member{},
+			blank:  map[int]int{},
 			change: change,
 		}
 		for i := range n {
@@ -166,11 +169,42 @@ func (c *cluster) start(i int) {
 	if c.change != nil {
 		c.change(&cfg)
 	}
+	if cfg.ConfigText == "" && len(cfg.Members) > 1 {
+		cfg.ConfigText = configText(cfg.Members)
+	}
+	c.giveIdentity(i, cfg.Stores.Stable)
 	r, err := Open(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.reps[i] = r
+}
+
+// configText is the text of /zookeeper/config for members of a cluster.
+func configText(members []Member) string {
+	var lines []znode.Member
+	for _, m := range members {
+		lines = append(lines, line(int(m.ID)-1, m.Observer))
+	}
+	return znode.ConfigText(lines, 0)
+}
+
+// serverOf is raft's name of member i with its first disk.
+func serverOf(i int) raft.ServerID { return peer.ServerID(MemberID(i+1), peer.DiskID(i+1)) }
+
+// giveIdentity has blank stores of member i get a disk id that tests know: its number for the first
+// disk, and another one for each that follows.
+func (c *cluster) giveIdentity(i int, stable Stable) {
+	c.t.Helper()
+	if _, err := stable.Get(identityKey); err == nil {
+		return
+	}
+	c.blank[i]++
+	id := binary.BigEndian.AppendUint64(nil, uint64(i+1))
+	id = binary.BigEndian.AppendUint64(id, uint64(i+1+1000*(c.blank[i]-1)))
+	if err := stable.Set(identityKey, id); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // simStores are the stores of a member on a simulated disk.
@@ -248,7 +282,7 @@ func (c *cluster) leader() int {
 
 // isCounted says whether a member takes itself for one.
 func (r *Replica) isCounted() bool {
-	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == peer.ServerID(r.cfg.ID) })
+	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == r.self })
 }
 
 func createSession(id wire.SessionID) *znode.Command {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -48,24 +49,27 @@ func Import(cfg Config, from Origin, store *znode.Store) error {
 	if err := s.isEmpty(); err != nil {
 		return err
 	}
-	if err := s.claim(cfg.ID); err != nil {
+	disk, err := s.claim(cfg.ID)
+	if err != nil {
 		return err
+	}
+	// A member of a cluster gets the first configuration when the cluster begins.
+	var members raft.Configuration
+	if cfg.alone() {
+		members = aloneConfiguration(peer.ServerID(cfg.ID, disk))
 	}
 	if err := s.Stable.SetUint64(importKey, importBegun); err != nil {
 		return fmt.Errorf("quorum: import: %w", err)
 	}
-	if err := s.writeImport(cfg.initialConfiguration(), from, store); err != nil {
+	snap := store.Snapshot()
+	defer snap.Release()
+	if err := s.writeSnapshot(members, from.Index, from.StateTerm, snap); err != nil {
 		return fmt.Errorf("quorum: import: %w", err)
-	}
-	if !cfg.alone() {
-		if err := s.setCluster(peer.Sum(cfg.Members)); err != nil {
-			return err
-		}
 	}
 	for _, v := range []struct {
 		key   []byte
 		value uint64
-	}{{keyTerm, max(from.Term, from.StateTerm)}, {notVotingKey, 0}, {importIndexKey, max(from.Index, 1)}, {importKey, importComplete}} {
+	}{{keyTerm, max(from.Term, from.StateTerm)}, {importIndexKey, max(from.Index, 1)}, {importKey, importComplete}} {
 		if err := s.Stable.SetUint64(v.key, v.value); err != nil {
 			return fmt.Errorf("quorum: import: %w", err)
 		}
@@ -92,17 +96,15 @@ func (s *Stores) isEmpty() error {
 	return nil
 }
 
-// writeImport writes the snapshot.
-func (s *Stores) writeImport(members raft.Configuration, from Origin, store *znode.Store) error {
+// writeSnapshot writes a state as the snapshot of that index and term.
+func (s *Stores) writeSnapshot(members raft.Configuration, index, term uint64, state io.WriterTo) error {
 	// The library also writes the members in an old format, which asks the transport for names.
 	_, transport := raft.NewInmemTransport(peer.AloneAddr)
-	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, from.Index, from.StateTerm, members, 1, transport)
+	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, members, 1, transport)
 	if err != nil {
 		return err
 	}
-	snap := store.Snapshot()
-	defer snap.Release()
-	if _, err := snap.WriteTo(sink); err != nil {
+	if _, err := state.WriteTo(sink); err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
 	return sink.Close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -75,6 +76,83 @@ func ensembleState(t *testing.T, startMs int64, nodes int) (Origin, *znode.Store
 		t.Fatal(err)
 	}
 	return Origin{Term: 1, StateTerm: 1, Index: uint64(content.Zxid)}, store
+}
+
+// One member has imported a state, and the others are blank: they get it, whichever starts first.
+func TestImportOfOneMember(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		imported := false
+		inCluster(t, 3, func(cfg *Config) {
+			if cfg.ID == 2 && !imported {
+				imported = true
+				from, store := ensembleState(t, 1000, 20)
+				if err := Import(*cfg, from, store); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, func(t *testing.T, c *cluster) {
+			if late {
+				for i := range c.reps {
+					c.wipe(i)
+				}
+				imported = false
+				c.start(0)
+				c.start(2)
+				time.Sleep(10 * time.Second) // virtual
+				c.start(1)
+			}
+			c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+			c.agree()
+			c.reps[0].View(func(s *znode.Store) {
+				if _, _, code := s.Get("/n20", []znode.Identity{{Scheme: "super"}}); code != wire.CodeOK {
+					t.Errorf("what was imported is not in the cluster: %v", code)
+				}
+			})
+		})
+	}
+}
+
+// A member that comes late with imported data finds a cluster at work. Its files are outdated: it
+// does not start again with them.
+func TestImportBesideACluster(t *testing.T) {
+	stopped := make(chan error, 1)
+	word, imports := []MemberID{3}, false
+	inCluster(t, 3, func(cfg *Config) {
+		if cfg.ID != 3 {
+			cfg.Without = word
+			return
+		}
+		cfg.Fatal = func(err error) { stopped <- err }
+		if imports {
+			from, store := ensembleState(t, 1000, 20)
+			if err := Import(*cfg, from, store); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, func(t *testing.T, c *cluster) {
+		stopped = make(chan error, 1) // of the bubble
+		for i := range c.reps {
+			c.wipe(i)
+		}
+		c.start(0)
+		c.start(1)
+		c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+		imports = true
+		c.start(2)
+		if err := <-stopped; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), c.reps[0].Cluster().String()) {
+			t.Errorf("the third member stops with %v", err)
+		}
+		c.stop(2)
+		again := Config{ID: 3, Members: c.members, Stores: simStores(t, c.disks[2]), Listener: newRecorder(), Logger: testLogger()}
+		if _, err := Open(again); !errors.Is(err, ErrOutdated) {
+			t.Errorf("it starts again: %v", err)
+		}
+		c.wipe(2)
+		imports = false
+		c.start(2)
+		c.takenIn(2)
+		c.agree()
+	})
 }
 
 // A member that has imported an older state takes the leader's, if it is of the same ensemble. One

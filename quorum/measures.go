@@ -20,6 +20,8 @@ type Measures struct {
 	Looking  atomic.Int64        // times that this member began to be without a leader
 	// HandOvers counts the times that this leader had another voter stand, because its disk hung.
 	HandOvers atomic.Int64
+	// DisksReplaced counts the disks of members that this leader has begun to replace.
+	DisksReplaced atomic.Int64
 
 	// Of the entries that this member has proposed, as the leader.
 	Queued          histogram.Histogram // commands that waited when an entry was made
@@ -48,7 +50,7 @@ func (m *Measures) Reset() {
 		&m.EntryCommands, &m.EntryBytes, &m.QuorumAck, &m.Proposal, &m.Propagation} {
 		h.Reset()
 	}
-	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.LastEntryBytes, &m.Proposals, &m.Commits,
+	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.DisksReplaced, &m.LastEntryBytes, &m.Proposals, &m.Commits,
 		&m.SnapshotsSent, &m.PipelinesOpened} {
 		n.Store(0)
 	}

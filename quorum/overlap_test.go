@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"sync"
@@ -38,12 +40,12 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 	cfg := Config{ID: 1, Members: members, Tick: 4 * time.Second, Stores: s, Listener: newRecorder(), Logger: testLogger(),
 		Fatal: func(err error) { t.Error(err) }}
 	rc := raft.DefaultConfig()
-	rc.LocalID, rc.Logger = peer.ServerID(1), newHclog(testLogger())
+	rc.LocalID, rc.Logger = serverOf(0), newHclog(testLogger())
 	_, alone := raft.NewInmemTransport("1")
-	if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, alone, cfg.initialConfiguration()); err != nil {
+	if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, alone, raft.Configuration{Servers: rafttest.Servers("123")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.setCluster(peer.Sum(members)); err != nil {
+	if err := errors.Join(s.setCluster(7), s.Stable.Set(identityKey, append(binary.BigEndian.AppendUint64(nil, 1), 0, 0, 0, 0, 0, 0, 0, 1))); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Open(cfg)
@@ -53,8 +55,8 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 	defer r.Close()
 	transport := func(id MemberID) *peer.Transport {
 		roster := peer.NewRoster(members, false, local{r})
-		roster.SetCluster(peer.Sum(members))
-		p, err := peer.Listen(peer.Config{ID: id, Members: members}, roster, local{r})
+		roster.SetCluster(7)
+		p, err := peer.Listen(peer.Config{ID: id, Disk: peer.DiskID(id), Members: members}, roster, local{r})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +64,7 @@ func TestOverlapsOfHeartbeatsWithVotes(t *testing.T) {
 		t.Cleanup(func() { p.Close(); tr.Close() })
 		return tr
 	}
-	leader, candidate, to, votes := transport(2), transport(3), peer.ServerID(1), 0
+	leader, candidate, to, votes := transport(2), transport(3), serverOf(0), 0
 	for i := range *overlaps {
 		term, last := r.raft.CurrentTerm(), r.raft.LastIndex()
 		granted := make(chan bool, 1)
@@ -107,7 +109,7 @@ func TestOverlapsOfHeartbeatsWithProposals(t *testing.T) {
 				}
 			})
 			time.Sleep(20 * time.Millisecond) // virtual
-			_ = c.reps[f].transport.AppendEntries(peer.ServerID(MemberID(l+1)), "",
+			_ = c.reps[f].transport.AppendEntries(serverOf(l), "",
 				&raft.AppendEntriesRequest{RPCHeader: rafttest.Header(f + 1), Term: term + 1}, &raft.AppendEntriesResponse{})
 			time.Sleep(5 * time.Millisecond) // virtual
 			stop.Store(true)

@@ -58,7 +58,7 @@ func (c *cluster) impostor(host string, from MemberID) impostor {
 	of := local{c.anyone()}
 	roster := peer.NewRoster(c.members, false, of)
 	roster.SetCluster(of.roster.Cluster())
-	port, err := peer.Listen(peer.Config{ID: from, Members: c.members, Listen: h.Listen, Dial: h.Dial, ListenAddr: host + ":9"}, roster, of)
+	port, err := peer.Listen(peer.Config{ID: from, Disk: peer.DiskID(from), Members: c.members, Listen: h.Listen, Dial: h.Dial, ListenAddr: host + ":9"}, roster, of)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestFollowersAreNoticedOfCommits(t *testing.T) {
 		}
 		tr := c.reps[l].transport
 		for i := range 3 {
-			for id := MemberID(i + 1); i != l && !tr.KnowsAll(id); {
+			for id := MemberID(i + 1); i != l && !tr.KnowsAll(serverOf(int(id)-1)); {
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -186,13 +186,16 @@ func TestMembersComeFromTheirAddresses(t *testing.T) {
 			other := c.impostor("10.0.0.99", MemberID((l+1)%3+1))
 			for _, kind := range []peer.StreamKind{peer.StreamRaft, peer.StreamForward, peer.StreamLease, peer.StreamTransfer} {
 				before := c.reps[l].port.Stats().Rejected
-				conn := c.stream(other, l, kind)
-				_ = conn.SetReadDeadline(time.Now().Add(time.Second))
-				_, _ = conn.Read(make([]byte, 1))
+				conn, err := other.Dial(t.Context(), MemberID(l+1), kind)
+				if err == nil {
+					conn.Close()
+				}
+				if refused := errors.Is(err, peer.ErrVerdict); refused == any {
+					t.Errorf("stream %q from another host, with AnyPeerAddr %v: %v", kind, any, err)
+				}
 				if n := c.reps[l].port.Stats().Rejected - before; (n == 0) != any {
 					t.Errorf("stream %q from another host, with AnyPeerAddr %v: %d rejected", kind, any, n)
 				}
-				conn.Close()
 			}
 		})
 	}
@@ -215,7 +218,7 @@ func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		leader := c.impostor(hostName(l), MemberID(l+1))
-		to := peer.ServerID(MemberID(f + 1))
+		to := serverOf(f)
 		for name, req := range rafttest.Hostile(l+1, term, last, tail.Term) {
 			before := c.reps[f].port.Stats().Refused
 			var err error
@@ -266,7 +269,7 @@ func TestLeadershipIsNotMovedByOthers(t *testing.T) {
 		l := c.leader()
 		f, g := (l+1)%3, (l+2)%3
 		term := c.reps[l].raft.CurrentTerm()
-		if err := c.impostor(hostName(g), MemberID(g+1)).Elect(MemberID(f + 1)); err == nil {
+		if err := c.impostor(hostName(g), MemberID(g+1)).Elect(serverOf(f)); err == nil {
 			t.Error("an election was requested by a follower")
 		}
 		if err := c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), "wrong"); err == nil || !strings.Contains(err.Error(), "no right") {
@@ -336,7 +339,7 @@ func TestSlowSnapshotHoldsUpNobody(t *testing.T) {
 		data, rest := io.Pipe()
 		sent := make(chan error)
 		go func() {
-			sent <- leader.InstallSnapshot(peer.ServerID(MemberID(f+1)), "", req, &raft.InstallSnapshotResponse{}, data)
+			sent <- leader.InstallSnapshot(serverOf(f), "", req, &raft.InstallSnapshotResponse{}, data)
 		}()
 		if _, err := rest.Write([]byte("lk")); err != nil {
 			t.Fatal(err)
@@ -379,12 +382,12 @@ func TestLateSnapshotTakesNothingBack(t *testing.T) {
 		for seq := range uint64(20) {
 			c.recs[f].result(t, c.propose(l, sequential(9, seq+1, "/n-")))
 		}
-		id := []byte(peer.ServerID(MemberID(l + 1)))
+		id := []byte(serverOf(l))
 		req := &raft.InstallSnapshotRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: id, Addr: id},
 			SnapshotVersion: meta.Version, Term: c.reps[l].raft.CurrentTerm(), LastLogIndex: meta.Index, LastLogTerm: meta.Term,
 			Configuration: raft.EncodeConfiguration(meta.Configuration), ConfigurationIndex: meta.ConfigurationIndex, Size: int64(len(data))}
 		var resp raft.InstallSnapshotResponse
-		err = c.impostor(hostName(l), MemberID(l+1)).InstallSnapshot(peer.ServerID(MemberID(f+1)), "", req, &resp, bytes.NewReader(data))
+		err = c.impostor(hostName(l), MemberID(l+1)).InstallSnapshot(serverOf(f), "", req, &resp, bytes.NewReader(data))
 		if err != nil || !resp.Success {
 			t.Errorf("answered: %+v, %v", resp, err)
 		}

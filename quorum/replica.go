@@ -55,6 +55,9 @@ type Replica struct {
 	measures  Measures
 	trouble   *loglimit.Limiter // warnings about what is slow
 	roster    *peer.Roster
+	self      raft.ServerID
+	newcomers newcomers
+	brought   peer.Imported  // what a blank disk has imported; zero: nothing
 	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
 
 	notify       chan bool             // from raft: whether this member leads
@@ -125,14 +128,23 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
 	r.setLeader(NoMember)
-	if err := errors.Join(r.cfg.Stores.claim(cfg.ID), r.cfg.Stores.checkImport()); err != nil {
+	disk, err := r.cfg.Stores.claim(cfg.ID)
+	if err := errors.Join(err, r.cfg.Stores.checkImport(), r.cfg.Stores.checkRetired()); err != nil {
 		return nil, err
 	}
+	r.cfg.Peers.Disk, r.self = disk, peer.ServerID(cfg.ID, disk)
 	if r.store, r.newest.at, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
 		return nil, err
 	}
 	if r.imported, err = cfg.Stores.onlyImported(); err != nil {
 		return nil, fmt.Errorf("quorum: %w", err)
+	}
+	if r.imported {
+		list, err := cfg.Stores.Snapshots.List()
+		if err != nil {
+			return nil, fmt.Errorf("quorum: list snapshots: %w", err)
+		}
+		r.brought = peer.Imported{StateTerm: list[0].Term, Index: list[0].Index, Digest: r.store.Digest()}
 	}
 	r.newest.zxid = r.store.Zxid()
 	r.compaction.restart(r.store.Counts().DataSizeBytes)
@@ -179,7 +191,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 
 func (r *Replica) openTransport() (err error) {
 	if r.cfg.alone() {
-		r.transport = peer.NewAlone(r.cfg.ID, local{r})
+		r.transport = peer.NewAlone(r.self, local{r})
 		return nil
 	}
 	if r.port, err = peer.Listen(r.cfg.Peers, r.roster, local{r}); err != nil {
@@ -205,9 +217,9 @@ var _ peer.Local = local{}
 func (l local) Term() uint64 { return l.raft.CurrentTerm() }
 
 // Leader implements peer.Local.
-func (l local) Leader() MemberID {
+func (l local) Leader() raft.ServerID {
 	_, id := l.raft.LeaderWithID()
-	return peer.IDOf(id)
+	return id
 }
 
 // Servers implements peer.Local.
@@ -233,7 +245,7 @@ func (l local) AwaitDurable(index uint64, stop <-chan struct{}) error {
 
 func (r *Replica) openRaft() error {
 	rc := raft.DefaultConfig()
-	rc.LocalID = peer.ServerID(r.cfg.ID)
+	rc.LocalID = r.self
 	rc.HeartbeatTimeout = r.cfg.heartbeatTimeout()
 	rc.ElectionTimeout = rc.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = rc.HeartbeatTimeout
@@ -255,7 +267,7 @@ func (r *Replica) openRaft() error {
 		return fmt.Errorf("quorum: read log: %w", err)
 	}
 	if !known && r.cfg.alone() {
-		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, r.transport, r.cfg.initialConfiguration()); err != nil {
+		if err := raft.BootstrapCluster(rc, s.Log, s.Stable, s.Snapshots, r.transport, aloneConfiguration(r.self)); err != nil {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
@@ -263,9 +275,6 @@ func (r *Replica) openRaft() error {
 		released: make(chan struct{})}
 	s.Log.NotifyFailed(func(err error) { _ = r.guard.check("write watermark", err) })
 	var started atomic.Pointer[raft.Raft]
-	if err := r.withholdVotes(known); err != nil {
-		return fmt.Errorf("quorum: begin as a new member: %w", err)
-	}
 	r.backlog = newBacklog(r.guard, rc.LocalID, func() ([]raft.Server, bool) {
 		if lib := started.Load(); lib == nil || lib.State() != raft.Leader {
 			return nil, false
@@ -292,36 +301,24 @@ func (r *Replica) openRaft() error {
 	}
 	started.Store(r.raft)
 	r.guard.started.Store(true)
-	if err := r.checkMembers(known); err != nil {
+	if err := r.checkMembers(); err != nil {
 		r.shutdownRaft()
 		return err
 	}
 	return nil
 }
 
-// initialConfiguration is the same on every member, which is what makes it safe that each writes
-// it.
-func (c *Config) initialConfiguration() raft.Configuration {
-	var servers raft.Configuration
-	for _, m := range c.Members {
-		s := raft.Server{Suffrage: raft.Voter, ID: peer.ServerID(m.ID), Address: raft.ServerAddress(m.Addr)}
-		if m.Observer {
-			s.Suffrage = raft.Nonvoter
-		}
-		if c.alone() {
-			s.Address = peer.AloneAddr
-		}
-		servers.Servers = append(servers.Servers, s)
-	}
-	return servers
+// aloneConfiguration is that of a member that stands alone.
+func aloneConfiguration(self raft.ServerID) raft.Configuration {
+	return raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: self, Address: peer.AloneAddr}}}
 }
 
 // checkMembers compares the stored members with the configuration. The stored ones count; but a
 // member alone must have been alone, and one of a cluster in it: to go from one to the other would
 // lose the data of some of them.
-func (r *Replica) checkMembers(known bool) error {
+func (r *Replica) checkMembers() error {
 	servers := r.servers()
-	if known && len(servers) > 0 {
+	if len(servers) > 0 {
 		wasAlone := servers[0].Address == peer.AloneAddr
 		switch {
 		case r.cfg.alone() && !wasAlone:
@@ -330,15 +327,18 @@ func (r *Replica) checkMembers(known bool) error {
 			return fmt.Errorf("quorum: %s is the log of a member that stood alone, and this one is to be a member of a cluster: the others would not have its data", r.cfg.Stores.LogName)
 		}
 	}
-	if r.cfg.alone() {
-		return nil
-	}
 	cluster, err := r.cfg.Stores.cluster()
-	if err != nil {
-		return err
+	if of := r.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster {
+		err = fmt.Errorf("quorum: %s: %w: it belongs to cluster %v, and the state is of cluster %v: are these the files of one member?",
+			r.cfg.Stores.stableName(), errOtherCluster, cluster, of)
+	}
+	if err == nil && cluster == 0 && len(servers) > 0 {
+		// The member has written the first configuration, and ended before it saved the cluster.
+		cluster = peer.BirthOf(servers)
+		err = r.cfg.Stores.setCluster(cluster)
 	}
 	r.roster.SetCluster(cluster)
-	return nil
+	return err
 }
 
 // maj is the majority rule for the members that raft counts.
@@ -456,6 +456,12 @@ func (r *Replica) applied(l *raft.Log, entry *znode.Entry, start time.Time) {
 
 // ID is the number of this member.
 func (r *Replica) ID() MemberID { return r.cfg.ID }
+
+// Disk is the id of this member's data directory.
+func (r *Replica) Disk() peer.DiskID { return r.cfg.Peers.Disk }
+
+// Cluster is the cluster that this member belongs to; 0 while it is in none.
+func (r *Replica) Cluster() peer.ClusterID { return r.roster.Cluster() }
 
 // Members returns who the members are, in ascending order, as of what this member has applied, and
 // the zxid of the newest change (0: there was none). It is empty for a member that stands alone, or
@@ -645,24 +651,6 @@ func (s *LiveSnapshot) Release() {
 	s.Snapshot.Release()
 }
 
-// MayRestore returns an error if a member that this one has heard of speaks a version of the
-// protocol without KindRestore, which it could not apply.
-func (r *Replica) MayRestore() error {
-	if r.port == nil {
-		return nil
-	}
-	for _, s := range r.servers() {
-		id := peer.IDOf(s.ID)
-		if v, _ := r.port.VersionOf(id); v != 0 && v < restoreVersion {
-			return fmt.Errorf("quorum: member %d is of a version that knows no restore: upgrade it first", id)
-		}
-	}
-	return nil
-}
-
-// restoreVersion is the version of the protocol between members in which KindRestore came.
-const restoreVersion = 7
-
 // CommonVersion is the newest version of the protocol that all members speak, as the leader has
 // heard from them: what came with it may be used in the log (docs/decisions/013-versions.md). It is
 // 0 if there is none, or a member has not been heard of, and on members that do not lead.
@@ -682,14 +670,15 @@ func (r *Replica) Status() Status {
 		CommitIndex: r.raft.CommitIndex(),
 		LastIndex:   r.raft.LastIndex(),
 	}
-	votes := false
+	votes, members := false, map[MemberID]bool{}
 	for _, srv := range r.servers() {
-		s.Members++
+		members[peer.IDOf(srv.ID)] = true
 		if srv.Suffrage == raft.Voter {
 			s.Voters++
-			votes = votes || peer.IDOf(srv.ID) == r.cfg.ID
+			votes = votes || srv.ID == r.self
 		}
 	}
+	s.Members = len(members)
 	r.mu.RLock()
 	s.AppliedIndex = r.appliedIndex
 	r.mu.RUnlock()

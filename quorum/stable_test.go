@@ -11,7 +11,6 @@ import (
 
 	"lockkeeper/internal/rafttest"
 	"lockkeeper/internal/simdisk"
-	"lockkeeper/quorum/peer"
 )
 
 // The library saves a vote as two values. They are one transaction here, whichever store has them,
@@ -74,7 +73,7 @@ func TestPowerCutInAVote(t *testing.T) {
 				defer candidates[i].Transport.Close()
 			}
 			time.Sleep(3 * time.Second) // virtual
-			to, term, last := peer.ServerID(voter+1), c.reps[voter].raft.CurrentTerm(), c.reps[voter].raft.LastIndex()
+			to, term, last := serverOf(voter), c.reps[voter].raft.CurrentTerm(), c.reps[voter].raft.LastIndex()
 			vote := func(i int, index, indexTerm uint64) bool {
 				var resp raft.RequestVoteResponse
 				_ = candidates[i].RequestVote(to, "", &raft.RequestVoteRequest{RPCHeader: rafttest.Header(i + 1), Term: term + 1,

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/wal"
 )
 
@@ -161,14 +163,39 @@ func (s *Stores) stableName() string {
 	return s.LogName
 }
 
-// memberKey is where the stable store keeps whose log, term and vote it holds.
-var memberKey = []byte("lockkeeper/member")
-
-// ownerZero is what is stored there for member 0, because 0 stands for nobody.
-const ownerZero = 256
+// identityKey is where the stable store keeps the member whose log, term and vote it holds, and the
+// id of the disk: two big-endian numbers of 8 bytes, which are written first, and at once.
+var identityKey = []byte("lockkeeper/identity")
 
 // clusterKey is where the stable store keeps which cluster the member belongs to.
 var clusterKey = []byte("lockkeeper/cluster")
+
+// outdatedKey is where the stable store keeps why the files must not be used any more.
+var outdatedKey = []byte("lockkeeper/outdated")
+
+// ErrOutdated says that the files of a member must not be used any more, although they are whole.
+// The message says why.
+var ErrOutdated = errors.New("outdated")
+
+// retire makes every later Open fail with ErrOutdated, and returns that error.
+func (s *Stores) retire(reason string) error {
+	if err := s.Stable.Set(outdatedKey, []byte(reason)); err != nil {
+		return fmt.Errorf("quorum: write to %s: %w", s.stableName(), err)
+	}
+	return s.checkRetired()
+}
+
+// checkRetired is ErrOutdated for stores that were retired.
+func (s *Stores) checkRetired() error {
+	reason, err := s.Stable.Get(outdatedKey)
+	switch {
+	case err != nil && !isAbsent(err):
+		return fmt.Errorf("quorum: read %s: %w", s.stableName(), err)
+	case len(reason) > 0:
+		return fmt.Errorf("quorum: %s: %w: %s", s.stableName(), ErrOutdated, reason)
+	}
+	return nil
+}
 
 // isAbsent reports whether err says that a stable store does not have a key. The stores share no
 // error; raft, too, compares with the text (UPSTREAM.md, 13).
@@ -184,38 +211,43 @@ func storedNumber(s raft.StableStore, key []byte) (uint64, error) {
 }
 
 // cluster is the cluster that the stores belong to, 0 for none.
-func (s *Stores) cluster() (uint32, error) {
+func (s *Stores) cluster() (peer.ClusterID, error) {
 	v, err := storedNumber(s.Stable, clusterKey)
 	if err != nil {
 		return 0, fmt.Errorf("quorum: read cluster of %s: %w", s.stableName(), err)
 	}
-	return uint32(v), nil
+	return peer.ClusterID(v), nil
 }
 
-func (s *Stores) setCluster(cluster uint32) error {
+func (s *Stores) setCluster(cluster peer.ClusterID) error {
 	if err := s.Stable.SetUint64(clusterKey, uint64(cluster)); err != nil {
 		return fmt.Errorf("quorum: write cluster of %s: %w", s.stableName(), err)
 	}
 	return nil
 }
 
-// claim refuses stores that belong to another member: a member that runs with the vote of another
-// could vote twice. Stores that belong to nobody yet become this member's.
-func (s *Stores) claim(id MemberID) error {
-	mark := uint64(id)
-	if id == 0 {
-		mark = ownerZero
-	}
-	owner, err := storedNumber(s.Stable, memberKey)
+// claim returns the id of the disk. It refuses stores that belong to another member: a member that
+// runs with the vote of another could vote twice. Stores that belong to nobody yet become this
+// member's, and get an id.
+func (s *Stores) claim(id MemberID) (peer.DiskID, error) {
+	v, err := s.Stable.Get(identityKey)
 	switch {
-	case err != nil:
-		return fmt.Errorf("quorum: read owner of %s: %w", s.stableName(), err)
-	case owner == 0:
-		if err := s.Stable.SetUint64(memberKey, mark); err != nil {
-			return fmt.Errorf("quorum: write owner of %s: %w", s.stableName(), err)
+	case err == nil && len(v) == 0 || err != nil && isAbsent(err):
+		disk := peer.NewDiskID()
+		v = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(id)), uint64(disk))
+		if err := s.Stable.Set(identityKey, v); err != nil {
+			return 0, fmt.Errorf("quorum: write identity of %s: %w", s.stableName(), err)
 		}
-	case owner != mark:
-		return fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines", s.stableName(), owner%ownerZero, id)
+		return disk, nil
+	case err != nil:
+		return 0, fmt.Errorf("quorum: read identity of %s: %w", s.stableName(), err)
+	case len(v) != 16:
+		return 0, fmt.Errorf("quorum: identity of %s: %w: %d bytes", s.stableName(), ErrDamaged, len(v))
 	}
-	return nil
+	owner, disk := binary.BigEndian.Uint64(v), peer.DiskID(binary.BigEndian.Uint64(v[8:]))
+	if owner != uint64(id) {
+		return 0, fmt.Errorf("quorum: %s holds the log and the votes of member %d, and this is member %d: compare myid and dataDir with the server lines",
+			s.stableName(), owner, id)
+	}
+	return disk, nil
 }

@@ -364,7 +364,7 @@ func TestStoresOfMemberZeroBelongToIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.claim(tt.id); (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
+		if _, err := s.claim(tt.id); (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
 			t.Errorf("start %d as member %d: %v", i+1, tt.id, err)
 		}
 		if err := s.Close(); err != nil {

@@ -56,9 +56,6 @@ func (r *Replica) succeed(ctx context.Context, dead MemberID, term uint64) {
 // successor returns how many voters come before this member when the leader is to be replaced; less
 // than 0 if it is not to stand.
 func (r *Replica) successor(dead MemberID) int {
-	if r.transport.VotesWithheld() {
-		return -1
-	}
 	var voters []MemberID
 	for _, s := range r.servers() {
 		if id := peer.IDOf(s.ID); s.Suffrage == raft.Voter && id != dead {

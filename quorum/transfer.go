@@ -147,7 +147,7 @@ func (r *Replica) transferTo(to MemberID) error {
 	}
 	defer r.transferring.Store(false)
 	target, err := r.transferTarget(to)
-	if err != nil || target.ID == peer.ServerID(r.cfg.ID) {
+	if err != nil || target.ID == r.self {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(epoch, r.peerTimeout())
@@ -200,7 +200,7 @@ func (r *Replica) transferTarget(to MemberID) (target raft.Server, err error) {
 		case id == r.cfg.ID || !voter || to != NoMember && id != to:
 			continue
 		}
-		switch acked, heard := r.transport.Progress(id); {
+		switch acked, heard := r.transport.Progress(s.ID); {
 		case r.cfg.Clock.Now().Sub(heard) > r.peerTimeout() && time.Since(began) > r.peerTimeout():
 			err = fmt.Errorf("member %d does not answer", id)
 		case target.ID == "" || acked > most:
@@ -224,7 +224,7 @@ const transferStep = time.Millisecond
 // electTarget waits until the target has all of the log, has it stand for election, and waits until
 // it has been elected. No entry is proposed meanwhile.
 func (r *Replica) electTarget(ctx context.Context, target raft.Server) error {
-	for !r.caughtUp(peer.IDOf(target.ID), r.raft.LastIndex()) {
+	for !r.caughtUp(target.ID, r.raft.LastIndex()) {
 		sleep(ctx, transferStep)
 		if ctx.Err() != nil {
 			return fmt.Errorf("member %s does not take the end of the log", target.ID)
@@ -232,7 +232,7 @@ func (r *Replica) electTarget(ctx context.Context, target raft.Server) error {
 	}
 	sent := make(chan error, 1)
 	r.futures.Go(func() { // it may take the transport longer than anybody should wait for it
-		sent <- r.transport.Elect(peer.IDOf(target.ID))
+		sent <- r.transport.Elect(target.ID)
 	})
 	for {
 		select {

@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,43 +17,10 @@ import (
 	"lockkeeper/znode"
 )
 
-// unanswering makes a member one of version 6 for those that connect to it: it closes a connection
-// whose preface names another version.
-type unanswering struct{ net.Listener }
-
-func (l unanswering) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &prefaceReader{Conn: c}, nil
-}
-
-type prefaceReader struct {
-	net.Conn
-	read int
-}
-
-func (r *prefaceReader) Read(b []byte) (int, error) {
-	n, err := r.Conn.Read(b)
-	if at := 4 - r.read; r.read <= 4 && at < n && b[at] != 6 {
-		_ = r.Conn.Close()
-		return 0, io.EOF
-	}
-	r.read += n
-	return n, err
-}
-
 // withVersions gives each member its newest version.
 func withVersions(newest ...uint8) func(*Config) {
 	return func(cfg *Config) {
 		cfg.Peers.Version = newest[cfg.ID-1]
-		if listen := cfg.Peers.Listen; cfg.Peers.Version == 6 {
-			cfg.Peers.Listen = func(network, addr string) (net.Listener, error) {
-				l, err := listen(network, addr)
-				return unanswering{l}, err
-			}
-		}
 	}
 }
 
@@ -63,11 +28,11 @@ func withVersions(newest ...uint8) func(*Config) {
 // whichever of them leads, and the leader knows what all speak.
 func TestVersionsThatWorkTogether(t *testing.T) {
 	for name, newest := range map[string][]uint8{
-		"one of this version":        {6, 7, 6},
-		"one of the version before":  {7, 6, 7},
-		"all of this version":        {7, 7, 7},
-		"one of the version to come": {7, 8, 7},
-		"one of this version left":   {8, 8, 7},
+		"one of this version":        {8, 9, 8},
+		"one of the version before":  {9, 8, 9},
+		"all of this version":        {9, 9, 9},
+		"one of the version to come": {9, 10, 9},
+		"one of this version left":   {10, 10, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, withVersions(newest...), func(t *testing.T, c *cluster) {
@@ -114,7 +79,7 @@ func TestVersionsThatWorkTogether(t *testing.T) {
 // on.
 func TestVersionsApart(t *testing.T) {
 	out := &logged{}
-	versions := withVersions(7, 7, 9)
+	versions := withVersions(9, 9, 9)
 	change := func(cfg *Config) {
 		versions(cfg)
 		if cfg.ID == 3 {
@@ -122,9 +87,12 @@ func TestVersionsApart(t *testing.T) {
 		}
 	}
 	inCluster(t, 3, change, func(t *testing.T, c *cluster) {
+		c.recs[2].result(t, c.propose(c.leader(), createSession(9)))
+		versions = withVersions(9, 9, 11)
+		c.stop(2)
+		c.start(2)
 		c.cut[2] = true // it follows nobody
 		l := c.leader()
-		c.recs[l].result(t, c.propose(l, createSession(9)))
 		term := c.reps[l].raft.CurrentTerm()
 		time.Sleep(time.Minute) // virtual
 		c.recs[l].result(t, c.propose(l, sequential(9, 1, "/n-")))
@@ -132,24 +100,24 @@ func TestVersionsApart(t *testing.T) {
 			t.Error("another leader has been elected")
 		}
 		if got := c.reps[2].Status().Role; got != "looking" {
-			t.Errorf("the member of version 9 is %s", got)
+			t.Errorf("the member of version 11 is %s", got)
 		}
 		for _, i := range []int{l, 2} {
 			if c.reps[i].PeerStats().VersionsRefused == 0 {
 				t.Errorf("member %d has refused no version", i+1)
 			}
 		}
-		const want = "member 1 speaks versions 6 and 7, and this member versions 8 and 9: upgrade, or go back, one version after the other"
+		const want = "member 1 speaks versions 8 and 9, and this member versions 10 and 11: upgrade, or go back, one version after the other"
 		if n := out.lines(want); n == 0 || out.lines("level=ERROR") == 0 {
 			t.Errorf("the log does not say it:\n%s", out.b.String())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		reports := c.reps[l].Reports(ctx, []MemberID{MemberID(2 - l), 3})
-		if r := reports[3]; r.Role != RoleApart || r.Protocol != 9 {
+		if r := reports[3]; r.Role != RoleApart || r.Protocol != 11 {
 			t.Errorf("member %d reports of member 3: %+v", l+1, r)
 		}
-		if r := reports[MemberID(2-l)]; r.Role != "follower" || r.Protocol != 7 {
+		if r := reports[MemberID(2-l)]; r.Role != "follower" || r.Protocol != 9 {
 			t.Errorf("member %d reports of the other member: %+v", l+1, r)
 		}
 		if got := c.reps[l].CommonVersion(); got != 0 {
@@ -200,13 +168,13 @@ var newerFormats = map[string]struct {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x05")); err != nil {
+		if _, err := sink.Write([]byte("lkznode\n\x00\x00\x00\x06")); err != nil {
 			t.Fatal(err)
 		}
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}, []string{snapshotsDir + "/99-99-", "format 5", "reads 1 to 4"}},
+	}, []string{snapshotsDir + "/99-99-", "format 6", "reads 1 to 5"}},
 }
 
 // rewrite changes the content of the one file that matches a pattern.

@@ -230,9 +230,6 @@ func (f spoolFile) Close() error { return errors.Join(f.File.Close(), os.Remove(
 // Restore replaces the state of the whole cluster by a snapshot and returns the zxid at which that
 // has happened: see session.Manager.Restore, whose errors it has, and admin.ErrTooLarge.
 func (s *Server) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Zxid, error) {
-	if err := s.replica.MayRestore(); err != nil {
-		return 0, err
-	}
 	s.log.Info("the state is to be replaced by a snapshot, as a super user has requested")
 	return s.sessions.Restore(ctx, sc, func(size znode.Size) error {
 		l := s.cfg.Limits
@@ -242,6 +239,9 @@ func (s *Server) Restore(ctx context.Context, sc *znode.SnapshotScanner) (wire.Z
 		return nil
 	})
 }
+
+// ClusterID implements admin.Member.
+func (m adminMember) ClusterID() znode.ClusterID { return m.replica.Cluster() }
 
 // Audit implements admin.Member.
 func (m adminMember) Audit(r *http.Request, operation string, err error) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"lockkeeper/quorum"
 	"lockkeeper/server/tlsconf"
 	"lockkeeper/server/zoocfg"
 )
@@ -81,9 +82,11 @@ func checkLostLog(cfg *Config) error {
 		return nil
 	}
 	if list, err := os.ReadDir(filepath.Join(cfg.DataDir, snapshotsDir)); err == nil && len(list) > 0 {
-		return cfg.Fault("dataLogDir",
+		f := cfg.Fault("dataLogDir",
 			"%s is missing although %s has snapshots: a member that has lost its log must not go on (was dataLogDir changed?)",
 			log, cfg.DataDir)
+		f.Err = quorum.ErrDamaged
+		return f
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/server/zoocfg"
 )
 
 // Files in the data directories. Package quorum has raft.db, raft.wal/ and snapshots/ there.
@@ -33,7 +34,20 @@ type dataDirs struct {
 
 // openDataDirs creates the directories where that is allowed, and locks them against other
 // processes.
-func openDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
+func openDataDirs(ctx context.Context, cfg *Config) (*dataDirs, error) {
+	d, err := lockDataDirs(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkData(cfg); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// lockDataDirs is openDataDirs without a look at the data.
+func lockDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
 	d := &dataDirs{}
 	defer func() {
 		if err != nil {
@@ -47,9 +61,6 @@ func openDataDirs(ctx context.Context, cfg *Config) (_ *dataDirs, err error) {
 		if err := d.open(ctx, cfg, dir.key, dir.path); err != nil {
 			return nil, err
 		}
-	}
-	if err := checkData(cfg); err != nil {
-		return nil, err
 	}
 	return d, nil
 }
@@ -147,6 +158,9 @@ func checkData(cfg *Config) error {
 	}
 	if err := checkLostLog(cfg); err != nil {
 		return err
+	}
+	if hasAside(cfg) {
+		return nil // the member replaces a disk, and gets its data from the others
 	}
 	if err := checkZooKeeperData(cfg); err != nil {
 		return err
@@ -297,7 +311,12 @@ func probeRoom(dir string) error {
 // withAdvice adds what an operator can do about files that cannot be used.
 func (s *Server) withAdvice(err error) error {
 	advice := ""
+	var fault zoocfg.Fault
 	switch {
+	case errors.As(err, &fault):
+		return err // it says what to do
+	case mayReplaceDisk(&s.cfg, err):
+		return fmt.Errorf("server: %w", err)
 	case errors.Is(err, quorum.ErrDamaged):
 		advice = s.rebuildAdvice()
 	case errors.Is(err, quorum.ErrFormat):
@@ -322,12 +341,12 @@ func (s *Server) rebuildAdvice() string {
 		return fmt.Sprintf("This member is alone, so nobody else has its data: put back a backup of %s and %s "+
 			"(docs/operations.md, \"Damaged files\").", strings.Join(logs, ", "), snaps)
 	}
-	return fmt.Sprintf(`To rebuild member %d from the others, while a majority of the whole cluster runs without it:
+	return fmt.Sprintf(`replaceDisks=false leaves it to the operator to rebuild member %d from the others, while a majority of the whole
+cluster runs without it:
   1. leave this member stopped; lockkeeper cluster remove %d -servers ANOTHER-MEMBER
   2. move %s and %s away
   3. start this member; lockkeeper cluster add ITS-SERVER-LINE -servers ANOTHER-MEMBER
-Never delete the files and just start again: this member has acknowledged what they held, and with an empty
-log it could help to elect a leader that does not have it (docs/operations.md, "Damaged files").`,
+(docs/operations.md, "Damaged files")`,
 		s.cfg.ID, s.cfg.ID, strings.Join(logs, ", "), snaps)
 }
 

@@ -65,7 +65,7 @@ func ownStores(cfg *Config) (stores quorum.Stores, found bool, err error) {
 // openOrImport opens the stores of a member, after an import if that is wanted and it has no data.
 // The directories are locked.
 func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
-	if cfg.Import {
+	if cfg.Import && !hasAside(cfg) {
 		if stores, found, err := ownStores(cfg); found || err != nil {
 			return stores, err
 		}
@@ -74,7 +74,8 @@ func openOrImport(ctx context.Context, cfg *Config) (quorum.Stores, error) {
 		}
 	}
 	stores, err := quorum.OpenStores(cfg.DataDir, cfg.DataLogDir, cfg.LogStore)
-	if err == nil && !cfg.Import && stores.Importable() { // perhaps an import was killed early
+	if err == nil && !cfg.Import && stores.Importable() && !hasAside(cfg) {
+		// Perhaps an import was killed early.
 		if err := checkZooKeeperData(cfg); err != nil {
 			return quorum.Stores{}, errors.Join(err, stores.Close())
 		}

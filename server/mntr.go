@@ -272,6 +272,7 @@ func (s *Server) workMetrics() metrics.List {
 		metrics.Histogram("fsync_seconds", "seconds that a write to the log took with its fsync",
 			s.recents.Distribution(&log.Fsync, inSeconds, durationBounds)),
 		metrics.Counter("disk_hand_overs", "times that this leader had another voter elected because its own disk hung", log.HandOvers.Load()),
+		metrics.Counter("disks_replaced", "disks of members that this leader has begun to replace, because the member came back with another one", log.DisksReplaced.Load()),
 		metrics.Counter("slow_fsyncs", "writes to the log that took fsync.warningthresholdms or longer", log.SlowFsyncs.Load()),
 		metrics.Histogram("apply_seconds", "seconds that an entry took to be applied, with watches and replies",
 			s.recents.Distribution(&log.Apply, inSeconds, durationBounds)),

@@ -47,7 +47,7 @@ func upload(t *testing.T, s *Server, snapshot []byte) (wire.Zxid, error) {
 	time.Sleep(2 * s.cfg.SnapshotInterval)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	return restoreClient(s, superAuth).Restore(ctx, bytes.NewReader(snapshot), int64(len(snapshot)), noProgress)
+	return restoreClient(s, superAuth).Restore(ctx, bytes.NewReader(snapshot), int64(len(snapshot)), "", noProgress)
 }
 
 // writing has a client write until stop, and reconnect when it has been cut off.
@@ -228,7 +228,7 @@ func TestRestoreOverHTTP(t *testing.T) {
 		}
 	}
 	for auth, status := range map[string]int{"": 401, "digest a:b": 403} {
-		_, err := restoreClient(s, auth).Restore(t.Context(), bytes.NewReader(snapshot), int64(len(snapshot)), noProgress)
+		_, err := restoreClient(s, auth).Restore(t.Context(), bytes.NewReader(snapshot), int64(len(snapshot)), "", noProgress)
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(status)) {
 			t.Errorf("as %q: %v", auth, err)
 		}

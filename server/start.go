@@ -104,11 +104,29 @@ func Start(cfg Config) (*Server, error) { return StartContext(context.Background
 
 // StartContext is Start; the end of ctx ends a start that waits for its data directory, or that has
 // not opened the state yet. A member that has been started does not depend on ctx.
-func StartContext(ctx context.Context, cfg Config) (_ *Server, err error) {
+//
+// A member of a cluster that finds its files damaged sets them aside, unless the Config keeps it
+// from that, and starts with an empty disk, for which the others have the data.
+func StartContext(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
+	s, err := start(ctx, cfg)
+	if err == nil || !mayReplaceDisk(&cfg, err) {
+		return s, err
+	}
+	moved, errAside := setAside(ctx, &cfg, time.Now())
+	if errAside != nil {
+		return nil, errors.Join(err, errAside)
+	}
+	cfg.Logger.Error("this member sets its files aside and starts as one that has lost its disk: it gets the data from the others, and "+
+		"its vote with them, while they are a majority", "member", cfg.ID, "files", moved, "err", err)
+	return start(ctx, cfg)
+}
+
+// start is StartContext with the files that are there.
+func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System()
 	}
@@ -419,7 +437,12 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		MayTransfer:      s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
-		PeerAuth: s.peerAuth.kind(),
+		PeerAuth:  s.peerAuth.kind(),
+		KeepDisks: s.cfg.KeepDisks,
+		Lost:      s.cfg.Stores == nil && hasAside(&s.cfg),
+	}
+	for _, id := range s.cfg.Without {
+		c.Without = append(c.Without, quorum.MemberID(id))
 	}
 	for flag, on := range map[znode.Flags]bool{
 		znode.EnforceQuota: s.cfg.EnforceQuota, znode.ExtendedTypes: s.cfg.ExtendedTypes, znode.SkipACL: s.cfg.SkipACL,

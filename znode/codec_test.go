@@ -41,7 +41,7 @@ func TestCommandRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	for kind, want := range map[Kind]error{0: ErrDamaged, kindUnused: ErrDamaged, KindRestore + 1: ErrNewer, 255: ErrNewer} {
+	for kind, want := range map[Kind]error{0: ErrDamaged, KindRestore + 1: ErrNewer, 255: ErrNewer} {
 		c := Command{Kind: kind}
 		if _, _, err := DecodeCommand(c.Append(nil)); !errors.Is(err, want) {
 			t.Errorf("kind %v: %v, want %v", kind, err, want)

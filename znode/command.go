@@ -24,8 +24,9 @@ const (
 	// KindExpire closes a session that was silent for too long, if Generation is still the current
 	// one.
 	KindExpire Kind = 4
-	// kindUnused is a number that no command has.
-	kindUnused Kind = 5
+	// KindCluster names the cluster whose state this is: Body is its ClusterID, 8 bytes. It counts
+	// if the state has no name yet.
+	KindCluster Kind = 5
 	// KindReap deletes the container or TTL node whose path is Body, if at the entry's time it is
 	// to be reaped: the leader has found it so, but something may have come in between. TimeoutMs
 	// is after how long a container that never had a child is reaped too; 0 means never.
@@ -55,7 +56,7 @@ const (
 func (k Kind) String() string {
 	names := [...]string{
 		KindRequest: "request", KindCreateSession: "createSession", KindAttach: "attach",
-		KindExpire: "expire", kindUnused: "kind5", KindReap: "reap", KindSync: "sync",
+		KindExpire: "expire", KindCluster: "cluster", KindReap: "reap", KindSync: "sync",
 		KindMembers: "members", KindReconfig: "reconfig", KindReconfigured: "reconfigured", KindRestore: "restore",
 	}
 	if int(k) < len(names) && k != 0 {
@@ -165,7 +166,7 @@ func DecodeCommand(b []byte) (c Command, rest []byte, err error) {
 	case c.Kind > KindRestore:
 		d.err = fmt.Errorf("%w: it has the kind %d, this program knows %d to %d",
 			ErrNewer, uint8(c.Kind), KindRequest, KindRestore)
-	case c.Kind < KindRequest, c.Kind == kindUnused:
+	case c.Kind < KindRequest:
 		d.fail(c.Kind.String())
 	}
 	if d.err != nil {

@@ -11,6 +11,9 @@ func (s *Store) Digest() uint64 {
 	if s.membership.members != nil {
 		sum += hash(4).text(string(appendMembership(nil, &s.membership))).sum()
 	}
+	if s.cluster != 0 {
+		sum += hash(5).num(uint64(s.cluster)).sum()
+	}
 	for i := range s.sessions.used {
 		if r := s.sessions.row(i); r.generation != 0 {
 			h := hash(2).num(uint64(r.id)).num(r.generation).num(r.lastSeq).num(uint64(r.timeoutMs)).

@@ -218,6 +218,7 @@ func (s *Store) replace(p *replacement) {
 type SnapshotInfo struct {
 	Zxid            wire.Zxid
 	Nodes, Sessions uint64
+	Cluster         ClusterID // that it was taken in; 0: it does not say
 	// Bytes is how large its nodes are, as in Size, without their ACLs.
 	Bytes int64
 }
@@ -270,6 +271,9 @@ func (sc *SnapshotScanner) Next() ([]byte, error) {
 		sc.info = SnapshotInfo{Zxid: wire.Zxid(binary.BigEndian.Uint64(payload)),
 			Nodes: binary.BigEndian.Uint64(payload[16:]), Sessions: binary.BigEndian.Uint64(payload[24:])}
 		sc.info.Bytes = int64(min(sc.info.Nodes, 1<<40)) * NodeMemory
+		if sc.br.version >= 5 {
+			sc.info.Cluster = ClusterID(binary.BigEndian.Uint64(payload[len(payload)-8:]))
+		}
 	case blockNodes:
 		sc.info.Bytes += int64(len(payload))
 	case blockEnd:

@@ -103,6 +103,9 @@ func (rs *restorer) head(kind blockKind, payload []byte) error {
 		rs.s.clock = clock{int64(d.u64()), int64(d.u64())}
 		rs.s.generations.ended = d.u64()
 	}
+	if rs.r.version >= 5 {
+		rs.s.cluster = ClusterID(d.u64())
+	}
 	if kind != blockHead || d.err != nil || len(d.b) != 0 {
 		return fmt.Errorf("%w: bad head", ErrDamaged)
 	}

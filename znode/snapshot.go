@@ -41,7 +41,8 @@ import (
 //	            u64 session | uvarint generation | uvarint seq | bytes members
 //	            members are the text of /zookeeper/config
 //	            from version 4 on: u64 stamp of the clock | u64 its shift (clock) |
-//	            u64 largest generation of a session that has ended
+//	            u64 largest generation of a session that has ended |
+//	            from version 5 on: u64 ClusterID
 //	sessions  any number of:
 //	            u64 id | uvarint generation | uvarint lastSeq | varint timeoutMs |
 //	            bytes addr | bytes password |
@@ -57,7 +58,7 @@ import (
 // What follows from these is not written: links, ephemerals by session, usage of quotas, totals.
 const (
 	snapshotMagic      = "lkznode\n"
-	snapshotVersion    = 4
+	snapshotVersion    = 5
 	snapshotVersionMin = 1
 	snapshotHeaderSize = 8 + 4
 	blockHeaderSize    = 1 + 4 + 4
@@ -87,6 +88,7 @@ type Snapshot struct {
 	timeMs       int64
 	clock        clock
 	ended        uint64 // generations.ended
+	cluster      ClusterID
 	membership   membership
 	nodes        []*[pageRows]node
 	nodeCount    int
@@ -100,7 +102,8 @@ type Snapshot struct {
 func (s *Store) Snapshot() *Snapshot {
 	s.snapshots.Add(1)
 	return &Snapshot{
-		store: s, zxid: s.zxid, timeMs: s.timeMs, clock: s.clock, ended: s.generations.ended, membership: s.membership,
+		store: s, zxid: s.zxid, timeMs: s.timeMs, clock: s.clock, ended: s.generations.ended,
+		cluster: s.cluster, membership: s.membership,
 		nodes: s.nodes.freeze(), nodeCount: s.nodes.len(),
 		sessions: s.sessions.freeze(), sessionCount: s.sessions.len(),
 	}
@@ -138,6 +141,7 @@ func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	bw.b = binary.BigEndian.AppendUint64(bw.b, uint64(sn.clock.stampMs))
 	bw.b = binary.BigEndian.AppendUint64(bw.b, uint64(sn.clock.shiftMs))
 	bw.b = binary.BigEndian.AppendUint64(bw.b, sn.ended)
+	bw.b = binary.BigEndian.AppendUint64(bw.b, uint64(sn.cluster))
 	bw.begin(blockSessions)
 	for _, p := range sn.sessions {
 		for i := range p {

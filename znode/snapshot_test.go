@@ -44,6 +44,7 @@ func smallState(t testing.TB) *Store {
 	d.must(0x0100000000000001, wire.OpCreateTTL, wire.CreateTTLRequest{Path: "/t", ACL: wire.OpenACL, Mode: wire.ModePersistentTTL, TTL: 5000})
 	d.must(0x0100000000000001, wire.OpSetData, wire.SetDataRequest{Path: "/a", Data: []byte("longer"), Version: 0})
 	d.must(0x0100000000000001, wire.OpDelete, wire.DeleteRequest{Path: "/a/e", Version: -1})
+	d.s.nameCluster(AppendCluster(nil, 0xc1))
 	return d.s
 }
 
@@ -122,7 +123,7 @@ func TestRestoreContradictions(t *testing.T) {
 	head := func(nodes, sessions uint64) []byte {
 		b := make([]byte, 16)
 		b = appendMembership(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, nodes), sessions), &membership{})
-		return append(b, make([]byte, 24)...)
+		return append(b, make([]byte, 32)...)
 	}
 	builtIns := []node{
 		{path: "/", acl: list, kind: kindPersistent}, {path: "/zookeeper", acl: list, kind: kindPersistent},
@@ -245,13 +246,15 @@ func TestSnapshotBlocks(t *testing.T) {
 // that of the newest format again. Every later version has to pass.
 func TestSnapshotFormat(t *testing.T) {
 	shown := smallState(t)
+	nameless := smallState(t)
+	nameless.cluster = 0 // versions before 5 have none
 	forgot := smallState(t)
 	for i := range forgot.sessions.used {
 		forgot.sessions.mut(i).identities = nil // version 1 has none
 	}
 	timeless := smallState(t)
 	for _, s := range []*Store{forgot, timeless} { // versions before 4 have no clock
-		s.clock = clock{}
+		s.clock, s.cluster = clock{}, 0
 		for i := range s.nodes.used {
 			s.nodes.mut(i).usedMs = 0
 		}
@@ -264,7 +267,8 @@ func TestSnapshotFormat(t *testing.T) {
 	}{
 		{"testdata/snapshot-v1.hex", forgot, 0x4e6d7391dcc2bc78, false},
 		{"testdata/snapshot-v3.hex", timeless, 0x8326ed8899bd0c4b, false},
-		{"testdata/snapshot-v4.hex", shown, 0x5c53dd04c7043c0e, true},
+		{"testdata/snapshot-v4.hex", nameless, 0x5c53dd04c7043c0e, false},
+		{"testdata/snapshot-v5.hex", shown, 0xcfd0c3b6eb171cbf, true},
 	} {
 		// never written over: it is the past
 		if _, err := os.Stat(tt.file); *update && errors.Is(err, os.ErrNotExist) {

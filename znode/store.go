@@ -18,6 +18,7 @@ type Store struct {
 	timeMs int64     // of the newest entry, since 1970; may run backwards
 	clock  clock
 
+	cluster    ClusterID
 	membership membership
 	// replacement is what is to replace the state, as far as it has arrived; nil without a restore.
 	replacement *replacement
@@ -166,6 +167,8 @@ func (s *Store) dispatch(c *Command, r *Result) {
 		s.expireSession(c, r)
 	case KindReap:
 		s.reap(c, r)
+	case KindCluster:
+		s.nameCluster(c.Body)
 	case KindMembers:
 		s.setMembers(c.Body)
 	case KindReconfig:

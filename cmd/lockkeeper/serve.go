@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +28,23 @@ const shutdownTimeout = 5 * time.Second
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
 	ignoreZooKeeper, allowUnknown, imports   bool
+	without                                  numbers
+}
+
+// numbers is a flag with member numbers: 2 or 2,3.
+type numbers []int
+
+func (n *numbers) String() string { return strings.Trim(fmt.Sprint(*n), "[]") }
+
+func (n *numbers) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		id, err := strconv.ParseUint(strings.TrimSpace(one), 10, 8)
+		if err != nil {
+			return fmt.Errorf("%q is no member number", one)
+		}
+		*n = append(*n, int(id))
+	}
+	return nil
 }
 
 func (c *serveCommand) flags(fs *flag.FlagSet) {
@@ -38,6 +57,8 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
 		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
+	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: they have "+
+		"never worked in it, and do not run")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
 		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
 			"without it that is refused")
@@ -66,6 +87,7 @@ func (c *serveCommand) run(e env, args []string) error {
 			cfg.Logger.Warn(err.Error())
 		}
 	}
+	damaged := 0
 	for {
 		s, sig, err := startMember(cfg, e)
 		if sig != nil {
@@ -86,7 +108,11 @@ func (c *serveCommand) run(e env, args []string) error {
 				return stop(s, e)
 			}
 			err = s.Err()
-			if cerr := s.Close(); !errors.Is(err, server.ErrDiskFull) {
+			cerr := s.Close()
+			if damaged++; s.MayReplaceDisk(err) && damaged == 1 {
+				continue // the start finds what is wrong with the files, and sets them aside
+			}
+			if !errors.Is(err, server.ErrDiskFull) {
 				// What matters is why it failed; how it then closed is seldom news.
 				fmt.Fprintf(e.stderr, "lockkeeper: this member cannot go on: %v\n", errors.Join(err, cerr))
 				return exitStatus(exitFailed)
@@ -175,6 +201,12 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 			return cfg, level, startError(e, err)
 		}
 	}
+	for _, id := range c.without {
+		if id == int(cfg.ID) || !slices.ContainsFunc(cfg.Members, func(m zoocfg.Member) bool { return int(m.ID) == id }) {
+			return cfg, level, wrongUsage("-without %d: it must name other members of the cluster", id)
+		}
+	}
+	cfg.Without = c.without
 	cfg.IgnoreZooKeeperData = c.ignoreZooKeeper
 	cfg.Import = cfg.Import || c.imports
 	return cfg, level, nil

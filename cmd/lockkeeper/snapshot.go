@@ -29,6 +29,7 @@ type snapshotCommand struct {
 	what, file string
 	http       string
 	base       string
+	of         string
 	yes        bool
 }
 
@@ -37,6 +38,7 @@ func (c *snapshotCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member (default: the host of the first of -servers, port 8080)")
 	fs.StringVar(&c.base, "commands", "/commands", "`path` below which the HTTP port has its commands: admin.commandURL (default /commands)")
+	fs.StringVar(&c.of, "of-cluster", "", "`id` of the cluster whose snapshot is restored, if that is another one")
 	fs.BoolVar(&c.yes, "yes", false, "restore without asking")
 }
 
@@ -161,7 +163,7 @@ func (c *snapshotCommand) restore(ctx context.Context, member *admin.Client) err
 		return err
 	}
 	p := c.progress("sent")
-	zxid, err := member.Restore(ctx, f, st.Size(), p.show)
+	zxid, err := member.Restore(ctx, f, st.Size(), c.of, p.show)
 	p.end()
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)

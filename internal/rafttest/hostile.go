@@ -3,18 +3,18 @@ package rafttest
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/znode"
 )
 
-func serverID(id int) raft.ServerID { return raft.ServerID(strconv.Itoa(id)) }
+// ServerID is raft's name of a member of a test, whose disk has its number.
+func ServerID(id int) raft.ServerID { return raft.ServerID(fmt.Sprintf("%d-%016x", id, id)) }
 
 // Header is that of a request of a member.
 func Header(id int) raft.RPCHeader {
-	b := []byte(serverID(id))
+	b := []byte(ServerID(id))
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: b, Addr: b}
 }
 
@@ -25,7 +25,7 @@ func Configuration(servers ...raft.Server) []byte {
 
 // Voter is a member that votes.
 func Voter(id int) raft.Server {
-	return raft.Server{Suffrage: raft.Voter, ID: serverID(id), Address: raft.ServerAddress(fmt.Sprintf("10.0.0.%d:2888", id))}
+	return raft.Server{Suffrage: raft.Voter, ID: ServerID(id), Address: raft.ServerAddress(ServerID(id))}
 }
 
 // Hostile are requests that no member sends, with the term and the log of a leader that does.

@@ -14,7 +14,8 @@ func Servers(numbers string) (list []raft.Server) {
 			suffrage = raft.Nonvoter
 			continue
 		}
-		list = append(list, raft.Server{ID: raft.ServerID(n), Suffrage: suffrage})
+		id := ServerID(int(n - '0'))
+		list = append(list, raft.Server{ID: id, Address: raft.ServerAddress(id), Suffrage: suffrage})
 	}
 	return list
 }

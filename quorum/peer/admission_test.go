@@ -96,17 +96,21 @@ func TestTheLongestSilentGivesWay(t *testing.T) {
 // A number that is in no roster is only listened to by a member that follows nobody.
 func TestUnknownMembersAreNotHeardBesideALeader(t *testing.T) {
 	members := []Member{{ID: 1}, {ID: 2, Addr: "10.0.0.2:2888"}}
-	local := &fakeLocal{leader: 2, servers: rafttest.Servers("12")}
-	p := &Port{cfg: Config{ID: 1, Members: members}, local: local, roster: NewRoster(members, false, local), origins: newOrigins(nil)}
+	local := &fakeLocal{leader: rafttest.ServerID(2), servers: rafttest.Servers("12")}
+	p := &Port{cfg: Config{ID: 1, Disk: 1, Members: members}, local: local, roster: NewRoster(members, false, local), origins: newOrigins(nil)}
+	p.roster.SetCluster(pairCluster)
+	of := func(kind StreamKind) preface {
+		return preface{kind: kind, from: 77, fromDisk: 77, to: 1, toDisk: 1, cluster: pairCluster}
+	}
 	ip := netip.MustParseAddr("10.0.0.99")
-	if why := p.notMember(StreamRaft, 77, Sum(members), ip); why == "" {
+	if why := p.notMember(of(StreamRaft), ip); why == "" {
 		t.Error("an unknown member is heard beside the leader")
 	}
-	local.leader = NoMember
-	if why := p.notMember(StreamRaft, 77, Sum(members), ip); why != "" {
+	local.leader = ""
+	if why := p.notMember(of(StreamRaft), ip); why != "" {
 		t.Errorf("without a leader: %s", why)
 	}
-	if why := p.notMember(StreamForward, 77, Sum(members), ip); why == "" {
+	if why := p.notMember(of(StreamForward), ip); why == "" {
 		t.Error("an unknown member forwards commands")
 	}
 }

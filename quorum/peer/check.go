@@ -29,8 +29,8 @@ func requestErrorf(format string, args ...any) error {
 	return fmt.Errorf("%w: a request that no member sends: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// check validates a request that member from has sent. Errors: ErrRefused.
-func (c *requestChecker) check(from MemberID, req any) error {
+// check validates a request that a server has sent. Errors: ErrRefused.
+func (c *requestChecker) check(from raft.ServerID, req any) error {
 	if err := checkRequest(from, req); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (c *requestChecker) check(from MemberID, req any) error {
 		return c.checkTerm(q.Term)
 	case *raft.TimeoutNowRequest:
 		if leader := c.local.Leader(); leader != from {
-			return requestErrorf("member %d requests an election, and member %d leads", from, leader)
+			return requestErrorf("server %s requests an election, and %s leads", from, leader)
 		}
 	}
 	return nil
@@ -105,15 +105,15 @@ func (b *termBudget) limit(term uint64, now time.Time) uint64 {
 }
 
 // checkRequest checks what needs no knowledge of this member.
-func checkRequest(from MemberID, req any) error {
+func checkRequest(from raft.ServerID, req any) error {
 	header := req.(raft.WithRPCHeader).GetRPCHeader()
 	_, bare := req.(*raft.TimeoutNowRequest) // timeoutNow names nobody
-	switch id := string(ServerID(from)); {
+	switch id := string(from); {
 	case header.ProtocolVersion != raft.ProtocolVersionMax:
 		return requestErrorf("version %d of raft's protocol", header.ProtocolVersion)
 	case bare && len(header.ID) == 0 && len(header.Addr) == 0:
 	case string(header.ID) != id || string(header.Addr) != id:
-		return requestErrorf("on the stream of member %d it is of %.40q at %.40q", from, header.ID, header.Addr)
+		return requestErrorf("on the stream of server %s it is of %.40q at %.40q", from, header.ID, header.Addr)
 	}
 	switch q := req.(type) {
 	case *raft.AppendEntriesRequest:
@@ -216,24 +216,27 @@ func decodeConfiguration(b []byte) (conf raft.Configuration, err error) {
 		}
 	}()
 	conf = raft.DecodeConfiguration(b)
-	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, 0
+	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, map[MemberID]bool{}
 	for _, s := range conf.Servers {
+		member, _, ok := ParseServer(s.ID)
 		switch {
-		case IDOf(s.ID) == NoMember || ServerID(IDOf(s.ID)) != s.ID:
+		case !ok:
 			return conf, fmt.Errorf("a configuration with the member %.40q", s.ID)
 		case s.Suffrage != raft.Voter && s.Suffrage != raft.Nonvoter:
 			return conf, fmt.Errorf("a configuration with the suffrage %d", s.Suffrage)
 		case s.Address == "" || s.Address == AloneAddr || len(s.Address) > maxServerAddrBytes:
 			return conf, fmt.Errorf("a configuration with the address %.40q", s.Address)
 		case ids[s.ID] || addrs[s.Address]:
-			return conf, fmt.Errorf("a configuration with member %s, or its address, twice", s.ID)
+			return conf, fmt.Errorf("a configuration with server %s, or its address, twice", s.ID)
+		case s.Suffrage == raft.Voter && voters[member]:
+			return conf, fmt.Errorf("a configuration with two votes of member %d", member)
 		}
 		ids[s.ID], addrs[s.Address] = true, true
 		if s.Suffrage == raft.Voter {
-			voters++
+			voters[member] = true
 		}
 	}
-	if voters == 0 {
+	if len(voters) == 0 {
 		return conf, errors.New("a configuration without a voter")
 	}
 	return conf, nil

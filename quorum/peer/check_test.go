@@ -111,9 +111,9 @@ func FuzzRequests(f *testing.F) {
 	for _, req := range rafttest.Hostile(2, 7, 3, 6) {
 		f.Add(byte(kindOf(req)), appendRequest(nil, kindOf(req), req)[rpcHeadLen:])
 	}
-	n := &network{checker: &requestChecker{local: &fakeLocal{term: 7, leader: 2, last: 3}}}
+	n := &network{checker: &requestChecker{local: &fakeLocal{term: 7, leader: rafttest.ServerID(2), last: 3}}}
 	f.Fuzz(func(t *testing.T, kind byte, body []byte) {
-		req, err := n.decode(2, rpcKind(kind), body)
+		req, err := n.decode(rafttest.ServerID(2), rpcKind(kind), body)
 		if err != nil && strings.Contains(err.Error(), "decoding it") {
 			t.Errorf("panic: %v", err)
 		}

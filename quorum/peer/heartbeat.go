@@ -33,7 +33,7 @@ func isHeartbeat(q *raft.AppendEntriesRequest) bool {
 
 // answer answers a request of a member. It returns nil if that is not a heartbeat that confirms the
 // term and the leader of this member: the library is to answer it.
-func (h *heartbeats) answer(from MemberID, q *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
+func (h *heartbeats) answer(from raft.ServerID, q *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
 	if !isHeartbeat(q) || q.Term != h.local.Term() || h.local.Leader() != from {
 		return nil
 	}

@@ -37,15 +37,15 @@ func TestHeartbeats(t *testing.T) {
 func TestHeartbeatsDoNotWait(t *testing.T) {
 	for _, tt := range []struct {
 		about string
-		term  uint64   // of the heartbeat; this member is at 3
-		known MemberID // the leader that this member knows; the heartbeat is of 2
+		term  uint64        // of the heartbeat; this member is at 3
+		known raft.ServerID // the leader that this member knows; the heartbeat is of 2
 		waits bool
 	}{
-		{"of the leader", 3, 2, false},
-		{"of a newer term", 4, 2, true},
-		{"of an older term", 2, 2, true},
-		{"of a leader that is not known yet", 3, NoMember, true},
-		{"of another leader in the term", 3, 1, true},
+		{"of the leader", 3, rafttest.ServerID(2), false},
+		{"of a newer term", 4, rafttest.ServerID(2), true},
+		{"of an older term", 2, rafttest.ServerID(2), true},
+		{"of a leader that is not known yet", 3, "", true},
+		{"of another leader in the term", 3, rafttest.ServerID(1), true},
 	} {
 		t.Run(tt.about, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,14 +60,14 @@ func TestHeartbeatsDoNotWait(t *testing.T) {
 				n.SetHeartbeatHandler(func(raft.RPC) { t.Error("the library's handler is called") })
 				near, far := net.Pipe()
 				var wg sync.WaitGroup
-				wg.Go(func() { _ = n.serve(2, streamOf(far)) })
+				wg.Go(func() { _ = n.serve(rafttest.ServerID(2), streamOf(far)) })
 				defer wg.Wait()
 				defer port.wg.Wait()
 				defer near.Close()
 				defer close(port.done)
 				answers := make(chan raft.AppendEntriesResponse, 3)
 				c := streamOf(near)
-				header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("2"), Addr: []byte("2")}
+				header := rafttest.Header(2)
 				wg.Go(func() {
 					for range cap(answers) {
 						var resp raft.AppendEntriesResponse

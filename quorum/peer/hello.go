@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,18 +15,20 @@ import (
 // Hello stream: a member that knows no leader queries the state of the others. The preface is the
 // whole query; the answer:
 //
-//	 0       1        2   4         8        12        20   21         21+n
-//	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
-//	| state | member | 0 | cluster | listed | version | n | role (n) | m | clientAddr (m) | ->
-//	+-------+--------+---+---------+--------+---------+---+----------+---+----------------+
-//	+---+--------------+
-//	| k | peerAuth (k) | -> length, details
-//	+---+--------------+
+//	 0       1        2      10        18        26       30        38
+//	+-------+--------+------+---------+---------+--------+---------+-------+------------+--------+
+//	| state | member | disk | counted | cluster | listed | version | state | last index | digest | ->
+//	|       |        |      |         |         |        |         | term  |            |        |
+//	+-------+--------+------+---------+---------+--------+---------+-------+------------+--------+
+//	+---+----------+---+----------------+---+--------------+
+//	| n | role (n) | m | clientAddr (m) | k | peerAuth (k) | -> length, details
+//	+---+----------+---+----------------+---+--------------+
 //
-// Member is 1 if the sender of the query is a member, as far as the other knows. Cluster is the
-// other's cluster (0: none), listed the checksum of the members in its configuration, version that
-// of the members it knows. Role, clientAddr and peerAuth are texts, those of Report; members that
-// do not know peerAuth leave it out, and so they do with details, a JSON object of figures.
+// Member is 1 if the sender of the query is a member, as far as the other knows. Disk and cluster
+// are the other's (cluster 0: none), counted the disk that it knows under the number of the sender
+// (0: none), listed the checksum of the members in its configuration, version that of the members
+// it knows. State term, last index and digest are those of Imported. Role, clientAddr and peerAuth
+// are texts, those of Report, and details is a JSON object of figures.
 const maxHello = 2 << 10 // bytes; more than an answer has
 
 // State is how far a member has come.
@@ -33,18 +36,35 @@ type State byte
 
 // The states of a member.
 const (
-	Blank State = 1 // it has no log
-	Fresh State = 2 // its log has the first configuration only
-	Used  State = 3
+	Blank State = 1 // it has no log; perhaps an imported state
+	Used  State = 2
+	// Lost is Blank of a disk with which no cluster begins: it replaces one, or the member begins a
+	// cluster without the one that asks.
+	Lost State = 3
 )
+
+// Imported identifies a state that a blank disk has from elsewhere; zero: it has none. Of two the
+// one with the greater (StateTerm, Index) has all that the other one has; equal ones have equal
+// digests.
+type Imported struct {
+	StateTerm, Index, Digest uint64
+}
+
+// Compare is less than 0 if o has more, and more than 0 if i has.
+func (i Imported) Compare(o Imported) int {
+	return cmp.Or(cmp.Compare(i.StateTerm, o.StateTerm), cmp.Compare(i.Index, o.Index))
+}
 
 // Hello is the state of a member as another one learns it.
 type Hello struct {
 	State   State
 	Member  bool   // the receiver is a member, as far as the sender knows
-	Cluster uint32 // the sender's; 0: none
+	Disk    DiskID // the sender's
+	Counted DiskID // that the sender knows under the number of the receiver; 0: none
+	Cluster ClusterID
 	Listed  uint32 // Sum of its configuration
 	Version uint64 // of the members that it knows
+	Imported
 	Report
 }
 
@@ -62,27 +82,34 @@ type Report struct {
 }
 
 func (h *Hello) code(c *codec.Codec) {
-	var blank [2]uint8
 	codec.U8(c, &h.State)
 	c.Bool(&h.Member)
-	codec.U8(c, &blank[0])
-	codec.U8(c, &blank[1])
-	codec.U32(c, &h.Cluster)
+	c.U64((*uint64)(&h.Disk))
+	c.U64((*uint64)(&h.Counted))
+	c.U64((*uint64)(&h.Cluster))
 	codec.U32(c, &h.Listed)
 	c.U64(&h.Version)
+	c.U64(&h.StateTerm)
+	c.U64(&h.Index)
+	c.U64(&h.Digest)
 	c.Text(&h.Role)
 	c.Text(&h.ClientAddr)
-	if !c.Decoding() || c.More() {
-		c.Text(&h.PeerAuth)
-	}
+	c.Text(&h.PeerAuth)
 	if !c.Decoding() && len(h.Details) > 0 || c.More() {
 		c.Bytes(&h.Details)
 	}
 }
 
-func (p *Port) serveHello(from MemberID, c net.Conn) {
-	h := p.handlers.Hello()
-	h.Member, h.Cluster, h.Listed = p.roster.isPeer(from), p.roster.Cluster(), Sum(p.cfg.Members)
+func (p *Port) serveHello(asked Identity, c net.Conn) {
+	h := p.handlers.Hello(asked)
+	h.Member, h.Listed = p.roster.isPeer(asked.Member, asked.Disk), Sum(p.cfg.Members)
+	h.Disk, h.Cluster = p.cfg.Disk, p.roster.Cluster()
+	if known := DisksOf(p.local.Servers(), asked.Member); len(known) > 0 {
+		h.Counted = DiskOf(known[0].ID)
+		if counts(known, ServerID(asked.Member, asked.Disk)) {
+			h.Counted = asked.Disk
+		}
+	}
 	_ = c.SetWriteDeadline(time.Now().Add(PrefaceTimeout))
 	e := codec.Encode(nil)
 	h.code(&e)

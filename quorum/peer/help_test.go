@@ -10,14 +10,14 @@ import (
 // fakeLocal is what a test says of this member. Fields that are not set are zero.
 type fakeLocal struct {
 	term, last, applied uint64
-	leader              MemberID
+	leader              raft.ServerID
 	servers             []raft.Server
 	terms               []uint64 // of the entries, by index; 0: there is none
 	durable             func(index uint64, stop <-chan struct{}) error
 }
 
 func (l *fakeLocal) Term() uint64           { return l.term }
-func (l *fakeLocal) Leader() MemberID       { return l.leader }
+func (l *fakeLocal) Leader() raft.ServerID  { return l.leader }
 func (l *fakeLocal) Servers() []raft.Server { return l.servers }
 func (l *fakeLocal) LastIndex() uint64      { return l.last }
 func (l *fakeLocal) AppliedIndex() uint64   { return l.applied }

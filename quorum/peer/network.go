@@ -108,7 +108,11 @@ func isRefusal(err error) bool {
 func (n *network) dial(id raft.ServerID) (*Stream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), rpcTimeout)
 	defer cancel()
-	s, err := n.port.Dial(ctx, IDOf(id), StreamRaft)
+	to, disk, ok := ParseServer(id)
+	if !ok || n.port.roster.Cluster() == 0 {
+		return nil, fmt.Errorf("peer: server %q cannot be reached from a member without a cluster", id)
+	}
+	s, err := n.port.dial(ctx, to, disk, StreamRaft)
 	if err != nil {
 		return nil, err
 	}
@@ -228,10 +232,10 @@ func (n *network) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft
 // Consumer implements raft.Transport. Requests of peers go to hand.
 func (n *network) Consumer() <-chan raft.RPC { return nil }
 
-// LocalAddr implements raft.Transport. A member's number is its address for raft: where it is at
-// present the Roster knows.
+// LocalAddr implements raft.Transport. A server's name is its address for raft: where the member is
+// at present the Roster knows.
 func (n *network) LocalAddr() raft.ServerAddress {
-	return raft.ServerAddress(ServerID(n.port.cfg.ID))
+	return raft.ServerAddress(ServerID(n.port.cfg.ID, n.port.cfg.Disk))
 }
 
 // EncodePeer implements raft.Transport.
@@ -245,7 +249,7 @@ func (n *network) SetHeartbeatHandler(func(raft.RPC)) {}
 
 // serve answers the requests of a stream until that or the peer port ends. Errors: ErrRefused,
 // those of the stream.
-func (n *network) serve(from MemberID, s *Stream) error {
+func (n *network) serve(from raft.ServerID, s *Stream) error {
 	answers, source := make(chan raft.RPCResponse, 1), &snapshotSource{c: s, r: s.frames.Reader}
 	for {
 		kind, body, err := s.readRPC(maxRequestBytes)
@@ -272,7 +276,7 @@ func (n *network) serve(from MemberID, s *Stream) error {
 }
 
 // decode decodes a request and validates it. A panic of either is an error. Errors: ErrRefused.
-func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err error) {
+func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = requestErrorf("decoding it: %v", p)
@@ -286,7 +290,7 @@ func (n *network) decode(from MemberID, kind rpcKind, body []byte) (req any, err
 
 // ask has the library answer a request of a member, unless it is a heartbeat that needs no main
 // loop. Errors end the stream: ErrRefused, net.ErrClosed, those of the stream.
-func (n *network) ask(from MemberID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
+func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
 ) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
 	switch q := rpc.Command.(type) {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/rafttest"
 )
 
 // A leader whose follower has been started again finds all its old connections dead with the first
@@ -24,15 +26,15 @@ func TestPoolIsDroppedWithAMember(t *testing.T) {
 		far.Close()
 		s := streamOf(near)
 		held = append(held, s)
-		n.keep("2", s)
+		n.keep(rafttest.ServerID(2), s)
 	}
-	if got := len(n.idle["2"]); got != idleMax {
+	if got := len(n.idle[rafttest.ServerID(2)]); got != idleMax {
 		t.Errorf("%d connections are kept, want %d", got, idleMax)
 	}
-	if err := n.RequestVote("2", "", &raft.RequestVoteRequest{Term: 1}, &raft.RequestVoteResponse{}); err == nil {
+	if err := n.RequestVote(rafttest.ServerID(2), "", &raft.RequestVoteRequest{Term: 1}, &raft.RequestVoteResponse{}); err == nil {
 		t.Error("a request over a dead connection succeeds")
 	}
-	if got := len(n.idle["2"]); got != 0 {
+	if got := len(n.idle[rafttest.ServerID(2)]); got != 0 {
 		t.Errorf("%d connections are kept when one has failed", got)
 	}
 	for i, s := range held {
@@ -50,20 +52,28 @@ func TestClosedStreamSendsNothingMore(t *testing.T) {
 	}
 	defer l.Close()
 	members := []Member{{ID: 1, Addr: "127.0.0.1:0"}, {ID: 2, Addr: l.Addr().String()}}
-	// In that version nobody has to answer the preface.
-	port, err := Listen(Config{ID: 1, Members: members, Version: unansweredVersion}, NewRoster(members, false, &fakeLocal{}), &fakeLocal{})
+	roster := NewRoster(members, false, &fakeLocal{})
+	roster.SetCluster(pairCluster)
+	port, err := Listen(Config{ID: 1, Disk: 1, Members: members}, roster, &fakeLocal{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer port.Close()
-	near, err := newNetwork(port, nil).dial("2")
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		far, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+		} else if _, err = io.ReadFull(far, make([]byte, prefaceLen)); err == nil {
+			_, _ = far.Write([]byte{NewestVersion, 0}) // the version, and the verdict
+		}
+		accepted <- far
+	}()
+	near, err := newNetwork(port, nil).dial(rafttest.ServerID(2))
 	if err != nil {
 		t.Fatal(err)
 	}
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := <-accepted
 	defer far.Close()
 	near.Close()
 	if _, err := io.ReadAll(far); !errors.Is(err, syscall.ECONNRESET) {
@@ -79,7 +89,7 @@ func served(t *testing.T, hand func(rpc raft.RPC)) (c *Stream, done func()) {
 	near, far := net.Pipe()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_ = n.serve(2, streamOf(far))
+		_ = n.serve(rafttest.ServerID(2), streamOf(far))
 		far.Close()
 	})
 	return streamOf(near), func() {
@@ -130,7 +140,7 @@ func TestStreamIsServedInOrder(t *testing.T) {
 // BenchmarkAppendFrame is what a request with one entry costs, on both sides but for the network.
 func BenchmarkAppendFrame(b *testing.B) {
 	req := carrying(1)
-	req.RPCHeader = raft.RPCHeader{ProtocolVersion: 3, ID: []byte("1"), Addr: []byte("1")}
+	req.RPCHeader = rafttest.Header(1)
 	req.Entries[0].Data = make([]byte, 200)
 	var frame []byte
 	src := bytes.NewReader(nil)

@@ -45,7 +45,7 @@ func pipelineTo(t *testing.T, tr *Transport) (*pipeline, *farEnd) {
 			f.got <- farFrame{kind, req.(*raft.AppendEntriesRequest)}
 		}
 	}()
-	return newPipeline(tr, "2", "", streamOf(near)), f
+	return newPipeline(tr, rafttest.ServerID(2), "", streamOf(near)), f
 }
 
 // answer is what a follower answers to a request of term 5.
@@ -105,7 +105,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(nil, 1, &fakeLocal{})
+				tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
 				p, far := pipelineTo(t, tr)
 				for _, answer := range []func(*farEnd){func(f *farEnd) { f.answer(ok) }, last} {
 					want := mustAppend(t, p, carrying(0))
@@ -142,7 +142,7 @@ func TestPipelineIsDrainedBehindARefusal(t *testing.T) {
 // sender waits for room.
 func TestPipelineKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, &fakeLocal{})
+		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		const n = 5 * flyingMax
 		sent := 0
@@ -172,7 +172,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 		if err, over := done(); !over || err != nil {
 			t.Errorf("the sender is done: %v, %v", over, err)
 		}
-		if acked, _ := tr.Progress(2); acked != n {
+		if acked, _ := tr.Progress(rafttest.ServerID(2)); acked != n {
 			t.Errorf("the follower has %d, want %d", acked, n)
 		}
 		p.Close()
@@ -183,7 +183,7 @@ func TestPipelineKeepsTheOrder(t *testing.T) {
 // A large request goes alone.
 func TestPipelineBoundsWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, &fakeLocal{})
+		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		large := carrying(1)
 		large.Entries[0].Data = make([]byte, flyingMaxBytes+1)
@@ -219,7 +219,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(nil, 1, &fakeLocal{})
+				tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
 				p, far := pipelineTo(t, tr)
 				time.Sleep(time.Hour)
 				mustAppend(t, p, carrying(1))
@@ -256,7 +256,7 @@ func TestPipelineEndsWithItsStream(t *testing.T) {
 // A stream with an answer to no request is of no use any more.
 func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, &fakeLocal{})
+		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		far.send(rpcAppend, &raft.AppendEntriesResponse{Term: 5, Success: true}, nil)
 		synctest.Wait()
@@ -272,13 +272,13 @@ func TestPipelineEndsWithAnAnswerToNothing(t *testing.T) {
 // nothing in that term, and says nothing of what the follower has.
 func TestAnswersOfAnEarlierTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers("12")})
+		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("12")})
 		p, far := pipelineTo(t, tr)
 		mustAppend(t, p, carrying(9))
 		mustAppend(t, p, carrying(10))
 		far.answer(ok)
 		<-p.Consumer()
-		tr.answered("3", "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true})
+		tr.answered(rafttest.ServerID(3), "", time.Now(), &raft.AppendEntriesRequest{Term: 6}, &raft.AppendEntriesResponse{Term: 6, Success: true})
 		far.answer(ok)
 		if f := <-p.Consumer(); f.Error() != nil {
 			t.Error(f.Error())
@@ -286,7 +286,7 @@ func TestAnswersOfAnEarlierTerm(t *testing.T) {
 		if at := tr.ProvenAt(6, time.Now()); !at.IsZero() {
 			t.Errorf("term 6 is proven by an answer of term 5, at %v", at)
 		}
-		if acked, _ := tr.Progress(2); acked != 0 {
+		if acked, _ := tr.Progress(rafttest.ServerID(2)); acked != 0 {
 			t.Errorf("in term 6 the follower has %d", acked)
 		}
 		p.Close()
@@ -312,7 +312,7 @@ func (a *answering) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, q *raft
 func TestNoticesOfCommits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &answering{}
-		tr := newTransport(inner, 1, &fakeLocal{})
+		tr := newTransport(inner, rafttest.ServerID(1), &fakeLocal{})
 		p, far := pipelineTo(t, tr)
 		replicate := func(q *raft.AppendEntriesRequest) {
 			t.Helper()
@@ -347,13 +347,13 @@ func TestNoticesOfCommits(t *testing.T) {
 		tr.Commit(4, 5)
 		far.expect(rpcNotice)
 		quiet("after the notice")
-		if tr.KnowsAll(2) {
+		if tr.KnowsAll(rafttest.ServerID(2)) {
 			t.Error("it knows what it has not confirmed")
 		}
 		if synctest.Wait(); !slices.Equal(inner.commits, []uint64{4}) {
 			t.Errorf("requested %v, want 4", inner.commits)
 		}
-		if !tr.KnowsAll(2) {
+		if !tr.KnowsAll(rafttest.ServerID(2)) {
 			t.Error("it does not know what it has confirmed")
 		}
 

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
 )
@@ -37,6 +39,7 @@ var ErrRefused = errors.New("peer: refused")
 // Config describes the peer port of one member. Zero values are useful where a comment says so.
 type Config struct {
 	ID      MemberID
+	Disk    DiskID
 	Members []Member     // of the configuration file, including this one
 	Logger  *slog.Logger // nil: slog.Default
 
@@ -102,9 +105,10 @@ func (c *Config) setDefaults() {
 // return.
 type Handlers struct {
 	// Join makes a cluster this member's, on its disk, before the first request of raft is served.
-	Join func(cluster uint32) error
-	// Hello returns the state of this member; the port fills in Member, Cluster and Listed.
-	Hello func() Hello
+	Join func(cluster ClusterID) error
+	// Hello returns the state of this member for the one that asks; the port fills in Member, Disk,
+	// Counted, Cluster and Listed.
+	Hello func(asked Identity) Hello
 	// Streams serve the streams of the other kinds, raft's excepted. An error that is ErrRefused
 	// is counted, and logged with the address of the sender.
 	Streams map[StreamKind]func(from MemberID, s *Stream) error
@@ -138,7 +142,7 @@ type Port struct {
 	versions versions
 
 	handlers Handlers
-	raft     func(from MemberID, s *Stream) error // serves raft streams
+	raft     func(from raft.ServerID, s *Stream) error // serves raft streams
 
 	crowded  atomic.Int64
 	rejected atomic.Int64
@@ -282,27 +286,32 @@ func (p *Port) serve(c *inbound) {
 		return
 	}
 	if kind == StreamHello { // its sender may be about to become a member
-		p.serveHello(from, conn)
+		p.serveHello(f.sender(), conn)
 		return
 	}
-	if why := p.notMember(kind, from, f.cluster, c.addr); why != "" {
-		p.reject(c, why)
+	serve := p.handlers.Streams[kind]
+	if kind == StreamRaft {
+		serve = func(_ MemberID, s *Stream) error { return p.raft(ServerID(f.from, f.fromDisk), s) }
+	}
+	refusal := p.notMember(f, c.addr)
+	if refusal == "" && serve == nil {
+		refusal = fmt.Sprintf("unknown kind of stream %q", byte(kind))
+	}
+	if refusal == "" && p.roster.Cluster() == 0 {
+		// A request that comes in here makes this member one of that cluster, and it has to say so
+		// itself from now on.
+		if err := p.handlers.Join(f.cluster); err != nil {
+			refusal = err.Error()
+		}
+	}
+	if err := p.sendVerdict(conn, refusal); err != nil && refusal == "" {
+		return
+	}
+	if refusal != "" {
+		p.reject(c, refusal)
 		return
 	}
 	p.versions.hear(from, f.version)
-	serve := p.handlers.Streams[kind]
-	if kind == StreamRaft {
-		// A request that comes in here makes this member one of that cluster, and it has to say so
-		// itself from now on.
-		if p.handlers.Join(p.expects()) != nil {
-			return
-		}
-		serve = p.raft
-	}
-	if serve == nil {
-		p.reject(c, fmt.Sprintf("unknown kind of stream %q", byte(kind)))
-		return
-	}
 	s := newStream(p, c, conn, requestReadBytes)
 	s.frames.limit, s.frames.budget = c.SetReadDeadline, p.budget
 	defer s.frames.release()
@@ -312,16 +321,29 @@ func (p *Port) serve(c *inbound) {
 	}
 }
 
-// notMember says why a connection cannot be of the member that it says it is of; empty if it can.
-func (p *Port) notMember(kind StreamKind, from MemberID, cluster uint32, ip netip.Addr) string {
-	if cluster != p.expects() {
-		return fmt.Sprintf("member %d belongs to another cluster: compare the server lines of both", from)
+// notMember says why a connection cannot be of the member that it says it is of, or is not for this
+// one; empty if neither.
+func (p *Port) notMember(f preface, ip netip.Addr) string {
+	from, own := f.from, p.roster.Cluster()
+	switch {
+	case f.toDisk != 0 && f.toDisk != p.cfg.Disk:
+		return fmt.Sprintf("member %d of cluster %v wants disk %v of member %d, and this is disk %v%s",
+			from, f.cluster, f.toDisk, f.to, p.cfg.Disk, ofCluster(own))
+	case f.toDisk == 0 && own == 0:
+		return fmt.Sprintf("member %d wants a member of cluster %v, and this one belongs to no cluster yet", from, f.cluster)
+	case f.fromDisk == p.cfg.Disk:
+		return fmt.Sprintf("member %d has the same disk as this member, %v: one of the two data directories is a copy", from, f.fromDisk)
+	case f.cluster != own && own != 0:
+		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the server lines of both",
+			from, f.cluster, p.cfg.ID, own)
+	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
+		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
-	if !p.roster.isPeer(from) && (kind != StreamRaft || !p.mayLead(from)) {
+	if !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(ServerID(from, f.fromDisk))) {
 		// This member may have been down while others were made members, the leader among them. The
 		// library itself knows whose vote counts. But as long as this member follows a leader, it
 		// hears of new members from that.
-		return fmt.Sprintf("it says it is member %d, which is no member of the cluster, as far as this member knows", from)
+		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this member knows", from, f.fromDisk)
 	}
 	if p.cfg.AnyAddr {
 		return ""
@@ -336,18 +358,17 @@ func (p *Port) notMember(kind StreamKind, from MemberID, cluster uint32, ip neti
 }
 
 // mayLead reports whether a member that is not in the roster may be the leader: no other is known.
-func (p *Port) mayLead(id MemberID) bool {
+func (p *Port) mayLead(id raft.ServerID) bool {
 	leader := p.local.Leader()
-	return leader == NoMember || leader == id
+	return leader == "" || leader == id
 }
 
-// expects is the cluster that connections must come from: a new member takes those whose list of
-// members is its own.
-func (p *Port) expects() uint32 {
-	if c := p.roster.Cluster(); c != 0 {
-		return c
+// ofCluster ends a message about a member of that cluster.
+func ofCluster(c ClusterID) string {
+	if c == 0 {
+		return ", which belongs to no cluster yet"
 	}
-	return Sum(p.cfg.Members)
+	return fmt.Sprintf(" of cluster %v", c)
 }
 
 // reject closes a connection and logs why, now and then for each remote host.
@@ -358,21 +379,20 @@ func (p *Port) reject(c net.Conn, why string) {
 }
 
 // Dial opens a stream of that kind to a member, at the first of its addresses that answers. Errors:
-// ErrVersion, those of ctx, of the proof and of the connection.
+// ErrVersion, ErrVerdict, those of ctx, of the proof and of the connection.
 func (p *Port) Dial(ctx context.Context, to MemberID, kind StreamKind) (*Stream, error) {
-	f := preface{version: p.cfg.Version, kind: kind, from: p.cfg.ID, to: to, cluster: p.roster.Cluster()}
+	return p.dial(ctx, to, 0, kind)
+}
+
+// dial is Dial to a member with that disk; 0: with any.
+func (p *Port) dial(ctx context.Context, to MemberID, disk DiskID, kind StreamKind) (*Stream, error) {
+	f := preface{version: p.cfg.Version, kind: kind, from: p.cfg.ID, to: to, fromDisk: p.cfg.Disk, toDisk: disk, cluster: p.roster.Cluster()}
 	secrets := p.secrets()
 	f.proves = len(secrets) > 0
 	s, err := p.open(ctx, f, secrets)
 	if f.proves && p.cfg.Auth.SecretOptional && errors.Is(err, errUnanswered) {
 		f.proves = false
 		s, err = p.open(ctx, f, nil)
-	}
-	if !f.proves && errors.Is(err, errUnanswered) && f.version-1 == unansweredVersion {
-		f.version = unansweredVersion
-		if s, err = p.open(ctx, f, nil); err == nil {
-			p.versions.hear(to, unansweredVersion)
-		}
 	}
 	return s, err
 }
@@ -384,6 +404,9 @@ func (p *Port) open(ctx context.Context, f preface, secrets []secret) (*Stream, 
 		return nil, err
 	}
 	c, err := p.introduce(ctx, raw, host, f, secrets)
+	if err == nil && f.kind != StreamHello {
+		err = p.awaitVerdict(ctx, raw, c, f)
+	}
 	if err != nil {
 		p.forget(raw)
 		return nil, err

@@ -12,25 +12,29 @@ import (
 
 // Every connection to a peer port starts with a preface that says what it carries and between whom:
 //
-//	 0        4         5       6      7    8            12
-//	+--------+---------+-------+------+----+------------+
-//	| magic  | version | kind  | from | to | cluster    |
-//	+--------+---------+-------+------+----+------------+
+//	 0       4         5      6      7    8           16        24        32
+//	+-------+---------+------+------+----+-----------+---------+---------+
+//	| magic | version | kind | from | to | from disk | to disk | cluster |
+//	+-------+---------+------+------+----+-----------+---------+---------+
 //
 // Version is the newest that the sender speaks. The receiver answers with one byte, the newest that
-// it speaks, unless the preface names version 6.
+// it speaks.
 //
-// Cluster is a checksum of the ids and roles of the members of the first start (Sum), and 0 for a
-// member that is in no cluster yet. The receiver closes a connection that is not for it: two
-// clusters whose addresses were mixed up must not exchange a single entry. Who the members are now,
-// raft settles.
+// From disk is the DiskID of the sender, to disk the one that it wants to reach: of the server that
+// raft counts, on a raft stream; 0 on the others. Cluster is the ClusterID of the sender; 0: it is
+// in none yet. The receiver refuses a connection that is not for it: two clusters whose addresses
+// were mixed up must not exchange a single entry, and an empty disk must not answer for the one
+// that it replaces.
+//
+// The answer to a hello stream says who the receiver is. On the others a verdict follows the
+// version and the proofs (verdict.go).
 //
 // The magic is "LKPR", or "LKPS" if the sender goes on to prove that it knows the secret of the
 // cluster (proof.go). With TLS all of this is inside of it; the first byte tells which it is.
 const (
 	prefaceMagic = "LKPR"
 	provingMagic = "LKPS"
-	prefaceLen   = 12
+	prefaceLen   = 32
 
 	// PrefaceTimeout bounds all that comes before the first frame: the handshake of TLS, the
 	// preface and the proof; and the answer to a hello.
@@ -43,8 +47,13 @@ type preface struct {
 	version  uint8
 	kind     StreamKind
 	from, to MemberID
-	cluster  uint32
+	fromDisk DiskID
+	toDisk   DiskID // 0: any
+	cluster  ClusterID
 }
+
+// sender is who opened the connection.
+func (f preface) sender() Identity { return Identity{f.from, f.fromDisk, f.cluster} }
 
 func (f preface) append(b []byte) []byte {
 	magic := prefaceMagic
@@ -52,11 +61,14 @@ func (f preface) append(b []byte) []byte {
 		magic = provingMagic
 	}
 	b = append(append(b, magic...), f.version, byte(f.kind), byte(f.from), byte(f.to))
-	return binary.BigEndian.AppendUint32(b, f.cluster)
+	b = binary.BigEndian.AppendUint64(b, uint64(f.fromDisk))
+	b = binary.BigEndian.AppendUint64(b, uint64(f.toDisk))
+	return binary.BigEndian.AppendUint64(b, uint64(f.cluster))
 }
 
 func parsePreface(b [prefaceLen]byte) (f preface, ok bool) {
-	f = preface{version: b[4], kind: StreamKind(b[5]), from: MemberID(b[6]), to: MemberID(b[7]), cluster: binary.BigEndian.Uint32(b[8:])}
+	f = preface{version: b[4], kind: StreamKind(b[5]), from: MemberID(b[6]), to: MemberID(b[7]), fromDisk: DiskID(binary.BigEndian.Uint64(b[8:])),
+		toDisk: DiskID(binary.BigEndian.Uint64(b[16:])), cluster: ClusterID(binary.BigEndian.Uint64(b[24:]))}
 	switch string(b[:4]) {
 	case prefaceMagic:
 		return f, true
@@ -137,10 +149,8 @@ func (p *Port) answerPreface(in *inbound, c net.Conn, f preface) error {
 		ch.said = append(f.append(nil), p.cfg.Version)
 		answer = append(answer, ch.acceptor[:]...)
 	}
-	if f.proves || f.version > unansweredVersion {
-		if _, err := c.Write(answer); err != nil {
-			return err
-		}
+	if _, err := c.Write(answer); err != nil {
+		return err
 	}
 	if err := p.checkVersion(f.from, f.version); err != nil {
 		return rejection(err.Error())
@@ -192,9 +202,6 @@ func (p *Port) sendPreface(raw, c net.Conn, f preface, secrets []secret) error {
 	}
 	if _, err := c.Write(b); err != nil {
 		return err
-	}
-	if !f.proves && f.version <= unansweredVersion {
-		return nil
 	}
 	version, err := p.awaitVersion(c, f.to)
 	if err != nil || !f.proves {

@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockkeeper/internal/simnet"
 )
 
@@ -48,19 +50,19 @@ func newPair(t *testing.T, auth ...Auth) *pair {
 		local := &fakeLocal{}
 		roster := NewRoster(members, false, local)
 		roster.SetCluster(pairCluster)
-		cfg := Config{ID: members[i].ID, Members: members, Logger: slog.New(slog.DiscardHandler), Listen: host.Listen, Dial: host.Dial, Auth: auth[i]}
+		cfg := Config{ID: members[i].ID, Disk: DiskID(i + 1), Members: members, Logger: slog.New(slog.DiscardHandler), Listen: host.Listen, Dial: host.Dial, Auth: auth[i]}
 		port, err := Listen(cfg, roster, local)
 		if err != nil {
 			t.Fatal(err)
 		}
 		newNetwork(port, nil)
-		port.raft = func(MemberID, *Stream) error { p.served[i].Add(1); return nil }
+		port.raft = func(raft.ServerID, *Stream) error { p.served[i].Add(1); return nil }
 		count := func(_ MemberID, s *Stream) error {
 			p.served[i].Add(1)
 			_, _ = io.Copy(s, s) // until it ends
 			return nil
 		}
-		port.Start(Handlers{Join: func(uint32) error { return nil }, Hello: func() Hello { p.served[i].Add(1); return Hello{State: Used} },
+		port.Start(Handlers{Join: func(ClusterID) error { return nil }, Hello: func(Identity) Hello { p.served[i].Add(1); return Hello{State: Used} },
 			Streams: map[StreamKind]func(MemberID, *Stream) error{StreamForward: count, StreamLease: count, StreamTransfer: count}})
 		p.ports[i] = port
 		t.Cleanup(port.Close)
@@ -140,18 +142,15 @@ func TestMembersProveTheSecret(t *testing.T) {
 // version and a nonce at most, and no stream of any kind is served.
 func TestWithoutTheSecretNothingIsAnswered(t *testing.T) {
 	proving := func(kind StreamKind, from, to MemberID) []byte {
-		return preface{proves: true, version: NewestVersion, kind: kind, from: from, to: to, cluster: pairCluster}.append(nil)
+		return preface{proves: true, version: NewestVersion, kind: kind, from: from, fromDisk: DiskID(from), to: to, cluster: pairCluster}.append(nil)
 	}
 	for _, kind := range []StreamKind{StreamRaft, StreamForward, StreamLease, StreamHello, StreamTransfer} {
-		plain := preface{version: NewestVersion, kind: kind, from: 2, to: 1, cluster: pairCluster}
-		before := plain
-		before.version = unansweredVersion
+		plain := preface{version: NewestVersion, kind: kind, from: 2, fromDisk: 2, to: 1, cluster: pairCluster}
 		for name, test := range map[string]struct {
 			sends  []byte
 			answer int // bytes
 		}{
 			"no proof":                  {plain.append(nil), 0},
-			"no proof, version 6":       {before.append(nil), 0},
 			"zeros for a proof":         {append(proving(kind, 2, 1), make([]byte, nonceLen+proofLen)...), 1 + nonceLen},
 			"more than a proof":         {append(proving(kind, 2, 1), make([]byte, 1<<16)...), 1 + nonceLen},
 			"in the name of the member": {append(proving(kind, 1, 1), make([]byte, nonceLen+proofLen)...), 1 + nonceLen},

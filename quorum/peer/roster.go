@@ -3,7 +3,6 @@ package peer
 import (
 	"hash/crc32"
 	"slices"
-	"strconv"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -27,18 +26,6 @@ type Member struct {
 
 // AloneAddr stands for the address of a member alone in the configuration that it writes.
 const AloneAddr raft.ServerAddress = "standalone"
-
-// ServerID is the name that raft has for a member.
-func ServerID(id MemberID) raft.ServerID { return raft.ServerID(strconv.Itoa(int(id))) }
-
-// IDOf is the reverse of ServerID. It is NoMember for the empty ID, which is raft's for no server.
-func IDOf(id raft.ServerID) MemberID {
-	n, err := strconv.ParseUint(string(id), 10, 8)
-	if err != nil {
-		return NoMember
-	}
-	return MemberID(n)
-}
 
 // Sum is a checksum, never 0, of who the members are and which of them vote; not of their
 // addresses.
@@ -65,7 +52,7 @@ type Roster struct {
 	reconfig bool // the agreed members count more than the file
 
 	mu     sync.Mutex
-	birth  uint32                // of this member's cluster; 0 while it has none
+	birth  ClusterID             // of this member's cluster; 0 while it has none
 	agreed map[MemberID]string   // of the members in the state
 	coming map[MemberID]string   // of those of a change that is under way
 	former map[MemberID][]string // the newest first
@@ -130,12 +117,16 @@ func (r *Roster) addrs(id MemberID) []string {
 	return all
 }
 
-// isPeer reports whether a member may take part, as far as this one knows. One that knows no
+// isPeer reports whether a member with that disk may take part, as far as this one knows: raft
+// counts it, or it is a member under whose number raft counts no disk yet. One that knows no
 // members yet accepts all.
-func (r *Roster) isPeer(id MemberID) bool {
+func (r *Roster) isPeer(id MemberID, disk DiskID) bool {
 	servers := r.local.Servers()
-	if len(servers) == 0 || slices.ContainsFunc(servers, func(s raft.Server) bool { return IDOf(s.ID) == id }) {
+	if len(servers) == 0 || counts(servers, ServerID(id, disk)) {
 		return true
+	}
+	if len(DisksOf(servers, id)) > 0 {
+		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,14 +136,14 @@ func (r *Roster) isPeer(id MemberID) bool {
 }
 
 // Cluster is the cluster that this member belongs to; 0 for none.
-func (r *Roster) Cluster() uint32 {
+func (r *Roster) Cluster() ClusterID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.birth
 }
 
 // SetCluster records the cluster that this member belongs to.
-func (r *Roster) SetCluster(birth uint32) {
+func (r *Roster) SetCluster(birth ClusterID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.birth = birth

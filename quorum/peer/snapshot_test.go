@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/rafttest"
+
 	"lockkeeper/znode"
 )
 
@@ -26,7 +28,7 @@ import (
 func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &fakeLocal{}
-		tr := newTransport(nil, 1, local)
+		tr := newTransport(nil, rafttest.ServerID(1), local)
 		send := func(index uint64) (answer chan raft.RPCResponse, data *strings.Reader) {
 			answer, data = make(chan raft.RPCResponse, 1), strings.NewReader("snapshot")
 			go tr.hand(raft.RPC{Command: &raft.InstallSnapshotRequest{Term: 3, LastLogIndex: index}, Reader: data, RespChan: answer}, nil)

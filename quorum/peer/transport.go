@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -18,8 +19,8 @@ import (
 type Local interface {
 	// Term is the current term.
 	Term() uint64
-	// Leader is the leader that raft knows.
-	Leader() MemberID
+	// Leader is the leader that raft knows; empty: it knows none.
+	Leader() raft.ServerID
 	// Servers are the members of the newest configuration in the log, committed or not.
 	Servers() []raft.Server
 	// LastIndex is the last index of the log or the snapshot.
@@ -47,15 +48,13 @@ type Local interface {
 //     leader and one follower are a majority, that is done as soon as the entry is on the leader's
 //     disk: the early commit, docs/decisions/001-early-commit.md.
 //
-// Requests of peers pass it on their way to the library (hand): it withholds votes (voteFilter) and
-// declines old snapshots.
+// Requests of peers pass it on their way to the library (hand): it declines old snapshots.
 type Transport struct {
 	raft.Transport
 	net   *network // the same; nil for a member alone
 	self  raft.ServerID
 	local Local
 	clock *clock.Clock
-	votes *voteFilter // nil: this member may vote
 
 	// Began is called when a follower begins to be sent entries of the log, or a snapshot. It is
 	// set before the transport is used; nil: it is not called.
@@ -100,22 +99,22 @@ type follower struct {
 
 // NewTransport makes the transport of a member with a peer port.
 func NewTransport(p *Port) *Transport {
-	t := newTransport(nil, p.cfg.ID, p.local)
+	t := newTransport(nil, ServerID(p.cfg.ID, p.cfg.Disk), p.local)
 	t.net, t.clock = newNetwork(p, t.hand), p.cfg.Clock
 	t.Transport = t.net
 	return t
 }
 
-// NewAlone makes the transport of a member that is in no cluster.
-func NewAlone(id MemberID, local Local) *Transport {
+// NewAlone makes the transport of a member that is in no cluster with others.
+func NewAlone(self raft.ServerID, local Local) *Transport {
 	_, inner := raft.NewInmemTransport(AloneAddr)
-	return newTransport(inner, id, local)
+	return newTransport(inner, self, local)
 }
 
-func newTransport(inner raft.Transport, self MemberID, local Local) *Transport {
+func newTransport(inner raft.Transport, self raft.ServerID, local Local) *Transport {
 	return &Transport{
 		Transport: inner,
-		self:      ServerID(self),
+		self:      self,
 		local:     local,
 		stop:      make(chan struct{}),
 		rpcs:      make(chan raft.RPC),
@@ -126,15 +125,6 @@ func newTransport(inner raft.Transport, self MemberID, local Local) *Transport {
 
 // hand gives the library a peer's request, or this member's own, unless it answers it itself.
 func (t *Transport) hand(rpc raft.RPC, stop <-chan struct{}) {
-	if t.votes.withheld() {
-		t.votes.filter(rpc, stop)
-		return
-	}
-	t.pass(rpc, stop)
-}
-
-// pass gives the library a request, which it answers.
-func (t *Transport) pass(rpc raft.RPC, stop <-chan struct{}) {
 	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && t.declineOld(&rpc, req) {
 		return
 	}
@@ -477,10 +467,10 @@ func (t *Transport) Synced(since time.Time) (followers, observers int) {
 
 // KnowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is
 // sent a request that makes it confirm.
-func (t *Transport) KnowsAll(id MemberID) bool {
+func (t *Transport) KnowsAll(id raft.ServerID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := t.followers[ServerID(id)]
+	f := t.followers[id]
 	if f == nil || f.commitAcked >= t.commit {
 		return f != nil
 	}
@@ -491,10 +481,10 @@ func (t *Transport) KnowsAll(id MemberID) bool {
 
 // Progress returns up to where a follower has the log, and when the newest request that it has
 // answered was sent, by Config.Clock.
-func (t *Transport) Progress(id MemberID) (matched uint64, heard time.Time) {
+func (t *Transport) Progress(id raft.ServerID) (matched uint64, heard time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.followers[ServerID(id)]; f != nil {
+	if f := t.followers[id]; f != nil {
 		return f.matched, f.contactAt
 	}
 	return 0, time.Time{}
@@ -502,18 +492,17 @@ func (t *Transport) Progress(id MemberID) (matched uint64, heard time.Time) {
 
 // Took returns the time that a follower took for the newest request with entries that it has
 // answered; 0 if there was none.
-func (t *Transport) Took(id MemberID) time.Duration {
+func (t *Transport) Took(id raft.ServerID) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.followers[ServerID(id)]; f != nil {
+	if f := t.followers[id]; f != nil {
 		return f.took
 	}
 	return 0
 }
 
 // Forget drops what is known of a follower, which may come back with another log.
-func (t *Transport) Forget(member MemberID) {
-	id := ServerID(member)
+func (t *Transport) Forget(id raft.ServerID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if f := t.followers[id]; f != nil {
@@ -526,19 +515,7 @@ func (t *Transport) Forget(member MemberID) {
 // would depose the leader with the high term that it reached alone.
 func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress,
 	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if t.votes.withheld() {
-		return errVotesWithheld
-	}
 	return t.Transport.(raft.WithPreVote).RequestPreVote(id, target, args, resp)
-}
-
-// RequestVote implements raft.Transport.
-func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress,
-	args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if t.votes.withheld() {
-		return errVotesWithheld
-	}
-	return t.Transport.RequestVote(id, target, args, resp)
 }
 
 // Stand has the library of this member hold an election at once.
@@ -547,9 +524,26 @@ func (t *Transport) Stand(ctx context.Context) {
 	t.hand(raft.RPC{Command: timeoutNow(), RespChan: make(chan raft.RPCResponse, 1)}, ctx.Done())
 }
 
+// Append has the library of this member take entries that no leader sends: the first configuration
+// of a cluster. Errors: it refuses them, or ctx has ended.
+func (t *Transport) Append(ctx context.Context, args *raft.AppendEntriesRequest) error {
+	args.RPCHeader.ProtocolVersion = raft.ProtocolVersionMax
+	answers := make(chan raft.RPCResponse, 1)
+	t.hand(raft.RPC{Command: args, RespChan: answers}, ctx.Done())
+	select {
+	case a := <-answers:
+		if resp, ok := a.Response.(*raft.AppendEntriesResponse); a.Error == nil && (!ok || !resp.Success) {
+			return fmt.Errorf("peer: entry %d is refused", args.Entries[0].Index)
+		}
+		return a.Error
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Elect has the library of another voter hold an election at once. It waits for its answer.
-func (t *Transport) Elect(id MemberID) error {
-	return t.TimeoutNow(ServerID(id), "", timeoutNow(), &raft.TimeoutNowResponse{})
+func (t *Transport) Elect(id raft.ServerID) error {
+	return t.TimeoutNow(id, "", timeoutNow(), &raft.TimeoutNowResponse{})
 }
 
 // timeoutNow is the request that makes the library of a voter hold an election at once.

@@ -25,7 +25,7 @@ func TestEarlyCommitIsSentOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				tr := newTransport(&answering{}, 1, &fakeLocal{servers: rafttest.Servers(tt.servers)})
+				tr := newTransport(&answering{}, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers(tt.servers)})
 				defer tr.Close()
 				p, far := pipelineTo(t, tr)
 				defer func() { p.Close() }()
@@ -102,17 +102,17 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 	}{
 		{"alone", "1", "", nil, now},
 		{"three, nobody has answered", "123", "", nil, time.Time{}},
-		{"three", "123", "", map[raft.ServerID]int{"2": 5, "3": 9}, ago(5)},
-		{"two more have just got their vote", "12345", "", map[raft.ServerID]int{"2": 5, "3": 9}, ago(9)},
-		{"and half of them is no majority", "12345", "", map[raft.ServerID]int{"2": 5}, time.Time{}},
-		{"four need three", "1234", "", map[raft.ServerID]int{"2": 1, "3": 2, "4": 3}, ago(2)},
-		{"observers do not count", "123", "45", map[raft.ServerID]int{"4": 1, "5": 1, "3": 9}, ago(9)},
-		{"nor a member that is no voter any more", "134", "2", map[raft.ServerID]int{"2": 1, "3": 9}, ago(9)},
-		{"nor a member that has been removed", "134", "", map[raft.ServerID]int{"2": 1, "4": 9}, ago(9)},
-		{"nor this member, when it votes no longer", "234", "1", map[raft.ServerID]int{"2": 1}, time.Time{}},
-		{"which then needs two others", "234", "1", map[raft.ServerID]int{"2": 1, "4": 7}, ago(7)},
+		{"three", "123", "", map[raft.ServerID]int{rafttest.ServerID(2): 5, rafttest.ServerID(3): 9}, ago(5)},
+		{"two more have just got their vote", "12345", "", map[raft.ServerID]int{rafttest.ServerID(2): 5, rafttest.ServerID(3): 9}, ago(9)},
+		{"and half of them is no majority", "12345", "", map[raft.ServerID]int{rafttest.ServerID(2): 5}, time.Time{}},
+		{"four need three", "1234", "", map[raft.ServerID]int{rafttest.ServerID(2): 1, rafttest.ServerID(3): 2, rafttest.ServerID(4): 3}, ago(2)},
+		{"observers do not count", "123", "45", map[raft.ServerID]int{rafttest.ServerID(4): 1, rafttest.ServerID(5): 1, rafttest.ServerID(3): 9}, ago(9)},
+		{"nor a member that is no voter any more", "134", "2", map[raft.ServerID]int{rafttest.ServerID(2): 1, rafttest.ServerID(3): 9}, ago(9)},
+		{"nor a member that has been removed", "134", "", map[raft.ServerID]int{rafttest.ServerID(2): 1, rafttest.ServerID(4): 9}, ago(9)},
+		{"nor this member, when it votes no longer", "234", "1", map[raft.ServerID]int{rafttest.ServerID(2): 1}, time.Time{}},
+		{"which then needs two others", "234", "1", map[raft.ServerID]int{rafttest.ServerID(2): 1, rafttest.ServerID(4): 7}, ago(7)},
 	} {
-		tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers(tt.voters + "." + tt.others)})
+		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers(tt.voters + "." + tt.others)})
 		const term = 7
 		for id, seconds := range tt.contacts {
 			tr.answered(id, "", ago(seconds), &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
@@ -134,11 +134,11 @@ func TestProofOfLeadershipCountsThoseWhoVoteNow(t *testing.T) {
 func TestProofOfLeadershipIsNewerThanASuspend(t *testing.T) {
 	const term = 7
 	var asleep time.Duration
-	tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers("123")})
+	tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("123")})
 	defer tr.Close()
 	tr.clock = clock.New(time.Now, func() time.Duration { return asleep })
 	answered := func(start time.Time) {
-		tr.answered("2", "", start, &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
+		tr.answered(rafttest.ServerID(2), "", start, &raft.AppendEntriesRequest{Term: term}, &raft.AppendEntriesResponse{Term: term, Success: true})
 	}
 	before := tr.clock.Now()
 	answered(before)
@@ -164,7 +164,7 @@ func TestProofOfLeadershipIsNewerThanASuspend(t *testing.T) {
 func TestSyncedFollowersAnswerAndAreNotBehind(t *testing.T) {
 	const term = 7
 	now := time.Now()
-	tr := newTransport(nil, 1, &fakeLocal{servers: rafttest.Servers("12.3")})
+	tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{servers: rafttest.Servers("12.3")})
 	defer tr.Close()
 	answered := func(id raft.ServerID, secondsAgo int, args raft.AppendEntriesRequest, resp raft.AppendEntriesResponse) {
 		args.Term, resp.Term = term, term
@@ -181,32 +181,32 @@ func TestSyncedFollowersAnswerAndAreNotBehind(t *testing.T) {
 		}
 	}
 
-	answered("2", 4, heartbeat, ok)
+	answered(rafttest.ServerID(2), 4, heartbeat, ok)
 	expect("a heartbeat says nothing of the log", 0, 0)
-	answered("2", 4, entries(0, 5, 3), ok)
-	answered("3", 4, entries(0, 5, 9), ok)
+	answered(rafttest.ServerID(2), 4, entries(0, 5, 3), ok)
+	answered(rafttest.ServerID(3), 4, entries(0, 5, 9), ok)
 	expect("one has more than was committed, the other less", 1, 0)
-	answered("3", 4, entries(5, 4, 9), ok)
+	answered(rafttest.ServerID(3), 4, entries(5, 4, 9), ok)
 	expect("both have it", 1, 1)
 	tr.Commit(9, term)
 	expect("more is committed since", 1, 1)
 
 	now = now.Add(4 * time.Second)
 	expect("no answer for longer than 5 s", 0, 0)
-	answered("2", 1, heartbeat, ok)
-	answered("3", 1, heartbeat, ok)
+	answered(rafttest.ServerID(2), 1, heartbeat, ok)
+	answered(rafttest.ServerID(3), 1, heartbeat, ok)
 	expect("heartbeats, of one that has all and one that gets nothing any more", 0, 1)
-	answered("2", 1, entries(5, 4, 9), ok)
+	answered(rafttest.ServerID(2), 1, entries(5, 4, 9), ok)
 	expect("it has caught up", 1, 1)
 
 	p, _ := pipelineTo(t, tr)
 	p.Close()
 	expect("the connection has ended", 0, 1)
-	answered("2", 0, heartbeat, ok)
+	answered(rafttest.ServerID(2), 0, heartbeat, ok)
 	expect("a heartbeat over another one", 0, 1)
-	answered("2", 0, entries(9, 0, 9), ok)
+	answered(rafttest.ServerID(2), 0, entries(9, 0, 9), ok)
 	expect("it is back", 1, 1)
-	answered("2", 0, entries(9, 1, 9), raft.AppendEntriesResponse{LastLog: 2})
+	answered(rafttest.ServerID(2), 0, entries(9, 1, 9), raft.AppendEntriesResponse{LastLog: 2})
 	expect("it has lost its log", 0, 1)
 }
 
@@ -228,7 +228,7 @@ func TestAnswersAreHeldBack(t *testing.T) {
 		t.Run(tt.about, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				disk := make(chan struct{})
-				tr := newTransport(nil, 1, &fakeLocal{durable: func(index uint64, _ <-chan struct{}) error {
+				tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{durable: func(index uint64, _ <-chan struct{}) error {
 					if index > 2 {
 						<-disk
 					}
@@ -243,7 +243,7 @@ func TestAnswersAreHeldBack(t *testing.T) {
 					t.Errorf("passed on before it is durable: %v", passed)
 				}
 				tr.mu.Lock()
-				heard := tr.followers["2"] != nil
+				heard := tr.followers[rafttest.ServerID(2)] != nil
 				tr.mu.Unlock()
 				if follows := tt.ans.term == 5; heard != follows {
 					t.Errorf("it follows: %v; noted at once: %v", follows, heard)
@@ -267,7 +267,7 @@ func TestAnswersAreHeldBack(t *testing.T) {
 func TestAnswersAreDroppedWhenTheDiskFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := make(chan struct{})
-		tr := newTransport(nil, 1, &fakeLocal{durable: func(uint64, <-chan struct{}) error {
+		tr := newTransport(nil, rafttest.ServerID(1), &fakeLocal{durable: func(uint64, <-chan struct{}) error {
 			<-disk
 			return syscall.EIO
 		}})

@@ -9,14 +9,10 @@ import (
 
 // Versions of the protocol between members (docs/decisions/013-versions.md):
 //
-//	6  a preface is not answered
-//	7  it is answered with one byte, the newest version that the receiver speaks
-const (
-	// NewestVersion is the newest version that this program speaks. It speaks the one before, too.
-	NewestVersion = 7
-	// unansweredVersion is the last one in which a preface is not answered.
-	unansweredVersion = 6
-)
+//	9  the preface names disks and the cluster
+//
+// NewestVersion is the newest version that this program speaks. Members speak the one before, too.
+const NewestVersion = 9
 
 // ErrVersion says that two members have no version of the protocol in common.
 var ErrVersion = errors.New("peer: no common version of the protocol between members")

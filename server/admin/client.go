@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"lockkeeper/wire"
@@ -51,10 +52,15 @@ func (c *Client) Snapshot(ctx context.Context, w io.Writer, progress func(done, 
 }
 
 // Restore has the member replace the state of its cluster by a snapshot of size bytes, and returns
-// the zxid at which that has happened. Errors: ErrUnknown; with all others the state is as it was.
-func (c *Client) Restore(ctx context.Context, r io.Reader, size int64, progress func(done, all int64)) (wire.Zxid, error) {
+// the zxid at which that has happened. A snapshot of another cluster is refused, unless of names
+// that one (znode.ClusterID.String). Errors: ErrUnknown; with all others the state is as it was.
+func (c *Client) Restore(ctx context.Context, r io.Reader, size int64, of string, progress func(done, all int64)) (wire.Zxid, error) {
 	done := int64(0)
-	resp, err := c.do(ctx, http.MethodPost, restoreName, readerFunc(func(b []byte) (int, error) {
+	name := restoreName
+	if of != "" {
+		name += "?" + url.Values{ofCluster: {of}}.Encode()
+	}
+	resp, err := c.do(ctx, http.MethodPost, name, readerFunc(func(b []byte) (int, error) {
 		n, err := r.Read(b)
 		done += int64(n)
 		progress(done, size)

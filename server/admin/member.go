@@ -58,6 +58,8 @@ type Member interface {
 	// Audit records that a super user has asked for a snapshot or a restore, what came of it, and
 	// why not.
 	Audit(r *http.Request, operation string, err error)
+	// ClusterID is the cluster that the member belongs to; 0 while it is in none.
+	ClusterID() znode.ClusterID
 	// MaxRestoreBytes is how long a snapshot may be; 0: there is no limit.
 	MaxRestoreBytes() int64
 }

@@ -197,7 +197,24 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) (zxid wire.Zxid
 	return zxid, statusOf(err), err
 }
 
-// receive writes the body of a request to a file, if it is a snapshot.
+// ErrOtherCluster refuses the snapshot of another cluster.
+var ErrOtherCluster = errors.New("admin: the snapshot is of another cluster")
+
+// ofCluster is the parameter of a restore with which a user names the other cluster whose snapshot
+// it is to be.
+const ofCluster = "cluster"
+
+// admit refuses the snapshot of another cluster, unless the request names that cluster.
+func (s *Server) admit(r *http.Request, info znode.SnapshotInfo) error {
+	own := s.cfg.Member.ClusterID()
+	if info.Cluster == 0 || info.Cluster == own || r.URL.Query().Get(ofCluster) == info.Cluster.String() {
+		return nil
+	}
+	return fmt.Errorf("%w: of %v, and this is %v; name it (%s=%v) if it is to replace the state all the same", ErrOtherCluster,
+		info.Cluster, own, ofCluster, info.Cluster)
+}
+
+// receive writes the body of a request to a file, if it is a snapshot that may be restored.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, spool io.Writer) error {
 	p := pace{start: time.Now(), set: http.NewResponseController(w).SetReadDeadline}
 	body := readerFunc(func(b []byte) (int, error) {
@@ -209,7 +226,11 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, spool io.Writer
 		return n, err
 	})
 	out := bufio.NewWriterSize(spool, 256<<10)
-	if _, err := znode.ScanSnapshot(io.TeeReader(bufio.NewReaderSize(body, 64<<10), out)); err != nil {
+	info, err := znode.ScanSnapshot(io.TeeReader(bufio.NewReaderSize(body, 64<<10), out))
+	if err == nil {
+		err = s.admit(r, info)
+	}
+	if err != nil {
 		return err
 	}
 	return out.Flush()
@@ -221,7 +242,7 @@ func statusOf(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, ErrTooLarge):
 		return http.StatusRequestEntityTooLarge
-	case errors.Is(err, session.ErrRestoreBusy):
+	case errors.Is(err, session.ErrRestoreBusy), errors.Is(err, ErrOtherCluster):
 		return http.StatusConflict
 	case errors.Is(err, session.ErrRestoreUnknown):
 		return http.StatusGatewayTimeout

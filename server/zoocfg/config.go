@@ -111,6 +111,12 @@ type Config struct {
 	// IgnoreZooKeeperData lets a member that has no data yet start beside data of ZooKeeper, which
 	// it leaves alone. Otherwise it refuses.
 	IgnoreZooKeeperData bool
+	// KeepDisks leaves it to the operator to replace a disk that is lost or damaged
+	// (replaceDisks=false).
+	KeepDisks bool
+	// Without are members that have never worked, and do not run, with which a first start does not
+	// wait: see quorum.Config.
+	Without []int
 	// DiskFullStops is how often this member has stopped because its disk was full, for mntr: see
 	// server.ErrDiskFull.
 	DiskFullStops int

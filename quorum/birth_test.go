@@ -1,0 +1,199 @@
+package quorum
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"lockkeeper/internal/simdisk"
+	"lockkeeper/quorum/peer"
+)
+
+// wipe stops member i and gives it an empty disk.
+func (c *cluster) wipe(i int) {
+	c.stop(i)
+	c.disks[i] = simdisk.New()
+	c.disks[i].SetSyncTime(time.Millisecond)
+}
+
+// takenIn waits until raft counts member i with the disk that it has.
+func (c *cluster) takenIn(i int) {
+	c.t.Helper()
+	for range 600 {
+		if c.reps[i].isCounted() && c.reps[i].Leader() != NoMember {
+			c.settle()
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // virtual
+	}
+	c.t.Fatalf("member %d is not taken in with disk %v: %v", i+1, c.reps[i].cfg.Peers.Disk, c.anyone().servers())
+}
+
+// A cluster begins when all of its voters have answered, and not before.
+func TestFirstStartWaitsForAllVoters(t *testing.T) {
+	out := &logged{}
+	inCluster(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }, func(t *testing.T, c *cluster) {
+		// inCluster has started all three. They have had no time to find each other.
+		c.wipe(2)
+		c.wipe(1)
+		c.wipe(0)
+		c.start(0)
+		c.start(1)
+		time.Sleep(time.Minute)
+		for i := range 2 {
+			if s := c.reps[i].Status(); s.Voters != 0 {
+				t.Errorf("member %d takes part without member 3: %+v", i+1, s)
+			}
+		}
+		if out.lines("member 3 at 10.0.0.3:2888 does not answer") == 0 || out.lines("serve -without N") == 0 {
+			t.Errorf("the log does not say it:\n%s", out.b.String())
+		}
+		c.start(2)
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		if got := c.counted(0); got != "1 2 3" {
+			t.Errorf("raft counts %s", got)
+		}
+	})
+}
+
+// The operator names a member that has never worked. It becomes one of the cluster when it comes.
+func TestFirstStartWithoutAMember(t *testing.T) {
+	inCluster(t, 3, func(cfg *Config) {
+		if cfg.ID != 3 {
+			cfg.Without = []MemberID{3}
+		}
+	}, func(t *testing.T, c *cluster) {
+		c.wipe(2)
+		for i := range 2 {
+			c.wipe(i)
+			c.start(i)
+		}
+		l := c.leader()
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		if got := c.counted(l); got != "1 2" {
+			t.Fatalf("raft counts %s", got)
+		}
+		c.start(2)
+		if got := c.settle(); got != "1 2 3" {
+			t.Fatal(got)
+		}
+		c.agree()
+	})
+}
+
+// A member that has lost its disk and one that has never worked are no cluster, whichever members
+// the operator leaves out.
+func TestLateFirstStartAndALostDisk(t *testing.T) {
+	for name, without := range map[string][]MemberID{"": nil, "the word is kept in the unit file": {3}} {
+		t.Run(name, func(t *testing.T) {
+			word := []MemberID{3}
+			inCluster(t, 3, func(cfg *Config) {
+				if cfg.ID != 3 {
+					cfg.Without = word
+				}
+			}, func(t *testing.T, c *cluster) {
+				c.wipe(2)
+				for i := range 2 {
+					c.wipe(i)
+					c.start(i)
+				}
+				c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+				word = without
+				c.stop(0)
+				c.wipe(1)
+				c.start(1)
+				c.start(2)
+				time.Sleep(time.Minute)
+				for i := 1; i < 3; i++ {
+					if s := c.reps[i].Status(); s.Voters != 0 {
+						t.Errorf("member %d begins another history: %+v", i+1, s)
+					}
+				}
+				// A majority of {1, 2} is gone. Members 2 and 3 know of the cluster, and wait for
+				// it.
+				c.start(0)
+				time.Sleep(time.Minute)
+				for i := range 3 {
+					if s := c.reps[i].Status(); s.Leader != NoMember {
+						t.Errorf("member %d follows %d", i+1, s.Leader)
+					}
+				}
+				if c.reps[1].roster.Cluster() != 0 || c.reps[2].roster.Cluster() != 0 {
+					t.Error("a disk without a log belongs to a cluster that cannot take it in")
+				}
+			})
+		})
+	}
+}
+
+// Disks are lost one after the other, on all members, and each is replaced without an operator.
+func TestLostDisksAreReplaced(t *testing.T) {
+	for _, n := range []int{3, 4, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inCluster(t, n, nil, func(t *testing.T, c *cluster) {
+				c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+				seq := uint64(0)
+				for round := range 3 * n {
+					i := round % n
+					if round%2 == 0 {
+						i = c.leader()
+					}
+					c.wipe(i)
+					c.propose((i+1)%n, sequential(9, seq+1, "/n-"))
+					c.start(i)
+					seq++
+					c.recs[(i+1)%n].result(t, sequential(9, seq, "/n-").Key())
+					c.takenIn(i)
+				}
+				c.agree()
+				if r := c.recs[0].result(t, c.propose(0, sequential(9, seq+1, "/n-"))); r.Path != fmt.Sprintf("/n-%010d", seq) {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+}
+
+// A second process with the number of a member that works is not taken in, and the first works on.
+// When the first has ended, the second replaces it; and when the second has, the first comes back.
+func TestSecondProcessWithANumber(t *testing.T) {
+	out := &logged{}
+	inCluster(t, 3, func(cfg *Config) { cfg.Logger = slog.New(slog.NewTextHandler(out, nil)) }, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f := (l + 1) % 3
+		c.recs[l].result(t, c.propose(l, createSession(9)))
+		first := c.disks[f]
+		firstRep := c.reps[f]
+		c.reps[f] = nil
+		// Both are on one host, and the second one listens where the first one did.
+		if err := firstRep.port.Move(hostName(f) + ":9999"); err != nil {
+			t.Fatal(err)
+		}
+		c.disks[f] = simdisk.New()
+		c.start(f)
+		time.Sleep(time.Minute)
+		if c.reps[f].isCounted() {
+			t.Fatal("the second process is counted while the first one answers")
+		}
+		c.propose(l, sequential(9, 1, "/n-"))
+		if err := firstRep.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.takenIn(f)
+		second := peer.DiskOf(c.reps[f].self)
+		c.stop(f)
+		c.disks[f] = first.Crash()
+		c.start(f)
+		c.takenIn(f)
+		if peer.DiskOf(c.reps[f].self) == second {
+			t.Fatal("that is the second disk")
+		}
+		c.agree()
+		if !strings.Contains(out.b.String(), "a second process has the number of a member that answers") {
+			t.Errorf("the log does not say it:\n%s", out.b.String())
+		}
+	})
+}

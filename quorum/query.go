@@ -1,0 +1,96 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"lockkeeper/quorum/peer"
+)
+
+// helloAll queries several members at once; those that do not answer are not in the result.
+func (r *Replica) helloAll(ctx context.Context, ids []MemberID) map[MemberID]peer.Hello {
+	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
+	defer cancel()
+	return r.port.Hello(ctx, ids)
+}
+
+// RoleApart is the Role of a member that has no version of the protocol in common with this one.
+const RoleApart = "incompatible"
+
+// Reports queries how other members are. Those that do not answer are not in the result, unless
+// their Role is RoleApart.
+func (r *Replica) Reports(ctx context.Context, others []MemberID) map[MemberID]Report {
+	reports := map[MemberID]Report{}
+	answers := r.helloAll(ctx, others)
+	for _, id := range others {
+		h, ok := answers[id]
+		newest, apart := r.port.VersionOf(id)
+		h.Protocol = newest
+		if !ok && apart {
+			h.Role, ok = RoleApart, true
+		}
+		if ok {
+			reports[id] = h.Report
+		}
+	}
+	return reports
+}
+
+const (
+	queryPauseMin = 10 * time.Millisecond
+	queryPauseMax = 500 * time.Millisecond
+)
+
+// queryLoop queries the other members as long as this one is in no cluster, and when it has known
+// no leader for some time.
+func (r *Replica) queryLoop(ctx context.Context) {
+	defer r.wg.Done()
+	pause := queryPauseMin
+	began := time.Now()
+	for ctx.Err() == nil {
+		if r.state() != peer.Used {
+			r.tryBirth(ctx, began)
+			sleep(ctx, pause)
+			pause = min(2*pause, queryPauseMax)
+			continue
+		}
+		if r.leaderlessFor() > 2*r.peerTimeout() {
+			r.seekCluster(ctx)
+		}
+		sleep(ctx, r.peerTimeout())
+	}
+}
+
+// seekCluster queries the others when this member hears from no leader. It says if they have
+// removed the member, or replaced its disk. Their leader learns from the query of this disk, and
+// takes it in again if the one that replaced it is silent.
+func (r *Replica) seekCluster(ctx context.Context) {
+	ms, version := r.Members()
+	var peers []MemberID
+	for _, m := range ms {
+		if id := MemberID(m.ID); id != r.cfg.ID {
+			peers = append(peers, id)
+		}
+	}
+	for _, h := range r.helloAll(ctx, peers) {
+		switch {
+		case h.Cluster != r.roster.Cluster():
+		case h.Role == "leader" && h.Counted != 0 && h.Counted != r.cfg.Peers.Disk:
+			r.trouble.Warn("replaced", "the disk of this member has been replaced, and it serves nobody: stop it",
+				"member", r.cfg.ID, "disk", r.cfg.Peers.Disk, "by", h.Counted)
+			return
+		case h.Version > uint64(version) && !h.Member:
+			r.trouble.Warn("removed", "this member has been removed from the cluster, and serves nobody: stop it, or add it again")
+			return
+		}
+	}
+}
+
+// leaderlessFor is for how long this member has known no leader; 0 if it knows one.
+func (r *Replica) leaderlessFor() time.Duration {
+	since, known := r.LeaderKnown()
+	if known {
+		return 0
+	}
+	return time.Since(since)
+}

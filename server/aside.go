@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"lockkeeper/quorum"
+)
+
+// asidePrefix begins the name of a directory in a data directory that has the files of a disk that
+// this member works with no longer: damaged ones, or outdated ones. Nothing ever deletes them. As
+// long as there is one, a member without data replaces a disk of a cluster, and begins none.
+const asidePrefix = "aside-"
+
+// mayReplaceDisk reports whether a member of a cluster that fails to start, or to go on, with err
+// sets its files aside and starts as one that has lost its disk: the others have the data.
+func mayReplaceDisk(cfg *Config, err error) bool {
+	return !cfg.KeepDisks && !cfg.Standalone() && cfg.Stores == nil &&
+		(errors.Is(err, quorum.ErrDamaged) || errors.Is(err, quorum.ErrOutdated))
+}
+
+// MayReplaceDisk reports whether a member that cannot go on with err may be started again: the
+// start sets its files aside, and the others have the data.
+func (s *Server) MayReplaceDisk(err error) bool { return mayReplaceDisk(&s.cfg, err) }
+
+// setAside moves the files of a member that does not run into directories beside them. The log with
+// the vote goes last: a start in between finds it, and refuses it without the rest.
+func setAside(ctx context.Context, cfg *Config, now time.Time) (moved []string, err error) {
+	dirs, err := lockDataDirs(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer dirs.close()
+	name := asidePrefix + now.UTC().Format("20060102T150405Z")
+	for _, f := range []struct{ dir, file string }{
+		{cfg.DataDir, snapshotsDir}, {cfg.DataLogDir, segmentsDir}, {cfg.DataLogDir, logFile},
+	} {
+		from, to := filepath.Join(f.dir, f.file), filepath.Join(f.dir, name, f.file)
+		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+			return moved, fmt.Errorf("server: set aside: %w", err)
+		}
+		if err := os.Rename(from, to); err != nil {
+			return moved, fmt.Errorf("server: set aside: %w", err)
+		}
+		for _, dir := range []string{filepath.Dir(to), f.dir} {
+			if err := quorum.SyncDir(dir); err != nil {
+				return moved, fmt.Errorf("server: set aside: %w", err)
+			}
+		}
+		moved = append(moved, to)
+	}
+	return moved, nil
+}
+
+// hasAside reports whether files have been set aside in the data directories of a member.
+func hasAside(cfg *Config) bool {
+	for _, dir := range []string{cfg.DataDir, cfg.DataLogDir} {
+		files, _ := os.ReadDir(dir) // of one that is missing nothing is there
+		if slices.ContainsFunc(files, func(f fs.DirEntry) bool { return strings.HasPrefix(f.Name(), asidePrefix) }) {
+			return true
+		}
+	}
+	return false
+}
