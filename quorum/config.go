@@ -202,15 +202,6 @@ func (c *Config) member(id MemberID) Member {
 	return Member{}
 }
 
-func (c *Config) maj() Maj {
-	n := 0
-	for _, m := range c.Members {
-		if !m.Observer {
-			n++
-		}
-	}
-	return NewMaj(n)
-}
 
 // alone says that this member is no member of a cluster, and can become none.
 func (c *Config) alone() bool { return len(c.Members) == 1 && c.Members[0].Addr == "" }

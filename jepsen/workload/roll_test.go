@@ -17,10 +17,10 @@ import (
 )
 
 // previousVersion is the commit whose build is the version before this one, which members of this
-// version must work with (docs/decisions/013-versions.md). It is the first one that writes entries
-// of version 3 and snapshots of version 4. Change it with each release, to the commit of the
+// version must work with (docs/decisions/013-versions.md). It is the first one that names disks
+// and clusters between members and in snapshots. Change it with each release, to the commit of the
 // release before.
-const previousVersion = "15ed8903ed244d983a7a425267d559944db0c07f"
+const previousVersion = "727352ffcd02303948187055edeb7c3a0e639977"
 
 var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to this version and back; 0: once")
 
