@@ -202,7 +202,6 @@ func (c *Config) member(id MemberID) Member {
 	return Member{}
 }
 
-
 // alone says that this member is no member of a cluster, and can become none.
 func (c *Config) alone() bool { return len(c.Members) == 1 && c.Members[0].Addr == "" }
 
