@@ -2,7 +2,11 @@ package quorum
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"lockkeeper/quorum/peer"
 )
@@ -72,7 +76,9 @@ func (r *Replica) seekCluster(ctx context.Context) {
 			peers = append(peers, id)
 		}
 	}
-	for _, h := range r.helloAll(ctx, peers) {
+	answers := r.helloAll(ctx, peers)
+	r.warnLostMajority(answers)
+	for _, h := range answers {
 		switch {
 		case h.Cluster != r.roster.Cluster():
 		case h.Role == "leader" && h.Counted != 0 && h.Counted != r.cfg.Peers.Disk:
@@ -83,6 +89,27 @@ func (r *Replica) seekCluster(ctx context.Context) {
 			r.trouble.Warn("removed", "this member has been removed from the cluster, and serves nobody: stop it, or add it again")
 			return
 		}
+	}
+}
+
+// warnLostMajority says if so many voters have lost their disks that no majority is left.
+func (r *Replica) warnLostMajority(answers map[MemberID]peer.Hello) {
+	voters := 0
+	var lost []string
+	for _, s := range r.servers() {
+		if s.Suffrage != raft.Voter {
+			continue
+		}
+		voters++
+		h, answered := answers[peer.IDOf(s.ID)]
+		if answered && h.Disk != peer.DiskOf(s.ID) && h.State != peer.Used {
+			lost = append(lost, fmt.Sprint(peer.IDOf(s.ID)))
+		}
+	}
+	if len(lost) > 0 && !NewMaj(voters).Quorum(voters-len(lost)) {
+		r.trouble.Warn("majority", "so many voters have lost their disks that the rest is no majority, and nothing can be updated: bring one "+
+			"of the disks back, or begin a new cluster with what is left (lockkeeper help recover)", "lost", strings.Join(lost, ","),
+			"voters", voters)
 	}
 }
 

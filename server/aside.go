@@ -39,6 +39,9 @@ func setAside(ctx context.Context, cfg *Config, now time.Time) (moved []string, 
 	}
 	defer dirs.close()
 	name := asidePrefix + now.UTC().Format("20060102T150405Z")
+	for n := 2; exists(filepath.Join(cfg.DataDir, name)) || exists(filepath.Join(cfg.DataLogDir, name)); n++ {
+		name = fmt.Sprintf("%s%s-%d", asidePrefix, now.UTC().Format("20060102T150405Z"), n)
+	}
 	for _, f := range []struct{ dir, file string }{
 		{cfg.DataDir, snapshotsDir}, {cfg.DataLogDir, segmentsDir}, {cfg.DataLogDir, logFile},
 	} {

@@ -25,3 +25,9 @@ func (s *Store) nameCluster(body []byte) {
 		s.cluster = ClusterID(binary.BigEndian.Uint64(body))
 	}
 }
+
+// RenameCluster makes the state that of another cluster, which begins with it. Nothing of a change
+// of the members or of a restore that was under way goes over.
+func (s *Store) RenameCluster(id ClusterID) {
+	s.cluster, s.replacement, s.membership.change = id, nil, nil
+}

@@ -78,6 +78,7 @@ func commands() []command {
 		{"import", many, importCommand{}},
 		{"export", 2, &exportCommand{}},
 		{"inspect", 1, &inspectCommand{}},
+		{"recover", 1, &recoverCommand{}},
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},

@@ -326,6 +326,9 @@ func (p *Port) serve(c *inbound) {
 func (p *Port) notMember(f preface, ip netip.Addr) string {
 	from, own := f.from, p.roster.Cluster()
 	switch {
+	case f.cluster != own && own != 0:
+		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the server lines of both",
+			from, f.cluster, p.cfg.ID, own)
 	case f.toDisk != 0 && f.toDisk != p.cfg.Disk:
 		return fmt.Sprintf("member %d of cluster %v wants disk %v of member %d, and this is disk %v%s",
 			from, f.cluster, f.toDisk, f.to, p.cfg.Disk, ofCluster(own))
@@ -333,9 +336,6 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 		return fmt.Sprintf("member %d wants a member of cluster %v, and this one belongs to no cluster yet", from, f.cluster)
 	case f.fromDisk == p.cfg.Disk:
 		return fmt.Sprintf("member %d has the same disk as this member, %v: one of the two data directories is a copy", from, f.fromDisk)
-	case f.cluster != own && own != 0:
-		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the server lines of both",
-			from, f.cluster, p.cfg.ID, own)
 	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
 		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
