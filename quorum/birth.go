@@ -34,7 +34,7 @@ func (r *Replica) state() peer.State {
 func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	r.noteNewcomer(asked)
 	_, version := r.Members()
-	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought,
+	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought, Acked: r.transport.Acked()[asked.Disk], SetBack: r.transport.SetBack(asked.Disk),
 		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
 	if h.State == peer.Blank && slices.Contains(r.cfg.Without, asked.Member) {
 		h.State = peer.Lost // this member begins a cluster without the one that asks

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -196,4 +197,53 @@ func TestSecondProcessWithANumber(t *testing.T) {
 			t.Errorf("the log does not say it:\n%s", out.b.String())
 		}
 	})
+}
+
+// A disk that is set back to an earlier state is found by what the others know that it has
+// acknowledged, also by a leader that was elected since, and its member ends.
+func TestDiskThatIsSetBack(t *testing.T) {
+	for _, newLeader := range []bool{false, true} {
+		var ended chan error // of the bubble
+		inCluster(t, 3, func(cfg *Config) {
+			if ended == nil {
+				ended = make(chan error, 3)
+			}
+			cfg.Fatal = func(err error) { ended <- err }
+		}, func(t *testing.T, c *cluster) {
+			l := c.leader()
+			i := (l + 1) % 3
+			c.recs[i].result(t, c.propose(l, createSession(9)))
+			time.Sleep(time.Second)
+			image := c.disks[i].Crash()
+			c.disks[i] = image.Crash() // the member goes on with a copy
+			c.net.Reset(hostName(i))
+			c.stop(i)
+			c.start(i)
+			for n := range uint64(20) {
+				c.recs[i].result(t, c.propose(c.leader(), sequential(9, n+1, "/n-")))
+			}
+			for range 20 { // the lease reports of all members carry what the leader knows
+				for m := range c.reps {
+					_, _, _ = c.reps[m].Touch(t.Context(), nil)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			c.crash(i)
+			if newLeader {
+				c.stop(c.leader())
+				c.start(l)
+				c.leader()
+			}
+			c.disks[i] = image
+			c.start(i)
+			if err := <-ended; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
+				t.Fatalf("new leader %v: %v", newLeader, err)
+			}
+			c.wipe(i)
+			c.start(i)
+			c.takenIn(i)
+			c.agree()
+		})
+		ended = nil
+	}
 }

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -16,11 +17,13 @@ import (
 // Lease stream, follower to leader, one request at a time:
 //
 //	report  | length u32 | { session u64 }... |
-//	answer  | length u32 | status u8 | lag i64 (ns) | { session u64 }... |
+//	answer  | length u32 | status u8 | lag i64 (ns) | n u8 | n x { disk u64, index u64 } | { session u64 }... |
 //
 // The answer lists the sessions whose lease the leader has extended. Lag is how long before it
 // received the report the leader was last proven to be the leader; it counts against the
-// confirmation. All moments are of clock.Clock.Now, which counts suspends.
+// confirmation. All moments are of clock.Clock.Now, which counts suspends. For each disk that the
+// leader knows there is the committed index up to which it has acknowledged entries: the next
+// leader is to know it, too.
 const (
 	leaseConfirmed byte = 1
 	leaseNotLeader byte = 2
@@ -35,13 +38,29 @@ const (
 type leaseAnswer struct {
 	status   byte
 	lag      time.Duration
+	acked    []diskIndex
 	extended []wire.SessionID
+}
+
+// diskIndex is how far a disk has acknowledged entries.
+type diskIndex struct {
+	disk  peer.DiskID
+	index uint64
 }
 
 func (a *leaseAnswer) code(c *codec.Codec) {
 	codec.U8(c, &a.status)
 	if a.status == leaseConfirmed {
 		codec.I64(c, &a.lag)
+		n := uint8(min(len(a.acked), math.MaxUint8))
+		codec.U8(c, &n)
+		if c.Decoding() {
+			a.acked = make([]diskIndex, n)
+		}
+		for i := range a.acked[:n] {
+			c.U64((*uint64)(&a.acked[i].disk))
+			c.U64(&a.acked[i].index)
+		}
 		codec.Rest(c, &a.extended)
 	}
 }
@@ -63,6 +82,9 @@ func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
 		answer := leaseAnswer{status: leaseNotLeader}
 		if extended, proven, err := r.touchAsLeader(heard); err == nil {
 			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), extended: extended}
+			for disk, index := range r.transport.Acked() {
+				answer.acked = append(answer.acked, diskIndex{disk, index})
+			}
 		}
 		c = codec.Encode(peer.BeginFrame(keep(out)[:0]))
 		answer.code(&c)
@@ -134,7 +156,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	}
 	c := l.conn
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	extended, lag, err := l.exchange(heard)
+	answer, err := l.exchange(heard)
 	if err != nil {
 		r.dropLeaseStream()
 		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
@@ -142,7 +164,12 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	if mutant.On(mutant.LeaseFromConfirmation) {
 		start = r.cfg.Clock.Now()
 	}
-	return extended, start.Add(-lag), nil
+	acked := map[peer.DiskID]uint64{}
+	for _, d := range answer.acked {
+		acked[d.disk] = d.index
+	}
+	r.transport.NoteAcked(acked)
+	return answer.extended, start.Add(-answer.lag), nil
 }
 
 func (r *Replica) dropLeaseStream() {
@@ -153,20 +180,19 @@ func (r *Replica) dropLeaseStream() {
 }
 
 // exchange sends a report and waits for the answer. Errors: ErrNoLeader, those of the stream.
-func (l *leaseClient) exchange(heard []wire.SessionID) (extended []wire.SessionID, lag time.Duration, err error) {
+func (l *leaseClient) exchange(heard []wire.SessionID) (answer leaseAnswer, err error) {
 	c := codec.Encode(peer.BeginFrame(l.buf[:0]))
 	codec.Rest(&c, &heard)
 	l.buf = peer.EndFrame(c.Encoded(), 0)
 	if _, err := l.conn.Write(l.buf); err != nil {
-		return nil, 0, err
+		return answer, err
 	}
 	if l.buf, err = l.conn.ReadFrame(maxLeaseFrame, keep(l.buf)); err != nil {
-		return nil, 0, err
+		return answer, err
 	}
-	var answer leaseAnswer
 	c = codec.Decode(l.buf)
 	if answer.code(&c); c.Err() != nil || answer.status != leaseConfirmed {
-		return nil, 0, ErrNoLeader
+		return answer, ErrNoLeader
 	}
-	return answer.extended, answer.lag, nil
+	return answer, nil
 }

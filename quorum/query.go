@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,12 +46,16 @@ const (
 	queryPauseMax = 500 * time.Millisecond
 )
 
+// setBackCheck is how often a member with a leader asks the others whether its disk was set back.
+const setBackCheck = 10 * time.Second
+
 // queryLoop queries the other members as long as this one is in no cluster, and when it has known
 // no leader for some time.
 func (r *Replica) queryLoop(ctx context.Context) {
 	defer r.wg.Done()
 	pause := queryPauseMin
 	began := time.Now()
+	var checked time.Time
 	for ctx.Err() == nil {
 		if r.state() != peer.Used {
 			r.tryBirth(ctx, began)
@@ -58,25 +63,30 @@ func (r *Replica) queryLoop(ctx context.Context) {
 			pause = min(2*pause, queryPauseMax)
 			continue
 		}
-		if r.leaderlessFor() > 2*r.peerTimeout() {
+		if now := time.Now(); r.leaderlessFor() > 2*r.peerTimeout() || now.Sub(checked) >= setBackCheck {
+			checked = now
 			r.seekCluster(ctx)
 		}
 		sleep(ctx, r.peerTimeout())
 	}
 }
 
-// seekCluster queries the others when this member hears from no leader. It says if they have
-// removed the member, or replaced its disk. Their leader learns from the query of this disk, and
-// takes it in again if the one that replaced it is silent.
+// seekCluster queries the others, now and then and when this member hears from no leader. The
+// member ends if its disk was set back. It says if the others have removed it, or replaced its
+// disk. Their leader learns from the query of this disk, and takes it in again if the one that
+// replaced it is silent.
 func (r *Replica) seekCluster(ctx context.Context) {
-	ms, version := r.Members()
 	var peers []MemberID
-	for _, m := range ms {
-		if id := MemberID(m.ID); id != r.cfg.ID {
+	for _, s := range r.servers() {
+		if id := peer.IDOf(s.ID); id != r.cfg.ID && !slices.Contains(peers, id) {
 			peers = append(peers, id)
 		}
 	}
 	answers := r.helloAll(ctx, peers)
+	if r.wasSetBack(answers) || r.Leader() != NoMember {
+		return
+	}
+	_, version := r.Members()
 	r.warnLostMajority(answers)
 	for _, h := range answers {
 		switch {
@@ -90,6 +100,20 @@ func (r *Replica) seekCluster(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// wasSetBack ends the member if it has acknowledged entries that its disk does not have: the disk
+// was set back, by a snapshot of a virtual machine for example, or has lied.
+func (r *Replica) wasSetBack(answers map[MemberID]peer.Hello) bool {
+	last := r.raft.LastIndex()
+	for id, h := range answers {
+		if h.Cluster == r.roster.Cluster() && (h.SetBack || h.Acked > last) {
+			r.cfg.Fatal(r.cfg.Stores.retire(fmt.Sprintf("disk %v came back without entries that it had acknowledged, as member %d knows: "+
+				"it was set back, or it has lost them", r.cfg.Peers.Disk, id)))
+			return true
+		}
+	}
+	return false
 }
 
 // warnLostMajority says if so many voters have lost their disks that no majority is left.

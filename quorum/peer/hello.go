@@ -15,20 +15,26 @@ import (
 // Hello stream: a member that knows no leader queries the state of the others. The preface is the
 // whole query; the answer:
 //
-//	 0       1        2      10        18        26       30        38
-//	+-------+--------+------+---------+---------+--------+---------+-------+------------+--------+
-//	| state | member | disk | counted | cluster | listed | version | state | last index | digest | ->
-//	|       |        |      |         |         |        |         | term  |            |        |
-//	+-------+--------+------+---------+---------+--------+---------+-------+------------+--------+
+//	 0       1        2      10        18        26      34         35       39        47
+//	+-------+--------+------+---------+---------+-------+----------+--------+---------+-------+
+//	| state | member | disk | counted | cluster | acked | set back | listed | version | state | ->
+//	|       |        |      |         |         |       |          |        |         | term  |
+//	+-------+--------+------+---------+---------+-------+----------+--------+---------+-------+
+//	 55           63
+//	+------------+--------+
+//	| last index | digest | ->
+//	+------------+--------+
 //	+---+----------+---+----------------+---+--------------+
 //	| n | role (n) | m | clientAddr (m) | k | peerAuth (k) | -> length, details
 //	+---+----------+---+----------------+---+--------------+
 //
 // Member is 1 if the sender of the query is a member, as far as the other knows. Disk and cluster
 // are the other's (cluster 0: none), counted the disk that it knows under the number of the sender
-// (0: none), listed the checksum of the members in its configuration, version that of the members
-// it knows. State term, last index and digest are those of Imported. Role, clientAddr and peerAuth
-// are texts, those of Report, and details is a JSON object of figures.
+// (0: none), acked the index up to which the sender's disk has acknowledged committed entries, as
+// far as the other knows, set back 1 if it has answered the other with less than that, listed the
+// checksum of the members in its configuration, version that of the members it knows. State term,
+// last index and digest are those of Imported. Role, clientAddr and peerAuth are texts, those of
+// Report, and details is a JSON object of figures.
 const maxHello = 2 << 10 // bytes; more than an answer has
 
 // State is how far a member has come.
@@ -62,6 +68,8 @@ type Hello struct {
 	Disk    DiskID // the sender's
 	Counted DiskID // that the sender knows under the number of the receiver; 0: none
 	Cluster ClusterID
+	Acked   uint64 // committed index that the receiver's disk has acknowledged, as the sender knows
+	SetBack bool   // the receiver's disk has answered the sender with less
 	Listed  uint32 // Sum of its configuration
 	Version uint64 // of the members that it knows
 	Imported
@@ -87,6 +95,8 @@ func (h *Hello) code(c *codec.Codec) {
 	c.U64((*uint64)(&h.Disk))
 	c.U64((*uint64)(&h.Counted))
 	c.U64((*uint64)(&h.Cluster))
+	c.U64(&h.Acked)
+	c.Bool(&h.SetBack)
 	codec.U32(c, &h.Listed)
 	c.U64(&h.Version)
 	c.U64(&h.StateTerm)

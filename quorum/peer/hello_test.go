@@ -18,9 +18,9 @@ func encodeHello(h Hello) []byte {
 // The answer to a hello is the same in all versions, but for what later ones append: members of any
 // can tell each other how they are.
 func TestHelloLayout(t *testing.T) {
-	h := Hello{State: Used, Member: true, Disk: 0x0a, Counted: 0x0b, Cluster: 0x01020304, Listed: 5, Version: 6,
+	h := Hello{State: Used, Member: true, Disk: 0x0a, Counted: 0x0b, Cluster: 0x01020304, Acked: 0x0c, Listed: 5, Version: 6,
 		Imported: Imported{StateTerm: 7, Index: 8, Digest: 9}, Report: Report{Role: "leader", ClientAddr: ":2181", PeerAuth: "open"}}
-	want := "02" + "01" + "000000000000000a" + "000000000000000b" + "0000000001020304" + "00000005" + "0000000000000006" +
+	want := "02" + "01" + "000000000000000a" + "000000000000000b" + "0000000001020304" + "000000000000000c" + "00" + "00000005" + "0000000000000006" +
 		"0000000000000007" + "0000000000000008" + "0000000000000009" + "06" + hex.EncodeToString([]byte("leader")) + "05" + hex.EncodeToString([]byte(":2181")) + "04" + hex.EncodeToString([]byte("open"))
 	if got := hex.EncodeToString(encodeHello(h)); got != want {
 		t.Errorf("encoded as %s, want %s", got, want)

@@ -70,6 +70,8 @@ type Transport struct {
 	commitTerm uint64 // of the entry there
 	durable    uint64 // the newest entry of this leadership that is on this member's disk
 	followers  map[raft.ServerID]*follower
+	acked      map[DiskID]ack              // see Acked; it outlives terms
+	setBack    map[DiskID]bool             // see SetBack; the same
 	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
 
@@ -119,6 +121,8 @@ func newTransport(inner raft.Transport, self raft.ServerID, local Local) *Transp
 		stop:      make(chan struct{}),
 		rpcs:      make(chan raft.RPC),
 		followers: map[raft.ServerID]*follower{},
+		acked:     map[DiskID]ack{},
+		setBack:   map[DiskID]bool{},
 		pipelines: map[raft.ServerID]*pipeline{},
 	}
 }
@@ -258,6 +262,11 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	if start.After(f.contactAt) {
 		f.contactAt = start
 	}
+	// A request may overtake another one on its own stream, but not one that was answered before it
+	// was sent.
+	if known := t.acked[DiskOf(id)]; resp.LastLog < known.index && start.After(known.at) && len(t.setBack) < maxAcked {
+		t.setBack[DiskOf(id)] = true
+	}
 	if !resp.Success {
 		f.matched = min(f.matched, resp.LastLog) // it has lost its log, if it had more
 		f.syncedAt = time.Time{}
@@ -277,9 +286,60 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	if f.matched >= args.LeaderCommitIndex {
 		f.synced(start)
 	}
+	t.ackedLocked(DiskOf(id), min(t.commit, f.matched))
 	f.commitAcked = max(f.commitAcked, min(args.LeaderCommitIndex, f.matched))
 	f.commitSent = max(f.commitSent, f.commitAcked)
 	t.wakeLocked(f)
+}
+
+// ack is how far a disk has acknowledged entries that are committed.
+type ack struct {
+	index uint64
+	at    time.Time // when this member learned of it, by Transport.clock
+}
+
+// Acked is the committed index up to which each disk is known to have acknowledged entries. A disk
+// that has less was set back.
+func (t *Transport) Acked() map[DiskID]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	acked := map[DiskID]uint64{}
+	for disk, a := range t.acked {
+		acked[disk] = a.index
+	}
+	return acked
+}
+
+// SetBack reports whether a follower's disk has answered this leader with less than it had
+// acknowledged.
+func (t *Transport) SetBack(disk DiskID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.setBack[disk]
+}
+
+// NoteAcked records what another member, the leader, knows of the disks.
+func (t *Transport) NoteAcked(acked map[DiskID]uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for disk, index := range acked {
+		t.ackedLocked(disk, index)
+	}
+}
+
+// maxAcked bounds the disks that a member knows: those of a configuration, and some that were
+// replaced.
+const maxAcked = 256
+
+func (t *Transport) ackedLocked(disk DiskID, index uint64) {
+	known, ok := t.acked[disk]
+	if ok && index <= known.index {
+		return
+	}
+	if !ok && len(t.acked) >= maxAcked {
+		clear(t.acked) // those of this cluster come again
+	}
+	t.acked[disk] = ack{index, t.clock.Now()}
 }
 
 // synced records that a follower has everything that was committed at the time at.
