@@ -69,6 +69,7 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.term = term
 	r.streams, r.endStreams = context.WithCancel(context.Background())
 	r.stateMu.Unlock()
+	before := r.raft.LastIndex()
 	barrier := r.raft.Barrier(0)
 	endWith(barrier, r.batcher.down)
 	if err := barrier.Error(); err != nil {
@@ -82,7 +83,7 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.mu.Unlock()
 	r.stateMu.Lock()
 	if r.term == term {
-		r.settled = term
+		r.settled, r.settledIndex = term, before
 	}
 	r.stateMu.Unlock()
 	if unnamed {

@@ -116,8 +116,12 @@ func (r *Replica) touchAsLeader(heard []wire.SessionID) (extended []wire.Session
 	return r.cfg.Listener.Touch(heard), proven, nil
 }
 
-// leaseClient is a follower's end of a lease stream. It is used by one goroutine at a time.
-type leaseClient struct {
+// leaderStream is a follower's end of a stream of questions to the leader. It is used by one
+// goroutine at a time.
+type leaderStream struct {
+	kind     peer.StreamKind
+	maxFrame int // bytes of an answer
+
 	mu     sync.Mutex
 	leader MemberID
 	conn   *peer.Stream
@@ -138,28 +142,15 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 		extended, proven, err := r.touchAsLeader(heard)
 		return extended, slices.MinFunc([]time.Time{start, proven}, time.Time.Compare), err
 	}
-	if l.conn != nil && l.leader != leader {
-		r.dropLeaseStream()
-	}
-	if leader == NoMember {
-		return nil, time.Time{}, ErrNoLeader
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
-	defer cancel()
-	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
-	if l.conn == nil {
-		c, err := r.port.Dial(ctx, leader, peer.StreamLease)
-		if err != nil {
-			return nil, time.Time{}, fmt.Errorf("quorum: reach leader %d: %w", leader, err)
+	var answer leaseAnswer
+	err = r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) { codec.Rest(c, &heard) }, func(c *codec.Codec) error {
+		if answer.code(c); c.Err() != nil || answer.status != leaseConfirmed {
+			return ErrNoLeader
 		}
-		l.leader, l.conn = leader, c
-	}
-	c := l.conn
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	answer, err := l.exchange(heard)
+		return nil
+	})
 	if err != nil {
-		r.dropLeaseStream()
-		return nil, time.Time{}, fmt.Errorf("quorum: report to leader %d: %w", leader, err)
+		return nil, time.Time{}, err
 	}
 	if mutant.On(mutant.LeaseFromConfirmation) {
 		start = r.cfg.Clock.Now()
@@ -172,27 +163,53 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	return answer.extended, start.Add(-answer.lag), nil
 }
 
-func (r *Replica) dropLeaseStream() {
-	if r.lease.conn != nil {
-		_ = r.lease.conn.Close()
-		r.lease.conn = nil
+// askLeader sends one frame to another member that leads, which it opens a stream to if there is
+// none, and decodes the answer. epoch ends with the leader. The caller holds l.mu.
+func (r *Replica) askLeader(ctx context.Context, l *leaderStream, leader MemberID, epoch context.Context,
+	encode func(*codec.Codec), decode func(*codec.Codec) error) error {
+	if l.leader != leader {
+		l.drop()
+	}
+	if leader == NoMember {
+		return ErrNoLeader
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.peerTimeout())
+	defer cancel()
+	defer context.AfterFunc(epoch, cancel)() // a leader of the past will not answer
+	if l.conn == nil {
+		c, err := r.port.Dial(ctx, leader, l.kind)
+		if err != nil {
+			return fmt.Errorf("quorum: reach leader %d: %w", leader, err)
+		}
+		l.leader, l.conn = leader, c
+	}
+	c := l.conn
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	if err := l.exchange(encode, decode); err != nil {
+		l.drop()
+		return fmt.Errorf("quorum: ask leader %d: %w", leader, err)
+	}
+	return nil
+}
+
+func (l *leaderStream) drop() {
+	if l.conn != nil {
+		_ = l.conn.Close()
+		l.conn = nil
 	}
 }
 
-// exchange sends a report and waits for the answer. Errors: ErrNoLeader, those of the stream.
-func (l *leaseClient) exchange(heard []wire.SessionID) (answer leaseAnswer, err error) {
+// exchange sends a question and waits for the answer. Errors: those of decode and of the stream.
+func (l *leaderStream) exchange(encode func(*codec.Codec), decode func(*codec.Codec) error) (err error) {
 	c := codec.Encode(peer.BeginFrame(l.buf[:0]))
-	codec.Rest(&c, &heard)
+	encode(&c)
 	l.buf = peer.EndFrame(c.Encoded(), 0)
 	if _, err := l.conn.Write(l.buf); err != nil {
-		return answer, err
+		return err
 	}
-	if l.buf, err = l.conn.ReadFrame(maxLeaseFrame, keep(l.buf)); err != nil {
-		return answer, err
+	if l.buf, err = l.conn.ReadFrame(l.maxFrame, keep(l.buf)); err != nil {
+		return err
 	}
 	c = codec.Decode(l.buf)
-	if answer.code(&c); c.Err() != nil || answer.status != leaseConfirmed {
-		return answer, ErrNoLeader
-	}
-	return answer, nil
+	return decode(&c)
 }

@@ -184,7 +184,7 @@ func TestMembersComeFromTheirAddresses(t *testing.T) {
 		inCluster(t, 3, func(cfg *Config) { cfg.Peers.AnyAddr = any }, func(t *testing.T, c *cluster) {
 			l := c.leader()
 			other := c.impostor("10.0.0.99", MemberID((l+1)%3+1))
-			for _, kind := range []peer.StreamKind{peer.StreamRaft, peer.StreamForward, peer.StreamLease, peer.StreamTransfer} {
+			for _, kind := range []peer.StreamKind{peer.StreamRaft, peer.StreamForward, peer.StreamLease, peer.StreamClaims, peer.StreamTransfer} {
 				before := c.reps[l].port.Stats().Rejected
 				conn, err := other.Dial(t.Context(), MemberID(l+1), kind)
 				if err == nil {
@@ -300,6 +300,7 @@ func TestHalfSentFramesEnd(t *testing.T) {
 			peer.StreamRaft:    head(64*peer.MaxEntryBytes, 1, 1, 2, 3),
 			peer.StreamForward: head(peer.MaxFrame, 1, 2, 3),
 			peer.StreamLease:   head(maxLeaseFrame, 1, 2, 3),
+			peer.StreamClaims:  head(uint32(maxClaimsFrame), 1, 2, 3),
 		} {
 			for _, b := range [][]byte{frame, frame[:3]} {
 				conn := c.stream(other, l, kind)

@@ -50,7 +50,8 @@ type Replica struct {
 	port      *peer.Port // nil for a member alone
 	batcher   *batcher
 	outbox    *outbox
-	lease     leaseClient
+	lease     leaderStream
+	claims    leaderStream
 	clock     clusterClock
 	measures  Measures
 	trouble   *loglimit.Limiter // warnings about what is slow
@@ -93,8 +94,10 @@ type Replica struct {
 	endEpoch   context.CancelFunc //
 	term       uint64             // of this member's leadership, 0 when it does not lead
 	settled    uint64             // the same, once everything from before the term has been applied
-	streams    context.Context    // while it leads: ends the streams of followers
-	endStreams context.CancelFunc //
+	// settledIndex is an index up to which everything had been applied when settled was set.
+	settledIndex uint64
+	streams      context.Context    // while it leads: ends the streams of followers
+	endStreams   context.CancelFunc //
 }
 
 // cachedEntries is how many of the newest entries are kept in memory besides the log.
@@ -119,6 +122,8 @@ func Open(cfg Config) (_ *Replica, err error) {
 		compaction: newCompaction(&cfg),
 		joining:    make(chan struct{}, 1),
 		trouble:    loglimit.New(cfg.Logger),
+		lease:      leaderStream{kind: peer.StreamLease, maxFrame: maxLeaseFrame},
+		claims:     leaderStream{kind: peer.StreamClaims, maxFrame: maxClaimsFrame},
 	}
 	if files := cfg.Stores.Files; files != nil {
 		lines := loglimit.New(cfg.Logger)
@@ -167,7 +172,8 @@ func Open(cfg Config) (_ *Replica, err error) {
 	if r.port != nil {
 		r.port.Start(peer.Handlers{Join: r.join, Hello: r.hello,
 			Streams: map[peer.StreamKind]func(MemberID, *peer.Stream) error{
-				peer.StreamForward: r.serveForward, peer.StreamLease: r.serveLease, peer.StreamTransfer: r.serveTransfer}})
+				peer.StreamForward: r.serveForward, peer.StreamLease: r.serveLease, peer.StreamClaims: r.serveClaims,
+				peer.StreamTransfer: r.serveTransfer}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel

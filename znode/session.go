@@ -55,6 +55,19 @@ func (s *Store) Session(id wire.SessionID) (SessionInfo, bool) {
 	return s.sessionInfo(i), true
 }
 
+// Claim is what a client says of the session that it attaches to.
+type Claim struct {
+	Session  wire.SessionID
+	Password [wire.PasswordLen]byte
+}
+
+// Holds reports whether the session of a claim exists and has that password. How long that takes
+// does not depend on the password.
+func (s *Store) Holds(c *Claim) bool {
+	i, ok := s.sessionSlots[c.Session]
+	return ok && samePassword(s.sessions.row(i).password, c.Password[:])
+}
+
 // EphemeralCount returns the number of a session's ephemeral nodes; 0 if there is no such session.
 func (s *Store) EphemeralCount(id wire.SessionID) int {
 	i, ok := s.sessionSlots[id]

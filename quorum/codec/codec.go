@@ -100,6 +100,15 @@ func I64[T ~int64](c *Codec, v *T) {
 	}
 }
 
+// Array are bytes of a fixed number.
+func (c *Codec) Array(v []byte) {
+	if c.decoding {
+		clear(v[copy(v, c.take(len(v))):])
+	} else {
+		c.b = append(c.b, v...)
+	}
+}
+
 // Bool are bytes that are 0 or 1.
 func (c *Codec) Bool(vs ...*bool) {
 	for _, v := range vs {

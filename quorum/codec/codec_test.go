@@ -18,6 +18,7 @@ type all struct {
 	A, B  uint64
 	Size  int64
 	Yes   bool
+	Fixed [16]byte
 	At    time.Time
 	Data  []byte
 	Name  string
@@ -31,6 +32,7 @@ func (a *all) code(c *Codec) {
 	c.U64(&a.A, &a.B)
 	I64(c, &a.Size)
 	c.Bool(&a.Yes)
+	c.Array(a.Fixed[:])
 	c.Time(&a.At)
 	c.Bytes(&a.Data)
 	c.Text(&a.Name)

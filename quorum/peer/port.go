@@ -28,6 +28,7 @@ const (
 	StreamRaft     StreamKind = 'R' // requests of the raft library
 	StreamForward  StreamKind = 'F' // commands on their way to the leader
 	StreamLease    StreamKind = 'L' // lease reports and their confirmations
+	StreamClaims   StreamKind = 'C' // questions for sessions that a member does not know
 	StreamHello    StreamKind = 'H' // the state of a member
 	StreamTransfer StreamKind = 'T' // a request to transfer the leadership
 )

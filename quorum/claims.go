@@ -1,0 +1,215 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/quorum/codec"
+	"lockkeeper/quorum/peer"
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// Claims stream, follower to leader, one question at a time:
+//
+//	claims  | length u32 | { session u64 | password (16) }... |
+//	answer  | length u32 | status u8 | { 1 if the session may exist, else 0, u8 }... |
+//
+// The answer has one byte for each claim if its status is claimsDecided, else none. A leader that
+// does not know the stream yet, during an upgrade, closes it; then nothing is known.
+const (
+	claimsDecided   byte = 1
+	claimsUndecided byte = 2 // the sender does not lead, or cannot prove it
+
+	// MaxClaims is how many claims a question may have.
+	MaxClaims = 4096
+	// maxClaimsFrame bounds a frame of the claims stream.
+	maxClaimsFrame = MaxClaims * (8 + wire.PasswordLen)
+	// claimsStep is how often a leader looks whether it is certain.
+	claimsStep = 2 * time.Millisecond
+)
+
+// errClaims says that a question has too many claims.
+var errClaims = errors.New("quorum: too many claims in one question")
+
+// codeClaim encodes or decodes a claim.
+func codeClaim(c *codec.Codec, claim *znode.Claim) {
+	codec.I64(c, &claim.Session)
+	c.Array(claim.Password[:])
+}
+
+// MayExist asks the leader whether the sessions of claims exist and have those passwords. False is
+// certain: the session did not exist, with that password, at some moment during the call. True is
+// not, for a command that ends the session may be in the log. An error means that nothing is known.
+// MayExist serves one call at a time; others wait.
+func (r *Replica) MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error) {
+	if len(claims) > MaxClaims {
+		return nil, errClaims
+	}
+	l := &r.claims
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leader, epoch := r.leaderEpoch()
+	if leader == r.cfg.ID {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(epoch, cancel)()
+		return r.decideClaims(ctx, claims)
+	}
+	exist := make([]bool, len(claims))
+	err := r.askLeader(ctx, l, leader, epoch, func(c *codec.Codec) {
+		for i := range claims {
+			codeClaim(c, &claims[i])
+		}
+	}, func(c *codec.Codec) error {
+		var status byte
+		if codec.U8(c, &status); status != claimsDecided {
+			return ErrNoLeader
+		}
+		for i := range exist {
+			c.Bool(&exist[i])
+		}
+		return c.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return exist, nil
+}
+
+// serveClaims is the leader's end of a claims stream.
+func (r *Replica) serveClaims(_ MemberID, s *peer.Stream) error {
+	var in, out []byte
+	for {
+		var err error
+		if in, err = s.ReadFrame(maxClaimsFrame, in); err != nil {
+			return err
+		}
+		c := codec.Decode(in)
+		var claims []znode.Claim
+		for c.More() {
+			var claim znode.Claim
+			codeClaim(&c, &claim)
+			claims = append(claims, claim)
+		}
+		if c.Err() != nil {
+			return fmt.Errorf("%w: %d bytes of claims", peer.ErrRefused, len(in))
+		}
+		status := claimsUndecided
+		exist := r.answerClaims(claims)
+		if exist != nil {
+			status = claimsDecided
+		}
+		c = codec.Encode(peer.BeginFrame(out[:0]))
+		codec.U8(&c, &status)
+		for i := range exist {
+			c.Bool(&exist[i])
+		}
+		out = peer.EndFrame(c.Encoded(), 0)
+		if _, err := s.Write(out); err != nil {
+			return err
+		}
+	}
+}
+
+// answerClaims decides the claims of another member; nil if this member cannot.
+func (r *Replica) answerClaims(claims []znode.Claim) []bool {
+	ctx, end, ok := r.leadership()
+	if !ok {
+		return nil
+	}
+	defer end()
+	exist, err := r.decideClaims(ctx, claims)
+	if err != nil {
+		return nil
+	}
+	return exist
+}
+
+// decideClaims decides claims on the leader. That all the sessions exist it says at once: a claim
+// that is let through is decided by the log. That one of them does not it says only when it is
+// certain. Errors: ErrNoLeader, those of ctx.
+func (r *Replica) decideClaims(ctx context.Context, claims []znode.Claim) ([]bool, error) {
+	arrived := r.cfg.Clock.Now()
+	if exist, all := r.holds(claims); all {
+		return exist, nil
+	}
+	// An unproven leader gives up after this time.
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.heartbeatTimeout())
+	defer cancel()
+	if err := r.settleSince(ctx, arrived); err != nil {
+		return nil, err
+	}
+	exist, _ := r.holds(claims)
+	return exist, nil
+}
+
+// holds looks claims up in the state of this member.
+func (r *Replica) holds(claims []znode.Claim) (exist []bool, all bool) {
+	exist, all = make([]bool, len(claims)), true
+	r.View(func(s *znode.Store) {
+		for i := range claims {
+			exist[i] = s.Holds(&claims[i])
+			all = all && exist[i]
+		}
+	})
+	return exist, all
+}
+
+// settleSince waits until the state of this member, which leads, has everything that any leader had
+// committed at the moment arrived, which is now. Nothing is written for it: the leader waits until
+// a quorum has followed it after that moment, so that no later leader can have committed anything
+// before, and until it has applied what its log has now. Errors: ErrNoLeader, those of ctx.
+func (r *Replica) settleSince(ctx context.Context, arrived time.Time) error {
+	term, from, ok := r.settledFrom()
+	if !ok {
+		return ErrNoLeader
+	}
+	last, err := r.lastCommand(from)
+	if err != nil {
+		return err
+	}
+	for {
+		if now, leads := r.settledTerm(); !leads || now != term {
+			return ErrNoLeader
+		}
+		proven := r.transport.ProvenAt(term, r.cfg.Clock.Now())
+		r.mu.RLock()
+		applied := r.appliedIndex
+		r.mu.RUnlock()
+		if !proven.Before(arrived) && applied >= last {
+			return nil
+		}
+		if sleep(ctx, claimsStep); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// settledFrom is settledTerm, with an index up to which everything had been applied by then.
+func (r *Replica) settledFrom() (term, index uint64, ok bool) {
+	r.stateMu.Lock()
+	defer r.stateMu.Unlock()
+	return r.settled, r.settledIndex, r.settled != 0 && r.settled == r.term
+}
+
+// lastCommand is the index of the newest entry of the log behind from that the state is made of; 0
+// if there is none. Raft passes no others to the state machine (its no-ops, configurations).
+func (r *Replica) lastCommand(from uint64) (uint64, error) {
+	for i := r.raft.LastIndex(); i > from; i-- {
+		var l raft.Log
+		if err := r.backlog.GetLog(i, &l); errors.Is(err, raft.ErrLogNotFound) {
+			return 0, nil // it is in a snapshot, and so applied
+		} else if err != nil {
+			return 0, fmt.Errorf("quorum: read log: %w", err)
+		}
+		if l.Type == raft.LogCommand {
+			return i, nil
+		}
+	}
+	return 0, nil
+}
