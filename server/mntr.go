@@ -119,6 +119,8 @@ func (s *Server) clientMetrics(o overview) metrics.List {
 		metrics.Gauge("data_memory_bytes", "memory of the nodes, at most maxDataBytes", o.work.StateBytes),
 		metrics.Counter("state_full_refused", "requests beyond maxNodes or maxDataBytes", o.work.StateFull),
 		metrics.Counter("sessions_refused", "handshakes beyond maxSessions or maxSessionsPerAddress", o.work.SessionsRefused),
+		metrics.Counter("attaches_refused", "handshakes with unknown session ids, beyond those that may wait for the leader's answer",
+			o.work.AttachesRefused),
 		metrics.Counter("lock_strangers", "nodes of locks on a path with locks of another library, one of which may not wait for the other",
 			o.work.ForeignLocks),
 		metrics.Gauge("uptime", "ms since the start", time.Since(s.started).Milliseconds()),

@@ -165,9 +165,18 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 	if len(req.Password) != wire.PasswordLen {
 		return nil, refusal(req), nil
 	}
+	if !known { // it may have been created elsewhere a moment ago
+		mayExist, err := m.mayExist(ctx, claimOf(req), addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !mayExist {
+			m.log.Info("attach refused: no such session", "session", req.SessionID, "client", addr)
+			return nil, refusal(req), nil
+		}
+	}
 	for generation := info.Generation; ; {
-		// A session that is not known here may have been created elsewhere a moment ago, so the log
-		// decides.
+		// The session may end before the command is applied, so the log decides.
 		res, err := m.propose(ctx, &znode.Command{
 			Kind:       znode.KindAttach,
 			Session:    req.SessionID,

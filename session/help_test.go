@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,9 @@ type replica struct {
 	changed time.Time
 	flags   znode.Flags // of the entries
 	viewed  func()      // called after each View, if it is not nil
+	asked   atomic.Int64
+	// mayBe answers MayExist; nil: the state does.
+	mayBe func(ctx context.Context, claims []znode.Claim) ([]bool, error)
 }
 
 func (r *replica) View(f func(*znode.Store)) {
@@ -120,6 +124,19 @@ func (r *replica) Touch(_ context.Context, heard []wire.SessionID) ([]wire.Sessi
 	}
 	start := r.m.cfg.Clock.Now()
 	return r.m.Touch(heard), start.Add(-lag), nil
+}
+
+func (r *replica) MayExist(ctx context.Context, claims []znode.Claim) (exist []bool, err error) {
+	r.asked.Add(1)
+	if r.mayBe != nil {
+		return r.mayBe(ctx, claims)
+	}
+	r.View(func(s *znode.Store) {
+		for i := range claims {
+			exist = append(exist, s.Holds(&claims[i]))
+		}
+	})
+	return exist, nil
 }
 
 func (r *replica) ClockMs() int64 { return time.Since(r.began).Milliseconds() }

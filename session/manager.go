@@ -34,6 +34,10 @@ type Replica interface {
 	// lease was extended, and a moment from which on they have their full timeout, under any
 	// leader.
 	Touch(ctx context.Context, heard []wire.SessionID) (extended []wire.SessionID, from time.Time, err error)
+	// MayExist asks the leader whether the sessions of claims exist, with those passwords; at most
+	// MaxClaims. False is certain: one did not at some moment during the call. An error means that
+	// nothing is known.
+	MayExist(ctx context.Context, claims []znode.Claim) ([]bool, error)
 	// ClockMs is the cluster's clock, by which containers and TTL nodes count.
 	ClockMs() int64
 	// LeaderKnown reports whether this member knows a leader, and since when that has been so.
@@ -124,6 +128,7 @@ type Manager struct {
 	capacity capacity
 	readOnly readOnly
 	syncs    syncs
+	claims   claims
 	restores restores
 	foreign  foreignLocks
 
@@ -194,6 +199,7 @@ func NewManager(cfg Config) *Manager {
 	m.refusals = loglimit.New(cfg.Logger)
 	m.capacity.init(&m.cfg.Limits, &m.stats, m.refusals)
 	m.syncs.wake = newSignal()
+	m.claims.init()
 	m.tracker = newTracker(cfg.Tick, cfg.Clock, &m.stats.LeaseMargin)
 	m.readOnly.init(cfg.Member, cfg.Now())
 	m.nextID.Store(firstID(cfg.Member, cfg.Now()))
@@ -206,7 +212,8 @@ func (m *Manager) Start(r Replica) {
 	m.replica = r
 	r.View(m.capacity.applied)
 	m.ctx, m.stop = context.WithCancel(context.Background())
-	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop, m.sweepLoop}
+	loops := []func(context.Context){m.memoryLoop, m.leaseLoop, m.expiryLoop, m.reapLoop, m.syncLoop,
+		m.claimsLoop, m.sweepLoop}
 	if m.cfg.ReadOnly {
 		loops = append(loops, m.readOnlyLoop)
 	}

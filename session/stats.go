@@ -153,6 +153,7 @@ type Counters struct {
 	EphemeralsRefused int64 // requests beyond Limits.Ephemerals
 	StateFull         int64 // requests beyond Limits.Nodes or DataBytes
 	SessionsRefused   int64 // beyond Limits.Sessions or SessionsPerAddr
+	AttachesRefused   int64 // beyond claimsMax or claimsPerAddr
 }
 
 // Stats is what a Manager knows of the work of this member.
