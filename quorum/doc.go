@@ -12,6 +12,7 @@
 //	compaction.go   when a snapshot is due, and how much of the log stays behind it
 //	control.go      follows changes of the leader: starts and stops what a leader or a follower needs
 //	lease.go        the lease stream, and leases of this member's sessions
+//	conflict.go     a snapshot from the leader that contradicts the log
 //	claims.go       the claims stream: does a session exist that this member does not know?
 //	transfer.go     a leader makes another voter the leader
 //	succession.go   a voter replaces a leader whose process has ended

@@ -178,6 +178,9 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 			return err
 		}
 	}
+	if err := f.removeConflict(); err != nil {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store = store

@@ -172,11 +172,18 @@ type guardedReads struct {
 	guard *guardedStore
 	// poison has nothing applied any more and stops the member.
 	poison func(error)
+	// end is the last entry of a snapshot that the log may lack; nil if there is none.
+	end atomic.Pointer[snapshotEnd]
 }
 
 // GetLog implements raft.LogStore.
 func (g *guardedReads) GetLog(index uint64, l *raft.Log) error {
 	err := g.LogStore.GetLog(index, l)
+	if e := g.end.Load(); e != nil && e.index == index && index > 1 && errors.Is(err, raft.ErrLogNotFound) {
+		// It is compared, and never sent: of entries after the first, the one before is read too.
+		*l = raft.Log{Index: index, Term: e.term, Type: raft.LogNoop}
+		return nil
+	}
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
 		return err
 	}

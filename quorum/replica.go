@@ -46,6 +46,7 @@ type Replica struct {
 	raft      *raft.Raft
 	guard     *guardedStore
 	backlog   *backlog
+	reads     *guardedReads
 	transport *peer.Transport
 	port      *peer.Port // nil for a member alone
 	batcher   *batcher
@@ -153,6 +154,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.newest.zxid = r.store.Zxid()
 	r.compaction.restart(r.store.Counts().DataSizeBytes)
+	if err := r.discardConflict(); err != nil {
+		return nil, err
+	}
 	if err := r.applyCommitted(); err != nil {
 		return nil, err
 	}
@@ -297,9 +301,12 @@ func (r *Replica) openRaft() error {
 	}
 	// Followers are most often sent what was just written.
 	cached, err := raft.NewLogCache(cachedEntries, r.backlog)
-	reads := &guardedReads{LogStore: cached, guard: r.guard, poison: r.poison}
+	r.reads = &guardedReads{LogStore: cached, guard: r.guard, poison: r.poison}
 	if err == nil {
-		r.raft, err = newRaft(rc, fsm{r}, reads, s.Snapshots, r.transport)
+		err = r.reads.setEnd(s)
+	}
+	if err == nil {
+		r.raft, err = newRaft(rc, fsm{r}, r.reads, s.Snapshots, r.transport)
 	}
 	if err != nil {
 		r.backlog.close()

@@ -22,6 +22,8 @@ func (l *fakeLocal) Servers() []raft.Server { return l.servers }
 func (l *fakeLocal) LastIndex() uint64      { return l.last }
 func (l *fakeLocal) AppliedIndex() uint64   { return l.applied }
 
+func (l *fakeLocal) PrevTerm(_, term uint64) uint64 { return term }
+
 func (l *fakeLocal) EntryTerm(index uint64) (term uint64, ok bool) {
 	if index < uint64(len(l.terms)) {
 		term = l.terms[index]

@@ -285,7 +285,11 @@ func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any
 	if req, err = decodeRequest(kind, body); err != nil || n.checker == nil {
 		return req, err
 	}
-	return req, n.checker.check(from, req)
+	err = n.checker.check(from, req)
+	if q, ok := req.(*raft.AppendEntriesRequest); ok && err == nil {
+		q.PrevLogTerm = n.checker.local.PrevTerm(q.PrevLogEntry, q.PrevLogTerm)
+	}
+	return req, err
 }
 
 // ask has the library answer a request of a member, unless it is a heartbeat that needs no main

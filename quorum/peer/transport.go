@@ -27,6 +27,9 @@ type Local interface {
 	LastIndex() uint64
 	// EntryTerm is the term of an entry of the log; false if it is not there.
 	EntryTerm(index uint64) (term uint64, ok bool)
+	// PrevTerm is the term that raft has to be shown for the entry of that index and term, before
+	// those that a leader sends: the same, but for the end of a snapshot that contradicted the log.
+	PrevTerm(index, term uint64) uint64
 	// AppliedIndex is the newest entry that is in the state.
 	AppliedIndex() uint64
 	// AwaitDurable waits until this member's log is durable up to index. Errors: it will not be, or

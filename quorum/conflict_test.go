@@ -1,0 +1,129 @@
+package quorum
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"lockkeeper/znode"
+)
+
+// A follower that has uncommitted entries of its own, up to or beyond the end of the snapshot that
+// its leader sends it, takes part again: raft's rule is to discard a log that conflicts with the
+// snapshot (hashicorp/raft#697; UPSTREAM.md, 17). The leader
+// does not send the same snapshot again and again, and nobody applies what was not committed.
+func TestSnapshotInAConflictingLog(t *testing.T) {
+	for name, own := range map[string]uint64{"up to its end": 0, "beyond its end": 10} {
+		for _, crash := range []bool{false, true} {
+			if crash {
+				name += ", power cut"
+			}
+			t.Run(name, func(t *testing.T) {
+				inCluster(t, 3, func(cfg *Config) { cfg.TrailingEntries = 1 }, func(t *testing.T, c *cluster) {
+					testSnapshotInAConflictingLog(t, c, own, crash)
+				})
+			})
+		}
+	}
+}
+
+func testSnapshotInAConflictingLog(t *testing.T, c *cluster, own uint64, crash bool) {
+	f := c.leader()
+	c.recs[f].result(t, c.propose(f, createSession(9)))
+	c.agree()
+	agreed := c.reps[f].raft.LastIndex()
+	c.isolate(f)
+	diverge := func(n uint64) {
+		for range n {
+			c.reps[f].raft.Apply(znode.AppendEntry(nil, c.reps[f].stamp(), [][]byte{createSession(66).Append(nil)}), 0)
+		}
+		synctest.Wait()
+	}
+	diverge(1) // before it gives up its leadership
+	diverge(own + 2)
+	l := c.leader()
+	c.recs[l].result(t, c.propose(l, createSession(10)))
+	info, err := c.reps[l].TakeSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := c.reps[f].raft.LastIndex()
+	t.Logf("agreed up to %d; the follower has entries up to %d, the snapshot up to %d", agreed, last, info.Index)
+	if own == 0 && last != info.Index || own > 0 && last <= info.Index {
+		t.Fatal("not the case that is to be tested")
+	}
+	time.Sleep(time.Minute) // virtual: the leader gives up requests from before the snapshot
+	c.heal()
+	c.recs[f].await(t, "the snapshot", func() bool { return c.recs[f].restored > 0 })
+	if crash {
+		c.crash(f)
+		c.start(f)
+	}
+	c.leader()
+	c.recs[l].result(t, c.propose(l, createSession(11)))
+	began := c.reps[l].measures.SnapshotsSent.Load()
+	c.agree()
+	for range 3 {
+		time.Sleep(10 * time.Second) // virtual
+		c.agree()
+	}
+	if n := c.reps[l].measures.SnapshotsSent.Load(); n > began+1 {
+		t.Errorf("the leader has sent %d snapshots in half a minute", n-began)
+	}
+	if c.knows(f, 66) {
+		t.Error("the follower has applied what was never committed")
+	}
+	c.must(c.reps[f].TransferLeadership(c.ctx(time.Minute), MemberID(f+1), ""))
+	c.recs[f].result(t, c.propose(f, createSession(12)))
+	other := 3 - f - l
+	c.crash(other)
+	c.start(other)
+	c.crash(f)
+	c.start(f)
+	c.leader()
+	c.agree()
+}
+
+// When the power fails between the installation of a snapshot and the removal of what it
+// contradicts, the log is discarded at the start, and takes the entries behind the snapshot.
+func TestConflictingLogIsDiscardedAtTheStart(t *testing.T) {
+	for _, kind := range []LogKind{LogWAL, LogBolt} {
+		for _, c := range []struct{ last, term, left uint64 }{{5, 3, 0}, {10, 3, 0}, {10, 2, 10}, {4, 3, 4}} {
+			dir := t.TempDir()
+			s, err := OpenStores(dir, dir, kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range c.last {
+				if err := s.Log.StoreLog(&raft.Log{Index: i + 1, Term: 2, Type: raft.LogNoop}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, 5, c.term, raft.Configuration{}, 1, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := znode.New().Snapshot().WriteTo(sink); err != nil {
+				t.Fatal(err)
+			}
+			if err := sink.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r := &Replica{cfg: Config{Stores: s}, log: testLogger()}
+			if err := r.discardConflict(); err != nil {
+				t.Errorf("%v, %+v: %v", kind, c, err)
+			}
+			if _, last, err := logBounds(s.Log); err != nil || last != c.left {
+				t.Errorf("%v, %+v: the log ends at %d: %v", kind, c, last, err)
+			}
+			if next := max(5, c.left) + 1; s.Log.StoreLog(&raft.Log{Index: next, Term: 3, Type: raft.LogNoop}) != nil {
+				t.Errorf("%v, %+v: the log takes no entry %d", kind, c, next)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
