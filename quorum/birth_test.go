@@ -23,7 +23,7 @@ func (c *cluster) wipe(i int) {
 func (c *cluster) takenIn(i int) {
 	c.t.Helper()
 	for range 600 {
-		if c.reps[i].isCounted() && c.reps[i].Leader() != NoMember {
+		if c.reps[i].Counted() && c.reps[i].Leader() != NoMember {
 			c.settle()
 			return
 		}
@@ -176,7 +176,7 @@ func TestSecondProcessWithANumber(t *testing.T) {
 		c.disks[f] = simdisk.New()
 		c.start(f)
 		time.Sleep(time.Minute)
-		if c.reps[f].isCounted() {
+		if c.reps[f].Counted() {
 			t.Fatal("the second process is counted while the first one answers")
 		}
 		c.propose(l, sequential(9, 1, "/n-"))

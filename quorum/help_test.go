@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -259,7 +258,7 @@ func (c *cluster) leader() int {
 		votes := map[MemberID]int{}
 		running := 0
 		for i, r := range c.reps {
-			if r != nil && !c.cut[i] && r.isCounted() {
+			if r != nil && !c.cut[i] && r.Counted() {
 				running++
 				votes[r.Leader()]++
 			}
@@ -278,11 +277,6 @@ func (c *cluster) leader() int {
 	}
 	c.t.Fatal("no leader for a minute")
 	return -1
-}
-
-// isCounted says whether a member takes itself for one.
-func (r *Replica) isCounted() bool {
-	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == r.self })
 }
 
 func createSession(id wire.SessionID) *znode.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -472,6 +473,11 @@ func (r *Replica) ID() MemberID { return r.cfg.ID }
 
 // Disk is the id of this member's data directory.
 func (r *Replica) Disk() peer.DiskID { return r.cfg.Peers.Disk }
+
+// Counted reports whether raft counts this member with the disk that it has, as far as it knows.
+func (r *Replica) Counted() bool {
+	return slices.ContainsFunc(r.servers(), func(s raft.Server) bool { return s.ID == r.self })
+}
 
 // Cluster is the cluster that this member belongs to; 0 while it is in none.
 func (r *Replica) Cluster() peer.ClusterID { return r.roster.Cluster() }

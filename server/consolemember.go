@@ -250,6 +250,10 @@ func (s *Server) health(replica *quorum.Replica) *console.Health {
 		Term: strconv.FormatUint(status.Term, 10), AppliedIndex: status.AppliedIndex, CommitIndex: status.CommitIndex,
 		LastIndex: status.LastIndex, StateBytes: work.StateBytes, Connections: work.Connections,
 		Outstanding: work.Outstanding, UptimeMs: time.Since(s.started).Milliseconds(), Build: BuildInfo().Version,
+		Disk: replica.Disk().String(), Joining: !replica.Counted(), DisksReplaced: replica.Measures().DisksReplaced.Load(),
+	}
+	if c := replica.Cluster(); c != 0 {
+		h.Cluster = c.String()
 	}
 	replica.View(func(store *znode.Store) {
 		h.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))

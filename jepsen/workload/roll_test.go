@@ -17,9 +17,9 @@ import (
 )
 
 // previousVersion is the commit whose build is the version before this one, which members of this
-// version must work with (docs/decisions/013-versions.md). It is the first one that names disks
-// and clusters between members and in snapshots, and has the streams of claims. Change it with each release, to the commit of the
-// release before.
+// version must work with (docs/decisions/013-versions.md). It is the first one that names disks and
+// clusters between members and in snapshots, and has the streams of claims. Change it with each
+// release, to the commit of the release before.
 const previousVersion = "79593ba4a9d440300f3eb0ce05f41f20e144afce"
 
 var rollFor = flag.Duration("roll.for", 0, "how long the cluster is rolled to this version and back; 0: once")

@@ -118,6 +118,13 @@ type Health struct {
 	Outstanding   int        `json:"outstanding"`
 	UptimeMs      int64      `json:"uptimeMs"`
 	Build         string     `json:"build"`
+	// Cluster is empty while the member belongs to none. Joining says that the cluster does not
+	// count the member's disk, or not yet. DisksReplaced counts those that the member has begun to
+	// replace as the leader.
+	Cluster       string `json:"cluster"`
+	Disk          string `json:"disk"`
+	Joining       bool   `json:"joining"`
+	DisksReplaced int64  `json:"disksReplaced"`
 }
 
 // LeaderChange is a change of the leader, as this member saw it.

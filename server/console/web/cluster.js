@@ -111,7 +111,8 @@ function memberTable(app, v, members) {
     caption: "The members of the cluster", rows: members, rowKey: (m) => m.id, rowClass: (m) => (m.up ? null : "out"),
     columns: [
       { name: "Member", cell: (m) => [h("strong", {}, m.id), m.self ? h("span", { class: "soft" }, " this one") : null] },
-      { name: "Role", cell: (m) => [badge(badgeTone(m), m.state), isVoter(m) || m.role === m.state ? null : h("span", { class: "soft" }, ` ${m.role}`)] },
+      { name: "Role", cell: (m) => [badge(badgeTone(m), m.state), isVoter(m) || m.role === m.state ? null : h("span", { class: "soft" }, ` ${m.role}`),
+        m.joining ? h("span", { class: "soft" }, " new disk, not counted yet") : null] },
       { name: "Clients at", class: "mono", cell: (m) => visible(m.clients ?? dash) },
       { name: "Applied", class: "n", cell: (m) => count(m.appliedIndex) },
       { name: "Lag", class: "n", cell: (m) => count(m.lagEntries) },
@@ -131,7 +132,10 @@ function state(v) {
   const s = v.state ?? {};
   const self = v.members.find((m) => m.self);
   return facts([["Nodes", count(s.nodes)], ["Ephemerals", count(s.ephemerals)], ["Sessions", count(s.sessions)], ["Data", bytes(s.dataBytes)],
-    ["Newest update", h("span", { class: "mono" }, v.zxid)], ["Version", self?.build ? visible(self.build) : null]]);
+    ["Newest update", h("span", { class: "mono" }, v.zxid)], ["Version", self?.build ? visible(self.build) : null],
+    ["Cluster", self?.cluster ? h("span", { class: "mono" }, visible(self.cluster)) : null],
+    ["Disk of this member", self?.disk ? h("span", { class: "mono" }, visible(self.disk)) : null],
+    ["Disks replaced", self?.disksReplaced ? count(self.disksReplaced) : null]]);
 }
 
 // The causes, as the member names them, and as a sentence.
