@@ -282,3 +282,35 @@ func bigStore(t *testing.T, nodes int) *znode.Store {
 	}
 	return s
 }
+
+// TestSnapshotOfAnotherCluster: it is refused with both ids, and restored if its own is named. Then
+// the state is that of this cluster.
+func TestSnapshotOfAnotherCluster(t *testing.T) {
+	from, to := startReal(t, restorable), startReal(t, restorable)
+	snapshot, info := download(t, from)
+	var own znode.ClusterID
+	to.View(func(s *znode.Store) { own = s.Cluster() })
+	if info.Cluster == 0 || own == 0 || info.Cluster == own {
+		t.Fatalf("the snapshot is of %v, and this is %v", info.Cluster, own)
+	}
+	_, err := upload(t, to, snapshot)
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("of %v, and this is %v", info.Cluster, own)) {
+		t.Errorf("not named: %v", err)
+	}
+	restore := func(of string) error {
+		time.Sleep(2 * to.cfg.SnapshotInterval)
+		_, err := restoreClient(to, superAuth).Restore(t.Context(), bytes.NewReader(snapshot), int64(len(snapshot)), of, noProgress)
+		return err
+	}
+	if err := restore(own.String()); err == nil {
+		t.Error("a wrong name is taken")
+	}
+	if err := restore(info.Cluster.String()); err != nil {
+		t.Error(err)
+	}
+	to.View(func(s *znode.Store) {
+		if s.Cluster() != own {
+			t.Errorf("the state is of cluster %v, want %v", s.Cluster(), own)
+		}
+	})
+}
