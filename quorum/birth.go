@@ -34,7 +34,8 @@ func (r *Replica) state() peer.State {
 func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	r.noteNewcomer(asked)
 	_, version := r.Members()
-	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought, Acked: r.transport.Acked()[asked.Disk], SetBack: r.transport.SetBack(asked.Disk),
+	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought,
+		Acked: r.transport.Acked()[asked.Disk], SetBack: r.transport.SetBack(asked.Disk),
 		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
 	if h.State == peer.Blank && slices.Contains(r.cfg.Without, asked.Member) {
 		h.State = peer.Lost // this member begins a cluster without the one that asks
@@ -78,7 +79,8 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s does not answer", m.ID, m.Addr))
 			continue
 		case h.State == peer.Lost:
-			b.waits = append(b.waits, fmt.Sprintf("member %d at %s replaces a disk of a cluster, or begins one without this member", m.ID, m.Addr))
+			b.waits = append(b.waits, fmt.Sprintf("member %d at %s replaces a disk of a cluster, or begins one without this member",
+				m.ID, m.Addr))
 			continue
 		case h.Listed != own.Listed:
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s has other server lines", m.ID, m.Addr))
@@ -96,7 +98,8 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 		case b.founder == NoMember || later > 0:
 			b.founder, best = m.ID, h.Imported
 		case later == 0 && h.Digest != best.Digest:
-			b.waits = append(b.waits, fmt.Sprintf("members %d and %d have imported different data that end with the same update", b.founder, m.ID))
+			b.waits = append(b.waits, fmt.Sprintf("members %d and %d have imported different data that end with the same update",
+				b.founder, m.ID))
 		}
 	}
 	return b
@@ -123,22 +126,23 @@ func (r *Replica) queryBirth(ctx context.Context, since time.Time) birth {
 			others = append(others, m.ID)
 		}
 	}
-	own := peer.Hello{State: r.state(), Disk: r.cfg.Peers.Disk, Cluster: r.roster.Cluster(), Listed: peer.Sum(r.cfg.Members), Imported: r.brought}
+	own := peer.Hello{State: r.state(), Disk: r.cfg.Peers.Disk, Cluster: r.roster.Cluster(),
+		Listed: peer.Sum(r.cfg.Members), Imported: r.brought}
 	b := judgeBirth(&r.cfg, own, r.helloAll(ctx, others))
 	late := time.Since(since) > birthPatience
 	switch {
 	case r.state() == peer.Used:
 	case b.cluster != 0 && b.foreign && r.brought != (peer.Imported{}):
-		r.cfg.Fatal(r.cfg.Stores.retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: its data count, not those "+
-			"that were imported here", b.cluster, own.Disk)))
+		r.cfg.Fatal(r.cfg.Stores.retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
+			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:
 		if late {
 			r.trouble.Warn("join", "waiting to be taken in by a cluster that exists", "cluster", b.cluster, "disk", own.Disk)
 		}
 	case len(b.waits) > 0 || r.cfg.Lost:
 		if late {
-			r.trouble.Warn("birth", "the first start of a cluster needs an answer of each of its voters; members that have never worked and do "+
-				"not run can be left out: lockkeeper serve -without N", "waiting", strings.Join(b.waits, "; "))
+			r.trouble.Warn("birth", "the first start of a cluster needs an answer of each of its voters; members that have never "+
+				"worked and do not run can be left out: lockkeeper serve -without N", "waiting", strings.Join(b.waits, "; "))
 		}
 	default:
 		return b
@@ -166,7 +170,8 @@ func (r *Replica) beget(ctx context.Context, servers []raft.Server) error {
 		}
 	}
 	entry := &raft.Log{Index: index + 1, Term: now, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(configuration)}
-	if err := r.transport.Append(ctx, &raft.AppendEntriesRequest{Term: now, PrevLogEntry: index, PrevLogTerm: term, Entries: []*raft.Log{entry}}); err != nil {
+	request := raft.AppendEntriesRequest{Term: now, PrevLogEntry: index, PrevLogTerm: term, Entries: []*raft.Log{entry}}
+	if err := r.transport.Append(ctx, &request); err != nil {
 		return err
 	}
 	cluster := peer.BirthOf(servers)

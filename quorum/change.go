@@ -174,22 +174,15 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 	}
 	ch.possible, ch.stuck = true, time.Time{}
 	step := p.next()
+	ends := change != nil && (step.kind == stepNone || step.kind == stepRemove)
 	switch {
-	case change != nil && (step.kind == stepNone || step.kind == stepRemove) && len(p.chosen) < len(wanted) && time.Since(ch.begun) < stuckLimit:
-		return true // a new member does not answer, it may be starting
-	case change != nil && (step.kind == stepNone || step.kind == stepRemove):
+	case r.stepWaits(ch, p, step, ends):
+		return true
+	case ends:
 		r.endChange(ctx, change, wire.CodeOK, "")
 		return true
 	case step.kind == stepNone:
 		return false
-	case step.kind == stepVote && !p.alive[step.id] && time.Since(ch.begun) < stuckLimit:
-		return true // it may be restarting
-	case step.kind == stepVote && p.alive[step.id] && !r.caughtUp(step.id, r.raft.CommitIndex()):
-		return true // it is getting the log
-	case step.kind == stepRemove && r.heardOf(step.id) && !r.transport.KnowsAll(step.id) && time.Since(ch.begun) < stuckLimit:
-		return true // its clients are to hear of the change
-	case step.kind == stepDemote && p.replacedBy[step.id] != "" && !r.caughtUp(p.replacedBy[step.id], r.raft.CommitIndex()):
-		return true // the disk that replaces this one is getting the log
 	case step.kind == stepDemote && step.id == r.self && ch.transfers < 3:
 		ch.transfers++
 		r.transferToRemaining(p)
@@ -197,6 +190,25 @@ func (r *Replica) driveChange(ctx context.Context, ch *changer) (again bool) {
 	}
 	r.take(ctx, step)
 	return true
+}
+
+// stepWaits reports whether it is too early for a step, or for the end of the change.
+func (r *Replica) stepWaits(ch *changer, p *plan, s step, ends bool) bool {
+	patient := time.Since(ch.begun) < stuckLimit
+	switch {
+	case ends && len(p.chosen) < len(p.wanted):
+		return patient // a new member does not answer, it may be starting
+	case s.kind == stepVote && !p.alive[s.id]:
+		return patient // it may be restarting
+	case s.kind == stepVote:
+		return !r.caughtUp(s.id, r.raft.CommitIndex())
+	case s.kind == stepRemove && !ends:
+		// Its clients are to hear of the change.
+		return patient && r.heardOf(s.id) && !r.transport.KnowsAll(s.id)
+	case s.kind == stepDemote && p.replacedBy[s.id] != "":
+		return !r.caughtUp(p.replacedBy[s.id], r.raft.CommitIndex())
+	}
+	return false
 }
 
 // cannotChange ends a change for which there is no majority, at once if there has been none since
@@ -369,8 +381,9 @@ const (
 // plan finds out what is to be done to make raft count the wanted members. Members that have not
 // caught up when catchUpLimit has passed count as dead.
 func (r *Replica) plan(ctx context.Context, ch *changer, wanted []znode.Member) *plan {
-	p := &plan{self: r.self, wanted: wanted, servers: r.servers(), chosen: map[MemberID]raft.ServerID{}, voters: serverSet{}, others: serverSet{},
-		target: serverSet{}, alive: serverSet{r.self: true}, replacedBy: map[raft.ServerID]raft.ServerID{}}
+	p := &plan{self: r.self, wanted: wanted, servers: r.servers(), alive: serverSet{r.self: true},
+		voters: serverSet{}, others: serverSet{}, target: serverSet{},
+		chosen: map[MemberID]raft.ServerID{}, replacedBy: map[raft.ServerID]raft.ServerID{}}
 	votes := map[MemberID]bool{}
 	for _, s := range p.servers {
 		if s.Suffrage == raft.Voter {
@@ -477,8 +490,9 @@ func (p *plan) mayJoin(r *Replica, h peer.Hello) bool {
 // have is one of a member that was removed, and has come back.
 func (r *Replica) mayReplace(ch *changer, observer bool, counted []raft.Server, h peer.Hello) bool {
 	if r.cfg.KeepDisks && (observer || counted[0].Suffrage == raft.Voter) {
-		r.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false leaves it to the operator: "+
-			"remove it from the cluster and add it again", "member", peer.IDOf(counted[0].ID), "disk", h.Disk)
+		r.trouble.Warn("keep "+string(counted[0].ID), "a member has come back with another disk, and replaceDisks=false "+
+			"leaves it to the operator: remove it from the cluster and add it again",
+			"member", peer.IDOf(counted[0].ID), "disk", h.Disk)
 		return false
 	}
 	if time.Since(ch.led) < r.peerTimeout() {

@@ -50,8 +50,8 @@ func (m *Measures) Reset() {
 		&m.EntryCommands, &m.EntryBytes, &m.QuorumAck, &m.Proposal, &m.Propagation} {
 		h.Reset()
 	}
-	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.DisksReplaced, &m.LastEntryBytes, &m.Proposals, &m.Commits,
-		&m.SnapshotsSent, &m.PipelinesOpened} {
+	for _, n := range []*atomic.Int64{&m.SlowFsyncs, &m.NoSnapshots, &m.Looking, &m.HandOvers, &m.DisksReplaced,
+		&m.LastEntryBytes, &m.Proposals, &m.Commits, &m.SnapshotsSent, &m.PipelinesOpened} {
 		n.Store(0)
 	}
 }

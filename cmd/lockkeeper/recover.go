@@ -30,7 +30,8 @@ func (c *recoverCommand) flags(fs *flag.FlagSet) {
 		"the files of a member (aside-TIME, or a copy)")
 	fs.BoolVar(&c.show, "show", false, "only say what there is, and change nothing")
 	fs.BoolVar(&c.json, "json", false, "with -show: one JSON object")
-	fs.BoolVar(&c.rejoin, "rejoin", false, "set the member's files aside, so that the cluster that another member has recovered takes it in")
+	fs.BoolVar(&c.rejoin, "rejoin", false,
+		"set the member's files aside, so that the cluster that another member has recovered takes it in")
 	fs.BoolVar(&c.yes, "yes", false, "do it without asking")
 }
 
@@ -71,8 +72,8 @@ func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) 
 	if c.show {
 		return nil
 	}
-	if err := c.confirm(e, "This member begins a new cluster with that, alone at first. What only other disks have is lost, and a disk of the\n"+
-		"old cluster can never be one of the new. Run it on one member only.", "recover"); err != nil {
+	if err := c.confirm(e, "This member begins a new cluster with that, alone at first. What only other disks have is lost, and\n"+
+		"a disk of the old cluster can never be one of the new. Run it on one member only.", "recover"); err != nil {
 		return err
 	}
 	r, err := server.Recover(ctx, cfg, v)
@@ -82,8 +83,8 @@ func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) 
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stdout, "Cluster %s begins with the next start of this member. On each other member run 'lockkeeper recover -rejoin ZOO_CFG',\n"+
-		"and start it: it gets the data, and its vote with them.\n", r.Cluster)
+	fmt.Fprintf(e.stdout, "Cluster %s begins with the next start of this member. On each other member run\n"+
+		"'lockkeeper recover -rejoin ZOO_CFG', and start it: it gets the data, and its vote with them.\n", r.Cluster)
 	return nil
 }
 
@@ -143,8 +144,8 @@ func describeSurvivor(w io.Writer, v *server.Survivor, from string) {
 	case v.Missing == 0:
 		line("may miss", "nothing: this disk alone was the majority")
 	default:
-		line("may miss", "what %d other voters had on their disks and this one had not: look at each disk that is left with -show, and\n"+
-			"%-12s take the one with the greatest term and, of equal ones, index. Entries behind %d may never have been answered",
-			v.Missing, "", v.CommitIndex)
+		line("may miss", "what %d other voters had on their disks and this one had not: look at each disk that is left\n"+
+			"%-12s with -show, and take the one with the greatest term and, of equal ones, index. Entries\n"+
+			"%-12s behind %d may never have been answered", v.Missing, "", "", v.CommitIndex)
 	}
 }

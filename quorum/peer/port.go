@@ -328,8 +328,8 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	from, own := f.from, p.roster.Cluster()
 	switch {
 	case f.cluster != own && own != 0:
-		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the server lines of both",
-			from, f.cluster, p.cfg.ID, own)
+		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the "+
+			"server lines of both", from, f.cluster, p.cfg.ID, own)
 	case f.toDisk != 0 && f.toDisk != p.cfg.Disk:
 		return fmt.Sprintf("member %d of cluster %v wants disk %v of member %d, and this is disk %v%s",
 			from, f.cluster, f.toDisk, f.to, p.cfg.Disk, ofCluster(own))
@@ -344,7 +344,8 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 		// This member may have been down while others were made members, the leader among them. The
 		// library itself knows whose vote counts. But as long as this member follows a leader, it
 		// hears of new members from that.
-		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this member knows", from, f.fromDisk)
+		return fmt.Sprintf("it says it is member %d with disk %v, which is no member of the cluster, as far as this member knows",
+			from, f.fromDisk)
 	}
 	if p.cfg.AnyAddr {
 		return ""
@@ -387,7 +388,8 @@ func (p *Port) Dial(ctx context.Context, to MemberID, kind StreamKind) (*Stream,
 
 // dial is Dial to a member with that disk; 0: with any.
 func (p *Port) dial(ctx context.Context, to MemberID, disk DiskID, kind StreamKind) (*Stream, error) {
-	f := preface{version: p.cfg.Version, kind: kind, from: p.cfg.ID, to: to, fromDisk: p.cfg.Disk, toDisk: disk, cluster: p.roster.Cluster()}
+	f := preface{version: p.cfg.Version, kind: kind, from: p.cfg.ID, to: to,
+		fromDisk: p.cfg.Disk, toDisk: disk, cluster: p.roster.Cluster()}
 	secrets := p.secrets()
 	f.proves = len(secrets) > 0
 	s, err := p.open(ctx, f, secrets)

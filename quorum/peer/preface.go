@@ -67,8 +67,9 @@ func (f preface) append(b []byte) []byte {
 }
 
 func parsePreface(b [prefaceLen]byte) (f preface, ok bool) {
-	f = preface{version: b[4], kind: StreamKind(b[5]), from: MemberID(b[6]), to: MemberID(b[7]), fromDisk: DiskID(binary.BigEndian.Uint64(b[8:])),
-		toDisk: DiskID(binary.BigEndian.Uint64(b[16:])), cluster: ClusterID(binary.BigEndian.Uint64(b[24:]))}
+	f = preface{version: b[4], kind: StreamKind(b[5]), from: MemberID(b[6]), to: MemberID(b[7]),
+		fromDisk: DiskID(binary.BigEndian.Uint64(b[8:])), toDisk: DiskID(binary.BigEndian.Uint64(b[16:])),
+		cluster: ClusterID(binary.BigEndian.Uint64(b[24:]))}
 	switch string(b[:4]) {
 	case prefaceMagic:
 		return f, true
