@@ -28,6 +28,7 @@ type Disk struct {
 	fault     error // of writes
 	readFault error // of reads of files
 	writes    int64
+	hung      chan struct{} // closed when the disk answers again; nil while it does
 
 	abandoned chan struct{} // closed by Abandon
 }
@@ -215,14 +216,43 @@ func (d *Disk) write(f Store, apply func(*contents)) error {
 	return nil
 }
 
+// Hang makes every write and every sync that has not ended, and those that begin, take until it is
+// called with false.
+func (d *Disk) Hang(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case on && d.hung == nil:
+		d.hung = make(chan struct{})
+	case !on && d.hung != nil:
+		close(d.hung)
+		d.hung = nil
+	}
+}
+
+// Hangs reports whether Hang was called with true last.
+func (d *Disk) Hangs() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hung != nil
+}
+
 // pass lets the time of a write pass.
 func (d *Disk) pass(wait time.Duration) {
-	if wait <= 0 {
-		return
+	if wait > 0 {
+		select {
+		case <-time.After(wait):
+		case <-d.abandoned:
+		}
 	}
-	select {
-	case <-time.After(wait):
-	case <-d.abandoned:
+	d.mu.Lock()
+	hung := d.hung
+	d.mu.Unlock()
+	if hung != nil {
+		select {
+		case <-hung:
+		case <-d.abandoned:
+		}
 	}
 }
 

@@ -156,3 +156,16 @@ func TestFail(t *testing.T) {
 		t.Errorf("%d writes, want 1", d.Writes())
 	}
 }
+
+// A write to a disk that hangs ends when the disk answers again.
+func TestHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := simdisk.New()
+		d.Hang(true)
+		start := time.Now()
+		time.AfterFunc(time.Minute, func() { d.Hang(false) })
+		if err := d.SetUint64(vote, 1); err != nil || time.Since(start) != time.Minute || d.Hangs() {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+	})
+}

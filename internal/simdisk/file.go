@@ -2,6 +2,7 @@ package simdisk
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -139,6 +140,41 @@ func (d *Disk) Unsynced() bool {
 		}
 	}
 	return false
+}
+
+// Damage changes some of the written bytes of a file that no program has open, and says where: one
+// bit; or in up to four sectors a row all bits, or all bytes to 0.
+func (d *Disk) Damage(rng *rand.Rand) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	paths := slices.Sorted(maps.Keys(d.names))
+	if len(paths) == 0 {
+		return "there is no file"
+	}
+	path := paths[rng.IntN(len(paths))]
+	n := d.names[path]
+	used := len(bytes.TrimRight(n.content, "\x00"))
+	if used == 0 {
+		return path + " has only zeros"
+	}
+	at := rng.IntN(used)
+	end := at + 1
+	kind := rng.IntN(3)
+	if kind > 0 {
+		at = at / sectorBytes * sectorBytes
+		end = min(len(n.content), at+sectorBytes*(1+rng.IntN(4)))
+	}
+	for i := at; i < end; i++ {
+		switch kind {
+		case 0:
+			n.content[i] ^= 1 << rng.IntN(8)
+		case 1:
+			n.content[i] ^= 0xff
+		case 2:
+			n.content[i] = 0
+		}
+	}
+	return fmt.Sprintf("bytes %d to %d of %s, kind %d", at, end, path, kind)
 }
 
 type files struct{ disk *Disk }

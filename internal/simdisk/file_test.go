@@ -199,3 +199,30 @@ func TestKilledWriter(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+// Damage changes what readers see, and a power cut does not take it back.
+func TestDamage(t *testing.T) {
+	d := simdisk.New()
+	f, err := d.Files().Create("a", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bytes.Repeat([]byte{7}, 4096)
+	if _, err := f.WriteAt(want, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), d.Files().SyncDir("")); err != nil {
+		t.Fatal(err)
+	}
+	where := d.Damage(rand.New(rand.NewPCG(1, 1)))
+	for _, disk := range []*simdisk.Disk{d, d.Crash()} {
+		got := make([]byte, len(want))
+		f, err := disk.Files().Open("a")
+		if err == nil {
+			_, err = f.ReadAt(got, 0)
+		}
+		if err != nil || bytes.Equal(got, want) {
+			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
