@@ -717,6 +717,10 @@ func (r *Replica) Status() Status {
 	return s
 }
 
+// Servers are the disks that raft counts, or is about to: the newest configuration in the log. It
+// is empty while this member is in no cluster.
+func (r *Replica) Servers() []raft.Server { return r.servers() }
+
 // servers are the members that raft counts, or is about to: the newest configuration in the log.
 func (r *Replica) servers() []raft.Server {
 	f := r.raft.GetConfiguration()

@@ -439,7 +439,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
 		PeerAuth:  s.peerAuth.kind(),
 		KeepDisks: s.cfg.KeepDisks,
-		Lost:      s.cfg.Stores == nil && hasAside(&s.cfg),
+		Lost:      s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))

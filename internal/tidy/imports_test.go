@@ -137,8 +137,8 @@ const testImports = `
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
-	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum znode wire recipes
-	                       jepsen jepsen/workload github.com/go-zookeeper/zk
+	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
+	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `
 
 // standard is what the pure packages import of the standard library: nothing

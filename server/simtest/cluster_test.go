@@ -33,10 +33,17 @@ type cluster struct {
 	members []*member
 	torn    *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
 	witness *witness
+	ledger  *ledger
 	quiet   chan struct{} // one token, of who waits until nobody else runs
 	// repaired counts the starts at which a crash had left something in the log that was to be
 	// removed.
 	repaired atomic.Int64
+	// replaced counts the disks that were replaced, setBack those of them that got an earlier image
+	// of themselves, damaged those whose bytes were changed, and setAside the starts at which files
+	// were set aside. Only the nemesis uses them.
+	replaced, setBack, damaged, setAside int
+	// redirect says where a connection to a host leads, if not there.
+	redirect map[string]string
 	// marginTimeout is the session timeout of the client that margin looks at.
 	marginTimeout time.Duration
 	ending        sync.WaitGroup // programs of dead members that are being stopped
@@ -61,6 +68,14 @@ type member struct {
 	turn      chan struct{}
 	disk      *simdisk.Disk
 	diskFault error // why all writes to it fail; nil if they do not
+	// starts counts the starts of programs, and their ends by force.
+	starts atomic.Int32
+	// cutAtValue is closed behind the next write of a stable value; nil: nobody waits for that.
+	cutAtValue atomic.Pointer[chan struct{}]
+	// spare are whole disks that others have replaced; the newest is last.
+	spare []*simdisk.Disk
+	// aside: files were set aside on this machine.
+	aside bool
 }
 
 // newCluster starts three members, as the directed scenarios want them: with so much of the log
@@ -72,24 +87,33 @@ func newCluster(t *testing.T, seed uint64, j *journal) *cluster {
 var directedShape = shape{voters: 3, tick: 2 * time.Second, snapCount: 300, trailing: 10_000, rest: 1}
 
 func newClusterOf(t *recorder, s shape, seed uint64, j *journal) *cluster {
-	c := &cluster{t: t, shape: s, journal: j, quiet: make(chan struct{}, 1), torn: rand.New(rand.NewPCG(seed, 1<<33))}
-	c.net = simnet.New(simnet.Config{
+	c := clusterOn(t, newNetwork(seed), "10.0.0.", s, seed, j)
+	c.firstStart(rand.New(rand.NewPCG(seed, 1<<34)))
+	return c
+}
+
+func newNetwork(seed uint64) *simnet.Network {
+	return simnet.New(simnet.Config{
 		Seed: seed, Latency: latency, Jitter: jitter,
 		RTO: 200 * time.Millisecond, KeepAlive: 15 * time.Second, BufferBytes: 256 << 10,
 	})
+}
+
+// clusterOn makes a cluster on a network, at addresses that begin with prefix. It starts nobody.
+func clusterOn(t *recorder, net *simnet.Network, prefix string, s shape, seed uint64, j *journal) *cluster {
+	c := &cluster{t: t, shape: s, journal: j, net: net, quiet: make(chan struct{}, 1), torn: rand.New(rand.NewPCG(seed, 1<<33))}
 	for i := range s.voters + s.observers {
 		m := &member{
-			c: c, id: uint8(i + 1), name: fmt.Sprintf("10.0.0.%d", i+1), observer: i >= s.voters,
+			c: c, id: uint8(i + 1), name: fmt.Sprintf("%s%d", prefix, i+1), observer: i >= s.voters,
 			disk: simdisk.New(), turn: make(chan struct{}, 1), machine: newMachine(c.torn),
 		}
 		m.disk.SetSyncTime(syncTime)
 		c.net.Host(m.name)
 		c.members = append(c.members, m)
 	}
-	c.witness = newWitness(c)
+	c.witness, c.ledger = newWitness(c), newLedger(c)
 	j.see = c.witness.logged
 	c.usualLatency()
-	c.each((*member).start)
 	return c
 }
 
@@ -121,13 +145,20 @@ func (m *member) unlock() { <-m.turn }
 
 // start runs the member's program on its disk, as an operator would: it must
 // come up.
-func (m *member) start() {
+func (m *member) start() { m.startWithout() }
+
+// startWithout is start with the word of the operator, that these members begin later.
+func (m *member) startWithout(without ...int) {
 	m.lock()
 	defer m.unlock()
 	if m.running() != nil || m.diskFault != nil {
 		return
 	}
-	p, err := startProgram(m, m.disk)
+	p, err := startProgram(m, m.disk, without...)
+	if mayReplaceDisk(err) {
+		m.setAside(err)
+		p, err = startProgram(m, m.disk, without...)
+	}
 	if err != nil {
 		m.c.t.Errorf("member %d does not start: %v", m.id, err)
 		return
@@ -161,10 +192,15 @@ func (m *member) kill() { m.die(m.c.net.Kill, (*simdisk.Disk).Killed) }
 func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *simdisk.Disk) {
 	m.lock()
 	defer m.unlock()
+	m.dieLocked(how, left)
+}
+
+func (m *member) dieLocked(how func(string), left func(*simdisk.Disk, *rand.Rand) *simdisk.Disk) {
 	p := m.running()
 	if p == nil {
 		return
 	}
+	m.starts.Add(1) // what it writes from now on counts no more
 	// First the network, then the disk: what was acknowledged is on the disk.
 	how(m.name)
 	old := m.disk
@@ -175,8 +211,12 @@ func (m *member) die(how func(string), left func(*simdisk.Disk, *rand.Rand) *sim
 	m.prog.Store(nil)
 }
 
-// stop ends the member in an orderly way and waits for that.
+// stop ends the member in an orderly way and waits for that. If its disk hangs, nobody waits.
 func (m *member) stop() {
+	if m.disk.Hangs() {
+		m.kill()
+		return
+	}
 	m.lock()
 	defer m.unlock()
 	if p := m.prog.Swap(nil); p != nil {
@@ -270,12 +310,14 @@ func (c *cluster) settled(limit time.Duration) {
 			// and use no zxid.
 			same = same && up && r == all[0]
 		}
+		apart := c.uncounted()
+		same = same && apart == ""
 		if same {
 			c.timely(all[0])
 			return
 		}
 		if time.Now().After(deadline) {
-			c.t.Errorf("the members do not hold the same %v after the last change: %+v", limit, all)
+			c.t.Errorf("after %v: the members do not hold the same %v after the last change: %+v %s", c.journal.age(), limit, all, apart)
 			return
 		}
 	}

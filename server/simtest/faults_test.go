@@ -47,6 +47,15 @@ func (n *nemesis) ring() func() {
 	return all(undo)
 }
 
+// slowDisks has the disks of all members take up to most for each write.
+func (n *nemesis) slowDisks(most time.Duration) func() {
+	var undo []func()
+	for _, m := range n.c.members {
+		undo = append(undo, n.slow(m, time.Duration(n.rng.Int64N(int64(most)))))
+	}
+	return all(undo)
+}
+
 func (n *nemesis) partition(a, b *member) func() {
 	n.note("partition m%d m%d", a.id, b.id)
 	n.c.net.Partition(a.name, b.name)
@@ -98,6 +107,9 @@ func (n *nemesis) crashLoop() func() {
 // twice.
 func (n *nemesis) contestedElections() func() {
 	undoLinks := n.slowLinks(n.c.shape.tick / 2)
+	if n.rng.IntN(2) == 0 { // saving a term and a vote takes long, too
+		undoLinks = all([]func(){undoLinks, n.slowDisks(n.c.shape.tick / 4)})
+	}
 	l := n.leader()
 	undo := n.isolate(l)
 	for range 5 + n.rng.IntN(15) {
@@ -200,6 +212,7 @@ func (m *member) repairDisk() (why error) {
 	m.lock()
 	defer m.unlock()
 	m.diskFault = nil
+	m.disk.Hang(false)
 	m.disk.Fail(nil)
 	m.disk.FailReads(nil)
 	p := m.running()

@@ -18,6 +18,7 @@ type nemesis struct {
 	// before the client's library has noticed.
 	gentle bool
 	counts map[string]int
+	struck int                  // the faults that are not undone
 	tell   func(host, f string) // what becomes of a client's own link; nil for nobody
 }
 
@@ -119,6 +120,15 @@ var faults = []fault{
 		return func() {}
 	}},
 	{"suspend", (*nemesis).suspendMember},
+	{"pause a process", (*nemesis).pauseProcess},
+	{"disk hangs", (*nemesis).hangDisk},
+	{"power cuts behind the writes of values", (*nemesis).cutAtValues},
+	{"disk is lost", (*nemesis).loseDisk},
+	{"disk is lost", (*nemesis).loseDisk},
+	{"disks are lost, one after the other", (*nemesis).loseDisks},
+	{"replaced disk comes back", (*nemesis).oldDiskBack},
+	{"disk is set back", (*nemesis).setDiskBack},
+	{"damaged disk", (*nemesis).damageDisk},
 	{"wall clock jumps", func(n *nemesis) func() {
 		m := n.any()
 		jump := time.Duration(n.rng.IntN(48*3600)-24*3600) * time.Second
@@ -170,6 +180,7 @@ func (n *nemesis) round() {
 	}
 	n.c.net.HealAll()
 	n.c.each((*member).start)
+	n.c.each(func(m *member) { m.heal() })
 	n.note("all healed")
 }
 
@@ -177,7 +188,12 @@ func (n *nemesis) strike() (undo func()) {
 	f := faults[n.rng.IntN(len(faults))]
 	n.counts[f.name]++
 	n.note("%s", f.name)
-	return f.do(n)
+	n.struck++
+	heal := f.do(n)
+	return func() {
+		heal()
+		n.struck--
+	}
 }
 
 // pause waits for up to so many seconds, often much less.

@@ -1,8 +1,11 @@
 package simtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"time"
 
 	"lockkeeper/internal/simdisk"
@@ -24,12 +27,14 @@ const segmentBytes = 64 << 10
 
 // startProgram starts the member's server on a disk, on the present incarnation
 // of the member's host.
-func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
+func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, error) {
 	host := m.c.net.Host(m.name)
 	stores, err := quorum.OpenStoresOn(disk.Files(), segmentBytes, disk, disk)
 	if err != nil {
 		return nil, err
 	}
+	stores.Log = observedLog{stores.Log, m}
+	stores.Stable = observeStable(stores.Stable, m)
 	for _, what := range stores.Repaired {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
@@ -43,14 +48,19 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		ID:              m.id,
 		Logger:          m.c.journal.logger(fmt.Sprintf("m%d", m.id)),
 		Listen:          host.Listen,
-		Dial:            host.Dial,
-		Stores:          &stores,
-		Now:             m.now,
-		Clock:           m.machine.clock(),
-		ExtendedTypes:   true,
-		ReapInterval:    time.Second,
-		PeerSecretFile:  m.c.shape.secretFile,
-		MaxMemory:       1 << 30, // not what this machine has
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return host.Dial(ctx, network, m.c.leads(addr))
+		},
+		AnyPeerAddr:    m.c.shape.anyPeerAddr,
+		Stores:         &stores,
+		Now:            m.now,
+		Clock:          m.machine.clock(),
+		ExtendedTypes:  true,
+		ReapInterval:   time.Second,
+		PeerSecretFile: m.c.shape.secretFile,
+		MaxMemory:      1 << 30, // not what this machine has
+		Lost:           m.aside,
+		Without:        without,
 	}
 	for _, o := range m.c.members {
 		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000, Observer: o.observer})
@@ -60,6 +70,16 @@ func startProgram(m *member, disk *simdisk.Disk) (*program, error) {
 		return nil, errors.Join(err, stores.Close())
 	}
 	return &program{Server: s, name: m.name}, nil
+}
+
+// leads is where a connection to an address leads.
+func (c *cluster) leads(addr string) string {
+	for from, to := range c.redirect {
+		if port, is := strings.CutPrefix(addr, from+":"); is {
+			return to + ":" + port
+		}
+	}
+	return addr
 }
 
 // failure is why the program gave up, nil if it has not.

@@ -21,12 +21,16 @@ type shape struct {
 	// A snapshot after so many commands, which leaves so many entries of the log.
 	snapCount int
 	trailing  uint64
+	// lateStarts: some members may start for the first time when the others have.
+	lateStarts bool
 	// How many clients of each kind there are.
 	locks, foreignLocks, registers, pipes int
 	// workloads are those of package jepsen/workload.
 	workloads []string
 	// secretFile is peer.secretFile of all members.
 	secretFile string
+	// anyPeerAddr is peerAddressCheck=false.
+	anyPeerAddr bool
 	// rest is how many times longer than in a busy simulation clients wait between what they do.
 	// What a simulation costs is what its clients do, what it finds is mostly due to faults: so
 	// most are not busy.
@@ -41,6 +45,7 @@ func shapeOf(seed uint64) shape {
 		tick:   []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}[rng.IntN(4)],
 		gentle: rng.IntN(3) > 0,
 	}
+	s.lateStarts = true
 	s.snapCount, s.trailing = 20+rng.IntN(200), uint64(1+rng.IntN(40))
 	if rng.IntN(5) == 0 {
 		s.observers = 1 + rng.IntN(2)

@@ -1,10 +1,15 @@
 package simtest
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockkeeper/quorum"
 )
 
 // C1: a member votes, and its power fails before it hears of the leader that it has elected. Then
@@ -59,4 +64,48 @@ func (c *cluster) awaitElection() string {
 	}
 	c.t.Error("nobody is elected within a minute")
 	return ""
+}
+
+// C1: the leadership moves twice, and a voter with a slow disk hears late of the leader in between:
+// just when it saves the next term, in order to vote. It stays in that term.
+func TestHeartbeatIsLateForAVote(t *testing.T) {
+	plant(t)
+	seedRuntime(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, newJournal(t, ""))
+		rng := rand.New(rand.NewPCG(1, 1))
+		for range 10 * directedRounds {
+			old := c.awaitLeader()
+			between, voter := c.others(old)[0], c.others(old)[1]
+			late := 300 * time.Millisecond
+			c.net.SetLatency(between.name, voter.name, late, 0)
+			time.Sleep(time.Second)
+			voter.paceDisk(time.Duration(50+rng.IntN(150)) * time.Millisecond)
+			var moving sync.WaitGroup
+			move := func(from, to *member) {
+				moving.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+					defer cancel()
+					// It may fail.
+					_ = from.running().Replica().TransferLeadership(ctx, quorum.MemberID(to.id), "")
+				})
+			}
+			move(old, between)
+			time.Sleep(late - time.Duration(rng.IntN(40))*time.Millisecond)
+			move(between, old)
+			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
+			c.net.Partition(between.name, old.name)
+			c.net.SetLatency(old.name, voter.name, 2*time.Second, 0)
+			time.Sleep(time.Second)
+			voter.paceDisk(syncTime)
+			moving.Wait()
+			c.net.HealAll()
+			c.usualLatency()
+			c.settled(30 * time.Second)
+			if c.t.Failed() {
+				break
+			}
+		}
+		c.shutdown()
+	})
 }

@@ -1,6 +1,7 @@
 package simtest
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -20,7 +21,8 @@ type witness struct {
 	strict bool
 
 	mu        sync.Mutex
-	winners   map[uint64]string // by term
+	winners   map[uint64]string // by term: the member, and how often its disk was replaced before
+	disks     map[string]int    // how often the disk of each member was replaced
 	elections []string          // who won each, the oldest first
 	libraries []library
 	expired   int // sessions of these libraries
@@ -32,7 +34,9 @@ type library struct {
 	strictly bool
 }
 
-func newWitness(c *cluster) *witness { return &witness{c: c, winners: make(map[uint64]string)} }
+func newWitness(c *cluster) *witness {
+	return &witness{c: c, winners: make(map[uint64]string), disks: make(map[string]int)}
+}
 
 // logged is called for each line that a member logs.
 func (w *witness) logged(who string, r slog.Record) {
@@ -64,11 +68,19 @@ func (w *witness) logged(who string, r slog.Record) {
 func (w *witness) elected(who string, term uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if other := w.winners[term]; other != "" && other != who {
-		w.c.t.Errorf("after %v: two leaders in term %d: %s and %s", w.c.journal.age(), term, other, who)
+	disk := fmt.Sprintf("%s with its disk %d", who, w.disks[who]+1)
+	if other := w.winners[term]; other != "" && other != disk {
+		w.c.t.Errorf("after %v: two leaders in term %d: %s and %s", w.c.journal.age(), term, other, disk)
 	}
-	w.winners[term] = who
+	w.winners[term] = disk
 	w.elections = append(w.elections, who)
+}
+
+// replaced is called when a member that does not run has got another disk.
+func (w *witness) replaced(m *member) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.disks[fmt.Sprintf("m%d", m.id)]++
 }
 
 // won lists who has won an election, the first one first.

@@ -204,6 +204,8 @@ type Config struct {
 	Dial   func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Stores replaces the files on disk. With it, DataDir is never touched; the Server closes it.
 	Stores *quorum.Stores
+	// Lost says that Stores replace others that were set aside: no cluster begins with them.
+	Lost bool
 	// TrailingEntries stay in the log behind a snapshot; 0: as quorum.Config says. It is for tests.
 	TrailingEntries uint64
 	// Now is the wall clock that stamps nodes. nil means time.Now.
