@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 )
 
@@ -73,7 +74,8 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 	for _, m := range cfg.Members {
 		h, answered := all[m.ID]
 		switch {
-		case !answered && (m.Observer || slices.Contains(cfg.Without, m.ID)):
+		case !answered && (m.Observer || slices.Contains(cfg.Without, m.ID)),
+			mutant.On(mutant.BirthByMajority) && !answered && len(all) > len(cfg.Members)/2:
 			continue
 		case !answered:
 			b.waits = append(b.waits, fmt.Sprintf("member %d at %s does not answer", m.ID, m.Addr))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 )
 
@@ -76,7 +77,7 @@ func (r *Replica) handOverWait() time.Duration {
 // alone. It returns the voter that it has tried; if it tries none, last.
 func (r *Replica) handOver(w *logWrite, last MemberID) MemberID {
 	leader, epoch := r.leaderEpoch()
-	if leader != r.cfg.ID {
+	if leader != r.cfg.ID || mutant.On(mutant.HangingLeaderStays) {
 		return last
 	}
 	target, ok := r.promptVoter(w.last, last)

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -342,7 +343,7 @@ func (r *Replica) checkMembers() error {
 		}
 	}
 	cluster, err := r.cfg.Stores.cluster()
-	if of := r.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster {
+	if of := r.store.Cluster(); err == nil && of != 0 && cluster != 0 && of != cluster && !mutant.On(mutant.ClustersMix) {
 		err = fmt.Errorf("quorum: %s: %w: it belongs to cluster %v, and the state is of cluster %v: are these the files of one member?",
 			r.cfg.Stores.stableName(), errOtherCluster, cluster, of)
 	}

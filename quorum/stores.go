@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/quorum/wal"
 )
@@ -234,6 +235,9 @@ func (s *Stores) claim(id MemberID) (peer.DiskID, error) {
 	switch {
 	case err == nil && len(v) == 0 || err != nil && isAbsent(err):
 		disk := peer.NewDiskID()
+		if mutant.On(mutant.DiskByNumber) {
+			disk = peer.DiskID(id)
+		}
 		v = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(id)), uint64(disk))
 		if err := s.Stable.Set(identityKey, v); err != nil {
 			return 0, fmt.Errorf("quorum: write identity of %s: %w", s.stableName(), err)

@@ -34,6 +34,12 @@ const (
 	TornWriteKept
 	LeaseSleeps
 	TimeNeverGoesBack
+	BirthByMajority
+	ClustersMix
+	DiskByNumber
+	HalfVote
+	HeartbeatPath
+	HangingLeaderStays
 	end
 )
 
@@ -79,6 +85,12 @@ var Table = []Entry{
 	{TornWriteKept, "torn-write-kept", "C1", "quorum/wal/segment.go", "the checksum of a batch's content is not verified; what a power cut leaves of it is taken for whole", true, "TestPowerFailsDuringWrites"},
 	{LeaseSleeps, "lease-sleeps", "C6", "session/lease.go", "leases do not count the time for which the machine was suspended", true, "TestSuspendedMemberIsSilent"},
 	{TimeNeverGoesBack, "time-never-goes-back", "C8", "znode/store.go", "the time of the state stays where one leader's wall clock has put it", true, "TestWrongClockOfOneLeaderPasses"},
+	{BirthByMajority, "birth-by-majority", "C1", "quorum/birth.go", "a cluster begins when a majority of its voters is blank, whatever the others are", true, "TestLateFirstStartAfterALostDisk"},
+	{ClustersMix, "clusters-mix", "C1", "quorum/peer/port.go", "members do not look at the cluster and the disk that the other end says it is of", true, "TestAddressesOfTwoClustersAreExchanged"},
+	{DiskByNumber, "disk-by-number", "C1", "quorum/stores.go", "a disk that replaces another one has its id, and so its vote", true, "TestReplacedDiskHasNoVote"},
+	{HalfVote, "half-vote", "C1", "quorum/stable.go", "term and candidate of a vote are saved one after the other", true, ""},
+	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, ""},
+	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/handover.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs"},
 }
 
 // active is the mutation that is switched on.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"lockkeeper/internal/mutant"
 )
 
 // network is how the raft library's requests get to other members, and theirs to this one: over
@@ -245,7 +247,11 @@ func (n *network) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { re
 func (n *network) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
 // SetHeartbeatHandler implements raft.Transport. The handler is never called (UPSTREAM.md, 15).
-func (n *network) SetHeartbeatHandler(func(raft.RPC)) {}
+func (n *network) SetHeartbeatHandler(f func(raft.RPC)) {
+	if mutant.On(mutant.HeartbeatPath) {
+		n.beats.library.Store(&f)
+	}
+}
 
 // serve answers the requests of a stream until that or the peer port ends. Errors: ErrRefused,
 // those of the stream.
@@ -297,6 +303,7 @@ func (n *network) decode(from raft.ServerID, kind rpcKind, body []byte) (req any
 func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCResponse, source *snapshotSource,
 ) (raft.RPCResponse, error) {
 	var snapshot *snapshotChecker
+	hand := n.hand
 	switch q := rpc.Command.(type) {
 	case *raft.InstallSnapshotRequest:
 		source.begin(q.Size)
@@ -313,7 +320,9 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 			rpc.Reader = io.MultiReader(bytes.NewReader(head), snapshot)
 		}
 	case *raft.AppendEntriesRequest:
-		if resp := n.beats.answer(from, q); resp != nil {
+		if f := n.beats.library.Load(); f != nil && isHeartbeat(q) {
+			hand = func(rpc raft.RPC, _ <-chan struct{}) { (*f)(rpc) }
+		} else if resp := n.beats.answer(from, q); resp != nil {
 			n.pass(q)
 			return raft.RPCResponse{Response: resp}, nil
 		}
@@ -321,7 +330,7 @@ func (n *network) ask(from raft.ServerID, rpc raft.RPC, answers <-chan raft.RPCR
 		n.votesPending.Add(1)
 		defer n.votesPending.Add(-1)
 	}
-	n.hand(rpc, n.port.done)
+	hand(rpc, n.port.done)
 	select {
 	case answer := <-answers:
 		if vote, ok := answer.Response.(*raft.RequestVoteResponse); ok && vote.Granted {

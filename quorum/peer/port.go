@@ -18,6 +18,7 @@ import (
 
 	"lockkeeper/internal/clock"
 	"lockkeeper/internal/loglimit"
+	"lockkeeper/internal/mutant"
 )
 
 // StreamKind says what a stream carries.
@@ -327,6 +328,7 @@ func (p *Port) serve(c *inbound) {
 func (p *Port) notMember(f preface, ip netip.Addr) string {
 	from, own := f.from, p.roster.Cluster()
 	switch {
+	case mutant.On(mutant.ClustersMix):
 	case f.cluster != own && own != 0:
 		return fmt.Sprintf("member %d belongs to cluster %v, and this is member %d of cluster %v: compare the addresses in the "+
 			"server lines of both", from, f.cluster, p.cfg.ID, own)
