@@ -114,6 +114,10 @@ type Config struct {
 	// Clock is what leases and the cluster's clock count by; nil means Go's monotonic clock, which
 	// may not count suspends.
 	Clock *clock.Clock
+	// Yield is called before the term, the leader or the end of the log is read beside raft's main
+	// loop, and before a term or a vote is saved: a simulation decides there which goroutine goes
+	// on. nil: nothing is called.
+	Yield func()
 	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
 	// written. By then nothing is acknowledged any more. nil means panic.
 	Fatal func(error)
@@ -181,6 +185,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.MayTransfer == nil {
 		c.MayTransfer = func(string) error { return nil }
+	}
+	if c.Yield == nil {
+		c.Yield = func() {}
 	}
 	if c.ClientAddr == nil {
 		c.ClientAddr = func() string { return "" }

@@ -40,11 +40,14 @@ func newestEnd(s Stores) (*snapshotEnd, error) {
 	return &snapshotEnd{list[0].Index, list[0].Term, list[0].Term}, nil
 }
 
-// removeConflict removes what a snapshot that is being installed contradicts. The library's main
-// loop waits meanwhile, so nothing else changes the log.
+// removeConflict removes what a snapshot that is being installed contradicts, and has the log know
+// the end of the snapshot. The library's main loop waits meanwhile, so nothing else changes the log.
 func (r *Replica) removeConflict() error {
 	c, err := findConflict(r.cfg.Stores, r.reads)
-	if err != nil || c == nil {
+	if err == nil && c == nil {
+		return r.reads.setEnd(r.cfg.Stores)
+	}
+	if err != nil {
 		return err
 	}
 	first, err := r.reads.FirstIndex()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/rafttest"
 	"lockkeeper/znode"
 )
 
@@ -126,4 +127,41 @@ func TestConflictingLogIsDiscardedAtTheStart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A follower that has got a snapshot, and entries behind it, takes the first of those again: the
+// leader does not know that they have arrived.
+func TestEntriesBehindASnapshotAreSentAgain(t *testing.T) {
+	few := func(cfg *Config) { cfg.TrailingEntries = 1 }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		f := (l + 1) % 3
+		c.recs[f].result(t, c.propose(l, createSession(9)))
+		c.wipe(f)
+		for i := range uint64(300) {
+			c.recs[l].result(t, c.propose(l, sequential(9, i+1, "/n-")))
+		}
+		if err := c.reps[l].raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.start(f)
+		c.takenIn(f)
+		c.recs[f].result(t, c.propose(l, sequential(9, 301, "/n-")))
+		list, err := c.disks[f].List()
+		if err != nil || len(list) == 0 {
+			t.Fatal("the follower was sent no snapshot", err)
+		}
+		end := list[0]
+		if first, _, err := logBounds(c.reps[f].backlog); err != nil || first != end.Index+1 {
+			t.Fatalf("the log begins with %d behind a snapshot that ends with %d: %v", first, end.Index, err)
+		}
+		leader := c.impostor(hostName(l), MemberID(l+1))
+		defer leader.Transport.Close()
+		request := &raft.AppendEntriesRequest{RPCHeader: rafttest.Header(l + 1), Term: c.reps[l].raft.CurrentTerm(),
+			PrevLogEntry: end.Index, PrevLogTerm: end.Term}
+		var answer raft.AppendEntriesResponse
+		if err := leader.AppendEntries(c.reps[f].self, "", request, &answer); err != nil || !answer.Success {
+			t.Errorf("behind entry %d of term %d: %+v, %v", end.Index, end.Term, answer, err)
+		}
+	})
 }

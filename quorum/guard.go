@@ -53,6 +53,7 @@ type guardedStore struct {
 	raft.LogStore
 	Stable
 	fatal func(error)
+	yield func() // Config.Yield; nil: it is not called
 	// wrote is called with entries that are durable, and when their write began; nil: it is not.
 	wrote func(entries []*raft.Log, start time.Time)
 	// writing is the write to the log that is under way; nil while there is none.
@@ -70,6 +71,13 @@ type guardedStore struct {
 	// Lock: termMu is held while a term or a vote is compared with the saved one and written.
 	termMu   sync.Mutex
 	voteTerm uint64 // the half of a vote that is not saved yet; 0: there is none
+}
+
+// chooseNext lets a simulation choose the goroutine that goes on.
+func (g *guardedStore) chooseNext() {
+	if g.yield != nil {
+		g.yield()
+	}
 }
 
 // logWrite is a write to the log.
@@ -126,6 +134,7 @@ func (g *guardedStore) Set(key, val []byte) error {
 	if !bytes.Equal(key, keyVoteCandidate) {
 		return g.write("write value", func() error { return g.Stable.Set(key, val) })
 	}
+	g.chooseNext()
 	g.termMu.Lock()
 	defer g.termMu.Unlock()
 	term := g.voteTerm
@@ -148,6 +157,7 @@ func (g *guardedStore) SetUint64(key []byte, val uint64) error {
 		if !bytes.Equal(key, keyTerm) || mutant.On(mutant.HeartbeatPath) {
 			return g.Stable.SetUint64(key, val)
 		}
+		g.chooseNext()
 		g.termMu.Lock()
 		defer g.termMu.Unlock()
 		return g.setTerm(val)

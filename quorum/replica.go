@@ -226,10 +226,14 @@ type local struct{ *Replica }
 var _ peer.Local = local{}
 
 // Term implements peer.Local.
-func (l local) Term() uint64 { return l.raft.CurrentTerm() }
+func (l local) Term() uint64 {
+	l.cfg.Yield()
+	return l.raft.CurrentTerm()
+}
 
 // Leader implements peer.Local.
 func (l local) Leader() raft.ServerID {
+	l.cfg.Yield()
 	_, id := l.raft.LeaderWithID()
 	return id
 }
@@ -238,7 +242,10 @@ func (l local) Leader() raft.ServerID {
 func (l local) Servers() []raft.Server { return l.servers() }
 
 // LastIndex implements peer.Local.
-func (l local) LastIndex() uint64 { return l.raft.LastIndex() }
+func (l local) LastIndex() uint64 {
+	l.cfg.Yield()
+	return l.raft.LastIndex()
+}
 
 // EntryTerm implements peer.Local.
 func (l local) EntryTerm(index uint64) (term uint64, ok bool) {
@@ -283,7 +290,7 @@ func (r *Replica) openRaft() error {
 			return fmt.Errorf("quorum: write first configuration: %w", err)
 		}
 	}
-	r.guard = &guardedStore{LogStore: s.Log, Stable: s.Stable, fatal: r.cfg.Fatal, wrote: r.wrote,
+	r.guard = &guardedStore{LogStore: s.Log, Stable: s.Stable, fatal: r.cfg.Fatal, yield: r.cfg.Yield, wrote: r.wrote,
 		released: make(chan struct{})}
 	s.Log.NotifyFailed(func(err error) { _ = r.guard.check("write watermark", err) })
 	var started atomic.Pointer[raft.Raft]

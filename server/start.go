@@ -433,6 +433,7 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		ClientAddr:       func() string { return s.ClientAddr().String() },
 		Now:              s.cfg.Now,
 		Clock:            s.cfg.Clock,
+		Yield:            s.cfg.Yield,
 		Fatal:            s.fail,
 		MayTransfer:      s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,

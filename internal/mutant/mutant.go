@@ -89,7 +89,7 @@ var Table = []Entry{
 	{ClustersMix, "clusters-mix", "C1", "quorum/peer/port.go", "members do not look at the cluster and the disk that the other end says it is of", true, "TestAddressesOfTwoClustersAreExchanged"},
 	{DiskByNumber, "disk-by-number", "C1", "quorum/stores.go", "a disk that replaces another one has its id, and so its vote", true, "TestReplacedDiskHasNoVote"},
 	{HalfVote, "half-vote", "C1", "quorum/stable.go", "term and candidate of a vote are saved one after the other", true, ""},
-	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, ""},
+	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote"},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/handover.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs"},
 }
 

@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -23,10 +24,22 @@ type machine struct {
 	mu     sync.Mutex
 	asleep time.Duration // until since
 	since  time.Time     // of the suspend that has not ended; zero: it is awake
+	choice *rand.Rand    // of yield
 }
 
 func newMachine(rng *rand.Rand) *machine {
-	return &machine{origin: time.Now(), speed: 1 + driftMost*(2*rng.Float64()-1)}
+	return &machine{origin: time.Now(), speed: 1 + driftMost*(2*rng.Float64()-1), choice: rand.New(rand.NewPCG(rng.Uint64(), 0))}
+}
+
+// yield lets other goroutines go on where a term, a vote or a role is read or written, or does not:
+// the seed chooses. A simulation has one processor, which alone would never show some races.
+func (m *machine) yield() {
+	m.mu.Lock()
+	yields := m.choice.IntN(4) == 0
+	m.mu.Unlock()
+	if yields {
+		runtime.Gosched()
+	}
 }
 
 // passed is how much time the quartz has counted until at.

@@ -55,6 +55,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		Stores:         &stores,
 		Now:            m.now,
 		Clock:          m.machine.clock(),
+		Yield:          m.machine.yield,
 		ExtendedTypes:  true,
 		ReapInterval:   time.Second,
 		PeerSecretFile: m.c.shape.secretFile,

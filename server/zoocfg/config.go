@@ -213,6 +213,8 @@ type Config struct {
 	// Clock is the clock of the machine, by which leases count; nil means clock.System. It is for
 	// simulations.
 	Clock *clock.Clock
+	// Yield is quorum.Config.Yield. It is for simulations.
+	Yield func()
 
 	origin  map[string]property // where each key is in the file
 	notices []Notice
