@@ -41,7 +41,8 @@ func newestEnd(s Stores) (*snapshotEnd, error) {
 }
 
 // removeConflict removes what a snapshot that is being installed contradicts, and has the log know
-// the end of the snapshot. The library's main loop waits meanwhile, so nothing else changes the log.
+// the end of the snapshot. The library's main loop waits meanwhile, so nothing else changes the
+// log.
 func (r *Replica) removeConflict() error {
 	c, err := findConflict(r.cfg.Stores, r.reads)
 	if err == nil && c == nil {
