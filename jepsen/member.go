@@ -81,8 +81,8 @@ func (m *Member) SetClock(d time.Duration) error {
 	return nil
 }
 
-// Wipe removes the member's data, apart from its number. It must not be running, nor be a member
-// when it is started again: it has acknowledged what it forgets now.
+// Wipe removes the member's data, apart from its number. It must not be running. Started again it is
+// another server; a cluster that does not heal by itself must have removed it before.
 func (m *Member) Wipe() error {
 	entries, err := os.ReadDir(m.DataDir())
 	for _, e := range entries {

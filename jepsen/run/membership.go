@@ -1,14 +1,12 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +21,6 @@ const (
 	// FRemove, FAdd: a member is taken out, ended and emptied; it is a member again.
 	FRemove = "remove"
 	FAdd    = "add"
-	// FDamage: a member was killed, and its log damaged. FAdd ends it.
-	FDamage = "damage"
 )
 
 // memberNemeses do what operators do.
@@ -40,18 +36,6 @@ func memberNemeses() []nemesis {
 			return m.Kill()
 		}),
 	}
-	torn := strike{
-		began: FDamage, over: FAdd, choose: anyOne, forGood: true, mend: each(rebuild),
-		start: each(func(ctx context.Context, f *field, m *jepsen.Member) error {
-			if err := m.Kill(); err != nil {
-				return err
-			}
-			if err := tearLog(filepath.Join(m.DataDir(), "raft.wal")); err != nil {
-				return err
-			}
-			return f.mustRefuse(ctx, m)
-		}),
-	}
 	return []nemesis{
 		{
 			name: "transfer", help: "the leadership is transferred to another member",
@@ -59,9 +43,6 @@ func memberNemeses() []nemesis {
 		},
 		members.nemesis("members", "a member is removed, ended, emptied, and added again", seconds(3, 6), seconds(1, 5),
 			canReconfigure),
-		torn.nemesis("torn",
-			"a member is killed and the end of its log torn: it must refuse to start, and is rebuilt as documented",
-			seconds(3, 8), seconds(0, 3), canReconfigure),
 	}
 }
 
@@ -149,65 +130,6 @@ func rebuild(ctx context.Context, f *field, m *jepsen.Member) error {
 	})
 	if err != nil {
 		return fmt.Errorf("run: add %s: %w", m, err)
-	}
-	return nil
-}
-
-// refusePatience is how long a member may take to see that its log is damaged.
-const refusePatience = 30 * time.Second
-
-// mustRefuse starts a member that must not come up.
-func (f *field) mustRefuse(ctx context.Context, m *jepsen.Member) error {
-	if err := m.Start(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, refusePatience)
-	defer cancel()
-	for m.Running() {
-		if mode, err := m.Mode(ctx); err == nil {
-			return fmt.Errorf("run: %s serves as %s on a damaged log", m, mode)
-		}
-		if !jepsen.Sleep(ctx, 20*time.Millisecond) {
-			return nil // called off
-		}
-	}
-	if log := m.LogTail(); !strings.Contains(log, "damaged") {
-		return fmt.Errorf("run: %s did not say that its log is damaged:\n%s", m, log)
-	}
-	f.say("refuses to start", m.String()+": its log is damaged")
-	return nil
-}
-
-// tornBytes is how much nonsense tearLog writes.
-const tornBytes = 16
-
-// tearLog writes nonsense over the end of what was written last: the newest segment in dir has
-// zeros behind it.
-func tearLog(dir string) error {
-	segments, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil || len(segments) == 0 {
-		return fmt.Errorf("run: tear the log: no segments in %s (%v)", dir, err)
-	}
-	name := slices.Max(segments)
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("run: tear the log: %w", err)
-	}
-	used := len(bytes.TrimRight(content, "\x00"))
-	if used < tornBytes {
-		return fmt.Errorf("run: tear the log: %s is empty", name)
-	}
-	file, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		return fmt.Errorf("run: tear the log: %w", err)
-	}
-	torn := content[used-tornBytes : used]
-	for i := range torn {
-		torn[i] = ^torn[i]
-	}
-	_, err = file.WriteAt(torn, int64(used-tornBytes))
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return fmt.Errorf("run: tear the log: %w", err)
 	}
 	return nil
 }

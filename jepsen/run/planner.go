@@ -67,6 +67,13 @@ func (p *planner) admit(a *act, lasts time.Duration) bool {
 	return true
 }
 
+// majority reports whether a majority of the members can act.
+func (p *planner) majority() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.lost
+}
+
 // over takes note that an act has been mended.
 func (p *planner) over(a *act) {
 	if p.members == 0 {
