@@ -37,10 +37,13 @@ type Member struct {
 	disks  *Disks // nil: the data is in dir
 	line   string // server.N=...
 	clock  string // the file that sets its wall clock; empty: none
+	sleeps string // the file with the time for which its machine was suspended; empty: none
 	env    []string
 
 	mu      sync.Mutex
 	process *Process // the current or last process; nil before the first start
+	asleep  time.Duration
+	slept   time.Time // the newest Suspend
 }
 
 // String is the member's name in histories and logs, as m1.
@@ -70,15 +73,54 @@ func (m *Member) SetClock(d time.Duration) error {
 	if m.clock == "" {
 		return fmt.Errorf("jepsen: set the clock of %s: it has none of its own", m)
 	}
-	// The member reads it at any time: it finds the old one or the new one.
-	fresh := m.clock + ".new"
-	if err := os.WriteFile(fresh, []byte(d.String()), 0o600); err != nil {
-		return fmt.Errorf("jepsen: set the clock of %s: %w", m, err)
-	}
-	if err := os.Rename(fresh, m.clock); err != nil {
+	if err := replaceFile(m.clock, d.String()); err != nil {
 		return fmt.Errorf("jepsen: set the clock of %s: %w", m, err)
 	}
 	return nil
+}
+
+// replaceFile writes a file that is read at any time: its reader finds the old one or the new one.
+func replaceFile(name, text string) error {
+	fresh := name + ".new"
+	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(fresh, name)
+}
+
+// testSuspendsEnv is what lockkeeper calls the file with the time for which its machine was
+// suspended.
+const testSuspendsEnv = "LOCKKEEPER_TEST_SUSPENDS"
+
+// Suspend suspends the member's machine: the process stands still, and its monotonic clock with it.
+// The cluster must have been started with ClusterConfig.TestClocks.
+func (m *Member) Suspend(ctx context.Context) error {
+	if m.sleeps == "" {
+		return fmt.Errorf("jepsen: suspend %s: it has no clock of its own", m)
+	}
+	if err := m.Pause(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slept = time.Now()
+	return nil
+}
+
+// Wake ends a Suspend. Only the clock that counts suspends shows how long it was.
+func (m *Member) Wake() error {
+	m.mu.Lock()
+	// Less than the process stood still: its other clock must not go back.
+	if !m.slept.IsZero() {
+		m.asleep += time.Since(m.slept)
+		m.slept = time.Time{}
+	}
+	asleep := m.asleep
+	m.mu.Unlock()
+	if err := replaceFile(m.sleeps, asleep.String()); err != nil {
+		return fmt.Errorf("jepsen: wake %s: %w", m, err)
+	}
+	return m.Resume()
 }
 
 // Wipe removes the member's data, apart from its number. It must not be running. Started again it is
@@ -121,7 +163,7 @@ func (m *Member) Start() error {
 	cmd := m.target.command(filepath.Join(m.dir, "zoo.cfg"))
 	cmd.Env = append(os.Environ(), m.env...)
 	if m.clock != "" {
-		cmd.Env = append(cmd.Env, testClockEnv+"="+m.clock)
+		cmd.Env = append(cmd.Env, testClockEnv+"="+m.clock, testSuspendsEnv+"="+m.sleeps)
 	}
 	p, err := StartProcess(m.String(), cmd, m.LogPath())
 	if err != nil {

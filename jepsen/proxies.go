@@ -32,6 +32,8 @@ type Proxies struct {
 	shapes    []Shape // by host, from 1
 	random    *rand.Rand
 	listeners []net.Listener
+	addrs     map[int]string // by host: where it serves its peers
+	exchanged map[int]int    // by host, both ways: the host that has its address now
 	conns     map[net.Conn]struct{}
 	running   sync.WaitGroup
 }
@@ -42,6 +44,7 @@ func NewProxies(n int, seed uint64) *Proxies {
 	p := &Proxies{
 		size: n, gates: make(map[[2]int]*gate), done: make(chan struct{}), shapes: make([]Shape, n+1),
 		random: rand.New(rand.NewPCG(seed, 0)), conns: make(map[net.Conn]struct{}),
+		addrs: make(map[int]string), exchanged: make(map[int]int),
 	}
 	for from := 1; from <= n; from++ {
 		for to := 1; to <= n; to++ {
@@ -66,7 +69,7 @@ func (p *Proxies) Between(from, to int, addr string) (string, error) {
 	if p.closed {
 		return "", errors.Join(errClosed, l.Close())
 	}
-	p.listeners = append(p.listeners, l)
+	p.listeners, p.addrs[to] = append(p.listeners, l), addr
 	p.running.Go(func() {
 		for {
 			conn, err := l.Accept()
@@ -74,7 +77,7 @@ func (p *Proxies) Between(from, to int, addr string) (string, error) {
 				return // Close closes the listener
 			}
 			if p.enter(conn) {
-				p.running.Go(func() { p.serve(conn, from, to, addr) })
+				p.running.Go(func() { p.serve(conn, from, to) })
 			}
 		}
 	})
@@ -104,8 +107,9 @@ func (p *Proxies) forget(conn net.Conn) {
 }
 
 // serve carries one connection that from has opened to to.
-func (p *Proxies) serve(near net.Conn, from, to int, addr string) {
+func (p *Proxies) serve(near net.Conn, from, to int) {
 	defer p.forget(near)
+	to, addr := p.holder(to)
 	there, back := p.gates[[2]int{from, to}], p.gates[[2]int{to, from}]
 	// The packets that open a connection go both ways.
 	if !there.pass(p.done) || !back.pass(p.done) {
@@ -275,6 +279,39 @@ func (p *Proxies) Shape(host int, shape Shape) error {
 	defer p.mu.Unlock()
 	p.shapes[host] = shape
 	return nil
+}
+
+// Exchange gives each of two hosts the address of the other one, from now on: who connects to one of
+// them, one of the two as well, reaches the other. Connections that are open break. Exchanging the
+// same two again gives them their own.
+func (p *Proxies) Exchange(one, other int) error {
+	if err := checkPair(p, one, other); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exchanged[one] == other {
+		delete(p.exchanged, one)
+		delete(p.exchanged, other)
+	} else if p.exchanged[one] != 0 || p.exchanged[other] != 0 {
+		return fmt.Errorf("jepsen: exchange hosts %d and %d: one of them has the address of a third", one, other)
+	} else {
+		p.exchanged[one], p.exchanged[other] = other, one
+	}
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+	return nil
+}
+
+// holder is the host that has the address of host now, and where it serves.
+func (p *Proxies) holder(host int) (int, string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.exchanged[host]; other != 0 {
+		host = other
+	}
+	return host, p.addrs[host]
 }
 
 // Close ends all proxies with their connections and waits for them. Closing again does nothing.

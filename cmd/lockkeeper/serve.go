@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"lockkeeper/internal/clock"
 	"lockkeeper/server"
 	"lockkeeper/server/zoocfg"
 )
@@ -81,6 +82,9 @@ func (c *serveCommand) run(e env, args []string) error {
 	cfg.Logger = slog.New(c.logHandler(e.stderr, level))
 	if file := os.Getenv(testClockEnv); file != "" {
 		cfg.Now = testClock(file)
+	}
+	if file := os.Getenv(testSuspendsEnv); file != "" {
+		cfg.Clock = testSuspends(file)
 	}
 	tell := func(state string) {
 		if err := notify(state); err != nil {
@@ -302,16 +306,29 @@ const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
 
 // testClock is a wall clock that is wrong by the duration in the file, or right without one.
 func testClock(file string) func() time.Time {
-	return func() time.Time {
-		now := time.Now().Round(0) // without the monotonic clock
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return now
-		}
-		wrong, err := time.ParseDuration(strings.TrimSpace(string(text)))
-		if err != nil {
-			return now
-		}
-		return now.Add(wrong)
+	return func() time.Time { return time.Now().Round(0).Add(durationIn(file)) } // without the monotonic clock
+}
+
+// testSuspendsEnv names a file that holds for how long this member's machine has been suspended, as
+// 4.2s. It is read whenever the time is needed, and never becomes shorter. Tests stop the process,
+// add the time for which it was stopped, and let it go on: then its clocks are as after a suspend.
+const testSuspendsEnv = "LOCKKEEPER_TEST_SUSPENDS"
+
+// testSuspends is the clock of a machine that has been suspended for the duration in the file.
+func testSuspends(file string) *clock.Clock {
+	asleep := func() time.Duration { return durationIn(file) }
+	return clock.New(func() time.Time { return time.Now().Add(-asleep()) }, asleep)
+}
+
+// durationIn is the duration in a file; 0 if there is none.
+func durationIn(file string) time.Duration {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
 	}
+	d, err := time.ParseDuration(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0
+	}
+	return d
 }

@@ -57,8 +57,8 @@ func seconds(min, max float64) span {
 
 // nemeses are all of them, in the order in which they are listed.
 func nemeses() []nemesis {
-	return slices.Concat(partitions(), processNemeses(), linkNemeses(), diskNemeses(), lossNemeses(), clockNemeses(),
-		memberNemeses())
+	return slices.Concat(partitions(), processNemeses(), linkNemeses(), swapNemeses(), diskNemeses(),
+		lossNemeses(), clockNemeses(), memberNemeses())
 }
 
 // Nemeses are the names that Test.Nemeses may have, with what they do.

@@ -229,3 +229,44 @@ func badLinks(name, f, help string, choose func(*rand.Rand) (jepsen.Shape, strin
 		},
 	}
 }
+
+// FSwap, FSwapBack: two members have each other's peer addresses; they have their own again.
+// (jepsen.Op.F)
+const (
+	FSwap     = "swap"
+	FSwapBack = "swap-back"
+)
+
+// swapNemeses exchange addresses.
+func swapNemeses() []nemesis {
+	return []nemesis{{
+		name: "swap", help: "two members have each other's peer addresses for a while",
+		usable: canSwap, rest: seconds(3, 8), lasts: seconds(2, 8), plan: planSwap,
+	}}
+}
+
+// canSwap says why addresses cannot be exchanged, if so.
+func canSwap(f *field) error {
+	if err := errors.Join(onlyLockkeeper(f), hasLinks(f)); err != nil {
+		return err
+	}
+	if _, proxies := f.links.(*jepsen.Proxies); !proxies {
+		return fmt.Errorf("%w: addresses are exchanged behind proxies only", errUnusable)
+	}
+	return nil
+}
+
+// planSwap exchanges the addresses of two members. Nobody else is to reach either of them.
+func planSwap(_ context.Context, f *field, rng *rand.Rand) (*act, error) {
+	two := shuffled(f, rng)[:2]
+	got, release := f.claim("swap", []any{"addresses"})
+	if len(got) == 0 {
+		return nil, nil
+	}
+	exchange := func(context.Context) error { return f.links.(*jepsen.Proxies).Exchange(two[0], two[1]) }
+	on := fmt.Sprintf("m%d <-> m%d", two[0], two[1])
+	return &act{
+		on: on, begin: []jepsen.Op{{F: FSwap, Note: on}}, end: []jepsen.Op{{F: FSwapBack, Note: on}},
+		start: exchange, mend: exchange, release: release, harm: harm{down: two},
+	}, nil
+}

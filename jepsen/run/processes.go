@@ -9,6 +9,13 @@ import (
 	"lockkeeper/jepsen"
 )
 
+// FSuspend, FWake: a member's machine is suspended, its monotonic clock with it; it goes on.
+// (jepsen.Op.F)
+const (
+	FSuspend = "suspend"
+	FWake    = "wake"
+)
+
 // A strike is what a nemesis does to members that it chooses. No two strikes share a member.
 type strike struct {
 	// began and over are the operations in the history, one for each member.
@@ -137,6 +144,12 @@ func processNemeses() []nemesis {
 			began: jepsen.FPause, over: jepsen.FResume, choose: someOrTheLeader, start: each(pauseMember),
 			mend: each(resumeMember),
 		}.nemesis("pause", "SIGSTOP of one or some members, for up to 8 s", seconds(3, 8), seconds(0.5, 8), nil),
+		strike{
+			began: FSuspend, over: FWake, choose: someOrTheLeader,
+			start: each(func(ctx context.Context, _ *field, m *jepsen.Member) error { return m.Suspend(ctx) }),
+			mend:  each(func(_ context.Context, _ *field, m *jepsen.Member) error { return m.Wake() }),
+		}.nemesis("suspend", "the machines of one or some members are suspended, for up to 8 s, and their clocks with them",
+			seconds(3, 8), seconds(0.5, 8), onlyLockkeeper),
 		nemesis{
 			name: "pause-client", help: "SIGSTOP of one client's process, for up to 10 s",
 			rest: seconds(2, 6), lasts: seconds(0.5, 10), plan: planPauseClient,

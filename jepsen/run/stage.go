@@ -106,7 +106,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		Target: t.Target, Members: t.Members, Dir: t.Scratch, TickTime: t.TickTime,
 	}
 	if t.Target.Name == "lockkeeper" {
-		cfg.Admin, cfg.TestClocks = true, t.asksFor("clock")
+		cfg.Admin, cfg.TestClocks = true, t.asksFor("clock", "suspend")
 	} else {
 		// As in its sample configuration. It takes the last line of a key.
 		cfg.Extra = []string{"initLimit=10", "syncLimit=5"}
@@ -163,6 +163,9 @@ func (t Test) networkKind(ctx context.Context) (string, error) {
 		return t.Network, nil
 	}
 	missing := jepsen.FindNetwork()
+	if missing == nil && slices.Contains(t.Nemeses, "swap") && t.Target.Name == "lockkeeper" {
+		return Proxy, nil // there is a swap nowhere else
+	}
 	if missing == nil && t.asksFor("slow", "lossy") && t.Target.Name == "lockkeeper" {
 		missing = jepsen.FindNetem(ctx, t.Scratch)
 	}
