@@ -1,6 +1,7 @@
 package jepsen
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -31,5 +32,40 @@ func TestSetClock(t *testing.T) {
 	}
 	if err := (&Member{}).SetClock(0); err == nil {
 		t.Error("a clock is set that is not there")
+	}
+}
+
+// A member that was suspended sees it: it counts the time by a clock that goes on meanwhile, and the
+// cluster goes on with it.
+func TestSuspend(t *testing.T) {
+	l := newLabWith(t, time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TestClocks: true})
+	leader, err := l.cluster.AwaitLeader(l.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Suspend(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := Poll(l.ctx, 20*time.Millisecond, func() error {
+		for _, m := range l.cluster.Members() {
+			if mode, err := m.Mode(l.ctx); m != leader && err == nil && mode == "leader" {
+				return nil
+			}
+		}
+		return errors.New("nobody leads instead of the suspended leader")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := leader.Wake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.cluster.AwaitServing(l.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if leader.asleep == 0 {
+		t.Error("it was suspended for no time")
+	}
+	if err := (&Member{}).Suspend(l.ctx); err == nil {
+		t.Error("a member is suspended that has no clock of its own")
 	}
 }

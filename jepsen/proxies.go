@@ -298,10 +298,27 @@ func (p *Proxies) Exchange(one, other int) error {
 	} else {
 		p.exchanged[one], p.exchanged[other] = other, one
 	}
+	p.breakLocked()
+	return nil
+}
+
+// move has what connects to a host reach addr from now on. Connections that are open break.
+func (p *Proxies) move(host int, addr string) error {
+	if err := checkHost(p, host); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.addrs[host] = addr
+	p.breakLocked()
+	return nil
+}
+
+// breakLocked closes all connections.
+func (p *Proxies) breakLocked() {
 	for conn := range p.conns {
 		_ = conn.Close()
 	}
-	return nil
 }
 
 // holder is the host that has the address of host now, and where it serves.
@@ -327,9 +344,7 @@ func (p *Proxies) Close() error {
 	for _, l := range p.listeners {
 		errs = append(errs, l.Close())
 	}
-	for conn := range p.conns {
-		_ = conn.Close()
-	}
+	p.breakLocked()
 	p.mu.Unlock()
 	p.running.Wait()
 	return errors.Join(errs...)

@@ -111,3 +111,23 @@ func TestTestClock(t *testing.T) {
 		}
 	}
 }
+
+// A suspend stops one of a member's clocks, and shows in the other.
+func TestTestSuspends(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "suspends")
+	c := testSuspends(file)
+	began, awake := c.Now(), c.Awake()
+	const asleep = time.Hour
+	if err := os.WriteFile(file, []byte(asleep.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if passed := c.Now().Sub(began); passed < 0 || passed > asleep/2 {
+		t.Errorf("%v have passed", passed)
+	}
+	if passed := c.Awake().Sub(awake); passed > asleep/2-asleep {
+		t.Errorf("the clock that stands still went on by %v", passed)
+	}
+	if c.Woke().IsZero() {
+		t.Error("the suspend was not seen")
+	}
+}

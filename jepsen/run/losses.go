@@ -43,7 +43,13 @@ func lossNemeses() []nemesis {
 			return flip(filepath.Join(m.DataDir(), "raft.db"), boltMeta)
 		}),
 		kind("wipe-snapshot", "a member is killed and a byte of its snapshots changed; without one, its disk emptied",
-			damageSnapshot),
+			func(m *jepsen.Member) error {
+				damaged, err := damageSnapshot(m.DataDir())
+				if err == nil && !damaged {
+					err = m.Wipe()
+				}
+				return err
+			}),
 		kind("torn", "a member is killed and the end of its log torn", func(m *jepsen.Member) error {
 			return tearLog(filepath.Join(m.DataDir(), "raft.wal"))
 		}),
@@ -163,11 +169,10 @@ func flip(name string, offset int64) error {
 	return nil
 }
 
-// damageSnapshot inverts a byte in the middle of each file of a member's snapshots. A member
-// without one loses everything.
-func damageSnapshot(m *jepsen.Member) error {
-	damaged := false
-	err := filepath.WalkDir(filepath.Join(m.DataDir(), "snapshots"), func(name string, e fs.DirEntry, err error) error {
+// damageSnapshot inverts a byte in the middle of each file of the snapshots in a data directory. It
+// reports whether there is one.
+func damageSnapshot(dataDir string) (damaged bool, err error) {
+	err = filepath.WalkDir(filepath.Join(dataDir, "snapshots"), func(name string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -181,10 +186,7 @@ func damageSnapshot(m *jepsen.Member) error {
 		damaged = true
 		return flip(name, info.Size()/2)
 	})
-	if err == nil && !damaged {
-		err = m.Wipe()
-	}
-	return err
+	return damaged, err
 }
 
 // tornBytes is how much nonsense tearLog writes.

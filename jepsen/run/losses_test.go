@@ -37,3 +37,42 @@ func TestTearLog(t *testing.T) {
 		t.Errorf("the older segment: %v, %v", left, err)
 	}
 }
+
+// What is damaged is one byte of each file of the snapshots.
+func TestDamageSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "snapshots", "2-10-1", "state.bin")
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	whole := bytes.Repeat([]byte{7}, 101)
+	if err := os.WriteFile(name, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if damaged, err := damageSnapshot(dir); err != nil || !damaged {
+		t.Fatal(damaged, err)
+	}
+	got, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got[50] != ^whole[50] {
+		t.Errorf("the byte in the middle is %d", got[50])
+	}
+	got[50] = whole[50]
+	if !bytes.Equal(got, whole) {
+		t.Error("more was damaged than a byte")
+	}
+	if damaged, err := damageSnapshot(t.TempDir()); err != nil || damaged {
+		t.Errorf("without a snapshot: %v, %v", damaged, err)
+	}
+}
+
+func TestGauge(t *testing.T) {
+	mntr := "zk_quorum_size\t3\nzk_synced_followers\t2\n"
+	for name, want := range map[string]string{"zk_quorum_size": "3", "zk_synced_followers": "2", "zk_synced": ""} {
+		if got := gauge(mntr, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
