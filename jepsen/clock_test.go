@@ -35,8 +35,7 @@ func TestSetClock(t *testing.T) {
 	}
 }
 
-// A member that was suspended sees it: it counts the time by a clock that goes on meanwhile, and the
-// cluster goes on with it.
+// While the leader's machine is suspended another member leads; when it wakes, all members serve.
 func TestSuspend(t *testing.T) {
 	l := newLabWith(t, time.Minute, ClusterConfig{Target: findTarget(t, "lockkeeper"), Members: 3, TestClocks: true})
 	leader, err := l.cluster.AwaitLeader(l.ctx)

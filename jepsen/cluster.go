@@ -39,8 +39,8 @@ type ClusterConfig struct {
 	Descriptors int
 	// Admin gives every member its HTTP port, and the right to change the members to AdminAuth.
 	Admin bool
-	// TestClocks gives every member a wall clock that Member.SetClock sets, and a monotonic one that
-	// Member.Suspend stops. lockkeeper only.
+	// TestClocks gives every member a wall clock that Member.SetClock sets, and a monotonic one
+	// that Member.Suspend stops. lockkeeper only.
 	TestClocks bool
 	// Env, unless nil, returns what is added to the environment of a member's process, by its ID.
 	Env func(id int) []string

@@ -123,8 +123,8 @@ func (m *Member) Wake() error {
 	return m.Resume()
 }
 
-// Wipe removes the member's data, apart from its number. It must not be running. Started again it is
-// another server; a cluster that does not heal by itself must have removed it before.
+// Wipe removes the member's data, apart from its number. It must not be running. Started again it
+// is another server; a cluster that does not heal by itself must have removed it before.
 func (m *Member) Wipe() error {
 	entries, err := os.ReadDir(m.DataDir())
 	for _, e := range entries {

@@ -281,9 +281,9 @@ func (p *Proxies) Shape(host int, shape Shape) error {
 	return nil
 }
 
-// Exchange gives each of two hosts the address of the other one, from now on: who connects to one of
-// them, one of the two as well, reaches the other. Connections that are open break. Exchanging the
-// same two again gives them their own.
+// Exchange gives each of two hosts the address of the other one, from now on: a host that connects
+// to one of them, one of the two as well, reaches the other. Connections that are open break.
+// Exchanging the same two again gives them their own.
 func (p *Proxies) Exchange(one, other int) error {
 	if err := checkPair(p, one, other); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Whoever connects to one of two exchanged hosts reaches the other one, until they are exchanged
-// again; open connections break.
+// A connection to one of two exchanged hosts reaches the other one, until they are exchanged again;
+// open connections break.
 func TestExchange(t *testing.T) {
 	p := NewProxies(3, 1)
 	defer closeAll(t, p)

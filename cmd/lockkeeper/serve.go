@@ -306,7 +306,9 @@ const testClockEnv = "LOCKKEEPER_TEST_CLOCK"
 
 // testClock is a wall clock that is wrong by the duration in the file, or right without one.
 func testClock(file string) func() time.Time {
-	return func() time.Time { return time.Now().Round(0).Add(durationIn(file)) } // without the monotonic clock
+	return func() time.Time {
+		return time.Now().Round(0).Add(durationIn(file)) // without the monotonic clock
+	}
 }
 
 // testSuspendsEnv names a file that holds for how long this member's machine has been suspended, as
