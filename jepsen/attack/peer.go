@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -18,13 +17,14 @@ import (
 const (
 	prefaceMagic = "LKPR"
 	// An attacker tries the versions of the protocol one after the other.
-	firstVersion, lastVersion = 4, 32
+	firstVersion, lastVersion = 8, 32
 
 	streamRaft     = 'R'
 	streamForward  = 'F'
 	streamLease    = 'L'
 	streamHello    = 'H'
 	streamTransfer = 'T'
+	streamClaims   = 'C'
 
 	rpcAppend   = 1
 	rpcVote     = 3
@@ -57,38 +57,43 @@ func (p *Play) others() []*jepsen.Member {
 }
 
 // preface is what a connection between members begins with.
-func (p *Play) preface(stream byte, cluster uint32) []byte {
+func (p *Play) preface(stream byte) []byte {
 	b := append([]byte(prefaceMagic), p.version, stream, byte(p.others()[0].ID), byte(p.attacked.ID))
-	return binary.BigEndian.AppendUint32(b, cluster)
+	b = binary.BigEndian.AppendUint64(b, p.other)
+	b = binary.BigEndian.AppendUint64(b, p.disk)
+	return binary.BigEndian.AppendUint64(b, p.clusterID)
 }
 
-// hello asks the attacked member for the number of its cluster, which it tells everybody who speaks
-// its version of the protocol.
-func (p *Play) hello() (cluster uint32, err error) {
+// hello asks the attacked member for its disk, the one that it counts under the number of another
+// member, and its cluster. It tells everybody who speaks its version of the protocol.
+func (p *Play) hello() (err error) {
 	for p.version = firstVersion; p.version <= lastVersion; p.version++ {
 		var c net.Conn
 		if c, err = p.dial(p.attacked.PeerAddr, member); err != nil {
-			return 0, err
+			return err
 		}
 		_ = c.SetDeadline(time.Now().Add(patience))
-		_, err = c.Write(p.preface(streamHello, 0))
-		var answer [20]byte
+		_, err = c.Write(p.preface(streamHello))
+		var answer [27]byte // its version, two bytes, and three numbers
 		if err == nil {
 			_, err = io.ReadFull(c, answer[:])
 		}
 		_ = c.Close()
 		if err == nil {
-			return binary.BigEndian.Uint32(answer[4:]), nil
+			p.disk = binary.BigEndian.Uint64(answer[3:])
+			p.other = binary.BigEndian.Uint64(answer[11:])
+			p.clusterID = binary.BigEndian.Uint64(answer[19:])
+			return nil
 		}
 	}
-	return 0, fmt.Errorf("attack: hello to %s: %w", p.attacked, err)
+	return fmt.Errorf("attack: hello to %s: %w", p.attacked, err)
 }
 
 // learnPeerPort finds out, before the attack, what a preface and a request have to look like:
 // without that the attacker would be turned away for another reason than it should be. A harmless
 // request of raft, of a term that is long over, must be answered.
 func (p *Play) learnPeerPort() (err error) {
-	if p.clusterSum, err = p.hello(); err != nil {
+	if err := p.hello(); err != nil {
 		return err
 	}
 	c, _, _, err := p.raftStream()
@@ -104,10 +109,20 @@ func (p *Play) open(stream byte) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.Write(p.preface(stream, p.clusterSum)); err != nil {
+	_ = c.SetDeadline(time.Now().Add(patience))
+	_, err = c.Write(p.preface(stream))
+	var answer [2]byte // its version, and the length of the reason why it refuses
+	if err == nil {
+		_, err = io.ReadFull(c, answer[:])
+	}
+	if err == nil && answer[1] != 0 {
+		err = errRefused
+	}
+	if err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("attack: preface: %w", err)
 	}
+	_ = c.SetDeadline(time.Time{})
 	return c, nil
 }
 
@@ -133,7 +148,7 @@ func fields(values ...any) []byte {
 }
 
 // name is the member as which attackers come, as raft knows it.
-func (p *Play) name() []byte { return []byte(strconv.Itoa(p.others()[0].ID)) }
+func (p *Play) name() []byte { return fmt.Appendf(nil, "%d-%016x", p.others()[0].ID, p.other) }
 
 // header is what raft's requests begin with: the version of its protocol, number and address of the
 // member that asks.

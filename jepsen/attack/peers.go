@@ -101,7 +101,7 @@ func peerPrefaces(ctx context.Context, p *Play) error {
 	rng := p.rng(0)
 	return rounds(ctx, func() error {
 		for i := range 200 {
-			b := p.preface(streamRaft, p.clusterSum)
+			b := p.preface(streamRaft)
 			switch i % 5 {
 			case 0:
 				binary.BigEndian.PutUint64(b, rng.Uint64())
@@ -114,7 +114,7 @@ func peerPrefaces(ctx context.Context, p *Play) error {
 			case 3:
 				b[7] = byte(100 + rng.IntN(100)) // another member
 			case 4:
-				b[8] ^= byte(1 + rng.IntN(255)) // another cluster
+				b[16+rng.IntN(16)] ^= byte(1 + rng.IntN(255)) // another disk, or another cluster
 			}
 			c, err := p.dial(p.attacked.PeerAddr, []string{member, p.host(0)}[i%2])
 			if err != nil {
@@ -142,8 +142,9 @@ func (p *Play) ends(c net.Conn, b []byte) string {
 }
 
 func peerFrames(ctx context.Context, p *Play) error {
-	return each(4, func(i int) error {
-		rng, stream := p.rng(i), []byte{streamRaft, streamForward, streamLease, streamTransfer}[i]
+	streams := []byte{streamRaft, streamForward, streamLease, streamTransfer, streamClaims}
+	return each(len(streams), func(i int) error {
+		rng, stream := p.rng(i), streams[i]
 		return rounds(ctx, func() error {
 			for range 10 {
 				c, err := p.open(stream)
@@ -173,8 +174,10 @@ func peerFrames(ctx context.Context, p *Play) error {
 }
 
 // onlyMember is a configuration in which a member that there is not is the only one. It is
-// well-formed (msgpack): {"Servers": [{"Suffrage": 0, "ID": "9", "Address": "9"}]}.
-var onlyMember = []byte("\x81\xa7Servers\x91\x83\xa8Suffrage\x00\xa2ID\xa19\xa7Address\xa19")
+// well-formed (msgpack): {"Servers": [{"Suffrage": 0, "ID": "9-0000000000000009", "Address": the
+// same}]}.
+var onlyMember = []byte("\x81\xa7Servers\x91\x83\xa8Suffrage\x00\xa2ID\xb29-0000000000000009" +
+	"\xa7Address\xb29-0000000000000009")
 
 // peerConfiguration sends entries as the leader would, behind the end of the log.
 func peerConfiguration(ctx context.Context, p *Play) error {

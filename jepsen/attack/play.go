@@ -44,9 +44,10 @@ type Play struct {
 	// tool is lockkeeper's command line program.
 	tool func(args ...string) *exec.Cmd
 
-	// version and clusterSum are what a preface on the peer port has to say; see learnPeerPort.
-	version    byte
-	clusterSum uint32
+	// version, disk, of the attacked member, other, the disk of the member as which the attacker
+	// comes, and clusterID are what a preface on the peer port has to say; see learnPeerPort.
+	version                byte
+	disk, other, clusterID uint64
 
 	mu        sync.Mutex
 	seen      map[string]int

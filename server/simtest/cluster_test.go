@@ -42,8 +42,8 @@ type cluster struct {
 	// of themselves, damaged those whose bytes were changed, and setAside the starts at which files
 	// were set aside. Only the nemesis uses them.
 	replaced, setBack, damaged, setAside int
-	// redirect says where a connection to a host leads, if not there.
-	redirect map[string]string
+	// redirect says where a connection to a host leads, if not there; nil: nowhere else.
+	redirect atomic.Pointer[map[string]string]
 	// marginTimeout is the session timeout of the client that margin looks at.
 	marginTimeout time.Duration
 	ending        sync.WaitGroup // programs of dead members that are being stopped
@@ -76,6 +76,9 @@ type member struct {
 	spare []*simdisk.Disk
 	// aside: files were set aside on this machine.
 	aside bool
+	// harmed: bytes of the disk were changed, or it is an old one; only then its files may be set
+	// aside.
+	harmed bool
 }
 
 // newCluster starts three members, as the directed scenarios want them: with so much of the log

@@ -122,6 +122,10 @@ func mayReplaceDisk(err error) bool {
 
 // setAside gives the member, which does not run, an empty disk.
 func (m *member) setAside(err error) {
+	if !m.harmed {
+		m.c.t.Errorf("m%d sets its files aside, and nobody has damaged them or brought an old disk back: %v", m.id, err)
+	}
+	m.harmed = false
 	m.c.journal.printf("m%d sets its files aside: %v", m.id, err)
 	m.disk, m.aside = blank(), true
 	m.c.witness.replaced(m)
@@ -197,6 +201,7 @@ func (n *nemesis) oldDiskBack() func() {
 			old := m.spare[k]
 			m.spare = slices.Delete(m.spare, k, k+1)
 			m.put(now)
+			m.harmed = true
 			return old
 		}) {
 			n.note("m%d has an old disk back", m.id)
@@ -221,7 +226,10 @@ func (n *nemesis) setDiskBack() func() {
 	n.pause(120)
 	time.Sleep(5 * time.Second)
 	if p := m.running(); n.c.leader() == nil || p == nil || p.serverID() != id || !m.replaceDisk(n.c.net.Kill, (*simdisk.Disk).Killed,
-		func(*simdisk.Disk) *simdisk.Disk { return image }) {
+		func(*simdisk.Disk) *simdisk.Disk {
+			m.harmed = true
+			return image
+		}) {
 		return func() {}
 	}
 	n.c.ledger.setBack(image)
@@ -256,6 +264,12 @@ func (m *member) heal() bool {
 	return failed
 }
 
+// damage changes some bytes of the log of the member, which does not run, and says where.
+func (m *member) damage(rng *rand.Rand) string {
+	m.harmed = true
+	return m.disk.Damage(rng)
+}
+
 // damageDisk changes some bytes of a member's log while it is down. It ends in an orderly way: of
 // what was written in the last second before a power cut, damage cannot be told from a torn write.
 func (n *nemesis) damageDisk() func() {
@@ -271,7 +285,7 @@ func (n *nemesis) damageDisk() func() {
 	}
 	m.prog.Store(nil)
 	n.c.wind(p)
-	n.note("damage to the disk of m%d: %s", m.id, m.disk.Damage(n.rng))
+	n.note("damage to the disk of m%d: %s", m.id, m.damage(n.rng))
 	n.c.damaged++
 	return m.start
 }

@@ -171,8 +171,8 @@ func TestAddressesOfTwoClustersAreExchanged(t *testing.T) {
 		}
 		x.settled(30 * time.Second)
 		y.settled(30 * time.Second)
-		x.redirect = map[string]string{x.members[2].name: y.members[2].name}
-		y.redirect = map[string]string{y.members[2].name: x.members[2].name}
+		x.redirect.Store(&map[string]string{x.members[2].name: y.members[2].name})
+		y.redirect.Store(&map[string]string{y.members[2].name: x.members[2].name})
 		for round := range 3 {
 			for _, c := range []*cluster{x, y} {
 				c.members[2].powerCut()
@@ -182,7 +182,8 @@ func TestAddressesOfTwoClustersAreExchanged(t *testing.T) {
 			x.members[0].write(fmt.Sprintf("/more%d", round))
 			time.Sleep(20 * time.Second)
 		}
-		x.redirect, y.redirect = nil, nil
+		x.redirect.Store(nil)
+		y.redirect.Store(nil)
 		for _, c := range []*cluster{x, y} { // connections that are open stay where they lead
 			c.each((*member).powerCut)
 			c.each((*member).start)
@@ -214,7 +215,7 @@ func TestDamagedDisksAreReplaced(t *testing.T) {
 			c.others(m)[0].write(fmt.Sprintf("/n%d", round))
 			c.settled(30 * time.Second)
 			m.stop()
-			where := m.disk.Damage(c.torn)
+			where := m.damage(c.torn)
 			m.start()
 			time.Sleep(20 * time.Second)
 			c.settled(30 * time.Second)

@@ -75,7 +75,11 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 
 // leads is where a connection to an address leads.
 func (c *cluster) leads(addr string) string {
-	for from, to := range c.redirect {
+	redirect := c.redirect.Load()
+	if redirect == nil {
+		return addr
+	}
+	for from, to := range *redirect {
 		if port, is := strings.CutPrefix(addr, from+":"); is {
 			return to + ":" + port
 		}
