@@ -38,6 +38,7 @@ func replaceDisks(t *testing.T, members, disks int, rng *rand.Rand) {
 				c.recs[at].result(t, sequential(9, seq, "").Key())
 			}
 		}
+		const builtIns = 1 // /zookeeper
 		replaced := make([]*simdisk.Disk, members)
 		for range disks {
 			i := rng.IntN(members)
@@ -66,7 +67,7 @@ func replaceDisks(t *testing.T, members, disks int, rng *rand.Rand) {
 		for i := range members {
 			c.reps[i].View(func(s *znode.Store) {
 				names, _, code := s.Children("/", []znode.Identity{{Scheme: "super"}})
-				if want := int(seq) + 1; code != wire.CodeOK || len(names) != want { // 1: /zookeeper
+				if want := int(seq) + builtIns; code != wire.CodeOK || len(names) != want {
 					t.Errorf("member %d has %d nodes, want %d: %v", i+1, len(names), want, code)
 				}
 			})
