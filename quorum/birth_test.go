@@ -19,13 +19,19 @@ func (c *cluster) wipe(i int) {
 	c.disks[i].SetSyncTime(time.Millisecond)
 }
 
-// takenIn waits until raft counts member i with the disk that it has.
+// takenIn waits until the leader counts member i with the disk that it has, and no other disk of it.
 func (c *cluster) takenIn(i int) {
 	c.t.Helper()
 	for range 600 {
-		if c.reps[i].Counted() && c.reps[i].Leader() != NoMember {
-			c.settle()
-			return
+		for at, r := range c.reps {
+			if r == nil || c.cut[at] {
+				continue
+			}
+			of := peer.DisksOf(r.servers(), MemberID(i+1))
+			if _, leads := r.settledTerm(); leads && len(of) == 1 && of[0].ID == c.reps[i].self {
+				c.settle()
+				return
+			}
 		}
 		time.Sleep(100 * time.Millisecond) // virtual
 	}
