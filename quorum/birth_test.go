@@ -19,7 +19,8 @@ func (c *cluster) wipe(i int) {
 	c.disks[i].SetSyncTime(time.Millisecond)
 }
 
-// takenIn waits until the leader counts member i with the disk that it has, and no other disk of it.
+// takenIn waits until the leader counts member i with the disk that it has, and no other disk of
+// it.
 func (c *cluster) takenIn(i int) {
 	c.t.Helper()
 	for range 600 {
