@@ -36,8 +36,8 @@ func (r *Replica) hello(asked peer.Identity) peer.Hello {
 	r.noteNewcomer(asked)
 	_, version := r.Members()
 	h := peer.Hello{State: r.state(), Version: uint64(version), Imported: r.brought,
-		Acked: r.transport.Acked()[asked.Disk], SetBack: r.transport.SetBack(asked.Disk),
 		Report: Report{Role: r.Status().Role, ClientAddr: r.cfg.ClientAddr(), PeerAuth: r.cfg.PeerAuth, Details: r.cfg.Details()}}
+	h.Acked, h.SetBack = r.transport.AckedBy(asked.Disk)
 	if h.State == peer.Blank && slices.Contains(r.cfg.Without, asked.Member) {
 		h.State = peer.Lost // this member begins a cluster without the one that asks
 	}
@@ -74,7 +74,9 @@ func judgeBirth(cfg *Config, own peer.Hello, answers map[MemberID]peer.Hello) bi
 	for _, m := range cfg.Members {
 		h, answered := all[m.ID]
 		switch {
-		case !answered && (m.Observer || slices.Contains(cfg.Without, m.ID)),
+		case m.Observer && (!answered || h.State != peer.Blank || h.Listed != own.Listed || h.Imported != (peer.Imported{})):
+			continue // the cluster does not wait for an observer, and takes it in when it is well
+		case !answered && slices.Contains(cfg.Without, m.ID),
 			mutant.On(mutant.BirthByMajority) && !answered && len(all) > len(cfg.Members)/2:
 			continue
 		case !answered:
@@ -135,7 +137,7 @@ func (r *Replica) queryBirth(ctx context.Context, since time.Time) birth {
 	switch {
 	case r.state() == peer.Used:
 	case b.cluster != 0 && b.foreign && r.brought != (peer.Imported{}):
-		r.cfg.Fatal(r.cfg.Stores.retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
+		r.guard.stop(r.cfg.Stores.retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:
 		if late {

@@ -39,6 +39,62 @@ func (c *cluster) takenIn(i int) {
 	c.t.Fatalf("member %d is not taken in with disk %v: %v", i+1, c.reps[i].cfg.Peers.Disk, c.anyone().servers())
 }
 
+// judgeBirth waits for each voter that the word of the operator does not leave out, and for nobody
+// else. The founder has the lowest number of those with the most recent import.
+func TestJudgeBirth(t *testing.T) {
+	members := []Member{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4, Observer: true}}
+	blank := func(disk uint64) peer.Hello {
+		return peer.Hello{State: peer.Blank, Disk: peer.DiskID(disk), Listed: peer.Sum(members)}
+	}
+	with := func(h peer.Hello, change func(*peer.Hello)) peer.Hello { change(&h); return h }
+	imported := func(term, index, digest uint64) func(*peer.Hello) {
+		return func(h *peer.Hello) { h.Imported = peer.Imported{StateTerm: term, Index: index, Digest: digest} }
+	}
+	lost := with(blank(3), func(h *peer.Hello) { h.State = peer.Lost })
+	otherLines := with(blank(4), func(h *peer.Hello) { h.Listed++ })
+	for name, tt := range map[string]struct {
+		without []MemberID
+		two     peer.Hello // zero: it does not answer, like the next ones
+		three   peer.Hello
+		four    peer.Hello
+		founder MemberID // NoMember: nobody, or it waits
+		servers int
+		waits   int
+	}{
+		"all":                          {two: blank(2), three: blank(3), four: blank(4), founder: 1, servers: 4},
+		"no observer":                  {two: blank(2), three: blank(3), founder: 1, servers: 3},
+		"an observer that is not well": {two: blank(2), three: blank(3), four: otherLines, founder: 1, servers: 3},
+		"a voter is missing":           {two: blank(2), founder: 1, servers: 2, waits: 1},
+		"it is left out":               {without: []MemberID{3}, two: blank(2), founder: 1, servers: 2},
+		"one that is there is not":     {without: []MemberID{2}, two: blank(2), founder: 1, servers: 2, waits: 1},
+		"a voter replaces a disk":      {two: blank(2), three: lost, founder: 1, servers: 2, waits: 1},
+		"left out, it replaces one":    {without: []MemberID{3}, two: blank(2), three: lost, founder: 1, servers: 2, waits: 1},
+		"the third has an import":      {two: blank(2), three: with(blank(3), imported(1, 9, 7)), founder: 3, servers: 3},
+		"the newest import": {two: with(blank(2), imported(2, 1, 7)), three: with(blank(3), imported(1, 9, 7)),
+			founder: 2, servers: 3},
+		"the same import": {two: with(blank(2), imported(2, 1, 7)), three: with(blank(3), imported(2, 1, 7)),
+			founder: 2, servers: 3},
+		"imports that differ": {two: with(blank(2), imported(2, 1, 7)), three: with(blank(3), imported(2, 1, 8)),
+			founder: 2, servers: 3, waits: 1},
+		"an observer's import": {two: blank(2), three: blank(3), four: with(blank(4), imported(5, 5, 5)), founder: 1, servers: 3},
+	} {
+		answers := map[MemberID]peer.Hello{}
+		for id, h := range map[MemberID]peer.Hello{2: tt.two, 3: tt.three, 4: tt.four} {
+			if h.State != 0 {
+				answers[id] = h
+			}
+		}
+		b := judgeBirth(&Config{ID: 1, Members: members, Without: tt.without}, blank(1), answers)
+		if b.founder != tt.founder || len(b.servers) != tt.servers || len(b.waits) != tt.waits || b.cluster != 0 {
+			t.Errorf("%s: %+v", name, b)
+		}
+	}
+	exists := with(blank(3), func(h *peer.Hello) { h.State, h.Cluster, h.Counted = peer.Used, 7, 99 })
+	if b := judgeBirth(&Config{ID: 1, Members: members}, blank(1), map[MemberID]peer.Hello{2: blank(2), 3: exists}); b.cluster != 7 || !b.foreign {
+		t.Errorf("beside a cluster that counts another disk: %+v", b)
+	}
+}
+
 // A cluster begins when all of its voters have answered, and not before.
 func TestFirstStartWaitsForAllVoters(t *testing.T) {
 	out := &logged{}
@@ -245,6 +301,9 @@ func TestDiskThatIsSetBack(t *testing.T) {
 			c.start(i)
 			if err := <-ended; !errors.Is(err, ErrOutdated) || !strings.Contains(err.Error(), "without entries that it had acknowledged") {
 				t.Fatalf("new leader %v: %v", newLeader, err)
+			}
+			if !c.reps[i].guard.broken.Load() {
+				t.Error("it goes on to vote and to acknowledge entries")
 			}
 			c.wipe(i)
 			c.start(i)

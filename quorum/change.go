@@ -298,11 +298,6 @@ func (r *Replica) take(ctx context.Context, s step) {
 	var f raft.IndexFuture
 	switch s.kind {
 	case stepAdd:
-		if s.replaces != "" {
-			r.measures.DisksReplaced.Add(1)
-			r.log.Warn("a member has come back with another disk, which replaces the one before", "member", peer.IDOf(s.id),
-				"disk", peer.DiskOf(s.id), "before", peer.DiskOf(s.replaces))
-		}
 		r.transport.Forget(s.id)
 		f = r.raft.AddNonvoter(id, addr, 0, r.peerTimeout())
 	case stepVote:
@@ -313,7 +308,12 @@ func (r *Replica) take(ctx context.Context, s step) {
 		f = r.raft.RemoveServer(id, 0, r.peerTimeout())
 	}
 	r.log.Info("changing what raft counts", "step", s.kind, "of", s.id)
-	if err := r.await(ctx, f); err != nil && ctx.Err() == nil {
+	switch err := r.await(ctx, f); {
+	case err == nil && s.replaces != "":
+		r.measures.DisksReplaced.Add(1)
+		r.log.Warn("a member has come back with another disk, which replaces the one before", "member", peer.IDOf(s.id),
+			"disk", peer.DiskOf(s.id), "before", peer.DiskOf(s.replaces))
+	case err != nil && ctx.Err() == nil:
 		r.log.Info("raft did not take the step, looking again", "step", s.kind, "of", s.id, "err", err)
 	}
 	r.membersMayDiffer()

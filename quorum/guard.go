@@ -103,9 +103,14 @@ func (g *guardedStore) check(what string, err error) error {
 		err = fmt.Errorf("%w: %w", ErrDiskFull, err)
 	}
 	err = fmt.Errorf("quorum: %s: %w", what, err)
+	g.stop(err)
+	return err
+}
+
+// stop has nothing written any more, and so nothing acknowledged, and stops the member.
+func (g *guardedStore) stop(err error) {
 	g.broken.Store(true)
 	g.once.Do(func() { g.fatal(err) })
-	return err
 }
 
 func (g *guardedStore) StoreLog(l *raft.Log) error {

@@ -41,9 +41,9 @@ const (
 )
 
 // Import writes a state as the snapshot with which a member starts, instead of an empty one. Every
-// member may bring one. Raft elects a member with the greatest Origin of a majority, and the others
-// get the state from it. The ID, Members and Stores of cfg are those that Open will get. An import
-// that does not come to an end can be repeated; Open refuses to start before.
+// voter may bring one. The founder of the cluster is a voter with the greatest Origin (judgeBirth),
+// and the others get the state from it. The ID, Members and Stores of cfg are those that Open will
+// get. An import that does not come to an end can be repeated; Open refuses to start before.
 func Import(cfg Config, from Origin, store *znode.Store) error {
 	s := &cfg.Stores
 	if err := s.isEmpty(); err != nil {
@@ -131,14 +131,18 @@ var errForeign = errors.New("the data that were imported here are not of the ens
 	"changed in ZooKeeper's files. Look at the addresses in the configuration files; if this member belongs to that cluster, remove " +
 	"its raft.db, raft.wal and snapshots, and start it without an import")
 
-// onlyImported says that the state which the member starts with is just what was imported.
-func (s *Stores) onlyImported() (bool, error) {
+// importedSnapshot is the newest snapshot if the state that the member starts with is just what was
+// imported; nil if not.
+func (s *Stores) importedSnapshot() (*raft.SnapshotMeta, error) {
 	imported, err := storedNumber(s.Stable, importIndexKey)
 	if err != nil || imported == 0 {
-		return false, err
+		return nil, err
 	}
 	list, err := s.Snapshots.List()
-	return len(list) > 0 && list[0].Index == imported, err
+	if len(list) == 0 || list[0].Index != imported {
+		return nil, err
+	}
+	return list[0], nil
 }
 
 // SameHistory is an error if two states cannot be of one ensemble, or cluster: an update has one

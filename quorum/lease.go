@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -38,30 +39,31 @@ const (
 type leaseAnswer struct {
 	status   byte
 	lag      time.Duration
-	acked    []diskIndex
+	acked    map[peer.DiskID]uint64 // peer.Transport.Acked, at most 255 of them
 	extended []wire.SessionID
-}
-
-// diskIndex is how far a disk has acknowledged entries.
-type diskIndex struct {
-	disk  peer.DiskID
-	index uint64
 }
 
 func (a *leaseAnswer) code(c *codec.Codec) {
 	codec.U8(c, &a.status)
 	if a.status == leaseConfirmed {
 		codec.I64(c, &a.lag)
-		n := uint8(min(len(a.acked), math.MaxUint8))
-		codec.U8(c, &n)
-		if c.Decoding() {
-			a.acked = make([]diskIndex, n)
-		}
-		for i := range a.acked[:n] {
-			c.U64((*uint64)(&a.acked[i].disk))
-			c.U64(&a.acked[i].index)
-		}
+		a.codeAcked(c)
 		codec.Rest(c, &a.extended)
+	}
+}
+
+func (a *leaseAnswer) codeAcked(c *codec.Codec) {
+	disks := slices.Collect(maps.Keys(a.acked))
+	n := uint8(min(len(disks), math.MaxUint8))
+	codec.U8(c, &n)
+	if c.Decoding() {
+		a.acked, disks = map[peer.DiskID]uint64{}, make([]peer.DiskID, n)
+	}
+	for _, disk := range disks[:n] {
+		index := a.acked[disk]
+		c.U64((*uint64)(&disk))
+		c.U64(&index)
+		a.acked[disk] = index
 	}
 }
 
@@ -81,10 +83,7 @@ func (r *Replica) serveLease(_ MemberID, s *peer.Stream) error {
 		}
 		answer := leaseAnswer{status: leaseNotLeader}
 		if extended, proven, err := r.touchAsLeader(heard); err == nil {
-			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), extended: extended}
-			for disk, index := range r.transport.Acked() {
-				answer.acked = append(answer.acked, diskIndex{disk, index})
-			}
+			answer = leaseAnswer{status: leaseConfirmed, lag: max(0, received.Sub(proven)), acked: r.transport.Acked(), extended: extended}
 		}
 		c = codec.Encode(peer.BeginFrame(keep(out)[:0]))
 		answer.code(&c)
@@ -155,11 +154,7 @@ func (r *Replica) Touch(ctx context.Context, heard []wire.SessionID) (extended [
 	if mutant.On(mutant.LeaseFromConfirmation) {
 		start = r.cfg.Clock.Now()
 	}
-	acked := map[peer.DiskID]uint64{}
-	for _, d := range answer.acked {
-		acked[d.disk] = d.index
-	}
-	r.transport.NoteAcked(acked)
+	r.transport.NoteAcked(answer.acked)
 	return answer.extended, start.Add(-answer.lag), nil
 }
 

@@ -25,9 +25,9 @@ type Survivor struct {
 	LastTerm, LastIndex uint64
 	// CommitIndex is an index up to which entries are known to be committed.
 	CommitIndex uint64
-	// Voters and Others are the numbers in the newest configuration in the log.
-	Voters, Others []MemberID
-	State          *znode.Store
+	// Voters are the numbers of those in the newest configuration in the log.
+	Voters []MemberID
+	State  *znode.Store
 }
 
 // Survey reads the disk of a member that does not run. Entries at the end of the log may not be
@@ -78,11 +78,8 @@ func Survey(s Stores) (*Survivor, error) {
 	}
 	v.LastIndex, v.CommitIndex = max(v.LastIndex, last), max(v.CommitIndex, s.Log.CommitIndex())
 	for _, srv := range servers {
-		id := peer.IDOf(srv.ID)
 		if srv.Suffrage == raft.Voter {
-			v.Voters = append(v.Voters, id)
-		} else {
-			v.Others = append(v.Others, id)
+			v.Voters = append(v.Voters, peer.IDOf(srv.ID))
 		}
 	}
 	return v, nil
@@ -101,9 +98,10 @@ func (v *Survivor) Time() time.Time {
 const termsUnseen = 1 << 16
 
 // Recover makes empty stores those of the only voter of a new cluster that begins with the state of
-// a survivor. The ID, Members and Stores of cfg are those that Open will get; the other members are
-// taken in when they come with empty disks. It returns the id of the new cluster. Like an import it
-// can be repeated if it does not come to its end. Errors: ErrNotEmpty, those of the stores.
+// a survivor. The ID, Members and Stores of cfg are those that Open will get; its members count,
+// not those of the old cluster, and the others are taken in when they come with empty disks. It
+// returns the id of the new cluster. Like an import it can be repeated if it does not come to its
+// end. Errors: ErrNotEmpty, those of the stores.
 func Recover(cfg Config, from *Survivor) (peer.ClusterID, error) {
 	s := &cfg.Stores
 	if err := s.isEmpty(); err != nil {

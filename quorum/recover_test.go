@@ -95,6 +95,42 @@ func TestRecover(t *testing.T) {
 	})
 }
 
+// The members of the configuration count in the new cluster, not those of the old one.
+func TestRecoverWithOtherMembers(t *testing.T) {
+	var from *Survivor
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+		time.Sleep(time.Second) // virtual; by now the members are in the state
+		c.recs[0].result(t, c.propose(c.leader(), sequential(9, 1, "/n-")))
+		c.stop(0)
+		stores := simStores(t, c.disks[0])
+		var err error
+		if from, err = Survey(stores); err != nil {
+			t.Fatal(err)
+		}
+		if err := stores.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	recovered := false
+	inCluster(t, 2, func(cfg *Config) {
+		if cfg.ID != 1 || recovered {
+			return
+		}
+		recovered = true
+		if _, err := Recover(*cfg, from); err != nil {
+			t.Fatal(err)
+		}
+	}, func(t *testing.T, c *cluster) {
+		c.takenIn(1)
+		if got := c.settle(); got != "1 2" {
+			t.Errorf("the members are %s", got)
+		}
+		c.recs[1].result(t, c.propose(1, sequential(9, 2, "/n-")))
+		c.agree()
+	})
+}
+
 // What a snapshot says of itself is enough to begin with.
 func TestRecoverFromASnapshot(t *testing.T) {
 	_, state := ensembleState(t, 1000, 20)

@@ -136,37 +136,12 @@ func Open(cfg Config) (_ *Replica, err error) {
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
 	r.setLeader(NoMember)
-	disk, err := r.cfg.Stores.claim(cfg.ID)
-	if err := errors.Join(err, r.cfg.Stores.checkImport(), r.cfg.Stores.checkRetired()); err != nil {
-		return nil, err
-	}
-	r.cfg.Peers.Disk, r.self = disk, peer.ServerID(cfg.ID, disk)
-	if r.store, r.newest.at, err = loadSnapshot(cfg.Stores.Snapshots); err != nil {
-		return nil, err
-	}
-	if r.imported, err = cfg.Stores.onlyImported(); err != nil {
-		return nil, fmt.Errorf("quorum: %w", err)
-	}
-	if r.imported {
-		list, err := cfg.Stores.Snapshots.List()
-		if err != nil {
-			return nil, fmt.Errorf("quorum: list snapshots: %w", err)
-		}
-		r.brought = peer.Imported{StateTerm: list[0].Term, Index: list[0].Index, Digest: r.store.Digest()}
-	}
-	r.newest.zxid = r.store.Zxid()
-	r.compaction.restart(r.store.Counts().DataSizeBytes)
-	if err := r.discardConflict(); err != nil {
-		return nil, err
-	}
-	if err := r.applyCommitted(); err != nil {
+	if err := r.openState(); err != nil {
 		return nil, err
 	}
 	if err := r.openTransport(); err != nil {
 		return nil, err
 	}
-	r.clock.clock = r.cfg.Clock
-	r.clock.set(r.store.ClockMs())
 	r.batcher = newBatcher(r.stamp, func(error) { r.inDoubt() })
 	r.batcher.measures = &r.measures
 	if err := r.openRaft(); err != nil {
@@ -199,6 +174,38 @@ func Open(cfg Config) (_ *Replica, err error) {
 		go r.queryLoop(ctx)
 	}
 	return r, nil
+}
+
+// openState finds out whose the stores are, and reads the state that is known to be committed.
+func (r *Replica) openState() error {
+	s := &r.cfg.Stores
+	disk, err := s.claim(r.cfg.ID)
+	if err := errors.Join(err, s.checkImport(), s.checkRetired()); err != nil {
+		return err
+	}
+	r.cfg.Peers.Disk, r.self = disk, peer.ServerID(r.cfg.ID, disk)
+	if r.store, r.newest.at, err = loadSnapshot(s.Snapshots); err != nil {
+		return err
+	}
+	imported, err := s.importedSnapshot()
+	if err != nil {
+		return fmt.Errorf("quorum: %w", err)
+	}
+	if imported != nil {
+		r.imported = true
+		r.brought = peer.Imported{StateTerm: imported.Term, Index: imported.Index, Digest: r.store.Digest()}
+	}
+	r.newest.zxid = r.store.Zxid()
+	r.compaction.restart(r.store.Counts().DataSizeBytes)
+	if err := r.discardConflict(); err != nil {
+		return err
+	}
+	if err := r.applyCommitted(); err != nil {
+		return err
+	}
+	r.clock.clock = r.cfg.Clock
+	r.clock.set(r.store.ClockMs())
+	return nil
 }
 
 func (r *Replica) openTransport() (err error) {

@@ -41,7 +41,9 @@ func Export(ctx context.Context, cfg Config, snapshot, dir string) (e Exported, 
 	}
 	var store *znode.Store
 	if snapshot != "" {
-		store, err = readSnapshot(snapshot)
+		if store, err = readSnapshot(snapshot); err != nil {
+			err = fmt.Errorf("server: export: %w", err)
+		}
 	} else {
 		store, e.Epoch, _, err = stoppedState(ctx, &cfg)
 	}
@@ -61,12 +63,12 @@ func Export(ctx context.Context, cfg Config, snapshot, dir string) (e Exported, 
 func readSnapshot(name string) (*znode.Store, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("server: export: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	store, err := znode.Restore(f)
 	if err != nil {
-		return nil, fmt.Errorf("server: export: %s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return store, nil
 }

@@ -26,8 +26,8 @@ func (s *Store) nameCluster(body []byte) {
 	}
 }
 
-// RenameCluster makes the state that of another cluster, which begins with it. Nothing of a change
-// of the members or of a restore that was under way goes over.
+// RenameCluster makes the state that of another cluster, which begins with it. Who the members of
+// the old one were does not go over, nor does a restore that was under way.
 func (s *Store) RenameCluster(id ClusterID) {
-	s.cluster, s.replacement, s.membership.change = id, nil, nil
+	s.cluster, s.replacement, s.membership = id, nil, membership{}
 }

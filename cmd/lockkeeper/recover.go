@@ -18,7 +18,7 @@ import (
 	"lockkeeper/server"
 )
 
-// recoverCommand begins a new cluster with what is left of one that has lost its majority.
+// recoverCommand begins a new cluster with a surviving disk of one that has lost its majority.
 type recoverCommand struct {
 	from              string
 	show, rejoin, yes bool
@@ -26,8 +26,9 @@ type recoverCommand struct {
 }
 
 func (c *recoverCommand) flags(fs *flag.FlagSet) {
-	fs.StringVar(&c.from, "from", "", "`path` begin with this instead of the member's own files: a snapshot, or a directory with "+
-		"the files of a member (aside-TIME, or a copy)")
+	fs.StringVar(&c.from, "from", "",
+		"`path` of a snapshot, or of a directory with the files of a member (aside-TIME, or a copy), "+
+			"with which the cluster begins instead of the member's own files")
 	fs.BoolVar(&c.show, "show", false, "only say what there is, and change nothing")
 	fs.BoolVar(&c.json, "json", false, "with -show: one JSON object")
 	fs.BoolVar(&c.rejoin, "rejoin", false,
@@ -72,8 +73,9 @@ func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) 
 	if c.show {
 		return nil
 	}
-	if err := c.confirm(e, "This member begins a new cluster with that, alone at first. What only other disks have is lost, and\n"+
-		"a disk of the old cluster can never be one of the new. Run it on one member only.", "recover"); err != nil {
+	if err := c.confirm(e, "This member begins a new cluster with that, alone at first. Updates that only other disks have\n"+
+		"are lost, and no disk of the old cluster can be one of the new. Run it on one member only.",
+		"recover"); err != nil {
 		return err
 	}
 	r, err := server.Recover(ctx, cfg, v)
@@ -89,7 +91,8 @@ func (c *recoverCommand) recover(ctx context.Context, e env, cfg server.Config) 
 }
 
 func (c *recoverCommand) setAside(ctx context.Context, e env, cfg server.Config) error {
-	if err := c.confirm(e, "This member sets its files aside, and gets the data of the cluster that it finds.", "rejoin"); err != nil {
+	if err := c.confirm(e, "This member sets its files aside, and gets the data of the cluster that it finds.",
+		"rejoin"); err != nil {
 		return err
 	}
 	moved, err := server.Rejoin(ctx, cfg)
@@ -144,8 +147,8 @@ func describeSurvivor(w io.Writer, v *server.Survivor, from string) {
 	case v.Missing == 0:
 		line("may miss", "nothing: this disk alone was the majority")
 	default:
-		line("may miss", "what %d other voters had on their disks and this one had not: look at each disk that is left\n"+
-			"%-12s with -show, and take the one with the greatest term and, of equal ones, index. Entries\n"+
+		line("may miss", "updates that %d other voters had on their disks and this one had not: look at each surviving\n"+
+			"%-12s disk with -show, and take the one with the greatest term and, of equal ones, index. Entries\n"+
 			"%-12s behind %d may never have been answered", v.Missing, "", "", v.CommitIndex)
 	}
 }

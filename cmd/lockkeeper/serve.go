@@ -26,6 +26,10 @@ import (
 // shutdownTimeout is how long clients may take to close their side when the member stops.
 const shutdownTimeout = 5 * time.Second
 
+// replacePause is the shortest time between two starts that are to set files aside. Damage that
+// comes back earlier was not in the files, and ends the process.
+const replacePause = time.Minute
+
 type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
 	ignoreZooKeeper, allowUnknown, imports   bool
@@ -58,8 +62,8 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
 		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
-	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: they have "+
-		"never worked in it, and do not run")
+	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: "+
+		"they have never worked in it, and do not run")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
 		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
 			"without it that is refused")
@@ -91,7 +95,7 @@ func (c *serveCommand) run(e env, args []string) error {
 			cfg.Logger.Warn(err.Error())
 		}
 	}
-	damaged := 0
+	var replaced time.Time // when this member was last started again to have its disk replaced
 	for {
 		s, sig, err := startMember(cfg, e)
 		if sig != nil {
@@ -113,8 +117,9 @@ func (c *serveCommand) run(e env, args []string) error {
 			}
 			err = s.Err()
 			cerr := s.Close()
-			if damaged++; s.MayReplaceDisk(err) && damaged == 1 {
-				continue // the start finds what is wrong with the files, and sets them aside
+			if s.MayReplaceDisk(err) && time.Since(replaced) > replacePause {
+				replaced = time.Now()
+				continue // the start finds the fault in the files, and sets them aside
 			}
 			if !errors.Is(err, server.ErrDiskFull) {
 				// What matters is why it failed; how it then closed is seldom news.

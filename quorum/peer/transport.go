@@ -74,13 +74,13 @@ type Transport struct {
 	durable    uint64 // the newest entry of this leadership that is on this member's disk
 	followers  map[raft.ServerID]*follower
 	acked      map[DiskID]ack              // see Acked; it outlives terms
-	setBack    map[DiskID]bool             // see SetBack; the same
 	pipelines  map[raft.ServerID]*pipeline // the newest of each follower, while it works
 }
 
 // follower is what a leader knows of one follower, within one term.
 type follower struct {
 	id     raft.ServerID
+	disk   DiskID // of id
 	addr   raft.ServerAddress
 	header raft.AppendEntriesRequest // Term and RPCHeader of a request of this term
 	// contactAt is when the newest request that it has answered was sent, by Transport.clock.
@@ -125,7 +125,6 @@ func newTransport(inner raft.Transport, self raft.ServerID, local Local) *Transp
 		rpcs:      make(chan raft.RPC),
 		followers: map[raft.ServerID]*follower{},
 		acked:     map[DiskID]ack{},
-		setBack:   map[DiskID]bool{},
 		pipelines: map[raft.ServerID]*pipeline{},
 	}
 }
@@ -255,7 +254,7 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	t.enterTermLocked(args.Term)
 	f := t.followers[id]
 	if f == nil {
-		f = &follower{id: id, wake: make(chan struct{}, 1)}
+		f = &follower{id: id, disk: DiskOf(id), wake: make(chan struct{}, 1)}
 		f.header = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
 		t.followers[id] = f
 		t.wg.Add(1)
@@ -267,8 +266,9 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 	}
 	// A request may overtake another one on its own stream, but not one that was answered before it
 	// was sent.
-	if known := t.acked[DiskOf(id)]; resp.LastLog < known.index && start.After(known.at) && len(t.setBack) < maxAcked {
-		t.setBack[DiskOf(id)] = true
+	if known := t.acked[f.disk]; resp.LastLog < known.index && start.After(known.at) {
+		known.setBack = true
+		t.acked[f.disk] = known
 	}
 	if !resp.Success {
 		f.matched = min(f.matched, resp.LastLog) // it has lost its log, if it had more
@@ -282,14 +282,15 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 		}
 		return
 	}
+	now := t.clock.Now()
 	f.matched = max(f.matched, args.PrevLogEntry+uint64(len(args.Entries)))
 	if len(args.Entries) > 0 {
-		f.took = t.clock.Now().Sub(start)
+		f.took = now.Sub(start)
 	}
 	if f.matched >= args.LeaderCommitIndex {
 		f.synced(start)
 	}
-	t.ackedLocked(DiskOf(id), min(t.commit, f.matched))
+	t.ackedLocked(f.disk, min(t.commit, f.matched), now)
 	f.commitAcked = max(f.commitAcked, min(args.LeaderCommitIndex, f.matched))
 	f.commitSent = max(f.commitSent, f.commitAcked)
 	t.wakeLocked(f)
@@ -297,8 +298,9 @@ func (t *Transport) answered(id raft.ServerID, addr raft.ServerAddress, start ti
 
 // ack is how far a disk has acknowledged entries that are committed.
 type ack struct {
-	index uint64
-	at    time.Time // when this member learned of it, by Transport.clock
+	index   uint64
+	at      time.Time // when this member learned of it, by Transport.clock
+	setBack bool      // the disk has answered this leader with less
 }
 
 // Acked is the committed index up to which each disk is known to have acknowledged entries. A disk
@@ -313,20 +315,21 @@ func (t *Transport) Acked() map[DiskID]uint64 {
 	return acked
 }
 
-// SetBack reports whether a follower's disk has answered this leader with less than it had
-// acknowledged.
-func (t *Transport) SetBack(disk DiskID) bool {
+// AckedBy is Acked for one disk, and whether that has answered this leader with less.
+func (t *Transport) AckedBy(disk DiskID) (index uint64, setBack bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.setBack[disk]
+	a := t.acked[disk]
+	return a.index, a.setBack
 }
 
 // NoteAcked records what another member, the leader, knows of the disks.
 func (t *Transport) NoteAcked(acked map[DiskID]uint64) {
+	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for disk, index := range acked {
-		t.ackedLocked(disk, index)
+		t.ackedLocked(disk, index, now)
 	}
 }
 
@@ -334,15 +337,16 @@ func (t *Transport) NoteAcked(acked map[DiskID]uint64) {
 // replaced.
 const maxAcked = 256
 
-func (t *Transport) ackedLocked(disk DiskID, index uint64) {
-	known, ok := t.acked[disk]
-	if ok && index <= known.index {
+func (t *Transport) ackedLocked(disk DiskID, index uint64, now time.Time) {
+	a, ok := t.acked[disk]
+	if ok && index <= a.index {
 		return
 	}
 	if !ok && len(t.acked) >= maxAcked {
 		clear(t.acked) // those of this cluster come again
 	}
-	t.acked[disk] = ack{index, t.clock.Now()}
+	a.index, a.at = index, now
+	t.acked[disk] = a
 }
 
 // synced records that a follower has everything that was committed at the time at.
