@@ -80,6 +80,12 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	r.cfg.Listener.Lead(r.store)
 	propose := r.membersToSet()
 	unnamed := r.store.Cluster() == 0
+	if r.imported {
+		// The newest snapshot may be the imported one, which only the founder has written again
+		// with the configuration: nobody takes it without.
+		r.compaction.retry()
+		r.fullLocked()
+	}
 	r.mu.Unlock()
 	r.stateMu.Lock()
 	if r.term == term {

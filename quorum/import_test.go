@@ -112,6 +112,28 @@ func TestImportOfOneMember(t *testing.T) {
 	}
 }
 
+// All members have imported the same state. A leader that did not found the cluster has an imported
+// snapshot without a configuration, and yet sends a replaced disk the state.
+func TestImportReachesAReplacedDisk(t *testing.T) {
+	imported := map[MemberID]bool{}
+	inCluster(t, 3, func(cfg *Config) {
+		if !imported[cfg.ID] {
+			imported[cfg.ID] = true
+			from, store := ensembleState(t, 1000, 20)
+			if err := Import(*cfg, from, store); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, func(t *testing.T, c *cluster) {
+		c.recs[0].result(t, c.propose(c.leader(), createSession(9)))
+		c.wipe(0) // the founder
+		c.recs[1].result(t, c.propose(c.leader(), sequential(9, 1, "/n-")))
+		c.start(0)
+		c.takenIn(0)
+		c.agree()
+	})
+}
+
 // A member that comes late with imported data finds a cluster at work. Its files are outdated: it
 // does not start again with them.
 func TestImportBesideACluster(t *testing.T) {
