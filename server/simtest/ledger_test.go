@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,7 +17,8 @@ import (
 // whatever has become of its disk since. Two members that apply different entries at one index have
 // different histories, and two that store different ones in one term have two leaders (C1).
 type ledger struct {
-	c *cluster
+	c    *cluster
+	acks atomic.Int64 // on the wire
 
 	mu      sync.Mutex
 	entries map[uint64]applied
@@ -237,6 +239,35 @@ func (o *observedStable) SetVote(term uint64, candidate []byte) error {
 	o.saved(err, func(l *life) { l.vote = v })
 	o.m.wrote()
 	return err
+}
+
+// observe has a request of raft that arrives at the member, and its answer. No acknowledgement is of
+// a term below that of a vote that the disk had given before the request came (C1). A later vote may
+// overtake an answer on its way to the network.
+func (o *observedStable) observe(any) (answered func(answer any)) {
+	o.life.mu.Lock()
+	before := o.life.vote
+	o.life.mu.Unlock()
+	return func(answer any) {
+		term, success := uint64(0), false
+		switch a := answer.(type) {
+		case *raft.AppendEntriesResponse:
+			term, success = a.Term, a.Success
+		case *raft.InstallSnapshotResponse:
+			term, success = a.Term, a.Success
+		case *raft.RequestVoteResponse:
+			term, success = a.Term, a.Granted
+		}
+		o.saved(nil, func(*life) {
+			if !success {
+				return
+			}
+			o.m.c.ledger.acks.Add(1)
+			if term < before.term {
+				o.wrong("acknowledges with a %T of term %d after the vote %v", answer, term, before)
+			}
+		})
+	}
 }
 
 // wrote is called behind each write of a stable value. It has the power fail there if the nemesis

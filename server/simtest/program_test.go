@@ -34,7 +34,8 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		return nil, err
 	}
 	stores.Log = observedLog{stores.Log, m}
-	stores.Stable = observeStable(stores.Stable, m)
+	stable := observeStable(stores.Stable, m)
+	stores.Stable = stable
 	for _, what := range stores.Repaired {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
@@ -56,6 +57,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		Now:            m.now,
 		Clock:          m.machine.clock(),
 		Yield:          m.machine.yield,
+		ObserveRaft:    stable.observe,
 		ExtendedTypes:  true,
 		ReapInterval:   time.Second,
 		PeerSecretFile: m.c.shape.secretFile,

@@ -287,7 +287,7 @@ func (s *simulation) result() result {
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
 		"terms": len(s.c.witness.winners), "sessions expired": s.c.witness.expired,
 		"history entries": g.entries, "logs repaired": int(s.c.repaired.Load()),
-		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "files set aside": s.c.setAside,
+		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "acknowledgements": int(s.c.ledger.acks.Load()), "files set aside": s.c.setAside,
 	}
 	for name, n := range g.checked {
 		r.Figures["verdicts "+name], r.Figures["unknown verdicts "+name] = n, g.unknown[name]
