@@ -27,12 +27,19 @@ func (p *program) serverID() raft.ServerID {
 }
 
 // spares reports whether the cluster has a majority without the disk of m. Members that are down
-// may have another configuration than those that are up, so all have to be up.
+// may have another configuration than those that are up, so all have to be up, but for a spare
+// machine that was never a member or is one no longer.
 func (c *cluster) spares(m *member) bool {
+	if c.exchanged != nil && c.exchanged() {
+		return false
+	}
 	whole := map[raft.ServerID]bool{}
 	var views [][]raft.Server
-	for _, o := range c.members {
+	for _, o := range c.machines() {
 		p := o.running()
+		if o == c.spare && p == nil && !o.used {
+			continue
+		}
 		if p == nil || p.failure() != nil {
 			return false
 		}
@@ -135,8 +142,8 @@ func (m *member) setAside(err error) {
 // spared is a member, drawn by chance, without the disk of which there is a majority; nil if there
 // is none.
 func (n *nemesis) spared() *member {
-	for _, i := range n.rng.Perm(len(n.c.members)) {
-		if m := n.c.members[i]; n.c.spares(m) {
+	for _, i := range n.rng.Perm(len(n.members)) {
+		if m := n.members[i]; n.c.spares(m) {
 			return m
 		}
 	}
@@ -173,7 +180,7 @@ func (n *nemesis) lose(m *member) bool {
 // loseDisks has members lose their disks, one after the other, as soon as the others can do without
 // them.
 func (n *nemesis) loseDisks() func() {
-	for range 2 + n.rng.IntN(2*len(n.c.members)) {
+	for range 2 + n.rng.IntN(2*len(n.members)) {
 		m := n.any()
 		if n.rng.IntN(3) == 0 {
 			m = n.leader()
@@ -186,13 +193,17 @@ func (n *nemesis) loseDisks() func() {
 			m.start()
 		}
 	}
-	return func() { n.c.each((*member).start) }
+	return func() {
+		for _, m := range n.members {
+			m.start()
+		}
+	}
 }
 
 // oldDiskBack has a member come back with a disk that another one has replaced.
 func (n *nemesis) oldDiskBack() func() {
-	for _, i := range n.rng.Perm(len(n.c.members)) {
-		m := n.c.members[i]
+	for _, i := range n.rng.Perm(len(n.members)) {
+		m := n.members[i]
 		if len(m.spare) == 0 {
 			continue
 		}

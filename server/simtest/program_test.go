@@ -65,8 +65,12 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		Lost:           m.aside,
 		Without:        without,
 	}
-	for _, o := range m.c.members {
-		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000, Observer: o.observer})
+	cfg.Members = m.c.lines()
+	if m.c.shape.changes {
+		cfg.Reconfig, cfg.SuperDigest = true, superDigest
+	}
+	if m == m.c.spare {
+		cfg.Members = append(cfg.Members, m.line(true))
 	}
 	s, err := server.Start(cfg)
 	if err != nil {
