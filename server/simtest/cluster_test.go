@@ -45,6 +45,9 @@ type cluster struct {
 	// of themselves, damaged those whose bytes were changed, and setAside the starts at which files
 	// were set aside. Only the nemesis uses them.
 	replaced, setBack, damaged, setAside int
+	// damagedSnapshots counts snapshots of which bytes were changed, imports the disks with imported
+	// data that came to the cluster.
+	damagedSnapshots, imports int
 	// exchanged reports whether addresses are exchanged with another cluster; nil: there is none.
 	exchanged func() bool
 	// redirect says where a connection to a host leads, if not there; nil: nowhere else.
@@ -83,6 +86,10 @@ type member struct {
 	spare []*simdisk.Disk
 	// aside: files were set aside on this machine.
 	aside bool
+	// damaged is a snapshot of which bytes were changed.
+	damaged damagedSnapshot
+	// imported is a disk with imported data that the member is not to keep.
+	imported *simdisk.Disk
 	// harmed: bytes of the disk were changed, or it is an old one; only then its files may be set
 	// aside.
 	harmed bool
@@ -181,6 +188,7 @@ func (m *member) startWithout(without ...int) {
 		return
 	}
 	p, err := startProgram(m, m.disk, without...)
+	m.checkRefusal(err)
 	if mayReplaceDisk(err) {
 		m.setAside(err)
 		p, err = startProgram(m, m.disk, without...)
@@ -331,6 +339,10 @@ func (c *cluster) settled(limit time.Duration) {
 			r, up := m.replica()
 			if r.fault != nil {
 				c.t.Errorf("member %d: %v", m.id, r.fault)
+				return
+			}
+			if up && m.has(importedPath) {
+				c.t.Errorf("m%d has data that were imported beside the cluster", m.id)
 				return
 			}
 			all = append(all, r)

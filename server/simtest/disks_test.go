@@ -281,7 +281,37 @@ func (m *member) damage(rng *rand.Rand) string {
 	return m.disk.Damage(rng)
 }
 
-// damageDisk changes some bytes of a member's log while it is down. It ends in an orderly way: of
+// damageSnapshot damages the newest snapshot of the member, which does not run. It reports whether
+// there is one.
+func (m *member) damageSnapshot(rng *rand.Rand) bool {
+	id := m.disk.DamageSnapshot(rng)
+	if id == "" {
+		return false
+	}
+	m.harmed, m.damaged = true, damagedSnapshot{m.disk, id}
+	m.c.journal.printf("damage to snapshot %s of m%d", id, m.id)
+	m.c.damagedSnapshots++
+	return true
+}
+
+// damagedSnapshot is one on a disk.
+type damagedSnapshot struct {
+	disk *simdisk.Disk
+	id   string
+}
+
+// checkRefusal checks that a start on a disk with a damaged snapshot has failed, with an error that
+// names it.
+func (m *member) checkRefusal(err error) {
+	if m.disk != m.damaged.disk {
+		return
+	}
+	if !mayReplaceDisk(err) || !strings.Contains(err.Error(), "snapshot "+m.damaged.id) {
+		m.c.t.Errorf("after %v: m%d starts with its damaged snapshot %s: %v", m.c.journal.age(), m.id, m.damaged.id, err)
+	}
+}
+
+// damageDisk changes some bytes of a member's log, or of its newest snapshot, while it is down. It ends in an orderly way: of
 // what was written in the last second before a power cut, damage cannot be told from a torn write.
 func (n *nemesis) damageDisk() func() {
 	m := n.spared()
@@ -296,6 +326,9 @@ func (n *nemesis) damageDisk() func() {
 	}
 	m.prog.Store(nil)
 	n.c.wind(p)
+	if n.rng.IntN(2) == 0 && m.damageSnapshot(n.rng) {
+		return m.start
+	}
 	n.note("damage to the disk of m%d: %s", m.id, m.damage(n.rng))
 	n.c.damaged++
 	return m.start

@@ -142,11 +142,10 @@ func (b *neighbour) breakConnections(of ...*member) {
 	}
 }
 
-// complete reports whether all members run, each with the disk that the others count, and nobody
-// has harmed one.
+// complete reports whether all members run, each with the disk that the others count.
 func (c *cluster) complete() bool {
 	for _, m := range c.members {
-		if p := m.running(); p == nil || p.failure() != nil || m.harmed {
+		if p := m.running(); p == nil || p.failure() != nil {
 			return false
 		}
 	}

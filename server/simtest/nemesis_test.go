@@ -138,6 +138,7 @@ var faults = []fault{
 	{"replaced disk comes back", (*nemesis).oldDiskBack},
 	{"addresses of two clusters are exchanged", (*nemesis).exchange},
 	{"addresses of two clusters are exchanged", (*nemesis).exchange},
+	{"disk is lost, and old data are imported", (*nemesis).importAgain},
 	{"disk is set back", (*nemesis).setDiskBack},
 	{"damaged disk", (*nemesis).damageDisk},
 	{"wall clock jumps", func(n *nemesis) func() {
@@ -194,6 +195,7 @@ func (n *nemesis) round() {
 		m.start()
 		m.heal()
 	}
+	n.outdateImports()
 	n.restoreMembers()
 	n.note("all healed")
 }

@@ -302,7 +302,8 @@ func (s *simulation) result() result {
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
 		"terms": len(s.c.witness.winners), "sessions expired": s.c.witness.expired,
 		"history entries": g.entries, "logs repaired": int(s.c.repaired.Load()),
-		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "members changed": int(s.nemesis.changed.Load()), "acknowledgements": int(s.c.ledger.acks.Load()), "files set aside": s.c.setAside,
+		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "snapshots damaged": s.c.damagedSnapshots, "imports": s.c.imports,
+		"members changed": int(s.nemesis.changed.Load()), "acknowledgements": int(s.c.ledger.acks.Load()), "files set aside": s.c.setAside,
 	}
 	if n := s.nemesis.neighbour; n != nil {
 		r.Figures["addresses exchanged"] = n.exchanges
