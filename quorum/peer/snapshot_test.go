@@ -22,9 +22,9 @@ import (
 
 // A snapshot that is older than what this member has applied does not reach the library, whether it
 // was old when it came or became so before the library got to it. Its connection goes on, and its
-// leader hears that the member has what it holds, or that it leads no longer. Found by simulation: a snapshot whose leader had
-// given up on it was held back by a partition, arrived half a minute later, and took the state back
-// (jepsen sim, seed 707).
+// leader hears that the member has what it holds, or that it leads no longer. Found by simulation:
+// a snapshot whose leader had given up on it was held back by a partition, arrived half a minute
+// later, and took the state back (jepsen sim, seed 707).
 func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &fakeLocal{}

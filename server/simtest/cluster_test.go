@@ -45,8 +45,8 @@ type cluster struct {
 	// of themselves, damaged those whose bytes were changed, and setAside the starts at which files
 	// were set aside. Only the nemesis uses them.
 	replaced, setBack, damaged, setAside int
-	// damagedSnapshots counts snapshots of which bytes were changed, imports the disks with imported
-	// data that came to the cluster.
+	// damagedSnapshots counts snapshots of which bytes were changed, imports the disks with
+	// imported data that came to the cluster.
 	damagedSnapshots, imports int
 	// exchanged reports whether addresses are exchanged with another cluster; nil: there is none.
 	exchanged func() bool

@@ -28,7 +28,8 @@ func (p *program) serverID() raft.ServerID {
 
 // spares reports whether the cluster has a majority without the disk of m. Members that are down
 // may have another configuration than those that are up, so all have to be up, but for a spare
-// machine that was never a member or is one no longer.
+// machine that was never a member or is one no longer. While addresses are exchanged with another
+// cluster no disk is spared (exchange).
 func (c *cluster) spares(m *member) bool {
 	if c.exchanged != nil && c.exchanged() {
 		return false
@@ -311,8 +312,9 @@ func (m *member) checkRefusal(err error) {
 	}
 }
 
-// damageDisk changes some bytes of a member's log, or of its newest snapshot, while it is down. It ends in an orderly way: of
-// what was written in the last second before a power cut, damage cannot be told from a torn write.
+// damageDisk changes some bytes of a member's log, or of its newest snapshot, while it is down. It
+// ends in an orderly way: of what was written in the last second before a power cut, damage cannot
+// be told from a torn write.
 func (n *nemesis) damageDisk() func() {
 	m := n.spared()
 	if m == nil {

@@ -241,9 +241,9 @@ func (o *observedStable) SetVote(term uint64, candidate []byte) error {
 	return err
 }
 
-// observe has a request of raft that arrives at the member, and its answer. No acknowledgement is of
-// a term below that of a vote that the disk had given before the request came (C1). A later vote may
-// overtake an answer on its way to the network.
+// observe has a request of raft that arrives at the member, and its answer. No acknowledgement is
+// of a term below that of a vote that the disk had given before the request came (C1). A later vote
+// may overtake an answer on its way to the network.
 func (o *observedStable) observe(any) (answered func(answer any)) {
 	o.life.mu.Lock()
 	before := o.life.vote

@@ -10,8 +10,8 @@ import (
 	"lockkeeper/znode"
 )
 
-// neighbour is a second cluster, of members with the same numbers, on the network of the first.
-// Now and then the addresses of a member of each are exchanged. Nobody gets the data, or the cluster
+// neighbour is a second cluster, of members with the same numbers, on the network of the first. Now
+// and then the addresses of a member of each are exchanged. Nobody gets the data, or the cluster
 // id, of the other cluster, and the second one works all the time (C1).
 type neighbour struct {
 	x, y      *cluster

@@ -11,8 +11,10 @@ import (
 
 // nemesis breaks a cluster, one fault after the other, sometimes two at once.
 type nemesis struct {
-	c       *cluster
-	members []*member // whom faults happen to: those of the cluster, and the spare machine while it works
+	c *cluster
+	// members are those that faults happen to: those of the cluster, and the spare machine while it
+	// works.
+	members []*member
 	reg     *registry
 	// neighbour is another cluster; nil: there is none.
 	neighbour *neighbour
