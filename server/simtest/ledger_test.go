@@ -79,7 +79,8 @@ func digest(e *raft.Log) uint64 {
 // observedLog is a member's log. The ledger gets the entries that the member applies.
 type observedLog struct {
 	quorum.Log
-	m *member
+	m     *member
+	start int32 // see observedStable
 }
 
 // StoreLog implements raft.LogStore.
@@ -92,10 +93,11 @@ func (o observedLog) StoreLogs(entries []*raft.Log) error {
 }
 
 // SetCommitIndex implements quorum.Log: it is called with each command that was applied. On a disk
-// that fails it may be unreadable.
+// that fails it may be unreadable. A program that has been ended by force, and is no longer heard
+// of, does not count: what it still writes is on no disk.
 func (o observedLog) SetCommitIndex(index uint64) {
 	var e raft.Log
-	if err := o.GetLog(index, &e); err == nil {
+	if err := o.GetLog(index, &e); err == nil && o.start == o.m.starts.Load() {
 		o.m.c.ledger.applied(o.m.id, &e)
 	}
 	o.Log.SetCommitIndex(index)

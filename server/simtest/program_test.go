@@ -33,9 +33,9 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	if err != nil {
 		return nil, err
 	}
-	stores.Log = observedLog{stores.Log, m}
 	stable := observeStable(stores.Stable, m)
 	stores.Stable = stable
+	stores.Log = observedLog{stores.Log, m, stable.start}
 	for _, what := range stores.Repaired {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
