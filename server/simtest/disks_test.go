@@ -28,13 +28,14 @@ func (p *program) serverID() raft.ServerID {
 
 // spares reports whether the cluster has a majority without the disk of m. Members that are down
 // may have another configuration than those that are up, so all have to be up, but for a spare
-// machine that was never a member or is one no longer. While addresses are exchanged with another
-// cluster no disk is spared (exchange).
+// machine that was never a member or is one no longer. The leader may be about to give a nonvoter
+// its vote, so there has to be a majority with that vote, too. While addresses are exchanged with
+// another cluster no disk is spared (exchange).
 func (c *cluster) spares(m *member) bool {
 	if c.exchanged != nil && c.exchanged() {
 		return false
 	}
-	whole := map[raft.ServerID]bool{}
+	whole, promoted := map[raft.ServerID]bool{}, map[raft.ServerID]bool{}
 	var views [][]raft.Server
 	for _, o := range c.machines() {
 		p := o.running()
@@ -45,22 +46,25 @@ func (c *cluster) spares(m *member) bool {
 			return false
 		}
 		whole[p.serverID()] = o != m && o.diskFault == nil
+		promoted[p.serverID()] = !o.observer
 		if servers := p.Replica().Servers(); len(servers) > 0 {
 			views = append(views, servers)
 		}
 	}
 	for _, servers := range views {
-		voters, left := 0, 0
-		for _, s := range servers {
-			if s.Suffrage == raft.Voter {
-				voters++
-				if whole[s.ID] {
-					left++
+		for _, soon := range []bool{false, true} {
+			voters, left := 0, 0
+			for _, s := range servers {
+				if s.Suffrage == raft.Voter || soon && promoted[s.ID] {
+					voters++
+					if whole[s.ID] {
+						left++
+					}
 				}
 			}
-		}
-		if !quorum.NewMaj(voters).Quorum(left) {
-			return false
+			if !quorum.NewMaj(voters).Quorum(left) {
+				return false
+			}
 		}
 	}
 	return len(views) > 0
