@@ -120,8 +120,12 @@ func blank() *simdisk.Disk {
 // keepsSpares is how many replaced disks of a member may come back.
 const keepsSpares = 2
 
-// put keeps a disk that is replaced.
+// put keeps a disk that is replaced. No fault of its own time comes back with it.
 func (m *member) put(old *simdisk.Disk) {
+	old.SetSyncTime(syncTime)
+	old.Hang(false)
+	old.Fail(nil)
+	old.FailReads(nil)
 	m.spare = append(m.spare, old)
 	m.spare = m.spare[max(0, len(m.spare)-keepsSpares):]
 }
