@@ -205,9 +205,9 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 		for _, path := range paths {
 			switch stat, exists := store.Node(path); {
 			case !exists:
-				s.notify(immediate, wire.EventNodeDeleted, path, nil)
+				s.notify(immediate, wire.EventNodeDeleted, path)
 			case changed(&stat) > r.RelativeZxid:
-				s.notify(immediate, event, path, nil)
+				s.notify(immediate, event, path)
 			default:
 				ok = s.m.watches.add(s, path, data, child) && ok
 			}
@@ -216,7 +216,7 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 	again(r.Data, standard, 0, wire.EventNodeDataChanged, func(st *wire.Stat) wire.Zxid { return st.Mzxid })
 	for _, path := range r.Exist {
 		if _, exists := store.Node(path); exists {
-			s.notify(immediate, wire.EventNodeCreated, path, nil)
+			s.notify(immediate, wire.EventNodeCreated, path)
 		} else {
 			ok = s.m.watches.add(s, path, standard, 0) && ok
 		}

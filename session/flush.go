@@ -65,7 +65,7 @@ func (o *output) open(c Conn, answer []byte) {
 		o.since = time.Now()
 	}
 	o.pieces = slices.Insert(o.pieces, 0, &piece{bytes: answer})
-	o.countLocked(o.pieces[0], len(answer))
+	o.countLocked(o.pieces[0], len(answer), 0)
 }
 
 // dueLocked reports whether there is something to do for a goroutine that sends. Nothing may be
@@ -108,7 +108,7 @@ func (o *output) flush(wait bool) error {
 			return err
 		}
 		if p.bytes == nil {
-			if p.encode(); len(p.bytes) == 0 {
+			if o.encode(p); len(p.bytes) == 0 {
 				o.skip()
 			}
 			continue // encoding takes time, and the lease is checked immediately before a write
@@ -129,6 +129,24 @@ func (o *output) flush(wait bool) error {
 			return nil
 		}
 	}
+}
+
+// encode encodes a piece. Backlogs take turns with each other and with reads that have long answers
+// (executeLong): hundreds of connections may have one at the same moment, and those who are sent
+// little would wait for a processor behind all of them.
+func (o *output) encode(p *piece) {
+	if p.backlog == nil {
+		p.encode()
+		return
+	}
+	m := o.lease.m
+	if m.throttle.answering.Acquire(m.ctx, 1) != nil {
+		p.bytes = []byte{} // the member stops
+		return
+	}
+	defer m.throttle.answering.Release(1)
+	notices := p.encode()
+	m.stats.notified(notices, len(p.bytes))
 }
 
 // skip removes the current piece, of which nothing is to be sent.
@@ -162,7 +180,11 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 	if n > 0 {
 		o.since = time.Now()
 		p = o.pieces[0]
-		if p.done += n; p.done == len(p.bytes) {
+		switch p.done += n; {
+		case p.done < len(p.bytes):
+		case p.backlog != nil: // there may be more of it
+			p.bytes, p.done = nil, 0
+		default:
 			o.removeLocked(0)
 			o.changed.Broadcast()
 		}
@@ -185,7 +207,7 @@ func (o *output) next(n int) (p *piece, until time.Time, err error) {
 
 // stalled reports whether the client has received nothing for as long as its session timeout.
 func (o *output) stalled() bool {
-	_, since := o.holds()
+	_, _, since := o.holds()
 	return time.Since(since) >= time.Duration(o.lease.timeout)
 }
 

@@ -314,9 +314,9 @@ func (m *Manager) endAll(why string) {
 // Applied implements the replica's listener: a command has just been applied on this member.
 func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Result) {
 	if mutant.On(mutant.WatchAfterReply) {
-		defer m.watches.fire(res.Events)
+		defer m.fire(res.Events)
 	} else {
-		m.watches.fire(res.Events)
+		m.fire(res.Events)
 	}
 	m.caughtUp(res.Zxid)
 	m.capacity.applied(store)
@@ -350,6 +350,13 @@ func (m *Manager) Applied(store *znode.Store, c *znode.Command, res *znode.Resul
 			m.log.Debug("session expired", "session", c.Session, "zxid", res.Zxid)
 			m.sessionClosed(c.Session, "expired")
 		}
+	}
+}
+
+// fire sends the notifications that the events of a command cause.
+func (m *Manager) fire(events []znode.Event) {
+	if m.watches.fire(events) {
+		m.sweepNow.set()
 	}
 }
 

@@ -23,11 +23,12 @@ import (
 // So all connections together never hold more than twice the limit, however many they are and
 // however fast they are filled.
 type memory struct {
-	limit int64
-	held  atomic.Int64
-	conns atomic.Int64 // connections with a session
-	stats *stats
-	high  signal // three quarters of the limit have been passed
+	limit  int64
+	held   atomic.Int64
+	shared atomic.Int64 // the part of held that is in bursts, which several connections hold
+	conns  atomic.Int64 // connections with a session
+	stats  *stats
+	high   signal // three quarters of the limit have been passed
 }
 
 const (
@@ -51,6 +52,12 @@ func (m *memory) add(n int) {
 	if after := m.held.Add(int64(n)); n > 0 && after > m.mark() {
 		m.high.set()
 	}
+}
+
+// addShared is add for a burst.
+func (m *memory) addShared(n int) {
+	m.shared.Add(int64(n))
+	m.add(n)
 }
 
 // mark returns the number of bytes above which connections are ended.
@@ -129,10 +136,10 @@ type holding struct {
 func (m *Manager) shed() {
 	now := time.Now()
 	var list []holding
-	excess := -m.memory.mark()
+	excess := m.memory.shared.Load() - m.memory.mark()
 	for _, s := range m.all() {
-		bytes, since := s.out.holds()
-		excess += int64(bytes)
+		bytes, shared, since := s.out.holds()
+		excess += int64(bytes - shared)
 		if bytes > 0 {
 			list = append(list, holding{s, bytes, now.Sub(since) >= stalledAfter})
 		}

@@ -24,6 +24,7 @@ type output struct {
 	conn     Conn      // nil until the connection is ready to be written to
 	pieces   []*piece  // what is to be sent; while busy, the first is being written
 	unsent   int       // bytes that pieces count for
+	shared   int       // the part of unsent and lateSize that is in bursts
 	holding  bool      // events wait in later
 	later    []notice  // see holdEvents
 	lateSize int       // bytes that later counts for
@@ -38,47 +39,54 @@ type output struct {
 	over bool
 }
 
-// piece is a unit of output: a buffer of short frames, or one long frame. A long frame is encoded
-// when it is sent: not while the state is locked, and not for a client that does not read. What its
-// body refers to is never modified.
+// piece is a unit of output: a buffer of short frames, one long frame, or a backlog of
+// notifications. The latter two are encoded when they are sent: not while the state is locked, and
+// not for a client that does not read. What they refer to is never modified.
 type piece struct {
-	bytes  []byte           // whole frames; nil for a long frame that is not encoded yet
-	header wire.ReplyHeader // of a long frame
-	body   wire.Record      // of a long frame or a notice with may, else nil
-	may    func() bool      // see notice
-	size   int              // bytes that it counts for
-	done   int              // bytes that have been written
+	bytes   []byte           // whole frames; nil when encode is next
+	header  wire.ReplyHeader // of a long frame
+	body    wire.Record      // of a long frame, else nil
+	backlog *backlog         // else nil
+	size    int              // bytes that it counts for
+	done    int              // bytes that have been written
 }
 
-// encode encodes a long frame, or a notice with may. The frame is empty if that must not be sent.
-func (p *piece) encode() {
-	p.bytes = []byte{}
-	if p.may == nil || p.may() {
-		p.bytes = wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)
+// encode encodes a long frame, or the next frames of a backlog, of which it returns the number. The
+// piece is empty if nothing of the backlog is left.
+func (p *piece) encode() (notices int) {
+	if p.backlog != nil {
+		p.bytes, notices = p.backlog.appendFrames([]byte{})
+		return notices
 	}
+	p.bytes = wire.AppendReply(make([]byte, 0, p.size), p.header, p.body)
+	return 0
 }
 
-// notice is a notification that is to be sent.
+// plain reports whether a piece is a buffer of short frames.
+func (p *piece) plain() bool { return p.body == nil && p.backlog == nil }
+
+// notice is a notification that is to be sent, or a backlog of them.
 type notice struct {
-	zxid  wire.Zxid
-	event wire.WatcherEvent
-	// may reports whether the client may see it, which takes long to find out: this is done when it
-	// is sent, not while the state is locked. nil if the client may.
-	may func() bool
+	zxid    wire.Zxid
+	event   wire.WatcherEvent
+	backlog *backlog // else nil
 }
 
-// noticeBytes and askedBytes are at least what a notice counts for besides its path, and what one
-// with may counts for in addition.
-const (
-	noticeBytes = 64
-	askedBytes  = 256
-)
+// noticeBytes is at least what a notification counts for besides its path.
+const noticeBytes = 64
 
-func (n *notice) bytes() int {
-	if n.may != nil {
-		return noticeBytes + askedBytes + len(n.event.Path)
+// bytes returns what a notice counts for, and how much of it is in a burst.
+func (n *notice) bytes() (all, shared int) {
+	if b := n.backlog; b != nil {
+		return b.own + b.bytes, b.bytes
 	}
-	return noticeBytes + len(n.event.Path)
+	return noticeBytes + len(n.event.Path), 0
+}
+
+// appendNotice appends the frame of a notification.
+func appendNotice(buf []byte, zxid wire.Zxid, t wire.EventType, path string) []byte {
+	return wire.AppendReply(buf, wire.ReplyHeader{Xid: wire.XidNotification, Zxid: zxid},
+		wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path})
 }
 
 // keptBufferBytes is up to which size the buffer of a piece is used again.
@@ -100,13 +108,13 @@ func (o *output) addLocked(h wire.ReplyHeader, body wire.Record, bytes int) {
 	if bytes > outputCollectBytes {
 		o.sentLocked(h, bytes)
 		o.pieces = append(o.pieces, &piece{header: h, body: body})
-		o.countLocked(o.pieces[len(o.pieces)-1], bytes)
+		o.countLocked(o.pieces[len(o.pieces)-1], bytes, 0)
 		return
 	}
 	p := o.bufferLocked()
 	before := len(p.bytes)
 	p.bytes = wire.AppendReply(p.bytes, h, body)
-	o.countLocked(p, len(p.bytes)-before)
+	o.countLocked(p, len(p.bytes)-before, 0)
 	o.sentLocked(h, len(p.bytes)-before)
 }
 
@@ -122,10 +130,10 @@ func (o *output) sentLocked(h wire.ReplyHeader, bytes int) {
 }
 
 // bufferLocked returns the piece to which short frames are added: the last one, or a new one if the
-// last is full, a long frame, or being written.
+// last is full, encoded later, or being written.
 func (o *output) bufferLocked() *piece {
 	if n := len(o.pieces); n > 1 || n == 1 && !o.busy {
-		if p := o.pieces[n-1]; p.body == nil && len(p.bytes) <= outputCollectBytes {
+		if p := o.pieces[n-1]; p.plain() && len(p.bytes) <= outputCollectBytes {
 			return p
 		}
 	}
@@ -134,30 +142,42 @@ func (o *output) bufferLocked() *piece {
 	return p
 }
 
-// countLocked adds n bytes, which may be negative, to what p counts for.
-func (o *output) countLocked(p *piece, n int) {
+// countLocked adds n bytes, which may be negative, to what p counts for; shared of them are in a
+// burst.
+func (o *output) countLocked(p *piece, n, shared int) {
 	p.size += n
 	o.unsent += n
-	o.memory.add(n)
+	o.shared += shared
+	o.memory.add(n - shared)
+}
+
+// countLateLocked adds n bytes, which may be negative, to what later counts for; shared of them are
+// in bursts.
+func (o *output) countLateLocked(n, shared int) {
+	o.lateSize += n
+	o.shared += shared
+	o.memory.add(n - shared)
 }
 
 // heldLocked returns how many bytes of output there are that have not been written.
 func (o *output) heldLocked() int { return o.unsent + o.lateSize }
 
-// holds returns heldLocked, and since when the client has received nothing of it.
-func (o *output) holds() (bytes int, since time.Time) {
+// holds returns heldLocked, how much of it is in bursts, and since when the client has received
+// nothing.
+func (o *output) holds() (bytes, shared int, since time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.heldLocked(), o.since
+	return o.heldLocked(), o.shared, o.since
 }
 
-// admitLocked reports whether n more bytes may be added. If not, it aborts the output.
-func (o *output) admitLocked(n int) bool {
+// admitLocked reports whether n more bytes may be added, shared of them in a burst. If not, it
+// aborts the output.
+func (o *output) admitLocked(n, shared int) bool {
 	held := o.heldLocked()
 	if held == 0 {
 		o.since = time.Now()
 	}
-	if held+n > o.max || !o.memory.allows(held+n, n) {
+	if held+n > o.max || !o.memory.allows(held+n, n-shared) {
 		o.memory.stats.inc(&o.memory.stats.EndedForMemory)
 		o.abortLocked()
 		return false
@@ -173,7 +193,7 @@ func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool
 	if o.finished || o.aborted {
 		return true
 	}
-	if !o.admitLocked(bytes) {
+	if !o.admitLocked(bytes, 0) {
 		return false
 	}
 	o.addLocked(h, body, bytes)
@@ -188,16 +208,17 @@ func (o *output) notify(n notice) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.finished || o.aborted {
+		n.release()
 		return true
 	}
-	bytes := n.bytes()
-	if !o.admitLocked(bytes) {
+	bytes, shared := n.bytes()
+	if !o.admitLocked(bytes, shared) {
+		n.release()
 		return false
 	}
 	if o.holding && n.zxid != wire.ZxidNone {
 		o.later = append(o.later, n)
-		o.lateSize += bytes
-		o.memory.add(bytes)
+		o.countLateLocked(bytes, shared)
 		return true
 	}
 	o.addNoticeLocked(n)
@@ -206,14 +227,21 @@ func (o *output) notify(n notice) bool {
 }
 
 func (o *output) addNoticeLocked(n notice) {
-	h := wire.ReplyHeader{Xid: wire.XidNotification, Zxid: n.zxid}
-	if n.may == nil {
-		o.addLocked(h, n.event, n.bytes())
+	bytes, shared := n.bytes()
+	if n.backlog == nil {
+		o.addLocked(wire.ReplyHeader{Xid: wire.XidNotification, Zxid: n.zxid}, n.event, bytes)
 		return
 	}
-	p := &piece{header: h, body: n.event, may: n.may}
+	p := &piece{backlog: n.backlog}
 	o.pieces = append(o.pieces, p)
-	o.countLocked(p, n.bytes())
+	o.countLocked(p, bytes, shared)
+}
+
+// release is for a notice that will not be sent.
+func (n *notice) release() {
+	if n.backlog != nil {
+		n.backlog.of.release()
+	}
 }
 
 // holdEvents makes events wait until releaseEvents, except for those with wire.ZxidNone.
@@ -227,13 +255,23 @@ func (o *output) holdEvents() {
 func (o *output) releaseEvents() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.memory.add(-o.lateSize)
-	later := o.later
-	o.holding, o.later, o.lateSize = false, nil, 0
+	later := o.takeLateLocked()
+	o.holding = false
 	for _, l := range later {
 		o.addNoticeLocked(l)
 	}
 	o.wakeLocked()
+}
+
+// takeLateLocked empties later, and returns what was in it.
+func (o *output) takeLateLocked() []notice {
+	later := o.later
+	for i := range later {
+		bytes, shared := later[i].bytes()
+		o.countLateLocked(-bytes, -shared)
+	}
+	o.later = nil
+	return later
 }
 
 // waitBelow waits until at most n bytes are held.
@@ -295,8 +333,9 @@ func (o *output) abortLocked() {
 
 func (o *output) dropLocked() {
 	o.aborted = true
-	o.memory.add(-o.lateSize)
-	o.later, o.lateSize = nil, 0
+	for _, n := range o.takeLateLocked() {
+		n.release()
+	}
 	for n := len(o.pieces) - 1; n > 0 || n == 0 && !o.busy; n-- {
 		o.removeLocked(n) // the goroutine that sends removes the one that is being written
 	}
@@ -309,13 +348,18 @@ func (o *output) removeLocked(i int) {
 		return
 	}
 	p := o.pieces[i]
-	o.countLocked(p, -p.size)
+	shared := 0
+	if b := p.backlog; b != nil {
+		shared = b.bytes
+		b.of.release()
+	}
+	o.countLocked(p, -p.size, -shared)
 	if n := len(o.pieces); i == 0 && n > 1 { // there may be many notices
 		o.pieces[0], o.pieces = nil, o.pieces[1:]
 	} else {
 		o.pieces = slices.Delete(o.pieces, i, i+1)
 	}
-	if p.body == nil && cap(p.bytes) <= keptBufferBytes {
+	if p.plain() && cap(p.bytes) <= keptBufferBytes {
 		*p = piece{bytes: p.bytes[:0]}
 		pieces.Put(p)
 	}

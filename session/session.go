@@ -63,6 +63,7 @@ type Session struct {
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
 	watchBytes int  // what these count for
+	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
 	unwatched  bool // no watch is set any more
 }
 
@@ -465,13 +466,23 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 }
 
 // notify queues a notification. It is called inside the critical section.
-func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string, may func() bool) {
+func (s *Session) notify(zxid wire.Zxid, t wire.EventType, path string) {
 	event := wire.WatcherEvent{Type: t, State: wire.StateSyncConnected, Path: path}
-	if !s.out.notify(notice{zxid, event, may}) {
-		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
-		return
+	if s.notice(notice{zxid: zxid, event: event}) {
+		s.m.stats.inc(&s.m.stats.PacketsSent)
 	}
-	s.m.stats.inc(&s.m.stats.PacketsSent)
+}
+
+// notifyLater queues notifications that are encoded, and counted, when they are sent. It is called
+// inside the critical section.
+func (s *Session) notifyLater(b *backlog) { s.notice(notice{zxid: b.zxid(), backlog: b}) }
+
+func (s *Session) notice(n notice) bool {
+	if !s.out.notify(n) {
+		s.m.log.Warn("client does not read its notifications, connection closed", "session", s.id, "client", s.addr)
+		return false
+	}
+	return true
 }
 
 // Detach ends this generation of the session, because its connection has ended, or is to be closed

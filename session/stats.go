@@ -101,6 +101,15 @@ func (s *stats) inc(counter *int64) {
 	*counter++
 }
 
+// notified counts notifications that were encoded when they were sent, with the bytes of their
+// frames.
+func (s *stats) notified(n, bytes int) {
+	s.NotificationBytes.Add(int64(bytes - n*frameHead))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.PacketsSent += int64(n)
+}
+
 func (s *stats) replied(op wire.Op, l time.Duration) {
 	if isWrite(op) && op != wire.OpSync {
 		s.Updates.Observe(int64(l))
@@ -255,7 +264,7 @@ func (s *Session) ResetStats() {
 
 // Stats returns the statistics of the connection.
 func (s *Session) Stats() ConnStats {
-	unsent, _ := s.out.holds()
+	unsent, _, _ := s.out.holds()
 	queued := s.queued() // Lock: before that of the statistics, which is taken inside it
 	s.stats.mu.Lock()
 	defer s.stats.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"lockkeeper/wire"
@@ -41,7 +40,9 @@ type watchTable struct {
 	recursive map[int]int
 	// herds are the paths that herdSize connections or more watch, in one table. Some of them may
 	// have become fewer.
-	herds map[string]struct{}
+	herds  map[string]struct{}
+	fanout fanout
+	usedUp []usedUp // not settled yet
 
 	stats  *stats
 	memory *memory
@@ -154,10 +155,11 @@ func (t *watchTable) dropLocked(table *pathWatches, s *Session, path string, mod
 
 // unwatchLocked records that s does not watch path any more, in neither table.
 func (t *watchTable) unwatchLocked(s *Session, path string) {
-	if _, ok := s.watched[path]; ok {
-		s.watchBytes -= watchBytes(path)
-		t.bytes -= watchBytes(path)
+	if _, ok := s.watched[path]; !ok {
+		return
 	}
+	s.watchBytes -= watchBytes(path)
+	t.bytes -= watchBytes(path)
 	if delete(s.watched, path); len(s.watched) == 0 {
 		s.watched = nil
 		t.watching--
@@ -179,15 +181,16 @@ func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 		n--
 		t.dropLocked(&t.data, s, path, anyMode)
 		t.dropLocked(&t.child, s, path, anyMode)
+		t.unwatchLocked(s, path) // if its watches have fired and are not settled
 	}
 	return true
 }
 
-// removeStep is how many watched paths of a connection that has ended are removed under one lock,
-// for which events wait.
+// removeStep is how many watched paths are removed under one lock, for which events wait.
 const removeStep = 1000
 
-// sweepLoop removes the watches of connections that had many.
+// sweepLoop removes the watches of connections that had many, and settles those that have fired when
+// they were many.
 func (m *Manager) sweepLoop(ctx context.Context) {
 	for {
 		select {
@@ -202,6 +205,8 @@ func (m *Manager) sweepLoop(ctx context.Context) {
 		for _, s := range list {
 			for !m.watches.removeSome(s, removeStep) {
 			}
+		}
+		for !m.watches.settleSome(removeStep) {
 		}
 	}
 }
@@ -235,152 +240,6 @@ func (t *watchTable) remove(s *Session, path string, data, child watchMode) bool
 	inData := t.dropLocked(&t.data, s, path, data)
 	inChild := t.dropLocked(&t.child, s, path, child)
 	return inData || inChild
-}
-
-// fire sends the notifications that the events of one command cause, in the order of
-// docs/protocol/watches.md 3.1. A watch that fires once is used up even if its client may not see
-// the event.
-func (t *watchTable) fire(events []znode.Event) {
-	if len(events) == 0 {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.watching == 0 {
-		return
-	}
-	known := ancestry{}
-	for i := range events {
-		switch e := &events[i]; e.Type {
-		case wire.EventNodeChildrenChanged:
-			t.triggerLocked(&t.child, e)
-		case wire.EventNodeDeleted:
-			at, above := t.triggerDataLocked(e, known)
-			t.triggerLocked(&t.child, e, at, above)
-		default:
-			t.triggerDataLocked(e, known)
-		}
-	}
-}
-
-// triggerDataLocked matches an event against the data table, recursive watches on ancestors
-// included. It returns the connections that it reached: those with entries at the path, and those
-// with recursive ones above it. Neither is to be changed.
-func (t *watchTable) triggerDataLocked(e *znode.Event, known ancestry) (at, above map[*Session]watchMode) {
-	at = t.triggerLocked(&t.data, e)
-	if len(t.recursive) == 0 {
-		return at, nil
-	}
-	above = t.aboveLocked(e.Path, known)
-	for s := range above {
-		if at[s] == 0 {
-			t.sendLocked(s, e)
-		}
-	}
-	return at, above
-}
-
-// ancestry holds, by path, the connections that watch the path or an ancestor of it recursively.
-// One is used while the events of one command fire. A multi can have hundreds of events below a
-// thousand ancestors, each of which every connection watches: without it that takes a second.
-type ancestry map[string]map[*Session]watchMode
-
-// aboveLocked returns the connections with recursive watches on ancestors of path.
-func (t *watchTable) aboveLocked(path string, known ancestry) (above map[*Session]watchMode) {
-	var unknown []string // ancestors, the longest first
-	for path != "/" {
-		path = path[:max(1, strings.LastIndexByte(path, '/'))]
-		if t.recursive[len(path)] == 0 {
-			continue
-		}
-		if found, ok := known[path]; ok {
-			above = found
-			break
-		}
-		unknown = append(unknown, path)
-	}
-	for _, path := range slices.Backward(unknown) {
-		above = t.joinLocked(above, path)
-		known[path] = above
-	}
-	return above
-}
-
-// joinLocked returns the connections in above, which it does not change, and those that watch path
-// recursively.
-func (t *watchTable) joinLocked(above map[*Session]watchMode, path string) map[*Session]watchMode {
-	joined := above
-	for s, mode := range t.data.at[path] {
-		if mode&recursive == 0 || above[s] != 0 {
-			continue
-		}
-		if len(joined) == len(above) { // the first one
-			if joined = maps.Clone(above); joined == nil {
-				joined = map[*Session]watchMode{}
-			}
-		}
-		joined[s] = mode
-	}
-	return joined
-}
-
-// triggerLocked matches an event against the entries at exactly its path, but for the connections
-// in skip, whose one-shot watches are used up all the same. It returns the entries, which are not
-// to be changed.
-func (t *watchTable) triggerLocked(table *pathWatches, e *znode.Event,
-	skip ...map[*Session]watchMode,
-) map[*Session]watchMode {
-	at := table.at[e.Path]
-	modes := watchMode(0)
-	for s, mode := range at {
-		modes |= mode
-		if !slices.ContainsFunc(skip, func(m map[*Session]watchMode) bool { return m[s] != 0 }) {
-			t.sendLocked(s, e)
-		}
-	}
-	if modes&standard != 0 {
-		t.useUpLocked(table, e.Path)
-	}
-	return at
-}
-
-// useUpLocked removes the one-shot watches of a path, all at once: it leaves the entries as they
-// are, and makes new ones of the rest.
-func (t *watchTable) useUpLocked(table *pathWatches, path string) {
-	at := table.at[path]
-	delete(table.at, path)
-	delete(t.herds, path)
-	left := map[*Session]watchMode{}
-	for s, mode := range at {
-		if mode &^= standard; mode != 0 {
-			left[s] = mode
-		}
-	}
-	table.entries -= len(at) - len(left)
-	if len(left) > 0 {
-		table.at[path] = left
-	}
-	data, child := t.data.at[path], t.child.at[path]
-	for s := range at {
-		if data[s]|child[s] == 0 {
-			t.unwatchLocked(s, path)
-		}
-	}
-}
-
-// lookupsLocked is up to how many lookups in an ACL are made while the state is locked.
-const lookupsLocked = 4
-
-// sendLocked sends the event to s, if its identities may read the node.
-func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
-	ids := *s.ids.Load()
-	if e.Lookups(ids) > lookupsLocked {
-		// each of thousands of events may have another ACL, a connection a hundred identities
-		e := *e
-		s.notify(e.Zxid, e.Type, e.Path, func() bool { return e.ReadableBy(ids) })
-	} else if e.ReadableBy(ids) {
-		s.notify(e.Zxid, e.Type, e.Path, nil)
-	}
 }
 
 // WatchCounts are the sizes of the watch tables.

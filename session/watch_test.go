@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,7 +32,10 @@ func (w watches) drop(e entry, modes watchMode) {
 }
 
 // fire removes what an event uses up, and returns how many connections are told.
-func (w watches) fire(t wire.EventType, path string) int {
+func (w watches) fire(t wire.EventType, path string) int { return len(w.told(t, path)) }
+
+// told removes what an event uses up, and returns the connections that are told.
+func (w watches) told(t wire.EventType, path string) map[*Session]bool {
 	told := map[*Session]bool{}
 	for e, mode := range w {
 		above := strings.HasPrefix(path, strings.TrimSuffix(e.path, "/")+"/")
@@ -43,7 +47,7 @@ func (w watches) fire(t wire.EventType, path string) int {
 			told[e.s] = true
 		}
 	}
-	return len(told)
+	return told
 }
 
 func (w watches) counts() WatchCounts {
@@ -136,19 +140,26 @@ func TestAncestorsAreRemembered(t *testing.T) {
 		for _, path := range []string{"/a", "/a/b", "/a/b/c"} {
 			m.watches.add(s, path, recursive, 0)
 		}
-		m.watches.mu.Lock()
-		defer m.watches.mu.Unlock()
-		known := ancestry{}
-		if above := m.watches.aboveLocked("/a/b/c/d/e/f", known); len(above) != 1 || above[s] == 0 {
+		w := &m.watches
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		paths := func(g *group) (list []string) {
+			for ; g != nil; g = g.up {
+				list = append(list, g.key.path)
+			}
+			return list
+		}
+		if above := paths(w.aboveLocked("/a/b/c/d/e/f")); !slices.Equal(above, []string{"/a/b/c", "/a/b", "/a"}) {
 			t.Errorf("above a deep path: %v", above)
 		}
-		if len(known) != 3 {
-			t.Errorf("%d ancestors are known, want the three that may be watched", len(known))
+		if len(w.fanout.known) != 3 {
+			t.Errorf("%d ancestors are known, want the three that may be watched", len(w.fanout.known))
 		}
-		delete(m.watches.data.at, "/a") // it is not looked at again
-		if above := m.watches.aboveLocked("/a/x", known); len(above) != 1 {
+		delete(w.data.at, "/a") // it is not looked at again
+		if above := paths(w.aboveLocked("/a/x")); !slices.Equal(above, []string{"/a"}) {
 			t.Errorf("above its sibling: %v", above)
 		}
+		w.fanout.reset()
 	})
 }
 

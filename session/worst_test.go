@@ -103,13 +103,33 @@ func (w *worstMember) watch(path string) {
 }
 
 // sixty has as many sessions do something as one address may have connections.
-func (w *worstMember) sixty(do func(i int)) {
+func (w *worstMember) sixty(do func(i int)) { w.many(60, do) }
+
+// many has n sessions do something.
+func (w *worstMember) many(n int, do func(i int)) {
 	before := w.s
-	for i := range 60 {
+	for i := range n {
 		w.s = w.connect()
 		do(i)
 	}
 	w.s = before
+}
+
+// endWithEphemerals closes a session that has n ephemerals, after others have done something with
+// their paths.
+func (w *worstMember) endWithEphemerals(prefix string, n int, before ...func(paths []string)) {
+	first := w.s
+	w.s = w.connect()
+	for range n / 1000 {
+		w.send(wire.OpMulti, multiOf(1000, wire.OpCreate, &wire.CreateRequest{Path: prefix, ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))
+	}
+	own := w.s
+	for _, f := range before {
+		f(w.h.store.Ephemerals(own.id))
+	}
+	w.h.longest, w.h.worstCPU = 0, 0
+	w.send(wire.OpCloseSession, nil)
+	w.s = first
 }
 
 // identify gives the session n identities of 130 bytes; the last is lastIdentity.
@@ -231,13 +251,22 @@ func BenchmarkWorst(b *testing.B) {
 		}
 		w.send(wire.OpMulti, m)
 	})
-	run("closeSession_15000_ephemerals", func(w *worstMember) {}, func(w *worstMember) {
-		first := w.s
-		w.s = w.connect()
-		for range 15 {
-			w.send(wire.OpMulti, multiOf(1000, wire.OpCreate, &wire.CreateRequest{Path: "/e", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))
-		}
-		w.send(wire.OpCloseSession, nil)
-		w.s = first
+	run("closeSession_15000_ephemerals", func(w *worstMember) {}, func(w *worstMember) { w.endWithEphemerals("/e", 15_000) })
+	run("closeSession_15000_ephemerals_500_watch", func(w *worstMember) {
+		w.fill("/d", 0)
+		w.many(500, func(int) { w.watch("/") })
+	}, func(w *worstMember) { w.endWithEphemerals("/d/e", 15_000) })
+	run("closeSession_15000_ephemerals_500_watch_the_parent", func(w *worstMember) {
+		w.fill("/d", 0)
+		w.many(500, func(int) {
+			w.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/d", Mode: wire.AddWatchPersistent})
+		})
+	}, func(w *worstMember) { w.endWithEphemerals("/d/e", 15_000) })
+	run("closeSession_15000_ephemerals_40_watch_each", func(w *worstMember) {}, func(w *worstMember) {
+		w.endWithEphemerals("/e", 15_000, func(paths []string) {
+			w.many(40, func(int) {
+				w.send(wire.OpSetWatches, wire.SetWatchesRequest{RelativeZxid: 1 << 62, Data: paths, Exist: []string{}, Child: []string{}})
+			})
+		})
 	})
 }

@@ -32,9 +32,10 @@ type Cost struct {
 // Prices in nanoseconds, as BenchmarkWorst measures them, rounded up. Those of ops include taking
 // them back, when a later op of the multi fails, and the reply.
 const (
-	// of an op that changes a node: the notifications of as many connections as one address may
-	// have (60 by default) with persistent watches on the node, each about 0.3 us with the
-	// garbage that they make; how many there are is not known at the proposal
+	// of an op that changes a node: 250 connections that watch this node and no other of the
+	// command, each about 45 ns; how many there are is not known at the proposal. Those that watch
+	// many nodes of a command at once, recursively or by their parent, cost as much once
+	// (session/fanout.go).
 	eventPrice  = 11_500
 	createPrice = 3000 + eventPrice
 	deletePrice = 3000 + eventPrice

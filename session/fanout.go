@@ -1,0 +1,450 @@
+package session
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"lockkeeper/wire"
+	"lockkeeper/znode"
+)
+
+// fanout matches the events of one command with the watches of all connections.
+//
+// A command can have thousands of events, as the end of a session has, and hundreds of connections
+// can watch each of them. The state is locked meanwhile, so the work is the sum of both numbers and
+// not their product: the events are grouped by the watched path that they reach, each connection
+// gets references to the groups of its paths (backlog), and its frames are made when they are sent.
+//
+// It is guarded by watchTable.mu, and keeps its buffers from one command to the next.
+type fanout struct {
+	events  []znode.Event // of the command; the caller's
+	shared  *burst        // a copy of events for backlogs; nil until there is one
+	groups  []*group
+	at      map[groupKey]*group
+	known   map[string]*group // by path: the nearest group of recursive watches at it or above
+	reached []reached
+	usedUp  int // one-shot watches that the command has used up
+}
+
+// groupKey identifies a group.
+type groupKey struct {
+	watch groupWatch
+	path  string
+}
+
+// groupWatch says which watches a group of events reaches.
+type groupWatch uint8
+
+const (
+	dataAt  groupWatch = iota // entries of the data table at the path
+	childAt                   // entries of the child table at the path
+	below                     // recursive watches at the path, by events below it
+)
+
+// group is the events of one command that reach the same watches.
+type group struct {
+	key  groupKey
+	at   map[*Session]watchMode // whoever watches; not to be changed
+	up   *group                 // of a below: the one of the nearest ancestor with recursive watches
+	all  part                   // for watches that stay
+	once part                   // for those that fire once: the first event
+}
+
+// part is what a group has for a connection.
+type part struct {
+	events []int32 // positions in the command's events, ascending
+	bytes  int     // of their frames
+}
+
+// reached is a connection that watches something of what has happened.
+type reached struct {
+	s     *Session
+	first *part
+	more  []*part
+}
+
+const (
+	// inlineEvents is up to how many events of one command are encoded while the state is locked.
+	inlineEvents = 4
+	// inlineParts is up to how many parts, and events in them, are merged to find that out.
+	inlineParts = 16
+	// keptGroups bounds the buffers that are kept for the next command.
+	keptGroups = 256
+)
+
+// fire sends the notifications that the events of one command cause, in the order of
+// docs/protocol/watches.md 3.1. A watch that fires once is used up even if its client may not see
+// the event. It reports whether settleSome has something to do.
+func (t *watchTable) fire(events []znode.Event) (unsettled bool) {
+	if len(events) == 0 {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watching == 0 {
+		return false
+	}
+	f := &t.fanout
+	f.events = events
+	for i := range events {
+		t.matchLocked(int32(i))
+	}
+	for _, g := range f.groups {
+		t.reachLocked(g)
+	}
+	for i := range f.reached {
+		f.deliver(&f.reached[i])
+	}
+	f.reset()
+	return len(t.usedUp) > 0
+}
+
+// reset forgets the command.
+func (f *fanout) reset() {
+	if f.shared != nil {
+		f.shared.release()
+	}
+	f.events, f.shared, f.usedUp = nil, nil, 0
+	if len(f.groups) > keptGroups || len(f.known) > keptGroups {
+		f.groups, f.at, f.known = nil, nil, nil
+	}
+	clear(f.groups)
+	clear(f.at)
+	clear(f.known)
+	f.groups = f.groups[:0]
+	if len(f.reached) > keptGroups {
+		f.reached = nil
+	}
+	clear(f.reached)
+	f.reached = f.reached[:0]
+}
+
+// matchLocked adds event i to the groups of the watches that it reaches.
+func (t *watchTable) matchLocked(i int32) {
+	f := &t.fanout
+	e := &f.events[i]
+	if e.Type != wire.EventNodeChildrenChanged {
+		f.add(f.group(groupKey{dataAt, e.Path}, t.data.at[e.Path]), i)
+		if len(t.recursive) > 0 {
+			for g := t.aboveLocked(e.Path); g != nil; g = g.up {
+				f.add(g, i)
+			}
+		}
+	}
+	if e.Type == wire.EventNodeChildrenChanged || e.Type == wire.EventNodeDeleted {
+		f.add(f.group(groupKey{childAt, e.Path}, t.child.at[e.Path]), i)
+	}
+}
+
+// group returns the group of a key, a new one if there is none; nil if nobody watches there.
+func (f *fanout) group(key groupKey, at map[*Session]watchMode) *group {
+	if len(at) == 0 {
+		return nil
+	}
+	g := f.at[key]
+	if g == nil {
+		g = &group{key: key, at: at}
+		if f.at == nil {
+			f.at, f.known = map[groupKey]*group{}, map[string]*group{}
+		}
+		f.at[key] = g
+		f.groups = append(f.groups, g)
+	}
+	return g
+}
+
+// add adds event i to a group, which may be nil.
+func (f *fanout) add(g *group, i int32) {
+	if g != nil {
+		g.all.events = append(g.all.events, i)
+		g.all.bytes += noticeBytes + len(f.events[i].Path)
+	}
+}
+
+// aboveLocked returns the group of the recursive watches at the nearest ancestor of path that has
+// any, and so by its field up those of all ancestors; nil if there are none. Each ancestor is looked
+// up once for a command: a multi can have hundreds of events below a thousand ancestors.
+func (t *watchTable) aboveLocked(path string) (g *group) {
+	f := &t.fanout
+	var unknown []string // ancestors, the longest first
+	for path != "/" {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
+		if t.recursive[len(path)] == 0 {
+			continue
+		}
+		var ok bool
+		if g, ok = f.known[path]; ok {
+			break
+		}
+		unknown = append(unknown, path)
+	}
+	for _, path := range slices.Backward(unknown) {
+		if at := t.data.at[path]; watchesBelow(at) {
+			up := g
+			g = f.group(groupKey{below, path}, at)
+			g.up = up
+		}
+		if f.known == nil {
+			f.known = map[string]*group{}
+		}
+		f.known[path] = g
+	}
+	return g
+}
+
+// watchesBelow reports whether one of these watches is recursive.
+func watchesBelow(at map[*Session]watchMode) bool {
+	for _, mode := range at {
+		if mode&recursive != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reachLocked gives the connections that a group reaches its events, and removes the watches that
+// this uses up.
+func (t *watchTable) reachLocked(g *group) {
+	f := &t.fanout
+	g.once = part{g.all.events[:1], noticeBytes + len(f.events[g.all.events[0]].Path)}
+	modes := watchMode(0)
+	for s, mode := range g.at {
+		modes |= mode
+		switch {
+		case g.key.watch == below:
+			if mode&recursive != 0 && !g.covered(s) {
+				f.reach(s, &g.all)
+			}
+		case mode == standard:
+			f.reach(s, &g.once)
+		default:
+			f.reach(s, &g.all)
+		}
+	}
+	switch {
+	case modes&standard == 0 || g.key.watch == below:
+	case g.key.watch == childAt:
+		t.useUpLocked(&t.child, g, modes)
+	default:
+		t.useUpLocked(&t.data, g, modes)
+	}
+}
+
+// covered reports whether s has a recursive watch farther up, which the same events reach.
+func (g *group) covered(s *Session) bool {
+	for up := g.up; up != nil; up = up.up {
+		if up.at[s]&recursive != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reach adds a part to those of s.
+func (f *fanout) reach(s *Session, p *part) {
+	if i := s.reachedAt; i > 0 {
+		r := &f.reached[i-1]
+		r.more = append(r.more, p)
+		return
+	}
+	f.reached = append(f.reached, reached{s: s, first: p})
+	s.reachedAt = len(f.reached)
+}
+
+// useUpLocked removes the one-shot watches of a group, all at once: it leaves the entries as they
+// are, and makes new ones of the rest. The connections learn that they watch the path no longer at
+// once if they are few, else from sweepLoop.
+func (t *watchTable) useUpLocked(table *pathWatches, g *group, modes watchMode) {
+	path := g.key.path
+	delete(table.at, path)
+	delete(t.herds, path)
+	table.entries -= len(g.at)
+	if modes != standard {
+		left := map[*Session]watchMode{}
+		for s, mode := range g.at {
+			if mode &^= standard; mode != 0 {
+				left[s] = mode
+			}
+		}
+		if table.entries += len(left); len(left) > 0 {
+			table.at[path] = left
+		}
+	}
+	used := usedUp{path, g.at}
+	if t.fanout.usedUp += len(g.at); t.fanout.usedUp > removeStep {
+		t.usedUp = append(t.usedUp, used)
+		return
+	}
+	t.settleLocked(used)
+}
+
+// usedUp are the connections of which one-shot watches of a path have fired.
+type usedUp struct {
+	path string
+	by   map[*Session]watchMode
+}
+
+// settleLocked records for the connections that do not watch the path any more that it is so.
+func (t *watchTable) settleLocked(u usedUp) {
+	data, child := t.data.at[u.path], t.child.at[u.path]
+	for s := range u.by {
+		if data[s]|child[s] == 0 {
+			t.unwatchLocked(s, u.path)
+		}
+	}
+}
+
+// settleSome settles what has been used up, about n entries of it, and reports whether nothing is
+// left.
+func (t *watchTable) settleSome(n int) (done bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n > 0 && len(t.usedUp) > 0 {
+		u := t.usedUp[0]
+		t.usedUp[0], t.usedUp = usedUp{}, t.usedUp[1:]
+		t.settleLocked(u)
+		n -= len(u.by)
+	}
+	return len(t.usedUp) == 0
+}
+
+// lookupsLocked is up to how many lookups in an ACL are made for one event while the state is
+// locked.
+const lookupsLocked = 4
+
+// deliver queues the notifications for one connection: those of a few events at once, others as a
+// backlog.
+func (f *fanout) deliver(r *reached) {
+	r.s.reachedAt = 0
+	ids := *r.s.ids.Load()
+	slow := func(i int32) bool { return f.events[i].Lookups(ids) > lookupsLocked }
+	events, few := r.few()
+	if !few || slices.ContainsFunc(events, slow) {
+		r.s.notifyLater(f.backlog(r, ids))
+		return
+	}
+	for _, i := range events {
+		if e := &f.events[i]; e.ReadableBy(ids) {
+			r.s.notify(e.Zxid, e.Type, e.Path)
+		}
+	}
+}
+
+// few returns the events of a connection, if they are few.
+func (r *reached) few() (events []int32, ok bool) {
+	if len(r.more) == 0 {
+		return r.first.events, len(r.first.events) <= inlineEvents
+	}
+	n := len(r.first.events)
+	for _, p := range r.more[:min(len(r.more), inlineParts)] {
+		n += len(p.events)
+	}
+	if len(r.more) > inlineParts || n > inlineParts {
+		return nil, false
+	}
+	events = merged(append(r.more, r.first))
+	return events, len(events) <= inlineEvents
+}
+
+// merged returns the events of some parts, ascending, each once.
+func merged(parts []*part) (events []int32) {
+	for _, p := range parts {
+		events = append(events, p.events...)
+	}
+	slices.Sort(events)
+	return slices.Compact(events)
+}
+
+// backlog returns what one connection is to be sent later.
+func (f *fanout) backlog(r *reached, ids []znode.Identity) *backlog {
+	if f.shared == nil {
+		f.shared = newBurst(f.events, r.s.out.memory)
+	}
+	f.shared.refs.Add(1)
+	b := &backlog{of: f.shared, parts: append(r.more, r.first), ids: ids}
+	for _, p := range b.parts {
+		b.bytes += p.bytes
+		b.own += partBytes
+		if len(b.parts) > 1 {
+			b.own += positionBytes * len(p.events)
+		}
+	}
+	b.own += backlogBytes + min(b.bytes, writeChunkBytes)
+	return b
+}
+
+// burst is the events of one command, shared by the connections that are to be sent some of them.
+// It counts once for the memory of all connections, until the last of them has been sent its part.
+type burst struct {
+	events []znode.Event
+	bytes  int
+	refs   atomic.Int32
+	memory *memory
+}
+
+// eventBytes is what an event counts for besides its path: its part of a burst, and of the groups
+// that it may be in.
+const eventBytes = 160
+
+// newBurst copies the events, without the data of their nodes. Its caller holds a reference.
+func newBurst(events []znode.Event, m *memory) *burst {
+	b := &burst{events: slices.Clone(events), memory: m}
+	for i := range b.events {
+		b.events[i].Data = nil
+		b.bytes += eventBytes + len(b.events[i].Path)
+	}
+	b.refs.Store(1)
+	m.addShared(b.bytes)
+	return b
+}
+
+// release takes a reference back.
+func (b *burst) release() {
+	if b.refs.Add(-1) == 0 {
+		b.memory.addShared(-b.bytes)
+	}
+}
+
+// backlog is the part of a burst that one connection is to be sent.
+type backlog struct {
+	of    *burst
+	parts []*part          // until the first frame is made
+	ids   []znode.Identity // of the connection, when it happened
+	bytes int              // of all frames, at the most
+	own   int              // what it counts for besides its burst
+
+	merged bool
+	events []int32 // that are still to be sent
+}
+
+// Of what a backlog counts for besides its burst: itself, each of its parts, and each event while
+// parts are merged. The frames of a chunk come on top.
+const (
+	backlogBytes  = 256
+	partBytes     = 16
+	positionBytes = 4
+)
+
+// zxid is that of the command.
+func (b *backlog) zxid() wire.Zxid { return b.of.events[0].Zxid }
+
+// appendFrames appends about a chunk of frames, and returns their number. Nothing of the backlog is
+// left when it appends none.
+func (b *backlog) appendFrames(buf []byte) (frames []byte, n int) {
+	if !b.merged {
+		if b.events = b.parts[0].events; len(b.parts) > 1 {
+			b.events = merged(b.parts)
+		}
+		b.merged, b.parts = true, nil
+	}
+	for len(b.events) > 0 && len(buf) < writeChunkBytes {
+		e := &b.of.events[b.events[0]]
+		b.events = b.events[1:]
+		if e.ReadableBy(b.ids) {
+			buf = appendNotice(buf, e.Zxid, e.Type, e.Path)
+			n++
+		}
+	}
+	return buf, n
+}
