@@ -46,7 +46,7 @@ const (
 type group struct {
 	key  groupKey
 	at   map[*Session]watchMode // whoever watches; not to be changed
-	up   *group                 // of a below: the one of the nearest ancestor with recursive watches
+	up   *group                 // of below: that of the nearest watched ancestor
 	all  part                   // for watches that stay
 	once part                   // for those that fire once: the first event
 }
@@ -163,8 +163,8 @@ func (f *fanout) add(g *group, i int32) {
 }
 
 // aboveLocked returns the group of the recursive watches at the nearest ancestor of path that has
-// any, and so by its field up those of all ancestors; nil if there are none. Each ancestor is looked
-// up once for a command: a multi can have hundreds of events below a thousand ancestors.
+// any, and so by its field up those of all ancestors; nil if there are none. Each ancestor is
+// looked up once for a command: a multi can have hundreds of events below a thousand ancestors.
 func (t *watchTable) aboveLocked(path string) (g *group) {
 	f := &t.fanout
 	var unknown []string // ancestors, the longest first

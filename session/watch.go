@@ -189,8 +189,8 @@ func (t *watchTable) removeSome(s *Session, n int) (done bool) {
 // removeStep is how many watched paths are removed under one lock, for which events wait.
 const removeStep = 1000
 
-// sweepLoop removes the watches of connections that had many, and settles those that have fired when
-// they were many.
+// sweepLoop removes the watches of connections that had many, and settles those that have fired
+// when they were many.
 func (m *Manager) sweepLoop(ctx context.Context) {
 	for {
 		select {
