@@ -116,14 +116,13 @@ func (m adminMember) Connections() []admin.Connection {
 func (m adminMember) Sessions() (s admin.Sessions) {
 	s.Deadlines, _ = m.sessions.Deadlines()
 	var owners []wire.SessionID
-	m.replica.View(func(store *znode.Store) {
-		for info := range store.Sessions() {
-			if info.Ephemerals > 0 {
-				owners = append(owners, info.ID)
-			}
+	m.eachSession(func(info znode.SessionInfo) {
+		if info.Ephemerals > 0 {
+			owners = append(owners, info.ID)
 		}
 	})
 	slices.Sort(owners)
+	owners = slices.Compact(owners)
 	s.Ephemerals = func(yield func(wire.SessionID, []string) bool) {
 		for _, id := range owners { // one at a time: the state is locked for each
 			if paths := m.ephemerals(id); len(paths) > 0 && !yield(id, paths) {

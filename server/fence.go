@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,12 +48,15 @@ func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := fenceAnswer{Lock: lock, Token: token}
-	var code wire.Code
 	ids := s.httpIdentities(r)
-	s.replica.View(func(store *znode.Store) { code = answer.judge(store, ids, s.cfg.SkipACL) })
-	switch {
-	case code == wire.CodeNoAuth:
+	if s.cfg.SkipACL {
+		ids = append(ids, znode.Identity{Scheme: "super"})
+	}
+	switch err := answer.judge(ctx, s.replica.View, ids); {
+	case errors.Is(err, errNoPermission):
 		writeError(w, http.StatusForbidden, "READ on "+lock+" is needed: Authorization: digest user:password")
+	case err != nil:
+		writeError(w, http.StatusServiceUnavailable, "the lock has too many contenders to judge them in time")
 	case answer.Valid:
 		writeJSON(w, http.StatusOK, answer)
 	default:
@@ -72,64 +77,140 @@ func fenceQuestion(r *http.Request) (lock string, token int64, err error) {
 	return lock, token, nil
 }
 
-func (a *fenceAnswer) judge(store *znode.Store, ids []znode.Identity, skipACL bool) wire.Code {
-	a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
-	if skipACL {
-		ids = append(ids, znode.Identity{Scheme: "super"})
+// fenceStep is how many contenders are looked at under one lock of the state.
+const fenceStep = 1000
+
+// errNoPermission says that the lock may not be read.
+var errNoPermission = errors.New("READ on the lock is needed")
+
+// judge fills in the answer. The state is locked for a step at a time, since anybody can make a
+// million contenders. All steps together are true of the moment of the last: whoever is before the
+// token's node in the queue was made before it, and so is among the names from the first step on.
+// Errors: errNoPermission, that of ctx.
+func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), ids []znode.Identity) error {
+	names, err := a.list(ctx, view, ids)
+	if err != nil || a.Reason != "" || a.Valid {
+		return err
 	}
-	names, stat, code := store.Children(a.Lock, ids)
-	switch {
-	case code == wire.CodeNoAuth:
-		return code
-	case code != wire.CodeOK:
-		a.Reason = "there is no such lock: nobody holds it"
-		return wire.CodeOK
-	case stat.EphemeralOwner != 0 && len(names) == 0: // a lock that is one node
-		a.Newest = int64(stat.Czxid)
-		if a.Valid = a.Newest == a.Token; a.Valid {
-			a.Node, a.Session = a.Lock, idText(wire.SessionID(stat.EphemeralOwner))
-		} else {
-			a.Reason = "another has the lock"
+	queue := fenceQueue{}
+	for left := names; len(left) > 0 && ctx.Err() == nil; left = left[min(fenceStep, len(left)):] {
+		view(func(store *znode.Store) {
+			for _, name := range left[:min(fenceStep, len(left))] {
+				queue.add(store, a.Lock, name)
+			}
+		})
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	a.judgeQueue(queue)
+	view(func(store *znode.Store) { err = a.confirm(store, ids) })
+	return err
+}
+
+// list returns the names of the lock's children. It answers at once if there is no such lock, or if
+// the lock is one node.
+func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), ids []znode.Identity) (names []string, err error) {
+	var l *znode.Listing
+	view(func(store *znode.Store) {
+		a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+		_, stat, code := store.Get(a.Lock, ids)
+		switch {
+		case code == wire.CodeNoAuth:
+			err = errNoPermission
+		case code != wire.CodeOK:
+			a.Reason = noSuchLock
+		case stat.EphemeralOwner != 0 && stat.NumChildren == 0: // a lock that is one node
+			a.Newest = int64(stat.Czxid)
+			if a.Valid = a.Newest == a.Token; a.Valid {
+				a.Node, a.Session = a.Lock, idText(wire.SessionID(stat.EphemeralOwner))
+			} else {
+				a.Reason = "another has the lock"
+			}
+		default:
+			l = store.List(a.Lock)
 		}
-		return wire.CodeOK
+	})
+	if l == nil {
+		return nil, err
 	}
-	a.judgeQueue(store, names)
-	return wire.CodeOK
+	defer view(func(*znode.Store) { l.Close() })
+	for done, lost := false, false; !done; {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		view(func(store *znode.Store) {
+			if done, lost = l.Step(store, fenceStep); done && !lost {
+				names = slices.Clone(l.Names())
+			}
+		})
+		if lost {
+			a.Reason = noSuchLock
+			return nil, nil
+		}
+	}
+	return names, nil
+}
+
+const (
+	noSuchLock = "there is no such lock: nobody holds it"
+	noSuchNode = "no node of the lock has this token: its holder has released the lock, or lost it"
+)
+
+// confirm is the last step: the lock may still be read, and a node that was found to be valid is
+// still there.
+func (a *fenceAnswer) confirm(store *znode.Store, ids []znode.Identity) error {
+	a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
+	if _, _, code := store.Get(a.Lock, ids); code == wire.CodeNoAuth {
+		return errNoPermission
+	}
+	if st, ok := store.Node(a.Node); a.Valid && (!ok || int64(st.Czxid) != a.Token) {
+		a.Valid, a.Node, a.Session, a.Reason = false, "", "", noSuchNode
+	}
+	return nil
+}
+
+// fenceQueue has the contenders of a lock, by token.
+type fenceQueue map[int64]fenceContender
+
+type fenceContender struct {
+	name, kind string
+	session    wire.SessionID
+}
+
+// add adds the node with that name, if it is there and a contender.
+func (q fenceQueue) add(store *znode.Store, lock, name string) {
+	kind, ok := znode.SequentialBase(name)
+	if !ok {
+		return
+	}
+	if st, ok := store.Node(childPath(lock, name)); ok {
+		q[int64(st.Czxid)] = fenceContender{name, kind, wire.SessionID(st.EphemeralOwner)}
+	}
 }
 
 // judgeQueue decides by the nodes of a queue: the one that was created first has the lock, readers
 // share it, and every lease counts.
-func (a *fenceAnswer) judgeQueue(store *znode.Store, names []string) {
-	type contender struct{ name, kind string }
-	contenders := map[int64]contender{} // by token
-	for _, name := range names {
-		kind, ok := znode.SequentialBase(name)
-		if !ok {
-			continue
-		}
-		st, _ := store.Node(childPath(a.Lock, name))
-		token := int64(st.Czxid)
-		contenders[token] = contender{name, kind}
+func (a *fenceAnswer) judgeQueue(queue fenceQueue) {
+	for token := range queue {
 		if a.Newest == 0 || token < a.Newest {
 			a.Newest = token
 		}
-		if token == a.Token {
-			a.Node, a.Session = childPath(a.Lock, name), idText(wire.SessionID(st.EphemeralOwner))
-		}
 	}
-	own, ok := contenders[a.Token]
+	own, ok := queue[a.Token]
 	if !ok {
-		a.Reason = "no node of the lock has this token: its holder has released the lock, or lost it"
+		a.Reason = noSuchNode
 		return
 	}
+	a.Node, a.Session = childPath(a.Lock, own.name), idText(own.session)
 	var before int64 // the nearest that is in the way
-	for token, other := range contenders {
+	for token, other := range queue {
 		if token < a.Token && token > before && !shares(own.kind, other.kind) {
 			before = token
 		}
 	}
 	if a.Valid = before == 0; !a.Valid {
-		a.Reason = "its owner waits for the lock, behind " + contenders[before].name
+		a.Reason = "its owner waits for the lock, behind " + queue[before].name
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"lockkeeper/internal/simnet"
 	"lockkeeper/wire"
+	"lockkeeper/znode"
 )
 
 // askFence asks over HTTP, as any program would.
@@ -195,5 +197,52 @@ func TestFenceOnEveryMember(t *testing.T) {
 				t.Errorf("member %d takes somebody for the holder who has released the lock: %d", i+1, status)
 			}
 		}
+	}
+}
+
+// A lock with thousands of contenders is judged in steps, between which others get the state; the
+// answer is true of the last.
+func TestFenceInSteps(t *testing.T) {
+	const contenders = 3*fenceStep + 1
+	store, seq := znode.New(), uint64(0)
+	apply := func(c znode.Command) {
+		store.Apply(1, &znode.Entry{Commands: []znode.Command{c}}, func(_ *znode.Command, r *znode.Result) {
+			if r.Status != znode.Done || r.Code != wire.CodeOK {
+				t.Fatalf("%+v", r)
+			}
+		})
+	}
+	request := func(op wire.Op, body wire.Record) {
+		seq++
+		apply(znode.Command{Kind: znode.KindRequest, Session: 1, Generation: 1, Seq: seq, Op: op, Body: body.Append(nil)})
+	}
+	apply(znode.Command{Kind: znode.KindCreateSession, Session: 1, Password: make([]byte, wire.PasswordLen)})
+	request(wire.OpCreate, &wire.CreateRequest{Path: "/m", ACL: wire.OpenACL})
+	for range contenders {
+		request(wire.OpCreate, &wire.CreateRequest{Path: "/m/lock-", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})
+	}
+	first, _ := store.Node("/m/lock-0000000000")
+	for _, leaves := range []bool{false, true} {
+		steps := 0
+		a := fenceAnswer{Lock: "/m", Token: int64(first.Czxid)}
+		err := a.judge(t.Context(), func(f func(*znode.Store)) {
+			steps++
+			if leaves && steps == 11 { // the last
+				request(wire.OpDelete, &wire.DeleteRequest{Path: "/m/lock-0000000000", Version: -1})
+			}
+			f(store)
+		}, nil)
+		if err != nil || a.Valid == leaves || a.Newest != a.Token || (a.Reason == noSuchNode) != leaves || (a.Node == "") != leaves {
+			t.Errorf("its holder leaves: %v: %+v, %v", leaves, a, err)
+		}
+		if want := 1 + 4 + 1 + 4 + 1; steps != want { // begin, list, close, look, confirm
+			t.Errorf("%d steps, want %d", steps, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := fenceAnswer{Lock: "/m", Token: int64(first.Czxid)}
+	if err := a.judge(ctx, func(f func(*znode.Store)) { f(store) }, nil); err == nil {
+		t.Errorf("the client has gone, and the answer is %+v", a)
 	}
 }

@@ -85,12 +85,10 @@ func (s *Server) dumpText() string {
 	fmt.Fprint(b, "SessionTracker dump:\n")
 	owners := map[wire.SessionID][]string{}
 	timeouts := map[wire.SessionID]int32{}
-	s.replica.View(func(store *znode.Store) {
-		for info := range store.Sessions() {
-			timeouts[info.ID] = info.TimeoutMs
-			if info.Ephemerals > 0 {
-				owners[info.ID] = nil
-			}
+	s.eachSession(func(info znode.SessionInfo) {
+		timeouts[info.ID] = info.TimeoutMs
+		if info.Ephemerals > 0 {
+			owners[info.ID] = nil
 		}
 	})
 	for id := range owners { // one at a time: the state is locked for each
@@ -118,6 +116,21 @@ func (s *Server) dumpText() string {
 	fmt.Fprint(b, "Connections dump:\n")
 	s.connectionSets().write(b, "Connections Sets")
 	return b.String()
+}
+
+// sessionStep is how many sessions are visited under one lock of the state.
+const sessionStep = 1000
+
+// eachSession calls f with the sessions, some at a time: one that is created or closed meanwhile
+// may be missing, or come twice.
+func (s *Server) eachSession(f func(znode.SessionInfo)) {
+	for at := 0; at >= 0; {
+		var some []znode.SessionInfo
+		s.replica.View(func(store *znode.Store) { some, at = store.SessionsFrom(at, sessionStep) })
+		for _, info := range some {
+			f(info)
+		}
+	}
 }
 
 // ephemerals are the paths of a session's ephemeral nodes.
@@ -174,7 +187,9 @@ func (s *Server) hashText() string {
 	return fmt.Sprintf("%x: %d\n", uint64(zxid), int64(digest))
 }
 
+// treeDigest is computed of a snapshot: it takes a second for a million nodes.
 func (s *Server) treeDigest() (zxid wire.Zxid, digest uint64) {
-	s.replica.View(func(store *znode.Store) { zxid, digest = store.Zxid(), store.TreeDigest() })
-	return zxid, digest
+	frozen := s.replica.Freeze()
+	defer frozen.Release()
+	return frozen.Zxid(), frozen.TreeDigest()
 }

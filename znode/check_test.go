@@ -105,5 +105,10 @@ func TestDigestSees(t *testing.T) {
 			t.Errorf("changing %s gives the digest of changing %s", name, other)
 		}
 		digests[s.Digest()] = name
+		frozen := s.Snapshot()
+		if frozen.TreeDigest() != s.TreeDigest() {
+			t.Errorf("%s: a snapshot has another digest", name)
+		}
+		frozen.Release()
 	}
 }

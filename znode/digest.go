@@ -33,16 +33,35 @@ func (s *Store) Digest() uint64 {
 func (s *Store) TreeDigest() uint64 {
 	var sum uint64
 	for _, n := range s.allNodes() {
-		null := uint64(0)
-		if n.data == nil {
-			null = 1
-		}
-		sum += hash(3).text(n.path).num(null).text(string(n.data)).text(n.acl.key).
-			num(uint64(n.czxid)).num(uint64(n.mzxid)).num(uint64(n.pzxid)).
-			num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.usedMs)).num(uint64(n.owner)).
-			num(uint64(n.version)).num(uint64(n.creates)).num(uint64(n.aversion)).num(uint64(n.kind)).sum()
+		sum += n.digest()
 	}
 	return sum
+}
+
+// TreeDigest is Store.TreeDigest of the state that the snapshot shows. Apply may run at the same
+// time. The snapshot must not have been released.
+func (sn *Snapshot) TreeDigest() uint64 {
+	var sum uint64
+	for _, p := range sn.nodes {
+		for i := range p {
+			if p[i].kind != kindFree {
+				sum += p[i].digest()
+			}
+		}
+	}
+	return sum
+}
+
+// digest is a hash of all that a node has.
+func (n *node) digest() uint64 {
+	null := uint64(0)
+	if n.data == nil {
+		null = 1
+	}
+	return hash(3).text(n.path).num(null).text(string(n.data)).text(n.acl.key).
+		num(uint64(n.czxid)).num(uint64(n.mzxid)).num(uint64(n.pzxid)).
+		num(uint64(n.ctimeMs)).num(uint64(n.mtimeMs)).num(uint64(n.usedMs)).num(uint64(n.owner)).
+		num(uint64(n.version)).num(uint64(n.creates)).num(uint64(n.aversion)).num(uint64(n.kind)).sum()
 }
 
 // hash is FNV-1a over the values given, each of them closed against the next.

@@ -28,6 +28,8 @@ const (
 	walkStep = 500
 	// contendedLook is how many nodes at the head of a queue Contended looks at, to tell who waits.
 	contendedLook = 64
+	// contendedChildren is how many children it looks at for that.
+	contendedChildren = 1000
 )
 
 // Contended returns the n locks with the most waiters, the most contended first. view is
@@ -52,24 +54,37 @@ func Contended(view func(func(*znode.Store)), n int) []Contention {
 	})
 	list = slices.Clip(list[:min(n, len(list))])
 	for i := range list {
-		view(func(store *znode.Store) { list[i].measure(store) })
+		list[i].measure(view)
 	}
 	list = slices.DeleteFunc(list, func(c Contention) bool { return c.Waiting <= 0 })
 	return list
 }
 
 // measure finds out how many of the nodes hold, and since when the first of the others waits. Nodes
-// of a queue that are no ephemerals of a lock are few, if any, and only the first are looked at.
-func (c *Contention) measure(store *znode.Store) {
+// of a queue that are no ephemerals of a lock are few, if any, and only the first children are
+// looked at. What the nodes say of their owners is parsed without the lock of the state.
+func (c *Contention) measure(view func(func(*znode.Store))) {
+	type found struct {
+		name string
+		data []byte
+		stat wire.Stat
+	}
+	var first []found
+	view(func(store *znode.Store) {
+		looked := 0
+		for name, data := range store.ChildrenInOrder(c.Path) {
+			if looked++; len(first) == contendedLook || looked > contendedChildren {
+				break
+			}
+			if st, ok := store.Node(c.Path + "/" + name); ok && st.EphemeralOwner != 0 && locknode.Contends(name) {
+				first = append(first, found{name, data, st})
+			}
+		}
+	})
 	var head []locknode.Contender
-	for name := range store.ChildrenInOrder(c.Path) {
-		if len(head) == contendedLook {
-			break
-		}
-		if data, st, code := store.Get(c.Path+"/"+name, superOnly); code == wire.CodeOK && st.EphemeralOwner != 0 &&
-			locknode.Contends(name) {
-			head = append(head, locknode.New(c.Path, name, int64(st.EphemeralOwner), time.UnixMilli(st.Ctime), int64(st.Czxid), data))
-		}
+	for _, f := range first {
+		head = append(head, locknode.New(c.Path, f.name, int64(f.stat.EphemeralOwner), time.UnixMilli(f.stat.Ctime),
+			int64(f.stat.Czxid), f.data[:min(len(f.data), dataMax)]))
 	}
 	for _, one := range locknode.Resolve(locknode.Sorted(c.Path, head)) {
 		if one.Held || one.MayHold {
@@ -82,9 +97,6 @@ func (c *Contention) measure(store *znode.Store) {
 		c.Waiting = 0 // all of them hold: readers, or the leases of a semaphore
 	}
 }
-
-// superOnly are identities that may read everything.
-var superOnly = []znode.Identity{{Scheme: "super"}}
 
 // walkEphemerals visits all ephemeral nodes. It begins again if a snapshot replaces the state.
 func walkEphemerals(view func(func(*znode.Store)), visit func(znode.Ephemeral)) (restarted bool) {

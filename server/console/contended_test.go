@@ -126,3 +126,22 @@ func TestLongHolds(t *testing.T) {
 		}
 	}
 }
+
+// A queue behind many other nodes is not searched for: anybody can make them, and the state is
+// locked meanwhile.
+func TestContendedLooksAtFewNodes(t *testing.T) {
+	for _, others := range []int{contendedChildren - 3, contendedChildren} {
+		p := newTape(t, 0)
+		p.open(1)
+		p.create(1, "/l", "", wire.ModePersistent)
+		for i := range others {
+			p.create(1, fmt.Sprintf("/l/%d", i), "", wire.ModePersistent)
+		}
+		for range 3 {
+			p.create(1, "/l/x-lock-", "", wire.ModeEphemeralSequential)
+		}
+		if got := Contended(p.view, 10); (len(got) == 1) != (others < contendedChildren) {
+			t.Errorf("behind %d others: %v", others, got)
+		}
+	}
+}

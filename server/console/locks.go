@@ -279,6 +279,9 @@ func leasesOf(store *znode.Store, path string, v *viewer) *int {
 	return &n
 }
 
+// superOnly are identities that may read everything.
+var superOnly = []znode.Identity{{Scheme: "super"}}
+
 // readers are the identities to read with.
 func (v *viewer) readers() []znode.Identity {
 	if v.super {
