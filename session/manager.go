@@ -129,6 +129,7 @@ type Manager struct {
 	readOnly readOnly
 	syncs    syncs
 	claims   claims
+	guesses  guesses
 	restores restores
 	foreign  foreignLocks
 

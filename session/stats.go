@@ -154,6 +154,7 @@ type Counters struct {
 	StateFull         int64 // requests beyond Limits.Nodes or DataBytes
 	SessionsRefused   int64 // beyond Limits.Sessions or SessionsPerAddr
 	AttachesRefused   int64 // beyond claimsMax or claimsPerAddr
+	WrongPasswords    int64 // attaches with a password that is not the session's
 }
 
 // Stats is what a Manager knows of the work of this member.
