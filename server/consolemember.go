@@ -190,11 +190,12 @@ func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok
 		name, _, _ := strings.Cut(id.ID, ":")
 		users = append(users, name)
 	}
-	result := session.AuditFailure
+	// Refused acts are another message, so that they cannot suppress the lines of others.
+	result, msg := session.AuditFailure, "act of an operator failed"
 	if ok {
-		result = session.AuditSuccess
+		result, msg = session.AuditSuccess, "act of an operator"
 	}
-	m.s.log.Info("act of an operator", "operation", operation, "target", target, "remote", r.RemoteAddr,
+	m.s.log.Info(msg, "operation", operation, "target", target, "remote", r.RemoteAddr,
 		"result", result, "why", what)
 	if m.s.audit != nil {
 		m.s.audit.Audit(&session.AuditRecord{Users: users, Addr: clientAddr(r).String(), Operation: operation,

@@ -32,6 +32,8 @@ import (
 type Server struct {
 	cfg     Config // with defaults
 	log     *slog.Logger
+	lines   *loglimit.Handler // of log
+	auditTo *slog.Logger      // Config.Logger, for lines that must not be suppressed
 	build   string
 	started time.Time
 
@@ -133,6 +135,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
+	unbounded, lines := cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
+	cfg.Logger = slog.New(lines)
 	for _, n := range cfg.Notices() {
 		n.Log(cfg.Logger)
 	}
@@ -150,6 +154,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg:      cfg,
 		log:      cfg.Logger,
+		lines:    lines,
+		auditTo:  unbounded,
 		build:    BuildInfo().zooKeeperLine(),
 		started:  time.Now(),
 		failed:   make(chan struct{}),
@@ -371,7 +377,7 @@ func (s *Server) openAudit(opened *[]func()) (err error) {
 	}
 	s.audit, err = audit.Open(audit.Config{
 		File: s.cfg.AuditFile, FileBytes: s.cfg.AuditFileBytes, Files: s.cfg.AuditFiles,
-		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: s.log, Now: s.cfg.Now,
+		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: s.auditTo, Now: s.cfg.Now,
 	})
 	if err != nil {
 		f := s.cfg.Fault("audit.file", "%v", err)
@@ -575,5 +581,6 @@ func (s *Server) stopOnce() error {
 		return fmt.Errorf("server: stop: %w", err)
 	}
 	s.log.Info("member stopped")
+	s.lines.Flush()
 	return nil
 }
