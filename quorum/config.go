@@ -86,6 +86,8 @@ type Config struct {
 	Details func() []byte
 	// PeerAuth says how members prove to this one who they are; it is part of its Report.
 	PeerAuth string
+	// KeepQuotas is that of the state: znode.Store.KeepQuotas.
+	KeepQuotas bool
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 

@@ -121,6 +121,8 @@ func (s *Server) clientMetrics(o overview) metrics.List {
 		metrics.Counter("sessions_refused", "handshakes beyond maxSessions or maxSessionsPerAddress", o.work.SessionsRefused),
 		metrics.Counter("attaches_refused", "handshakes with unknown session ids, beyond those that may wait for the leader's answer",
 			o.work.AttachesRefused),
+		metrics.Counter("quota_exceeded", "requests beyond a quota (enforceQuota)", o.work.QuotaExceeded),
+		metrics.Counter("quotas_kept", "requests of others than super users to change quotas (keepQuotas)", o.work.QuotasKept),
 		metrics.Counter("attaches_wrong_password", "handshakes with the id of a session and a wrong password", o.work.WrongPasswords),
 		metrics.Counter("log_lines_suppressed", "lines of the log beyond 60 a minute with one message", s.lines.Suppressed()),
 		metrics.Counter("lock_strangers", "nodes of locks on a path with locks of another library, one of which may not wait for the other",

@@ -25,6 +25,7 @@ import (
 	"lockkeeper/server/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -344,6 +345,7 @@ func (s *Server) sessionConfig() session.Config {
 		SuperDigest: s.cfg.SuperDigest,
 		ReadOnly:    s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
 		SkipACL:     s.cfg.SkipACL,
+		KeepQuotas:  s.cfg.KeepQuotas,
 
 		ZooKeeperPasswords: s.cfg.ZooKeeperPasswords,
 
@@ -366,6 +368,9 @@ func (s *Server) sessionConfig() session.Config {
 	}
 	if s.audit != nil {
 		c.Audit = s.audit
+	}
+	if s.cfg.QuotaExceeded {
+		c.QuotaError = wire.CodeQuotaExceeded
 	}
 	return c
 }
@@ -444,9 +449,11 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		MayTransfer:      s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
-		PeerAuth:  s.peerAuth.kind(),
-		KeepDisks: s.cfg.KeepDisks,
-		Lost:      s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
+		PeerAuth: s.peerAuth.kind(),
+
+		KeepQuotas: s.cfg.KeepQuotas,
+		KeepDisks:  s.cfg.KeepDisks,
+		Lost:       s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))

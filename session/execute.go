@@ -306,7 +306,7 @@ func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 }
 
 // writeReply returns the body of the reply to a write that succeeded.
-func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
+func (s *Session) writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	switch p.req.Op {
 	case wire.OpCreate:
 		return wire.CreateResponse{Path: res.Path}
@@ -319,7 +319,7 @@ func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 		_ = wire.Decode(p.req.Body, &r) // cannot fail: it was decoded when it was received
 		return wire.SyncResponse(r)
 	case wire.OpMulti:
-		return multiReply(res)
+		return s.multiReply(res)
 	case wire.OpReconfig:
 		data, stat, _ := store.Get(configPath, []znode.Identity{superIdentity})
 		return wire.GetDataResponse{Data: data, Stat: stat}
@@ -327,14 +327,28 @@ func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	return nil // delete, closeSession
 }
 
-func multiReply(res *znode.Result) wire.Record {
+func (s *Session) multiReply(res *znode.Result) wire.Record {
 	results := make([]wire.MultiResult, len(res.Multi))
 	for i := range res.Multi {
 		op := &res.Multi[i]
-		results[i] = wire.MultiResult{Op: op.Op, Err: op.Code, Path: op.Path}
+		results[i] = wire.MultiResult{Op: op.Op, Err: s.quotaError(op.Code), Path: op.Path}
 		if op.Op == wire.OpCreate2 || op.Op == wire.OpSetData {
 			results[i].Stat = &op.Stat
 		}
 	}
 	return wire.MultiResponse{Results: results}
+}
+
+// quotaError returns the code that the client gets instead of QuotaExceeded. Other codes stay as
+// they are. QuotaExceeded is known to the libraries of ZooKeeper 3.7 and later only: at a code that
+// it does not know, the connection thread of kazoo ends, and the program goes on to believe that it
+// is connected and holds its locks.
+func (s *Session) quotaError(code wire.Code) wire.Code {
+	if code != wire.CodeQuotaExceeded {
+		return code
+	}
+	s.m.stats.inc(&s.m.stats.QuotaExceeded)
+	s.m.refusals.Warn("quota "+s.addr.String(), "request refused: it exceeds a quota (enforceQuota)",
+		"session", s.id, "client", s.addr)
+	return s.m.cfg.QuotaError
 }

@@ -61,6 +61,11 @@ func (l *aclList) grantNetwork(addr netip.Addr, bits int, perms wire.Perm) {
 	}
 }
 
+// isSuper reports whether a connection with the identities ids is a super user's.
+func isSuper(ids []Identity) bool {
+	return slices.ContainsFunc(ids, func(id Identity) bool { return id.Scheme == schemeSuper })
+}
+
 // granted returns the permissions of a connection with the identities ids, its "ip" among them.
 func (l *aclList) granted(ids []Identity) wire.Perm {
 	perms := l.anyone

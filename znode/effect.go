@@ -35,6 +35,7 @@ func (s *Store) note(kind undoKind, old node) {
 // event adds an event about n.
 func (s *Store) event(typ wire.EventType, n *node) {
 	e := Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid, list: n.acl}
+	e.kept = s.keepsQuotas && underQuota(n.path)
 	if n.kind == kindEphemeral {
 		e.Owner, e.Czxid, e.CtimeMs = wire.SessionID(n.owner), n.czxid, n.ctimeMs
 		e.Data = n.data

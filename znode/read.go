@@ -127,6 +127,9 @@ func (s *Store) Node(path string) (wire.Stat, bool) {
 
 // readable finds a node and checks for one of the permissions.
 func (s *Store) readable(path string, ids []Identity, want wire.Perm) (slot, wire.Code) {
+	if s.hidesQuota(path, ids) {
+		return noSlot, wire.CodeNoAuth
+	}
 	i, ok := s.find(path)
 	if !ok {
 		return noSlot, wire.CodeNoNode

@@ -55,11 +55,15 @@ type Event struct {
 	Data    []byte
 
 	list *aclList // of which ACL is the entries
+	kept bool     // for the super user, see KeepQuotas
 }
 
 // ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
 // Path's node.
 func (e *Event) ReadableBy(ids []Identity) bool {
+	if e.kept && !isSuper(ids) {
+		return false
+	}
 	return e.list == nil || e.list.allows(ids, wire.PermRead)
 }
 

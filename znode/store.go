@@ -23,12 +23,14 @@ type Store struct {
 	// replacement is what is to replace the state, as far as it has arrived; nil without a restore.
 	replacement *replacement
 
-	nodes     table[node]
-	links     []*[pageRows]links // by slot of nodes
-	paths     map[string]slot
-	acls      aclTable
-	quotas    quotaSet
-	sizeBytes int64 // sum of nodeSizeBytes
+	nodes  table[node]
+	links  []*[pageRows]links // by slot of nodes
+	paths  map[string]slot
+	acls   aclTable
+	quotas quotaSet
+	// keepsQuotas is a setting of this member, see KeepQuotas.
+	keepsQuotas bool
+	sizeBytes   int64 // sum of nodeSizeBytes
 
 	perishable int // number of containers and TTL nodes
 
