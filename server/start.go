@@ -243,6 +243,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 		if stores, err = openOrImport(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
+		s.warnOfOpenFiles()
 	}
 	for _, what := range stores.Repaired {
 		s.log.Warn("data directory repaired", "what", what)
