@@ -70,9 +70,9 @@ func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err
 	return s, repaired, err
 }
 
-// restrict lets nobody but the owner into the directory of the snapshots: they have the passwords of
-// sessions, and the library makes them readable for everybody. A member that may not do that, since
-// the directory belongs to another user, leaves it.
+// restrict lets nobody but the owner into the directory of the snapshots: they have the passwords
+// of sessions, and the library makes them readable for everybody. A member that may not do that,
+// since the directory belongs to another user, leaves it.
 func (s *snapshotFiles) restrict() error {
 	if err := os.Chmod(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err

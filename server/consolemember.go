@@ -171,7 +171,7 @@ func (m consoleMember) Transfer(ctx context.Context, r *http.Request, to int) (i
 	if to >= 0 {
 		id = quorum.MemberID(to)
 	}
-	if err := m.s.replica.TransferLeadership(ctx, id, r.Header.Get("Authorization")); err != nil {
+	if err := m.s.replica.TransferLeadership(ctx, id, m.s.proveTransfer(r)); err != nil {
 		return 0, err
 	}
 	return m.Leader(), nil

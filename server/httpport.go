@@ -225,7 +225,7 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
 	defer cancel()
-	if err := s.replica.TransferLeadership(ctx, to, r.Header.Get("Authorization")); err != nil {
+	if err := s.replica.TransferLeadership(ctx, to, s.proveTransfer(r)); err != nil {
 		writeError(w, http.StatusConflict, err.Error())
 		return
 	}
@@ -252,19 +252,11 @@ var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the 
 
 // mayLead returns an error if these identities may not transfer the leadership.
 func (s *Server) mayLead(ids []znode.Identity) error {
-	var acl []wire.ACL
-	s.replica.View(func(store *znode.Store) {
-		acl, _, _ = store.GetACL("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
-	})
-	if !s.cfg.SkipACL && !znode.Allowed(acl, ids, wire.PermWrite) {
+	if !s.cfg.SkipACL && !znode.Allowed(s.configACL(), ids, wire.PermWrite) {
 		return errMayNotLead
 	}
 	return nil
 }
-
-// mayTransfer is mayLead for a request that another member forwards. Proof is the Authorization
-// header. The address of the client does not count here: the other member could claim any.
-func (s *Server) mayTransfer(proof string) error { return s.mayLead(s.authorization(proof)) }
 
 // httpSlots is the listener of the HTTP port. It bounds how many connections there are, in total
 // and from one address. A connection beyond a bound takes the place of the oldest one that is not

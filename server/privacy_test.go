@@ -17,7 +17,8 @@ import (
 	"lockkeeper/wire"
 )
 
-// withUmask sets the umask of this process for a test. Umask 0 hides nothing that a program forgets.
+// withUmask sets the umask of this process for a test. Umask 0 corrects no mode that a program
+// forgets.
 func withUmask(t *testing.T, mask int) {
 	before := syscall.Umask(mask)
 	t.Cleanup(func() { syscall.Umask(before) })
