@@ -13,11 +13,11 @@ import (
 )
 
 // A follower that is asked to transfer the leadership verifies the password itself, and proves to
-// the leader that it has seen one: with an HMAC-SHA-256 of the occasion, which is one request in one
-// term, and a key that is the identity which the password proves, with its hash. So the password
-// does not cross the port between members, and the proof is worth nothing for another request. The
-// leader computes the HMAC for each identity that may transfer the leadership: the super user's, and
-// those in the ACL of /zookeeper/config.
+// the leader that it has seen one: with an HMAC-SHA-256 of the occasion, which is one request in
+// one term, and a key that is the identity which the password proves, with its hash. So the
+// password does not cross the port between members, and the proof is worth nothing for another
+// request. The leader computes the HMAC for each identity that may transfer the leadership: the
+// super user's, and those in the ACL of /zookeeper/config.
 //
 //	hmac BASE64(user) BASE64(code)
 const transferProofScheme = "hmac"
