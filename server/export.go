@@ -100,8 +100,8 @@ func withStopped(ctx context.Context, cfg *Config, do func(quorum.Stores) error)
 	return errors.Join(do(stores), stores.Close())
 }
 
-// writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords of
-// sessions.
+// writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords
+// of sessions.
 func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
 	if err := makeDirs(filepath.Dir(dir), quorum.SyncDir); err != nil {
 		return err

@@ -29,7 +29,8 @@ func openToOthers(dir string) (path string, mode fs.FileMode) {
 			return nil
 		}
 		perm := info.Mode().Perm()
-		secret := info.Mode().IsRegular() && info.Size() > 0 && (filepath.Dir(at) != dir || e.Name() == logFile) // not myid
+		// myid, and what an operator keeps there, is no secret.
+		secret := info.Mode().IsRegular() && info.Size() > 0 && (filepath.Dir(at) != dir || e.Name() == logFile)
 		switch {
 		case e.IsDir() && perm&0o002 != 0 && info.Mode()&fs.ModeSticky == 0, secret && perm&0o006 != 0:
 			path, mode = at, perm

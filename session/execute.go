@@ -135,7 +135,7 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 	case *wire.PathRequest:
 		return readPath(store, p, r)
 	case *wire.SetWatchesRequest:
-		if !s.setWatches(store, r) {
+		if !s.setWatches(store, r, p.ids) {
 			p.last = true
 			return nil, wire.CodeBadArguments
 		}
@@ -193,9 +193,11 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or notifies it at once of
-// what it has missed (docs/protocol/watches.md 4). It returns false if the limits leave no space
-// for all of them: then the connection has to end, because clients ignore an error here.
-func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool {
+// what it has missed (docs/protocol/watches.md 4). Of a node that it may not read it is not told
+// whether it has changed, which would tell when: the watch is set in any case. setWatches returns
+// false if the limits leave no space for all of them: then the connection has to end, because
+// clients ignore an error here.
+func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()
 	}
@@ -203,10 +205,10 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 	ok := true
 	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {
 		for _, path := range paths {
-			switch stat, exists := store.Node(path); {
+			switch stat, exists, readable := store.Seen(path, ids); {
 			case !exists:
 				s.notify(immediate, wire.EventNodeDeleted, path, nil)
-			case changed(&stat) > r.RelativeZxid:
+			case readable && changed(&stat) > r.RelativeZxid:
 				s.notify(immediate, event, path, nil)
 			default:
 				ok = s.m.watches.add(s, path, data, child) && ok
@@ -215,7 +217,7 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 	}
 	again(r.Data, standard, 0, wire.EventNodeDataChanged, func(st *wire.Stat) wire.Zxid { return st.Mzxid })
 	for _, path := range r.Exist {
-		if _, exists := store.Node(path); exists {
+		if _, exists, _ := store.Seen(path, ids); exists { // which exists tells, too
 			s.notify(immediate, wire.EventNodeCreated, path, nil)
 		} else {
 			ok = s.m.watches.add(s, path, standard, 0) && ok

@@ -274,7 +274,7 @@ func (t *watchTable) triggerDataLocked(e *znode.Event, known ancestry) (at, abov
 	above = t.aboveLocked(e.Path, known)
 	for s := range above {
 		if at[s] == 0 {
-			t.sendLocked(s, e)
+			t.sendAboveLocked(s, e)
 		}
 	}
 	return at, above
@@ -381,6 +381,38 @@ func (t *watchTable) sendLocked(s *Session, e *znode.Event) {
 	} else if e.ReadableBy(ids) {
 		s.notify(e.Zxid, e.Type, e.Path, nil)
 	}
+}
+
+// sendAboveLocked is sendLocked for a recursive watch on a node above: the client must not learn
+// the name of a node below one that it may not read. In ZooKeeper it does (docs/protocol/watches.md
+// 6).
+func (t *watchTable) sendAboveLocked(s *Session, event *znode.Event) {
+	if !event.Guarded() {
+		t.sendLocked(s, event)
+		return
+	}
+	e, ids := *event, *s.ids.Load()
+	s.notify(e.Zxid, e.Type, e.Path, func() bool { return e.ReadableBy(ids) && e.NamedTo(ids, t.baseOf(s, e.Path)) })
+}
+
+// basesTried is how many ancestors that some connection watches recursively baseOf looks at.
+const basesTried = 64
+
+// baseOf returns the length of the deepest path above path that s watches recursively, that of the
+// root's if it finds none. The state need not be locked.
+func (t *watchTable) baseOf(s *Session, path string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for tried := 0; path != "/" && tried < basesTried; {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
+		if t.recursive[len(path)] == 0 {
+			continue
+		}
+		if tried++; t.data.at[path][s]&recursive != 0 {
+			return len(path)
+		}
+	}
+	return len("/")
 }
 
 // WatchCounts are the sizes of the watch tables.
