@@ -41,8 +41,9 @@ func TestGuards(t *testing.T) {
 			path += "/" + string(rune('a'+random.IntN(3)))
 			acl := wire.OpenACL
 			if hidden[path] = random.IntN(2) == 0; hidden[path] {
-				acl = []wire.ACL{{Perms: wire.PermAll &^ wire.Perm(random.IntN(2)), ID: wire.ID{Scheme: "digest", ID: "me:h"}},
-					{Perms: wire.PermWrite, ID: wire.ID{Scheme: "digest", ID: path + ":h"}}} // each another
+				perms := wire.PermAll &^ wire.Perm(random.IntN(2))
+				acl = []wire.ACL{{Perms: perms, ID: wire.ID{Scheme: "digest", ID: "me:h"}},
+					{Perms: wire.PermWrite, ID: wire.ID{Scheme: "digest", ID: path + ":h"}}}
 			}
 			apply(wire.OpCreate, &wire.CreateRequest{Path: path, ACL: acl})
 			paths = append(paths, path)

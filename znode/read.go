@@ -117,7 +117,8 @@ func (s *Store) Sizes(path string, ids []Identity) Sizes {
 }
 
 // Seen is Node for a client that may not learn of changes that it may not read of: readable is
-// whether it may read the node, and there is no Stat if not. Hidden quotas (KeepQuotas) are missing.
+// whether it may read the node, and there is no Stat if not. Hidden quotas (KeepQuotas) are
+// missing.
 func (s *Store) Seen(path string, ids []Identity) (stat wire.Stat, exists, readable bool) {
 	i, ok := s.find(path)
 	if !ok || s.hidesQuota(path, ids) {
