@@ -185,11 +185,6 @@ func (m consoleMember) TakeSnapshot(ctx context.Context) (uint64, int64, error) 
 
 // Audit implements console.Member. Without an audit log it is a line of the member's own log.
 func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok bool) {
-	var users []string
-	for _, id := range m.Identities(r) {
-		name, _, _ := strings.Cut(id.ID, ":")
-		users = append(users, name)
-	}
 	// Refused acts are another message, so that they cannot suppress the lines of others.
 	result, msg := session.AuditFailure, "act of an operator failed"
 	if ok {
@@ -197,10 +192,10 @@ func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok
 	}
 	m.s.log.Info(msg, "operation", operation, "target", target, "remote", r.RemoteAddr,
 		"result", result, "why", what)
-	if m.s.audit != nil {
-		m.s.audit.Audit(&session.AuditRecord{Users: users, Addr: clientAddr(r).String(), Operation: operation,
-			Path: target, Result: result})
+	if !ok {
+		m.s.noteLogin(r)
 	}
+	m.s.auditHTTP(r, operation, target, result)
 }
 
 // details is what this member tells the others of itself, as it was within the last second: they

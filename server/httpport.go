@@ -216,6 +216,8 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err := s.mayLead(s.httpIdentities(r)); err != nil {
+		s.noteLogin(r)
+		s.auditHTTP(r, auditTransfer, "", session.AuditFailure)
 		writeError(w, http.StatusForbidden, err.Error())
 		return
 	}
@@ -226,10 +228,12 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
 	defer cancel()
 	if err := s.replica.TransferLeadership(ctx, to, s.proveTransfer(r)); err != nil {
+		s.auditHTTP(r, auditTransfer, "", session.AuditFailure)
 		writeError(w, http.StatusConflict, err.Error())
 		return
 	}
 	leader := int(s.replica.Leader())
+	s.auditHTTP(r, auditTransfer, "", session.AuditSuccess)
 	s.log.Info("leadership transferred, as asked over HTTP", "client", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }

@@ -35,8 +35,10 @@ type Server struct {
 	log     *slog.Logger
 	lines   *loglimit.Handler // of log
 	auditTo *slog.Logger      // Config.Logger, for lines that must not be suppressed
-	build   string
-	started time.Time
+	// auditFailures bounds the lines of the audit log that everybody can cause.
+	auditFailures session.PerMinute
+	build         string
+	started       time.Time
 
 	dirs     *dataDirs // nil with injected stores
 	peerAuth peerAuth

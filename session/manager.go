@@ -135,8 +135,10 @@ type Manager struct {
 	syncs    syncs
 	claims   claims
 	guesses  guesses
-	restores restores
-	foreign  foreignLocks
+	// superLogins bounds the records of refused logins.
+	superLogins PerMinute
+	restores    restores
+	foreign     foreignLocks
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64

@@ -156,7 +156,9 @@ type Counters struct {
 	AttachesRefused   int64 // beyond claimsMax or claimsPerAddr
 	QuotasKept        int64 // requests that would have changed quotas, with Config.KeepQuotas
 	QuotaExceeded     int64 // requests beyond a quota
-	WrongPasswords    int64 // attaches with a password that is not the session's
+	// SuperLoginsRefused are logins under the name of a super user without the proof.
+	SuperLoginsRefused int64
+	WrongPasswords     int64 // attaches with a password that is not the session's
 }
 
 // Stats is what a Manager knows of the work of this member.
