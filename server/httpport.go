@@ -61,7 +61,7 @@ func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler, wi
 		Handler:     s.wholeRequests(handler, withBody),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
-		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: s.errorLog(),
 	}}
 	p.done.Go(func() {
 		if err := p.srv.Serve(slots); !errors.Is(err, http.ErrServerClosed) {
