@@ -136,7 +136,7 @@ func (r *Replica) queryBirth(ctx context.Context, since time.Time) birth {
 	late := time.Since(since) > birthPatience
 	switch {
 	case r.state() == peer.Used:
-	case b.cluster != 0 && b.foreign && r.brought != (peer.Imported{}):
+	case b.cluster != 0 && b.foreign && r.brought != (peer.Imported{}) && !mutant.On(mutant.ImportJoins):
 		r.guard.stop(r.cfg.Stores.retire(fmt.Sprintf("cluster %v exists already, and does not count this disk, %v: "+
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:

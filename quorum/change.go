@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/quorum/peer"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -482,7 +483,7 @@ func (p *plan) mayJoin(r *Replica, h peer.Hello) bool {
 	if h.Cluster != 0 {
 		return h.Cluster == r.roster.Cluster()
 	}
-	return h.State != peer.Used && h.Imported == (peer.Imported{})
+	return h.State != peer.Used && (h.Imported == (peer.Imported{}) || mutant.On(mutant.ImportJoins))
 }
 
 // mayReplace reports whether a member has lost the disk that raft counts: it answers with another

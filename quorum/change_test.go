@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -664,5 +665,37 @@ func TestNewMemberGetsASnapshot(t *testing.T) {
 		if r := c.recs[3].result(t, c.propose(3, sequential(9, n+1, "/n-"))); r.Path != fmt.Sprintf("/n-%010d", n) {
 			t.Fatalf("%+v", r)
 		}
+	})
+}
+
+// A disk has the identity of a member, the cluster, and the first configuration, and nothing more:
+// it lost its power right after the birth. The member has been replaced since, and the disk that
+// did so is gone. The old one is taken in again.
+func TestDiskFromTheBirthIsTakenInAgain(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		at := (c.leader() + 1) % 3
+		cluster, servers := c.reps[at].roster.Cluster(), c.reps[at].servers()
+		old := c.reps[at].self
+		c.wipe(at)
+		c.recs[c.leader()].result(t, c.propose(c.leader(), createSession(9)))
+		c.start(at)
+		c.takenIn(at)
+		c.wipe(at)
+		time.Sleep(time.Minute) // virtual; the leader has forgotten the newcomer
+		stores := simStores(t, c.disks[at])
+		id := binary.BigEndian.AppendUint64(nil, uint64(at+1))
+		id = binary.BigEndian.AppendUint64(id, uint64(peer.DiskOf(old)))
+		birth := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+			Data: raft.EncodeConfiguration(raft.Configuration{Servers: servers})}
+		if err := errors.Join(stores.Stable.Set(identityKey, id), stores.setCluster(cluster),
+			stores.Stable.SetUint64(keyTerm, 1), stores.Log.StoreLogs([]*raft.Log{birth}), stores.Close()); err != nil {
+			t.Fatal(err)
+		}
+		c.start(at)
+		c.takenIn(at)
+		if c.reps[at].self != old {
+			t.Errorf("the disk is %v, and was to be %v", c.reps[at].self, old)
+		}
+		c.agree()
 	})
 }

@@ -451,9 +451,9 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Fatal:            s.fail,
 		MayTransfer:      s.mayTransfer,
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
-			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth},
-		PeerAuth: s.peerAuth.kind(),
-
+			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth,
+			Observe: s.cfg.ObserveRaft},
+		PeerAuth:   s.peerAuth.kind(),
 		KeepQuotas: s.cfg.KeepQuotas,
 		KeepDisks:  s.cfg.KeepDisks,
 		Lost:       s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),

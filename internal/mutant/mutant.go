@@ -40,6 +40,7 @@ const (
 	HalfVote
 	HeartbeatPath
 	HangingLeaderStays
+	ImportJoins
 	end
 )
 
@@ -91,6 +92,7 @@ var Table = []Entry{
 	{HalfVote, "half-vote", "C1", "quorum/stable.go", "term and candidate of a vote are saved one after the other", true, ""},
 	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote"},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/handover.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs"},
+	{ImportJoins, "import-joins", "C1", "quorum/change.go", "a member with imported data joins a cluster that has others, and keeps them", true, "TestImportFindsAClusterAtWork"},
 }
 
 // active is the mutation that is switched on.

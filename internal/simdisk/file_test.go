@@ -3,6 +3,7 @@ package simdisk_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"lockkeeper/internal/simdisk"
 	"lockkeeper/quorum/wal"
@@ -223,6 +226,43 @@ func TestDamage(t *testing.T) {
 		}
 		if err != nil || bytes.Equal(got, want) {
 			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
+// A damaged snapshot is damaged for readers and behind a power cut, and nothing else is.
+func TestDamageSnapshot(t *testing.T) {
+	d, rng := simdisk.New(), rand.New(rand.NewPCG(1, 1))
+	if id := d.DamageSnapshot(rng); id != "" {
+		t.Errorf("a disk without snapshots: %q was damaged", id)
+	}
+	want := map[string]bool{}
+	for index := range uint64(2) {
+		sink, err := d.Create(1, index+1, 1, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sink.Write([]byte("snapshot")); err != nil {
+			t.Fatal(err)
+		}
+		if err := sink.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want[sink.ID()] = index == 0 // whole
+	}
+	id := d.DamageSnapshot(rng)
+	if whole, known := want[id]; whole || !known {
+		t.Errorf("damaged: %q", id)
+	}
+	for _, disk := range []*simdisk.Disk{d, d.Crash()} {
+		for id, whole := range want {
+			_, r, err := disk.Open(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(r); err != nil || (string(got) == "snapshot") != whole {
+				t.Errorf("snapshot %s: %q, %v", id, got, err)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -59,6 +60,37 @@ func (d *Disk) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 		}
 	}
 	return nil, nil, fmt.Errorf("simdisk: no snapshot %s", id)
+}
+
+// DamageSnapshot changes a bit of the newest snapshot, as readers see it and a power cut leaves it,
+// or cuts its end off. It returns the id of the snapshot; empty: there is none. Nobody may use the
+// disk meanwhile.
+func (d *Disk) DamageSnapshot(rng *rand.Rand) (id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := len(d.seen.snapshots) - 1
+	if last < 0 || len(d.seen.snapshots[last].data) == 0 {
+		return ""
+	}
+	damaged := d.seen.snapshots[last]
+	damaged.data = bytes.Clone(damaged.data)
+	if at := rng.IntN(len(damaged.data)); rng.IntN(2) == 0 {
+		damaged.data = damaged.data[:at]
+	} else {
+		damaged.data[at] ^= 1 << rng.IntN(8)
+	}
+	for _, c := range []*contents{&d.seen, d.synced} {
+		if c == nil {
+			continue
+		}
+		c.snapshots = slices.Clone(c.snapshots)
+		for i := range c.snapshots {
+			if c.snapshots[i].meta.ID == damaged.meta.ID {
+				c.snapshots[i] = damaged
+			}
+		}
+	}
+	return damaged.meta.ID
 }
 
 // sink is a snapshot that is being written.

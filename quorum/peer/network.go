@@ -270,15 +270,25 @@ func (n *network) serve(from raft.ServerID, s *Stream) error {
 			n.hand(raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}, n.port.done)
 			continue
 		}
+		answered := n.observe(req)
 		answer, err := n.ask(from, raft.RPC{Command: req, RespChan: answers}, answers, source)
 		if err != nil {
 			return err
 		}
+		answered(answer.Response)
 		s.buf = appendAnswer(s.buf[:0], kind, answer)
 		if _, err := s.Write(s.buf); err != nil {
 			return err
 		}
 	}
+}
+
+// observe is Config.Observe.
+func (n *network) observe(req any) (answered func(answer any)) {
+	if n.port.cfg.Observe == nil {
+		return func(any) {}
+	}
+	return n.port.cfg.Observe(req)
 }
 
 // decode decodes a request and validates it. A panic of either is an error. Errors: ErrRefused.

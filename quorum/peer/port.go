@@ -68,6 +68,10 @@ type Config struct {
 	Auth Auth
 	// Clock is what the proof of leadership counts by; nil means Go's monotonic clock.
 	Clock *clock.Clock
+	// Observe is called with each request of raft that arrives and is to be answered. The function
+	// that it returns is called with the answer before that is sent. It is for simulations; nil:
+	// nothing is called.
+	Observe func(request any) (answered func(answer any))
 }
 
 func (c *Config) setDefaults() {

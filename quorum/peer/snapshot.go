@@ -28,7 +28,7 @@ func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) 
 		return false
 	}
 	if req.LastLogIndex <= t.local.AppliedIndex() {
-		decline(*rpc, req)
+		t.decline(*rpc, req)
 		return true
 	}
 	rpc.Reader = &snapshotReader{r: rpc.Reader, index: req.LastLogIndex, applied: t.local.AppliedIndex}
@@ -36,10 +36,12 @@ func (t *Transport) declineOld(rpc *raft.RPC, req *raft.InstallSnapshotRequest) 
 }
 
 // decline answers that the member has what the snapshot holds. Its leader, should it still lead,
-// goes on from there.
-func decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
+// goes on from there. A leader of an older term, which this member follows no longer, learns of the
+// present one: the library takes every other answer for a proof that it leads.
+func (t *Transport) decline(rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	_, _ = io.Copy(io.Discard, rpc.Reader) // the next request of the connection follows it
-	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: req.Term, Success: true}, nil)
+	term := t.local.Term()
+	rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: req.RPCHeader, Term: max(term, req.Term), Success: term <= req.Term}, nil)
 }
 
 // errOldSnapshot says that the member has applied more than what the snapshot holds.

@@ -22,9 +22,9 @@ import (
 
 // A snapshot that is older than what this member has applied does not reach the library, whether it
 // was old when it came or became so before the library got to it. Its connection goes on, and its
-// leader hears that the member has what it holds. Found by simulation: a snapshot whose leader had
-// given up on it was held back by a partition, arrived half a minute later, and took the state back
-// (jepsen sim, seed 707).
+// leader hears that the member has what it holds, or that it leads no longer. Found by simulation:
+// a snapshot whose leader had given up on it was held back by a partition, arrived half a minute
+// later, and took the state back (jepsen sim, seed 707).
 func TestOldSnapshotsAreKeptOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local := &fakeLocal{}
@@ -44,6 +44,11 @@ func TestOldSnapshotsAreKeptOut(t *testing.T) {
 			if data.Len() != 0 {
 				t.Errorf("snapshot %d: %d bytes are left in front of the next request", old, data.Len())
 			}
+		}
+		local.term = 4
+		answer, _ := send(100)
+		if resp, ok := (<-answer).Response.(*raft.InstallSnapshotResponse); !ok || resp.Success || resp.Term != 4 {
+			t.Errorf("an old snapshot of a leader of term 3, in term 4: answered with %+v", resp)
 		}
 		send(101)
 		rpc := <-tr.Consumer()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,6 +32,8 @@ type cluster struct {
 	net     *simnet.Network
 	journal *journal
 	members []*member
+	// spare is a machine that operators add to the cluster and remove again; nil: there is none.
+	spare   *member
 	torn    *rand.Rand // what power cuts leave of what was being written; used by the nemesis only
 	witness *witness
 	ledger  *ledger
@@ -42,6 +45,11 @@ type cluster struct {
 	// of themselves, damaged those whose bytes were changed, and setAside the starts at which files
 	// were set aside. Only the nemesis uses them.
 	replaced, setBack, damaged, setAside int
+	// damagedSnapshots counts snapshots of which bytes were changed, imports the disks with
+	// imported data that came to the cluster.
+	damagedSnapshots, imports int
+	// exchanged reports whether addresses are exchanged with another cluster; nil: there is none.
+	exchanged func() bool
 	// redirect says where a connection to a host leads, if not there; nil: nowhere else.
 	redirect atomic.Pointer[map[string]string]
 	// marginTimeout is the session timeout of the client that margin looks at.
@@ -57,6 +65,8 @@ type member struct {
 	name string // of its host
 
 	observer bool
+	// used: it is the spare machine, and was started since it was last removed.
+	used bool
 
 	clock   atomic.Int64
 	machine *machine
@@ -76,6 +86,10 @@ type member struct {
 	spare []*simdisk.Disk
 	// aside: files were set aside on this machine.
 	aside bool
+	// damaged is a snapshot of which bytes were changed.
+	damaged damagedSnapshot
+	// imported is a disk with imported data that the member is not to keep.
+	imported *simdisk.Disk
 	// harmed: bytes of the disk were changed, or it is an old one; only then its files may be set
 	// aside.
 	harmed bool
@@ -105,13 +119,21 @@ func newNetwork(seed uint64) *simnet.Network {
 // clusterOn makes a cluster on a network, at addresses that begin with prefix. It starts nobody.
 func clusterOn(t *recorder, net *simnet.Network, prefix string, s shape, seed uint64, j *journal) *cluster {
 	c := &cluster{t: t, shape: s, journal: j, net: net, quiet: make(chan struct{}, 1), torn: rand.New(rand.NewPCG(seed, 1<<33))}
-	for i := range s.voters + s.observers {
+	machines := s.voters + s.observers
+	if s.changes {
+		machines++
+	}
+	for i := range machines {
 		m := &member{
 			c: c, id: uint8(i + 1), name: fmt.Sprintf("%s%d", prefix, i+1), observer: i >= s.voters,
 			disk: simdisk.New(), turn: make(chan struct{}, 1), machine: newMachine(c.torn),
 		}
 		m.disk.SetSyncTime(syncTime)
 		c.net.Host(m.name)
+		if i == s.voters+s.observers {
+			c.spare = m
+			continue
+		}
 		c.members = append(c.members, m)
 	}
 	c.witness, c.ledger = newWitness(c), newLedger(c)
@@ -124,6 +146,14 @@ func (c *cluster) each(f func(*member)) {
 	for _, m := range c.members {
 		f(m)
 	}
+}
+
+// machines are those of the members, and the spare one.
+func (c *cluster) machines() []*member {
+	if c.spare == nil {
+		return c.members
+	}
+	return append(slices.Clone(c.members), c.spare)
 }
 
 func (c *cluster) servers() []string {
@@ -158,6 +188,7 @@ func (m *member) startWithout(without ...int) {
 		return
 	}
 	p, err := startProgram(m, m.disk, without...)
+	m.checkRefusal(err)
 	if mayReplaceDisk(err) {
 		m.setAside(err)
 		p, err = startProgram(m, m.disk, without...)
@@ -254,7 +285,9 @@ func (c *cluster) wind(p *program) {
 // shutdown stops everything.
 func (c *cluster) shutdown() {
 	c.net.HealAll()
-	c.each((*member).stop)
+	for _, m := range c.machines() {
+		m.stop()
+	}
 	c.ending.Wait()
 	c.net.Close() // go-zookeeper's Close waits for nothing
 }
@@ -268,7 +301,7 @@ func (c *cluster) leader() *member {
 			votes[p.leader()]++
 		}
 	}
-	for _, m := range c.members {
+	for _, m := range c.machines() {
 		if votes[m.id] > c.shape.voters/2 {
 			return m
 		}
@@ -308,6 +341,10 @@ func (c *cluster) settled(limit time.Duration) {
 				c.t.Errorf("member %d: %v", m.id, r.fault)
 				return
 			}
+			if up && m.has(importedPath) {
+				c.t.Errorf("m%d has data that were imported beside the cluster", m.id)
+				return
+			}
 			all = append(all, r)
 			// Equal zxids do not make equal states: some commands change a session
 			// and use no zxid.
@@ -331,7 +368,7 @@ func (c *cluster) settled(limit time.Duration) {
 func (c *cluster) timely(r replica) {
 	c.t.Helper()
 	latest := c.members[0].now()
-	for _, m := range c.members {
+	for _, m := range c.machines() {
 		if now := m.now(); now.After(latest) {
 			latest = now
 		}
@@ -350,7 +387,7 @@ func (c *cluster) watchProgress(over <-chan struct{}) {
 			return
 		case <-time.After(250 * time.Millisecond):
 		}
-		for _, m := range c.members {
+		for _, m := range c.machines() {
 			p := m.running()
 			if p == nil {
 				continue

@@ -27,32 +27,44 @@ func (p *program) serverID() raft.ServerID {
 }
 
 // spares reports whether the cluster has a majority without the disk of m. Members that are down
-// may have another configuration than those that are up, so all have to be up.
+// may have another configuration than those that are up, so all have to be up, but for a spare
+// machine that was never a member or is one no longer. The leader may be about to give a nonvoter
+// its vote, so there has to be a majority with that vote, too. While addresses are exchanged with
+// another cluster no disk is spared (exchange).
 func (c *cluster) spares(m *member) bool {
-	whole := map[raft.ServerID]bool{}
+	if c.exchanged != nil && c.exchanged() {
+		return false
+	}
+	whole, promoted := map[raft.ServerID]bool{}, map[raft.ServerID]bool{}
 	var views [][]raft.Server
-	for _, o := range c.members {
+	for _, o := range c.machines() {
 		p := o.running()
+		if o == c.spare && p == nil && !o.used {
+			continue
+		}
 		if p == nil || p.failure() != nil {
 			return false
 		}
 		whole[p.serverID()] = o != m && o.diskFault == nil
+		promoted[p.serverID()] = !o.observer
 		if servers := p.Replica().Servers(); len(servers) > 0 {
 			views = append(views, servers)
 		}
 	}
 	for _, servers := range views {
-		voters, left := 0, 0
-		for _, s := range servers {
-			if s.Suffrage == raft.Voter {
-				voters++
-				if whole[s.ID] {
-					left++
+		for _, soon := range []bool{false, true} {
+			voters, left := 0, 0
+			for _, s := range servers {
+				if s.Suffrage == raft.Voter || soon && promoted[s.ID] {
+					voters++
+					if whole[s.ID] {
+						left++
+					}
 				}
 			}
-		}
-		if !quorum.NewMaj(voters).Quorum(left) {
-			return false
+			if !quorum.NewMaj(voters).Quorum(left) {
+				return false
+			}
 		}
 	}
 	return len(views) > 0
@@ -108,8 +120,12 @@ func blank() *simdisk.Disk {
 // keepsSpares is how many replaced disks of a member may come back.
 const keepsSpares = 2
 
-// put keeps a disk that is replaced.
+// put keeps a disk that is replaced. No fault of its own time comes back with it.
 func (m *member) put(old *simdisk.Disk) {
+	old.SetSyncTime(syncTime)
+	old.Hang(false)
+	old.Fail(nil)
+	old.FailReads(nil)
 	m.spare = append(m.spare, old)
 	m.spare = m.spare[max(0, len(m.spare)-keepsSpares):]
 }
@@ -135,8 +151,8 @@ func (m *member) setAside(err error) {
 // spared is a member, drawn by chance, without the disk of which there is a majority; nil if there
 // is none.
 func (n *nemesis) spared() *member {
-	for _, i := range n.rng.Perm(len(n.c.members)) {
-		if m := n.c.members[i]; n.c.spares(m) {
+	for _, i := range n.rng.Perm(len(n.members)) {
+		if m := n.members[i]; n.c.spares(m) {
 			return m
 		}
 	}
@@ -173,7 +189,7 @@ func (n *nemesis) lose(m *member) bool {
 // loseDisks has members lose their disks, one after the other, as soon as the others can do without
 // them.
 func (n *nemesis) loseDisks() func() {
-	for range 2 + n.rng.IntN(2*len(n.c.members)) {
+	for range 2 + n.rng.IntN(2*len(n.members)) {
 		m := n.any()
 		if n.rng.IntN(3) == 0 {
 			m = n.leader()
@@ -186,13 +202,17 @@ func (n *nemesis) loseDisks() func() {
 			m.start()
 		}
 	}
-	return func() { n.c.each((*member).start) }
+	return func() {
+		for _, m := range n.members {
+			m.start()
+		}
+	}
 }
 
 // oldDiskBack has a member come back with a disk that another one has replaced.
 func (n *nemesis) oldDiskBack() func() {
-	for _, i := range n.rng.Perm(len(n.c.members)) {
-		m := n.c.members[i]
+	for _, i := range n.rng.Perm(len(n.members)) {
+		m := n.members[i]
 		if len(m.spare) == 0 {
 			continue
 		}
@@ -270,8 +290,39 @@ func (m *member) damage(rng *rand.Rand) string {
 	return m.disk.Damage(rng)
 }
 
-// damageDisk changes some bytes of a member's log while it is down. It ends in an orderly way: of
-// what was written in the last second before a power cut, damage cannot be told from a torn write.
+// damageSnapshot damages the newest snapshot of the member, which does not run. It reports whether
+// there is one.
+func (m *member) damageSnapshot(rng *rand.Rand) bool {
+	id := m.disk.DamageSnapshot(rng)
+	if id == "" {
+		return false
+	}
+	m.harmed, m.damaged = true, damagedSnapshot{m.disk, id}
+	m.c.journal.printf("damage to snapshot %s of m%d", id, m.id)
+	m.c.damagedSnapshots++
+	return true
+}
+
+// damagedSnapshot is one on a disk.
+type damagedSnapshot struct {
+	disk *simdisk.Disk
+	id   string
+}
+
+// checkRefusal checks that a start on a disk with a damaged snapshot has failed, with an error that
+// names it.
+func (m *member) checkRefusal(err error) {
+	if m.disk != m.damaged.disk {
+		return
+	}
+	if !mayReplaceDisk(err) || !strings.Contains(err.Error(), "snapshot "+m.damaged.id) {
+		m.c.t.Errorf("after %v: m%d starts with its damaged snapshot %s: %v", m.c.journal.age(), m.id, m.damaged.id, err)
+	}
+}
+
+// damageDisk changes some bytes of a member's log, or of its newest snapshot, while it is down. It
+// ends in an orderly way: of what was written in the last second before a power cut, damage cannot
+// be told from a torn write.
 func (n *nemesis) damageDisk() func() {
 	m := n.spared()
 	if m == nil {
@@ -285,6 +336,9 @@ func (n *nemesis) damageDisk() func() {
 	}
 	m.prog.Store(nil)
 	n.c.wind(p)
+	if n.rng.IntN(2) == 0 && m.damageSnapshot(n.rng) {
+		return m.start
+	}
 	n.note("damage to the disk of m%d: %s", m.id, m.damage(n.rng))
 	n.c.damaged++
 	return m.start

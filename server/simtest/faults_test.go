@@ -11,7 +11,7 @@ import (
 func (n *nemesis) halves() (a, b []*member) {
 	for len(a) == 0 || len(b) == 0 {
 		a, b = nil, nil
-		for _, m := range n.c.members {
+		for _, m := range n.members {
 			if n.rng.IntN(2) == 0 {
 				a = append(a, m)
 			} else {
@@ -36,7 +36,7 @@ func (n *nemesis) splitInHalves() func() {
 
 // ring leaves each member its two neighbours.
 func (n *nemesis) ring() func() {
-	members := n.c.members
+	members := n.members
 	order := n.rng.Perm(len(members))
 	var undo []func()
 	for i := range order {
@@ -50,7 +50,7 @@ func (n *nemesis) ring() func() {
 // slowDisks has the disks of all members take up to most for each write.
 func (n *nemesis) slowDisks(most time.Duration) func() {
 	var undo []func()
-	for _, m := range n.c.members {
+	for _, m := range n.members {
 		undo = append(undo, n.slow(m, time.Duration(n.rng.Int64N(int64(most)))))
 	}
 	return all(undo)
@@ -65,8 +65,8 @@ func (n *nemesis) partition(a, b *member) func() {
 // slowLinks delays what members send each other, some ways more than others, each connection for
 // itself: so what was sent later on another connection arrives earlier.
 func (n *nemesis) slowLinks(most time.Duration) func() {
-	for _, from := range n.c.members {
-		for _, to := range n.c.members {
+	for _, from := range n.members {
+		for _, to := range n.members {
 			if from != to && n.rng.IntN(2) == 0 {
 				latency := time.Duration(n.rng.Int64N(int64(most)))
 				n.c.net.SetLatency(from.name, to.name, latency/2, latency/2+1)
@@ -140,8 +140,8 @@ func (n *nemesis) contestedElections() func() {
 func (n *nemesis) leaderBehind() func() {
 	l := n.leader()
 	var near, far []*member // of its followers
-	for _, i := range n.rng.Perm(len(n.c.members)) {
-		switch m := n.c.members[i]; {
+	for _, i := range n.rng.Perm(len(n.members)) {
+		switch m := n.members[i]; {
 		case m == l || m.observer:
 		case len(near) < n.c.shape.voters/2:
 			near = append(near, m)
@@ -227,8 +227,8 @@ func (m *member) repairDisk() (why error) {
 // usualLatency undoes what faults did to the latencies between members. In a cluster whose machines
 // are far from each other, they are longer.
 func (c *cluster) usualLatency() {
-	for _, from := range c.members {
-		for _, to := range c.members {
+	for _, from := range c.machines() {
+		for _, to := range c.machines() {
 			if from != to {
 				c.net.SetLatency(from.name, to.name, latency, jitter+c.shape.wan)
 			}

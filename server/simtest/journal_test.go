@@ -20,6 +20,9 @@ type journal struct {
 	start time.Time
 	see   func(who string, r slog.Record) // of what is logged; nil for nobody
 	file  *journalFile                    // gets everything; nil for none
+	// parent gets all lines, with prefix; nil: this is a journal of its own.
+	parent *journal
+	prefix string
 
 	mu    sync.Mutex
 	lines []string // the newest
@@ -50,6 +53,12 @@ func newJournal(t *testing.T, name string) *journal {
 	return j
 }
 
+// of is a part of the journal, whose lines begin with prefix. What is logged there is shown to
+// others than what is logged in j.
+func (j *journal) of(prefix string) *journal {
+	return &journal{start: j.start, file: j.file, parent: j, prefix: prefix}
+}
+
 // begin sets the clock to zero.
 func (j *journal) begin() { j.start = time.Now() }
 
@@ -75,6 +84,10 @@ func (j *journal) printf(format string, args ...any) { j.line(true, format, args
 
 // line adds a line; counts says that it is part of the digest. Only what is always there may be.
 func (j *journal) line(counts bool, format string, args ...any) {
+	if j.parent != nil {
+		j.parent.line(counts, "%s%s", j.prefix, fmt.Sprintf(format, args...))
+		return
+	}
 	line := fmt.Sprintf("%12.6f ", time.Since(j.start).Seconds()) + fmt.Sprintf(format, args...)
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,7 +17,8 @@ import (
 // whatever has become of its disk since. Two members that apply different entries at one index have
 // different histories, and two that store different ones in one term have two leaders (C1).
 type ledger struct {
-	c *cluster
+	c    *cluster
+	acks atomic.Int64 // on the wire
 
 	mu      sync.Mutex
 	entries map[uint64]applied
@@ -77,7 +79,8 @@ func digest(e *raft.Log) uint64 {
 // observedLog is a member's log. The ledger gets the entries that the member applies.
 type observedLog struct {
 	quorum.Log
-	m *member
+	m     *member
+	start int32 // see observedStable
 }
 
 // StoreLog implements raft.LogStore.
@@ -90,10 +93,11 @@ func (o observedLog) StoreLogs(entries []*raft.Log) error {
 }
 
 // SetCommitIndex implements quorum.Log: it is called with each command that was applied. On a disk
-// that fails it may be unreadable.
+// that fails it may be unreadable. A program that has been ended by force, and is no longer heard
+// of, does not count: what it still writes is on no disk.
 func (o observedLog) SetCommitIndex(index uint64) {
 	var e raft.Log
-	if err := o.GetLog(index, &e); err == nil {
+	if err := o.GetLog(index, &e); err == nil && o.start == o.m.starts.Load() {
 		o.m.c.ledger.applied(o.m.id, &e)
 	}
 	o.Log.SetCommitIndex(index)
@@ -237,6 +241,35 @@ func (o *observedStable) SetVote(term uint64, candidate []byte) error {
 	o.saved(err, func(l *life) { l.vote = v })
 	o.m.wrote()
 	return err
+}
+
+// observe has a request of raft that arrives at the member, and its answer. No acknowledgement is
+// of a term below that of a vote that the disk had given before the request came (C1). A later vote
+// may overtake an answer on its way to the network.
+func (o *observedStable) observe(any) (answered func(answer any)) {
+	o.life.mu.Lock()
+	before := o.life.vote
+	o.life.mu.Unlock()
+	return func(answer any) {
+		term, success := uint64(0), false
+		switch a := answer.(type) {
+		case *raft.AppendEntriesResponse:
+			term, success = a.Term, a.Success
+		case *raft.InstallSnapshotResponse:
+			term, success = a.Term, a.Success
+		case *raft.RequestVoteResponse:
+			term, success = a.Term, a.Granted
+		}
+		o.saved(nil, func(*life) {
+			if !success {
+				return
+			}
+			o.m.c.ledger.acks.Add(1)
+			if term < before.term {
+				o.wrong("acknowledges with a %T of term %d after the vote %v", answer, term, before)
+			}
+		})
+	}
 }
 
 // wrote is called behind each write of a stable value. It has the power fail there if the nemesis

@@ -228,3 +228,35 @@ func TestDamagedDisksAreReplaced(t *testing.T) {
 		}
 	})
 }
+
+// The newest snapshot of each member in turn is damaged. The member names it, sets its files aside
+// and gets the data from the others.
+func TestDamagedSnapshotsAreReplaced(t *testing.T) {
+	s := directedShape
+	s.snapCount, s.trailing = 5, 1
+	inDisks(t, s, func(c *cluster) {
+		c.each((*member).start)
+		c.awaitLeader()
+		for round := range 2 * len(c.members) {
+			m := c.members[round%len(c.members)]
+			for i := range 6 {
+				c.others(m)[i%2].write(fmt.Sprintf("/n%d-%d", round, i))
+			}
+			time.Sleep(5 * time.Second)
+			c.settled(30 * time.Second)
+			m.stop()
+			if !m.damageSnapshot(c.torn) {
+				c.t.Errorf("m%d has no snapshot", m.id)
+			}
+			m.start()
+			time.Sleep(20 * time.Second)
+			c.settled(30 * time.Second)
+			if !m.has(fmt.Sprintf("/n%d-5", round)) {
+				c.t.Errorf("m%d does not have the data after damage to its snapshot", m.id)
+			}
+		}
+		if c.setAside != 2*len(c.members) {
+			c.t.Errorf("files were set aside %d times, snapshots damaged %d times", c.setAside, c.damagedSnapshots)
+		}
+	})
+}

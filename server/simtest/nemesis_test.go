@@ -3,6 +3,7 @@ package simtest
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"lockkeeper/jepsen"
@@ -10,16 +11,23 @@ import (
 
 // nemesis breaks a cluster, one fault after the other, sometimes two at once.
 type nemesis struct {
-	c       *cluster
+	c *cluster
+	// members are those that faults happen to: those of the cluster, and the spare machine while it
+	// works.
+	members []*member
 	reg     *registry
-	rng     *rand.Rand
-	clients []string // their hosts
+	// neighbour is another cluster; nil: there is none.
+	neighbour *neighbour
+	rng       *rand.Rand
+	clients   []string // their hosts
 	// gentle leaves out cuts between a client and the members that are healed
 	// before the client's library has noticed.
 	gentle bool
 	counts map[string]int
-	struck int                  // the faults that are not undone
-	tell   func(host, f string) // what becomes of a client's own link; nil for nobody
+	struck int // the faults that are not undone
+	// changed counts the changes of the members that were answered.
+	changed atomic.Int64
+	tell    func(host, f string) // what becomes of a client's own link; nil for nobody
 }
 
 // fault does something bad and returns what ends it.
@@ -42,7 +50,7 @@ var faults = []fault{
 	{"cut leader's sending", func(n *nemesis) func() {
 		l := n.leader()
 		var undo []func()
-		for _, m := range n.c.members {
+		for _, m := range n.members {
 			if m != l {
 				undo = append(undo, n.cut(l, m))
 			}
@@ -52,7 +60,7 @@ var faults = []fault{
 	{"cut leader's hearing", func(n *nemesis) func() {
 		l := n.leader()
 		var undo []func()
-		for _, m := range n.c.members {
+		for _, m := range n.members {
 			if m != l {
 				undo = append(undo, n.cut(m, l))
 			}
@@ -69,7 +77,7 @@ var faults = []fault{
 	{"power cut of member", func(n *nemesis) func() { return n.down(n.any(), (*member).powerCutInWrite) }},
 	{"power cut of all", func(n *nemesis) func() {
 		var undo []func()
-		for _, m := range n.c.members {
+		for _, m := range n.members {
 			undo = append(undo, n.down(m, (*member).powerCut))
 		}
 		return all(undo)
@@ -98,6 +106,9 @@ var faults = []fault{
 	{"leader behind its followers", (*nemesis).leaderBehind},
 	{"leader transfer", (*nemesis).transfer},
 	{"leader transfer", (*nemesis).transfer},
+	{"members are changed", (*nemesis).changeMembers},
+	{"members are changed", (*nemesis).changeMembers},
+	{"members are changed", (*nemesis).changeMembers},
 	{"restart in an orderly way", func(n *nemesis) func() { return n.down(n.any(), (*member).stop) }},
 	{"slow disk", func(n *nemesis) func() {
 		m := n.any()
@@ -114,7 +125,7 @@ var faults = []fault{
 	{"break connections of a client", func(n *nemesis) func() {
 		host := n.client()
 		n.note("break %s", host)
-		for _, m := range n.c.members {
+		for _, m := range n.members {
 			n.c.net.Break(host, m.name)
 		}
 		return func() {}
@@ -127,6 +138,9 @@ var faults = []fault{
 	{"disk is lost", (*nemesis).loseDisk},
 	{"disks are lost, one after the other", (*nemesis).loseDisks},
 	{"replaced disk comes back", (*nemesis).oldDiskBack},
+	{"addresses of two clusters are exchanged", (*nemesis).exchange},
+	{"addresses of two clusters are exchanged", (*nemesis).exchange},
+	{"disk is lost, and old data are imported", (*nemesis).importAgain},
 	{"disk is set back", (*nemesis).setDiskBack},
 	{"damaged disk", (*nemesis).damageDisk},
 	{"wall clock jumps", func(n *nemesis) func() {
@@ -144,14 +158,14 @@ var faults = []fault{
 			tell = func(string, string) {}
 		}
 		tell(host, jepsen.FCut)
-		for _, m := range n.c.members {
+		for _, m := range n.members {
 			n.c.net.Partition(host, m.name)
 		}
 		if n.gentle {
 			time.Sleep(silence)
 		}
 		return func() {
-			for _, m := range n.c.members {
+			for _, m := range n.members {
 				n.c.net.Heal(host, m.name)
 			}
 			tell(host, jepsen.FHeal)
@@ -179,8 +193,12 @@ func (n *nemesis) round() {
 		n.pause(10)
 	}
 	n.c.net.HealAll()
-	n.c.each((*member).start)
-	n.c.each(func(m *member) { m.heal() })
+	for _, m := range n.members {
+		m.start()
+		m.heal()
+	}
+	n.outdateImports()
+	n.restoreMembers()
 	n.note("all healed")
 }
 
@@ -206,12 +224,12 @@ func (n *nemesis) note(format string, args ...any) {
 	n.c.journal.printf("nemesis: %s", fmt.Sprintf(format, args...))
 }
 
-func (n *nemesis) any() *member { return n.c.members[n.rng.IntN(len(n.c.members))] }
+func (n *nemesis) any() *member { return n.members[n.rng.IntN(len(n.members))] }
 
 func (n *nemesis) two() (a, b *member) {
-	i := n.rng.IntN(len(n.c.members))
-	j := (i + 1 + n.rng.IntN(len(n.c.members)-1)) % len(n.c.members)
-	return n.c.members[i], n.c.members[j]
+	i := n.rng.IntN(len(n.members))
+	j := (i + 1 + n.rng.IntN(len(n.members)-1)) % len(n.members)
+	return n.members[i], n.members[j]
 }
 
 // leader is the leader if there is one, else any member.
@@ -223,7 +241,7 @@ func (n *nemesis) leader() *member {
 }
 
 func (n *nemesis) memberAt(server string) *member {
-	for _, m := range n.c.members {
+	for _, m := range n.members {
 		if m.clientAddr() == server {
 			return m
 		}
@@ -236,13 +254,13 @@ func (n *nemesis) client() string { return n.clients[n.rng.IntN(len(n.clients))]
 // isolate cuts a member off from the other members; clients still reach it.
 func (n *nemesis) isolate(m *member) func() {
 	n.note("isolate m%d", m.id)
-	for _, o := range n.c.members {
+	for _, o := range n.members {
 		if o != m {
 			n.c.net.Partition(m.name, o.name)
 		}
 	}
 	return func() {
-		for _, o := range n.c.members {
+		for _, o := range n.members {
 			n.c.net.Heal(m.name, o.name)
 		}
 	}

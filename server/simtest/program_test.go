@@ -33,8 +33,9 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 	if err != nil {
 		return nil, err
 	}
-	stores.Log = observedLog{stores.Log, m}
-	stores.Stable = observeStable(stores.Stable, m)
+	stable := observeStable(stores.Stable, m)
+	stores.Stable = stable
+	stores.Log = observedLog{stores.Log, m, stable.start}
 	for _, what := range stores.Repaired {
 		m.c.journal.printf("m%d %s", m.id, what)
 		m.c.repaired.Add(1)
@@ -56,6 +57,7 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		Now:            m.now,
 		Clock:          m.machine.clock(),
 		Yield:          m.machine.yield,
+		ObserveRaft:    stable.observe,
 		ExtendedTypes:  true,
 		ReapInterval:   time.Second,
 		PeerSecretFile: m.c.shape.secretFile,
@@ -63,8 +65,12 @@ func startProgram(m *member, disk *simdisk.Disk, without ...int) (*program, erro
 		Lost:           m.aside,
 		Without:        without,
 	}
-	for _, o := range m.c.members {
-		cfg.Members = append(cfg.Members, server.Member{ID: o.id, Host: o.name, PeerPort: peerPort, ElectionPort: peerPort + 1000, Observer: o.observer})
+	cfg.Members = m.c.lines()
+	if m.c.shape.changes {
+		cfg.Reconfig, cfg.SuperDigest = true, superDigest
+	}
+	if m == m.c.spare {
+		cfg.Members = append(cfg.Members, m.line(true))
 	}
 	s, err := server.Start(cfg)
 	if err != nil {

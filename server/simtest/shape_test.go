@@ -21,6 +21,10 @@ type shape struct {
 	// A snapshot after so many commands, which leaves so many entries of the log.
 	snapCount int
 	trailing  uint64
+	// changes: operators change the members now and then.
+	changes bool
+	// neighbour: another cluster is on the same network.
+	neighbour bool
 	// lateStarts: some members may start for the first time when the others have.
 	lateStarts bool
 	// How many clients of each kind there are.
@@ -76,6 +80,9 @@ func shapeOf(seed uint64) shape {
 	if rng.IntN(8) == 0 {
 		s.rest = 1
 	}
+	s.changes = rng.IntN(2) == 0
+	s.neighbour = rng.IntN(3) == 0
+	s.anyPeerAddr = s.neighbour && rng.IntN(2) == 0
 	return s
 }
 
@@ -91,6 +98,12 @@ func (s shape) String() string {
 	}
 	if s.rest == 1 {
 		text += "; busy"
+	}
+	if s.changes {
+		text += "; changes of members"
+	}
+	if s.neighbour {
+		text += "; a neighbour"
 	}
 	if s.gentle {
 		text += "; gentle"

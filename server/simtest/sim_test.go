@@ -138,7 +138,7 @@ func newSimulation(t *recorder, seed uint64, sh shape, j *journal) *simulation {
 	c := newClusterOf(t, sh, seed, j)
 	c.witness.strict = sh.gentle
 	s := &simulation{
-		c: c, seed: seed, gate: newGate(), nemesis: &nemesis{c: c, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
+		c: c, seed: seed, gate: newGate(), nemesis: &nemesis{c: c, members: c.members, rng: rand.New(rand.NewPCG(seed, 0)), gentle: sh.gentle, counts: map[string]int{}},
 		reg: &registry{c: c, holders: map[string]*holder{}, strict: sh.gentle}, cell: &register{c: c},
 	}
 	s.nemesis.reg = s.reg
@@ -199,6 +199,11 @@ func (s *simulation) run(virtual time.Duration) {
 	over := make(chan struct{})
 	s.work.Go(func() { c.watchProgress(over) })
 	s.work.Go(func() { c.collectGarbage(over) })
+	if c.shape.neighbour {
+		n := newNeighbour(c, s.seed)
+		s.nemesis.neighbour = n
+		s.work.Go(func() { n.watch(over) })
+	}
 	for c.journal.age() < virtual && !t.Failed() {
 		s.round()
 		s.passed = c.journal.age()
@@ -211,6 +216,9 @@ func (s *simulation) run(virtual time.Duration) {
 	if !ended(&s.work, 5*time.Minute) {
 		t.Errorf("the clients do not end though everything is healed")
 		return
+	}
+	if n := s.nemesis.neighbour; n != nil {
+		n.stop()
 	}
 	c.shutdown()
 }
@@ -243,6 +251,7 @@ func (s *simulation) round() {
 		s.everybodyRests,
 		func() { c.settled(30 * time.Second) },
 		func() { c.members[0].running().view(s.verify) },
+		s.neighbourIsWhole,
 		s.gate.open,
 	} {
 		if step(); t.Failed() {
@@ -271,6 +280,12 @@ func (s *simulation) everybodyRests() {
 	}
 }
 
+func (s *simulation) neighbourIsWhole() {
+	if n := s.nemesis.neighbour; n != nil {
+		n.whole()
+	}
+}
+
 func (s *simulation) result() result {
 	r := result{VirtualMs: s.passed.Milliseconds(), FaultKinds: s.nemesis.counts}
 	for _, n := range s.nemesis.counts {
@@ -287,7 +302,11 @@ func (s *simulation) result() result {
 		"dials": int(net.Dials), "segments": int(net.Segments), "resets": int(net.Resets),
 		"terms": len(s.c.witness.winners), "sessions expired": s.c.witness.expired,
 		"history entries": g.entries, "logs repaired": int(s.c.repaired.Load()),
-		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "files set aside": s.c.setAside,
+		"disks replaced": s.c.replaced, "disks set back": s.c.setBack, "disks damaged": s.c.damaged, "snapshots damaged": s.c.damagedSnapshots, "imports": s.c.imports,
+		"members changed": int(s.nemesis.changed.Load()), "acknowledgements": int(s.c.ledger.acks.Load()), "files set aside": s.c.setAside,
+	}
+	if n := s.nemesis.neighbour; n != nil {
+		r.Figures["addresses exchanged"] = n.exchanges
 	}
 	for name, n := range g.checked {
 		r.Figures["verdicts "+name], r.Figures["unknown verdicts "+name] = n, g.unknown[name]

@@ -217,6 +217,8 @@ type Config struct {
 	Clock *clock.Clock
 	// Yield is quorum.Config.Yield. It is for simulations.
 	Yield func()
+	// ObserveRaft is peer.Config.Observe. It is for simulations.
+	ObserveRaft func(request any) (answered func(answer any))
 
 	origin  map[string]property // where each key is in the file
 	notices []Notice
