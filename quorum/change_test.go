@@ -266,7 +266,7 @@ func TestTransferLeadershipAtOnce(t *testing.T) {
 		leader := c.reps[(l+2)%3]
 		for i := range 20 {
 			to := MemberID((l+(i+1)%2)%3 + 1)
-			if err := leader.TransferLeadership(c.ctx(10*time.Second), to, ""); err != nil {
+			if err := leader.TransferLeadership(c.ctx(10*time.Second), to, nil); err != nil {
 				t.Fatalf("transfer %d, to member %d: %v", i, to, err)
 			}
 		}
@@ -278,15 +278,15 @@ func TestTransferLeadership(t *testing.T) {
 		l := c.leader()
 		to, third := (l+1)%3, (l+2)%3
 		c.recs[l].await(t, "leadership", func() bool { return c.recs[l].leads })
-		c.must(c.reps[third].TransferLeadership(c.ctx(10*time.Second), MemberID(to+1), ""))
+		c.must(c.reps[third].TransferLeadership(c.ctx(10*time.Second), MemberID(to+1), nil))
 		if got := c.leader(); got != to {
 			t.Fatalf("member %d leads", got+1)
 		}
-		c.must(c.reps[to].TransferLeadership(c.ctx(10*time.Second), NoMember, ""))
+		c.must(c.reps[to].TransferLeadership(c.ctx(10*time.Second), NoMember, nil))
 		if got := c.leader(); got == to {
 			t.Fatal("the leader is as before")
 		}
-		if err := c.reps[c.leader()].TransferLeadership(c.ctx(10*time.Second), 77, ""); err == nil || !strings.Contains(err.Error(), "no member 77") {
+		if err := c.reps[c.leader()].TransferLeadership(c.ctx(10*time.Second), 77, nil); err == nil || !strings.Contains(err.Error(), "no member 77") {
 			t.Error(err)
 		}
 	})
@@ -313,7 +313,7 @@ func TestTransferToAVoterThatTakesNothing(t *testing.T) {
 		c.recs[l].await(t, "end of leadership", func() bool { return !c.recs[l].leads })
 		c.heal()
 		if now := c.leader(); now != l {
-			c.must(c.reps[now].TransferLeadership(c.ctx(10*time.Second), MemberID(l+1), ""))
+			c.must(c.reps[now].TransferLeadership(c.ctx(10*time.Second), MemberID(l+1), nil))
 		}
 		c.recs[l].result(t, c.propose(l, sequential(9, 2, "/n-")))
 	})
@@ -620,7 +620,7 @@ func TestMemberComesBackToOtherMembers(t *testing.T) {
 		c.crash(away)
 		c.join(3, false)
 		c.must(c.reps[l].AddMember(c.ctx(time.Minute), line(3, false)))
-		c.must(c.reps[l].TransferLeadership(c.ctx(time.Minute), 4, ""))
+		c.must(c.reps[l].TransferLeadership(c.ctx(time.Minute), 4, nil))
 		time.Sleep(5 * time.Second) // nothing of the old leader's is on its way any more
 		c.start(away)
 		if got := c.leader(); got != 3 {

@@ -172,7 +172,7 @@ func (r *randomChanges) disturb() (crashed []int) {
 		crashed = append(crashed, victim)
 	case 2:
 		if at >= 0 {
-			go func() { _ = r.reps[at].TransferLeadership(r.t.Context(), NoMember, "") }()
+			go func() { _ = r.reps[at].TransferLeadership(r.t.Context(), NoMember, nil) }()
 		}
 	case 3:
 		r.isolate(0)

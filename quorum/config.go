@@ -86,6 +86,8 @@ type Config struct {
 	Details func() []byte
 	// PeerAuth says how members prove to this one who they are; it is part of its Report.
 	PeerAuth string
+	// KeepQuotas is that of the state: znode.Store.KeepQuotas.
+	KeepQuotas bool
 	// Flags are the settings that change what Apply does; the leader's travel in each entry.
 	Flags znode.Flags
 
@@ -105,9 +107,9 @@ type Config struct {
 	// Peers describes the peer port. Open sets its ID, Members and Logger.
 	Peers peer.Config
 	// MayTransfer says whether a request with this proof may have the leadership transferred; nil:
-	// every one may. It is called on the leader, with what was given to TransferLeadership on
-	// another member.
-	MayTransfer func(proof string) error
+	// every one may. It is called on the leader, with what the function that was given to
+	// TransferLeadership on another member has returned for the same occasion.
+	MayTransfer func(proof string, occasion []byte) error
 	// Now is the wall clock that stamps entries when this member leads; nil means time.Now. Nothing
 	// else uses it: leases run on the monotonic clock.
 	Now func() time.Time
@@ -184,7 +186,7 @@ func (c *Config) setDefaults() {
 		c.Details = func() []byte { return nil }
 	}
 	if c.MayTransfer == nil {
-		c.MayTransfer = func(string) error { return nil }
+		c.MayTransfer = func(string, []byte) error { return nil }
 	}
 	if c.Yield == nil {
 		c.Yield = func() {}

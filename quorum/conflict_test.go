@@ -76,7 +76,7 @@ func testSnapshotInAConflictingLog(t *testing.T, c *cluster, own uint64, crash b
 	if c.knows(f, 66) {
 		t.Error("the follower has applied what was never committed")
 	}
-	c.must(c.reps[f].TransferLeadership(c.ctx(time.Minute), MemberID(f+1), ""))
+	c.must(c.reps[f].TransferLeadership(c.ctx(time.Minute), MemberID(f+1), nil))
 	c.recs[f].result(t, c.propose(f, createSession(12)))
 	other := 3 - f - l
 	c.crash(other)

@@ -184,7 +184,7 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store = store
+	f.useStore(store)
 	f.clock.set(store.ClockMs())
 	f.imported = false
 	f.replayedIndex.Store(0)
@@ -194,6 +194,14 @@ func (f fsm) Restore(rc io.ReadCloser) error {
 	f.membersMayDiffer()
 	f.log.Info("state replaced by a snapshot from the leader", "zxid", store.Zxid())
 	return nil
+}
+
+// useStore makes a state that has been restored this member's.
+func (r *Replica) useStore(store *znode.Store) {
+	if r.cfg.KeepQuotas {
+		store.KeepQuotas()
+	}
+	r.store = store
 }
 
 // snapshot writes one point in time of the state while entries go on being applied.

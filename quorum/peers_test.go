@@ -258,8 +258,8 @@ func TestRequestsThatNoMemberSendsAreRefused(t *testing.T) {
 // Only the leader can start an election, and only clients that may can transfer the leadership.
 func TestLeadershipIsNotMovedByOthers(t *testing.T) {
 	right := func(cfg *Config) {
-		cfg.MayTransfer = func(proof string) error {
-			if proof != "right" {
+		cfg.MayTransfer = func(proof string, occasion []byte) error {
+			if proof != "right for "+string(occasion) {
 				return errors.New("no right")
 			}
 			return nil
@@ -272,16 +272,40 @@ func TestLeadershipIsNotMovedByOthers(t *testing.T) {
 		if err := c.impostor(hostName(g), MemberID(g+1)).Elect(serverOf(f)); err == nil {
 			t.Error("an election was requested by a follower")
 		}
-		if err := c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), "wrong"); err == nil || !strings.Contains(err.Error(), "no right") {
+		if err := c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), nil); err == nil || !strings.Contains(err.Error(), "no right") {
 			t.Errorf("without the right: %v", err)
+		}
+		old := ""
+		for name, change := range map[string]func([]byte) []byte{
+			"another term":   func(b []byte) []byte { return bytes.Replace(b, fmt.Appendf(nil, "term %d", term), []byte("term 1"), 1) },
+			"another member": func(b []byte) []byte { return bytes.Replace(b, fmt.Appendf(nil, "from %d", f+1), []byte("from 9"), 1) },
+			"another target": func(b []byte) []byte { return bytes.Replace(b, []byte("\nto "), []byte("\nto 1"), 1) },
+		} {
+			err := c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), func(occasion []byte) string {
+				changed := change(occasion)
+				if bytes.Equal(changed, occasion) {
+					t.Errorf("%s: not in %q", name, occasion)
+				}
+				return "right for " + string(changed)
+			})
+			if err == nil || !strings.Contains(err.Error(), "no right") {
+				t.Errorf("a proof for %s: %v", name, err)
+			}
 		}
 		time.Sleep(5 * time.Second)
 		if c.leader() != l || c.reps[l].raft.CurrentTerm() != term {
 			t.Error("another leader has been elected")
 		}
-		c.must(c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), "right"))
+		c.must(c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), func(occasion []byte) string {
+			old = "right for " + string(occasion)
+			return old
+		}))
 		if c.leader() != g {
 			t.Error("the leadership was not moved")
+		}
+		c.must(c.reps[g].TransferLeadership(c.ctx(5*time.Second), MemberID(l+1), nil))
+		if err := c.reps[f].TransferLeadership(c.ctx(5*time.Second), MemberID(g+1), func([]byte) string { return old }); err == nil {
+			t.Error("a proof was good for a second transfer")
 		}
 	})
 }

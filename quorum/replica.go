@@ -184,9 +184,12 @@ func (r *Replica) openState() error {
 		return err
 	}
 	r.cfg.Peers.Disk, r.self = disk, peer.ServerID(r.cfg.ID, disk)
-	if r.store, r.newest.at, err = loadSnapshot(s.Snapshots); err != nil {
+	store, at, err := loadSnapshot(s.Snapshots)
+	if err != nil {
 		return err
 	}
+	r.useStore(store)
+	r.newest.at = at
 	imported, err := s.importedSnapshot()
 	if err != nil {
 		return fmt.Errorf("quorum: %w", err)

@@ -60,11 +60,24 @@ func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
 	s := &snapshotFiles{store: store, dir: filepath.Join(dataDir, snapshotsDir)}
+	if err := s.restrict(); err != nil {
+		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
+	}
 	if err := SyncDir(dataDir); err != nil {
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
 	repaired, err = s.sweep()
 	return s, repaired, err
+}
+
+// restrict lets nobody but the owner into the directory of the snapshots: they have the passwords
+// of sessions, and the library makes them readable for everybody. A member that may not do that,
+// since the directory belongs to another user, leaves it.
+func (s *snapshotFiles) restrict() error {
+	if err := os.Chmod(s.dir, 0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 // sweep removes snapshots that were not finished: the process ended meanwhile, and the log that led
@@ -127,6 +140,10 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, errors.Join(err, serr)
 	}
 	file := &snapshotFile{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}
+	if err := restrictSnapshot(file.dir + unfinishedSuffix); err != nil {
+		_ = file.Cancel()
+		return nil, fmt.Errorf("quorum: write snapshot: %w", err)
+	}
 	if file.state, err = os.Open(filepath.Join(file.dir+unfinishedSuffix, "state.bin")); err != nil {
 		_ = file.Cancel()
 		return nil, fmt.Errorf("quorum: write snapshot: %w", err)
@@ -137,6 +154,20 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 		return nil, err
 	}
 	return file, nil
+}
+
+// restrictSnapshot lets nobody but the owner read a snapshot that is about to be written.
+func restrictSnapshot(dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := os.Chmod(filepath.Join(dir, f.Name()), 0o600); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(dir, 0o700)
 }
 
 // writeBackBytes is how much of a snapshot may wait to be written to the disk. All at once, in the

@@ -67,7 +67,7 @@ func SyncDir(dir string) error { return new(wal.OS).SyncDir(dir) }
 // refused with ErrLogKind. Errors name the file.
 func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 	for _, dir := range []string{dataDir, logDir} {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return Stores{}, fmt.Errorf("quorum: create data directory: %w", err)
 		}
 	}

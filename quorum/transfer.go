@@ -18,17 +18,29 @@ import (
 //	| to u8 | named u8 | proof length u16 | proof |
 //
 // To is the member that is to lead, if named is 1; with 0 any voter may. Proof is what
-// Config.MayTransfer of the leader wants to see. The answer is one zero byte when the leadership
-// has been transferred, else a text that says why not.
+// Config.MayTransfer of the leader wants to see; it is about this request alone (transferOccasion),
+// so that it has no secret in it and is worth nothing afterwards. The answer is one zero byte when
+// the leadership has been transferred, else a text that says why not.
 
 // maxProof bounds the proof of the right to move the leadership.
 const maxProof = 4 << 10
 
+// Prove returns the proof that its caller may have the leadership transferred on an occasion, which
+// is text that stands for one request.
+type Prove func(occasion []byte) (proof string)
+
+// transferOccasion is what a proof is about: a member's request to a leader in its term, which ends
+// when the leadership has been transferred.
+func transferOccasion(cluster peer.ClusterID, term uint64, leader, from MemberID, request []byte) []byte {
+	return fmt.Appendf(nil, "lockkeeper transfer\ncluster %v\nterm %d\nleader %d\nfrom %d\nto %x", cluster, term, leader, from, request)
+}
+
 // TransferLeadership makes another voter the leader: the one named, or with NoMember the one that
 // has most of the log. It may be called on any member, and returns when this member knows the new
 // leader. Nothing is lost by it, and no client disconnected. The caller has seen to it that this
-// may be done; proof is for the leader, if that is another member (Config.MayTransfer).
-func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, proof string) error {
+// may be done; prove is for the leader, if that is another member (Config.MayTransfer), and may be
+// nil.
+func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, prove Prove) error {
 	from, epoch := r.leaderEpoch()
 	switch {
 	case from == NoMember:
@@ -36,7 +48,7 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, proof str
 	case to == from:
 		return nil
 	}
-	if err := r.requestTransfer(ctx, from, to, proof); err != nil {
+	if err := r.requestTransfer(ctx, from, to, prove); err != nil {
 		return fmt.Errorf("quorum: transfer leadership: %w", err)
 	}
 	for {
@@ -59,9 +71,13 @@ func (r *Replica) TransferLeadership(ctx context.Context, to MemberID, proof str
 }
 
 // requestTransfer transfers the leadership of the leader, this member or another.
-func (r *Replica) requestTransfer(ctx context.Context, leader, to MemberID, proof string) error {
+func (r *Replica) requestTransfer(ctx context.Context, leader, to MemberID, prove Prove) error {
 	if leader == r.cfg.ID {
 		return r.transferTo(to)
+	}
+	proof := ""
+	if prove != nil {
+		proof = prove(transferOccasion(r.Cluster(), r.raft.CurrentTerm(), leader, r.cfg.ID, transferRequest(to, "")))
 	}
 	if len(proof) > maxProof {
 		return fmt.Errorf("a proof of %d bytes; %d are the most", len(proof), maxProof)
@@ -95,14 +111,15 @@ func transferRequest(to MemberID, proof string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(proof))), proof...)
 }
 
-func (r *Replica) serveTransfer(_ MemberID, c *peer.Stream) error {
+func (r *Replica) serveTransfer(from MemberID, c *peer.Stream) error {
 	_ = c.SetDeadline(time.Now().Add(peer.PrefaceTimeout))
 	to, proof, err := readTransfer(c)
 	if err != nil {
 		return err
 	}
 	answer := []byte{0}
-	if err = r.cfg.MayTransfer(proof); err == nil {
+	occasion := transferOccasion(r.Cluster(), r.raft.CurrentTerm(), r.cfg.ID, from, transferRequest(to, ""))
+	if err = r.cfg.MayTransfer(proof, occasion); err == nil {
 		err = r.transferTo(to)
 	}
 	if err != nil {

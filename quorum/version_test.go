@@ -42,7 +42,7 @@ func TestVersionsThatWorkTogether(t *testing.T) {
 				for k := range 3 {
 					l := (first + k) % 3
 					if k > 0 {
-						if err := c.reps[first].TransferLeadership(c.t.Context(), MemberID(l+1), ""); err != nil {
+						if err := c.reps[first].TransferLeadership(c.t.Context(), MemberID(l+1), nil); err != nil {
 							t.Fatal(err)
 						}
 						if got := c.leader(); got != l {

@@ -152,12 +152,15 @@ func (s *Session) makeNode(ctx context.Context, l *lease, path string, data []by
 	}
 }
 
-// orWorld is what a nil ACL stands for.
-func orWorld(acl []zk.ACL) []zk.ACL {
-	if acl == nil {
-		return zk.WorldACL(zk.PermAll)
+// aclOr is acl, or the one that a nil ACL stands for: that of Config.
+func (s *Session) aclOr(acl []zk.ACL) []zk.ACL {
+	switch {
+	case acl != nil:
+		return acl
+	case s.acl != nil:
+		return s.acl
 	}
-	return acl
+	return zk.WorldACL(zk.PermAll)
 }
 
 // Again calls f, and calls it again, in the next session, each time it returns

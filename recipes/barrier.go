@@ -19,9 +19,9 @@ type Barrier struct {
 }
 
 // NewBarrier returns the barrier on a path. acl is for the nodes that are made;
-// nil stands for everything to everyone.
+// nil stands for [Config].ACL.
 func NewBarrier(s *Session, path string, acl []zk.ACL) *Barrier {
-	return &Barrier{s: s, path: path, acl: orWorld(acl)}
+	return &Barrier{s: s, path: path, acl: s.aclOr(acl)}
 }
 
 // Set sets the barrier. That it is set already is no error.

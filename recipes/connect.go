@@ -36,6 +36,12 @@ type Config struct {
 	// what is asked of it fails with an error that wraps zk.ErrAuthFailed.
 	Auth []Auth
 
+	// ACL is for the nodes that recipes make without an ACL of their own. Nil stands for
+	// [CreatorACL] if Auth proves an identity, and else for everything to everyone. Programs
+	// that share a path under different identities have to say who may do what: without CREATE
+	// and DELETE on the path nobody can lock.
+	ACL []zk.ACL
+
 	// TLS, if it is not nil, has every connection encrypted, by a server port that
 	// is for TLS (secureClientPort in ZooKeeper). Where ServerName is empty the
 	// certificate has to be for the name that is in Servers.
@@ -56,6 +62,15 @@ type Config struct {
 	// debug, what go-zookeeper has to say. Nil discards.
 	Logger *slog.Logger
 }
+
+// CreatorACL gives everything to the identities that make a node, and READ to everyone.
+func CreatorACL() []zk.ACL {
+	return append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...)
+}
+
+// Proves reports whether the identity is one that a node can belong to. The scheme "ensemble" says
+// which cluster is meant, and every connection has an address.
+func (a Auth) Proves() bool { return a.Scheme != "ensemble" && a.Scheme != "ip" }
 
 // Auth is an identity, for the ACLs of the nodes.
 type Auth struct {
@@ -113,6 +128,9 @@ func Connect(c Config) (*Session, error) {
 	}
 	s := newSession(conn, events, d.granted.timeout, log)
 	s.hosts = d.hosts
+	if s.acl = c.ACL; s.acl == nil && slices.ContainsFunc(c.Auth, Auth.Proves) {
+		s.acl = CreatorACL()
+	}
 	s.spawn(func() { s.endIfRefused(d.refused) })
 	return s, nil
 }

@@ -56,7 +56,7 @@ type Counter struct {
 // CounterOptions are the settings of a Counter. The zero value is good.
 type CounterOptions struct {
 	Format CounterFormat // Decimal, if it is not set
-	ACL    []zk.ACL      // for nodes that are made; nil: everything to everyone
+	ACL    []zk.ACL      // for nodes that are made; nil: that of Config
 }
 
 // NewCounter returns the counter on a path. The node is made by the first change;

@@ -47,9 +47,9 @@ type DoubleBarrier struct {
 const readyName = "ready"
 
 // NewDoubleBarrier returns the barrier on a path, for n members. acl is for the
-// nodes that are made; nil stands for everything to everyone.
+// nodes that are made; nil stands for [Config].ACL.
 func NewDoubleBarrier(s *Session, path string, n int, acl []zk.ACL) *DoubleBarrier {
-	return &DoubleBarrier{s: s, path: path, n: max(n, 1), acl: orWorld(acl)}
+	return &DoubleBarrier{s: s, path: path, n: max(n, 1), acl: s.aclOr(acl)}
 }
 
 // Inside is a member's stay in a DoubleBarrier.

@@ -45,13 +45,13 @@ type ElectionOptions struct {
 	// InterProcessMutex call them, not as its LeaderLatch does.
 	Selector bool
 
-	// ACL is for the nodes that are made. Nil stands for everything to everyone.
+	// ACL is for the nodes that are made. Nil stands for [Config].ACL.
 	ACL []zk.ACL
 }
 
 // NewElection returns the election on a path.
 func NewElection(s *Session, path string, opts ElectionOptions) *Election {
-	opts.ACL = orWorld(opts.ACL)
+	opts.ACL = s.aclOr(opts.ACL)
 	return &Election{s: s, path: path, opts: opts}
 }
 

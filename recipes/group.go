@@ -37,9 +37,9 @@ type Member struct {
 const partyName = "__party__"
 
 // NewGroup returns the group on a path. acl is for the nodes that are made; nil
-// stands for everything to everyone.
+// stands for [Config].ACL.
 func NewGroup(s *Session, path string, acl []zk.ACL) *Group {
-	return &Group{s: s, path: path, acl: orWorld(acl)}
+	return &Group{s: s, path: path, acl: s.aclOr(acl)}
 }
 
 // Join makes the program a member. id has to be unique in the group; "" stands for

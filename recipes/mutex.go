@@ -37,7 +37,7 @@ type MutexOptions struct {
 
 	// ACL is for the nodes that are made: the lock's, and those of the path
 	// that do not exist. Without CREATE and DELETE on the path nobody can lock.
-	// Nil stands for everything to everyone.
+	// Nil stands for [Config].ACL.
 	ACL []zk.ACL
 
 	// LockDelay is how long the lock is kept from the next one if this holder

@@ -72,15 +72,12 @@ func newPlace(s *Session, dir, base string, kind Kind, o MutexOptions) *place {
 		dir:    dir,
 		prefix: protect(base),
 		data:   o.Data,
-		acl:    o.ACL,
+		acl:    s.aclOr(o.ACL),
 		kind:   kind,
 		doing:  new(atomic.Pointer[string]),
 	}
 	if p.data == nil {
 		p.data = encodeInfo(newInfo(o.Note))
-	}
-	if p.acl == nil {
-		p.acl = zk.WorldACL(zk.PermAll)
 	}
 	p.setDoing("starting")
 	return p

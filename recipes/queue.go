@@ -36,10 +36,10 @@ type Queue struct {
 }
 
 // NewQueue returns the queue on a path. The nodes are made when they are needed,
-// and stay. acl is for them and for the items; nil stands for everything to
-// everyone.
+// and stay. acl is for them and for the items; nil stands for
+// [Config].ACL.
 func NewQueue(s *Session, path string, acl []zk.ACL) *Queue {
-	return &Queue{s: s, path: path, acl: orWorld(acl)}
+	return &Queue{s: s, path: path, acl: s.aclOr(acl)}
 }
 
 func (q *Queue) entries() string { return q.path + "/entries" }

@@ -23,6 +23,7 @@ type Session struct {
 	log     *slog.Logger
 	quit    chan struct{}         // closed when the Session ends
 	hosts   *hosts                // nil after NewSession
+	acl     []zk.ACL              // Config.ACL, or its default
 	endErr  atomic.Pointer[error] // why it has ended; nil while it lives
 	wg      sync.WaitGroup
 

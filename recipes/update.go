@@ -16,7 +16,7 @@ type UpdateOptions struct {
 	// it needs, as containers. Without it the error is zk.ErrNoNode.
 	Create bool
 
-	// ACL is for nodes that are made. Nil stands for everything to everyone.
+	// ACL is for nodes that are made. Nil stands for [Config].ACL.
 	ACL []zk.ACL
 
 	// TagDir is the path under which an ephemeral node stands while an update is
@@ -55,7 +55,7 @@ func OptimisticUpdate(ctx context.Context, s *Session, path string, opts UpdateO
 func update(ctx context.Context, s *Session, path string, opts UpdateOptions,
 	change func([]byte) ([]byte, error),
 ) (Updated, error) {
-	acl, tagDir := orWorld(opts.ACL), opts.TagDir
+	acl, tagDir := s.aclOr(opts.ACL), opts.TagDir
 	if tagDir == "" {
 		tagDir = path
 	}

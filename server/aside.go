@@ -49,7 +49,7 @@ func setAside(ctx context.Context, cfg *Config, now time.Time) (moved []string, 
 		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 			return moved, fmt.Errorf("server: set aside: %w", err)
 		}
 		if err := os.Rename(from, to); err != nil {

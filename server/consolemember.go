@@ -171,7 +171,7 @@ func (m consoleMember) Transfer(ctx context.Context, r *http.Request, to int) (i
 	if to >= 0 {
 		id = quorum.MemberID(to)
 	}
-	if err := m.s.replica.TransferLeadership(ctx, id, r.Header.Get("Authorization")); err != nil {
+	if err := m.s.replica.TransferLeadership(ctx, id, m.s.proveTransfer(r)); err != nil {
 		return 0, err
 	}
 	return m.Leader(), nil
@@ -185,21 +185,17 @@ func (m consoleMember) TakeSnapshot(ctx context.Context) (uint64, int64, error) 
 
 // Audit implements console.Member. Without an audit log it is a line of the member's own log.
 func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok bool) {
-	var users []string
-	for _, id := range m.Identities(r) {
-		name, _, _ := strings.Cut(id.ID, ":")
-		users = append(users, name)
-	}
-	result := session.AuditFailure
+	// Refused acts are another message, so that they cannot suppress the lines of others.
+	result, msg := session.AuditFailure, "act of an operator failed"
 	if ok {
-		result = session.AuditSuccess
+		result, msg = session.AuditSuccess, "act of an operator"
 	}
-	m.s.log.Info("act of an operator", "operation", operation, "target", target, "remote", r.RemoteAddr,
+	m.s.log.Info(msg, "operation", operation, "target", target, "remote", r.RemoteAddr,
 		"result", result, "why", what)
-	if m.s.audit != nil {
-		m.s.audit.Audit(&session.AuditRecord{Users: users, Addr: clientAddr(r).String(), Operation: operation,
-			Path: target, Result: result})
+	if !ok {
+		m.s.noteLogin(r)
 	}
+	m.s.auditHTTP(r, operation, target, result)
 }
 
 // details is what this member tells the others of itself, as it was within the last second: they

@@ -78,7 +78,7 @@ func (d *dataDirs) open(ctx context.Context, cfg *Config, key, path string) erro
 		return fault(err, "cannot create the directory: %v", err)
 	}
 	name := filepath.Join(path, lockFile)
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o640)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fault(err, "cannot write in the directory: %v", err)
 	}
@@ -124,16 +124,17 @@ func awaitLock(ctx context.Context, f *os.File, cfg *Config) error {
 }
 
 // makeDirs creates a directory and the missing ones above it, and has sync make the entry of each
-// durable in its parent: otherwise a power cut could remove a log that has been fsynced.
+// durable in its parent: otherwise a power cut could remove a log that has been fsynced. Only the
+// owner enters them: snapshots and logs have the passwords of sessions.
 func makeDirs(path string, sync func(dir string) error) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(path, 0o750) // which has the error for something that is no directory
+		return os.MkdirAll(path, 0o700) // which has the error for something that is no directory
 	}
 	parent := filepath.Dir(path)
 	if err := makeDirs(parent, sync); err != nil {
 		return err
 	}
-	if err := os.Mkdir(path, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return sync(parent)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +100,8 @@ func withStopped(ctx context.Context, cfg *Config, do func(quorum.Stores) error)
 	return errors.Join(do(stores), stores.Close())
 }
 
-// writeExport makes a directory of ZooKeeper.
+// writeExport makes a directory of ZooKeeper, for its owner alone: the snapshot has the passwords
+// of sessions.
 func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err error) {
 	if err := makeDirs(filepath.Dir(dir), quorum.SyncDir); err != nil {
 		return err
@@ -116,7 +116,7 @@ func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err e
 		}
 	}()
 	data := filepath.Join(tmp, zooKeeperDir)
-	if err := cmp.Or(os.Chmod(tmp, 0o755), os.Mkdir(data, 0o755)); err != nil {
+	if err := os.Mkdir(data, 0o700); err != nil {
 		return err
 	}
 	epochs := func(w io.Writer) error { _, err := fmt.Fprintln(w, epoch); return err }
@@ -129,7 +129,7 @@ func writeExport(dir string, state *zkdata.State, epoch uint64, id uint8) (err e
 		{filepath.Join(zooKeeperDir, "acceptedEpoch"), epochs},
 		{"myid", func(w io.Writer) error { _, err := fmt.Fprintln(w, id); return err }},
 	} {
-		f, err := os.Create(filepath.Join(tmp, file.name))
+		f, err := os.OpenFile(filepath.Join(tmp, file.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,9 @@ func (s *Server) answerWord(c *conn, word string) {
 		}
 	}
 	answer := s.wordText(c, word)
+	if answer != notServing && s.cfg.AllowsWord(word) {
+		s.auditWord(c, word)
+	}
 	s.counters.wordsSent.Add(1)
 	_ = c.SetWriteDeadline(time.Now().Add(farewellTimeout))
 	if _, err := c.Write([]byte(answer)); err != nil {

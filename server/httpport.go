@@ -61,7 +61,7 @@ func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler, wi
 		Handler:     s.wholeRequests(handler, withBody),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
-		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10,
+		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: s.errorLog(),
 	}}
 	p.done.Go(func() {
 		if err := p.srv.Serve(slots); !errors.Is(err, http.ErrServerClosed) {
@@ -216,6 +216,8 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err := s.mayLead(s.httpIdentities(r)); err != nil {
+		s.noteLogin(r)
+		s.auditHTTP(r, auditTransfer, "", session.AuditFailure)
 		writeError(w, http.StatusForbidden, err.Error())
 		return
 	}
@@ -225,11 +227,13 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), httpTimeout)
 	defer cancel()
-	if err := s.replica.TransferLeadership(ctx, to, r.Header.Get("Authorization")); err != nil {
+	if err := s.replica.TransferLeadership(ctx, to, s.proveTransfer(r)); err != nil {
+		s.auditHTTP(r, auditTransfer, "", session.AuditFailure)
 		writeError(w, http.StatusConflict, err.Error())
 		return
 	}
 	leader := int(s.replica.Leader())
+	s.auditHTTP(r, auditTransfer, "", session.AuditSuccess)
 	s.log.Info("leadership transferred, as asked over HTTP", "client", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
 }
@@ -252,19 +256,11 @@ var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the 
 
 // mayLead returns an error if these identities may not transfer the leadership.
 func (s *Server) mayLead(ids []znode.Identity) error {
-	var acl []wire.ACL
-	s.replica.View(func(store *znode.Store) {
-		acl, _, _ = store.GetACL("/zookeeper/config", []znode.Identity{{Scheme: "super"}})
-	})
-	if !s.cfg.SkipACL && !znode.Allowed(acl, ids, wire.PermWrite) {
+	if !s.cfg.SkipACL && !znode.Allowed(s.configACL(), ids, wire.PermWrite) {
 		return errMayNotLead
 	}
 	return nil
 }
-
-// mayTransfer is mayLead for a request that another member forwards. Proof is the Authorization
-// header. The address of the client does not count here: the other member could claim any.
-func (s *Server) mayTransfer(proof string) error { return s.mayLead(s.authorization(proof)) }
 
 // httpSlots is the listener of the HTTP port. It bounds how many connections there are, in total
 // and from one address. A connection beyond a bound takes the place of the oldest one that is not

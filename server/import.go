@@ -160,8 +160,12 @@ func readZooKeeper(cfg *Config, dir, logDir string, progress func(bytes, all int
 		return nil, cfg.Fault("dataDir", "there are no data of ZooKeeper in %s to import. Start this member without an import "+
 			"when a majority of the others serves: it gets their state", filepath.Join(dir, zooKeeperDir))
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, Progress: ofAll(files, progress)})
-	if err != nil {
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: cfg.ExtendedTypes, Progress: ofAll(files, progress),
+		Limits: zkdata.Limits{Nodes: max(cfg.Limits.Nodes, 0), DataBytes: max(int64(cfg.Limits.DataBytes), 0), Memory: int64(cfg.MaxMemory)}})
+	switch {
+	case errors.Is(err, zkdata.ErrTooLarge):
+		return nil, cfg.Fault("maxDataBytes", "%v, which is beyond maxNodes, maxDataBytes or maxMemory", err)
+	case err != nil:
 		return nil, fmt.Errorf("server: import: %w", err)
 	}
 	for _, notice := range report.Notices {

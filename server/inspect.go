@@ -50,9 +50,10 @@ type Inspection struct {
 	// Import says what an import would do.
 	Import string `json:"import"`
 
-	zxid  wire.Zxid
-	store *znode.Store
-	owned map[wire.SessionID][]string // the paths of the ephemeral nodes
+	limits zkdata.Limits
+	zxid   wire.Zxid
+	store  *znode.Store
+	owned  map[wire.SessionID][]string // the paths of the ephemeral nodes
 }
 
 // InspectedSession is a session and what it has.
@@ -94,9 +95,13 @@ type InspectedLock struct {
 // where the logs are, if that is another directory. A directory that has both kinds of data is
 // lockkeeper's; its version-2 alone can be named. A member must not run on it. Errors name the
 // file, damage its offset as well. progress, unless nil, is called as in ImportOptions.
-func Inspect(ctx context.Context, path, logDir string, progress func(bytes, all int64)) (*Inspection, error) {
+//
+// maxMemory bounds the memory, in bytes, of the state that is made of a snapshot of ZooKeeper,
+// which may be compressed; 0 stands for maxMemory's default.
+func Inspect(ctx context.Context, path, logDir string, maxMemory int64, progress func(bytes, all int64)) (*Inspection, error) {
 	logDir = cmp.Or(logDir, path)
-	in := &Inspection{Path: path, Epoch: -1, AcceptedEpoch: -1}
+	maxMemory = cmp.Or(maxMemory, int64(Config{}.WithDefaults().MaxMemory))
+	in := &Inspection{Path: path, limits: zkdata.Limits{Memory: maxMemory}, Epoch: -1, AcceptedEpoch: -1}
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -138,7 +143,7 @@ func (in *Inspection) readFile() error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	state, err := zkdata.ReadSnapshot(f, in.Path)
+	state, err := zkdata.ReadSnapshot(f, in.Path, in.limits)
 	if err != nil {
 		return fmt.Errorf("neither a snapshot of lockkeeper (%w) nor one of ZooKeeper (%w)", ours, err)
 	}
@@ -188,7 +193,7 @@ func (in *Inspection) readZooKeepers(logDir string, progress func(bytes, all int
 	if files.Empty() {
 		return fmt.Errorf("%s has no data of ZooKeeper (%s/snapshot.*, log.*) and none of lockkeeper (%s)", in.Path, zooKeeperDir, logFile)
 	}
-	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress)})
+	state, report, err := zkdata.Load(files, zkdata.Options{Extended: true, Progress: ofAll(files, progress), Limits: in.limits})
 	if err != nil {
 		return err
 	}

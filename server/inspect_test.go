@@ -12,7 +12,7 @@ const recordedData = "../zkdata/testdata/zookeeper-3.8.0" // of a real server
 
 // What is found in ZooKeeper's files is found again in those of lockkeeper after an import.
 func TestInspect(t *testing.T) {
-	theirs, err := Inspect(t.Context(), recordedData, "", nil)
+	theirs, err := Inspect(t.Context(), recordedData, "", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestInspect(t *testing.T) {
 	if err := Import(t.Context(), cfg, ImportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ours, err := Inspect(t.Context(), dir, "", nil)
+	ours, err := Inspect(t.Context(), dir, "", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestInspect(t *testing.T) {
 		ours.Ephemerals != theirs.Ephemerals || ours.Sessions != theirs.Sessions || ours.Locks != theirs.Locks {
 		t.Errorf("ours:\n%+v\ntheirs:\n%+v", ours, theirs)
 	}
-	if again, err := Inspect(t.Context(), filepath.Join(dir, zooKeeperDir), "", nil); err != nil || again.Of != "ZooKeeper" {
+	if again, err := Inspect(t.Context(), filepath.Join(dir, zooKeeperDir), "", 0, nil); err != nil || again.Of != "ZooKeeper" {
 		t.Errorf("version-2 beside ours: %+v, %v", again, err)
 	}
 	for _, path := range theirs.Paths() {
@@ -50,7 +50,7 @@ func TestInspect(t *testing.T) {
 
 // Where the logs have a directory of their own, they count; without them that is said.
 func TestInspectLogDir(t *testing.T) {
-	all, err := Inspect(t.Context(), recordedData, "", nil)
+	all, err := Inspect(t.Context(), recordedData, "", 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,11 +70,11 @@ func TestInspectLogDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	both, err := Inspect(t.Context(), data, logs, nil)
+	both, err := Inspect(t.Context(), data, logs, 0, nil)
 	if err != nil || both.Zxid != all.Zxid || both.Nodes != all.Nodes {
 		t.Errorf("%+v, %v, want %+v", both, err, all)
 	}
-	alone, err := Inspect(t.Context(), data, "", nil)
+	alone, err := Inspect(t.Context(), data, "", 0, nil)
 	if err != nil || len(alone.Notices) == 0 || !strings.Contains(alone.Notices[len(alone.Notices)-1], "no transaction log") {
 		t.Errorf("without the logs: %+v, %v", alone, err)
 	}
@@ -82,7 +82,7 @@ func TestInspectLogDir(t *testing.T) {
 
 // A snapshot alone, a log's transactions, and what is damaged.
 func TestInspectFiles(t *testing.T) {
-	in, err := Inspect(t.Context(), filepath.Join(recordedData, zooKeeperDir, "snapshot.6a.gz"), "", nil)
+	in, err := Inspect(t.Context(), filepath.Join(recordedData, zooKeeperDir, "snapshot.6a.gz"), "", 0, nil)
 	if err != nil || in.Of != "ZooKeeper" || in.Zxid != "0x6a" || in.Nodes == 0 {
 		t.Errorf("%+v, %v", in, err)
 	}
@@ -104,7 +104,7 @@ func TestInspectFiles(t *testing.T) {
 	if err := InspectLog(t.Context(), damaged, func(string) error { return nil }); err == nil || !strings.Contains(err.Error(), damaged+": damaged at byte") {
 		t.Errorf("a damaged log: %v", err)
 	}
-	if _, err := Inspect(t.Context(), t.TempDir(), "", nil); err == nil || !strings.Contains(err.Error(), "has no data") {
+	if _, err := Inspect(t.Context(), t.TempDir(), "", 0, nil); err == nil || !strings.Contains(err.Error(), "has no data") {
 		t.Errorf("an empty directory: %v", err)
 	}
 }

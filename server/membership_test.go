@@ -45,7 +45,7 @@ func TestMembersFromZeroTo255(t *testing.T) {
 	}
 	for _, to := range []quorum.MemberID{0, 255, 0, quorum.NoMember, 1} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		if err := members[1].Replica().TransferLeadership(ctx, to, ""); err != nil {
+		if err := members[1].Replica().TransferLeadership(ctx, to, nil); err != nil {
 			t.Fatalf("transfer to %d: %v", to, err)
 		}
 		cancel()

@@ -25,6 +25,7 @@ import (
 	"lockkeeper/server/metrics"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
+	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
 
@@ -32,8 +33,12 @@ import (
 type Server struct {
 	cfg     Config // with defaults
 	log     *slog.Logger
-	build   string
-	started time.Time
+	lines   *loglimit.Handler // of log
+	auditTo *slog.Logger      // Config.Logger, for lines that must not be suppressed
+	// auditFailures bounds the lines of the audit log that everybody can cause.
+	auditFailures session.PerMinute
+	build         string
+	started       time.Time
 
 	dirs     *dataDirs // nil with injected stores
 	peerAuth peerAuth
@@ -133,6 +138,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if !cfg.Standalone() {
 		cfg.Logger = cfg.Logger.With("member", cfg.ID) // several members on one terminal
 	}
+	unbounded, lines := cfg.Logger, loglimit.NewHandler(cfg.Logger.Handler())
+	cfg.Logger = slog.New(lines)
 	for _, n := range cfg.Notices() {
 		n.Log(cfg.Logger)
 	}
@@ -150,6 +157,8 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s := &Server{
 		cfg:      cfg,
 		log:      cfg.Logger,
+		lines:    lines,
+		auditTo:  unbounded,
 		build:    BuildInfo().zooKeeperLine(),
 		started:  time.Now(),
 		failed:   make(chan struct{}),
@@ -236,6 +245,7 @@ func (s *Server) openStores(ctx context.Context, opened *[]func()) (stores quoru
 		if stores, err = openOrImport(ctx, &s.cfg); err != nil {
 			return stores, err
 		}
+		s.warnOfOpenFiles()
 	}
 	for _, what := range stores.Repaired {
 		s.log.Warn("data directory repaired", "what", what)
@@ -338,6 +348,7 @@ func (s *Server) sessionConfig() session.Config {
 		SuperDigest: s.cfg.SuperDigest,
 		ReadOnly:    s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
 		SkipACL:     s.cfg.SkipACL,
+		KeepQuotas:  s.cfg.KeepQuotas,
 
 		ZooKeeperPasswords: s.cfg.ZooKeeperPasswords,
 
@@ -361,6 +372,9 @@ func (s *Server) sessionConfig() session.Config {
 	if s.audit != nil {
 		c.Audit = s.audit
 	}
+	if s.cfg.QuotaExceeded {
+		c.QuotaError = wire.CodeQuotaExceeded
+	}
 	return c
 }
 
@@ -371,7 +385,7 @@ func (s *Server) openAudit(opened *[]func()) (err error) {
 	}
 	s.audit, err = audit.Open(audit.Config{
 		File: s.cfg.AuditFile, FileBytes: s.cfg.AuditFileBytes, Files: s.cfg.AuditFiles,
-		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: s.log, Now: s.cfg.Now,
+		QueueBytes: s.cfg.AuditQueueBytes, User: processUser(), Logger: s.auditTo, Now: s.cfg.Now,
 	})
 	if err != nil {
 		f := s.cfg.Fault("audit.file", "%v", err)
@@ -439,9 +453,10 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth,
 			Observe: s.cfg.ObserveRaft},
-		PeerAuth:  s.peerAuth.kind(),
-		KeepDisks: s.cfg.KeepDisks,
-		Lost:      s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
+		PeerAuth:   s.peerAuth.kind(),
+		KeepQuotas: s.cfg.KeepQuotas,
+		KeepDisks:  s.cfg.KeepDisks,
+		Lost:       s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))
@@ -576,5 +591,6 @@ func (s *Server) stopOnce() error {
 		return fmt.Errorf("server: stop: %w", err)
 	}
 	s.log.Info("member stopped")
+	s.lines.Flush()
 	return nil
 }

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -17,7 +20,8 @@ type AuditRecord struct {
 	Session wire.SessionID
 	// Users are who the client has proved to be, its address among them; nil means the member.
 	Users     []string
-	Addr      string // of the client
+	Schemes   []string // which scheme has named each of the Users: see AuditUsers
+	Addr      string   // of the client
 	Operation string
 	Path      string
 	Mode      string // of a node that is to be created
@@ -91,8 +95,8 @@ func (m *Manager) auditApplied(store *znode.Store, c *znode.Command, res *znode.
 // auditOf returns a record with what the state knows of the session that a command is of.
 func (m *Manager) auditOf(store *znode.Store, c *znode.Command) AuditRecord {
 	info, _ := store.Session(c.Session)
-	users := append(userNames(info.Identities), info.Addr)
-	return AuditRecord{Session: c.Session, Users: users, Addr: info.Addr}
+	users, schemes := AuditUsers(append(slices.Clip(info.Identities), znode.Identity{Scheme: "ip", ID: info.Addr}))
+	return AuditRecord{Session: c.Session, Users: users, Schemes: schemes, Addr: info.Addr}
 }
 
 // auditRefused records a request that is refused before it becomes a command.
@@ -101,7 +105,8 @@ func (s *Session) auditRefused(p *pending) {
 		return
 	}
 	body, _ := wire.DecodeBody(p.req.Op, p.req.Body) // nil if that is why
-	r := AuditRecord{Session: s.id, Users: append(userNames(p.ids[1:]), p.ids[0].ID), Addr: p.ids[0].ID}
+	r := AuditRecord{Session: s.id, Addr: p.ids[0].ID}
+	r.Users, r.Schemes = AuditUsers(append(slices.Clip(p.ids[1:]), p.ids[0]))
 	s.m.auditRequest(r, p.req.Op, body, &znode.Result{Code: p.code})
 }
 
@@ -173,16 +178,72 @@ func (m *Manager) forgetUnanswered(id wire.SessionID) {
 	m.mu.Unlock()
 }
 
-// userNames are the names of identities, without their secrets.
-func userNames(ids []znode.Identity) []string {
-	names := make([]string, 0, len(ids)+1)
-	for _, id := range ids {
-		// The super user has logged in by another scheme, whose name is there.
-		if name := userName(id); name != "" && id.Scheme != superIdentity.Scheme {
-			names = append(names, name)
+// AuditUsers returns the names of identities, without their secrets, and for each the scheme that
+// has named it. Everybody may log in as "super" with scheme digest: an identity that has proved to
+// be the super user is marked.
+func AuditUsers(ids []znode.Identity) (users, schemes []string) {
+	users, schemes = make([]string, 0, len(ids)), make([]string, 0, len(ids))
+	for i, id := range ids {
+		// The super user has logged in by another scheme, whose name is there: the one before.
+		name, scheme := userName(id), id.Scheme
+		if name == "" || scheme == superIdentity.Scheme {
+			continue
 		}
+		if i+1 < len(ids) && ids[i+1] == superIdentity {
+			scheme += superMark
+		}
+		users, schemes = append(users, name), append(schemes, scheme)
 	}
-	return names
+	return users, schemes
+}
+
+// superMark follows the scheme by which a super user has logged in.
+const superMark = "+super"
+
+// auditSuperLogin is the operation of a login as super user that is refused.
+const auditSuperLogin = "superLogin"
+
+// SuperLoginRefused counts, logs and records a login under the name of a super user without the
+// proof. session is 0 over HTTP. The lines of the log and of the audit log are bounded: they must
+// not make room for themselves.
+func (m *Manager) SuperLoginRefused(session wire.SessionID, addr, scheme string) {
+	m.stats.inc(&m.stats.SuperLoginsRefused)
+	m.refusals.Warn("super login "+addr, "login as super user refused: wrong password", "client", addr, "scheme", scheme)
+	if m.cfg.Audit != nil && m.superLogins.Take(time.Now()) {
+		m.cfg.Audit.Audit(&AuditRecord{Session: session, Users: []string{addr}, Schemes: []string{"ip"}, Addr: addr,
+			Operation: auditSuperLogin, Result: AuditFailure})
+	}
+}
+
+// ClaimsSuper reports whether "user:password" has the name of the super user of scheme digest, and
+// another password.
+func (m *Manager) ClaimsSuper(auth string) bool {
+	user, _, _ := strings.Cut(auth, ":")
+	super, _, _ := strings.Cut(m.cfg.SuperDigest, ":")
+	return super != "" && user == super && !m.cfg.NoDigest && !slices.Contains(m.DigestIdentities(auth), superIdentity)
+}
+
+// A PerMinute lets AuditFailures things a minute through. The zero value is ready. It may be used
+// by several goroutines.
+type PerMinute struct {
+	mu    sync.Mutex
+	began time.Time
+	taken int
+}
+
+// AuditFailures is how many refusals that anybody can cause have lines in the audit log in a
+// minute.
+const AuditFailures = 60
+
+// Take reports whether one more is let through.
+func (p *PerMinute) Take(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.began) >= time.Minute {
+		p.began, p.taken = now, 0
+	}
+	p.taken++
+	return p.taken <= AuditFailures
 }
 
 // userName is the public part of an identity.

@@ -31,7 +31,11 @@ func (s *Session) authenticate(p *wire.AuthPacket) (wire.Code, error) {
 		return wire.CodeOK, nil // every connection has its address from the start
 	case p.Scheme == "digest" && p.Auth != nil && !cfg.NoDigest:
 		// The ids in ACLs have been decoded in the same way.
-		return s.identifyAll(s.m.DigestIdentities(wire.DecodeUTF8(p.Auth))), nil
+		auth := wire.DecodeUTF8(p.Auth)
+		if s.m.ClaimsSuper(auth) {
+			s.m.SuperLoginRefused(s.id, s.addr.String(), "digest") // it logs in as somebody else
+		}
+		return s.identifyAll(s.m.DigestIdentities(auth)), nil
 	case p.Scheme == "ensemble" && cfg.Ensembles != nil:
 		if len(p.Auth) > 0 && len(cfg.Ensembles) > 0 && !slices.Contains(cfg.Ensembles, wire.DecodeUTF8(p.Auth)) {
 			s.m.stats.inc(&s.m.stats.OtherEnsemble)
@@ -91,6 +95,9 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 		code = wire.CodeSessionClosedRequireSASLAuth
 	case !cfg.SASLOptional:
 		code = wire.CodeAuthFailed
+	}
+	if slices.Contains(cfg.SuperUsers, s.sasl.Mistaken()) {
+		s.m.SuperLoginRefused(s.id, s.addr.String(), "sasl")
 	}
 	s.refuseLogin("scheme", "sasl", "err", err)
 	return new(wire.SASLRequest), code

@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"lockkeeper/wire"
@@ -104,6 +105,9 @@ func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	limits := &s.m.cfg.Limits
 	cost := znode.CostOf(record, p.ids)
 	switch {
+	case s.m.cfg.KeepQuotas && znode.WritesQuota(record) && !slices.Contains(p.ids, superIdentity):
+		s.m.stats.inc(&s.m.stats.QuotasKept)
+		return wire.CodeNoAuth
 	case cost.ACLEntries > limits.ACLEntries || cost.ACLBytes > limits.ACLBytes || cost.ACLPrefixes > znode.MaxACLPrefixes:
 		s.m.stats.inc(&s.m.stats.ACLsRefused)
 		return wire.CodeInvalidACL
@@ -116,10 +120,9 @@ func (s *Session) refusal(p *pending, record wire.Record) wire.Code {
 	}
 	if cost.Ephemerals > 0 && cost.Ephemerals+s.ephemerals() > limits.Ephemerals {
 		s.m.stats.inc(&s.m.stats.EphemeralsRefused)
-		return wire.CodeQuotaExceeded
+		return wire.CodeBadArguments
 	}
 	if !s.m.capacity.admits(s, record, cost.Size) {
-		// Not QuotaExceeded: kazoo's list of codes lacks it, and its connection would end.
 		return wire.CodeBadArguments
 	}
 	p.ephemerals, p.adds = cost.Ephemerals, cost.Size

@@ -126,7 +126,7 @@ func TestEphemeralsOfASessionAreBounded(t *testing.T) {
 		c.send(wire.OpCreate, create("/d", wire.ModePersistent))
 		other.send(wire.OpCreate, create("/e", wire.ModeEphemeral))
 		r.setHold(false)
-		c.expect("2 Ok", "3 QuotaExceeded", "4 Ok")
+		c.expect("2 Ok", "3 BadArguments", "4 Ok")
 		other.expect("1 Ok")
 		c.send(wire.OpDelete, wire.DeleteRequest{Path: "/a", Version: -1})
 		c.send(wire.OpMulti, multiOf(2, wire.OpCreate, &wire.CreateRequest{Path: "/c", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential}))

@@ -135,7 +135,7 @@ func (s *Session) answer(store *znode.Store, p *pending) (wire.Record, wire.Code
 	case *wire.PathRequest:
 		return readPath(store, p, r)
 	case *wire.SetWatchesRequest:
-		if !s.setWatches(store, r) {
+		if !s.setWatches(store, r, p.ids) {
 			p.last = true
 			return nil, wire.CodeBadArguments
 		}
@@ -193,9 +193,11 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or notifies it at once of
-// what it has missed (docs/protocol/watches.md 4). It returns false if the limits leave no space
-// for all of them: then the connection has to end, because clients ignore an error here.
-func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool {
+// what it has missed (docs/protocol/watches.md 4). Of a node that it may not read it is not told
+// whether it has changed, which would tell when: the watch is set in any case. setWatches returns
+// false if the limits leave no space for all of them: then the connection has to end, because
+// clients ignore an error here.
+func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()
 	}
@@ -203,10 +205,10 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 	ok := true
 	again := func(paths []string, data, child watchMode, event wire.EventType, changed func(*wire.Stat) wire.Zxid) {
 		for _, path := range paths {
-			switch stat, exists := store.Node(path); {
+			switch stat, exists, readable := store.Seen(path, ids); {
 			case !exists:
 				s.notify(immediate, wire.EventNodeDeleted, path)
-			case changed(&stat) > r.RelativeZxid:
+			case readable && changed(&stat) > r.RelativeZxid:
 				s.notify(immediate, event, path)
 			default:
 				ok = s.m.watches.add(s, path, data, child) && ok
@@ -215,7 +217,7 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest) bool
 	}
 	again(r.Data, standard, 0, wire.EventNodeDataChanged, func(st *wire.Stat) wire.Zxid { return st.Mzxid })
 	for _, path := range r.Exist {
-		if _, exists := store.Node(path); exists {
+		if _, exists, _ := store.Seen(path, ids); exists { // which exists tells, too
 			s.notify(immediate, wire.EventNodeCreated, path)
 		} else {
 			ok = s.m.watches.add(s, path, standard, 0) && ok
@@ -306,7 +308,7 @@ func whoAmI(ids []znode.Identity) []wire.ClientInfo {
 }
 
 // writeReply returns the body of the reply to a write that succeeded.
-func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
+func (s *Session) writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	switch p.req.Op {
 	case wire.OpCreate:
 		return wire.CreateResponse{Path: res.Path}
@@ -319,7 +321,7 @@ func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 		_ = wire.Decode(p.req.Body, &r) // cannot fail: it was decoded when it was received
 		return wire.SyncResponse(r)
 	case wire.OpMulti:
-		return multiReply(res)
+		return s.multiReply(res)
 	case wire.OpReconfig:
 		data, stat, _ := store.Get(configPath, []znode.Identity{superIdentity})
 		return wire.GetDataResponse{Data: data, Stat: stat}
@@ -327,14 +329,28 @@ func writeReply(store *znode.Store, p *pending, res *znode.Result) wire.Record {
 	return nil // delete, closeSession
 }
 
-func multiReply(res *znode.Result) wire.Record {
+func (s *Session) multiReply(res *znode.Result) wire.Record {
 	results := make([]wire.MultiResult, len(res.Multi))
 	for i := range res.Multi {
 		op := &res.Multi[i]
-		results[i] = wire.MultiResult{Op: op.Op, Err: op.Code, Path: op.Path}
+		results[i] = wire.MultiResult{Op: op.Op, Err: s.quotaError(op.Code), Path: op.Path}
 		if op.Op == wire.OpCreate2 || op.Op == wire.OpSetData {
 			results[i].Stat = &op.Stat
 		}
 	}
 	return wire.MultiResponse{Results: results}
+}
+
+// quotaError returns the code that the client gets instead of QuotaExceeded. Other codes stay as
+// they are. QuotaExceeded is known to the libraries of ZooKeeper 3.7 and later only: at a code that
+// it does not know, the connection thread of kazoo ends, and the program goes on to believe that it
+// is connected and holds its locks.
+func (s *Session) quotaError(code wire.Code) wire.Code {
+	if code != wire.CodeQuotaExceeded {
+		return code
+	}
+	s.m.stats.inc(&s.m.stats.QuotaExceeded)
+	s.m.refusals.Warn("quota "+s.addr.String(), "request refused: it exceeds a quota (enforceQuota)",
+		"session", s.id, "client", s.addr)
+	return s.m.cfg.QuotaError
 }

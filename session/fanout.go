@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,7 +26,8 @@ type fanout struct {
 	at      map[groupKey]*group
 	known   map[string]*group // by path: the nearest group of recursive watches at it or above
 	reached []reached
-	usedUp  int // one-shot watches that the command has used up
+	usedUp  int   // one-shot watches that the command has used up
+	due     []due // a buffer of few
 }
 
 // groupKey identifies a group.
@@ -49,12 +52,33 @@ type group struct {
 	up   *group                 // of below: that of the nearest watched ancestor
 	all  part                   // for watches that stay
 	once part                   // for those that fire once: the first event
+	// hidden says that not everybody may know the names of all its events.
+	hidden bool
 }
 
 // part is what a group has for a connection.
 type part struct {
 	events []int32 // positions in the command's events, ascending
 	bytes  int     // of their frames
+	base   int     // see due
+}
+
+// due is an event that a connection is to be sent, if it may be.
+type due struct {
+	event int32 // its position in the command's events
+	// base is the length of the path that the connection watches recursively, of the deepest if
+	// there are several: the connection knows that path, and must not learn names below it that
+	// are hidden from it. It is atPath if the connection watches the event's own path.
+	base int
+}
+
+// atPath is greater than the length of any path.
+const atPath = math.MaxInt
+
+// visible reports whether a connection with the identities ids may be sent an event. In ZooKeeper
+// it is sent the names of nodes below those that it may not read (docs/protocol/watches.md 6).
+func visible(e *znode.Event, ids []znode.Identity, base int) bool {
+	return e.ReadableBy(ids) && (base == atPath || !e.Guarded() || e.NamedTo(ids, base))
 }
 
 // reached is a connection that watches something of what has happened.
@@ -144,7 +168,10 @@ func (f *fanout) group(key groupKey, at map[*Session]watchMode) *group {
 	}
 	g := f.at[key]
 	if g == nil {
-		g = &group{key: key, at: at}
+		g = &group{key: key, at: at, all: part{base: atPath}}
+		if key.watch == below {
+			g.all.base = len(key.path)
+		}
 		if f.at == nil {
 			f.at, f.known = map[groupKey]*group{}, map[string]*group{}
 		}
@@ -159,6 +186,7 @@ func (f *fanout) add(g *group, i int32) {
 	if g != nil {
 		g.all.events = append(g.all.events, i)
 		g.all.bytes += noticeBytes + len(f.events[i].Path)
+		g.hidden = g.hidden || f.events[i].Guarded()
 	}
 }
 
@@ -207,7 +235,7 @@ func watchesBelow(at map[*Session]watchMode) bool {
 // this uses up.
 func (t *watchTable) reachLocked(g *group) {
 	f := &t.fanout
-	g.once = part{g.all.events[:1], noticeBytes + len(f.events[g.all.events[0]].Path)}
+	g.once = part{g.all.events[:1], noticeBytes + len(f.events[g.all.events[0]].Path), g.all.base}
 	modes := watchMode(0)
 	for s, mode := range g.at {
 		modes |= mode
@@ -231,10 +259,10 @@ func (t *watchTable) reachLocked(g *group) {
 	}
 }
 
-// covered reports whether s has a recursive watch farther up, which the same events reach.
+// covered reports whether s has a recursive watch farther up, by which it is sent the same events.
 func (g *group) covered(s *Session) bool {
 	for up := g.up; up != nil; up = up.up {
-		if up.at[s]&recursive != 0 {
+		if up.at[s]&recursive != 0 && !up.hidden {
 			return true
 		}
 	}
@@ -318,24 +346,24 @@ const lookupsLocked = 4
 func (f *fanout) deliver(r *reached) {
 	r.s.reachedAt = 0
 	ids := *r.s.ids.Load()
-	slow := func(i int32) bool { return f.events[i].Lookups(ids) > lookupsLocked }
-	events, few := r.few()
+	slow := func(d due) bool {
+		e := &f.events[d.event]
+		return e.Lookups(ids) > lookupsLocked || e.Guarded() && d.base != atPath
+	}
+	events, few := f.few(r)
 	if !few || slices.ContainsFunc(events, slow) {
 		r.s.notifyLater(f.backlog(r, ids))
 		return
 	}
-	for _, i := range events {
-		if e := &f.events[i]; e.ReadableBy(ids) {
+	for _, d := range events {
+		if e := &f.events[d.event]; visible(e, ids, d.base) {
 			r.s.notify(e.Zxid, e.Type, e.Path)
 		}
 	}
 }
 
-// few returns the events of a connection, if they are few.
-func (r *reached) few() (events []int32, ok bool) {
-	if len(r.more) == 0 {
-		return r.first.events, len(r.first.events) <= inlineEvents
-	}
+// few returns the events of a connection, until it is called again, if they are few.
+func (f *fanout) few(r *reached) (events []due, ok bool) {
 	n := len(r.first.events)
 	for _, p := range r.more[:min(len(r.more), inlineParts)] {
 		n += len(p.events)
@@ -343,17 +371,30 @@ func (r *reached) few() (events []int32, ok bool) {
 	if len(r.more) > inlineParts || n > inlineParts {
 		return nil, false
 	}
-	events = merged(append(r.more, r.first))
-	return events, len(events) <= inlineEvents
+	f.due = merged(f.due[:0], r.first, r.more)
+	return f.due, len(f.due) <= inlineEvents
 }
 
-// merged returns the events of some parts, ascending, each once.
-func merged(parts []*part) (events []int32) {
-	for _, p := range parts {
-		events = append(events, p.events...)
+// merged appends the events of some parts, ascending, each once and with its deepest base.
+func merged(list []due, first *part, more []*part) []due {
+	list = first.appendDue(list)
+	if len(more) == 0 {
+		return list
 	}
-	slices.Sort(events)
-	return slices.Compact(events)
+	for _, p := range more {
+		list = p.appendDue(list)
+	}
+	slices.SortFunc(list, func(a, b due) int {
+		return cmp.Or(cmp.Compare(a.event, b.event), cmp.Compare(b.base, a.base))
+	})
+	return slices.CompactFunc(list, func(a, b due) bool { return a.event == b.event })
+}
+
+func (p *part) appendDue(list []due) []due {
+	for _, i := range p.events {
+		list = append(list, due{i, p.base})
+	}
+	return list
 }
 
 // backlog returns what one connection is to be sent later.
@@ -362,13 +403,14 @@ func (f *fanout) backlog(r *reached, ids []znode.Identity) *backlog {
 		f.shared = newBurst(f.events, r.s.out.memory)
 	}
 	f.shared.refs.Add(1)
-	b := &backlog{of: f.shared, parts: append(r.more, r.first), ids: ids}
-	for _, p := range b.parts {
+	b := &backlog{of: f.shared, first: r.first, more: r.more, ids: ids, bytes: r.first.bytes}
+	events := len(r.first.events)
+	for _, p := range r.more {
 		b.bytes += p.bytes
-		b.own += partBytes
-		if len(b.parts) > 1 {
-			b.own += positionBytes * len(p.events)
-		}
+		events += len(p.events)
+	}
+	if len(r.more) > 0 {
+		b.own = partBytes*len(r.more) + dueBytes*events
 	}
 	b.own += backlogBytes + min(b.bytes, writeChunkBytes)
 	return b
@@ -409,39 +451,53 @@ func (b *burst) release() {
 // backlog is the part of a burst that one connection is to be sent.
 type backlog struct {
 	of    *burst
-	parts []*part          // until the first frame is made
+	first *part
+	more  []*part          // until the first frame is made
 	ids   []znode.Identity // of the connection, when it happened
 	bytes int              // of all frames, at the most
 	own   int              // what it counts for besides its burst
 
-	merged bool
-	events []int32 // that are still to be sent
+	due  []due // of several parts, when the first frame has been made
+	done int   // position behind what has been sent or skipped, in due or in first.events
 }
 
-// Of what a backlog counts for besides its burst: itself, each of its parts, and each event while
-// parts are merged. The frames of a chunk come on top.
+// Of what a backlog counts for besides its burst: itself, each of several parts, and each event
+// while these are merged. The frames of a chunk come on top.
 const (
-	backlogBytes  = 256
-	partBytes     = 16
-	positionBytes = 4
+	backlogBytes = 256
+	partBytes    = 16
+	dueBytes     = 16
 )
 
 // zxid is that of the command.
 func (b *backlog) zxid() wire.Zxid { return b.of.events[0].Zxid }
 
+// next returns the next event that is to be sent, if it may be; false if there is none.
+func (b *backlog) next() (d due, ok bool) {
+	if b.more != nil {
+		b.due, b.more = merged(nil, b.first, b.more), nil
+	}
+	switch {
+	case b.due == nil && b.done < len(b.first.events):
+		d = due{b.first.events[b.done], b.first.base}
+	case b.done < len(b.due):
+		d = b.due[b.done]
+	default:
+		return due{}, false
+	}
+	b.done++
+	return d, true
+}
+
 // appendFrames appends about a chunk of frames, and returns their number. Nothing of the backlog is
 // left when it appends none.
 func (b *backlog) appendFrames(buf []byte) (frames []byte, n int) {
-	if !b.merged {
-		if b.events = b.parts[0].events; len(b.parts) > 1 {
-			b.events = merged(b.parts)
+	for len(buf) < writeChunkBytes {
+		d, ok := b.next()
+		if !ok {
+			break
 		}
-		b.merged, b.parts = true, nil
-	}
-	for len(b.events) > 0 && len(buf) < writeChunkBytes {
-		e := &b.of.events[b.events[0]]
-		b.events = b.events[1:]
-		if e.ReadableBy(b.ids) {
+		if e := &b.of.events[d.event]; visible(e, b.ids, d.base) {
 			buf = appendNotice(buf, e.Zxid, e.Type, e.Path)
 			n++
 		}

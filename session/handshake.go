@@ -19,6 +19,9 @@ var ErrNotServing = errors.New("session: no leader")
 // errAhead says that the client has seen later state than this member has.
 var errAhead = errors.New("session: client is ahead of this member")
 
+// errGuesses says that clients came with wrong passwords too often.
+var errGuesses = errors.New("session: too many attaches with a wrong password")
+
 // handshake is a connection that waits for its session to be created or attached.
 type handshake struct {
 	addr    netip.Addr
@@ -150,17 +153,13 @@ func (m *Manager) create(ctx context.Context, req *wire.ConnectRequest, addr net
 
 func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr netip.Addr, timeout time.Duration,
 ) (*Session, *wire.ConnectResponse, error) {
-	// A handshake with the id of a session ends the session's present connection, even with a wrong
-	// password, as in ZooKeeper. The session itself is not affected.
-	if old := m.session(req.SessionID); old != nil {
-		old.end("session attached by another connection")
-	}
+	// Session ids are public. So the present connection of the session ends when the attach is
+	// committed (handshakeApplied), not before the client has proved that it may attach.
 	var info znode.SessionInfo
 	var known bool
 	m.replica.View(func(s *znode.Store) { info, known = s.Session(req.SessionID) })
 	if known && subtle.ConstantTimeCompare(info.Password, req.Password) != 1 {
-		m.log.Info("attach refused: wrong password", "session", req.SessionID, "client", addr)
-		return nil, refusal(req), nil
+		return m.wrongPassword(req, addr)
 	}
 	if len(req.Password) != wire.PasswordLen {
 		return nil, refusal(req), nil
@@ -194,11 +193,25 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 			return res.session, response(req, res.session, req.Password), nil
 		case znode.Moved:
 			generation = res.generation // another attach came first
+		case znode.BadPassword:
+			return m.wrongPassword(req, addr)
 		default:
 			m.log.Info("attach refused", "session", req.SessionID, "client", addr, "status", res.status)
 			return nil, refusal(req), nil
 		}
 	}
+}
+
+// wrongPassword answers a client that attaches to a session with a wrong password, or returns
+// errGuesses if there were many of them lately.
+func (m *Manager) wrongPassword(req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
+	m.stats.inc(&m.stats.WrongPasswords)
+	m.refusals.Warn("wrong password "+networkOf(addr).String(), "attach refused: wrong password",
+		"session", req.SessionID, "client", addr)
+	if !m.guesses.wrong(addr, req.SessionID, time.Now()) {
+		return nil, nil, errGuesses
+	}
+	return nil, refusal(req), nil
 }
 
 // propose proposes the command of a handshake and waits for its result.

@@ -54,6 +54,11 @@ type Config struct {
 	// SuperDigest is "user:base64(sha1(user:password))" of the super user; empty: there is none.
 	SuperDigest string
 	SkipACL     bool // every client passes every access check
+	// KeepQuotas keeps the nodes below /zookeeper/quota for super users: others do not change them,
+	// and see those of what they may read. The replica has the same setting.
+	KeepQuotas bool
+	// QuotaError is what a request beyond a quota is answered with; 0 means BadArguments.
+	QuotaError wire.Code
 	// ReadOnly lets this member serve, without a leader, clients that accept that.
 	ReadOnly bool
 	Logger   *slog.Logger // nil means slog.Default
@@ -129,8 +134,11 @@ type Manager struct {
 	readOnly readOnly
 	syncs    syncs
 	claims   claims
-	restores restores
-	foreign  foreignLocks
+	guesses  guesses
+	// superLogins bounds the records of refused logins.
+	superLogins PerMinute
+	restores    restores
+	foreign     foreignLocks
 
 	nextID    atomic.Uint64
 	nextNonce atomic.Uint64
@@ -181,6 +189,7 @@ func NewManager(cfg Config) *Manager {
 	if cfg.DigestHash == nil {
 		cfg.DigestHash = sha1.New
 	}
+	cfg.QuotaError = cmp.Or(cfg.QuotaError, wire.CodeBadArguments)
 	cfg.Limits.setDefaults()
 	m := &Manager{
 		cfg:        cfg,

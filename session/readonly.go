@@ -135,13 +135,19 @@ func (m *Manager) connectReadOnly(req *wire.ConnectRequest, addr netip.Addr, tim
 	old := m.sessions[id]
 	known := m.readOnly.locals[id]
 	m.mu.Unlock()
-	if id != 0 && old != nil {
-		old.end("session attached by another connection")
-	}
 	if id != 0 && (known == nil || subtle.ConstantTimeCompare(known.password, req.Password) != 1) {
 		refused := refusal(req)
+		if known != nil {
+			var err error
+			if _, refused, err = m.wrongPassword(req, addr); err != nil {
+				return nil, nil, err
+			}
+		}
 		refused.ReadOnly = true
 		return nil, refused, nil
+	}
+	if id != 0 && old != nil {
+		old.end("session attached by another connection")
 	}
 	l := &local{timeout: timeout}
 	if known != nil {

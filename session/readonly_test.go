@@ -71,6 +71,8 @@ func TestReadOnlyMode(t *testing.T) {
 				t.Errorf("not refused: %v %+v", err, c.resp)
 			}
 		}
+		c2.send(wire.OpWhoAmI, nil)
+		c2.expect("1 Ok") // who comes without its password does not end its connection
 		c2, err = connect(t, m, again)
 		if err != nil {
 			t.Fatal(err)

@@ -76,7 +76,7 @@ func TestSASLLogin(t *testing.T) {
 		c.send(wire.OpSASL, wire.SASLRequest{Token: []byte{}})
 		c.expect("6 AuthFailed", "EOF")
 
-		for user, password := range map[string]string{"bob": "wrong", "eve": "secret"} {
+		for user, password := range map[string]string{"bob": "wrong", "root": "wrong", "eve": "secret"} {
 			c := mustConnect(t, m, 10*time.Second)
 			if code := c.login(user, password); code != wire.CodeAuthFailed {
 				t.Errorf("%s: %v", user, code)
@@ -86,8 +86,8 @@ func TestSASLLogin(t *testing.T) {
 				t.Errorf("%s: the session has ended: %v", user, err)
 			}
 		}
-		if n := m.Stats().LoginsRefused; n != 3 {
-			t.Errorf("%d refused logins are counted", n)
+		if st := m.Stats(); st.LoginsRefused != 4 || st.SuperLoginsRefused != 1 {
+			t.Errorf("%d refused logins are counted, %d of them as super user", st.LoginsRefused, st.SuperLoginsRefused)
 		}
 	})
 }

@@ -436,12 +436,12 @@ func (s *Session) answerPingsLocked(store *znode.Store) {
 func (s *Session) answerWrite(store *znode.Store, p *pending, res *znode.Result) {
 	var body wire.Record
 	if res.Code == wire.CodeOK {
-		body = writeReply(store, p, res)
+		body = s.writeReply(store, p, res)
 		if isCreate(p.req.Op) {
 			s.warnOfForeignLock(store, res)
 		}
 	}
-	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: res.Code}, body, 0)
+	s.reply(p, wire.ReplyHeader{Xid: p.req.Xid, Zxid: res.Zxid, Err: s.quotaError(res.Code)}, body, 0)
 	if p.req.Op == wire.OpCloseSession && res.Code == wire.CodeOK {
 		s.m.log.Debug("session closed by its client", "session", s.id, "zxid", res.Zxid)
 		s.out.finish(true)

@@ -278,13 +278,15 @@ func TestAttach(t *testing.T) {
 		if c, err := connect(t, m, wrong); err != nil || c.s != nil || c.resp.TimeoutMs != 0 || len(c.resp.Password) != wire.PasswordLen {
 			t.Fatalf("wrong password: %+v, %v", c.resp, err)
 		}
-		if _, _, err := first.next(); !errors.Is(err, errEnded) {
-			t.Fatalf("the old connection, after somebody came with its id: %v", err)
-		}
+		first.send(wire.OpExists, wire.PathWatchRequest{Path: "/e"})
+		first.expect("2 Ok") // its connection lives on
 
 		second, err := connect(t, m, first.reattach())
 		if err != nil || second.s == nil || second.resp.SessionID != first.resp.SessionID || string(second.resp.Password) != string(first.resp.Password) {
 			t.Fatalf("attach: %+v, %v", second.resp, err)
+		}
+		if _, _, err := first.next(); !errors.Is(err, errEnded) {
+			t.Fatalf("the old connection, after its session has moved: %v", err)
 		}
 		// What the old connection still has in flight is refused.
 		late := create("/late", wire.ModePersistent)

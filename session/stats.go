@@ -163,6 +163,11 @@ type Counters struct {
 	StateFull         int64 // requests beyond Limits.Nodes or DataBytes
 	SessionsRefused   int64 // beyond Limits.Sessions or SessionsPerAddr
 	AttachesRefused   int64 // beyond claimsMax or claimsPerAddr
+	QuotasKept        int64 // requests that would have changed quotas, with Config.KeepQuotas
+	QuotaExceeded     int64 // requests beyond a quota
+	// SuperLoginsRefused are logins under the name of a super user without the proof.
+	SuperLoginsRefused int64
+	WrongPasswords     int64 // attaches with a password that is not the session's
 }
 
 // Stats is what a Manager knows of the work of this member.

@@ -109,7 +109,7 @@ func (s *Session) listed(store *znode.Store, p *pending, r *wire.PathWatchReques
 }
 
 // setWatchesStep is how many paths of a setWatches are processed under one lock.
-const setWatchesStep = 1000
+const setWatchesStep = 500
 
 // setWatchesInSteps executes a setWatches, which a client sends when it has connected again and
 // which may have a hundred thousand paths, a step at a time, and releases the state's lock between
@@ -128,7 +128,7 @@ func (s *Session) setWatchesInSteps(p *pending, r *wire.SetWatchesRequest) {
 		var step *wire.SetWatchesRequest
 		step, done = nextStep(r)
 		s.m.replica.View(func(store *znode.Store) {
-			fits = s.setWatches(store, step) && fits
+			fits = s.setWatches(store, step, p.ids) && fits
 			if !done {
 				return
 			}

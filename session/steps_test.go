@@ -225,8 +225,9 @@ func TestSetWatchesInSteps(t *testing.T) {
 		// its watch is used up
 		other.send(wire.OpSetData, wire.SetDataRequest{Path: "/b", Version: -1})
 		other.send(wire.OpCreate, create("/c", wire.ModePersistent))
-		other.send(wire.OpCreate, create("/missing3999", wire.ModePersistent))
-		c.expect("NodeCreated /c", "NodeCreated /missing3999")
+		last := fmt.Sprintf("/missing%d", 4*setWatchesStep-1)
+		other.send(wire.OpCreate, create(last, wire.ModePersistent))
+		c.expect("NodeCreated /c", "NodeCreated "+last)
 		if n := m.watches.counts().Watches; n != 4*setWatchesStep+2 {
 			t.Errorf("%d watches are left", n)
 		}

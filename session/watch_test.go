@@ -212,3 +212,78 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 		}
 	})
 }
+
+// A client that sets its watches again is not told whether nodes that it may not read have changed
+// since a zxid of its choice, which would tell when. Its watches are set all the same.
+func TestSetWatchesTellsNothingOfUnreadableNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{})
+		c, owner := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		owner.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("me:pw")})
+		owner.send(wire.OpCreate, &wire.CreateRequest{Path: "/mine", ACL: digestACL("me:pw")})
+		owner.send(wire.OpCreate, create("/open", wire.ModePersistent))
+		owner.expect("1 Ok", "2 Ok", "3 Ok")
+		var zxid wire.Zxid
+		r.View(func(s *znode.Store) { zxid = s.Zxid() })
+		for i, relative := range []wire.Zxid{0, 1, zxid - 1, zxid, zxid + 1} {
+			c := mustConnect(t, m, 10*time.Second)
+			c.send(wire.OpSetWatches2, wire.SetWatchesRequest{V2: true, RelativeZxid: relative, Data: []string{"/mine"},
+				Exist: []string{}, Child: []string{"/mine"}, Persistent: []string{}, PersistentRecursive: []string{}})
+			c.expect("1 Ok")
+			for _, kind := range []int32{wire.WatchTypeData, wire.WatchTypeChildren} {
+				c.send(wire.OpCheckWatches, wire.WatchesRequest{Path: "/mine", Type: kind})
+			}
+			c.expect("2 Ok", "3 Ok")
+			if i > 0 {
+				continue
+			}
+			// One with the right is told.
+			owner.send(wire.OpSetWatches, wire.SetWatchesRequest{RelativeZxid: 0, Data: []string{"/mine"}, Exist: []string{"/mine"},
+				Child: []string{"/mine"}})
+			owner.expect("NodeDataChanged /mine", "NodeCreated /mine", "NodeChildrenChanged /mine", "4 Ok")
+		}
+		c.send(wire.OpSetWatches, wire.SetWatchesRequest{RelativeZxid: 0, Data: []string{"/open"}, Exist: []string{}, Child: []string{}})
+		c.expect("NodeDataChanged /open", "1 Ok")
+	})
+}
+
+// A recursive watch names no node below one that the client may not read, though the node itself is
+// open: the client could not list it.
+func TestRecursiveWatchesNameNothingHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMember(t, Config{})
+		stranger, owner := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		inner, exact := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		recursively := func(c *client, path string) {
+			c.send(wire.OpAddWatch, wire.AddWatchRequest{Path: path, Mode: wire.AddWatchPersistentRecursive})
+		}
+		owner.send(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("me:pw")})
+		owner.send(wire.OpCreate, &wire.CreateRequest{Path: "/mine", ACL: digestACL("me:pw")})
+		recursively(owner, "/mine")
+		owner.expect("1 Ok", "2 Ok", "3 Ok")
+		recursively(stranger, "/")
+		stranger.expect("1 Ok")
+		recursively(inner, "/")
+		recursively(inner, "/mine/d")
+		inner.expect("1 Ok", "2 Ok")
+		exact.send(wire.OpAddWatch, wire.AddWatchRequest{Path: "/mine/d/x", Mode: wire.AddWatchPersistent})
+		exact.expect("1 Ok")
+
+		owner.send(wire.OpCreate, create("/mine/d", wire.ModePersistent))
+		owner.send(wire.OpCreate, create("/mine/d/x", wire.ModePersistent))
+		owner.send(wire.OpSetData, wire.SetDataRequest{Path: "/mine/d/x", Version: -1})
+		owner.send(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{
+			{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: "/mine/d/x", Version: -1}},
+			{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: "/mine/d", Version: -1}},
+			{Op: wire.OpDelete, Record: &wire.DeleteRequest{Path: "/mine", Version: -1}},
+		}})
+		owner.expect("NodeCreated /mine/d", "4 Ok", "NodeCreated /mine/d/x", "5 Ok", "NodeDataChanged /mine/d/x", "6 Ok",
+			"NodeDeleted /mine/d/x", "NodeDeleted /mine/d", "NodeDeleted /mine", "7 Ok")
+		// It has named the path, and may read the nodes from there on.
+		inner.expect("NodeCreated /mine/d", "NodeCreated /mine/d/x", "NodeDataChanged /mine/d/x", "NodeDeleted /mine/d/x", "NodeDeleted /mine/d")
+		exact.expect("NodeCreated /mine/d/x", "NodeDataChanged /mine/d/x", "NodeDeleted /mine/d/x")
+
+		owner.send(wire.OpCreate, create("/open", wire.ModePersistent))
+		stranger.expect("NodeCreated /open")
+	})
+}

@@ -116,6 +116,8 @@ type Options struct {
 	EachTxn func(*Txn)
 	// Progress, unless nil, is called now and then with the bytes of files that have been read.
 	Progress func(bytes int64)
+	// Limits bound the state of the snapshot.
+	Limits Limits
 }
 
 // Report says what Load has found.
@@ -133,7 +135,8 @@ func (r *Report) notice(format string, args ...any) {
 }
 
 // Load returns the state that ZooKeeper would have after a start with these files. ErrNoSnapshot:
-// there are only logs. Errors name the file; a DamageError names the offset, too.
+// there are only logs. ErrTooLarge: Options.Limits. Errors name the file; a DamageError names the
+// offset, too.
 //
 // Like ZooKeeper it begins with the newest snapshot that can be read, and with an empty state if
 // there is no file. Unlike ZooKeeper it fails if the logs do not lead from an older snapshot past
@@ -221,7 +224,7 @@ func (l *loader) readSnapshot(file File) (*State, error) {
 		return nil, fmt.Errorf("zkdata: %w", err)
 	}
 	defer r.Close()
-	return ReadSnapshot(l.counted(r), file.Path)
+	return ReadSnapshot(l.counted(r), file.Path, l.o.Limits)
 }
 
 // complete makes the test by which ZooKeeper leaves out snapshots that a crash has cut short.

@@ -6,8 +6,8 @@
 //
 // The package never writes to what it reads, has no goroutine, no clock and no network, and knows
 // no cluster: which of several directories counts is decided elsewhere. Memory is bounded by the
-// size of the state and of the largest transaction. What a file claims about its lengths is
-// believed only as far as bytes follow.
+// size of the state, which Limits bound, and of the largest transaction. What a file claims about
+// its lengths is believed only as far as bytes follow.
 //
 // Begin with Load (dir.go). It reads the newest valid snapshot (snapshot.go) and applies the
 // transactions that follow it (txnlog.go, txn.go) to a State (state.go), as ZooKeeper's DataTree

@@ -13,6 +13,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"lockkeeper/wire"
 )
@@ -45,13 +46,13 @@ const (
 // ReadSnapshot reads a snapshot in any of ZooKeeper's compressions, which it recognises by the
 // first bytes. name is that of the file, for messages. The Zxid of the State is 0: ZooKeeper takes
 // it from the name of the file. A node has no ACL if that came into being while the snapshot was
-// written; the log has it then. Errors: DamageError, and those of r.
-func ReadSnapshot(r io.Reader, name string) (*State, error) {
+// written; the log has it then. Errors: DamageError, ErrTooLarge, and those of r.
+func ReadSnapshot(r io.Reader, name string, limits Limits) (*State, error) {
 	plain, err := decompress(bufio.NewReaderSize(r, 256<<10), name)
 	if err != nil {
 		return nil, err
 	}
-	sr := &snapshotReader{r: plain, name: name, sum: adler32.New()}
+	sr := &snapshotReader{r: plain, name: name, sum: adler32.New(), limits: limits}
 	s := emptyState()
 	sr.header()
 	sr.sessions(s)
@@ -67,6 +68,24 @@ func ReadSnapshot(r io.Reader, name string) (*State, error) {
 	}
 	return s, nil
 }
+
+// Limits bound the state that is made of a snapshot, while it is read: a compressed file of a few
+// MB may hold GB. Zero is no limit.
+type Limits struct {
+	Nodes     int
+	DataBytes int64 // of paths and data
+	Memory    int64 // of the state, as an estimate
+}
+
+// ErrTooLarge says that the state of a snapshot is beyond the Limits.
+var ErrTooLarge = errors.New("the state is too large")
+
+// Estimates of the memory that parts of a state take besides their bytes.
+const (
+	nodeMemory    = 512
+	sessionMemory = 64
+	aclMemory     = 64 // an entry
+)
 
 // decompress returns the stream that r holds, compressed or not.
 func decompress(r *bufio.Reader, name string) (*bufio.Reader, error) {
@@ -96,6 +115,35 @@ type snapshotReader struct {
 	err    error
 	fixed  [persistLen]byte
 	grown  bytes.Buffer
+
+	limits            Limits
+	nodesRead         int
+	dataBytes, memory int64
+}
+
+// spend counts memory that the state takes.
+func (sr *snapshotReader) spend(bytes int) {
+	if sr.memory += int64(bytes); sr.limits.Memory > 0 && sr.memory > sr.limits.Memory {
+		sr.tooLarge("%d bytes of memory", sr.limits.Memory)
+	}
+}
+
+func (sr *snapshotReader) tooLarge(format string, args ...any) {
+	if sr.err == nil {
+		sr.err = fmt.Errorf("zkdata: %s: %w: more than "+format, append([]any{sr.name, ErrTooLarge}, args...)...)
+	}
+}
+
+// spendNode counts a node.
+func (sr *snapshotReader) spendNode(path string, data []byte) {
+	sr.spend(nodeMemory + 2*len(path) + len(data))
+	if sr.nodesRead++; sr.limits.Nodes > 0 && sr.nodesRead > sr.limits.Nodes {
+		sr.tooLarge("%d nodes", sr.limits.Nodes)
+	}
+	sr.dataBytes += int64(utf8.RuneCountInString(path) + len(data))
+	if sr.limits.DataBytes > 0 && sr.dataBytes > sr.limits.DataBytes {
+		sr.tooLarge("%d bytes of paths and data", sr.limits.DataBytes)
+	}
 }
 
 func (sr *snapshotReader) fail(format string, args ...any) {
@@ -193,6 +241,7 @@ func (sr *snapshotReader) sessions(s *State) {
 	for n := sr.count("sessions"); n > 0 && sr.err == nil; n-- {
 		id := wire.SessionID(sr.int64())
 		s.Sessions[id] = sr.int32()
+		sr.spend(sessionMemory)
 	}
 }
 
@@ -203,8 +252,11 @@ func (sr *snapshotReader) aclTable() map[int64][]wire.ACL {
 		key := sr.int64()
 		var acl []wire.ACL
 		for k := sr.count("entries of an ACL"); k > 0 && sr.err == nil; k-- {
-			acl = append(acl, wire.ACL{Perms: wire.Perm(sr.int32()), ID: wire.ID{Scheme: sr.string(), ID: sr.string()}})
+			a := wire.ACL{Perms: wire.Perm(sr.int32()), ID: wire.ID{Scheme: sr.string(), ID: sr.string()}}
+			acl = append(acl, a)
+			sr.spend(aclMemory + len(a.ID.Scheme) + len(a.ID.ID))
 		}
+		sr.spend(aclMemory)
 		acls[key] = aclOrOpen(acl)
 	}
 	return acls
@@ -230,6 +282,9 @@ func (sr *snapshotReader) nodes(s *State, acls map[int64][]wire.ACL) {
 		n.Owner = int64(binary.BigEndian.Uint64(b[52:]))
 		n.Pzxid = wire.Zxid(binary.BigEndian.Uint64(b[60:]))
 		if sr.err != nil {
+			return
+		}
+		if sr.spendNode(path, n.Data); sr.err != nil {
 			return
 		}
 		n.ACL = acls[key]

@@ -125,7 +125,7 @@ func TestStoreAndBack(t *testing.T) {
 	if err := back.WriteSnapshot(&file); err != nil {
 		t.Fatal(err)
 	}
-	again, err := ReadSnapshot(&file, "snapshot")
+	again, err := ReadSnapshot(&file, "snapshot", Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestDamageIsNamed(t *testing.T) {
 	b := plain.Bytes()
 	for i := range b {
 		b[i] ^= 1 << (i % 8)
-		_, err := ReadSnapshot(bytes.NewReader(b), "snapshot.72")
+		_, err := ReadSnapshot(bytes.NewReader(b), "snapshot.72", Limits{})
 		b[i] ^= 1 << (i % 8)
 		var damage *DamageError
 		if !errors.As(err, &damage) || damage.File != "snapshot.72" || damage.Offset < 0 || damage.Offset > int64(len(b)) {
@@ -366,7 +366,7 @@ func TestRoundTrip(t *testing.T) {
 		if err := s.WriteSnapshot(&file); err != nil {
 			t.Fatal(err)
 		}
-		back, err := ReadSnapshot(&file, "snapshot")
+		back, err := ReadSnapshot(&file, "snapshot", Limits{})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -420,7 +420,7 @@ func FuzzReadSnapshot(f *testing.F) {
 	f.Add(plain.Bytes())
 	f.Add(append(slices.Clone(snappyMagic), 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 5, 0x10))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := ReadSnapshot(bytes.NewReader(b), "snapshot")
+		s, err := ReadSnapshot(bytes.NewReader(b), "snapshot", Limits{})
 		if err != nil {
 			return
 		}

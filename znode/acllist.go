@@ -61,6 +61,11 @@ func (l *aclList) grantNetwork(addr netip.Addr, bits int, perms wire.Perm) {
 	}
 }
 
+// isSuper reports whether a connection with the identities ids is a super user's.
+func isSuper(ids []Identity) bool {
+	return slices.ContainsFunc(ids, func(id Identity) bool { return id.Scheme == schemeSuper })
+}
+
 // granted returns the permissions of a connection with the identities ids, its "ip" among them.
 func (l *aclList) granted(ids []Identity) wire.Perm {
 	perms := l.anyone
@@ -102,6 +107,17 @@ func (l *aclList) allows(ids []Identity, want wire.Perm) bool {
 	return l.anyone&want != 0 || l.granted(ids)&want != 0
 }
 
+// open reports whether everybody may read the nodes with this ACL.
+func (l *aclList) open() bool { return l.anyone&wire.PermRead != 0 }
+
+// isClosed is 1 if not everybody may read them, else 0.
+func (l *aclList) isClosed() int {
+	if l.open() {
+		return 0
+	}
+	return 1
+}
+
 // lookups is how many lookups allows takes.
 func (l *aclList) lookups(ids []Identity, want wire.Perm) int {
 	if l.anyone&want != 0 {
@@ -116,6 +132,7 @@ func (l *aclList) lookups(ids []Identity, want wire.Perm) int {
 type aclTable struct {
 	byKey     map[string]*aclList
 	sizeBytes int64 // sum of their sizeBytes
+	closed    int   // how many of them are not open
 	scratch   []byte
 }
 
@@ -139,6 +156,7 @@ func (t *aclTable) intern(acl []wire.ACL) *aclList {
 		list.key = string(t.scratch)
 		t.byKey[list.key] = list
 		t.sizeBytes += list.sizeBytes()
+		t.closed += list.isClosed()
 	}
 	list.refs++
 	return list
@@ -150,6 +168,7 @@ func (t *aclTable) retain(list *aclList) {
 	if list.refs++; list.refs == 1 {
 		t.byKey[list.key] = list
 		t.sizeBytes += list.sizeBytes()
+		t.closed += list.isClosed()
 	}
 }
 
@@ -158,5 +177,6 @@ func (t *aclTable) release(list *aclList) {
 	if list.refs == 0 {
 		delete(t.byKey, list.key)
 		t.sizeBytes -= list.sizeBytes()
+		t.closed -= list.isClosed()
 	}
 }

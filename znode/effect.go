@@ -2,6 +2,7 @@ package znode
 
 import (
 	"math"
+	"slices"
 
 	"lockkeeper/wire"
 )
@@ -32,9 +33,35 @@ func (s *Store) note(kind undoKind, old node) {
 	}
 }
 
-// event adds an event about n.
-func (s *Store) event(typ wire.EventType, n *node) {
+// guards returns the guards of events about children of the node at parent, and whether there are
+// more of them. Most events of a command are about children of one node.
+func (s *Store) guards(parent slot) (above []guard, more bool) {
+	t := &s.tx
+	if s.acls.closed == 0 || parent == noSlot {
+		return nil, false
+	}
+	if t.guarding != parent {
+		t.guarding, t.above, t.buried = parent, nil, false
+		for at := parent; at != noSlot; at = s.link(at).parent {
+			n := s.nodes.row(at)
+			if n.acl.open() || slices.ContainsFunc(t.above, func(g guard) bool { return g.list == n.acl }) {
+				continue
+			}
+			if t.buried = len(t.above) == maxGuards; t.buried {
+				break
+			}
+			t.above = append(t.above, guard{len(n.path), n.acl})
+		}
+	}
+	return t.above, t.buried
+}
+
+// event adds an event about n, which is, or was, a child of the node at parent. For
+// NodeChildrenChanged, which recursive watches do not see, parent may be noSlot.
+func (s *Store) event(typ wire.EventType, n *node, parent slot) {
 	e := Event{Type: typ, Path: n.path, ACL: n.acl.entries, Zxid: s.tx.zxid, list: n.acl}
+	e.kept = s.keepsQuotas && underQuota(n.path)
+	e.above, e.buried = s.guards(parent)
 	if n.kind == kindEphemeral {
 		e.Owner, e.Czxid, e.CtimeMs = wire.SessionID(n.owner), n.czxid, n.ctimeMs
 		e.Data = n.data
@@ -54,8 +81,8 @@ func (s *Store) createNode(n node, parent slot) slot {
 	}
 	i := s.insert(n, parent)
 	s.note(undoCreate, node{path: n.path})
-	s.event(wire.EventNodeCreated, s.nodes.row(i))
-	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent))
+	s.event(wire.EventNodeCreated, s.nodes.row(i), parent)
+	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent), noSlot)
 	return i
 }
 
@@ -64,10 +91,10 @@ func (s *Store) deleteNode(i slot) {
 	old := *s.nodes.row(i)
 	parent := s.link(i).parent
 	s.edit(parent).pzxid = s.tx.zxid
-	s.event(wire.EventNodeDeleted, &old)
+	s.event(wire.EventNodeDeleted, &old, parent)
 	s.withdraw(i)
 	s.note(undoDelete, old)
-	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent))
+	s.event(wire.EventNodeChildrenChanged, s.nodes.row(parent), noSlot)
 }
 
 // edit returns the node at i for changing its row. The data is for replaceData.
@@ -118,6 +145,9 @@ func (s *Store) withdraw(i slot) {
 	}
 	s.detach(i)
 	s.acls.release(n.acl)
+	if s.tx.guarding == i {
+		s.tx.guarding = noSlot // another node may get the slot
+	}
 }
 
 // rollback takes back all effects that were noted, the newest first.

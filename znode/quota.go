@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -173,6 +174,48 @@ func (s *Store) checkQuota(q *quota, count, bytes int64) wire.Code {
 		return wire.CodeQuotaExceeded
 	}
 	return wire.CodeOK
+}
+
+// KeepQuotas hides the nodes of quotas, with their limits and usage, from clients that may not read
+// what the quota is on: the super user sees all of them. Events there are for the super user only.
+// It changes what is read, and nothing of the state; writes there are refused by the members that
+// take the requests (WritesQuota).
+func (s *Store) KeepQuotas() { s.keepsQuotas = true }
+
+// WritesQuota reports whether a request may change or check a node of the quotas, the one above all
+// of them included.
+func WritesQuota(record wire.Record) bool {
+	switch r := record.(type) {
+	case *wire.CreateRequest:
+		return underQuota(r.Path)
+	case *wire.CreateTTLRequest:
+		return underQuota(r.Path)
+	case *wire.DeleteRequest:
+		return underQuota(r.Path)
+	case *wire.SetDataRequest:
+		return underQuota(r.Path)
+	case *wire.SetACLRequest:
+		return underQuota(r.Path)
+	case *wire.CheckVersionRequest:
+		return underQuota(r.Path)
+	case *wire.MultiRequest:
+		return slices.ContainsFunc(r.Ops, func(op wire.MultiOp) bool { return WritesQuota(op.Record) })
+	}
+	return false
+}
+
+// hidesQuota reports whether path is one of the quotas, and hidden from a connection with the
+// identities ids: the node that the quota is on is missing, or may not be read.
+func (s *Store) hidesQuota(path string, ids []Identity) bool {
+	if !s.keepsQuotas || !underQuota(path) || isSuper(ids) {
+		return false
+	}
+	of := strings.TrimPrefix(path, quotaPath)
+	for _, name := range []string{limitsName, statsName} {
+		of = strings.TrimSuffix(of, name)
+	}
+	i, ok := s.find(of)
+	return !ok || !s.nodes.row(i).acl.allows(ids, wire.PermRead)
 }
 
 // limits are the hard limits of a quota; -1 is none.

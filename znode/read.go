@@ -116,7 +116,21 @@ func (s *Store) Sizes(path string, ids []Identity) Sizes {
 		ACL: len(n.acl.key)}
 }
 
-// Node returns the Stat of a node without a permission check, as setWatches needs it.
+// Seen is Node for a client that may not learn of changes that it may not read of: readable is
+// whether it may read the node, and there is no Stat if not. Hidden quotas (KeepQuotas) are
+// missing.
+func (s *Store) Seen(path string, ids []Identity) (stat wire.Stat, exists, readable bool) {
+	i, ok := s.find(path)
+	if !ok || s.hidesQuota(path, ids) {
+		return wire.Stat{}, false, false
+	}
+	if !s.nodes.row(i).acl.allows(ids, wire.PermRead) {
+		return wire.Stat{}, true, false
+	}
+	return s.stat(i), true, true
+}
+
+// Node returns the Stat of a node without a permission check.
 func (s *Store) Node(path string) (wire.Stat, bool) {
 	i, ok := s.find(path)
 	if !ok {
@@ -127,6 +141,9 @@ func (s *Store) Node(path string) (wire.Stat, bool) {
 
 // readable finds a node and checks for one of the permissions.
 func (s *Store) readable(path string, ids []Identity, want wire.Perm) (slot, wire.Code) {
+	if s.hidesQuota(path, ids) {
+		return noSlot, wire.CodeNoAuth
+	}
 	i, ok := s.find(path)
 	if !ok {
 		return noSlot, wire.CodeNoNode

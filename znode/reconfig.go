@@ -75,7 +75,7 @@ func (s *Store) showMembers() {
 	n.mzxid, n.mtimeMs = m.version, s.timeMs
 	s.replaceData(i, n, text)
 	if len(old) > 0 {
-		s.event(wire.EventNodeDataChanged, n)
+		s.event(wire.EventNodeDataChanged, n, s.link(i).parent)
 	}
 }
 

@@ -218,7 +218,7 @@ func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 		n.usedMs = s.clock.nowMs()
 	}
 	s.replaceData(i, n, keep(req.Data))
-	s.event(wire.EventNodeDataChanged, n)
+	s.event(wire.EventNodeDataChanged, n, s.link(i).parent)
 	*stat = s.stat(i)
 	return wire.CodeOK
 }

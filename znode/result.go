@@ -55,12 +55,47 @@ type Event struct {
 	Data    []byte
 
 	list *aclList // of which ACL is the entries
+	kept bool     // for the super user, see KeepQuotas
+	// above are the nodes above Path that not everybody may read, the deepest first, one for each
+	// ACL. buried is that there are more than maxGuards.
+	above  []guard
+	buried bool
 }
 
 // ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
 // Path's node.
 func (e *Event) ReadableBy(ids []Identity) bool {
+	if e.kept && !isSuper(ids) {
+		return false
+	}
 	return e.list == nil || e.list.allows(ids, wire.PermRead)
+}
+
+// A guard is a node, by the length of its path, with an ACL that does not let everybody read it.
+type guard struct {
+	length int
+	list   *aclList
+}
+
+// maxGuards is how many guards an Event has. It is more than anybody nests.
+const maxGuards = 8
+
+// Guarded reports whether there are nodes above Path that not everybody may read.
+func (e *Event) Guarded() bool { return len(e.above) > 0 }
+
+// NamedTo reports whether a connection with the identities ids that watches recursively, from a
+// node whose path has length bytes, may learn of Path: a client that may not list a node's children
+// is not told their names.
+func (e *Event) NamedTo(ids []Identity, length int) bool {
+	if e.buried && !isSuper(ids) {
+		return false
+	}
+	for _, g := range e.above {
+		if g.length >= length && !g.list.allows(ids, wire.PermRead) {
+			return false
+		}
+	}
+	return true
 }
 
 // Lookups is how many lookups ReadableBy takes, each about 30 ns.

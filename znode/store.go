@@ -23,12 +23,14 @@ type Store struct {
 	// replacement is what is to replace the state, as far as it has arrived; nil without a restore.
 	replacement *replacement
 
-	nodes     table[node]
-	links     []*[pageRows]links // by slot of nodes
-	paths     map[string]slot
-	acls      aclTable
-	quotas    quotaSet
-	sizeBytes int64 // sum of nodeSizeBytes
+	nodes  table[node]
+	links  []*[pageRows]links // by slot of nodes
+	paths  map[string]slot
+	acls   aclTable
+	quotas quotaSet
+	// keepsQuotas is a setting of this member, see KeepQuotas.
+	keepsQuotas bool
+	sizeBytes   int64 // sum of nodeSizeBytes
 
 	perishable int // number of containers and TTL nodes
 
@@ -57,8 +59,13 @@ type tx struct {
 	ids     []Identity             // of the command's connection
 	granted map[*aclList]wire.Perm // to ids, by the ACLs that the command has checked
 	events  []Event
-	undo    []undo // how to take the effects back, the newest last
-	undoing bool   // whether effects are noted in undo: only a multi may have to
+	// guarding is the node whose children have the guards above, as far as this command has asked;
+	// noSlot: none.
+	guarding slot
+	above    []guard
+	buried   bool
+	undo     []undo // how to take the effects back, the newest last
+	undoing  bool   // whether effects are noted in undo: only a multi may have to
 }
 
 // recycle empties a buffer for the next command; it drops one that a rare command has made large.
@@ -150,6 +157,7 @@ func (s *Store) begin(term uint64, flags Flags, c *Command) {
 	}
 	clear(t.granted)
 	t.events = recycle(t.events)
+	t.guarding, t.above, t.buried = noSlot, nil, false
 	t.undo, t.undoing = recycle(t.undo), false
 	s.multi = recycle(s.multi)
 }

@@ -39,6 +39,7 @@ type clientFlags struct {
 	session  time.Duration
 	auth     string
 	authFile string
+	acl      string // of commands that make nodes; empty: the default of package recipes
 	tls      tlsFlags
 	json     bool
 	verbose  bool // of lock and elect: messages about success, too
@@ -86,6 +87,7 @@ func serverList(text string) (list []string, err error) {
 	return list, nil
 }
 
+// check checks the flags. The command's env must be set: there may be a warning.
 func (f *clientFlags) check() error {
 	if f.session < time.Second {
 		return fmt.Errorf("-session: %v is less than a second", f.session)
@@ -93,7 +95,31 @@ func (f *clientFlags) check() error {
 	_, _, err := f.identity()
 	_, listErr := serverList(f.servers)
 	_, tlsErr := f.tls.config()
-	return cmp.Or(err, listErr, tlsErr)
+	_, aclErr := f.acls()
+	if err := cmp.Or(err, listErr, tlsErr, aclErr); err != nil {
+		return err
+	}
+	f.warnOfReadableFile()
+	return nil
+}
+
+// aclFlag declares -acl, for commands that make nodes.
+func (f *clientFlags) aclFlag(fs *flag.FlagSet) {
+	fs.StringVar(&f.acl, "acl", "", "`scheme:id:perms,...` who may do what with the nodes that are made: c create children, "+
+		"d delete children, r read, w write, a change the ACL; auth::cdrwa is who -auth says "+
+		"(default with -auth, -auth-file or $LOCKKEEPER_AUTH: auth::cdrwa,world:anyone:r; without: world:anyone:cdrwa)")
+}
+
+// acls are those that -acl says, or its default.
+func (f *clientFlags) acls() ([]zk.ACL, error) {
+	if f.acl != "" {
+		return parseACL(f.acl)
+	}
+	id, ok, err := f.identity()
+	if err != nil || !ok || !id.Proves() {
+		return zk.WorldACL(zk.PermAll), err
+	}
+	return recipes.CreatorACL(), nil
 }
 
 // digestScheme is the scheme of an identity that does not name one.
@@ -144,6 +170,17 @@ func (f *clientFlags) identity() (id recipes.Auth, ok bool, err error) {
 		return id, false, fmt.Errorf("%s: %w", from, err)
 	}
 	return id, true, nil
+}
+
+// warnOfReadableFile writes a warning if every user of this machine can read the identity.
+func (f *clientFlags) warnOfReadableFile() {
+	if f.authFile == "" {
+		return
+	}
+	if info, err := os.Stat(f.authFile); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+		f.say("readable identity", fmt.Sprintf("-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s",
+			f.authFile, info.Mode().Perm()))
+	}
 }
 
 // say writes a message: as text, or with -json the event with the message, the path of the lock and
@@ -229,6 +266,9 @@ func (f *clientFlags) connect(config recipes.Config) (*client, error) {
 		return nil, err
 	} else if ok {
 		config.Auth = []recipes.Auth{id}
+	}
+	if config.ACL, err = f.acls(); err != nil {
+		return nil, err
 	}
 	if config.TLS, err = f.tls.config(); err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ import (
 type inspectCommand struct {
 	json, tree, sessions, log bool
 	node                      string
+	maxMemory                 int64
 }
 
 func (c *inspectCommand) flags(fs *flag.FlagSet) {
@@ -29,6 +30,8 @@ func (c *inspectCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.tree, "tree", false, "list the paths of all nodes; with -json all of each node")
 	fs.BoolVar(&c.sessions, "sessions", false, "list all sessions with the paths of their ephemeral nodes")
 	fs.BoolVar(&c.log, "log", false, "list the transactions of a log file of ZooKeeper, each with its offset, or the entries of lockkeeper's log in a directory")
+	fs.Int64Var(&c.maxMemory, "max-memory", 0, "`bytes` of memory that the state of a snapshot of ZooKeeper may take, which may be compressed "+
+		"(default: half of the machine's memory, at most 4294967296)")
 	fs.StringVar(&c.node, "node", "", "`path` show one node: data, Stat, ACL")
 }
 
@@ -53,7 +56,7 @@ func (c *inspectCommand) run(e env, args []string) error {
 				return err
 			})}
 		}
-		i, err := server.Inspect(ctx, dir, logDir, progress.show)
+		i, err := server.Inspect(ctx, dir, logDir, c.maxMemory, progress.show)
 		return inspected{i, err}
 	})
 	progress.end()

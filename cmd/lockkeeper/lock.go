@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"lockkeeper/recipes"
 )
 
@@ -36,6 +38,7 @@ func (f *holdFlags) flags(fs *flag.FlagSet) {
 	fs.DurationVar(&f.killAfter, "kill-after", -1,
 		"`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
 			"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
+	f.aclFlag(fs)
 	fs.StringVar(&f.note, "note", "", "`text` why; others see it with 'lockkeeper locks'")
 }
 
@@ -145,6 +148,8 @@ func (f *lockCommand) run(e env, args []string) error {
 }
 
 const (
+	// warnPatience is how long a look at the ACL of the path may take.
+	warnPatience = time.Second
 	// reachPatience is after how long without a connection there is a message.
 	reachPatience = 3 * time.Second
 	// tryPatience is how long one attempt that does not wait for other contenders may wait for the
@@ -190,6 +195,7 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 			if o.err != nil {
 				return nil, f.notAcquired(c, o.err)
 			}
+			f.warnOfOpenPath(c)
 			f.tell("acquired", fmt.Sprintf("holds %s, token %d", f.path, o.g.Token()), "token", o.g.Token(), "node", o.g.Node())
 			return o.g, nil
 		case s := <-signals:
@@ -217,6 +223,32 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 	}
 }
 
+// warnOfOpenPath writes a warning if the command shows an identity and everybody may delete the
+// nodes of the path all the same, because somebody else has made it: a deleted node ends its
+// holder.
+func (f *holdFlags) warnOfOpenPath(c *client) {
+	if id, ok, err := f.identity(); err != nil || !ok || !id.Proves() || f.acl != "" {
+		return
+	}
+	got := make(chan []zk.ACL, 1)
+	go func() {
+		acls, _, _ := c.Conn().(*zk.Conn).GetACL(f.path) // with an error it is not everybody's
+		got <- acls
+	}()
+	var acls []zk.ACL
+	select {
+	case acls = <-got:
+	case <-time.After(warnPatience): // the connection is lost, which is more urgent
+	}
+	for _, a := range acls {
+		if a.Scheme == "world" && a.Perms&zk.PermDelete != 0 {
+			f.say("open path", "everybody may delete the nodes below "+f.path+", which ends the holder: "+
+				"it was made without an identity, or with another -acl")
+			return
+		}
+	}
+}
+
 // notAcquired writes why there is no grant, and returns the exit status.
 func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 	switch {
@@ -225,6 +257,9 @@ func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 		return exitTimedOut
 	case errors.Is(err, context.DeadlineExceeded) && !c.connected():
 		f.say("unreachable", c.unreachable())
+		return exitTrouble
+	case errors.Is(err, zk.ErrNoAuth):
+		f.say("failed", err.Error()+": the path belongs to another identity (-auth-file; -acl of the command that made it)")
 		return exitTrouble
 	case errors.Is(err, context.DeadlineExceeded):
 		f.say("timeout", "not acquired in time: "+f.path)

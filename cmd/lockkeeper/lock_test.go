@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -536,6 +537,125 @@ func TestIdentityIsShown(t *testing.T) {
 	p := start(t, "", "lock", "-auth", "key:nothing", "/mine/lock", "true")
 	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), `refuses the identity of scheme "key"`) {
 		t.Errorf("a scheme that the server does not have: %d %s", status, p.stderr.String())
+	}
+}
+
+// TestNodesBelongToTheirMaker: with an identity, lock, elect and create make nodes that others read
+// and cannot delete, unless -acl says otherwise; parents, too.
+func TestNodesBelongToTheirMaker(t *testing.T) {
+	s := cluster(t, nil)
+	file := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(file, []byte("me:pw"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	open := zk.WorldACL(zk.PermAll)
+	mine := append(zk.DigestACL(zk.PermAll, "me", "pw"), zk.WorldACL(zk.PermRead)...)
+	for i, tt := range []struct {
+		args []string
+		want []zk.ACL
+	}{
+		{[]string{"lock", "-auth-file", file}, mine},
+		{[]string{"lock", "-shared", "-auth-file", file}, mine},
+		{[]string{"lock", "-n", "2", "-auth-file", file}, mine},
+		{[]string{"lock", "-delay", "1s", "-auth-file", file}, mine},
+		{[]string{"elect", "-auth-file", file}, mine},
+		{[]string{"create", "-p", "-e", "-auth-file", file}, mine},
+		{[]string{"lock", "-auth-file", file, "-acl", "world:anyone:cdrwa"}, open},
+		{[]string{"lock"}, open},
+		{[]string{"create", "-p", "-e"}, open},
+		{[]string{"lock", "-auth", "ensemble:x"}, nil}, // refused: there is no such scheme here
+	} {
+		parent := fmt.Sprintf("/parent%d", i)
+		args := append(tt.args, parent+"/lock")
+		if tt.args[0] != "create" {
+			args = append(args, "sh", "-c", "echo has; cat")
+		}
+		p := start(t, "", args...)
+		if tt.want == nil {
+			if status, _ := p.wait(); status == 0 {
+				t.Errorf("%q succeeds", tt.args)
+			}
+			continue
+		}
+		p.line()
+		nodes := []string{parent, parent + "/lock"}
+		names, _, err := other.Conn().Children(parent + "/lock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.args[0] != "create" && len(names) == 0 {
+			t.Errorf("%q: there is no node below the path", tt.args)
+		}
+		for _, name := range names {
+			nodes = append(nodes, parent+"/lock/"+name)
+		}
+		for _, path := range nodes {
+			acl, _, err := other.Conn().(*zk.Conn).GetACL(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// others see no hashes
+			if len(acl) != len(tt.want) || len(acl) > 1 && (acl[0].ID != "me:x" || acl[1] != tt.want[1]) || len(acl) == 1 && acl[0] != tt.want[0] {
+				t.Errorf("%q: %s has %v, want %v", tt.args, path, acl, tt.want)
+			}
+		}
+		for _, name := range names {
+			err := other.Conn().Delete(parent+"/lock/"+name, -1)
+			if tt.want[0].Scheme == "digest" && !errors.Is(err, zk.ErrNoAuth) {
+				t.Errorf("%q: another client deletes the holder's node: %v", tt.args, err)
+			}
+		}
+		_ = p.Process.Signal(syscall.SIGTERM)
+		p.wait()
+		if text := p.stderr.String(); strings.Contains(text, "everybody may delete") {
+			t.Errorf("%q: %s", tt.args, text)
+		}
+	}
+}
+
+// TestIdentityWarnings: a file that others can read, and a path that others can empty.
+func TestIdentityWarnings(t *testing.T) {
+	cluster(t, nil)
+	file := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(file, []byte("me:pw"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := start(t, "", "lock", "/open", "true").wait(); status != 0 {
+		t.Fatal(status)
+	}
+	for _, tt := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"lock", "-auth-file", file, "/open", "true"}, []string{"every user of this machine can read", "everybody may delete"}},
+		{[]string{"lock", "-auth-file", file, "/mine", "true"}, []string{"every user of this machine can read"}},
+		{[]string{"lock", "/open", "true"}, nil},
+	} {
+		p := start(t, "", tt.args...)
+		if status, _ := p.wait(); status != 0 {
+			t.Errorf("%q: status %d", tt.args, status)
+		}
+		text := p.stderr.String()
+		for _, want := range tt.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q: no warning that %s: %s", tt.args, want, text)
+			}
+		}
+		if len(tt.want) != strings.Count(text, "\n") {
+			t.Errorf("%q: %s", tt.args, text)
+		}
+	}
+	p := start(t, "", "lock", "/mine", "true")
+	if status, _ := p.wait(); status != exitTrouble || !strings.Contains(p.stderr.String(), "belongs to another identity") {
+		t.Errorf("a lock of another identity: %d %s", status, p.stderr.String())
 	}
 }
 

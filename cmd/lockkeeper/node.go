@@ -52,9 +52,8 @@ type nodeCommand struct {
 
 	version int
 	ttl     time.Duration
-	acl     string
 
-	acls     []zk.ACL // what acl says
+	nodeACL  []zk.ACL // of create
 	data     []byte   // of set and create
 	c        *client
 	conn     *zk.Conn
@@ -81,8 +80,7 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 			"its session")
 		fs.DurationVar(&n.ttl, "ttl", 0, "`d` have the server delete the node when it has not been changed for that long and "+
 			"has no children (ZooKeeper needs zookeeper.extendedTypesEnabled=true)")
-		fs.StringVar(&n.acl, "acl", "world:anyone:cdrwa", "`scheme:id:perms,...` who may do what: c create children, d delete "+
-			"children, r read, w write, a change the ACL; auth::cdrwa is who -auth says (default world:anyone:cdrwa)")
+		n.aclFlag(fs)
 	}
 	switch n.command {
 	case "ls", "get", "stat":
@@ -148,7 +146,7 @@ func (n *nodeCommand) check(args []string) (path string, err error) {
 		return "", errors.New("-ttl: must be at least 1ms")
 	}
 	if n.command == "create" {
-		if n.acls, err = parseACL(n.acl); err != nil {
+		if n.nodeACL, err = n.acls(); err != nil {
 			return "", err
 		}
 	}
@@ -488,15 +486,15 @@ func (n *nodeCommand) makeNode(path string) (string, error) {
 	}
 	switch {
 	case n.container:
-		return n.conn.CreateContainer(path, n.data, zk.FlagContainer, n.acls)
+		return n.conn.CreateContainer(path, n.data, zk.FlagContainer, n.nodeACL)
 	case n.ttl != 0 && n.sequential:
-		return n.conn.CreateTTL(path, n.data, zk.FlagPersistentSequentialWithTTL, n.acls, n.ttl)
+		return n.conn.CreateTTL(path, n.data, zk.FlagPersistentSequentialWithTTL, n.nodeACL, n.ttl)
 	case n.ttl != 0:
-		return n.conn.CreateTTL(path, n.data, zk.FlagTTL, n.acls, n.ttl)
+		return n.conn.CreateTTL(path, n.data, zk.FlagTTL, n.nodeACL, n.ttl)
 	case n.ephemeral:
 		flags |= zk.FlagEphemeral
 	}
-	return n.conn.Create(path, n.data, flags, n.acls)
+	return n.conn.Create(path, n.data, flags, n.nodeACL)
 }
 
 // makeParents makes the nodes above path that are missing.
@@ -507,7 +505,7 @@ func (n *nodeCommand) makeParents(ctx context.Context, path string) error {
 		}
 		parent := path[:i]
 		err := n.update(ctx, parent, func() error {
-			_, err := n.conn.Create(parent, nil, zk.FlagPersistent, n.acls)
+			_, err := n.conn.Create(parent, nil, zk.FlagPersistent, n.nodeACL)
 			if errors.Is(err, zk.ErrNodeExists) {
 				return nil
 			}

@@ -133,6 +133,8 @@ func auditedIn(log string) (lines []string) {
 			switch key, val, _ := strings.Cut(f, "="); key {
 			case "session":
 				fields[i] = "session=S"
+			case "scheme": // which lockkeeper adds
+				fields = fields[:i]
 			case "user":
 				users := strings.Split(val, ",")
 				slices.Sort(users)

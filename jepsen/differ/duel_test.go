@@ -44,6 +44,7 @@ func settings(m mood) []string {
 		"DigestAuthenticationProvider.superDigest=" + digestOf(superUser),
 		fmt.Sprintf("extendedTypesEnabled=%v", m.ttl),
 		fmt.Sprintf("enforceQuota=%v", m.enforce),
+		"quotaError=QuotaExceeded",
 	}
 }
 

@@ -198,6 +198,39 @@ var explanations = []explanation{
 		},
 	},
 	{
+		name: "setWatches on a node that may not be read",
+		reason: "ZooKeeper tells whether the node has changed since the zxid in the request, and so when; lockkeeper sets " +
+			"the watch in any case",
+		onlyA: true,
+		applies: func(p *pairing, x, _ *item) bool {
+			var e wire.WatcherEvent
+			if x.kind != event || wire.Decode(x.body, &e) != nil {
+				return false
+			}
+			return slices.ContainsFunc(p.step.Requests, func(r Request) bool {
+				q, ok := r.Body.(wire.SetWatchesRequest)
+				return ok && (e.Type == wire.EventNodeDataChanged && slices.Contains(q.Data, e.Path) ||
+					e.Type == wire.EventNodeChildrenChanged && slices.Contains(q.Child, e.Path))
+			})
+		},
+		mend: func(x *item) []Request {
+			var e wire.WatcherEvent
+			_ = wire.Decode(x.body, &e)
+			return []Request{newRequest(wire.OpRemoveWatches, wire.WatchesRequest{Path: e.Path, Type: wire.WatchTypeAny})}
+		},
+	},
+	{
+		name: "recursive watches below a node that may not be read",
+		reason: "ZooKeeper names a node that the client may read below one whose children it may not list; lockkeeper " +
+			"does not",
+		onlyA: true,
+		applies: func(_ *pairing, x, _ *item) bool {
+			var e wire.WatcherEvent
+			return x.kind == event && wire.Decode(x.body, &e) == nil && strings.LastIndexByte(e.Path, '/') > 0 &&
+				e.Type != wire.EventNodeChildrenChanged
+		},
+	},
+	{
 		name: "a multi with a part that cannot be",
 		reason: "3.8 refuses the part (bad flags, null ACL, TTL out of range), 3.9 the whole request with " +
 			"MarshallingError; nothing takes effect in either",

@@ -224,6 +224,10 @@ func (s *side) mark(step int) wire.Zxid {
 // connect makes a connection for a new session or for the slot's own one.
 func (s *side) connect(step *Step) ([]stream, error) {
 	sl := &s.slots[step.Slot]
+	if sl.conn != nil && step.Kind == Attach && step.Handshake.Password != RightPassword {
+		// ZooKeeper would end the connection, lockkeeper would not (docs/compatibility.md).
+		s.drop(step.Slot)
+	}
 	old := sl.conn
 	c, err := dial(s.member.ClientAddr, patience)
 	if err != nil {

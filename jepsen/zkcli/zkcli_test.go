@@ -29,6 +29,7 @@ const (
 var settings = []string{
 	"extendedTypesEnabled=true",
 	"enforceQuota=true",
+	"quotaError=QuotaExceeded",
 	"DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
 }
 

@@ -51,7 +51,7 @@ const (
 	descriptorPause = 20 * time.Millisecond
 
 	fileMode = 0o600
-	dirMode  = 0o750
+	dirMode  = 0o700
 )
 
 // OS is the file system of the operating system. When the process or the system has no file

@@ -55,8 +55,8 @@ type Member interface {
 	// Restore replaces the state of the cluster by a snapshot: session.Manager.Restore, with its
 	// errors, and ErrTooLarge.
 	Restore(context.Context, *znode.SnapshotScanner) (wire.Zxid, error)
-	// Audit records that a super user has asked for a snapshot or a restore, what came of it, and
-	// why not.
+	// Audit records a request for a command that is for super users, and why it was not carried
+	// out, or nil.
 	Audit(r *http.Request, operation string, err error)
 	// ClusterID is the cluster that the member belongs to; 0 while it is in none.
 	ClusterID() znode.ClusterID

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -89,6 +90,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case c.changes && !s.allowed(w, r, c.name):
 	default:
 		s.run(w, r, c)
+		if c.changes {
+			s.cfg.Member.Audit(r, c.name, nil)
+		}
 	}
 }
 
@@ -99,6 +103,9 @@ func (s *Server) nameIn(r *http.Request) string {
 	}
 	return strings.TrimPrefix(name, "/")
 }
+
+// errNotAllowed is why a request that is not from a super user is not carried out.
+var errNotAllowed = errors.New("the super user has not asked for it")
 
 // allowed answers a request that is not from a super user. A page of another site cannot have a
 // browser send one that is, by its certificate.
@@ -114,6 +121,7 @@ func (s *Server) allowed(w http.ResponseWriter, r *http.Request, name string) bo
 	default:
 		s.fail(w, http.StatusForbidden, name, notAllowed)
 	}
+	s.cfg.Member.Audit(r, name, errNotAllowed)
 	return false
 }
 

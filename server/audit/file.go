@@ -17,8 +17,9 @@ type file struct {
 	size int64
 }
 
-// mode is that of the files. Paths, names of users and addresses are not for everybody.
-const mode = 0o640
+// mode is that of the files. Paths, names of users and addresses are not for everybody. A file that
+// exists keeps its mode, so an operator may let a group read it.
+const mode = 0o600
 
 func openFile(path string, maxBytes int64, keep int) (*file, error) {
 	f := &file{path: path, maxBytes: maxBytes, keep: keep}

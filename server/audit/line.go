@@ -74,7 +74,28 @@ func appendLine(b []byte, now time.Time, r *session.AuditRecord, self string) []
 		b = appendACL(append(b, "\tacl="...), r.ACL)
 	}
 	b = appendField(append(b, '\t'), "result", string(r.Result))
+	b = appendSchemes(b, r.Schemes)
 	return append(b, '\n')
+}
+
+// appendSchemes appends the schemes that have named the users, in their order. ZooKeeper's lines do
+// not say that, so they are behind all of its fields.
+func appendSchemes(b []byte, schemes []string) []byte {
+	if len(schemes) == 0 {
+		return b
+	}
+	b = append(b, "\tscheme="...)
+	end := len(b) + maxValue
+	for i, scheme := range schemes {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if len(b) > end {
+			return append(b, cutMark...)
+		}
+		b = appendEscaped(b, scheme, ",")
+	}
+	return b
 }
 
 // appendACL appends scheme:id:perms for each entry, with commas between them. ZooKeeper has nothing

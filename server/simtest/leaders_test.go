@@ -92,7 +92,7 @@ func TestLeaderCauses(t *testing.T) {
 		to := others(old)[0]
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		if err := old.running().Replica().TransferLeadership(ctx, quorum.MemberID(to.id), ""); err != nil {
+		if err := old.running().Replica().TransferLeadership(ctx, quorum.MemberID(to.id), nil); err != nil {
 			t.Fatal(err)
 		}
 		settle()

@@ -31,7 +31,7 @@ func (n *nemesis) transfer() func() {
 		n.note("m%d is asked to have m%d lead", asked.id, to.id)
 		if p := asked.running(); p != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
-			err := p.Replica().TransferLeadership(ctx, quorum.MemberID(to.id), "")
+			err := p.Replica().TransferLeadership(ctx, quorum.MemberID(to.id), nil)
 			cancel()
 			n.note("transferred: %v", err)
 		}

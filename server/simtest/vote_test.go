@@ -87,7 +87,7 @@ func TestHeartbeatIsLateForAVote(t *testing.T) {
 					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 					defer cancel()
 					// It may fail.
-					_ = from.running().Replica().TransferLeadership(ctx, quorum.MemberID(to.id), "")
+					_ = from.running().Replica().TransferLeadership(ctx, quorum.MemberID(to.id), nil)
 				})
 			}
 			move(old, between)

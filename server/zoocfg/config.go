@@ -156,6 +156,8 @@ type Config struct {
 	AuditFiles      int    // audit.maxFiles
 	AuditQueueBytes int    // audit.queueBytes
 	EnforceQuota    bool   // enforceQuota
+	KeepQuotas      bool   // keepQuotas
+	QuotaExceeded   bool   // quotaError=QuotaExceeded
 	ExtendedTypes   bool   // extendedTypesEnabled
 
 	// RequiredSchemes are those of enforce.auth.schemes with enforce.auth.enabled, or sasl with

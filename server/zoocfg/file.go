@@ -39,6 +39,7 @@ func Load(file string, options ...Option) (Config, error) {
 	l.takeMisspelt()
 	l.loadDynamic()
 	l.finish()
+	l.warnOfReadableSecrets(props)
 	if err := l.cfg.Validate(); err != nil {
 		var more Faults
 		if !errors.As(err, &more) {

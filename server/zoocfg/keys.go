@@ -204,9 +204,23 @@ var usedKeys = map[string]keyDef{
 		effect: "How long applying a request may hold up the members, by the estimate in znode/cost.go: a multi may have 2000 creates or deletes, or 2300 setData. " +
 			"More is refused with BadArguments, and does not enter the log."},
 	"maxSessionEphemerals": {own: true, value: integer(1, math.MaxInt32, session.DefaultEphemerals, func(l *loader) *int { return &l.cfg.Limits.Ephemerals }), unit: "nodes",
-		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with QuotaExceeded."},
+		effect: "How many ephemeral nodes a session may have: they are deleted at once, when it ends. A request that would create more is refused with BadArguments."},
 	"enforceQuota": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.EnforceQuota }), def: "false",
-		effect: "Makes hard quotas a limit: what exceeds one is refused with QuotaExceeded. Otherwise quotas are counted, and limit nothing."},
+		effect: "Makes hard quotas a limit: what exceeds one is refused with BadArguments, see quotaError. Otherwise quotas are counted, and limit nothing."},
+	"quotaError": {own: true, value: value{kind: "BadArguments or QuotaExceeded", use: func(l *loader, p property) {
+		switch p.val {
+		case "BadArguments":
+		case "QuotaExceeded":
+			l.cfg.QuotaExceeded = true
+		default:
+			l.fault(p, "%q is neither BadArguments nor QuotaExceeded", p.val)
+		}
+	}}, def: "BadArguments",
+		effect: "The error for requests that exceed a quota. ZooKeeper's is QuotaExceeded, which kazoo and libraries older than ZooKeeper 3.7 do not know: the connection thread of kazoo ends, " +
+			"and its program goes on to believe that it holds its locks."},
+	"keepQuotas": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.KeepQuotas }), def: "false",
+		effect: "Keeps /zookeeper/quota for super users. Others can neither set a quota nor lift one (NoAuth), and read limits and usage only of nodes that they may read. " +
+			"Otherwise every client can do that for every path, as with ZooKeeper. To be set on all members."},
 	"extendedTypesEnabled": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.ExtendedTypes }), def: "false",
 		effect: "Allows nodes with a time to live."},
 	"znode.container.checkIntervalMs": {property: true, zooKeeper: "znode.container.checkIntervalMs", value: millis(1, 60000, func(l *loader) *time.Duration { return &l.cfg.ReapInterval }), unit: "ms",

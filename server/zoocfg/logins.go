@@ -180,7 +180,6 @@ func (l *loader) loadUsers() {
 		l.addUsers(usersKey, l.usersFile, users, err)
 	}
 	if l.superPassword != "" {
-		l.warnIfReadable(l.at(superPasswordKey), l.at(superPasswordKey).file)
 		l.setUsers(sasl.Users{"super": sasl.NewHA1("super", l.superPassword)})
 	}
 	if l.cfg.SASLACLs && l.cfg.SASLUsers == nil && !l.usersFaulty {
@@ -210,6 +209,28 @@ func (l *loader) readUsers(key, file string) (text string, ok bool) {
 	}
 	l.warnIfReadable(l.at(key), file)
 	return string(b), true
+}
+
+// warnOfReadableSecrets warns if everybody on the machine can read a file that has secrets: this
+// one, or one that it names.
+func (l *loader) warnOfReadableSecrets(props []property) {
+	seen := map[string]bool{}
+	for _, p := range props {
+		file := p.file
+		switch key := strings.ToLower(p.key); {
+		case p.val == "", strings.Contains(key, "truststore"): // that has certificates only
+			continue
+		case isSecret(p.key):
+		case strings.HasSuffix(key, "passwordpath"), strings.HasSuffix(key, "keystore.location"), key == "tls.key":
+			file = p.val
+		default:
+			continue
+		}
+		if !seen[file] && file != "" {
+			seen[file] = true
+			l.warnIfReadable(p, file)
+		}
+	}
 }
 
 // warnIfReadable warns if everybody on the machine can read a file that has secrets.

@@ -125,6 +125,52 @@ func TestReadableSecrets(t *testing.T) {
 	}
 }
 
+// TestReadableKeys: a zoo.cfg that everybody can read is warned of once if it has a secret of any
+// kind, and so are the files with private keys and passwords that it names.
+func TestReadableKeys(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("permissions are not in the mode of a file")
+	}
+	const digest = "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU=\n"
+	for _, tt := range []struct {
+		text string
+		mode os.FileMode
+		want []string
+	}{
+		{"maxCnxns=100", 0o644, nil},
+		{digest, 0o640, nil},
+		{digest, 0o644, []string{"zoo.cfg"}},
+		{digest + "ssl.keyStore.password=x\n", 0o644, []string{"zoo.cfg"}},
+		{"ssl.quorum.keyStore.password=x", 0o644, []string{"zoo.cfg"}},
+		{"ssl.trustStore.password=x", 0o644, nil},
+		{"tls.key=%D/key", 0o644, []string{"key"}},
+		{"ssl.keyStore.location=%D/key\nssl.keyStore.passwordPath=%D/pw", 0o644, []string{"key", "pw"}},
+		{"ssl.keyStore.location=%D/key\nssl.keyStore.passwordPath=%D/pw", 0o600, nil},
+	} {
+		file, dir := writeConfig(t, base+tt.text, "")
+		for _, name := range []string{"zoo.cfg", "key", "pw"} {
+			path := filepath.Join(dir, name)
+			if name != "zoo.cfg" {
+				writeFile(t, path, "x")
+			}
+			if err := os.Chmod(path, tt.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg, _ := Load(file) // there are faults, too
+		var got []string
+		for _, n := range cfg.Notices() {
+			if _, rest, ok := strings.Cut(n.Text, "everybody on this machine can read "+dir+"/"); ok {
+				name, _, _ := strings.Cut(rest, ",")
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q, mode %04o: warned of %q, want %q", tt.text, tt.mode, got, tt.want)
+		}
+	}
+}
+
 // TestLoginKeys: the other keys about logins.
 func TestLoginKeys(t *testing.T) {
 	file, dir := writeConfig(t, base+`java.security.auth.login.config=%D/jaas

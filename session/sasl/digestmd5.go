@@ -39,9 +39,10 @@ func refused(format string, args ...any) error {
 // Server is the server's side of one exchange: two tokens of the client, each with an answer. It is
 // used by one goroutine, and not a second time.
 type Server struct {
-	users Users
-	nonce string
-	step  int // tokens that have been taken
+	users    Users
+	nonce    string
+	step     int    // tokens that have been taken
+	mistaken string // see Mistaken
 }
 
 // NewServer returns a Server that knows these users, which it does not change.
@@ -112,10 +113,14 @@ func (s *Server) verify(token []byte) (answer []byte, user string, err error) {
 	case !known:
 		return nil, "", refused("there is no user %.100q", user)
 	case !right:
+		s.mistaken = user
 		return nil, "", refused("wrong password of user %.100q", user)
 	}
 	return []byte("rspauth=" + response(":"+d["digest-uri"])), user, nil
 }
+
+// Mistaken is the user whose name came with a wrong password; empty if that has not happened.
+func (s *Server) Mistaken() string { return s.mistaken }
 
 func hexMD5(text string) string {
 	sum := md5.Sum([]byte(text))

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"io/fs"
+	"path/filepath"
+	"runtime"
+)
+
+// privacyEntries bounds how many names below a data directory are looked at.
+const privacyEntries = 10_000
+
+// openToOthers returns the first file below dir that every user of the machine can read, or
+// directory that every user can write in, with its mode; an empty path if there is none. Snapshots
+// and logs have the passwords of sessions, and all data.
+func openToOthers(dir string) (path string, mode fs.FileMode) {
+	if runtime.GOOS == "windows" {
+		return "", 0
+	}
+	left := privacyEntries
+	_ = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if left--; left < 0 {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return nil // what the member cannot read is not its own
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil
+		}
+		perm := info.Mode().Perm()
+		// myid, and what an operator keeps there, is no secret.
+		secret := info.Mode().IsRegular() && info.Size() > 0 && (filepath.Dir(at) != dir || e.Name() == logFile)
+		switch {
+		case e.IsDir() && perm&0o002 != 0 && info.Mode()&fs.ModeSticky == 0, secret && perm&0o006 != 0:
+			path, mode = at, perm
+			return fs.SkipAll
+		case e.IsDir() && perm&0o001 == 0:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return path, mode
+}
+
+// warnOfOpenFiles logs which of the data directories have something for other users of the machine.
+func (s *Server) warnOfOpenFiles() {
+	dirs := []string{s.cfg.DataDir}
+	if s.cfg.DataLogDir != s.cfg.DataDir {
+		dirs = append(dirs, s.cfg.DataLogDir)
+	}
+	for _, dir := range dirs {
+		if path, mode := openToOthers(dir); path != "" {
+			s.log.Warn("everybody on this machine can read or change files of a data directory: they have the data, and passwords of "+
+				"sessions (chmod -R o-rwx)", "dir", dir, "found", path, "mode", mode)
+		}
+	}
+}
