@@ -179,11 +179,13 @@ func TestConsoleObeysACLs(t *testing.T) {
 	if n["dataRefused"] != true || n["data"] != nil {
 		t.Errorf("%v", n)
 	}
-	if _, locks := c.get("locks", ""); locks["hidden"] != 1.0 || len(locks["locks"].([]any)) != 1 {
-		t.Errorf("%v", locks)
-	}
-	if _, locks := c.get("locks", asSuper); locks["hidden"] != 0.0 || len(locks["locks"].([]any)) != 2 {
-		t.Errorf("%v", locks)
+	for auth, want := range map[string]float64{"": 1, asSuper: 2} {
+		if _, locks := c.get("locks", auth); locks["total"] != want || locks["matched"] != want || len(locks["locks"].([]any)) != int(want) {
+			t.Errorf("%q: %v", auth, locks)
+		}
+		if _, locks := c.get("locks?search=secret&limit=0", auth); locks["matched"] != want-1 {
+			t.Errorf("%q searches the name of a hidden lock: %v", auth, locks)
+		}
 	}
 	_, l := c.get("lock?path=/open", "")
 	if data := l["queue"].([]any)[0].(map[string]any)["data"]; data != nil {

@@ -33,6 +33,7 @@ type Console struct {
 	hub    *hub
 
 	listings chan struct{} // has an element for each listing of children that is under way
+	replays  chan struct{} // has an element for the history that is being replayed
 
 	mu         sync.Mutex
 	reconnects map[string]*reconnects // by session, see trouble.go
@@ -44,7 +45,8 @@ const listingsAtOnce = 2
 // New returns a Console. It has to be closed.
 func New(cfg Config) *Console {
 	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder),
-		listings: make(chan struct{}, listingsAtOnce), reconnects: map[string]*reconnects{}}
+		listings: make(chan struct{}, listingsAtOnce), replays: make(chan struct{}, 1),
+		reconnects: map[string]*reconnects{}}
 	c.hub = newHub(c)
 	return c
 }
@@ -79,7 +81,7 @@ func (c *Console) Register(mux *http.ServeMux) {
 
 func (c *Console) viewer(r *http.Request) *viewer {
 	ids := c.member.Identities(r)
-	return &viewer{ids: ids, super: c.member.IsSuper(ids)}
+	return &viewer{ctx: r.Context(), ids: ids, super: c.member.IsSuper(ids)}
 }
 
 func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string) {
