@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -109,31 +108,6 @@ func (m consoleMember) IsSecure(r *http.Request) bool {
 	}
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && at.Addr().Unmap().IsLoopback()
-}
-
-// IsOwnHost implements console.Member. A page of another site whose name has been pointed at this
-// member has that name in Host. An address cannot be pointed anywhere.
-func (m consoleMember) IsOwnHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || host == "" {
-		return true
-	}
-	if own, err := os.Hostname(); err == nil {
-		short, _, _ := strings.Cut(own, ".")
-		if host == strings.ToLower(own) || host == strings.ToLower(short) {
-			return true
-		}
-	}
-	if slices.Contains(m.s.cfg.ConsoleHosts, host) {
-		return true
-	}
-	return slices.ContainsFunc(m.s.membership().members, func(o Member) bool {
-		name, _, _ := net.SplitHostPort(o.ClientAddr)
-		return host == strings.ToLower(o.Host) || host == strings.ToLower(name)
-	})
 }
 
 // clientAddr is the address from which a request came.

@@ -282,9 +282,6 @@ func (h *hub) beat(v *viewer) []byte {
 
 // serveEvents answers GET api/v1/events.
 func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if !c.ownHost(w, r) {
-		return
-	}
 	q := r.URL.Query()
 	view := q.Get("view")
 	if view != "" && !live[view] {
