@@ -110,6 +110,23 @@ func (m consoleMember) IsSecure(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
+// Hold implements console.Member. All answers together may take a quarter of maxClientMemory.
+func (m consoleMember) Hold(n int) bool {
+	d := m.s.door
+	if d.held.Add(int64(n)) <= int64(m.s.cfg.Limits.Memory/4) && m.s.sessions.Hold(n) {
+		return true
+	}
+	d.held.Add(int64(-n))
+	d.memory.Add(1)
+	return false
+}
+
+// Release implements console.Member.
+func (m consoleMember) Release(n int) {
+	m.s.door.held.Add(int64(-n))
+	m.s.sessions.Release(n)
+}
+
 // clientAddr is the address from which a request came.
 func clientAddr(r *http.Request) netip.Addr {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)

@@ -22,7 +22,9 @@ type door struct {
 	origins http.CrossOriginProtection
 	guesses guesses
 
-	hosts, pages, logins, rights atomic.Int64 // requests refused, see metrics
+	held atomic.Int64 // bytes of answers, see consoleMember.Hold
+
+	hosts, pages, logins, rights, memory atomic.Int64 // requests refused, see metrics
 }
 
 // right is who may ask for something.

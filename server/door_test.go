@@ -121,3 +121,28 @@ func TestDoorAsksReaders(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersCountAsMemory: answers that nobody receives hold a part of maxClientMemory at most,
+// others are refused meanwhile, and the memory is free when their clients have left.
+func TestAnswersCountAsMemory(t *testing.T) {
+	s := startReal(t, superSettings)
+	m := consoleMember{s}
+	most := s.cfg.Limits.Memory / 4
+	if m.Hold(most + 1) {
+		t.Error("an answer may take everything")
+	}
+	if !m.Hold(most) {
+		t.Fatal("no answer may be held")
+	}
+	none := func(*http.Request) {}
+	if status := askDoor(t, s, "GET", "/api/v1/node?path=/", none); status != http.StatusServiceUnavailable {
+		t.Errorf("beside answers that take all memory: status %d", status)
+	}
+	m.Release(most)
+	if status := askDoor(t, s, "GET", "/api/v1/node?path=/", none); status != http.StatusOK {
+		t.Errorf("afterwards: status %d", status)
+	}
+	if n := s.door.held.Load(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,8 +97,30 @@ func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string)
 		writeFailure(w, err)
 		return
 	}
+	release, ok := c.hold(answer)
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		writeFailure(w, errNoMemory)
+		return
+	}
+	defer release()
 	writeJSON(w, http.StatusOK, answer)
 }
+
+var errNoMemory = failf(http.StatusServiceUnavailable,
+	"there is no memory for this answer (maxClientMemory); ask for less of it, or try again")
+
+// hold reserves the memory that sending an answer takes; false if there is not enough.
+func (c *Console) hold(answer any) (release func(), ok bool) {
+	n := encodedTimes * jsonBytes(reflect.ValueOf(answer))
+	if !c.member.Hold(n) {
+		return nil, false
+	}
+	return func() { c.member.Release(n) }, true
+}
+
+// encodedTimes is how often an answer is in memory while encoding/json grows its buffer.
+const encodedTimes = 2
 
 func writeFailure(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable

@@ -213,6 +213,11 @@ func (h *hub) answer(list []*watcher) {
 		}
 		m.data, _ = json.Marshal(map[string]any{"status": status, "error": err.Error()})
 	} else {
+		release, ok := h.c.hold(body)
+		if !ok {
+			return // the next tick tries again
+		}
+		defer release()
 		m.data = encode(body)
 	}
 	sum := maphash.Bytes(h.seed, withoutZxid(m.data))
@@ -333,6 +338,12 @@ func (c *Console) sendFirst(s *stream, me *watcher) bool {
 		data, _ := json.Marshal(map[string]any{"status": status, "error": err.Error()})
 		return s.send("error", "", data)
 	}
+	release, ok := c.hold(body)
+	if !ok {
+		data, _ := json.Marshal(map[string]any{"status": errNoMemory.status, "error": errNoMemory.text})
+		return s.send("error", "", data)
+	}
+	defer release()
 	return s.send("view", "", encode(body))
 }
 
@@ -352,7 +363,12 @@ func (c *Console) follow(s *stream, me *watcher, r *http.Request) {
 			s.send("bye", "", []byte(`{"error":"this member stops"}`))
 			return
 		case m := <-latest:
+			n := len(m.data)
+			if !c.member.Hold(n) {
+				return // its client connects again
+			}
 			ok = s.send(m.event, m.zxid, m.data)
+			c.member.Release(n)
 		case b := <-me.beats:
 			ok = s.send("beat", "", b)
 		case <-wait:

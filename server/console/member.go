@@ -40,6 +40,10 @@ type Member interface {
 	// IsSecure says whether a request came over TLS or from this machine.
 	IsSecure(r *http.Request) bool
 
+	// Hold reserves memory for an answer, false if there is not enough; Release ends that.
+	Hold(bytes int) bool
+	Release(bytes int)
+
 	// Delete deletes a node if its czxid is still that one, 0 for any, and returns the zxid.
 	Delete(ctx context.Context, r *http.Request, path string, czxid wire.Zxid) (wire.Zxid, error)
 	// EndSession ends a session and returns how many ephemerals it had.

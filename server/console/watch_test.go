@@ -30,6 +30,8 @@ func (fakeMember) Deadlines() ([]session.Deadline, bool)             { return ni
 func (fakeMember) Identities(*http.Request) []znode.Identity         { return nil }
 func (fakeMember) IsSuper([]znode.Identity) bool                     { return true }
 func (fakeMember) IsSecure(*http.Request) bool                       { return true }
+func (fakeMember) Hold(int) bool                                     { return true }
+func (fakeMember) Release(int)                                       {}
 func (fakeMember) Audit(*http.Request, string, string, string, bool) {}
 func (fakeMember) Delete(context.Context, *http.Request, string, wire.Zxid) (wire.Zxid, error) {
 	return 0, nil
