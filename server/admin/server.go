@@ -86,7 +86,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, http.StatusOK, name, "Unknown command: "+name)
 	case !c.anyTime && !s.cfg.Member.Serving():
 		s.fail(w, http.StatusOK, c.name, notServing)
-	case c.changes && !s.allowed(w, r, c.name):
+	case (c.changes || c.private && !s.cfg.Member.IsLocal(r)) && !s.allowed(w, r, c.name):
 	default:
 		s.run(w, r, c)
 	}
@@ -130,7 +130,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
 			return
 		}
 	}
-	s.answer(w, http.StatusOK, c.name, c.run(s.cfg.Member, r.URL.Query()))
+	s.answer(w, http.StatusOK, c.name, c.run(s.cfg.Member.For(r), r.URL.Query()))
 }
 
 // cutError is the error of an answer whose lists are not complete.
