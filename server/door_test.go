@@ -146,3 +146,27 @@ func TestAnswersCountAsMemory(t *testing.T) {
 		t.Errorf("%d bytes are held for nobody", n)
 	}
 }
+
+// TestStreamsLeaveRoomForProbes: streams of an address never stop its probes.
+func TestStreamsLeaveRoomForProbes(t *testing.T) {
+	s := startReal(t, superSettings)
+	streams := 0
+	for range 2 * s.cfg.HTTPConnsPerAddr {
+		resp, err := (&http.Client{Transport: &http.Transport{}}).Get("http://" + s.HTTPAddr().String() + "/api/v1/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			streams++
+		}
+	}
+	if want := s.cfg.HTTPConnsPerAddr - probeConnsPerAddr; streams != want {
+		t.Errorf("%d streams, want %d", streams, want)
+	}
+	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/fence?lock=/x&token=1": 409} {
+		if status := askDoor(t, s, "GET", path, func(*http.Request) {}); status != want {
+			t.Errorf("%s beside streams: status %d, want %d", path, status, want)
+		}
+	}
+}

@@ -108,7 +108,17 @@ func (s *Server) wholeRequests(next http.Handler, withBody func(*http.Request) b
 		// The answer may take longer than the request. net/http would take the end of its deadline
 		// for a client that has disconnected.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		if conn == nil || conn.setState(httpServing) {
+		if conn == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		switch alive, room := conn.serve(isProbe(r)); {
+		case !alive:
+		case !room:
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			writeError(w, http.StatusServiceUnavailable, "the other connections are kept for probes (admin.maxCnxnsPerAddress)")
+		default:
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -393,6 +403,40 @@ func (c *httpConn) setState(state httpState) bool {
 	}
 	c.state = state
 	return true
+}
+
+// How many of all connections, and of those from one address, only probes are served on: half of
+// few.
+const (
+	probeConns        = 4
+	probeConnsPerAddr = 2
+)
+
+// serve is setState(httpServing). There is no room for a request other than a probe while all other
+// connections are being served, so that streams never stop the probes from their address.
+func (c *httpConn) serve(probe bool) (alive, room bool) {
+	l := c.slots
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.state == httpDisplaced {
+		return false, false
+	}
+	all, sameHost := 1, 1
+	for _, other := range l.conns {
+		if other != c && other.state == httpServing {
+			all++
+			if other.host == c.host {
+				sameHost++
+			}
+		}
+	}
+	if !probe && (all > l.maxConns-min(probeConns, l.maxConns/2) ||
+		sameHost > l.maxPerAddr-min(probeConnsPerAddr, l.maxPerAddr/2)) {
+		l.refused.Add(1)
+		return true, false
+	}
+	c.state = httpServing
+	return true, true
 }
 
 // httpConnKey is the key of the connection in the context of a request.

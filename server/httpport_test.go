@@ -28,9 +28,9 @@ func TestSlowRequestsHoldUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		request := "GET /fence?lock=/m&token=1 HTTP/1.1\r\nHost: x\r\n"
+		request := "GET /fence?lock=/m&token=1 HTTP/1.1\r\nHost: localhost\r\n"
 		if i%2 == 1 {
-			request = "POST /leader HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
+			request = "POST /leader HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n"
 		}
 		if _, err := io.WriteString(c, request); err != nil {
 			t.Fatal(err)
