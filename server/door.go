@@ -33,7 +33,7 @@ type right int
 const (
 	rightOfReaders right = iota // the state of the member and the cluster
 	rightOfAll                  // health, and a fencing token: a probe and a resource have no login
-	rightOfPage                 // the files of the console's page, which contain nothing of the state
+	rightOfPage                 // the files of the page, which contain nothing of the state
 )
 
 func rightTo(r *http.Request, base string) right {

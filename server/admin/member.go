@@ -22,8 +22,8 @@ type Member interface {
 	IsSuper(*http.Request) bool
 	// IsLocal reports whether a request comes from this machine.
 	IsLocal(*http.Request) bool
-	// For returns the member as the sender of a request may see it: paths that ACLs hide from him are
-	// not in Sessions and Watches.
+	// For returns the member as the sender of a request may see it: paths that ACLs hide from him
+	// are not in Sessions and Watches.
 	For(*http.Request) Member
 
 	Stats() Stats

@@ -21,16 +21,16 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// hub has what all event streams share: while there are any, each answer that is wanted is made once
-// in everyMs, however many want it. Each has a goroutine while it is made, so that a slow one delays
-// no other.
+// hub has what all event streams share: while there are any, each answer that is wanted is made
+// once in everyMs, however many want it. Each has a goroutine while it is made, so that a slow one
+// delays no other.
 type hub struct {
 	c    *Console
 	seed maphash.Seed
 
 	mu       sync.Mutex
 	watchers map[*watcher]bool
-	resting  map[string]time.Time // by key, until when an answer is not made again; zero: it is being made
+	resting  map[string]time.Time // by key, when an answer is due again; zero: it is being made
 	running  bool
 	closed   bool
 	stop     chan struct{}

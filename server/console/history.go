@@ -225,7 +225,8 @@ func (r *replay) mayBeOf(path string) bool {
 	return len(path) >= len(r.path) && path[:len(r.path)] == r.path
 }
 
-// run plays the events. It rests as long as it works, and gives up when nobody waits for the answer.
+// run plays the events. It rests as long as it works, and gives up when nobody waits for the
+// answer.
 func (r *replay) run() error {
 	r.holding, r.queued = map[string]*Hold{}, map[string]bool{}
 	made := map[string]bool{} // within the history, by path and token

@@ -51,7 +51,7 @@ func textBytes(s string) int {
 	}
 	n := len(s)
 	for i := range len(s) {
-		if s[i] < ' ' || s[i] == '"' || s[i] == '\\' || s[i] == 0xe2 { // U+2028 and U+2029 are escaped
+		if s[i] < ' ' || s[i] == '"' || s[i] == '\\' || s[i] == 0xe2 { // as in U+2028
 			n += 5
 		}
 	}
