@@ -41,6 +41,7 @@ type adminMember struct {
 	*Server
 	text       string // of the configuration file, without what is secret
 	properties map[string]string
+	viewer     []znode.Identity // who sees what ACLs let him
 }
 
 var _ admin.Member = adminMember{}
@@ -51,6 +52,48 @@ func (m adminMember) Serving() bool { return m.Server.Serving() || m.sessions.Re
 // IsSuper implements admin.Member.
 func (m adminMember) IsSuper(r *http.Request) bool {
 	return slices.ContainsFunc(m.httpIdentities(r), func(id znode.Identity) bool { return id.Scheme == "super" })
+}
+
+// IsLocal implements admin.Member.
+func (m adminMember) IsLocal(r *http.Request) bool { return clientAddr(r).IsLoopback() }
+
+// For implements admin.Member.
+func (m adminMember) For(r *http.Request) admin.Member {
+	m.viewer = m.httpIdentities(r)
+	return m
+}
+
+// seenStep is how many paths are judged under one lock of the state.
+const seenStep = 500
+
+// seenBy returns the elements of list with a path that the viewer of m may know of.
+func seenBy[T any](m adminMember, list []T, path func(T) string) (seen []T) {
+	for part := range slices.Chunk(list, seenStep) {
+		m.replica.View(func(store *znode.Store) {
+			for _, e := range part {
+				if m.sees(store, path(e)) {
+					seen = append(seen, e)
+				}
+			}
+		})
+	}
+	return seen
+}
+
+// sees reports whether the viewer may know of a path: READ on its parent, or on the nearest node
+// above that there is.
+func (m adminMember) sees(store *znode.Store, path string) bool {
+	if m.cfg.SkipACL || slices.ContainsFunc(m.viewer, func(id znode.Identity) bool { return id.Scheme == "super" }) {
+		return true
+	}
+	for path != "/" {
+		path = path[:max(1, strings.LastIndexByte(path, '/'))]
+		if a, ok := store.AccessOf(path); ok {
+			return a.Allows(m.viewer, wire.PermRead)
+		}
+	}
+	a, ok := store.AccessOf(path)
+	return ok && a.Allows(m.viewer, wire.PermRead)
 }
 
 // Stats implements admin.Member.
@@ -125,7 +168,7 @@ func (m adminMember) Sessions() (s admin.Sessions) {
 	owners = slices.Compact(owners)
 	s.Ephemerals = func(yield func(wire.SessionID, []string) bool) {
 		for _, id := range owners { // one at a time: the state is locked for each
-			if paths := m.ephemerals(id); len(paths) > 0 && !yield(id, paths) {
+			if paths := seenBy(m, m.ephemerals(id), func(path string) string { return path }); len(paths) > 0 && !yield(id, paths) {
 				return
 			}
 		}
@@ -134,7 +177,9 @@ func (m adminMember) Sessions() (s admin.Sessions) {
 }
 
 // Watches implements admin.Member.
-func (m adminMember) Watches() []session.Watch { return m.sessions.DataWatches() }
+func (m adminMember) Watches() []session.Watch {
+	return seenBy(m, m.sessions.DataWatches(), func(w session.Watch) string { return w.Path })
+}
 
 // WatchCounts implements admin.Member.
 func (m adminMember) WatchCounts() session.WatchCounts { return m.sessions.Stats().Watches }

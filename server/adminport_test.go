@@ -322,3 +322,27 @@ func TestAdminListingsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestAdminObeysACLs: the commands name no path below a node that the request may not read.
+func TestAdminObeysACLs(t *testing.T) {
+	s := startReal(t, superSettings)
+	addr := s.HTTPAddr().String()
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	vault := create("/vault", nil, wire.ModePersistent)
+	vault.ACL = []wire.ACL{{Perms: wire.PermAll &^ wire.PermRead, ID: wire.OpenACL[0].ID}}
+	c.call(wire.OpCreate, vault)
+	c.call(wire.OpCreate, create("/vault/merger", nil, wire.ModeEphemeral))
+	c.call(wire.OpCreate, create("/open", nil, wire.ModeEphemeral))
+	for _, path := range []string{"/vault/merger", "/open"} {
+		c.call(wire.OpExists, &wire.PathWatchRequest{Path: path, Watch: true})
+	}
+	for _, name := range []string{"dump", "watches", "watches_by_path"} {
+		for auth, want := range map[string]bool{"": false, superAuth: true} {
+			_, text := askAdmin(t, http.MethodGet, addr, "/commands/"+name, auth)
+			if strings.Contains(text, "merger") != want || !strings.Contains(text, "/open") {
+				t.Errorf("%s with %q: %s", name, auth, text)
+			}
+		}
+	}
+}

@@ -179,11 +179,13 @@ func TestConsoleObeysACLs(t *testing.T) {
 	if n["dataRefused"] != true || n["data"] != nil {
 		t.Errorf("%v", n)
 	}
-	if _, locks := c.get("locks", ""); locks["hidden"] != 1.0 || len(locks["locks"].([]any)) != 1 {
-		t.Errorf("%v", locks)
-	}
-	if _, locks := c.get("locks", asSuper); locks["hidden"] != 0.0 || len(locks["locks"].([]any)) != 2 {
-		t.Errorf("%v", locks)
+	for auth, want := range map[string]float64{"": 1, asSuper: 2} {
+		if _, locks := c.get("locks", auth); locks["total"] != want || locks["matched"] != want || len(locks["locks"].([]any)) != int(want) {
+			t.Errorf("%q: %v", auth, locks)
+		}
+		if _, locks := c.get("locks?search=secret&limit=0", auth); locks["matched"] != want-1 {
+			t.Errorf("%q searches the name of a hidden lock: %v", auth, locks)
+		}
 	}
 	_, l := c.get("lock?path=/open", "")
 	if data := l["queue"].([]any)[0].(map[string]any)["data"]; data != nil {
@@ -292,16 +294,18 @@ func TestEventStreams(t *testing.T) {
 	queueUp(z, "/l")
 	for data := next(r, "view"); !strings.Contains(data, `"waiting":1`); data = next(r, "view") {
 	}
-	// One address has admin.maxCnxnsPerAddress connections at the most, which are all watching.
+	// One address has admin.maxCnxnsPerAddress connections at the most, and some are for probes.
 	var open []io.Closer
-	for range c.s.cfg.HTTPConnsPerAddr - 1 {
+	for range c.s.cfg.HTTPConnsPerAddr - probeConnsPerAddr - 1 {
 		resp, r := watch()
 		open = append(open, resp.Body)
 		next(r, "view")
 	}
-	if resp, err := http.Get("http://" + c.s.HTTPAddr().String() + "/live"); err == nil {
+	if resp, err := http.Get("http://" + c.s.HTTPAddr().String() + "/members"); err == nil {
 		_ = resp.Body.Close()
-		t.Error("one more connection is served")
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			t.Error("one more connection is served")
+		}
 	}
 	for _, o := range open {
 		_ = o.Close()

@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"lockkeeper/quorum"
@@ -111,29 +109,21 @@ func (m consoleMember) IsSecure(r *http.Request) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// IsOwnHost implements console.Member. A page of another site whose name has been pointed at this
-// member has that name in Host. An address cannot be pointed anywhere.
-func (m consoleMember) IsOwnHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || host == "" {
+// Hold implements console.Member. All answers together may take a quarter of maxClientMemory.
+func (m consoleMember) Hold(n int) bool {
+	d := m.s.door
+	if d.held.Add(int64(n)) <= int64(m.s.cfg.Limits.Memory/4) && m.s.sessions.Hold(n) {
 		return true
 	}
-	if own, err := os.Hostname(); err == nil {
-		short, _, _ := strings.Cut(own, ".")
-		if host == strings.ToLower(own) || host == strings.ToLower(short) {
-			return true
-		}
-	}
-	if slices.Contains(m.s.cfg.ConsoleHosts, host) {
-		return true
-	}
-	return slices.ContainsFunc(m.s.membership().members, func(o Member) bool {
-		name, _, _ := net.SplitHostPort(o.ClientAddr)
-		return host == strings.ToLower(o.Host) || host == strings.ToLower(name)
-	})
+	d.held.Add(int64(-n))
+	d.memory.Add(1)
+	return false
+}
+
+// Release implements console.Member.
+func (m consoleMember) Release(n int) {
+	m.s.door.held.Add(int64(-n))
+	m.s.sessions.Release(n)
 }
 
 // clientAddr is the address from which a request came.

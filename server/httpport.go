@@ -19,6 +19,7 @@ import (
 
 	"lockkeeper/quorum"
 	"lockkeeper/server/metrics"
+	"lockkeeper/server/zoocfg"
 	"lockkeeper/session"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -42,7 +43,7 @@ type httpPort struct {
 func (s *Server) startHTTP(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /fence", s.serveFence)
-	mux.HandleFunc("POST /leader", notOfWebPages(s.serveLeader))
+	mux.HandleFunc("POST /leader", s.serveLeader)
 	mux.HandleFunc("GET /members", s.serveMembers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
@@ -50,15 +51,20 @@ func (s *Server) startHTTP(l net.Listener) {
 	commands.Register(mux)
 	s.console = s.newConsole()
 	s.console.Register(mux)
-	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux, commands.IsRestore)
+	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux, s.cfg.HTTPLogin, commands.IsRestore)
 }
 
 // serveHTTP serves HTTP at l, within the bounds of the HTTP port. The handler reads the bodies of
 // requests with withBody itself; nil: there are none.
-func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler, withBody func(*http.Request) bool) *httpPort {
+func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler, login bool,
+	withBody func(*http.Request) bool,
+) *httpPort {
+	if !login && !zoocfg.IsLoopback(l.Addr().String()) {
+		s.log.Warn(name+" lets everybody read what no ACL protects (admin.requireLogin)", "addr", l.Addr())
+	}
 	slots := &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
 	p := &httpPort{slots: slots, srv: &http.Server{
-		Handler:     s.wholeRequests(handler, withBody),
+		Handler:     s.door.guard(s.wholeRequests(handler, withBody), login),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
 		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: s.errorLog(),
@@ -102,7 +108,17 @@ func (s *Server) wholeRequests(next http.Handler, withBody func(*http.Request) b
 		// The answer may take longer than the request. net/http would take the end of its deadline
 		// for a client that has disconnected.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		if conn == nil || conn.setState(httpServing) {
+		if conn == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		switch alive, room := conn.serve(isProbe(r)); {
+		case !alive:
+		case !room:
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			writeError(w, http.StatusServiceUnavailable, "the other connections are kept for probes (admin.maxCnxnsPerAddress)")
+		default:
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -125,7 +141,7 @@ func (p *httpPort) stop() {
 func (s *Server) startMetrics(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
-	s.metricsPort = s.serveHTTP("port for metrics", l, mux, nil)
+	s.metricsPort = s.serveHTTP("port for metrics", l, mux, s.cfg.MetricsLogin, nil)
 }
 
 // MetricsAddr is where Prometheus finds the metrics, nil if it does not.
@@ -172,10 +188,16 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = e.Encode(body) // the client has gone, or has its answer
 }
 
-// httpIdentities are the identities of a request: its address, those of the certificate that was
+// httpIdentities are the identities that the door has found a request to have.
+func (s *Server) httpIdentities(r *http.Request) []znode.Identity {
+	ids, _ := r.Context().Value(callerKey{}).([]znode.Identity)
+	return ids
+}
+
+// provedBy are the identities of a request: its address, those of the certificate that was
 // shown on its connection, and those of an Authorization header "digest user:password", as in the
 // admin server of ZooKeeper.
-func (s *Server) httpIdentities(r *http.Request) []znode.Identity {
+func (s *Server) provedBy(r *http.Request) []znode.Identity {
 	var ids []znode.Identity
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		ids = append(ids, session.AddrIdentity(at.Addr()))
@@ -236,19 +258,6 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 	s.auditHTTP(r, auditTransfer, "", session.AuditSuccess)
 	s.log.Info("leadership transferred, as asked over HTTP", "client", r.RemoteAddr, "leader", leader)
 	writeJSON(w, http.StatusOK, leaderAnswer{Leader: leader})
-}
-
-// notOfWebPages calls next for a POST that no web page has made, and answers others with 403: the
-// browser of somebody with a certificate shows that of its own accord. Browsers name the page in
-// each POST, also one whose host name leads to an address of somebody else (DNS rebinding).
-func notOfWebPages(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Header["Origin"]) > 0 || len(r.Header["Sec-Fetch-Site"]) > 0 {
-			writeError(w, http.StatusForbidden, "a web page may not ask for this")
-			return
-		}
-		next(w, r)
-	}
 }
 
 var errMayNotLead = errors.New("WRITE on /zookeeper/config is needed, which the super user has: " +
@@ -390,6 +399,40 @@ func (c *httpConn) setState(state httpState) bool {
 	}
 	c.state = state
 	return true
+}
+
+// How many of all connections, and of those from one address, only probes are served on: half of
+// few.
+const (
+	probeConns        = 4
+	probeConnsPerAddr = 2
+)
+
+// serve is setState(httpServing). There is no room for a request other than a probe while all other
+// connections are being served, so that streams never stop the probes from their address.
+func (c *httpConn) serve(probe bool) (alive, room bool) {
+	l := c.slots
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.state == httpDisplaced {
+		return false, false
+	}
+	all, sameHost := 1, 1
+	for _, other := range l.conns {
+		if other != c && other.state == httpServing {
+			all++
+			if other.host == c.host {
+				sameHost++
+			}
+		}
+	}
+	if !probe && (all > l.maxConns-min(probeConns, l.maxConns/2) ||
+		sameHost > l.maxPerAddr-min(probeConnsPerAddr, l.maxPerAddr/2)) {
+		l.refused.Add(1)
+		return true, false
+	}
+	c.state = httpServing
+	return true, true
 }
 
 // httpConnKey is the key of the connection in the context of a request.

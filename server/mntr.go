@@ -161,7 +161,13 @@ func (s *Server) hostMetrics() (ms metrics.List) {
 				refused),
 			metrics.Counter("http_connections_displaced", "closed in favour of a newer one: idle, or with an incomplete request",
 				displaced),
-			metrics.Counter("http_requests_late", "requests that did not come within admin.requestTimeout", late))
+			metrics.Counter("http_requests_late", "requests that did not come within admin.requestTimeout", late),
+			metrics.Counter("http_hosts_refused", "requests whose Host is no name of this member", s.door.hosts.Load()),
+			metrics.Counter("http_pages_refused", "requests that a browser sent for a page of another site", s.door.pages.Load()),
+			metrics.Counter("http_logins_refused", "wrong passwords of the super user or the viewer, and requests that had to wait after them",
+				s.door.logins.Load()),
+			metrics.Counter("http_reads_refused", "requests of readers without the login that admin.requireLogin wants", s.door.rights.Load()),
+			metrics.Counter("http_answers_refused", "answers of the console for which there was no memory", s.door.memory.Load()))
 	}
 	if s.tls != nil {
 		ms = append(ms, s.tls.metrics()...)

@@ -48,6 +48,7 @@ type Server struct {
 	connects tokenBucket
 	// listenTCP opens ports: Config.Listen, or TCP.
 	listenTCP func(network, addr string) (net.Listener, error)
+	door      *door     // of http and metricsPort
 	http      *httpPort // nil unless it is configured
 	recorder  *console.Recorder
 	console   *console.Console // nil without http
@@ -212,6 +213,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.stop = sync.OnceValue(s.stopOnce)
+	s.door = &door{s: s}
 	if ports.http != nil {
 		s.startHTTP(ports.http) // before there are clients: mntr shows its figures
 	}

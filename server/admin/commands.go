@@ -22,7 +22,9 @@ type command struct {
 	anyTime bool
 	// changes says that it is for super users; listing that its answer may be long.
 	changes, listing bool
-	run              func(m Member, q url.Values) Fields
+	// private says that it is for super users, and for this machine.
+	private bool
+	run     func(m Member, q url.Values) Fields
 }
 
 // commands are ZooKeeper's, by name. ZooKeeper sends the error of a command that has one before the
@@ -41,7 +43,7 @@ var commands = []command{
 		return Fields{{"datadir_size", s.DataBytes}, {"logdir_size", s.LogBytes}}
 	}},
 	{name: "dump", listing: true, run: dump},
-	{name: "environment", aliases: []string{"env", "envi"}, anyTime: true, run: func(m Member, _ url.Values) (f Fields) {
+	{name: "environment", aliases: []string{"env", "envi"}, anyTime: true, private: true, run: func(m Member, _ url.Values) (f Fields) {
 		for name, value := range m.Environment() {
 			f = append(f, Field{name, value})
 		}
@@ -51,7 +53,7 @@ var commands = []command{
 		return Fields{{"tracemask", m.TraceMask()}}
 	}},
 	{name: "hash", run: hash},
-	{name: "initial_configuration", aliases: []string{"icfg"}, run: func(m Member, _ url.Values) Fields {
+	{name: "initial_configuration", aliases: []string{"icfg"}, private: true, run: func(m Member, _ url.Values) Fields {
 		return Fields{{"initial_configuration", m.Settings().Text}}
 	}},
 	{name: "is_read_only", aliases: []string{"isro"}, run: func(m Member, _ url.Values) Fields {
@@ -74,7 +76,7 @@ var commands = []command{
 	{name: "stats", aliases: []string{"stat"}, listing: true, run: func(m Member, q url.Values) Fields {
 		return append(serverStats(m, q), connections(m, Connection.brief)...)
 	}},
-	{name: "system_properties", aliases: []string{"sysp"}, anyTime: true, run: systemProperties},
+	{name: "system_properties", aliases: []string{"sysp"}, anyTime: true, private: true, run: systemProperties},
 	{name: "voting_view", run: votingView},
 	{name: "watch_summary", aliases: []string{"wchs"}, run: func(m Member, _ url.Values) Fields {
 		w := m.WatchCounts()

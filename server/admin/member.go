@@ -20,6 +20,11 @@ type Member interface {
 	Serving() bool
 	// IsSuper reports whether a request comes from a super user.
 	IsSuper(*http.Request) bool
+	// IsLocal reports whether a request comes from this machine.
+	IsLocal(*http.Request) bool
+	// For returns the member as the sender of a request may see it: paths that ACLs hide from him
+	// are not in Sessions and Watches.
+	For(*http.Request) Member
 
 	Stats() Stats
 	Settings() Settings

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -138,6 +139,7 @@ type contenderRow struct {
 
 // viewer is who asks.
 type viewer struct {
+	ctx   context.Context // ends when nobody waits for the answer
 	ids   []znode.Identity
 	super bool
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ type Console struct {
 	hub    *hub
 
 	listings chan struct{} // has an element for each listing of children that is under way
+	replays  chan struct{} // has an element for the history that is being replayed
 
 	mu         sync.Mutex
 	reconnects map[string]*reconnects // by session, see trouble.go
@@ -44,7 +46,8 @@ const listingsAtOnce = 2
 // New returns a Console. It has to be closed.
 func New(cfg Config) *Console {
 	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder),
-		listings: make(chan struct{}, listingsAtOnce), reconnects: map[string]*reconnects{}}
+		listings: make(chan struct{}, listingsAtOnce), replays: make(chan struct{}, 1),
+		reconnects: map[string]*reconnects{}}
 	c.hub = newHub(c)
 	return c
 }
@@ -79,13 +82,10 @@ func (c *Console) Register(mux *http.ServeMux) {
 
 func (c *Console) viewer(r *http.Request) *viewer {
 	ids := c.member.Identities(r)
-	return &viewer{ids: ids, super: c.member.IsSuper(ids)}
+	return &viewer{ctx: r.Context(), ids: ids, super: c.member.IsSuper(ids)}
 }
 
 func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string) {
-	if !c.ownHost(w, r) {
-		return
-	}
 	defer c.hub.wake() // the index may have been built for this
 	v := c.viewer(r)
 	q := r.URL.Query()
@@ -97,19 +97,30 @@ func (c *Console) serveView(w http.ResponseWriter, r *http.Request, name string)
 		writeFailure(w, err)
 		return
 	}
+	release, ok := c.hold(answer)
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		writeFailure(w, errNoMemory)
+		return
+	}
+	defer release()
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// ownHost refuses requests for another host: a browser sends one if the name of a page's server has
-// been pointed at this member (DNS rebinding).
-func (c *Console) ownHost(w http.ResponseWriter, r *http.Request) bool {
-	if c.member.IsOwnHost(r.Host) {
-		return true
+var errNoMemory = failf(http.StatusServiceUnavailable,
+	"there is no memory for this answer (maxClientMemory); ask for less of it, or try again")
+
+// hold reserves the memory that sending an answer takes; false if there is not enough.
+func (c *Console) hold(answer any) (release func(), ok bool) {
+	n := encodedTimes * jsonBytes(reflect.ValueOf(answer))
+	if !c.member.Hold(n) {
+		return nil, false
 	}
-	writeFailure(w, failf(http.StatusMisdirectedRequest,
-		"%q is no name of this member; use an address, or list the name in console.hosts", r.Host))
-	return false
+	return func() { c.member.Release(n) }, true
 }
+
+// encodedTimes is how often an answer is in memory while encoding/json grows its buffer.
+const encodedTimes = 2
 
 func writeFailure(w http.ResponseWriter, err error) {
 	status := http.StatusServiceUnavailable

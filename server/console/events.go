@@ -21,14 +21,16 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// hub has what all event streams share: one goroutine, which runs while there are any, makes each
-// answer that is wanted once in everyMs, however many want it.
+// hub has what all event streams share: while there are any, each answer that is wanted is made
+// once in everyMs, however many want it. Each has a goroutine while it is made, so that a slow one
+// delays no other.
 type hub struct {
 	c    *Console
 	seed maphash.Seed
 
 	mu       sync.Mutex
 	watchers map[*watcher]bool
+	resting  map[string]time.Time // by key, when an answer is due again; zero: it is being made
 	running  bool
 	closed   bool
 	stop     chan struct{}
@@ -53,7 +55,7 @@ type message struct {
 }
 
 func newHub(c *Console) *hub {
-	return &hub{c: c, seed: maphash.MakeSeed(), watchers: map[*watcher]bool{}, stop: make(chan struct{})}
+	return &hub{c: c, seed: maphash.MakeSeed(), watchers: map[*watcher]bool{}, resting: map[string]time.Time{}, stop: make(chan struct{})}
 }
 
 func (h *hub) close() {
@@ -137,20 +139,47 @@ func (h *hub) tick(beat bool) {
 	if len(byKey) == 0 {
 		return
 	}
-	for _, list := range byKey {
-		if list[0].view != "" {
-			h.answer(list)
+	for key, list := range byKey {
+		if list[0].view != "" && h.begin(key) {
+			h.done.Go(func() {
+				begin := time.Now()
+				h.answer(list)
+				h.end(key, time.Now().Add(restAfter*time.Since(begin)))
+			})
 		}
 	}
 	if !beat {
 		return
 	}
-	text := h.beat()
 	for _, list := range byKey {
+		text := h.beat(list[0].viewer)
 		for _, w := range list {
 			put(w.beats, text)
 		}
 	}
+}
+
+// begin reports whether the answer of a key is due and is not being made.
+func (h *hub) begin(key string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for k, until := range h.resting {
+		if !until.IsZero() && now.After(until) {
+			delete(h.resting, k)
+		}
+	}
+	if _, rests := h.resting[key]; rests || h.closed {
+		return false
+	}
+	h.resting[key] = time.Time{}
+	return true
+}
+
+func (h *hub) end(key string, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.resting[key] = until
 }
 
 func put[T any](c chan T, v T) {
@@ -172,6 +201,9 @@ var fixedTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 func (h *hub) answer(list []*watcher) {
 	w := list[0]
 	body, err := views[w.view](h.c, w.query, w.viewer, fixedTime)
+	if w.viewer.ctx.Err() != nil {
+		return // the next tick asks for another watcher
+	}
 	m := message{event: "view"}
 	if err != nil {
 		m.event = "error"
@@ -181,6 +213,11 @@ func (h *hub) answer(list []*watcher) {
 		}
 		m.data, _ = json.Marshal(map[string]any{"status": status, "error": err.Error()})
 	} else {
+		release, ok := h.c.hold(body)
+		if !ok {
+			return // the next tick tries again
+		}
+		defer release()
 		m.data = encode(body)
 	}
 	sum := maphash.Bytes(h.seed, withoutZxid(m.data))
@@ -229,13 +266,14 @@ type beatAnswer struct {
 	Trouble map[string]int `json:"trouble"`
 }
 
-func (h *hub) beat() []byte {
+func (h *hub) beat(v *viewer) []byte {
 	c := h.c
 	b := beatAnswer{head: c.head(time.Now()), Leader: c.member.Leader(), Trouble: map[string]int{}}
 	c.index.with(func() {
-		b.Trouble["deadlock"] = len(c.index.findDeadlocksLocked())
-		b.Locks = len(c.index.locks)
-		for _, l := range c.index.locks {
+		c.member.View(func(store *znode.Store) { b.Trouble["deadlock"] = len(c.index.deadlocksSeenBy(store, v)) })
+		seen := c.index.seenBy(v)
+		b.Locks = len(seen)
+		for _, l := range seen {
 			b.Waiting += l.waiting
 			for _, kind := range c.index.troubleOf(l) {
 				if kind != "deadlock" {
@@ -249,9 +287,6 @@ func (h *hub) beat() []byte {
 
 // serveEvents answers GET api/v1/events.
 func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if !c.ownHost(w, r) {
-		return
-	}
 	q := r.URL.Query()
 	view := q.Get("view")
 	if view != "" && !live[view] {
@@ -278,7 +313,7 @@ func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
 		ok = c.sendFirst(&s, me)
 	}
 	if ok {
-		ok = s.send("beat", "", c.hub.beat())
+		ok = s.send("beat", "", c.hub.beat(v))
 	}
 	if ok {
 		c.follow(&s, me, r)
@@ -303,6 +338,12 @@ func (c *Console) sendFirst(s *stream, me *watcher) bool {
 		data, _ := json.Marshal(map[string]any{"status": status, "error": err.Error()})
 		return s.send("error", "", data)
 	}
+	release, ok := c.hold(body)
+	if !ok {
+		data, _ := json.Marshal(map[string]any{"status": errNoMemory.status, "error": errNoMemory.text})
+		return s.send("error", "", data)
+	}
+	defer release()
 	return s.send("view", "", encode(body))
 }
 
@@ -322,7 +363,12 @@ func (c *Console) follow(s *stream, me *watcher, r *http.Request) {
 			s.send("bye", "", []byte(`{"error":"this member stops"}`))
 			return
 		case m := <-latest:
+			n := len(m.data)
+			if !c.member.Hold(n) {
+				return // its client connects again
+			}
 			ok = s.send(m.event, m.zxid, m.data)
+			c.member.Release(n)
 		case b := <-me.beats:
 			ok = s.send("beat", "", b)
 		case <-wait:

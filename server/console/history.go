@@ -90,7 +90,16 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	case r.hidden:
 		a.Hidden = true
 	default:
-		r.run()
+		select {
+		case c.replays <- struct{}{}:
+			err = r.run()
+			<-c.replays
+		case <-v.ctx.Done():
+			err = v.ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	if a.Kind == "" {
 		a.Kind = cmp.Or(r.kind, kindUnknown)
@@ -216,7 +225,9 @@ func (r *replay) mayBeOf(path string) bool {
 	return len(path) >= len(r.path) && path[:len(r.path)] == r.path
 }
 
-func (r *replay) run() {
+// run plays the events. It rests as long as it works, and gives up when nobody waits for the
+// answer.
+func (r *replay) run() error {
 	r.holding, r.queued = map[string]*Hold{}, map[string]bool{}
 	made := map[string]bool{} // within the history, by path and token
 	key := func(path string, czxid wire.Zxid) string { return path + hexText(czxid) }
@@ -245,10 +256,23 @@ func (r *replay) run() {
 	}
 	slices.SortFunc(r.all, func(a, b locknode.Contender) int { return cmp.Compare(a.Token, b.Token) })
 	r.judge(r.begin.TimeMs, false)
+	began := time.Now()
 	for i := range r.events {
+		if worked := time.Since(began); worked > replaySlice {
+			select {
+			case <-r.viewer.ctx.Done():
+				return r.viewer.ctx.Err()
+			case <-time.After(worked):
+			}
+			began = time.Now()
+		}
 		r.play(&r.events[i])
 	}
+	return nil
 }
+
+// replaySlice is how long a replay works at a time.
+const replaySlice = 5 * time.Millisecond
 
 func (r *replay) play(e *event) {
 	dir, name := locknode.Split(e.path)

@@ -18,7 +18,6 @@ type locksAnswer struct {
 	head
 	Total   int            `json:"total"`
 	Matched int            `json:"matched"`
-	Hidden  int            `json:"hidden"`
 	Offset  int            `json:"offset"`
 	Limit   int            `json:"limit"`
 	Kinds   map[string]int `json:"kinds"`
@@ -45,15 +44,13 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 	c.index.with(func() {
 		x := c.index
 		x.findDeadlocksLocked()
-		a.Total = len(x.locks)
+		seen := x.seenBy(v)
+		a.Total = len(seen)
 		top := topLocks{less: less, most: a.Offset + a.Limit}
-		if !v.super {
-			top.most += hiddenMost
-		}
-		for _, l := range x.locks {
+		for _, l := range seen {
 			kinds[l.kindIndex]++
 			a.Waiting += l.waiting
-			if match.matches(x, l) {
+			if match.matches(x, l, v) {
 				a.Matched++
 				top.add(l)
 			}
@@ -67,27 +64,38 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 	return a, nil
 }
 
-// hiddenMost is how many locks that a viewer may not see are skipped in front of a page.
-const hiddenMost = 500
+// seenBy returns the locks that v may see. Nothing else of the others may reach an answer, a count
+// or a search. The index's mu is held.
+func (x *index) seenBy(v *viewer) []*lock {
+	all := make([]*lock, 0, len(x.locks))
+	for _, l := range x.locks {
+		all = append(all, l)
+	}
+	if v.super {
+		return all
+	}
+	var seen []*lock
+	for part := range slices.Chunk(all, walkStep) {
+		x.view(func(store *znode.Store) {
+			for _, l := range part {
+				if v.seesLock(store, l) {
+					seen = append(seen, l)
+				}
+			}
+		})
+	}
+	return seen
+}
+
+func (v *viewer) seesLock(store *znode.Store, l *lock) bool {
+	return len(l.queue) > 0 && v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node)
+}
 
 func (a *locksAnswer) fill(c *Console, v *viewer, list []*lock, now time.Time) {
-	skip := a.Offset
 	c.member.View(func(store *znode.Store) {
-		list = slices.DeleteFunc(list, func(l *lock) bool {
-			if len(a.Locks) >= a.Limit {
-				return true
-			}
-			if len(l.queue) > 0 && !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
-				a.Hidden++
-				return true
-			}
-			if skip > 0 {
-				skip--
-				return true
-			}
+		for _, l := range list[min(a.Offset, len(list)):] {
 			a.Locks = append(a.Locks, c.index.row(l, store, v, now))
-			return false
-		})
+		}
 	})
 }
 
@@ -107,7 +115,8 @@ func newLockFilter(q url.Values) (f lockFilter, err error) {
 	return f, err
 }
 
-func (f *lockFilter) matches(x *index, l *lock) bool {
+// matches reports whether a lock that v may see matches by what v may read of it.
+func (f *lockFilter) matches(x *index, l *lock, v *viewer) bool {
 	switch {
 	case f.kind != "" && l.kind != f.kind,
 		f.only == "waiting" && l.waiting == 0,
@@ -125,7 +134,7 @@ func (f *lockFilter) matches(x *index, l *lock) bool {
 			strings.HasPrefix(l.addrs[c.Path+"/"+c.Node], f.search) {
 			return true
 		}
-		if c.Info != nil && (strings.Contains(strings.ToLower(c.Info.Note), f.search) ||
+		if c.Info != nil && v.may(l.access[c.Path+"/"+c.Node]) && (strings.Contains(strings.ToLower(c.Info.Note), f.search) ||
 			strings.Contains(strings.ToLower(c.Info.Program), f.search)) {
 			return true
 		}

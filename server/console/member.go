@@ -37,10 +37,12 @@ type Member interface {
 	// Identities are those of a request; IsSuper whether they may do everything.
 	Identities(r *http.Request) []znode.Identity
 	IsSuper(ids []znode.Identity) bool
-	// IsSecure says whether a request came over TLS or from this machine; IsOwnHost whether the
-	// name in its Host header is one of this member's.
+	// IsSecure says whether a request came over TLS or from this machine.
 	IsSecure(r *http.Request) bool
-	IsOwnHost(host string) bool
+
+	// Hold reserves memory for an answer, false if there is not enough; Release ends that.
+	Hold(bytes int) bool
+	Release(bytes int)
 
 	// Delete deletes a node if its czxid is still that one, 0 for any, and returns the zxid.
 	Delete(ctx context.Context, r *http.Request, path string, czxid wire.Zxid) (wire.Zxid, error)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -63,9 +64,11 @@ func (p *tape) view(f func(*znode.Store)) { f(p.s) }
 // history is what the API answers of a lock, without the head.
 func (p *tape) history(path string) (*replay, *historyAnswer) {
 	c := &Console{index: newIndex(p.view, p.r)}
-	r := &replay{path: path, viewer: &viewer{super: true}, viewing: p.view}
+	r := &replay{path: path, viewer: &viewer{ctx: context.Background(), super: true}, viewing: p.view}
 	c.index.with(func() { r.start(c.index) })
-	r.run()
+	if err := r.run(); err != nil {
+		p.t.Fatal(err)
+	}
 	a := &historyAnswer{}
 	a.fill(r, 1000, [2]time.Time{}, instant(p.ms))
 	return r, a

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"lockkeeper/locknode"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
 )
@@ -166,6 +167,9 @@ func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit i
 	a.deadlocks(x, store, v, limit)
 	var long, hot, orphans, two []*lock
 	for _, l := range x.locks {
+		if !v.super && !v.seesLock(store, l) {
+			continue
+		}
 		for _, kind := range x.troubleOf(l) {
 			switch kind {
 			case "orphan":
@@ -183,7 +187,7 @@ func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit i
 		a.Counts[kind] = len(list)
 		slices.SortFunc(list, func(a, b *lock) int { return cmp.Or(order(a, b), cmp.Compare(a.path, b.path)) })
 		for n, l := range list {
-			if n < limit && v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
+			if n < limit {
 				f(l)
 			}
 		}
@@ -235,10 +239,28 @@ func (l *lock) orphanRows(store *znode.Store) (list []orphanRow) {
 	return list[:min(len(list), 20)]
 }
 
+// deadlocksSeenBy are the deadlocks of locks that v may see all. The index's mu is held.
+func (x *index) deadlocksSeenBy(store *znode.Store, v *viewer) []locknode.Deadlock {
+	found := x.findDeadlocksLocked()
+	if v.super {
+		return found
+	}
+	var seen []locknode.Deadlock
+	for _, d := range found {
+		if !slices.ContainsFunc(d.Edges, func(e locknode.Edge) bool {
+			l := x.locks[e.Path]
+			return l == nil || !v.seesLock(store, l)
+		}) {
+			seen = append(seen, d)
+		}
+	}
+	return seen
+}
+
 const edgesAround = 20 // of those that wait for a deadlock, but are no part of it
 
 func (a *troubleAnswer) deadlocks(x *index, store *znode.Store, v *viewer, limit int) {
-	found := x.findDeadlocksLocked()
+	found := x.deadlocksSeenBy(store, v)
 	a.Counts["deadlock"] = len(found)
 	for _, d := range found[:min(len(found), limit)] {
 		row := deadlockRow{}

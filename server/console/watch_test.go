@@ -30,7 +30,8 @@ func (fakeMember) Deadlines() ([]session.Deadline, bool)             { return ni
 func (fakeMember) Identities(*http.Request) []znode.Identity         { return nil }
 func (fakeMember) IsSuper([]znode.Identity) bool                     { return true }
 func (fakeMember) IsSecure(*http.Request) bool                       { return true }
-func (fakeMember) IsOwnHost(string) bool                             { return true }
+func (fakeMember) Hold(int) bool                                     { return true }
+func (fakeMember) Release(int)                                       {}
 func (fakeMember) Audit(*http.Request, string, string, string, bool) {}
 func (fakeMember) Delete(context.Context, *http.Request, string, wire.Zxid) (wire.Zxid, error) {
 	return 0, nil
@@ -80,7 +81,7 @@ func BenchmarkWatchers(b *testing.B) {
 			defer c.Close()
 			for _, q := range []string{"view=locks", "view=locks&sort=path", "view=lock&path=/t0007", "view=trouble", "view=history&path=/t0007"} {
 				query, _ := url.ParseQuery(q)
-				w := &watcher{key: q, view: query.Get("view"), query: query, viewer: &viewer{super: true},
+				w := &watcher{key: q, view: query.Get("view"), query: query, viewer: &viewer{ctx: context.Background(), super: true},
 					latest: make(chan message, 1), beats: make(chan []byte, 1)}
 				c.hub.mu.Lock()
 				c.hub.watchers[w] = true // tick is called here, not by run
@@ -114,7 +115,7 @@ func BenchmarkFirstView(b *testing.B) {
 	p := manyLocks(b, false)
 	for b.Loop() {
 		c := New(Config{Member: fakeMember{p}, Recorder: p.r, Watchers: 16})
-		if _, err := c.locks(url.Values{}, &viewer{super: true}, time.Now()); err != nil {
+		if _, err := c.locks(url.Values{}, &viewer{ctx: context.Background(), super: true}, time.Now()); err != nil {
 			b.Fatal(err)
 		}
 		c.Close()

@@ -80,7 +80,11 @@ type Config struct {
 
 	// HTTPAddr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty
 	// means that there is none.
-	HTTPAddr                    string
+	HTTPAddr string
+	// HTTPLogin and MetricsLogin say that reading at these ports needs a certificate, or the login
+	// of the super user or of ViewerDigest (admin.requireLogin, admin.viewerDigest).
+	HTTPLogin, MetricsLogin     bool
+	ViewerDigest                string
 	HTTPConns, HTTPConnsPerAddr int           // admin.maxCnxns, admin.maxCnxnsPerAddress
 	HTTPRequestTimeout          time.Duration // admin.requestTimeout
 	HTTPIdleTimeout             time.Duration // admin.idleTimeout

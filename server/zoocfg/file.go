@@ -68,21 +68,22 @@ type loader struct {
 	cfg    Config
 	faults Faults
 
-	port        int      // clientPort; 0 = not set
-	portAddr    string   // clientPortAddress
-	observer    bool     // peerType=observer
-	standalone  bool     // standaloneEnabled
-	httpPort    int      // admin.serverPort; 0 = not set
-	httpAddr    string   // admin.serverAddress
-	httpOn      bool     // admin.enableServer=true
-	httpOff     bool     // admin.enableServer=false
-	metricsOn   bool     // metricsProvider.className
-	metricsPort int      // metricsProvider.httpPort; 0 = not set
-	metricsAddr string   // metricsProvider.httpHost
-	dynamic     string   // dynamicConfigFile
-	enforceAuth bool     // enforce.auth.enabled
-	authSchemes []string // enforce.auth.schemes
-	requireSASL bool     // sessionRequireClientSASLAuth
+	port         int      // clientPort; 0 = not set
+	portAddr     string   // clientPortAddress
+	observer     bool     // peerType=observer
+	standalone   bool     // standaloneEnabled
+	httpPort     int      // admin.serverPort; 0 = not set
+	httpAddr     string   // admin.serverAddress
+	httpOn       bool     // admin.enableServer=true
+	httpOff      bool     // admin.enableServer=false
+	requireLogin bool     // admin.requireLogin
+	metricsOn    bool     // metricsProvider.className
+	metricsPort  int      // metricsProvider.httpPort; 0 = not set
+	metricsAddr  string   // metricsProvider.httpHost
+	dynamic      string   // dynamicConfigFile
+	enforceAuth  bool     // enforce.auth.enabled
+	authSchemes  []string // enforce.auth.schemes
+	requireSASL  bool     // sessionRequireClientSASLAuth
 
 	jaasFile, jaasSection string            // java.security.auth.login.config, sasl.serverconfig
 	usersFile             string            // saslUsersFile
@@ -254,6 +255,7 @@ func (l *loader) finish() {
 	l.httpAddress()
 	l.metricsAddress()
 	l.finishTLS()
+	l.finishLogin()
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
 			slices.Sort(keys)
@@ -422,6 +424,29 @@ func (l *loader) httpAddress() {
 		l.httpPort = defaultHTTPPort
 	}
 	l.cfg.HTTPAddr = net.JoinHostPort(l.httpAddr, strconv.Itoa(l.httpPort))
+}
+
+// finishLogin decides at which ports reading needs a login.
+func (l *loader) finishLogin() {
+	c := &l.cfg
+	needs := func(addr string) bool {
+		if addr == "" || l.has("admin.requireLogin") {
+			return addr != "" && l.requireLogin
+		}
+		return !IsLoopback(addr) && (c.ClientsSpeakTLS() || c.SASLUsers != nil)
+	}
+	c.HTTPLogin, c.MetricsLogin = needs(c.HTTPAddr), needs(c.MetricsAddr)
+	certificates := c.HTTPTLS != TLSOff && c.TLS.TrustStore.File != ""
+	if (c.MetricsLogin || c.HTTPLogin && !certificates) && c.SuperDigest == "" && c.ViewerDigest == "" {
+		l.warn(l.at("admin.requireLogin"), "nobody can read there: admin.viewerDigest is missing")
+	}
+}
+
+// IsLoopback reports whether a host:port is reached from this machine only.
+func IsLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // defaultMetricsPort is that of ZooKeeper's Prometheus provider.

@@ -313,6 +313,14 @@ var usedKeys = map[string]keyDef{
 		effect: "Whether a super user may download the state with the command snapshot."},
 	"admin.restore.enabled": {property: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.NoRestoreCommand }), def: "true",
 		effect: "Whether a super user may replace the state of the cluster with the command restore."},
+	"admin.requireLogin": {own: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
+		l.requireLogin, _ = l.boolValue(p)
+	}}, def: "(true at an address other than loopback, if clients have TLS or SASL)", effect: "Whether reading at the HTTP port and at the port for metrics needs a certificate that this member trusts, or a login: that of the super user or of admin.viewerDigest. The probes /live and /ready, /fence and the files of the console's page need none."},
+	"admin.viewerDigest": {own: true, value: value{kind: "user:BASE64(hash(user:password))", use: func(l *loader, p property) {
+		if l.cfg.ViewerDigest = p.val; !strings.Contains(p.val, ":") {
+			l.fault(p, "is no user:BASE64(hash(user:password))")
+		}
+	}}, def: "(none)", effect: "A login for monitors and for people who may look: Authorization: digest user:password. ACLs hold for it. 'lockkeeper digest USER' makes one from a password."},
 	"admin.maxCnxns": {own: true, value: integer(1, MaxHTTPConns, MaxHTTPConns, func(l *loader) *int { return &l.cfg.HTTPConns }), unit: "connections",
 		effect: "How many connections the HTTP port has at a time. One more takes the place of the oldest that is not being served, or is closed."},
 	"admin.maxCnxnsPerAddress": {own: true, value: integer(1, MaxHTTPConns, 8, func(l *loader) *int { return &l.cfg.HTTPConnsPerAddr }), unit: "connections",

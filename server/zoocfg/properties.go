@@ -88,6 +88,11 @@ func Redact(text string) (redacted string, properties map[string]string) {
 			i++
 		}
 		logical := strings.Join(lines[first:i+1], "\n")
+		if comment := strings.TrimLeft(logical, blanks+"#!"); comment != logical {
+			if props, _ := parseProperties("", comment); len(props) > 0 && isSecret(props[0].key) {
+				logical = "#" + props[0].key + "=*****"
+			}
+		}
 		props, faults := parseProperties("", logical)
 		switch {
 		case len(faults) > 0:
@@ -110,7 +115,7 @@ func Redact(text string) (redacted string, properties map[string]string) {
 // isSecret reports whether the value of a key is secret, or what a secret could be guessed from.
 func isSecret(key string) bool {
 	key = strings.ToLower(key)
-	return strings.HasSuffix(key, "password") || strings.HasSuffix(key, "superdigest")
+	return strings.HasSuffix(key, "password") || strings.HasSuffix(key, "digest")
 }
 
 // trim is Java's String.trim.

@@ -91,3 +91,12 @@ func FuzzParseProperties(f *testing.F) {
 		}
 	})
 }
+
+// TestRedactsComments: a secret that is commented out stays one.
+func TestRedactsComments(t *testing.T) {
+	text, _ := Redact("# an old one:\n#DigestAuthenticationProvider.superDigest=super:abc\n ! ssl.keyStore.password = abc\n## admin.viewerDigest=v:abc\ntickTime=2000")
+	want := "# an old one:\n#DigestAuthenticationProvider.superDigest=*****\n#ssl.keyStore.password=*****\n#admin.viewerDigest=*****\ntickTime=2000"
+	if text != want {
+		t.Errorf("%s", text)
+	}
+}

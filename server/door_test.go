@@ -1,0 +1,172 @@
+package server
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// askDoor sends a request to the HTTP port and returns the status of the answer.
+func askDoor(t *testing.T, s *Server, method, path string, change func(*http.Request)) int {
+	t.Helper()
+	r, err := http.NewRequest(method, "http://"+s.HTTPAddr().String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(r)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// TestDoorTurnsAwayForeignPages: a page of another site reaches no handler, neither by the name of
+// its own server, pointed at this member, nor by the browser's request for it.
+func TestDoorTurnsAwayForeignPages(t *testing.T) {
+	s := startReal(t, superSettings)
+	for _, path := range []string{"/commands/dump", "/commands", "/members", "/api/v1/locks", "/api/v1/events", "/", "/commands/icfg"} {
+		if status := askDoor(t, s, "GET", path, func(r *http.Request) { r.Host = "evil.example:8080" }); status != http.StatusMisdirectedRequest {
+			t.Errorf("%s by a foreign name: status %d", path, status)
+		}
+		want := http.StatusForbidden
+		if path == "/" {
+			want = http.StatusOK // a link leads to it
+		}
+		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"} {
+			if status := askDoor(t, s, "GET", path, func(r *http.Request) { r.Header.Set(header, value) }); status != want {
+				t.Errorf("%s with %s: status %d", path, header, status)
+			}
+		}
+	}
+	if status := askDoor(t, s, "POST", "/leader", func(r *http.Request) { r.Header.Set("Origin", "null") }); status != http.StatusForbidden {
+		t.Errorf("POST /leader: status %d", status)
+	}
+	if status := askDoor(t, s, "GET", "/live", func(r *http.Request) { r.Host = "probe.example" }); status != http.StatusOK {
+		t.Errorf("a probe by another name: status %d", status)
+	}
+}
+
+// TestDoorLimitsGuesses: after some wrong passwords of the super user an address has to wait, and
+// the right one is not taken meanwhile; other logins do not count.
+func TestDoorLimitsGuesses(t *testing.T) {
+	s := startReal(t, superSettings)
+	ask := func(auth string) int {
+		return askDoor(t, s, "GET", "/api/v1/whoami", func(r *http.Request) { r.Header.Set("Authorization", auth) })
+	}
+	for range 3 * guessesAtOnce {
+		if status := ask("digest alice:any"); status != http.StatusOK {
+			t.Fatalf("a login of a client: status %d", status)
+		}
+	}
+	taken := 0
+	for range 5 * guessesAtOnce {
+		if ask("digest super:guess") == http.StatusOK {
+			taken++
+		}
+	}
+	if taken < guessesAtOnce || taken > 2*guessesAtOnce {
+		t.Errorf("%d guesses were looked at", taken)
+	}
+	if status := ask(asSuper); status != http.StatusTooManyRequests {
+		t.Errorf("the right password after many guesses: status %d", status)
+	}
+	if status := ask(""); status != http.StatusOK {
+		t.Errorf("without a login: status %d", status)
+	}
+}
+
+func TestGuessesAreForgiven(t *testing.T) {
+	var g guesses
+	a, now := netip.MustParseAddr("2001:db8::1"), time.Now()
+	lines := 0
+	for range guessesAtOnce {
+		if g.waits(a, now) {
+			t.Fatal("it waits at once")
+		}
+		if g.add(a, now) > 0 {
+			lines++
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines", lines)
+	}
+	if !g.waits(netip.MustParseAddr("2001:db8::2"), now) || g.waits(netip.MustParseAddr("10.0.0.1"), now) {
+		t.Error("its network must wait, and no other")
+	}
+	if g.waits(a, now.Add(2*guessEvery)) {
+		t.Error("it is not forgiven")
+	}
+}
+
+// TestDoorAsksReaders: with admin.requireLogin nothing of the state is read without a login, on the
+// port for metrics too; probes and the page need none.
+func TestDoorAsksReaders(t *testing.T) {
+	s := startReal(t, func(c *Config) {
+		superSettings(c)
+		c.HTTPLogin, c.ViewerDigest = true, "viewer:"+c.SuperDigest // no digest of anybody
+	})
+	for auth, want := range map[string]int{"": http.StatusUnauthorized, "digest a:b": http.StatusForbidden, asSuper: http.StatusOK} {
+		for _, path := range []string{"/commands/monitor", "/members", "/api/v1/cluster"} {
+			if status := askDoor(t, s, "GET", path, func(r *http.Request) { r.Header.Set("Authorization", auth) }); status != want {
+				t.Errorf("%s with %q: status %d, want %d", path, auth, status, want)
+			}
+		}
+	}
+	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/": 200, "/fence": 400} {
+		if status := askDoor(t, s, "GET", path, func(*http.Request) {}); status != want {
+			t.Errorf("%s: status %d, want %d", path, status, want)
+		}
+	}
+}
+
+// TestAnswersCountAsMemory: answers that nobody receives hold a part of maxClientMemory at most,
+// others are refused meanwhile, and the memory is free when their clients have left.
+func TestAnswersCountAsMemory(t *testing.T) {
+	s := startReal(t, superSettings)
+	m := consoleMember{s}
+	most := s.cfg.Limits.Memory / 4
+	if m.Hold(most + 1) {
+		t.Error("an answer may take everything")
+	}
+	if !m.Hold(most) {
+		t.Fatal("no answer may be held")
+	}
+	none := func(*http.Request) {}
+	if status := askDoor(t, s, "GET", "/api/v1/node?path=/", none); status != http.StatusServiceUnavailable {
+		t.Errorf("beside answers that take all memory: status %d", status)
+	}
+	m.Release(most)
+	if status := askDoor(t, s, "GET", "/api/v1/node?path=/", none); status != http.StatusOK {
+		t.Errorf("afterwards: status %d", status)
+	}
+	if n := s.door.held.Load(); n != 0 {
+		t.Errorf("%d bytes are held for nobody", n)
+	}
+}
+
+// TestStreamsLeaveRoomForProbes: streams of an address never stop its probes.
+func TestStreamsLeaveRoomForProbes(t *testing.T) {
+	s := startReal(t, superSettings)
+	streams := 0
+	for range 2 * s.cfg.HTTPConnsPerAddr {
+		resp, err := (&http.Client{Transport: &http.Transport{}}).Get("http://" + s.HTTPAddr().String() + "/api/v1/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			streams++
+		}
+	}
+	if want := s.cfg.HTTPConnsPerAddr - probeConnsPerAddr; streams != want {
+		t.Errorf("%d streams, want %d", streams, want)
+	}
+	for path, want := range map[string]int{"/live": 200, "/ready": 200, "/fence?lock=/x&token=1": 409} {
+		if status := askDoor(t, s, "GET", path, func(*http.Request) {}); status != want {
+			t.Errorf("%s beside streams: status %d, want %d", path, status, want)
+		}
+	}
+}
