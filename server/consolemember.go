@@ -182,9 +182,6 @@ func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok
 	}
 	m.s.log.Info(msg, "operation", operation, "target", target, "remote", r.RemoteAddr,
 		"result", result, "why", what)
-	if !ok {
-		m.s.noteLogin(r)
-	}
 	m.s.auditHTTP(r, operation, target, result)
 }
 

@@ -126,7 +126,7 @@ func (d *door) login(r *http.Request) ([]znode.Identity, bool) {
 	if kept && !slices.ContainsFunc(ids, func(id znode.Identity) bool {
 		return id.Scheme == "super" || id.Scheme == "digest" && id.ID == d.s.cfg.ViewerDigest
 	}) {
-		d.wrong(r, user, from)
+		d.wrong(auth, from)
 	}
 	return ids, true
 }
@@ -136,29 +136,27 @@ func isOf(user, digest string) bool {
 	return ok && name == user
 }
 
-// wrong counts a wrong password, and writes lines about the first and then at most one a
-// guessesLogged.
-func (d *door) wrong(r *http.Request, user string, from netip.Addr) {
+// wrong records a wrong password, in lines that are bounded.
+func (d *door) wrong(auth string, from netip.Addr) {
 	d.logins.Add(1)
-	if n := d.guesses.add(from, time.Now()); n > 0 {
-		d.s.log.Warn("wrong password over HTTP", "user", user, "client", r.RemoteAddr, "since the last line", n)
-		consoleMember{d.s}.Audit(r, "login", "", "wrong password", false)
+	d.guesses.add(from, time.Now())
+	if d.s.sessions.ClaimsSuper(auth) {
+		d.s.sessions.SuperLoginRefused(0, from.String(), "digest over HTTP")
+		return
 	}
+	d.s.log.Warn("login of the viewer refused over HTTP: wrong password", "client", from)
 }
 
 const (
 	guessesAtOnce = 10          // wrong passwords that an address may send without waiting
 	guessEvery    = time.Second // after those, the time for another
 	guessersMost  = 4096        // addresses that are remembered
-	guessesLogged = 10 * time.Second
 )
 
 // guesses are the wrong passwords by address. IPv6 counts by /64, which one machine can have.
 type guesses struct {
-	mu       sync.Mutex
-	until    map[netip.Prefix]time.Time // by when all of an address's wrong passwords are forgiven
-	unlogged int
-	loggedAt time.Time
+	mu    sync.Mutex
+	until map[netip.Prefix]time.Time // by when all of an address's wrong passwords are forgiven
 }
 
 func guesser(a netip.Addr) netip.Prefix {
@@ -190,9 +188,8 @@ func (g *guesses) forgetLocked(now time.Time) {
 	}
 }
 
-// add counts a wrong password of an address. It returns the number of those since the last line, 0
-// if none is due.
-func (g *guesses) add(a netip.Addr, now time.Time) (toLog int) {
+// add counts a wrong password of an address.
+func (g *guesses) add(a netip.Addr, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.until == nil {
@@ -203,12 +200,6 @@ func (g *guesses) add(a netip.Addr, now time.Time) (toLog int) {
 		until = now
 	}
 	g.until[guesser(a)] = until.Add(guessEvery)
-	g.unlogged++
-	if !g.loggedAt.IsZero() && now.Sub(g.loggedAt) < guessesLogged {
-		return 0
-	}
-	toLog, g.unlogged, g.loggedAt = g.unlogged, 0, now
-	return toLog
 }
 
 // isOwnHost reports whether host, as in a Host header, is one of this member's names. A page of

@@ -81,17 +81,11 @@ func TestDoorLimitsGuesses(t *testing.T) {
 func TestGuessesAreForgiven(t *testing.T) {
 	var g guesses
 	a, now := netip.MustParseAddr("2001:db8::1"), time.Now()
-	lines := 0
 	for range guessesAtOnce {
 		if g.waits(a, now) {
 			t.Fatal("it waits at once")
 		}
-		if g.add(a, now) > 0 {
-			lines++
-		}
-	}
-	if lines != 1 {
-		t.Errorf("%d lines", lines)
+		g.add(a, now)
 	}
 	if !g.waits(netip.MustParseAddr("2001:db8::2"), now) || g.waits(netip.MustParseAddr("10.0.0.1"), now) {
 		t.Error("its network must wait, and no other")

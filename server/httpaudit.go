@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"strings"
 
 	"lockkeeper/session"
 )
@@ -39,12 +38,4 @@ func (s *Server) auditWord(c *conn, word string) {
 	addr := c.remote.Addr().String()
 	s.auditRemote(&session.AuditRecord{Users: []string{addr}, Schemes: []string{"ip"}, Addr: addr, Operation: operation,
 		Result: session.AuditSuccess})
-}
-
-// noteLogin records a request whose Authorization header has the name of the super user and another
-// password.
-func (s *Server) noteLogin(r *http.Request) {
-	if scheme, auth, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && scheme == "digest" && s.sessions.ClaimsSuper(auth) {
-		s.sessions.SuperLoginRefused(0, clientAddr(r).String(), "digest over HTTP")
-	}
 }

@@ -238,7 +238,6 @@ func (s *Server) serveLeader(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err := s.mayLead(s.httpIdentities(r)); err != nil {
-		s.noteLogin(r)
 		s.auditHTTP(r, auditTransfer, "", session.AuditFailure)
 		writeError(w, http.StatusForbidden, err.Error())
 		return
