@@ -235,6 +235,7 @@ func (m *member) dieLocked(how func(string), left func(*simdisk.Disk, *rand.Rand
 		return
 	}
 	m.starts.Add(1) // what it writes from now on counts no more
+	p.mayRetire = m.harmed
 	// First the network, then the disk: what was acknowledged is on the disk.
 	how(m.name)
 	old := m.disk
@@ -254,6 +255,7 @@ func (m *member) stop() {
 	m.lock()
 	defer m.unlock()
 	if p := m.prog.Swap(nil); p != nil {
+		p.mayRetire = m.harmed
 		m.c.wind(p)
 	}
 }
@@ -272,7 +274,7 @@ func (c *cluster) wind(p *program) {
 		panic(fmt.Sprintf("member %s has not stopped after %v", p.name, limit))
 	})
 	defer late.Stop()
-	if err := p.failure(); err != nil && !p.mayFail {
+	if err := p.failure(); err != nil && !p.mayFail && !(p.mayRetire && mayReplaceDisk(err)) {
 		c.t.Errorf("a member had given up: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

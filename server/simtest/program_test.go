@@ -18,8 +18,9 @@ import (
 type program struct {
 	*server.Server
 	name string
-	// mayFail: its disk has failed.
-	mayFail bool
+	// mayFail: its disk has failed. mayRetire: its disk was harmed, so it may end because its files
+	// must not be used any more.
+	mayFail, mayRetire bool
 }
 
 // segmentBytes is the length of a segment of the log: short, so that there are many.
