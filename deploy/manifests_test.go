@@ -150,7 +150,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	want(t, "serviceName", set.at("spec", "serviceName"), service.at("metadata", "name"))
 	configMap := kinds["ConfigMap"]
-	want(t, "the configMap", pod.at("volumes", 0, "configMap", "name"), configMap.at("metadata", "name"))
+	want(t, "the configMap", pod.at("volumes", 1, "configMap", "name"), configMap.at("metadata", "name"))
 
 	text := configMap.at("data", "zoo.cfg").String()
 	cfg := load(t, text)
@@ -172,9 +172,14 @@ func TestKubernetes(t *testing.T) {
 		want(t, "port of the Service "+p.at("name").String(), p.at("port"), ports[p.at("name").String()])
 	}
 	open := kinds["NetworkPolicy"].at("spec", "ingress")
-	want(t, "ports for everybody", open.at(0, "ports").names("port"), []string{ports["client"], ports["metrics"]})
+	want(t, "ports for everybody", open.at(0, "ports").names("port"), []string{ports["client"]})
 	want(t, "ports for members", open.at(1, "ports").names("port"), []string{ports["peer"]})
 	want(t, "members", open.at(1, "from", 0, "podSelector", "matchLabels"), labels)
+	want(t, "ports for Prometheus", open.at(2, "ports").names("port"), []string{ports["metrics"]})
+	want(t, "Prometheus", len(open.at(2, "from").list()), 1)
+	want(t, "the label of Prometheus", open.at(2, "from", 0, "podSelector", "matchLabels").keys(), []string{"app.kubernetes.io/name"})
+	want(t, "the file of the secret", setting(text, "peer.secretFile"),
+		member.at("volumeMounts", 1, "mountPath").String()+"/peer.secret")
 	for probe, path := range map[string]string{"livenessProbe": "/live", "readinessProbe": "/ready", "startupProbe": "/live"} {
 		want(t, probe, member.at(probe, "httpGet", "path"), path)
 		want(t, probe, member.at(probe, "httpGet", "port"), "http")

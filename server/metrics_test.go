@@ -154,8 +154,10 @@ with labels. Prometheus finds them at ` + "`http://HOST:7000/metrics`" + ` with 
 
 [configuration.md](configuration.md) has the other keys, such as ` + "`metricsProvider.httpHost`" + `: every
 host that reaches the port can read the metrics, and with them the paths of the locks that most wait
-for. [grafana.json](grafana.json) is a dashboard, and [alerts.yml](alerts.yml) has rules for
-Prometheus.
+for, unless reading needs a login (` + "`admin.requireLogin`" + `, the default if clients have TLS or SASL).
+Prometheus then needs ` + "`authorization: {type: digest, credentials: \"viewer:PASSWORD\"}`" + ` for the user
+of ` + "`admin.viewerDigest`" + `. [grafana.json](grafana.json) is a dashboard, and
+[alerts.yml](alerts.yml) has rules for Prometheus.
 
 What ZooKeeper has too has its name and its type, so that dashboards and rules for ZooKeeper work.
 ` + "`mntr`" + ` puts ` + "`zk_`" + ` in front of all names; in Prometheus lockkeeper's own begin with ` + "`lockkeeper_`" + `.
