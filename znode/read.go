@@ -139,6 +139,9 @@ func (s *Store) Node(path string) (wire.Stat, bool) {
 	return s.stat(i), true
 }
 
+// AllReadable reports whether everybody may read every node.
+func (s *Store) AllReadable() bool { return s.acls.closed == 0 }
+
 // readable finds a node and checks for one of the permissions.
 func (s *Store) readable(path string, ids []Identity, want wire.Perm) (slot, wire.Code) {
 	if s.hidesQuota(path, ids) {

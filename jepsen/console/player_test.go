@@ -288,7 +288,7 @@ func playLocks(q url.Values) answer {
 			locks = append(locks, lockAnswer(i))
 		}
 	}
-	return answer{"total": total, "matched": matched, "hidden": 0, "offset": 0, "limit": 50, "waiting": 50000, "locks": locks,
+	return answer{"total": total, "matched": matched, "offset": 0, "limit": 50, "waiting": 50000, "locks": locks,
 		"kinds": answer{"mutex": 9000, "readwrite": 500, "semaphore": 100, "election": 300, "ephemeral": 100, "unknown": 0}}
 }
 
@@ -386,7 +386,7 @@ func playSessions(url.Values) answer {
 func playSession(q url.Values) answer {
 	s := sessionAnswer(3)
 	s["session"] = q.Get("id")
-	paths := func(all ...string) answer { return answer{"total": len(all), "hidden": 0, "paths": all} }
+	paths := func(all ...string) answer { return answer{"total": len(all), "paths": all} }
 	return answer{"session": s, "identities": []string{}, "ephemerals": paths("/reports/monthly/_c_0f3c-lock-0000000017", "/members/web-3", "/"+hostile),
 		"watches": paths("/config"), "holds": []string{"/reports/monthly"}, "waits": []string{"/shop/orders/lock"}}
 }

@@ -142,6 +142,8 @@ type viewer struct {
 	ctx   context.Context // ends when nobody waits for the answer
 	ids   []znode.Identity
 	super bool
+	// deadlocked has the contenders in the deadlocks that the viewer may see, see showDeadlocks.
+	deadlocked places
 }
 
 func (v *viewer) may(a *znode.Access) bool { return v.super || a.Allows(v.ids, wire.PermRead) }

@@ -270,12 +270,12 @@ func (h *hub) beat(v *viewer) []byte {
 	c := h.c
 	b := beatAnswer{head: c.head(time.Now()), Leader: c.member.Leader(), Trouble: map[string]int{}}
 	c.index.with(func() {
-		c.member.View(func(store *znode.Store) { b.Trouble["deadlock"] = len(c.index.deadlocksSeenBy(store, v)) })
+		b.Trouble["deadlock"] = len(c.index.showDeadlocks(v))
 		seen := c.index.seenBy(v)
 		b.Locks = len(seen)
 		for _, l := range seen {
 			b.Waiting += l.waiting
-			for _, kind := range c.index.troubleOf(l) {
+			for _, kind := range c.index.troubleOf(l, v) {
 				if kind != "deadlock" {
 					b.Trouble[kind]++
 				}

@@ -38,10 +38,9 @@ type content struct {
 	shared     int // sessions that have more than one node
 	within     int // nodes that name sessions around them
 
-	deadlocks   []locknode.Deadlock
-	deadlocksAt uint64            // changes when they were found
-	deadlocksIn time.Time         // before which they are not searched for again
-	deadlockRef map[*lock][]int64 // by lock, the tokens of the contenders in deadlocks
+	deadlocks   []foundDeadlock
+	deadlocksAt uint64    // changes when they were found
+	deadlocksIn time.Time // before which they are not searched for again
 }
 
 // lock is one lock of the index. Its fields are guarded by the index's mu.
@@ -134,7 +133,7 @@ func (x *index) buildLocked() {
 	x.locks, x.where, x.dirty = map[string]*lock{}, map[string]*lock{}, map[string]*lock{}
 	x.semaphores, x.nodes = map[string]bool{}, map[wire.SessionID]int{}
 	x.shared, x.within = 0, 0
-	x.deadlocks, x.deadlockRef = nil, nil
+	x.deadlocks = nil
 	x.changes++
 	var step []znode.Ephemeral
 	var walk *znode.EphemeralWalk
@@ -443,8 +442,17 @@ const (
 	restAfter = 50
 )
 
+// foundDeadlock is a deadlock, with the places of those who wait in it.
+type foundDeadlock struct {
+	locknode.Deadlock
+	waiting places
+}
+
+// places are contenders: their tokens, by lock.
+type places map[*lock][]int64
+
 // findDeadlocksLocked finds the deadlocks, unless nothing has changed since it did.
-func (x *index) findDeadlocksLocked() []locknode.Deadlock {
+func (x *index) findDeadlocksLocked() []foundDeadlock {
 	begin := time.Now()
 	if x.deadlocksAt == x.changes || begin.Before(x.deadlocksIn) {
 		return x.deadlocks
@@ -455,7 +463,7 @@ func (x *index) findDeadlocksLocked() []locknode.Deadlock {
 		}
 	}()
 	x.deadlocksAt = x.changes
-	x.deadlocks, x.deadlockRef = nil, map[*lock][]int64{}
+	x.deadlocks = nil
 	if x.shared == 0 && x.within == 0 {
 		return nil // each session is in one queue
 	}
@@ -469,12 +477,13 @@ func (x *index) findDeadlocksLocked() []locknode.Deadlock {
 	}
 	// A session that only holds elsewhere is part of no edge there, but makes it one that is in
 	// two.
-	x.deadlocks = locknode.Deadlocks(locks)
-	for _, d := range x.deadlocks {
+	for _, d := range locknode.Deadlocks(locks) {
+		found := foundDeadlock{d, places{}}
 		for _, r := range d.Waiting {
 			l := sources[r.Lock]
-			x.deadlockRef[l] = append(x.deadlockRef[l], l.queue[r.Contender].Token)
+			found.waiting[l] = append(found.waiting[l], l.queue[r.Contender].Token)
 		}
+		x.deadlocks = append(x.deadlocks, found)
 	}
 	return x.deadlocks
 }

@@ -43,7 +43,7 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 	var kinds [6]int // by allKinds
 	c.index.with(func() {
 		x := c.index
-		x.findDeadlocksLocked()
+		x.showDeadlocks(v)
 		seen := x.seenBy(v)
 		a.Total = len(seen)
 		top := topLocks{less: less, most: a.Offset + a.Limit}
@@ -121,7 +121,7 @@ func (f *lockFilter) matches(x *index, l *lock, v *viewer) bool {
 	case f.kind != "" && l.kind != f.kind,
 		f.only == "waiting" && l.waiting == 0,
 		f.only == "held" && l.held == 0,
-		f.only == "trouble" && len(x.troubleOf(l)) == 0,
+		f.only == "trouble" && len(x.troubleOf(l, v)) == 0,
 		f.under != "" && l.path != f.under && !strings.HasPrefix(l.path, f.under+"/"):
 		return false
 	}
@@ -231,7 +231,7 @@ func (t *topLocks) sorted() []*lock {
 // row is a lock in a table. The index's mu is held.
 func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockRow {
 	r := lockRow{Path: l.path, Kind: l.kind, Held: l.held, Waiting: l.waiting, SinceAt: stamp(l.since),
-		Holders: []holderRow{}, Trouble: orEmpty(x.troubleOf(l)), Libraries: []string{}}
+		Holders: []holderRow{}, Trouble: orEmpty(x.troubleOf(l, v)), Libraries: []string{}}
 	if !l.since.IsZero() {
 		r.HeldMs = max(0, now.Sub(l.since).Milliseconds())
 	}
@@ -327,7 +327,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 		if l == nil || len(l.queue) == 0 {
 			return
 		}
-		c.index.findDeadlocksLocked()
+		c.index.showDeadlocks(v)
 		c.member.View(func(store *znode.Store) {
 			if !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
 				return
@@ -356,7 +356,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 		Path: c.Path, Node: c.Node, Session: hexText(c.Session), Held: c.Held, MayHold: c.MayHold,
 		Mode: modeOf(l, c), Token: c.Token, Layout: c.Layout, Library: c.Library, CreatedAt: stamp(c.Created),
 		Orphan: c.Orphan, MayIgnore: orEmpty(c.MayIgnore), Within: []string{},
-		Deadlock: slices.Contains(x.deadlockRef[l], c.Token),
+		Deadlock: slices.Contains(v.deadlocked[l], c.Token),
 	}
 	if info, ok := store.Session(wire.SessionID(c.Session)); ok {
 		r.Address, r.TimeoutMs = info.Addr, info.TimeoutMs

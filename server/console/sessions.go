@@ -18,7 +18,7 @@ type sessionRow struct {
 	Address     string `json:"address"`
 	TimeoutMs   int32  `json:"timeoutMs"`
 	Generation  uint64 `json:"generation"`
-	Ephemerals  int    `json:"ephemerals"`
+	Ephemerals  *int   `json:"ephemerals"` // nil: v may not see all nodes
 	Here        bool   `json:"here"`
 	*connection        // null fields if it is elsewhere
 	LeftMs      *int64 `json:"leftMs"`
@@ -32,7 +32,7 @@ type connection struct {
 	Sent         int64   `json:"sent"`
 	Queued       int     `json:"queued"`
 	UnsentBytes  int     `json:"unsentBytes"`
-	Watches      int     `json:"watches"`
+	Watches      *int    `json:"watches"` // nil as ephemerals
 	AvgLatencyMs float64 `json:"avgLatencyMs"`
 	MaxLatencyMs int64   `json:"maxLatencyMs"`
 	LastOp       string  `json:"lastOp"`
@@ -52,7 +52,7 @@ type sessionsAnswer struct {
 const sessionStep = 2000
 
 // sessions answers with a page of the sessions that match.
-func (c *Console) sessions(q url.Values, _ *viewer, now time.Time) (any, error) {
+func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) {
 	a := sessionsAnswer{}
 	var err error
 	if a.Offset, a.Limit, err = page(q, 50, 200); err != nil {
@@ -67,7 +67,8 @@ func (c *Console) sessions(q url.Values, _ *viewer, now time.Time) (any, error) 
 		return nil, err
 	}
 	search := strings.ToLower(q.Get("search"))
-	here := c.connections(now)
+	all := c.seesAllNodes(v)
+	here := c.connections(now, all)
 	left := c.left(now)
 	var list []sessionRow
 	for at := 0; at >= 0; {
@@ -77,7 +78,7 @@ func (c *Console) sessions(q url.Values, _ *viewer, now time.Time) (any, error) 
 			a.Total = store.Counts().Sessions
 		})
 		for i := range infos {
-			r := newSessionRow(&infos[i], here, left)
+			r := newSessionRow(&infos[i], here, left, all)
 			if r.Here {
 				a.Here++
 			}
@@ -111,10 +112,10 @@ func sessionOrder(q url.Values) (func(a, b sessionRow) int, error) {
 	by = cmp.Or(by, "ephemerals")
 	number := func(r *sessionRow) int64 {
 		switch {
-		case by == "ephemerals":
-			return int64(r.Ephemerals)
-		case by == "watches" && r.connection != nil:
-			return int64(r.Watches)
+		case by == "ephemerals" && r.Ephemerals != nil:
+			return int64(*r.Ephemerals)
+		case by == "watches" && r.connection != nil && r.Watches != nil:
+			return int64(*r.Watches)
 		case by == "received" && r.connection != nil:
 			return r.Received
 		case by == "left" && r.LeftMs != nil:
@@ -136,13 +137,28 @@ func sessionOrder(q url.Values) (func(a, b sessionRow) int, error) {
 	}, nil
 }
 
-// connections are the connections to this member, by session.
-func (c *Console) connections(now time.Time) map[wire.SessionID]*connection {
+// seesAllNodes reports whether v may know of every node, so that totals tell it nothing that an ACL
+// hides.
+func (c *Console) seesAllNodes(v *viewer) (all bool) {
+	c.member.View(func(store *znode.Store) { all = v.super || store.AllReadable() })
+	return all
+}
+
+// total is n for those who may know it.
+func total(n int, all bool) *int {
+	if !all {
+		return nil
+	}
+	return &n
+}
+
+// connections are the connections to this member, by session; all is seesAllNodes.
+func (c *Console) connections(now time.Time, all bool) map[wire.SessionID]*connection {
 	here := map[wire.SessionID]*connection{}
 	for _, s := range c.member.Connections() {
 		here[s.Session] = &connection{
 			ConnectedAt: stamp(s.Established), LastHeardMs: max(0, now.Sub(s.LastHeard).Milliseconds()), Received: s.Received,
-			Sent: s.Sent, Queued: s.Queued, UnsentBytes: s.Unsent, Watches: s.Watches,
+			Sent: s.Sent, Queued: s.Queued, UnsentBytes: s.Unsent, Watches: total(s.Watches, all),
 			AvgLatencyMs: s.Latency.AvgMs(), MaxLatencyMs: s.Latency.MaxMs, LastOp: s.LastOp.String(),
 		}
 	}
@@ -162,9 +178,9 @@ func (c *Console) left(now time.Time) map[wire.SessionID]int64 {
 	return left
 }
 
-func newSessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64) sessionRow {
+func newSessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection, left map[wire.SessionID]int64, all bool) sessionRow {
 	r := sessionRow{Session: hexText(info.ID), Address: info.Addr, TimeoutMs: info.TimeoutMs, Generation: info.Generation,
-		Ephemerals: info.Ephemerals, id: info.ID}
+		Ephemerals: total(info.Ephemerals, all), id: info.ID}
 	r.connection = here[info.ID]
 	r.Here = r.connection != nil
 	if ms, ok := left[info.ID]; ok {
@@ -174,9 +190,8 @@ func newSessionRow(info *znode.SessionInfo, here map[wire.SessionID]*connection,
 }
 
 type pathList struct {
-	Total  int      `json:"total"`
-	Hidden int      `json:"hidden"`
-	Paths  []string `json:"paths"`
+	Total int      `json:"total"`
+	Paths []string `json:"paths"`
 }
 
 type sessionAnswer struct {
@@ -210,7 +225,8 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	if !ok {
 		return nil, failf(http.StatusNotFound, "there is no session %s", q.Get("id"))
 	}
-	a := sessionAnswer{Session: newSessionRow(&info, c.connections(now), c.left(now)), Identities: []string{}}
+	all := c.seesAllNodes(v)
+	a := sessionAnswer{Session: newSessionRow(&info, c.connections(now, all), c.left(now), all), Identities: []string{}}
 	if v.super {
 		a.Identities = identityTexts(append([]znode.Identity{{Scheme: "ip", ID: info.Addr}}, info.Identities...))
 	}
@@ -224,20 +240,23 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 	return a, nil
 }
 
-// visible is a page of paths, without those that v may not see.
+// visible is a page of those paths that v may see, which alone count.
 func (c *Console) visible(paths []string, v *viewer, offset, limit int) pathList {
-	l := pathList{Total: len(paths), Paths: []string{}}
-	from := min(offset, len(paths))
-	for _, path := range paths[from:min(len(paths), from+limit)] {
-		seen := false
-		c.member.View(func(store *znode.Store) { seen = v.sees(store, path) })
-		if seen {
-			l.Paths = append(l.Paths, path)
-		} else {
-			l.Hidden++
+	seen := paths
+	if !v.super {
+		seen = nil
+		for part := range slices.Chunk(paths, walkStep) {
+			c.member.View(func(store *znode.Store) {
+				for _, path := range part {
+					if v.sees(store, path) {
+						seen = append(seen, path)
+					}
+				}
+			})
 		}
 	}
-	return l
+	from := min(offset, len(seen))
+	return pathList{Total: len(seen), Paths: append([]string{}, seen[from:min(len(seen), from+limit)]...)}
 }
 
 // contends returns the locks that a session holds, and those that it waits for, of those that its

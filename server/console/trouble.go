@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"math"
 	"net/url"
 	"slices"
 	"time"
@@ -76,7 +77,7 @@ type expiringRow struct {
 	Address    string `json:"address"`
 	TimeoutMs  int32  `json:"timeoutMs"`
 	LeftMs     int64  `json:"leftMs"`
-	Ephemerals int    `json:"ephemerals"`
+	Ephemerals *int   `json:"ephemerals"` // nil as in sessions
 }
 
 type reconnectRow struct {
@@ -118,25 +119,33 @@ func (c *Console) trouble(q url.Values, v *viewer, now time.Time) (any, error) {
 		Deadlocks: []deadlockRow{}, Orphans: []orphanRow{}, Long: []longRow{}, Hot: []hotRow{},
 		Expiring: []expiringRow{}, Reconnecting: []reconnectRow{}, TwoHolders: []twoHoldersRow{},
 	}
-	c.index.with(func() {
-		c.member.View(func(store *znode.Store) { a.ofLocks(c.index, store, v, limit, now) })
-	})
-	a.Herds = c.member.Herds(limit)
-	c.member.View(func(store *znode.Store) {
-		a.Herds = slices.DeleteFunc(a.Herds, func(h Herd) bool { return !v.sees(store, h.Path) })
-	})
-	if a.Herds == nil {
-		a.Herds = []Herd{}
-	}
-	a.Counts["herd"] = len(a.Herds)
-	a.ofSessions(c, limit)
+	c.index.with(func() { a.ofLocks(c.index, v, limit, now) })
+	herds := c.herds(v)
+	a.Counts["herd"] = len(herds)
+	a.Herds = append([]Herd{}, herds[:min(len(herds), limit)]...)
+	a.ofSessions(c, v, limit)
 	a.head = c.head(now)
 	return a, nil
 }
 
-// troubleOf are the kinds of trouble that a lock is in, apart from what depends on the time.
-func (x *index) troubleOf(l *lock) (list []string) {
-	if len(x.deadlockRef) > 0 && len(x.deadlockRef[l]) > 0 {
+// herds are the nodes with many watches that v may see.
+func (c *Console) herds(v *viewer) (seen []Herd) {
+	for part := range slices.Chunk(c.member.Herds(math.MaxInt), walkStep) {
+		c.member.View(func(store *znode.Store) {
+			for _, h := range part {
+				if v.sees(store, h.Path) {
+					seen = append(seen, h)
+				}
+			}
+		})
+	}
+	return seen
+}
+
+// troubleOf are the kinds of trouble that a lock is in, apart from what depends on the time, as far
+// as v may know. showDeadlocks has been called.
+func (x *index) troubleOf(l *lock, v *viewer) (list []string) {
+	if len(v.deadlocked[l]) > 0 {
 		list = append(list, "deadlock")
 	}
 	if l.orphans {
@@ -163,14 +172,11 @@ func (l *lock) isLong(now time.Time) bool {
 }
 
 // ofLocks fills in what is wrong with locks. The index's mu is held.
-func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit int, now time.Time) {
-	a.deadlocks(x, store, v, limit)
+func (a *troubleAnswer) ofLocks(x *index, v *viewer, limit int, now time.Time) {
+	a.deadlocks(x, v, limit)
 	var long, hot, orphans, two []*lock
-	for _, l := range x.locks {
-		if !v.super && !v.seesLock(store, l) {
-			continue
-		}
-		for _, kind := range x.troubleOf(l) {
+	for _, l := range x.seenBy(v) {
+		for _, kind := range x.troubleOf(l, v) {
 			switch kind {
 			case "orphan":
 				orphans = append(orphans, l)
@@ -183,31 +189,33 @@ func (a *troubleAnswer) ofLocks(x *index, store *znode.Store, v *viewer, limit i
 			}
 		}
 	}
-	some := func(kind string, list []*lock, order func(a, b *lock) int, f func(*lock)) {
+	some := func(kind string, list []*lock, order func(a, b *lock) int, f func(*znode.Store, *lock)) {
 		a.Counts[kind] = len(list)
 		slices.SortFunc(list, func(a, b *lock) int { return cmp.Or(order(a, b), cmp.Compare(a.path, b.path)) })
-		for n, l := range list {
-			if n < limit {
-				f(l)
+		x.view(func(store *znode.Store) {
+			for _, l := range list[:min(len(list), limit)] {
+				f(store, l)
 			}
-		}
+		})
 	}
 	byWaiting := func(a, b *lock) int { return cmp.Compare(b.waiting, a.waiting) }
 	bySince := func(a, b *lock) int { return compareTimes(a.since, b.since) }
-	some("long", long, bySince, func(l *lock) {
+	some("long", long, bySince, func(store *znode.Store, l *lock) {
 		h := x.row(l, store, v, now).Holders[0]
 		a.Long = append(a.Long, longRow{Path: l.path, Node: h.Node, Session: h.Session, SinceAt: h.SinceAt,
 			SinceExact: h.SinceExact, HeldMs: now.Sub(l.since).Milliseconds(), Waiting: l.waiting, Note: h.Note, Who: h.Who})
 	})
-	some("hot", hot, byWaiting, func(l *lock) {
+	some("hot", hot, byWaiting, func(_ *znode.Store, l *lock) {
 		row := hotRow{Path: l.path, Waiting: l.waiting, LongestWaitMs: now.Sub(l.oldest).Milliseconds()}
 		if l.held > 0 {
 			row.Holder = hexText(l.queue[0].Session)
 		}
 		a.Hot = append(a.Hot, row)
 	})
-	some("orphan", orphans, bySince, func(l *lock) { a.Orphans = append(a.Orphans, l.orphanRows(store)...) })
-	some("twoHolders", two, byWaiting, func(l *lock) {
+	some("orphan", orphans, bySince, func(store *znode.Store, l *lock) {
+		a.Orphans = append(a.Orphans, l.orphanRows(store)...)
+	})
+	some("twoHolders", two, byWaiting, func(_ *znode.Store, l *lock) {
 		for _, w := range warnings(l.queue) {
 			a.TwoHolders = append(a.TwoHolders, twoHoldersRow{l.path, w})
 		}
@@ -239,28 +247,43 @@ func (l *lock) orphanRows(store *znode.Store) (list []orphanRow) {
 	return list[:min(len(list), 20)]
 }
 
-// deadlocksSeenBy are the deadlocks of locks that v may see all. The index's mu is held.
-func (x *index) deadlocksSeenBy(store *znode.Store, v *viewer) []locknode.Deadlock {
-	found := x.findDeadlocksLocked()
-	if v.super {
-		return found
-	}
-	var seen []locknode.Deadlock
-	for _, d := range found {
-		if !slices.ContainsFunc(d.Edges, func(e locknode.Edge) bool {
-			l := x.locks[e.Path]
-			return l == nil || !v.seesLock(store, l)
-		}) {
-			seen = append(seen, d)
+// showDeadlocks returns the deadlocks of which v may see each lock, and notes their contenders in
+// v. The index's mu is held.
+func (x *index) showDeadlocks(v *viewer) (seen []foundDeadlock) {
+	v.deadlocked = places{}
+	for _, d := range x.findDeadlocksLocked() {
+		if !x.seesAll(v, d.Edges) {
+			continue
+		}
+		seen = append(seen, d)
+		for l, tokens := range d.waiting {
+			v.deadlocked[l] = append(v.deadlocked[l], tokens...)
 		}
 	}
 	return seen
 }
 
+// seesAll reports whether v may see the locks of all edges.
+func (x *index) seesAll(v *viewer, edges []locknode.Edge) bool {
+	if v.super {
+		return true
+	}
+	all := true
+	for part := range slices.Chunk(edges, walkStep) {
+		x.view(func(store *znode.Store) {
+			for _, e := range part {
+				l := x.locks[e.Path]
+				all = all && l != nil && v.seesLock(store, l)
+			}
+		})
+	}
+	return all
+}
+
 const edgesAround = 20 // of those that wait for a deadlock, but are no part of it
 
-func (a *troubleAnswer) deadlocks(x *index, store *znode.Store, v *viewer, limit int) {
-	found := x.deadlocksSeenBy(store, v)
+func (a *troubleAnswer) deadlocks(x *index, v *viewer, limit int) {
+	found := x.showDeadlocks(v)
 	a.Counts["deadlock"] = len(found)
 	for _, d := range found[:min(len(found), limit)] {
 		row := deadlockRow{}
@@ -274,9 +297,6 @@ func (a *troubleAnswer) deadlocks(x *index, store *znode.Store, v *viewer, limit
 			why := "queue"
 			if e.Within {
 				why = "within"
-			}
-			if l := x.locks[e.Path]; l == nil || !v.sees(store, l.queue[0].Path+"/"+l.queue[0].Node) {
-				continue
 			}
 			paths[e.Path] = true
 			row.Edges = append(row.Edges, edgeRow{hexText(e.Waiter), hexText(e.Holder), e.Path, true, why})
@@ -297,7 +317,8 @@ func (a *troubleAnswer) deadlocks(x *index, store *znode.Store, v *viewer, limit
 	}
 }
 
-func (a *troubleAnswer) ofSessions(c *Console, limit int) {
+func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
+	all := c.seesAllNodes(v)
 	now := time.Now() // that a session is about to expire is news
 	deadlines, leads := c.member.Deadlines()
 	a.ExpiringKnown = leads
@@ -310,7 +331,7 @@ func (a *troubleAnswer) ofSessions(c *Console, limit int) {
 			}
 			a.Counts["expiring"]++
 			if len(a.Expiring) < limit {
-				a.Expiring = append(a.Expiring, expiringRow{hexText(d.Session), info.Addr, info.TimeoutMs, max(0, left), info.Ephemerals})
+				a.Expiring = append(a.Expiring, expiringRow{hexText(d.Session), info.Addr, info.TimeoutMs, max(0, left), total(info.Ephemerals, all)})
 			}
 		}
 	})

@@ -48,7 +48,7 @@ function counts(app, v) {
     if (app.local.counted !== undefined && app.local.counted !== key) app.say(`${text} found.`);
     app.local.counted = key;
   }
-  return v.hidden ? `${text}. ${count(v.hidden)} more may not be read.` : text;
+  return text;
 }
 
 function columns(app, v) {

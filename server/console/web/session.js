@@ -28,15 +28,14 @@ export function render(app) {
     h("div", { class: "columns" },
       list(app, "Holds", v.holds, v.holds.length, "lock"),
       list(app, "Waits for", v.waits, v.waits.length, "lock"),
-      list(app, "Ephemerals", v.ephemerals.paths, v.ephemerals.total, "nodes", v.ephemerals.hidden),
-      v.watches ? list(app, "Watches", v.watches.paths, v.watches.total, "nodes", v.watches.hidden) : null),
+      list(app, "Ephemerals", v.ephemerals.paths, v.ephemerals.total, "nodes"),
+      v.watches ? list(app, "Watches", v.watches.paths, v.watches.total, "nodes") : null),
   ];
 }
 
-function list(app, heading, paths, total, view, hidden = 0) {
+function list(app, heading, paths, total, view) {
   const id = heading.toLowerCase().replace(" ", "-");
   return h("section", { "aria-labelledby": id, class: "card" }, h("h2", { id }, heading, " ", h("span", { class: "soft" }, count(total))),
     paths.length ? h("ul", { class: "paths" }, paths.map((p) => h("li", {}, place(app, p, view)))) : h("p", { class: "empty" }, "None."),
-    total - hidden > paths.length ? h("p", {}, h("button", { type: "button", class: "button", onclick: () => { app.local.limit = 500; app.live.watch(...stream(app)); } }, "Show more")) : null,
-    hidden ? h("p", { class: "soft" }, `${count(hidden)} may not be read.`) : null);
+    total > paths.length ? h("p", {}, h("button", { type: "button", class: "button", onclick: () => { app.local.limit = 500; app.live.watch(...stream(app)); } }, "Show more")) : null);
 }
