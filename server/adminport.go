@@ -51,7 +51,7 @@ func (m adminMember) Serving() bool { return m.Server.Serving() || m.sessions.Re
 
 // IsSuper implements admin.Member.
 func (m adminMember) IsSuper(r *http.Request) bool {
-	return slices.ContainsFunc(m.httpIdentities(r), func(id znode.Identity) bool { return id.Scheme == "super" })
+	return znode.IsSuper(m.httpIdentities(r))
 }
 
 // IsLocal implements admin.Member.
@@ -83,7 +83,7 @@ func seenBy[T any](m adminMember, list []T, path func(T) string) (seen []T) {
 // sees reports whether the viewer may know of a path: READ on its parent, or on the nearest node
 // above that there is.
 func (m adminMember) sees(store *znode.Store, path string) bool {
-	if m.cfg.SkipACL || slices.ContainsFunc(m.viewer, func(id znode.Identity) bool { return id.Scheme == "super" }) {
+	if m.cfg.SkipACL || znode.IsSuper(m.viewer) {
 		return true
 	}
 	for path != "/" {

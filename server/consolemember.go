@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -95,7 +94,7 @@ func (m consoleMember) Herds(n int) (list []console.Herd) {
 
 // IsSuper implements console.Member.
 func (m consoleMember) IsSuper(ids []znode.Identity) bool {
-	return slices.ContainsFunc(ids, func(id znode.Identity) bool { return id.Scheme == "super" })
+	return znode.IsSuper(ids)
 }
 
 // IsSecure implements console.Member.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockkeeper/session"
 	"lockkeeper/znode"
 )
 
@@ -107,9 +108,12 @@ func (d *door) isOfOwnPage(r *http.Request, need right) bool {
 // mayView reports whether identities are of somebody who has proved to be a viewer. Anybody can
 // have a digest identity.
 func (s *Server) mayView(ids []znode.Identity) bool {
-	return slices.ContainsFunc(ids, func(id znode.Identity) bool {
-		return id.Scheme == "super" || id.Scheme == "x509" || id.Scheme == "digest" && id.ID == s.cfg.ViewerDigest
-	})
+	return s.isViewer(ids) || slices.ContainsFunc(ids, func(id znode.Identity) bool { return id.Scheme == "x509" })
+}
+
+// isViewer reports whether identities prove the password of the super user or of the viewer.
+func (s *Server) isViewer(ids []znode.Identity) bool {
+	return znode.IsSuper(ids) || slices.Contains(ids, znode.Identity{Scheme: "digest", ID: s.cfg.ViewerDigest})
 }
 
 // login returns the identities of a request; false if its address has to wait because it has sent
@@ -123,9 +127,7 @@ func (d *door) login(r *http.Request) ([]znode.Identity, bool) {
 		return nil, false
 	}
 	ids := d.s.provedBy(r)
-	if kept && !slices.ContainsFunc(ids, func(id znode.Identity) bool {
-		return id.Scheme == "super" || id.Scheme == "digest" && id.ID == d.s.cfg.ViewerDigest
-	}) {
+	if kept && !d.s.isViewer(ids) {
 		d.wrong(auth, from)
 	}
 	return ids, true
@@ -153,26 +155,17 @@ const (
 	guessersMost  = 4096        // addresses that are remembered
 )
 
-// guesses are the wrong passwords by address. IPv6 counts by /64, which one machine can have.
+// guesses are the wrong passwords by session.NetworkOf the address.
 type guesses struct {
 	mu    sync.Mutex
 	until map[netip.Prefix]time.Time // by when all of an address's wrong passwords are forgiven
-}
-
-func guesser(a netip.Addr) netip.Prefix {
-	bits := 64
-	if a.Is4() {
-		bits = 32
-	}
-	p, _ := a.Prefix(bits)
-	return p
 }
 
 // waits reports whether an address has to wait.
 func (g *guesses) waits(a netip.Addr, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	until, ok := g.until[guesser(a)]
+	until, ok := g.until[session.NetworkOf(a)]
 	if !ok && len(g.until) >= guessersMost {
 		g.forgetLocked(now)
 		return len(g.until) >= guessersMost
@@ -195,11 +188,11 @@ func (g *guesses) add(a netip.Addr, now time.Time) {
 	if g.until == nil {
 		g.until = map[netip.Prefix]time.Time{}
 	}
-	until := g.until[guesser(a)]
+	until := g.until[session.NetworkOf(a)]
 	if until.Before(now) {
 		until = now
 	}
-	g.until[guesser(a)] = until.Add(guessEvery)
+	g.until[session.NetworkOf(a)] = until.Add(guessEvery)
 }
 
 // isOwnHost reports whether host, as in a Host header, is one of this member's names. A page of

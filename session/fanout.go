@@ -124,6 +124,10 @@ func (t *watchTable) fire(events []znode.Event) (unsettled bool) {
 	return len(t.usedUp) > 0
 }
 
+func (f *fanout) init() {
+	f.groups, f.at, f.known = nil, map[groupKey]*group{}, map[string]*group{}
+}
+
 // reset forgets the command.
 func (f *fanout) reset() {
 	if f.shared != nil {
@@ -131,7 +135,7 @@ func (f *fanout) reset() {
 	}
 	f.events, f.shared, f.usedUp = nil, nil, 0
 	if len(f.groups) > keptGroups || len(f.known) > keptGroups {
-		f.groups, f.at, f.known = nil, nil, nil
+		f.init()
 	}
 	clear(f.groups)
 	clear(f.at)
@@ -172,9 +176,6 @@ func (f *fanout) group(key groupKey, at map[*Session]watchMode) *group {
 		if key.watch == below {
 			g.all.base = len(key.path)
 		}
-		if f.at == nil {
-			f.at, f.known = map[groupKey]*group{}, map[string]*group{}
-		}
 		f.at[key] = g
 		f.groups = append(f.groups, g)
 	}
@@ -212,9 +213,6 @@ func (t *watchTable) aboveLocked(path string) (g *group) {
 			up := g
 			g = f.group(groupKey{below, path}, at)
 			g.up = up
-		}
-		if f.known == nil {
-			f.known = map[string]*group{}
 		}
 		f.known[path] = g
 	}

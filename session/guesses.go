@@ -30,7 +30,7 @@ type guesses struct {
 
 // wrong counts a wrong password for a session. It reports whether the client is to be answered.
 func (g *guesses) wrong(addr netip.Addr, id wire.SessionID, now time.Time) bool {
-	network := networkOf(addr)
+	network := NetworkOf(addr)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.byAddr == nil || now.Sub(g.began) >= guessesPeriod {
@@ -49,8 +49,8 @@ func count[K comparable](m map[K]int, key K) int {
 	return n + 1
 }
 
-// networkOf is an IPv4 address, or the /64 of an IPv6 address: a host may have all of those.
-func networkOf(addr netip.Addr) netip.Prefix {
+// NetworkOf is an IPv4 address, or the /64 of an IPv6 address: a host may have all of those.
+func NetworkOf(addr netip.Addr) netip.Prefix {
 	bits := addr.BitLen()
 	if addr.Is6() {
 		bits = 64

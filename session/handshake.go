@@ -206,7 +206,7 @@ func (m *Manager) attach(ctx context.Context, req *wire.ConnectRequest, addr net
 // errGuesses if there were many of them lately.
 func (m *Manager) wrongPassword(req *wire.ConnectRequest, addr netip.Addr) (*Session, *wire.ConnectResponse, error) {
 	m.stats.inc(&m.stats.WrongPasswords)
-	m.refusals.Warn("wrong password "+networkOf(addr).String(), "attach refused: wrong password",
+	m.refusals.Warn("wrong password "+NetworkOf(addr).String(), "attach refused: wrong password",
 		"session", req.SessionID, "client", addr)
 	if !m.guesses.wrong(addr, req.SessionID, time.Now()) {
 		return nil, nil, errGuesses

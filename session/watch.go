@@ -61,6 +61,7 @@ func (t *watchTable) init(maxBytes int, s *stats, m *memory) {
 	t.child.at = map[string]map[*Session]watchMode{}
 	t.recursive = map[int]int{}
 	t.herds = map[string]struct{}{}
+	t.fanout.init()
 }
 
 // add adds modes to the watches of s on path, in the data table and in the child table; false if

@@ -61,8 +61,8 @@ func (l *aclList) grantNetwork(addr netip.Addr, bits int, perms wire.Perm) {
 	}
 }
 
-// isSuper reports whether a connection with the identities ids is a super user's.
-func isSuper(ids []Identity) bool {
+// IsSuper reports whether a connection with the identities ids is a super user's.
+func IsSuper(ids []Identity) bool {
 	return slices.ContainsFunc(ids, func(id Identity) bool { return id.Scheme == schemeSuper })
 }
 

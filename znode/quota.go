@@ -207,7 +207,7 @@ func WritesQuota(record wire.Record) bool {
 // hidesQuota reports whether path is one of the quotas, and hidden from a connection with the
 // identities ids: the node that the quota is on is missing, or may not be read.
 func (s *Store) hidesQuota(path string, ids []Identity) bool {
-	if !s.keepsQuotas || !underQuota(path) || isSuper(ids) {
+	if !s.keepsQuotas || !underQuota(path) || IsSuper(ids) {
 		return false
 	}
 	of := strings.TrimPrefix(path, quotaPath)

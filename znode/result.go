@@ -65,7 +65,7 @@ type Event struct {
 // ReadableBy reports whether a connection with the identities ids, its "ip" among them, may read
 // Path's node.
 func (e *Event) ReadableBy(ids []Identity) bool {
-	if e.kept && !isSuper(ids) {
+	if e.kept && !IsSuper(ids) {
 		return false
 	}
 	return e.list == nil || e.list.allows(ids, wire.PermRead)
@@ -87,7 +87,7 @@ func (e *Event) Guarded() bool { return len(e.above) > 0 }
 // node whose path has length bytes, may learn of Path: a client that may not list a node's children
 // is not told their names.
 func (e *Event) NamedTo(ids []Identity, length int) bool {
-	if e.buried && !isSuper(ids) {
+	if e.buried && !IsSuper(ids) {
 		return false
 	}
 	for _, g := range e.above {

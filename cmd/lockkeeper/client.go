@@ -178,8 +178,8 @@ func (f *clientFlags) warnOfReadableFile() {
 		return
 	}
 	if info, err := os.Stat(f.authFile); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
-		f.say("readable identity", fmt.Sprintf("-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s",
-			f.authFile, info.Mode().Perm()))
+		f.say("readable identity", fmt.Sprintf(
+			"-auth-file: every user of this machine can read %s (mode %04o): chmod 600 %[1]s", f.authFile, info.Mode().Perm()))
 	}
 }
 

@@ -142,7 +142,8 @@ type viewer struct {
 	ctx   context.Context // ends when nobody waits for the answer
 	ids   []znode.Identity
 	super bool
-	// deadlocked has the contenders in the deadlocks that the viewer may see, see showDeadlocks.
+	// deadlocked has the contenders in the deadlocks that the viewer may see, since the last
+	// showDeadlocks. The index's mu guards it.
 	deadlocked places
 }
 
