@@ -346,7 +346,7 @@ func (p *Port) notMember(f preface, ip netip.Addr) string {
 	case own == 0 && (f.kind != StreamRaft || f.cluster == 0):
 		return fmt.Sprintf("this member belongs to no cluster yet, and member %d wants more than a query", from)
 	}
-	if !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(ServerID(from, f.fromDisk))) {
+	if !mutant.On(mutant.ClustersMix) && !p.roster.isPeer(from, f.fromDisk) && (f.kind != StreamRaft || !p.mayLead(ServerID(from, f.fromDisk))) {
 		// This member may have been down while others were made members, the leader among them. The
 		// library itself knows whose vote counts. But as long as this member follows a leader, it
 		// hears of new members from that.
