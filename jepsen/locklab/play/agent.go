@@ -208,11 +208,11 @@ func (a *agent) resume() error {
 	return a.signal(syscall.SIGCONT)
 }
 
-// kill ends the process and its library at once.
+// kill ends the process and its library at once. Its death is noted first: a lock that goes with a
+// connection may be another's before this process runs again.
 func (a *agent) kill() error {
-	err := a.signal(syscall.SIGKILL)
 	a.history.Note(a.name, Killed, "")
-	return err
+	return a.signal(syscall.SIGKILL)
 }
 
 // close ends everything: the client in good order, if it can within a moment.
