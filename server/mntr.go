@@ -123,6 +123,8 @@ func (s *Server) clientMetrics(o overview) metrics.List {
 			o.work.AttachesRefused),
 		metrics.Counter("quota_exceeded", "requests beyond a quota (enforceQuota)", o.work.QuotaExceeded),
 		metrics.Counter("quotas_kept", "requests of others than super users to change quotas (keepQuotas)", o.work.QuotasKept),
+		metrics.Counter("rate_quota_pauses", "requests after which a connection paused because of a quota (rateQuota.N)", o.work.RateQuotaPauses),
+		metrics.Counter("rate_quota_refused", "sessions, logins and watches beyond a quota (rateQuota.N)", o.work.RateQuotaRefused),
 		metrics.Counter("super_logins_refused", "logins under the name of a super user without the password", o.work.SuperLoginsRefused),
 		metrics.Counter("attaches_wrong_password", "handshakes with the id of a session and a wrong password", o.work.WrongPasswords),
 		metrics.Counter("log_lines_suppressed", "lines of the log beyond 60 a minute with one message", s.lines.Suppressed()),

@@ -351,6 +351,7 @@ func (s *Server) sessionConfig() session.Config {
 		ReadOnly:    s.cfg.ReadOnlyMode && !s.cfg.Standalone(),
 		SkipACL:     s.cfg.SkipACL,
 		KeepQuotas:  s.cfg.KeepQuotas,
+		RateQuotas:  s.cfg.RateQuotas,
 
 		ZooKeeperPasswords: s.cfg.ZooKeeperPasswords,
 

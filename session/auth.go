@@ -105,6 +105,9 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 
 // identifyAll adds identities to the connection.
 func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
+	if !s.m.rates.identified(s, slices.Concat(*s.ids.Load(), ids)) {
+		return wire.CodeAuthFailed
+	}
 	for _, id := range ids {
 		if !s.identify(id) {
 			s.m.stats.inc(&s.m.stats.IdentitiesRefused)
@@ -121,6 +124,9 @@ func (s *Session) identifyAll(ids []znode.Identity) wire.Code {
 // certificate has. It must be called before the first Submit. It returns false if the connection
 // would have too many identities; it has to be closed then.
 func (s *Session) Identify(id znode.Identity) bool {
+	if !s.m.rates.identified(s, slices.Concat(*s.ids.Load(), []znode.Identity{id})) {
+		return false
+	}
 	if s.identify(id) {
 		return true
 	}

@@ -61,6 +61,9 @@ func (m *Manager) Connect(ctx context.Context, req *wire.ConnectRequest, addr ne
 	if err := m.catchUp(ctx, req.LastZxidSeen); err != nil {
 		return nil, nil, err
 	}
+	if err := m.awaitQuota(ctx, addr.Unmap()); err != nil {
+		return nil, nil, err
+	}
 	begin := m.attach
 	if req.SessionID == 0 {
 		begin = m.create

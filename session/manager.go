@@ -92,7 +92,9 @@ type Config struct {
 	// anything but that; nil means none.
 	RequiredSchemes []string
 	Limits          Limits
-	Audit           Auditor // nil: there is no audit log
+	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
+	RateQuotas []RateQuota
+	Audit      Auditor // nil: there is no audit log
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,
@@ -131,6 +133,7 @@ type Manager struct {
 	memory   memory
 	throttle throttle
 	capacity capacity
+	rates    rateQuotas
 	readOnly readOnly
 	syncs    syncs
 	claims   claims
@@ -207,6 +210,7 @@ func NewManager(cfg Config) *Manager {
 	m.throttle.init(cfg.Limits, &m.stats)
 	m.refusals = loglimit.New(cfg.Logger)
 	m.capacity.init(&m.cfg.Limits, &m.stats, m.refusals)
+	m.rates.init(cfg.RateQuotas, cfg.MaxTimeout, &m.stats, m.refusals)
 	m.syncs.wake = newSignal()
 	m.claims.init()
 	m.tracker = newTracker(cfg.Tick, cfg.Clock, &m.stats.LeaseMargin)

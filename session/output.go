@@ -186,21 +186,24 @@ func (o *output) admitLocked(n, shared int) bool {
 }
 
 // reply adds a reply of about so many bytes. own says that Submit has made it, whose caller sends
-// it. It returns false when the client has left too much unread; the output is then aborted.
-func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool) bool {
+// it. It returns how many bytes are to be sent, and false when the client has left too much unread;
+// the output is then aborted.
+func (o *output) reply(h wire.ReplyHeader, body wire.Record, bytes int, own bool) (sent int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.finished || o.aborted {
-		return true
+		return 0, true
 	}
 	if !o.admitLocked(bytes, 0) {
-		return false
+		return 0, false
 	}
+	before := o.unsent
 	o.addLocked(h, body, bytes)
+	sent = o.unsent - before
 	if !own || o.unsent > outputCollectBytes {
 		o.wakeLocked()
 	}
-	return true
+	return sent, true
 }
 
 // notify returns false when the client has left too much unread; the output is then aborted.

@@ -57,6 +57,7 @@ type Session struct {
 	ignoring    bool         // a request has ended the connection: what follows it is ignored
 	proposedIDs int          // how many of ids the newest command that carried them had
 	arriving    int          // bytes that are counted for the frame that arrives
+	pausedUntil time.Time    // by a rate quota; zero: it is not
 	sasl        *sasl.Server // the login, once it has begun
 
 	// These are guarded by the watch table's lock.
@@ -65,6 +66,10 @@ type Session struct {
 	watchBytes int  // what these count for
 	reachedAt  int  // position in fanout.reached, plus 1, while a command fires
 	unwatched  bool // no watch is set any more
+
+	// These are guarded by the lock of the rate quotas.
+	tenant *tenant // nil: no quota
+	left   bool    // the tenant does not count the session any more
 }
 
 // pending is a request that is not answered yet.
@@ -100,6 +105,7 @@ func newSession(m *Manager, id wire.SessionID, generation uint64, h *handshake) 
 		ids = append(ids, superIdentity)
 	}
 	s.ids.Store(&ids)
+	m.rates.begin(s)
 	return s
 }
 
@@ -125,12 +131,13 @@ func (s *Session) Submit(frame []byte) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	s.stats.received(req, now)
-	s.m.stats.inc(&s.m.stats.PacketsReceived)
 	if req.Op != wire.OpAuth && req.Op != wire.OpSASL {
 		s.m.hear(s)
 	}
+	s.pause()
+	now := time.Now()
+	s.stats.received(req, now)
+	s.m.stats.inc(&s.m.stats.PacketsReceived)
 	if req.Op != wire.OpPing && s.granted.Load() != 0 {
 		s.reacted()
 	}
@@ -249,6 +256,9 @@ func (s *Session) classify(p *pending) error {
 		return nil
 	}
 	record, err := wire.DecodeBody(p.req.Op, p.req.Body)
+	if pause := s.m.rates.charge(s, p, record); pause > 0 {
+		s.pausedUntil = p.received.Add(pause)
+	}
 	switch op := p.req.Op; {
 	case op == wire.OpAuth:
 		if err != nil {
@@ -453,7 +463,9 @@ func (s *Session) reply(p *pending, h wire.ReplyHeader, body wire.Record, bytes 
 	if p.req.Op == wire.OpPing {
 		h.Xid = wire.XidPing
 	}
-	if !s.out.reply(h, body, bytes, p.own) {
+	sent, ok := s.out.reply(h, body, bytes, p.own)
+	s.m.rates.replied(s, sent)
+	if !ok {
 		s.m.log.Warn("client does not read its answers, connection closed", "session", s.id, "client", s.addr)
 		return
 	}
@@ -514,6 +526,7 @@ func (s *Session) markEnded() {
 	s.mu.Unlock()
 	if !was {
 		s.m.memory.conns.Add(-1)
+		s.m.rates.end(s)
 		s.m.forget(s, last)
 	}
 }

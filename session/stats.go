@@ -164,6 +164,8 @@ type Counters struct {
 	SessionsRefused   int64 // beyond Limits.Sessions or SessionsPerAddr
 	AttachesRefused   int64 // beyond claimsMax or claimsPerAddr
 	QuotasKept        int64 // requests that would have changed quotas, with Config.KeepQuotas
+	RateQuotaPauses   int64 // requests after which a rate quota had the connection pause
+	RateQuotaRefused  int64 // sessions, logins and watches beyond a rate quota
 	QuotaExceeded     int64 // requests beyond a quota
 	// SuperLoginsRefused are logins under the name of a super user without the proof.
 	SuperLoginsRefused int64

@@ -78,7 +78,7 @@ func (t *watchTable) admitLocked(s *Session, path string) bool {
 	n := watchBytes(path)
 	own := s.watchBytes + n
 	if own <= t.memory.fair(int64(t.maxBytes/maxShare)) || own <= t.maxBytes/maxShare && t.bytes+n <= t.maxBytes {
-		return true
+		return s.m.rates.admitWatch(s, path)
 	}
 	t.stats.inc(&t.stats.WatchesRefused)
 	return false
@@ -161,6 +161,7 @@ func (t *watchTable) unwatchLocked(s *Session, path string) {
 	}
 	s.watchBytes -= watchBytes(path)
 	t.bytes -= watchBytes(path)
+	s.m.rates.forgetWatch(s, path)
 	if delete(s.watched, path); len(s.watched) == 0 {
 		s.watched = nil
 		t.watching--

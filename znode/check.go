@@ -62,7 +62,7 @@ func (s *Store) checkBuiltIn() error {
 }
 
 func (s *Store) checkNode(n *node) error {
-	if !validPath(n.path) {
+	if !ValidPath(n.path) {
 		return fmt.Errorf("invalid path")
 	}
 	// Nothing more is certain of a state that came from ZooKeeper (FromContent): there a node may

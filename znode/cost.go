@@ -217,11 +217,11 @@ func Refusal(r wire.Record, ids []Identity) wire.Code {
 			return wire.CodeBadArguments
 		}
 	case *wire.SetDataRequest:
-		if !validPath(r.Path) {
+		if !ValidPath(r.Path) {
 			return wire.CodeBadArguments
 		}
 	case *wire.SetACLRequest:
-		if !validPath(r.Path) {
+		if !ValidPath(r.Path) {
 			return wire.CodeBadArguments
 		}
 		return aclRefusal(r.ACL, ids)

@@ -19,8 +19,8 @@ var builtInPaths = []string{rootPath, zookeeperPath, quotaPath, configPath}
 // builtIn reports whether path is that of a node that cannot be deleted.
 func builtIn(path string) bool { return slices.Contains(builtInPaths, path) }
 
-// validPath reports whether a node may have this path (docs/protocol/semantics.md section 2.1).
-func validPath(path string) bool {
+// ValidPath reports whether a node may have this path (docs/protocol/semantics.md section 2.1).
+func ValidPath(path string) bool {
 	if path == rootPath {
 		return true
 	}

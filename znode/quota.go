@@ -1,7 +1,7 @@
 package znode
 
 import (
-	"slices"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -184,24 +184,43 @@ func (s *Store) KeepQuotas() { s.keepsQuotas = true }
 
 // WritesQuota reports whether a request may change or check a node of the quotas, the one above all
 // of them included.
-func WritesQuota(record wire.Record) bool {
+func WritesQuota(record wire.Record) (yes bool) {
+	yieldPaths(record, true, func(path string) bool {
+		yes = underQuota(path)
+		return !yes
+	})
+	return yes
+}
+
+// WrittenPaths returns the paths of the nodes that a request may create, delete or change: one for
+// each operation of a multi. A sequential node still lacks its number.
+func WrittenPaths(record wire.Record) iter.Seq[string] {
+	return func(yield func(string) bool) { yieldPaths(record, false, yield) }
+}
+
+// yieldPaths yields WrittenPaths, with checks also the paths of checks of versions.
+func yieldPaths(record wire.Record, checks bool, yield func(string) bool) (more bool) {
 	switch r := record.(type) {
 	case *wire.CreateRequest:
-		return underQuota(r.Path)
+		return yield(r.Path)
 	case *wire.CreateTTLRequest:
-		return underQuota(r.Path)
+		return yield(r.Path)
 	case *wire.DeleteRequest:
-		return underQuota(r.Path)
+		return yield(r.Path)
 	case *wire.SetDataRequest:
-		return underQuota(r.Path)
+		return yield(r.Path)
 	case *wire.SetACLRequest:
-		return underQuota(r.Path)
+		return yield(r.Path)
 	case *wire.CheckVersionRequest:
-		return underQuota(r.Path)
+		return !checks || yield(r.Path)
 	case *wire.MultiRequest:
-		return slices.ContainsFunc(r.Ops, func(op wire.MultiOp) bool { return WritesQuota(op.Record) })
+		for _, op := range r.Ops {
+			if !yieldPaths(op.Record, checks, yield) {
+				return false
+			}
+		}
 	}
-	return false
+	return true
 }
 
 // hidesQuota reports whether path is one of the quotas, and hidden from a connection with the

@@ -143,7 +143,7 @@ func (s *Store) create(op wire.Op, req *wire.CreateRequest, ttl int64, path *str
 	if req.Mode.Sequential() {
 		full = fmt.Sprintf("%s%0*d", full, sequenceDigits, p.creates)
 	}
-	if !validPath(full) {
+	if !ValidPath(full) {
 		return wire.CodeBadArguments
 	}
 	if _, ok := s.paths[full]; ok {
@@ -198,7 +198,7 @@ func (s *Store) delete(req *wire.DeleteRequest) wire.Code {
 
 // setData replaces the data of a node.
 func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
-	if !validPath(req.Path) {
+	if !ValidPath(req.Path) {
 		return wire.CodeBadArguments
 	}
 	i, n, code := s.permitted(req.Path, wire.PermWrite)
@@ -225,7 +225,7 @@ func (s *Store) setData(req *wire.SetDataRequest, stat *wire.Stat) wire.Code {
 
 // setACL replaces the ACL of a node.
 func (s *Store) setACL(req *wire.SetACLRequest, stat *wire.Stat) wire.Code {
-	if !validPath(req.Path) {
+	if !ValidPath(req.Path) {
 		return wire.CodeBadArguments
 	}
 	acl, code := fixACL(req.ACL, s.tx.ids, s.tx.flags)
@@ -250,7 +250,7 @@ func (s *Store) setACL(req *wire.SetACLRequest, stat *wire.Stat) wire.Code {
 
 // check tests that a node exists and has a version. It is part of a multi.
 func (s *Store) check(req *wire.CheckVersionRequest) wire.Code {
-	if !validPath(req.Path) {
+	if !ValidPath(req.Path) {
 		return wire.CodeBadArguments
 	}
 	_, n, code := s.permitted(req.Path, wire.PermRead)

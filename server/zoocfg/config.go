@@ -150,19 +150,20 @@ type Config struct {
 	// ZooKeeperPasswords is sessionPasswords=zookeeper.
 	ZooKeeperPasswords bool
 
-	SkipACL         bool   // skipACL=yes
-	SuperDigest     string // DigestAuthenticationProvider.superDigest; empty: none
-	DigestAlgorithm string // DigestAuthenticationProvider.digestAlg
-	NoDigest        bool   // DigestAuthenticationProvider.enabled=false
-	Audit           bool   // audit.enable
-	AuditFile       string // audit.file; empty: Logger
-	AuditFileBytes  int    // audit.fileMaxBytes
-	AuditFiles      int    // audit.maxFiles
-	AuditQueueBytes int    // audit.queueBytes
-	EnforceQuota    bool   // enforceQuota
-	KeepQuotas      bool   // keepQuotas
-	QuotaExceeded   bool   // quotaError=QuotaExceeded
-	ExtendedTypes   bool   // extendedTypesEnabled
+	SkipACL         bool                // skipACL=yes
+	SuperDigest     string              // DigestAuthenticationProvider.superDigest; empty: none
+	DigestAlgorithm string              // DigestAuthenticationProvider.digestAlg
+	NoDigest        bool                // DigestAuthenticationProvider.enabled=false
+	Audit           bool                // audit.enable
+	AuditFile       string              // audit.file; empty: Logger
+	AuditFileBytes  int                 // audit.fileMaxBytes
+	AuditFiles      int                 // audit.maxFiles
+	AuditQueueBytes int                 // audit.queueBytes
+	EnforceQuota    bool                // enforceQuota
+	KeepQuotas      bool                // keepQuotas
+	QuotaExceeded   bool                // quotaError=QuotaExceeded
+	RateQuotas      []session.RateQuota // rateQuota.N, in the order of N
+	ExtendedTypes   bool                // extendedTypesEnabled
 
 	// RequiredSchemes are those of enforce.auth.schemes with enforce.auth.enabled, or sasl with
 	// sessionRequireClientSASLAuth; nil: none.

@@ -330,6 +330,19 @@ func TestConfigFaults(t *testing.T) {
 			"4: security.auth_to_local: " + noKerberos + "; remove the key to start without",
 			"5: requireKerberosConfig: " + noKerberos + "; set it to false to start without"}},
 		"no such users":   {base + "java.security.auth.login.config=%D/none\nsaslUsersFile=\nsuperUser=", "", []string{"3: java.security.auth.login.config: %D/none: no such file or directory", "4: saslUsersFile: is empty", "5: superUser: is empty"}},
+		"rate quotas": {base + "rateQuota.01=writes=1 for ip:*\nrateQuota.1=writes=1\nrateQuota.2=reads=1 for ip:*\nrateQuota.3=writes=0 for ip:*\nrateQuota.4=writes=x for ip:*\nrateQuota.5=writes=1 writes=1 for ip:*\n" +
+			"rateQuota.6=sessions=1 for /a\nrateQuota.7=writes=1 for world:anyone\nrateQuota.8=writes=1 for /a/*/b\nrateQuota.9=writes=1 for ip:host\nrateQuota.10=writes=1 for /", "", []string{
+			"3: rateQuota.01: the number of a rate quota must be between 0 and 65535, without leading zeros",
+			`4: rateQuota.1: must be bounds, "for" and a tenant, as in "writes=100 for ip:*", not "writes=1"`,
+			`5: rateQuota.2: "reads" is none of bytes, requests, sessions, watches and writes`,
+			"6: rateQuota.3: writes: must be at least 1, not 0",
+			`7: rateQuota.4: writes must be a number, not "x"`,
+			"8: rateQuota.5: writes is there twice",
+			"9: rateQuota.6: the quota of a subtree has no bound for sessions: only one of an identity has",
+			`10: rateQuota.7: "world:anyone" is neither a path nor an identity: a scheme (digest, ip, sasl, x509), a colon, and an id or *`,
+			`11: rateQuota.8: "/a/*/b" is neither the path of a subtree nor one with /* behind it`,
+			`12: rateQuota.9: "host" is no IP address`,
+			`13: rateQuota.10: "/" is neither the path of a subtree nor one with /* behind it`}},
 		"schemes without": {base + "enforce.auth.enabled=true\nenforce.auth.schemes=key,digest\nDigestAuthenticationProvider.enabled=false", "", []string{"4: enforce.auth.schemes: nobody could log in with key: authProvider.N=org.apache.zookeeper.server.auth.KeyAuthenticationProvider is missing", "4: enforce.auth.schemes: nobody could log in with digest: DigestAuthenticationProvider.enabled=false switches it off"}},
 
 		"misspelt":           {base + "tikcTime=2000", "", []string{"3: tikcTime: there is no such key; tickTime is probably meant (-allow-unknown-keys ignores keys like this one)"}},

@@ -93,6 +93,7 @@ type loader struct {
 	usersFaulty           bool              // a file of users is wrong
 
 	members     []Member
+	rateQuotas  []numberedQuota
 	tls         tlsLoader
 	x509        property // authProvider.N with X509AuthenticationProvider
 	ineffective [len(categories)][]string
@@ -249,6 +250,7 @@ func (l *loader) finish() {
 	l.checkDirs()
 	l.loadUsers()
 	l.requireSchemes()
+	l.sortRateQuotas()
 	l.startMode()
 	l.secureClientAddr()
 	l.clientAddr()

@@ -74,7 +74,12 @@ var keyFamilies = map[string]keyDef{
 	"authProvider.": {property: true, value: value{kind: "name of a Java class", use: authProvider}, def: "(none)",
 		effect: "ZooKeeper's providers for digest and ip are always there, so naming them has no effect. The one for x509 needs a port where clients show certificates. " +
 			"SASLAuthenticationProvider lets ACLs name users of SASL; EnsembleAuthenticationProvider and KeyAuthenticationProvider are there as in ZooKeeper. Any other class stops the start: lockkeeper can load none."},
-	"superUser.":       {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)", effect: "Another superUser, for each N."},
+	"superUser.": {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)", effect: "Another superUser, for each N."},
+	rateQuotaFamily: {own: true, value: value{kind: "BOUND=number ... for TENANT", use: useRateQuota}, def: "(none)",
+		effect: "What a tenant may ask of each member in a second: requests of all kinds, writes (each operation of a multi is one), bytes of requests and replies; and how many watches and sessions it may have at a time. " +
+			"A connection of a tenant that exceeds it pauses before its next request, for a sixth of its session timeout at most; a watch too many is answered with BadArguments, a session too many is refused. " +
+			"The tenant is an identity, as sasl:bob, or each of a scheme, as ip:* (of IPv6 each network of 64 bits); of these quotas the one with the lowest number that fits counts, and super users have none. " +
+			"Or it is whoever writes to a subtree, as /tenants/a, or to each child of one, as /tenants/*: writes, bytes of writes and watches there."},
 	"metricsProvider.": {class: KeyIneffective, value: ignored(unneeded), def: "(none)", effect: categories[unneeded].effect},
 }
 
