@@ -79,8 +79,10 @@ func TestRateQuotaCountsAll(t *testing.T) {
 		{RateQuota{Writes: 10}, wire.OpMulti, multi, 19 * time.Second},
 		{RateQuota{Requests: 10}, wire.OpExists, wire.PathWatchRequest{Path: "/"}, 9 * time.Second},
 		{RateQuota{Requests: 10}, wire.OpPing, nil, 9 * time.Second},
-		{RateQuota{Bytes: 1000}, wire.OpSetData, set, 20 * time.Second},                              // 125 and 84 bytes
-		{RateQuota{Bytes: 1000}, wire.OpGetData, wire.PathWatchRequest{Path: "/"}, 20 * time.Second}, // 14 and 188 bytes
+		// 132 and 88 bytes
+		{RateQuota{Bytes: 1000}, wire.OpSetData, set, 20 * time.Second},
+		// 14 and 192 bytes
+		{RateQuota{Bytes: 1000}, wire.OpGetData, wire.PathWatchRequest{Path: "/"}, 20 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m, _ := newMember(t, Config{RateQuotas: []RateQuota{func(q RateQuota) RateQuota {

@@ -52,7 +52,7 @@ type Attack struct {
 
 // All are all attacks, in the order in which they are played.
 func All() []Attack {
-	return slices.Concat(requests(), buffers(), floods(), secured(), peers(), others())
+	return slices.Concat(requests(), buffers(), floods(), tenants(), secured(), peers(), others())
 }
 
 // Choose returns the attacks of those names, or all without any, but those that are excepted.

@@ -106,15 +106,7 @@ func fourLetterWords(ctx context.Context, p *Play) error {
 
 func sessions(ctx context.Context, p *Play) error {
 	return each(8, func(i int) error {
-		return rounds(ctx, func() error {
-			c, err := p.connectFrom(p.host(i))
-			if err != nil {
-				p.saw(refused)
-				return nil
-			}
-			p.saw(ok)
-			return c.Close()
-		})
+		return rounds(ctx, func() error { return p.openOne(p.host(i)) })
 	})
 }
 

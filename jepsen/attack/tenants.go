@@ -1,0 +1,94 @@
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockkeeper/wire"
+)
+
+// hostileTenants is how many addresses clients come from that ask for all they can get.
+const hostileTenants = 10
+
+// tenants are attacks by clients with ordinary rights, on clusters with quotas for them.
+func tenants() []Attack {
+	return []Attack{
+		{
+			Name: "tenants", Port: ClientPort,
+			Sends: "writes of 10 KB, multis, listings of 1,000 nodes, watches and new sessions, each by ten tenants " +
+				"as fast as they are answered, over 5 connections each",
+			Settings: []string{"rateQuota.1=requests=200 writes=50 bytes=500000 watches=1000 sessions=10 for ip:*"},
+			May:      []string{ok, refused, closed, wire.CodeBadArguments.Error()}, Least: 200, LeastBytes: 200_000,
+			play: hostile,
+		},
+	}
+}
+
+func hostile(ctx context.Context, p *Play) error {
+	parent := p.path("tenants")
+	if err := p.clients(1, func(_ int, c *client) error {
+		if err := c.make(parent, nil); err != nil {
+			return err
+		}
+		var ops []wire.MultiOp
+		for i := range 1000 {
+			ops = append(ops, wire.MultiOp{Op: wire.OpCreate,
+				Record: &wire.CreateRequest{Path: fmt.Sprintf("%s/n%d", parent, i), ACL: wire.OpenACL}})
+		}
+		return c.multi(ops)
+	}); err != nil {
+		return err
+	}
+	multi := wire.MultiRequest{}
+	for i := range 200 {
+		multi.Ops = append(multi.Ops, wire.MultiOp{Op: wire.OpSetData,
+			Record: &wire.SetDataRequest{Path: fmt.Sprintf("%s/n%d", parent, i), Version: -1}})
+	}
+	asks := []struct {
+		op   wire.Op
+		body func(n int) wire.Record
+	}{
+		{wire.OpSetData, func(int) wire.Record {
+			return wire.SetDataRequest{Path: parent, Data: make([]byte, 10_000), Version: -1}
+		}},
+		{wire.OpMulti, func(int) wire.Record { return multi }},
+		{wire.OpGetChildren2, func(int) wire.Record { return wire.PathWatchRequest{Path: parent, Watch: true} }},
+		{wire.OpGetData, func(n int) wire.Record {
+			return wire.PathWatchRequest{Path: fmt.Sprintf("%s/n%d", parent, n%1000), Watch: true}
+		}},
+	}
+	kinds := len(asks) + 1
+	return each(hostileTenants*kinds, func(i int) error {
+		host, kind := p.host(1+i/kinds), i%kinds
+		if kind == len(asks) {
+			return rounds(ctx, func() error { return p.openOne(host) })
+		}
+		c, err := p.connectFrom(host)
+		if err != nil {
+			return err
+		}
+		defer c.leave()
+		n := 0
+		return rounds(ctx, func() error {
+			n++
+			err := c.do(asks[kind].op, asks[kind].body(n))
+			p.saw(outcome(err))
+			if errors.Is(err, wire.CodeBadArguments) {
+				return nil
+			}
+			return endOnly(err)
+		})
+	})
+}
+
+// openOne opens a session, and leaves it to itself.
+func (p *Play) openOne(host string) error {
+	c, err := p.connectFrom(host)
+	if err != nil {
+		p.saw(refused)
+		return nil
+	}
+	p.saw(ok)
+	return c.Close()
+}
