@@ -144,7 +144,7 @@ func (c *Console) do(ctx context.Context, r *http.Request, a *act) (answer *acte
 // breakLock deletes the node of a holder.
 func (c *Console) breakLock(ctx context.Context, r *http.Request, a *act) (*acted, string, error) {
 	var holders []locknode.Contender
-	c.index.with(func() {
+	err := c.index.with(func() {
 		if l := c.index.locks[a.Path]; l != nil {
 			for _, h := range l.queue {
 				if (h.Held || h.MayHold) && (a.Node == "" || h.Node == a.Node) {
@@ -154,6 +154,8 @@ func (c *Console) breakLock(ctx context.Context, r *http.Request, a *act) (*acte
 		}
 	})
 	switch {
+	case err != nil:
+		return nil, a.Path, err
 	case len(holders) == 0:
 		return nil, a.Path, failf(http.StatusNotFound, "nobody holds %s with such a node", a.Path)
 	case len(holders) > 1:

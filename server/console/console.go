@@ -45,7 +45,7 @@ const listingsAtOnce = 2
 
 // New returns a Console. It has to be closed.
 func New(cfg Config) *Console {
-	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder),
+	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder, cfg.Member),
 		listings: make(chan struct{}, listingsAtOnce), replays: make(chan struct{}, 1),
 		reconnects: map[string]*reconnects{}}
 	c.hub = newHub(c)

@@ -102,7 +102,7 @@ func TestLongHolds(t *testing.T) {
 	p.create(1, "/elected", "", wire.ModePersistent)
 	p.create(1, "/elected/x-latch-", "", wire.ModeEphemeralSequential)
 	p.create(2, "/elected/x-latch-", "", wire.ModeEphemeralSequential)
-	x := newIndex(p.view, p.r)
+	x := newIndex(p.view, p.r, unlimited{})
 	for _, tt := range []struct {
 		after time.Duration
 		want  []string

@@ -264,12 +264,13 @@ type beatAnswer struct {
 	Locks   int            `json:"locks"`
 	Waiting int            `json:"waiting"`
 	Trouble map[string]int `json:"trouble"`
+	Error   string         `json:"error,omitempty"` // why locks and trouble are not known
 }
 
 func (h *hub) beat(v *viewer) []byte {
 	c := h.c
 	b := beatAnswer{head: c.head(time.Now()), Leader: c.member.Leader(), Trouble: map[string]int{}}
-	c.index.with(func() {
+	if err := c.index.with(func() {
 		b.Trouble["deadlock"] = len(c.index.showDeadlocks(v))
 		seen := c.index.seenBy(v)
 		b.Locks = len(seen)
@@ -281,7 +282,9 @@ func (h *hub) beat(v *viewer) []byte {
 				}
 			}
 		}
-	})
+	}); err != nil {
+		b.Error = err.Error()
+	}
 	return encode(b)
 }
 

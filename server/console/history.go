@@ -77,12 +77,14 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	if a.Path == "" {
 		return nil, failf(http.StatusBadRequest, "path is missing")
 	}
-	c.index.with(func() {
+	if err := c.index.with(func() {
 		r.start(c.index)
 		if l := c.index.locks[a.Path]; l != nil {
 			a.Kind = l.kind
 		}
-	})
+	}); err != nil {
+		return nil, err
+	}
 	a.BeginsAt, a.BeginsZxid, a.BeginsWhy = stamp(instant(r.begin.TimeMs)), hexText(r.begin.Zxid), r.begin.Why
 	switch {
 	case r.hidden && !r.gone:

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,17 +16,28 @@ import (
 // index knows all locks: the ephemeral nodes of all sessions, by the lock that they belong to. It
 // is built when it is first asked, follows the Recorder, and is dropped when it is not used.
 type index struct {
-	view func(func(*znode.Store))
-	rec  *Recorder
+	view    func(func(*znode.Store))
+	rec     *Recorder
+	account account
 
-	mu sync.Mutex
+	mu        sync.Mutex
+	notBefore time.Time // it did not fit, and is not built before
 	content
+}
+
+// account is where memory is reserved: Member.
+type account interface {
+	Hold(bytes int) bool
+	Release(bytes int)
 }
 
 // content is what an index knows, and where the Recorder was then. The index's mu guards it.
 type content struct {
 	built      bool
 	used       time.Time
+	bytes      int  // what it takes, at the most
+	held       int  // bytes that are reserved for it
+	full       bool // there was no memory for more
 	at         cursor
 	zxid       wire.Zxid
 	locks      map[string]*lock
@@ -76,8 +88,48 @@ type ended struct {
 	at    time.Time
 }
 
-func newIndex(view func(func(*znode.Store)), rec *Recorder) *index {
-	return &index{view: view, rec: rec}
+func newIndex(view func(func(*znode.Store)), rec *Recorder, account account) *index {
+	return &index{view: view, rec: rec, account: account}
+}
+
+// What an index takes at the most (TestIndexBytes): for a contender, with the names in the maps and
+// the copy in its queue; for a lock; and for what the data of a contender say, which may be a list
+// of empty texts.
+const (
+	contenderBytes = 700
+	lockBytes      = 1600
+	infoBytes      = 400
+	infoTimes      = 12
+)
+
+// holdStep is how many bytes are reserved at a time.
+const holdStep = 1 << 20
+
+// errIndexMemory says that there are more locks than the console has memory for.
+var errIndexMemory = failf(http.StatusServiceUnavailable,
+	"the locks of this cluster do not fit into the memory that the console may use (a quarter of maxClientMemory)")
+
+// countLocked adds n to what the index takes, and reserves it.
+func (x *index) countLocked(n int) {
+	x.bytes += n
+	for x.bytes > x.held && !x.full {
+		if x.full = !x.account.Hold(holdStep); !x.full {
+			x.held += holdStep
+		}
+	}
+	for x.held-x.bytes > 2*holdStep {
+		x.account.Release(holdStep)
+		x.held -= holdStep
+	}
+}
+
+// bytesOf is what a contender takes besides its place.
+func bytesOf(c *locknode.Contender) int {
+	n := contenderBytes + len(c.Path) + len(c.Node)
+	if c.Info != nil {
+		n += infoBytes + infoTimes*len(c.Data)
+	}
+	return n
 }
 
 // indexKept is for how long the index follows the state without being used.
@@ -96,20 +148,33 @@ func (x *index) dropUnused(now time.Time) bool {
 
 func (x *index) dropLocked() {
 	x.rec.look(false)
+	x.account.Release(x.held)
 	x.content = content{changes: x.changes + 1}
 }
 
-// with calls f while the index is up to date and does not change.
-func (x *index) with(f func()) {
-	x.lock()
+// indexRetry is after what time an index that did not fit is built again.
+const indexRetry = 10 * time.Second
+
+// with calls f while the index is up to date and does not change. The error is errIndexMemory.
+func (x *index) with(f func()) error {
+	x.mu.Lock()
 	defer x.mu.Unlock()
+	now := time.Now()
+	if now.Before(x.notBefore) {
+		return errIndexMemory
+	}
+	x.updateLocked()
+	if x.full {
+		x.dropLocked()
+		x.notBefore = now.Add(indexRetry)
+		return errIndexMemory
+	}
 	f()
+	return nil
 }
 
-// lock brings the index up to date and leaves it locked. go vet's copylocks has no say here: it is
-// used through pointers only.
-func (x *index) lock() {
-	x.mu.Lock()
+// updateLocked brings the index up to date, unless it gets full.
+func (x *index) updateLocked() {
 	x.used = time.Now()
 	if x.built {
 		x.followLocked()
@@ -117,9 +182,13 @@ func (x *index) lock() {
 	if !x.built {
 		x.buildLocked()
 	}
+	if x.full {
+		return
+	}
 	for path, l := range x.dirty {
 		if l.resolve(x.beginMs); len(l.all) == 0 {
 			delete(x.locks, path)
+			x.countLocked(-lockBytes - len(path))
 		}
 	}
 	clear(x.dirty)
@@ -137,7 +206,7 @@ func (x *index) buildLocked() {
 	x.changes++
 	var step []znode.Ephemeral
 	var walk *znode.EphemeralWalk
-	for done, lost := false, false; !done; {
+	for done, lost := false, false; !done && !x.full; {
 		step = step[:0]
 		x.view(func(store *znode.Store) {
 			if walk == nil {
@@ -149,6 +218,7 @@ func (x *index) buildLocked() {
 			x.zxid = store.Zxid()
 		})
 		if lost {
+			x.dropLocked()
 			x.buildLocked()
 			return
 		}
@@ -157,8 +227,10 @@ func (x *index) buildLocked() {
 			x.addLocked(e.Path, e.Owner, e.CtimeMs, e.Czxid, e.Data, e.Access, "")
 		}
 	}
-	x.followLocked()
-	if !x.built {
+	if !x.full {
+		x.followLocked()
+	}
+	if !x.built || x.full {
 		return
 	}
 	// Since when holders hold, as far as it is recorded.
@@ -230,10 +302,12 @@ func (x *index) addLocked(path string, owner wire.SessionID, ctimeMs int64, czxi
 	if l == nil {
 		l = &lock{path: at, plain: plain, access: map[string]*znode.Access{}}
 		x.locks[at] = l
+		x.countLocked(lockBytes + len(at))
 	}
 	dir, name := locknode.Split(path)
 	c := locknode.New(dir, name, int64(owner), time.UnixMilli(ctimeMs).UTC(), int64(czxid), data)
 	l.all = append(l.all, c)
+	x.countLocked(bytesOf(&c))
 	l.access[path] = access
 	if addr != "" {
 		if l.addrs == nil {
@@ -282,7 +356,9 @@ func (x *index) changeLocked(e *event) {
 	}
 	if i := l.find(e.path); i >= 0 {
 		c := &l.all[i]
+		x.countLocked(-bytesOf(c))
 		l.all[i] = locknode.New(c.Path, c.Node, c.Session, c.Created, c.Token, e.data)
+		x.countLocked(bytesOf(c))
 		x.touchLocked(l)
 	}
 }
@@ -312,6 +388,7 @@ func (x *index) forgetLocked(l *lock, path string) {
 		if c.Info != nil && len(c.Info.Within) > 0 {
 			x.within--
 		}
+		x.countLocked(-bytesOf(c))
 		if i == 0 {
 			l.all = l.all[1:]
 		} else {

@@ -41,7 +41,7 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 		return nil, err
 	}
 	var kinds [6]int // by allKinds
-	c.index.with(func() {
+	if err := c.index.with(func() {
 		x := c.index
 		x.showDeadlocks(v)
 		seen := x.seenBy(v)
@@ -56,7 +56,9 @@ func (c *Console) locks(q url.Values, v *viewer, now time.Time) (any, error) {
 			}
 		}
 		a.fill(c, v, top.sorted(), now)
-	})
+	}); err != nil {
+		return nil, err
+	}
 	for kind, n := range kinds {
 		a.Kinds[allKinds[kind]] = n
 	}
@@ -322,7 +324,7 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 		here[s.Session] = true
 	}
 	err = failf(http.StatusNotFound, "there is no lock %s", path)
-	c.index.with(func() {
+	if full := c.index.with(func() {
 		l := c.index.locks[path]
 		if l == nil || len(l.queue) == 0 {
 			return
@@ -340,7 +342,9 @@ func (c *Console) lock(q url.Values, v *viewer, now time.Time) (any, error) {
 			}
 		})
 		a.Warnings = warnings(l.queue)
-	})
+	}); full != nil {
+		err = full
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,8 @@ func (c *Console) node(q url.Values, v *viewer, now time.Time) (any, error) {
 		stamp(instant(stat.Mtime)), stat.Version, stat.Cversion, stat.Aversion, hexText(owner), stat.DataLength,
 		stat.NumChildren}
 	a.Watches = c.member.Watches(path)
-	c.index.with(func() {
+	// Without an index the answer only lacks the lock that the node belongs to.
+	_ = c.index.with(func() {
 		if a.Type == "ephemeral" {
 			lock := c.index.lockAt(path)
 			a.Lock = &lock

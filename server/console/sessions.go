@@ -235,7 +235,9 @@ func (c *Console) session(q url.Values, v *viewer, now time.Time) (any, error) {
 		w := c.visible(c.member.WatchedBy(id), v, offset, limit)
 		a.Watches = &w
 	}
-	a.Holds, a.Waits = c.contends(n, a.Ephemerals.Paths)
+	if a.Holds, a.Waits, err = c.contends(n, a.Ephemerals.Paths); err != nil {
+		return nil, err
+	}
 	a.head = c.head(now)
 	return a, nil
 }
@@ -261,9 +263,9 @@ func (c *Console) visible(paths []string, v *viewer, offset, limit int) pathList
 
 // contends returns the locks that a session holds, and those that it waits for, of those that its
 // nodes belong to.
-func (c *Console) contends(session int64, paths []string) (holds, waits []string) {
+func (c *Console) contends(session int64, paths []string) (holds, waits []string, err error) {
 	holds, waits = []string{}, []string{}
-	c.index.with(func() {
+	err = c.index.with(func() {
 		for _, path := range paths {
 			l := c.index.where[path]
 			if l == nil {
@@ -277,5 +279,5 @@ func (c *Console) contends(session int64, paths []string) (holds, waits []string
 			}
 		}
 	})
-	return holds, waits
+	return holds, waits, err
 }

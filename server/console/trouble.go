@@ -119,7 +119,9 @@ func (c *Console) trouble(q url.Values, v *viewer, now time.Time) (any, error) {
 		Deadlocks: []deadlockRow{}, Orphans: []orphanRow{}, Long: []longRow{}, Hot: []hotRow{},
 		Expiring: []expiringRow{}, Reconnecting: []reconnectRow{}, TwoHolders: []twoHoldersRow{},
 	}
-	c.index.with(func() { a.ofLocks(c.index, v, limit, now) })
+	if err := c.index.with(func() { a.ofLocks(c.index, v, limit, now) }); err != nil {
+		return nil, err
+	}
 	herds := c.herds(v)
 	a.Counts["herd"] = len(herds)
 	a.Herds = append([]Herd{}, herds[:min(len(herds), limit)]...)
