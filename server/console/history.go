@@ -77,6 +77,13 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	if a.Path == "" {
 		return nil, failf(http.StatusBadRequest, "path is missing")
 	}
+	// One replay at a time has its copy of the events.
+	select {
+	case c.replays <- struct{}{}:
+		defer func() { <-c.replays }()
+	case <-v.ctx.Done():
+		return nil, v.ctx.Err()
+	}
 	if err := c.index.with(func() {
 		r.start(c.index)
 		if l := c.index.locks[a.Path]; l != nil {
@@ -92,14 +99,7 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	case r.hidden:
 		a.Hidden = true
 	default:
-		select {
-		case c.replays <- struct{}{}:
-			err = r.run()
-			<-c.replays
-		case <-v.ctx.Done():
-			err = v.ctx.Err()
-		}
-		if err != nil {
+		if err := r.run(); err != nil {
 			return nil, err
 		}
 	}

@@ -15,6 +15,10 @@ func bounds(c *Config) (clients, peers int64) {
 		sessionRow = 400      // in the state
 		commands   = 48 << 20 // on their way to the leader, and waiting there
 		process    = 64 << 20 // what a member takes that has no clients, garbage included
+		listings   = 2        // at a time: server.listingsAtOnce
+		watchRow   = 32       // in the list that a listing of watches is made of
+		nodeRow    = 24       // in that of ephemeral nodes
+		nodeBytes  = 512      // that a node counts for, at least
 	)
 	l := &c.Limits
 	for _, n := range []int{
@@ -24,6 +28,7 @@ func bounds(c *Config) (clients, peers int64) {
 		c.MaxCnxns * ConnBytes,
 		l.Sessions * sessionRow,
 		l.SessionsPerAddr * l.IdentityBytes,
+		listings * (2*l.Response + max(l.WatchBytes/400*watchRow, l.DataBytes/nodeBytes*nodeRow)),
 	} {
 		clients += int64(n)
 	}
