@@ -51,7 +51,7 @@ func (s *Server) startHTTP(l net.Listener) {
 	commands.Register(mux)
 	s.console = s.newConsole()
 	s.console.Register(mux)
-	s.http = s.serveHTTP("HTTP port", s.httpTLS(l), mux, s.cfg.HTTPLogin, commands.IsRestore)
+	s.http = s.serveHTTP("HTTP port", s.httpTLS(l, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
 }
 
 // serveHTTP serves HTTP at l, within the bounds of the HTTP port. The handler reads the bodies of
@@ -141,7 +141,11 @@ func (p *httpPort) stop() {
 func (s *Server) startMetrics(l net.Listener) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics.NewHandler(s.prometheusMetrics, !s.cfg.NoProcessMetrics))
-	s.metricsPort = s.serveHTTP("port for metrics", l, mux, s.cfg.MetricsLogin, nil)
+	mode := zoocfg.TLSOff
+	if s.cfg.MetricsTLS {
+		mode = zoocfg.TLSOnly
+	}
+	s.metricsPort = s.serveHTTP("port for metrics", s.httpTLS(l, mode), mux, s.cfg.MetricsLogin, nil)
 }
 
 // MetricsAddr is where Prometheus finds the metrics, nil if it does not.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"crypto/sha1"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"lockkeeper/server/metrics"
+	"lockkeeper/session"
 	"lockkeeper/wire"
 )
 
@@ -42,8 +44,13 @@ type prometheus struct {
 	addr string
 }
 
-// startPrometheus has Prometheus read the metrics at these addresses each half second.
-func startPrometheus(t *testing.T, targets ...string) *prometheus {
+// scrapeJob has Prometheus read the metrics at these addresses. more are further lines.
+func scrapeJob(name, more string, targets ...string) string {
+	return fmt.Sprintf("- job_name: %s\n  static_configs:\n  - targets: [%s]\n%s", name, strings.Join(targets, ", "), more)
+}
+
+// startPrometheus has Prometheus do its jobs each half second.
+func startPrometheus(t *testing.T, jobs ...string) *prometheus {
 	t.Helper()
 	program, dir := needProgram(t, "prometheus"), t.TempDir()
 	rules, err := filepath.Abs(alertsFile)
@@ -52,7 +59,7 @@ func startPrometheus(t *testing.T, targets ...string) *prometheus {
 	}
 	file := filepath.Join(dir, "prometheus.yml")
 	writeFile(t, file, fmt.Sprintf("global: {scrape_interval: 500ms, evaluation_interval: 1s}\nrule_files: [%q]\n"+
-		"scrape_configs:\n- job_name: lockkeeper\n  static_configs:\n  - targets: [%s]\n", rules, strings.Join(targets, ", ")))
+		"scrape_configs:\n%s", rules, strings.Join(jobs, "")))
 	p := &prometheus{t: t, addr: fmt.Sprintf("127.0.0.1:%d", freePort(t))}
 	cmd := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr)
 	var log bytes.Buffer
@@ -193,7 +200,7 @@ func TestPrometheus(t *testing.T) {
 	for _, m := range members {
 		targets = append(targets, m.MetricsAddr().String())
 	}
-	p := startPrometheus(t, targets...)
+	p := startPrometheus(t, scrapeJob("lockkeeper", "", targets...))
 	traffic := func(prefix string, updates int) {
 		for _, m := range members {
 			nc, err := net.Dial("tcp", m.ClientAddr().String())
@@ -312,6 +319,32 @@ func checkTypes(t *testing.T, p *prometheus) {
 			}
 		}
 	}
+}
+
+// TestPrometheusLogsIn has a real Prometheus read a port for metrics that speaks TLS and asks for a
+// login: with a password, with a certificate, and with neither.
+func TestPrometheusLogsIn(t *testing.T) {
+	needProgram(t, "prometheus")
+	l := newCertLab(t)
+	l.issue("monitor")
+	s := startReal(t, func(cfg *Config) {
+		l.secure(cfg)
+		cfg.MetricsAddr, cfg.MetricsTLS, cfg.MetricsLogin = "127.0.0.1:0", true, true
+		cfg.ViewerDigest = session.DigestID(sha1.New, "viewer:secret")
+	})
+	target := s.MetricsAddr().String()
+	file := func(name string) string { return filepath.Join(l.dir, name) }
+	tls := fmt.Sprintf("  scheme: https\n  tls_config: {ca_file: %q, server_name: localhost%%s}\n", file("server.ca"))
+	p := startPrometheus(t,
+		scrapeJob("password", fmt.Sprintf(tls, "")+"  authorization: {type: digest, credentials: \"viewer:secret\"}\n", target),
+		scrapeJob("certificate", fmt.Sprintf(tls, fmt.Sprintf(", cert_file: %q, key_file: %q", file("monitor.pem"), file("monitor.key"))), target),
+		scrapeJob("neither", fmt.Sprintf(tls, ""), target),
+		scrapeJob("wrong", fmt.Sprintf(tls, "")+"  authorization: {type: digest, credentials: \"viewer:guess\"}\n", target),
+		scrapeJob("clear", "  authorization: {type: digest, credentials: \"viewer:secret\"}\n", target))
+	for job, up := range map[string]float64{"password": 1, "certificate": 1, "neither": 0, "wrong": 0, "clear": 0} {
+		p.expect(fmt.Sprintf("up{job=%q}", job), is(up))
+	}
+	p.expect("count(znode_count)", is(2))
 }
 
 // TestMetricsPort: the port answers GET /metrics only, and has the bounds of the HTTP port.

@@ -260,10 +260,10 @@ func (s *Server) clientTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.Server()}
 }
 
-// httpTLS is the listener of the HTTP port. Its connections shake hands when net/http reads from
+// httpTLS is the listener of a port for HTTP. Its connections shake hands when net/http reads from
 // them, within its deadlines.
-func (s *Server) httpTLS(l net.Listener) net.Listener {
-	if s.cfg.HTTPTLS == zoocfg.TLSOff {
+func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
+	if mode == zoocfg.TLSOff {
 		return l
 	}
 	auth := tlsconf.ClientAuthWant
@@ -273,7 +273,7 @@ func (s *Server) httpTLS(l net.Listener) net.Listener {
 	case s.cfg.TLS.TrustStore.File == "":
 		auth = tlsconf.ClientAuthNone
 	}
-	return &tlsListener{Listener: l, mode: s.cfg.HTTPTLS, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
+	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
 }
 
 func (s *Server) beginHTTP(c *secureConn) error {

@@ -77,6 +77,7 @@ type Config struct {
 	X509Naming                             tlsconf.Naming // ssl.x509.*
 	HTTPTLS                                TLSMode        // admin.forceHttps, admin.portUnification
 	HTTPNeedCert                           bool           // admin.needClientAuth
+	MetricsTLS                             bool           // metricsProvider.forceHttps
 
 	// HTTPAddr is the host:port of the HTTP port (admin.serverAddress, admin.serverPort). Empty
 	// means that there is none.

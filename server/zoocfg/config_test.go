@@ -296,7 +296,7 @@ func TestConfigFaults(t *testing.T) {
 			"4: portUnification: needs the certificate of this server: tls.cert, or ssl.quorum.keyStore.location",
 			"4: portUnification: needs the certificate authorities of the members: tls.ca, or ssl.quorum.trustStore.location"}},
 		"certificates at a port without TLS": {base + "admin.needClientAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=x509", "", []string{
-			"3: admin.needClientAuth: needs admin.forceHttps or admin.portUnification: without TLS nobody shows a certificate",
+			"3: admin.needClientAuth: needs admin.forceHttps, admin.portUnification or metricsProvider.forceHttps: without TLS nobody shows a certificate",
 			"5: enforce.auth.schemes: " + noCert}},
 		"no authorities": {secure + "tls.cert=/c", "", []string{"ssl.clientAuth: is need (the default), and there are no certificate authorities: " +
 			"set tls.ca or ssl.trustStore.location, or ssl.clientAuth=none to serve clients without certificates"}},
@@ -329,7 +329,7 @@ func TestConfigFaults(t *testing.T) {
 			"3: kerberos.removeRealmFromPrincipal: " + noKerberos + "; set it to false to start without",
 			"4: security.auth_to_local: " + noKerberos + "; remove the key to start without",
 			"5: requireKerberosConfig: " + noKerberos + "; set it to false to start without"}},
-		"no such users":   {base + "java.security.auth.login.config=%D/none\nsaslUsersFile=\nsuperUser=", "", []string{"3: java.security.auth.login.config: %D/none: no such file or directory", "4: saslUsersFile: is empty", "5: superUser: is empty"}},
+		"no such users": {base + "java.security.auth.login.config=%D/none\nsaslUsersFile=\nsuperUser=", "", []string{"3: java.security.auth.login.config: %D/none: no such file or directory", "4: saslUsersFile: is empty", "5: superUser: is empty"}},
 		"rate quotas": {base + "rateQuota.01=writes=1 for ip:*\nrateQuota.1=writes=1\nrateQuota.2=reads=1 for ip:*\nrateQuota.3=writes=0 for ip:*\nrateQuota.4=writes=x for ip:*\nrateQuota.5=writes=1 writes=1 for ip:*\n" +
 			"rateQuota.6=sessions=1 for /a\nrateQuota.7=writes=1 for world:anyone\nrateQuota.8=writes=1 for /a/*/b\nrateQuota.9=writes=1 for ip:host\nrateQuota.10=writes=1 for /", "", []string{
 			"3: rateQuota.01: the number of a rate quota must be between 0 and 65535, without leading zeros",

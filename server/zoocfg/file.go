@@ -438,8 +438,9 @@ func (l *loader) finishLogin() {
 		return !IsLoopback(addr) && (c.ClientsSpeakTLS() || c.SASLUsers != nil)
 	}
 	c.HTTPLogin, c.MetricsLogin = needs(c.HTTPAddr), needs(c.MetricsAddr)
-	certificates := c.HTTPTLS != TLSOff && c.TLS.TrustStore.File != ""
-	if (c.MetricsLogin || c.HTTPLogin && !certificates) && c.SuperDigest == "" && c.ViewerDigest == "" {
+	certificates := c.TLS.TrustStore.File != ""
+	byWord := c.MetricsLogin && !(c.MetricsTLS && certificates) || c.HTTPLogin && !(c.HTTPTLS != TLSOff && certificates)
+	if byWord && c.SuperDigest == "" && c.ViewerDigest == "" {
 		l.warn(l.at("admin.requireLogin"), "nobody can read there: admin.viewerDigest is missing")
 	}
 }
@@ -458,11 +459,12 @@ const defaultMetricsPort = 7000
 // provider.
 func (l *loader) metricsAddress() {
 	if !l.metricsOn {
-		for _, key := range []string{"metricsProvider.httpPort", "metricsProvider.httpHost", "metricsProvider.exportJvmInfo"} {
+		for _, key := range []string{"metricsProvider.httpPort", "metricsProvider.httpHost", "metricsProvider.exportJvmInfo", "metricsProvider.forceHttps"} {
 			if l.has(key) {
 				l.warn(l.at(key), "without effect: metricsProvider.className=%s is missing", prometheusProvider)
 			}
 		}
+		l.cfg.MetricsTLS = false
 		return
 	}
 	l.cfg.MetricsAddr = net.JoinHostPort(l.metricsAddr, strconv.Itoa(cmp.Or(l.metricsPort, defaultMetricsPort)))

@@ -230,7 +230,9 @@ var clientTLSKeys = map[string]keyDef{
 		}
 	}}, def: "false", effect: "With true the HTTP port takes requests with TLS and without, with the stores for clients."},
 	"admin.needClientAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.HTTPNeedCert }), def: "false",
-		effect: "Whether a client of the HTTP port must show a certificate when it speaks TLS. Otherwise it may, and has the identities of its holder."},
+		effect: "Whether a client of the HTTP port, or of the port for metrics, must show a certificate when it speaks TLS. Otherwise it may, and has the identities of its holder."},
+	"metricsProvider.forceHttps": {own: true, value: boolean(func(l *loader) *bool { return &l.cfg.MetricsTLS }), def: "false",
+		effect: "With true the port for metrics speaks TLS only, with the stores for clients."},
 }
 
 // pattern is a regular expression.
@@ -253,16 +255,19 @@ func (l *loader) finishTLS() {
 	l.finishX509()
 	if l.cfg.HTTPAddr == "" && l.cfg.HTTPTLS != TLSOff {
 		l.warn(l.at("admin.enableServer"), "is not true: there is no HTTP port, and nothing to have TLS")
-		l.cfg.HTTPTLS, l.cfg.HTTPNeedCert = TLSOff, false
+		l.cfg.HTTPTLS, l.cfg.HTTPNeedCert = TLSOff, l.cfg.HTTPNeedCert && l.cfg.MetricsTLS
 	}
-	if l.cfg.HTTPNeedCert && l.cfg.HTTPTLS == TLSOff {
-		l.fault(l.at("admin.needClientAuth"), "needs admin.forceHttps or admin.portUnification: without TLS nobody shows a certificate")
+	if l.cfg.HTTPNeedCert && l.cfg.HTTPTLS == TLSOff && !l.cfg.MetricsTLS {
+		l.fault(l.at("admin.needClientAuth"), "needs admin.forceHttps, admin.portUnification or metricsProvider.forceHttps: "+
+			"without TLS nobody shows a certificate")
 	}
 	for key, on := range map[string]bool{
 		"secureClientPort":       l.tls.securePort != 0,
 		"client.portUnification": l.cfg.ClientTLS == TLSAlso,
 		"admin.forceHttps":       l.cfg.HTTPTLS == TLSOnly,
 		"admin.portUnification":  l.cfg.HTTPTLS == TLSAlso,
+
+		"metricsProvider.forceHttps": l.cfg.MetricsTLS,
 	} {
 		if on && !l.cfg.TLS.Enabled() && !l.faulty("ssl.keyStore.location") && !l.faulty("tls.cert") {
 			l.fault(l.at(key), "needs the certificate of this server: tls.cert, or ssl.keyStore.location")
@@ -307,8 +312,10 @@ func clientAuthText(a tlsconf.ClientAuth) string {
 	return "need (the default)"
 }
 
-// SpeaksTLS reports whether the port for clients or the HTTP port speaks TLS.
-func (c *Config) SpeaksTLS() bool { return c.ClientsSpeakTLS() || c.HTTPTLS != TLSOff }
+// SpeaksTLS reports whether the port for clients, the HTTP port or that for metrics speaks TLS.
+func (c *Config) SpeaksTLS() bool {
+	return c.ClientsSpeakTLS() || c.HTTPTLS != TLSOff || c.MetricsTLS
+}
 
 // ClientsSpeakTLS reports whether clients can connect with TLS.
 func (c *Config) ClientsSpeakTLS() bool { return c.ClientTLS != TLSOff || c.SecureClientAddr != "" }
