@@ -49,7 +49,7 @@ func (s *Server) newRecorder() *console.Recorder {
 func (s *Server) newConsole() *console.Console {
 	return console.New(console.Config{
 		Member: consoleMember{s}, Recorder: s.recorder, Watchers: s.cfg.ConsoleWatchers, Page: web.Handler(),
-		HistoryBytes: max(0, s.cfg.HistoryBytes),
+		HistoryBytes: max(0, s.cfg.HistoryBytes), IndexBytes: s.cfg.IndexBytes,
 	})
 }
 

@@ -24,6 +24,8 @@ type Config struct {
 	Page http.Handler
 	// HistoryBytes is what the Recorder was given; 0: there is no history.
 	HistoryBytes int
+	// IndexBytes is how many bytes the index of the locks may take.
+	IndexBytes int
 }
 
 // Console answers what docs/api.md describes.
@@ -45,7 +47,7 @@ const listingsAtOnce = 2
 
 // New returns a Console. It has to be closed.
 func New(cfg Config) *Console {
-	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder, cfg.Member),
+	c := &Console{cfg: cfg, member: cfg.Member, index: newIndex(cfg.Member.View, cfg.Recorder, cfg.IndexBytes),
 		listings: make(chan struct{}, listingsAtOnce), replays: make(chan struct{}, 1),
 		reconnects: map[string]*reconnects{}}
 	c.hub = newHub(c)
@@ -54,6 +56,9 @@ func New(cfg Config) *Console {
 
 // Close ends the event streams and the Console's goroutine.
 func (c *Console) Close() { c.hub.close() }
+
+// IndexRefused counts how often the locks did not fit into Config.IndexBytes.
+func (c *Console) IndexRefused() int64 { return c.index.refused.Load() }
 
 // views are the answers, by the names of their endpoints. They are made from a request's parameters
 // for a viewer, with now as the present time.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func TestLongHolds(t *testing.T) {
 	p.create(1, "/elected", "", wire.ModePersistent)
 	p.create(1, "/elected/x-latch-", "", wire.ModeEphemeralSequential)
 	p.create(2, "/elected/x-latch-", "", wire.ModeEphemeralSequential)
-	x := newIndex(p.view, p.r, unlimited{})
+	x := newIndex(p.view, p.r, math.MaxInt)
 	for _, tt := range []struct {
 		after time.Duration
 		want  []string

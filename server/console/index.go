@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockkeeper/locknode"
@@ -16,19 +17,15 @@ import (
 // index knows all locks: the ephemeral nodes of all sessions, by the lock that they belong to. It
 // is built when it is first asked, follows the Recorder, and is dropped when it is not used.
 type index struct {
-	view    func(func(*znode.Store))
-	rec     *Recorder
-	account account
+	view     func(func(*znode.Store))
+	rec      *Recorder
+	maxBytes int
+
+	refused atomic.Int64 // how often it did not fit
 
 	mu        sync.Mutex
 	notBefore time.Time // it did not fit, and is not built before
 	content
-}
-
-// account is where memory is reserved: Member.
-type account interface {
-	Hold(bytes int) bool
-	Release(bytes int)
 }
 
 // content is what an index knows, and where the Recorder was then. The index's mu guards it.
@@ -36,8 +33,7 @@ type content struct {
 	built      bool
 	used       time.Time
 	bytes      int  // what it takes, at the most
-	held       int  // bytes that are reserved for it
-	full       bool // there was no memory for more
+	full       bool // it takes more than it may
 	at         cursor
 	zxid       wire.Zxid
 	locks      map[string]*lock
@@ -88,8 +84,8 @@ type ended struct {
 	at    time.Time
 }
 
-func newIndex(view func(func(*znode.Store)), rec *Recorder, account account) *index {
-	return &index{view: view, rec: rec, account: account}
+func newIndex(view func(func(*znode.Store)), rec *Recorder, maxBytes int) *index {
+	return &index{view: view, rec: rec, maxBytes: maxBytes}
 }
 
 // What an index takes at the most (TestIndexBytes): for a contender, with the names in the maps and
@@ -102,25 +98,14 @@ const (
 	infoTimes      = 12
 )
 
-// holdStep is how many bytes are reserved at a time.
-const holdStep = 1 << 20
-
 // errIndexMemory says that there are more locks than the console has memory for.
 var errIndexMemory = failf(http.StatusServiceUnavailable,
-	"the locks of this cluster do not fit into the memory that the console may use (a quarter of maxClientMemory)")
+	"the locks of this cluster do not fit into the memory that the console has for them (console.indexBytes)")
 
-// countLocked adds n to what the index takes, and reserves it.
+// countLocked adds n to what the index takes.
 func (x *index) countLocked(n int) {
 	x.bytes += n
-	for x.bytes > x.held && !x.full {
-		if x.full = !x.account.Hold(holdStep); !x.full {
-			x.held += holdStep
-		}
-	}
-	for x.held-x.bytes > 2*holdStep {
-		x.account.Release(holdStep)
-		x.held -= holdStep
-	}
+	x.full = x.full || x.bytes > x.maxBytes
 }
 
 // bytesOf is what a contender takes besides its place.
@@ -148,7 +133,6 @@ func (x *index) dropUnused(now time.Time) bool {
 
 func (x *index) dropLocked() {
 	x.rec.look(false)
-	x.account.Release(x.held)
 	x.content = content{changes: x.changes + 1}
 }
 
@@ -167,6 +151,7 @@ func (x *index) with(f func()) error {
 	if x.full {
 		x.dropLocked()
 		x.notBefore = now.Add(indexRetry)
+		x.refused.Add(1)
 		return errIndexMemory
 	}
 	f()

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -19,25 +20,6 @@ func heapBytes() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
-
-// unlimited is an account with room for everything.
-type unlimited struct{}
-
-func (unlimited) Hold(int) bool { return true }
-func (unlimited) Release(int)   {}
-
-// limited is an account of so many bytes.
-type limited struct{ left int }
-
-func (l *limited) Hold(n int) bool {
-	if l.left < n {
-		return false
-	}
-	l.left -= n
-	return true
-}
-
-func (l *limited) Release(n int) { l.left += n }
 
 // What an index says that it takes is at least what it takes, whatever the locks look like; and it
 // says so again when they have changed.
@@ -60,42 +42,40 @@ func TestIndexBytes(t *testing.T) {
 				p.create(1, path, data, mode)
 			}
 			before := heapBytes()
-			x := newIndex(p.view, p.r, unlimited{})
+			x := newIndex(p.view, p.r, math.MaxInt)
 			if err := x.with(func() {}); err != nil {
 				t.Fatal(err)
 			}
-			if takes := heapBytes() - before; takes > x.bytes || x.bytes > x.held {
-				t.Errorf("%s with %d bytes of data: it takes %d, says %d, and has reserved %d", form, len(data), takes, x.bytes, x.held)
+			if takes := heapBytes() - before; takes > x.bytes {
+				t.Errorf("%s with %d bytes of data: it takes %d, and says %d", form, len(data), takes, x.bytes)
 			}
 			p.request(1, wire.OpCloseSession, nil)
-			if err := x.with(func() {}); err != nil || x.bytes != 0 || x.held > 2*holdStep {
-				t.Errorf("%s: without nodes it says %d, and has reserved %d (%v)", form, x.bytes, x.held, err)
+			if err := x.with(func() {}); err != nil || x.bytes != 0 {
+				t.Errorf("%s: without nodes it says %d (%v)", form, x.bytes, err)
 			}
 			runtime.KeepAlive(p)
 		}
 	}
 }
 
-// An index that does not fit into its account gives all back, says so, and is not built again at
-// once.
+// An index that does not fit says so, and is not built again at once.
 func TestIndexDoesNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTape(t, 0)
 		p.open(1)
 		var last string
-		for i := range 2 * holdStep / lockBytes {
+		for i := range 100 {
 			last = p.create(1, fmt.Sprintf("/n%d", i), "", wire.ModeEphemeral)
 		}
-		account := &limited{2 * holdStep}
-		x := newIndex(p.view, p.r, account)
-		if err := x.with(func() { t.Error("it is used") }); err != errIndexMemory || account.left != 2*holdStep {
-			t.Errorf("%v, %d bytes left", err, account.left)
+		x := newIndex(p.view, p.r, 100*lockBytes)
+		if err := x.with(func() { t.Error("it is used") }); err != errIndexMemory || x.built {
+			t.Errorf("%v, built: %v", err, x.built)
 		}
 		for range 1000 {
 			p.request(1, wire.OpDelete, wire.DeleteRequest{Path: last, Version: -1})
 			p.create(1, last, "", wire.ModeEphemeral)
 		}
-		account.left = 10 * holdStep
+		x.maxBytes = 1000 * lockBytes
 		if err := x.with(func() {}); err != errIndexMemory {
 			t.Errorf("a moment later: %v", err)
 		}
@@ -103,12 +83,11 @@ func TestIndexDoesNotFit(t *testing.T) {
 		if err := x.with(func() {}); err != nil {
 			t.Error(err)
 		}
-		account.left = 0
-		for i := range 5 * holdStep / lockBytes {
+		for i := range 1000 {
 			p.create(1, fmt.Sprintf("/more%d", i), "", wire.ModeEphemeral)
 		}
-		if err := x.with(func() {}); err != errIndexMemory || account.left == 0 {
-			t.Errorf("grown: %v, %d bytes left", err, account.left)
+		if err := x.with(func() {}); err != errIndexMemory || x.refused.Load() != 2 {
+			t.Errorf("grown: %v, %d refused", err, x.refused.Load())
 		}
 	})
 }

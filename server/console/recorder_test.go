@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"net/url"
 	"testing"
@@ -63,7 +64,7 @@ func (p *tape) view(f func(*znode.Store)) { f(p.s) }
 
 // history is what the API answers of a lock, without the head.
 func (p *tape) history(path string) (*replay, *historyAnswer) {
-	c := &Console{index: newIndex(p.view, p.r, unlimited{})}
+	c := &Console{index: newIndex(p.view, p.r, math.MaxInt)}
 	r := &replay{path: path, viewer: &viewer{ctx: context.Background(), super: true}, viewing: p.view}
 	c.index.with(func() { r.start(c.index) })
 	if err := r.run(); err != nil {
@@ -196,7 +197,7 @@ func TestIndexFollows(t *testing.T) {
 	for _, dir := range []string{"/a", "/b", "/s", "/s/locks", "/s/leases"} {
 		p.create(1, dir, "", wire.ModePersistent)
 	}
-	x := newIndex(p.view, p.r, unlimited{})
+	x := newIndex(p.view, p.r, math.MaxInt)
 	x.with(func() {})
 	var nodes []string
 	owner := map[string]wire.SessionID{}
@@ -212,7 +213,7 @@ func TestIndexFollows(t *testing.T) {
 			nodes = append(nodes, node)
 			owner[node] = id
 		}
-		fresh := newIndex(p.view, p.r, unlimited{})
+		fresh := newIndex(p.view, p.r, math.MaxInt)
 		var got, want string
 		x.with(func() { got = describe(x) })
 		fresh.with(func() { want = describe(fresh) })
@@ -284,7 +285,7 @@ func BenchmarkApplied(b *testing.B) {
 // it has not read, and the next use builds it again.
 func TestIndexIsDropped(t *testing.T) {
 	p := newTape(t, 1<<20)
-	x := newIndex(p.view, p.r, unlimited{})
+	x := newIndex(p.view, p.r, math.MaxInt)
 	p.open(1)
 	p.create(1, "/lock-", "", wire.ModeEphemeralSequential)
 	locks := func() (n int) {

@@ -101,6 +101,7 @@ type Config struct {
 	NoProcessMetrics bool          // metricsProvider.exportJvmInfo=false
 	SlowFsync        time.Duration // fsync.warningthresholdms
 
+	IndexBytes      int      // console.indexBytes
 	HistoryBytes    int      // console.historyBytes; Unlimited: there is none
 	ConsoleWatchers int      // console.watchers
 	ConsoleHosts    []string // console.hosts
@@ -223,6 +224,8 @@ type Config struct {
 	Clock *clock.Clock
 	// Yield is quorum.Config.Yield. It is for simulations.
 	Yield func()
+	// ObserveView is quorum.Config.ObserveView. It is for tests.
+	ObserveView func(view func())
 	// ObserveRaft is peer.Config.Observe. It is for simulations.
 	ObserveRaft func(request any) (answered func(answer any))
 

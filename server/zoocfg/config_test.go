@@ -183,7 +183,7 @@ func TestDefaults(t *testing.T) {
 		HTTPConns:        MaxHTTPConns, HTTPConnsPerAddr: 8, HTTPRequestTimeout: 2 * time.Second, HTTPIdleTimeout: 30 * time.Second, AdminBase: "/commands", SnapshotInterval: 5 * time.Minute,
 		HandshakeTimeout: 10 * time.Second,
 		SlowFsync:        time.Second,
-		HistoryBytes:     8 << 20, ConsoleWatchers: 16,
+		IndexBytes:       4 << 30 / 24, HistoryBytes: 8 << 20, ConsoleWatchers: 16,
 		AuditFileBytes: 10 << 20, AuditFiles: 10, AuditQueueBytes: 16 << 20,
 		MaxHandshakes:    250,
 		TLSDetectTimeout: 5 * time.Second, PeerTLSDetectTimeout: 5 * time.Second,

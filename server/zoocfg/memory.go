@@ -24,6 +24,7 @@ const (
 	watchShare      = 16 // maxWatchMemory
 	outputShare     = 16 // maxClientMemory
 	responseShare   = 64 // maxResponseBytes
+	indexShare      = 24 // console.indexBytes
 	bytesPerSession = 32 << 10
 	// minResponseByDefault has room for the largest node that a request can make.
 	minResponseByDefault = 2 * MaxMaxBuffer
@@ -47,6 +48,7 @@ func (c *Config) settleMemory() {
 	l.Response = cmp.Or(l.Response, min(session.DefaultResponse, max(minResponseByDefault, share(responseShare))))
 	l.Memory = cmp.Or(l.Memory, max(2*l.Response, share(outputShare)))
 	l.WatchBytes = cmp.Or(l.WatchBytes, share(watchShare))
+	c.IndexBytes = cmp.Or(c.IndexBytes, share(indexShare))
 	l.Nodes = cmp.Or(l.Nodes, Unlimited)
 	l.DataBytes = cmp.Or(l.DataBytes, int(all/stateShare))
 	l.Sessions = cmp.Or(l.Sessions, share(bytesPerSession))

@@ -28,6 +28,7 @@ func bounds(c *Config) (clients, peers int64) {
 		c.MaxCnxns * ConnBytes,
 		l.Sessions * sessionRow,
 		l.SessionsPerAddr * l.IdentityBytes,
+		c.IndexBytes,
 		listings * (2*l.Response + max(l.WatchBytes/400*watchRow, l.DataBytes/nodeBytes*nodeRow)),
 	} {
 		clients += int64(n)
