@@ -123,6 +123,8 @@ type Config struct {
 	// Fatal is called, once, when the member cannot go on, for example because its log cannot be
 	// written. By then nothing is acknowledged any more. nil means panic.
 	Fatal func(error)
+	// ObserveView carries out what View is called with; nil: View does. It is for tests.
+	ObserveView func(view func())
 }
 
 // Validate reports everything that is wrong with c.

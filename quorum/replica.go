@@ -392,6 +392,10 @@ func (r *Replica) peerTimeout() time.Duration { return 2 * r.cfg.heartbeatTimeou
 func (r *Replica) View(f func(*znode.Store)) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if observe := r.cfg.ObserveView; observe != nil {
+		observe(func() { f(r.store) })
+		return
+	}
 	f(r.store)
 }
 

@@ -456,10 +456,11 @@ func (s *Server) quorumConfig(stores quorum.Stores, peers net.Listener) quorum.C
 		Peers: peer.Config{Listen: s.listenPeers(peers), Dial: s.cfg.Dial, AnyAddr: s.cfg.AnyPeerAddr,
 			MaxConns: s.cfg.MaxPeerCnxns, FrameBytes: int64(s.cfg.PeerFrameBytes), Auth: s.peerAuth.auth,
 			Observe: s.cfg.ObserveRaft},
-		PeerAuth:   s.peerAuth.kind(),
-		KeepQuotas: s.cfg.KeepQuotas,
-		KeepDisks:  s.cfg.KeepDisks,
-		Lost:       s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
+		ObserveView: s.cfg.ObserveView,
+		PeerAuth:    s.peerAuth.kind(),
+		KeepQuotas:  s.cfg.KeepQuotas,
+		KeepDisks:   s.cfg.KeepDisks,
+		Lost:        s.cfg.Lost || s.cfg.Stores == nil && hasAside(&s.cfg),
 	}
 	for _, id := range s.cfg.Without {
 		c.Without = append(c.Without, quorum.MemberID(id))

@@ -135,7 +135,7 @@ const testImports = `
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum:                internal/simnet internal/simdisk internal/rafttest internal/freeport
 	server/tlsconf:        internal/testcert
-	server:                session/sasl internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
+	server:                session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
 	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
 	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
