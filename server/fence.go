@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -30,6 +31,8 @@ type fenceAnswer struct {
 	Newest int64 `json:"newest"`
 	// Zxid is the newest change that the answer takes into account.
 	Zxid string `json:"zxid"`
+
+	steps int // that judge takes for the lock
 }
 
 // serveFence answers 200 if the token is valid, 409 if it is not, 403 if the lock may not be read,
@@ -52,7 +55,7 @@ func (s *Server) serveFence(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.SkipACL {
 		ids = append(ids, znode.Identity{Scheme: "super"})
 	}
-	switch err := answer.judge(ctx, s.replica.View, ids); {
+	switch err := answer.judge(ctx, s.replica.View, s.fences, ids); {
 	case errors.Is(err, errNoPermission):
 		writeError(w, http.StatusForbidden, "READ on "+lock+" is needed: Authorization: digest user:password")
 	case err != nil:
@@ -85,16 +88,28 @@ var errNoPermission = errors.New("READ on the lock is needed")
 
 // judge fills in the answer. The state is locked for a step at a time, since anybody can make a
 // million contenders. All steps together are true of the moment of the last: whoever is before the
-// token's node in the queue was made before it, and so is among the names from the first step on.
-// Errors: errNoPermission, that of ctx.
-func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), ids []znode.Identity) error {
-	names, err := a.list(ctx, view, ids)
-	if err != nil || a.Reason != "" || a.Valid {
+// token's node in the queue was made before it, and so is among the names from the first step on. A
+// lock that takes several steps needs the one element of turns. Errors: errNoPermission, that of
+// ctx.
+func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), turns chan struct{}, ids []znode.Identity) error {
+	l, err := a.begin(view, ids)
+	if l == nil {
+		return err
+	}
+	if a.steps > 1 {
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-ctx.Done(): // list sees it
+		}
+	}
+	names, err := a.list(ctx, view, l)
+	if err != nil || a.Reason != "" {
 		return err
 	}
 	queue := fenceQueue{}
 	for left := names; len(left) > 0 && ctx.Err() == nil; left = left[min(fenceStep, len(left)):] {
-		view(func(store *znode.Store) {
+		a.step(view, func(store *znode.Store) {
 			for _, name := range left[:min(fenceStep, len(left))] {
 				queue.add(store, a.Lock, name)
 			}
@@ -108,10 +123,19 @@ func (a *fenceAnswer) judge(ctx context.Context, view func(func(*znode.Store)), 
 	return err
 }
 
-// list returns the names of the lock's children. It answers at once if there is no such lock, or if
-// the lock is one node.
-func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), ids []znode.Identity) (names []string, err error) {
-	var l *znode.Listing
+// step is a View of a step. After one of several it rests for as long as that took: anybody can ask
+// about a lock that takes many, and others need the processor, too.
+func (a *fenceAnswer) step(view func(func(*znode.Store)), f func(*znode.Store)) {
+	began := time.Now()
+	view(f)
+	if a.steps > 1 {
+		time.Sleep(time.Since(began))
+	}
+}
+
+// begin returns a listing of the lock's children; nil if the answer is known already, because there
+// is no such lock, or the lock is one node, or with errNoPermission.
+func (a *fenceAnswer) begin(view func(func(*znode.Store)), ids []znode.Identity) (l *znode.Listing, err error) {
 	view(func(store *znode.Store) {
 		a.Zxid = fmt.Sprintf("0x%x", uint64(store.Zxid()))
 		_, stat, code := store.Get(a.Lock, ids)
@@ -128,18 +152,20 @@ func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), i
 				a.Reason = "another has the lock"
 			}
 		default:
-			l = store.List(a.Lock)
+			l, a.steps = store.List(a.Lock), 1+int(stat.NumChildren)/fenceStep
 		}
 	})
-	if l == nil {
-		return nil, err
-	}
+	return l, err
+}
+
+// list returns the names of the lock's children, and closes the listing.
+func (a *fenceAnswer) list(ctx context.Context, view func(func(*znode.Store)), l *znode.Listing) (names []string, err error) {
 	defer view(func(*znode.Store) { l.Close() })
 	for done, lost := false, false; !done; {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		view(func(store *znode.Store) {
+		a.step(view, func(store *znode.Store) {
 			if done, lost = l.Step(store, fenceStep); done && !lost {
 				names = slices.Clone(l.Names())
 			}

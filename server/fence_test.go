@@ -222,6 +222,7 @@ func TestFenceInSteps(t *testing.T) {
 		request(wire.OpCreate, &wire.CreateRequest{Path: "/m/lock-", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})
 	}
 	first, _ := store.Node("/m/lock-0000000000")
+	turns := make(chan struct{}, 1)
 	for _, leaves := range []bool{false, true} {
 		steps := 0
 		a := fenceAnswer{Lock: "/m", Token: int64(first.Czxid)}
@@ -231,7 +232,7 @@ func TestFenceInSteps(t *testing.T) {
 				request(wire.OpDelete, &wire.DeleteRequest{Path: "/m/lock-0000000000", Version: -1})
 			}
 			f(store)
-		}, nil)
+		}, turns, nil)
 		if err != nil || a.Valid == leaves || a.Newest != a.Token || (a.Reason == noSuchNode) != leaves || (a.Node == "") != leaves {
 			t.Errorf("its holder leaves: %v: %+v, %v", leaves, a, err)
 		}
@@ -242,7 +243,21 @@ func TestFenceInSteps(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a := fenceAnswer{Lock: "/m", Token: int64(first.Czxid)}
-	if err := a.judge(ctx, func(f func(*znode.Store)) { f(store) }, nil); err == nil {
+	if err := a.judge(ctx, func(f func(*znode.Store)) { f(store) }, turns, nil); err == nil {
 		t.Errorf("the client has gone, and the answer is %+v", a)
+	}
+	turns <- struct{}{} // another fence looks at many contenders
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	a = fenceAnswer{Lock: "/m", Token: int64(first.Czxid)}
+	if err := a.judge(ctx, func(f func(*znode.Store)) { f(store) }, turns, nil); err == nil {
+		t.Errorf("it is not its turn, and the answer is %+v", a)
+	}
+	request(wire.OpCreate, &wire.CreateRequest{Path: "/few", ACL: wire.OpenACL})
+	request(wire.OpCreate, &wire.CreateRequest{Path: "/few/lock-", ACL: wire.OpenACL, Mode: wire.ModeEphemeralSequential})
+	few, _ := store.Node("/few/lock-0000000000")
+	a = fenceAnswer{Lock: "/few", Token: int64(few.Czxid)}
+	if err := a.judge(t.Context(), func(f func(*znode.Store)) { f(store) }, turns, nil); err != nil || !a.Valid {
+		t.Errorf("an ordinary lock waits for its turn: %+v, %v", a, err)
 	}
 }

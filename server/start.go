@@ -73,6 +73,8 @@ type Server struct {
 	reports   memberReports
 	// listings holds one element for each listing that is being made or sent.
 	listings chan struct{}
+	// fences holds an element for the fence that looks at many contenders.
+	fences chan struct{}
 
 	cancel   context.CancelFunc // ends handshakes that wait, and watchers
 	watchers sync.WaitGroup
@@ -164,7 +166,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		started:  time.Now(),
 		failed:   make(chan struct{}),
 		reports:  newMemberReports(),
-		listings: make(chan struct{}, listingsAtOnce),
+		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1),
 	}
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
 	if s.clocks.now == nil {

@@ -58,6 +58,9 @@ type historyAnswer struct {
 	Waiters [][2]int64 `json:"waiters"`
 }
 
+// replayWait is how long a history waits for those of others.
+const replayWait = 5 * time.Second
+
 // history answers who held a lock from when to when.
 func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 	limit, err := number(q, "limit", 200, 1000)
@@ -78,9 +81,13 @@ func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {
 		return nil, failf(http.StatusBadRequest, "path is missing")
 	}
 	// One replay at a time has its copy of the events.
+	turn := time.NewTimer(replayWait)
+	defer turn.Stop()
 	select {
 	case c.replays <- struct{}{}:
 		defer func() { <-c.replays }()
+	case <-turn.C:
+		return nil, failf(http.StatusServiceUnavailable, "the histories of other locks are being replayed; try again")
 	case <-v.ctx.Done():
 		return nil, v.ctx.Err()
 	}
