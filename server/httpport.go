@@ -64,7 +64,7 @@ func (s *Server) serveHTTP(name string, l net.Listener, handler http.Handler, lo
 	}
 	slots := &httpSlots{Listener: l, maxConns: s.cfg.HTTPConns, maxPerAddr: s.cfg.HTTPConnsPerAddr}
 	p := &httpPort{slots: slots, srv: &http.Server{
-		Handler:     s.door.guard(s.wholeRequests(handler, withBody), login),
+		Handler:     s.door.guard(s.wholeRequests(s.pace.of(s, handler), withBody), login),
 		ConnContext: withHTTPConn, ConnState: httpStateChanged,
 		ReadTimeout: s.cfg.HTTPRequestTimeout, WriteTimeout: s.cfg.HTTPRequestTimeout + 2*httpTimeout,
 		IdleTimeout: s.cfg.HTTPIdleTimeout, MaxHeaderBytes: 16 << 10, ErrorLog: s.errorLog(),

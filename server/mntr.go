@@ -169,6 +169,7 @@ func (s *Server) hostMetrics() (ms metrics.List) {
 			metrics.Counter("http_logins_refused", "wrong passwords of the super user or the viewer, and requests that had to wait after them",
 				s.door.logins.Load()),
 			metrics.Counter("http_reads_refused", "requests of readers without the login that admin.requireLogin wants", s.door.rights.Load()),
+			metrics.Counter("http_requests_crowded", "requests of readers that waited for their turn in vain", s.pace.crowded.Load()),
 			metrics.Counter("http_answers_refused", "answers of the console for which there was no memory",
 				s.door.memory.Load()+s.console.IndexRefused()))
 	}

@@ -75,6 +75,7 @@ type Server struct {
 	listings chan struct{}
 	// fences holds an element for the fence that looks at many contenders.
 	fences chan struct{}
+	pace   *pace
 
 	cancel   context.CancelFunc // ends handshakes that wait, and watchers
 	watchers sync.WaitGroup
@@ -166,7 +167,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		started:  time.Now(),
 		failed:   make(chan struct{}),
 		reports:  newMemberReports(),
-		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1),
+		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1), pace: newPace(),
 	}
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
 	if s.clocks.now == nil {

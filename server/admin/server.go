@@ -122,7 +122,7 @@ func (s *Server) allowed(w http.ResponseWriter, r *http.Request, name string) bo
 }
 
 // listingWait bounds how long a listing waits for others to be sent.
-const listingWait = 5 * time.Second
+const listingWait = time.Second
 
 func (s *Server) run(w http.ResponseWriter, r *http.Request, c *command) {
 	if c.listing {

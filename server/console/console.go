@@ -57,8 +57,14 @@ func New(cfg Config) *Console {
 // Close ends the event streams and the Console's goroutine.
 func (c *Console) Close() { c.hub.close() }
 
-// IndexRefused counts how often the locks did not fit into Config.IndexBytes.
-func (c *Console) IndexRefused() int64 { return c.index.refused.Load() }
+// IndexRefused counts how often the locks did not fit into Config.IndexBytes. A nil Console has
+// refused nothing.
+func (c *Console) IndexRefused() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.index.refused.Load()
+}
 
 // views are the answers, by the names of their endpoints. They are made from a request's parameters
 // for a viewer, with now as the present time.

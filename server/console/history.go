@@ -59,7 +59,7 @@ type historyAnswer struct {
 }
 
 // replayWait is how long a history waits for those of others.
-const replayWait = 5 * time.Second
+const replayWait = time.Second
 
 // history answers who held a lock from when to when.
 func (c *Console) history(q url.Values, v *viewer, now time.Time) (any, error) {

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockkeeper/znode"
+)
+
+// pace has the answers of a member made one after the other, on both ports together, with a rest
+// after each as long as it took to make. So however much is asked, half of one processor makes
+// answers, and clients have the rest. Sending an answer needs no turn.
+type pace struct {
+	turns   chan struct{} // holds an element while it is somebody's turn
+	crowded atomic.Int64  // requests whose turn did not come
+}
+
+const (
+	// turnWait is how long a request waits for its turn.
+	turnWait = 5 * time.Second
+	// restMost bounds the rest, since a handler may have waited for something else.
+	restMost = 250 * time.Millisecond
+)
+
+func newPace() *pace { return &pace{turns: make(chan struct{}, 1)} }
+
+// of returns a handler that calls next when it is the request's turn. What is no reading of the
+// state, and what the super user asks for, needs no turn.
+func (p *pace) of(s *Server, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if !reads || rightTo(r, s.cfg.AdminBase) != rightOfReaders || znode.IsSuper(s.httpIdentities(r)) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		timer := time.NewTimer(turnWait)
+		defer timer.Stop()
+		select {
+		case p.turns <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		case <-timer.C:
+			p.crowded.Add(1)
+			w.Header().Set("Retry-After", "1")
+			writeError(w, http.StatusServiceUnavailable, "too many others ask this member; try again")
+			return
+		}
+		began := time.Now()
+		over := sync.OnceFunc(func() { time.AfterFunc(min(time.Since(began), restMost), func() { <-p.turns }) })
+		defer over()
+		next.ServeHTTP(&pacedWriter{w, over}, r)
+	})
+}
+
+// pacedWriter calls made when the answer has been made, and is about to be sent.
+type pacedWriter struct {
+	http.ResponseWriter
+	made func()
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *pacedWriter) WriteHeader(status int) {
+	w.made()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *pacedWriter) Write(b []byte) (int, error) {
+	w.made()
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
