@@ -29,7 +29,7 @@ import (
 // A file that is damaged is never taken for an empty one: every Check fails with
 // ErrDamaged and the file's name, until an operator has repaired or removed it. Beside
 // it stands an empty file with ".lock" added to the name, which makes processes
-// wait for each other; do not delete it while one runs.
+// wait for each other; do not delete it while one runs. The directory has to be there, and durable.
 //
 // A token that the file already has is not durable for that reason: the process that wrote it may
 // have failed, or have been killed, before it synced the directory. So a File writes the file anew

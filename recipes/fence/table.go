@@ -32,7 +32,9 @@ import (
 // What the transaction reads is another matter. At MariaDB's and MySQL's REPEATABLE READ, their
 // default, a plain SELECT sees the transaction's first one's snapshot: if that was before CheckTx,
 // it may lack writes of earlier holders. So let CheckTx be the first statement, as Do does, or read
-// with FOR UPDATE. PostgreSQL and SQLite fail instead.
+// with FOR UPDATE. PostgreSQL, at that level, and SQLite fail instead. In SQLite a check beside
+// another transaction's waits if there is a busy_timeout, and if the transaction has not read
+// before: BEGIN IMMEDIATE sees to that.
 //
 // # The table
 //
@@ -130,6 +132,9 @@ func (t *Table) Check(ctx context.Context, resource string, token int64) error {
 // accepted while f runs, and f reads what all earlier holders have committed. It has the database's
 // default isolation level, at which PostgreSQL or SQLite may fail in f or at the commit; then Do
 // returns that error, and nothing was written.
+//
+// f has to return the error of a statement that fails. MariaDB and MySQL roll the transaction back
+// after a deadlock, and execute what follows without one, and without the lock.
 func (t *Table) Do(ctx context.Context, resource string, token int64, f func(*sql.Tx) error) error {
 	var err error
 	for range tableAttempts {
