@@ -40,8 +40,9 @@ const (
 // Numbers are big-endian; the checksum, CRC-32C, is of what follows it, up to n. Only the file has
 // this in front: it is not sent to other members, and each writes its own.
 type snapshotFiles struct {
-	store *raft.FileSnapshotStore
-	dir   string
+	store   *raft.FileSnapshotStore
+	dir     string
+	syncDir func(dir string) error
 }
 
 const (
@@ -54,20 +55,43 @@ var _ raft.SnapshotStore = (*snapshotFiles)(nil)
 
 // openSnapshotFiles opens, and creates where missing, dataDir/snapshots. It removes what is left of
 // snapshots that were not finished. Errors name the file.
-func openSnapshotFiles(dataDir string) (_ *snapshotFiles, repaired []string, err error) {
+//
+// A snapshot that is there is not durable for that reason: the process that wrote it may have been
+// killed before it synced the directory, or have failed to. A member that starts with it
+// acknowledges entries behind it. So all names are synced before that.
+func openSnapshotFiles(dataDir string, syncDir func(dir string) error) (_ *snapshotFiles, repaired []string, err error) {
 	store, err := raft.NewFileSnapshotStoreWithLogger(dataDir, snapshotsKept, hclog.NewNullLogger())
 	if err != nil {
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
-	s := &snapshotFiles{store: store, dir: filepath.Join(dataDir, snapshotsDir)}
+	s := &snapshotFiles{store: store, dir: filepath.Join(dataDir, snapshotsDir), syncDir: syncDir}
 	if err := s.restrict(); err != nil {
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
-	if err := SyncDir(dataDir); err != nil {
+	repaired, err = s.sweep()
+	if err != nil {
+		return s, repaired, err
+	}
+	if err := errors.Join(s.sync(), syncDir(dataDir)); err != nil {
 		return nil, nil, fmt.Errorf("quorum: open snapshots in %s: %w", dataDir, err)
 	}
-	repaired, err = s.sweep()
-	return s, repaired, err
+	return s, repaired, nil
+}
+
+// sync makes the names of all snapshots durable, and those of their files.
+func (s *snapshotFiles) sync() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := s.syncDir(filepath.Join(s.dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return s.syncDir(s.dir)
 }
 
 // restrict lets nobody but the owner into the directory of the snapshots: they have the passwords
@@ -139,7 +163,7 @@ func (s *snapshotFiles) Create(version raft.SnapshotVersion, index, term uint64,
 		_, serr := s.sweep() // the library leaves a folder when the disk is full
 		return nil, errors.Join(err, serr)
 	}
-	file := &snapshotFile{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID())}
+	file := &snapshotFile{SnapshotSink: sink, dir: filepath.Join(s.dir, sink.ID()), syncDir: s.syncDir}
 	if err := restrictSnapshot(file.dir + unfinishedSuffix); err != nil {
 		_ = file.Cancel()
 		return nil, fmt.Errorf("quorum: write snapshot: %w", err)
@@ -178,10 +202,13 @@ const writeBackBytes = 1 << 20
 // snapshotFile is a snapshot that is being written.
 type snapshotFile struct {
 	raft.SnapshotSink
-	dir     string   // when it is finished
+	dir     string // when it is finished
+	syncDir func(dir string) error
 	state   *os.File // what SnapshotSink writes
 	waiting int64    // of its bytes, to be written to the disk
 	written int64    // those in front of them
+	ended   bool     // closed or cancelled
+	err     error    // of Close, which is called more than once
 }
 
 // Write implements raft.SnapshotSink.
@@ -199,13 +226,26 @@ func (f *snapshotFile) Write(b []byte) (int, error) {
 // Close implements raft.SnapshotSink. When it returns nil, the snapshot survives a power cut, so
 // that the log behind it may go.
 func (f *snapshotFile) Close() error {
+	if !f.ended {
+		f.ended, f.err = true, f.finish()
+	}
+	return f.err
+}
+
+// finish makes the snapshot durable, or removes it: if it was listed all the same, it would count
+// as one of those that are kept.
+func (f *snapshotFile) finish() error {
 	_ = f.state.Close()
-	err := f.SnapshotSink.Close()
+	// Order: the names in the folder are durable before the library gives the folder its name,
+	// which it syncs, and removes older snapshots.
+	err := f.syncDir(f.dir + unfinishedSuffix)
 	if err == nil {
-		err = SyncDir(f.dir) // the library syncs the files, and the folder's own name
+		err = f.SnapshotSink.Close()
+	} else {
+		_ = f.SnapshotSink.Cancel()
 	}
 	if err != nil {
-		_ = os.RemoveAll(f.dir + unfinishedSuffix)
+		_, _ = os.RemoveAll(f.dir+unfinishedSuffix), os.RemoveAll(f.dir)
 		return fmt.Errorf("quorum: write snapshot %s: %w", f.dir, err)
 	}
 	return nil
@@ -213,6 +253,9 @@ func (f *snapshotFile) Close() error {
 
 // Cancel implements raft.SnapshotSink.
 func (f *snapshotFile) Cancel() error {
+	if !f.ended {
+		f.ended, f.err = true, fmt.Errorf("quorum: write snapshot %s: cancelled", f.dir)
+	}
 	_ = f.state.Close()
 	// The library gives up before it has removed anything when the disk is full.
 	return errors.Join(f.SnapshotSink.Cancel(), os.RemoveAll(f.dir+unfinishedSuffix))

@@ -80,7 +80,7 @@ func OpenStores(dataDir, logDir string, kind LogKind) (_ Stores, err error) {
 			_ = log.Close()
 		}
 	}()
-	snaps, swept, err := openSnapshotFiles(dataDir)
+	snaps, swept, err := openSnapshotFiles(dataDir, SyncDir)
 	if err != nil {
 		return Stores{}, err
 	}

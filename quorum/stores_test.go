@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,7 +161,7 @@ func TestUnfinishedSnapshotsAreRemoved(t *testing.T) {
 
 // A snapshot is written to the disk as it grows, and what cannot be written ends it then.
 func TestSnapshotsAreWrittenBackAsTheyGrow(t *testing.T) {
-	snaps, _, err := openSnapshotFiles(t.TempDir())
+	snaps, _, err := openSnapshotFiles(t.TempDir(), SyncDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,5 +374,89 @@ func TestStoresOfMemberZeroBelongToIt(t *testing.T) {
 	}
 	if got := peer.IDOf(""); got != NoMember {
 		t.Errorf("raft's empty ID is that of member %d", got)
+	}
+}
+
+// What a snapshot is made of has durable names before the snapshot has its own, and before older
+// ones are removed. One that could not be made durable is not there. When snapshots are opened all
+// names are synced: whoever wrote them may have failed to.
+func TestSnapshotNamesAreDurable(t *testing.T) {
+	dir := t.TempDir()
+	broken := errors.New("input/output error")
+	var synced []string
+	fail := ""
+	syncDir := func(path string) error {
+		synced = append(synced, strings.TrimPrefix(path, dir))
+		if fail != "" && strings.HasSuffix(path, fail) {
+			return broken
+		}
+		return nil
+	}
+	open := func() (*snapshotFiles, error) {
+		synced = nil
+		snaps, _, err := openSnapshotFiles(dir, syncDir)
+		return snaps, err
+	}
+	snaps, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, peers := raft.NewInmemTransport("1")
+	members := raft.Configuration{Servers: []raft.Server{{ID: "1", Address: "1"}}}
+	write := func(index uint64) (id string, err error) {
+		t.Helper()
+		sink, err := snaps.Create(raft.SnapshotVersionMax, index, 1, members, 1, peers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced = nil
+		err = sink.Close()
+		if again := sink.Close(); !errors.Is(again, err) {
+			t.Errorf("closed again: %v, want %v", again, err)
+		}
+		return sink.ID(), err
+	}
+	var want []string
+	for index := range uint64(5) {
+		fail = ""
+		if index >= 3 {
+			fail = unfinishedSuffix
+		}
+		id, err := write(index + 1)
+		if err == nil {
+			want = append([]string{id}, want...)[:min(len(want)+1, snapshotsKept)]
+		}
+		if !errors.Is(err, broken) && fail != "" || err != nil && fail == "" {
+			t.Errorf("snapshot %d: %v", index+1, err)
+		}
+		if names := "/" + snapshotsDir + "/" + id + unfinishedSuffix; !slices.Equal(synced, []string{names}) {
+			t.Errorf("snapshot %d: synced %q, want %q", index+1, synced, names)
+		}
+		entries, err := os.ReadDir(snaps.dir)
+		if err != nil || len(entries) != len(want) {
+			t.Errorf("snapshot %d: %v, %v", index+1, entries, err)
+		}
+		listed, err := snaps.List()
+		if err != nil || len(listed) != len(want) {
+			t.Fatalf("snapshot %d: %d are listed, %v", index+1, len(listed), err)
+		}
+		for i, meta := range listed {
+			if meta.ID != want[i] {
+				t.Errorf("snapshot %d: %s is listed, want %s", index+1, meta.ID, want[i])
+			}
+		}
+	}
+	fail = ""
+	if _, err := open(); err != nil {
+		t.Fatal(err)
+	}
+	in := "/" + snapshotsDir
+	if names := []string{in + "/" + want[1], in + "/" + want[0], in, ""}; !slices.Equal(synced, names) {
+		t.Errorf("opened: synced %q, want %q", synced, names)
+	}
+	for _, fail = range []string{want[0], in} {
+		if _, err := open(); !errors.Is(err, broken) {
+			t.Errorf("opened, though %s cannot be synced: %v", fail, err)
+		}
 	}
 }

@@ -137,7 +137,11 @@ func makeDirs(path string, sync func(dir string) error) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return sync(parent)
+	if err := sync(parent); err != nil {
+		// The next start would find the directory, and rely on it.
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 func (d *dataDirs) close() {

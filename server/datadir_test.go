@@ -34,8 +34,10 @@ func TestNewDirectoriesAreDurable(t *testing.T) {
 		t.Errorf("what existed was synced: %q, %v", synced, err)
 	}
 	broken := errors.New("broken")
-	if err := makeDirs(filepath.Join(root, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("a failed sync: %v", err)
+	for range 2 { // the second start does not take the directory of the first for durable
+		if err := makeDirs(filepath.Join(root, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("a failed sync: %v", err)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -135,7 +134,7 @@ func (c *snapshotCommand) save(ctx context.Context, member *admin.Client) (err e
 	info, err := member.Snapshot(ctx, f, p.show)
 	p.end()
 	if err == nil {
-		err = cmp.Or(f.Sync(), f.Close(), os.Rename(f.Name(), c.file))
+		err = replaceFile(f, c.file)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.file, err)
@@ -143,6 +142,29 @@ func (c *snapshotCommand) save(ctx context.Context, member *admin.Client) (err e
 	c.say("saved", fmt.Sprintf("%s has the state at zxid 0x%x: %d nodes, %d bytes", c.file, uint64(info.Zxid), info.Nodes, p.done),
 		"file", c.file, "zxid", fmt.Sprintf("0x%x", uint64(info.Zxid)), "nodes", info.Nodes, "bytes", p.done)
 	return nil
+}
+
+// replaceFile makes a file that is complete durable, and then gives it the name of another one,
+// durably. If the disk fails before that, the other file keeps its name.
+func replaceFile(f interface {
+	Name() string
+	Sync() error
+	Close() error
+}, path string) error {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (c *snapshotCommand) restore(ctx context.Context, member *admin.Client) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,5 +86,40 @@ func TestSnapshotCommand(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// failingFile is a file that fails in a call.
+type failingFile struct {
+	*os.File
+	sync, close error
+}
+
+func (f *failingFile) Sync() error  { return f.sync }
+func (f *failingFile) Close() error { return f.close }
+
+// TestReplaceFile: a snapshot that is not durable does not take the place of an earlier one.
+func TestReplaceFile(t *testing.T) {
+	broken := errors.New("input/output error")
+	for _, c := range []struct {
+		sync, close error
+		want        string
+	}{
+		{broken, nil, "old"}, {nil, broken, "old"}, {nil, nil, "new"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "backup.snap")
+		f, err := os.Create(path + ".tmp")
+		if err == nil {
+			_, err = f.WriteString("new")
+		}
+		if err := errors.Join(err, os.WriteFile(path, []byte("old"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		err = replaceFile(&failingFile{f, c.sync, c.close}, path)
+		if got, rerr := os.ReadFile(path); rerr != nil || string(got) != c.want || (err == nil) != (c.want == "new") {
+			t.Errorf("sync %v, close %v: %v, the file has %q, %v", c.sync, c.close, err, got, rerr)
+		}
+		f.Close()
 	}
 }

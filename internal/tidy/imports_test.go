@@ -82,6 +82,7 @@ const imports = `
 	jepsen/locklab/ways:   jepsen/locklab/lock jepsen/locklab/ways/redis jepsen/locklab/ways/sql jepsen/locklab/ways/etcd
 	                       jepsen/locklab/ways/keeper
 	jepsen/locklab/ledger: jepsen recipes/fence
+	jepsen/locklab/fences:
 	jepsen/locklab/play:   jepsen jepsen/locklab/lock jepsen/locklab/system jepsen/locklab/ledger
 	jepsen/locklab/judge:  jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play
 	jepsen/locklab/page:   jepsen/report jepsen/locklab/lock jepsen/locklab/ledger jepsen/locklab/play jepsen/locklab/judge
@@ -125,6 +126,7 @@ const testImports = `
 	jepsen/curator:        jepsen
 	jepsen/locklab:        jepsen/locklab/ledger
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
+	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk

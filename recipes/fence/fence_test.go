@@ -24,17 +24,12 @@ func kinds(t *testing.T) map[string]func(resource string, token int64, f func())
 	}
 	t.Cleanup(func() { file.Close() })
 	table := newTestTable(t, &fakeDB{}, TableOptions{})
-	mysql := newTestTable(t, &fakeDB{changedOnly: true}, TableOptions{Name: "db.fence", Dollar: true})
-	inTable := func(table *Table) func(string, int64, func()) error {
-		return func(resource string, token int64, f func()) error {
-			return table.Do(context.Background(), resource, token, func(*sql.Tx) error { f(); return nil })
-		}
-	}
 	return map[string]func(string, int64, func()) error{
-		"gate":  func(r string, n int64, f func()) error { return gate.Do(r, n, func() error { f(); return nil }) },
-		"file":  func(r string, n int64, f func()) error { return file.Do(r, n, func() error { f(); return nil }) },
-		"table": inTable(table),
-		"mysql": inTable(mysql),
+		"gate": func(r string, n int64, f func()) error { return gate.Do(r, n, func() error { f(); return nil }) },
+		"file": func(r string, n int64, f func()) error { return file.Do(r, n, func() error { f(); return nil }) },
+		"table": func(r string, n int64, f func()) error {
+			return table.Do(context.Background(), r, n, func(*sql.Tx) error { f(); return nil })
+		},
 	}
 }
 

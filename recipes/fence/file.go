@@ -16,8 +16,8 @@ import (
 	"syscall"
 )
 
-// File remembers in a file, which any number of processes of one machine may share. A token is on
-// the disk before it is accepted for the first time. Its methods may be called from any goroutine.
+// File remembers in a file, which any number of processes of one machine may share. A token is
+// durable before Check accepts it. Its methods may be called from any goroutine.
 //
 // The file is text, replaced as a whole (written beside, synced, renamed, the
 // directory synced), for a few thousand resources at the most:
@@ -29,12 +29,19 @@ import (
 // A file that is damaged is never taken for an empty one: every Check fails with
 // ErrDamaged and the file's name, until an operator has repaired or removed it. Beside
 // it stands an empty file with ".lock" added to the name, which makes processes
-// wait for each other; do not delete it while one runs.
+// wait for each other; do not delete it while one runs. The directory has to be there, and durable.
+//
+// A token that the file already has is not durable for that reason: the process that wrote it may
+// have failed, or have been killed, before it synced the directory. So a File writes the file anew
+// before it accepts a token, unless the file has exactly the bytes that this File made durable
+// last. Each File does so once after OpenFile, and once after each change by another process.
 type File struct {
-	path string
+	path  string
+	files fileSystem
 
-	mu   sync.Mutex
-	lock *os.File // flock is per open file, so mu is needed too
+	mu      sync.Mutex
+	lock    *os.File // flock is per open file, so mu is needed too
+	durable []byte   // the content that this File made durable last; nil after a failure
 }
 
 const (
@@ -46,13 +53,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // OpenFile opens the file at path. That there is none is all right, it is made by
 // the first Check; that it is damaged is an error.
-func OpenFile(path string) (*File, error) {
+func OpenFile(path string) (*File, error) { return openFile(path, osFiles{}) }
+
+// openFile is OpenFile on any file system. The lock file is always one of the operating system's.
+func openFile(path string, files fileSystem) (*File, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("fence: open %s: %w", path, err)
 	}
-	f := &File{path: path, lock: lock}
-	if _, err := f.read(); err != nil {
+	f := &File{path: path, files: files, lock: lock}
+	if _, _, err := f.read(); err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -66,8 +76,8 @@ func (f *File) Close() error {
 	return f.lock.Close()
 }
 
-// Check accepts a token or refuses it. When it returns nil the token is on the
-// disk. With an error other than ErrStale it is not known whether it is: try again.
+// Check accepts a token or refuses it. When it returns nil the token is durable. With an error
+// other than ErrStale it is not known whether the token is remembered: try again.
 func (f *File) Check(resource string, token int64) error {
 	return f.Do(resource, token, func() error { return nil })
 }
@@ -81,7 +91,7 @@ func (f *File) Do(resource string, token int64, g func() error) error {
 		return fmt.Errorf("fence: lock %s: %w", f.path, err)
 	}
 	defer flock(f.lock, syscall.LOCK_UN)
-	tokens, err := f.read()
+	tokens, data, err := f.read()
 	if err != nil {
 		return err
 	}
@@ -89,9 +99,9 @@ func (f *File) Do(resource string, token int64, g func() error) error {
 	if err != nil {
 		return err
 	}
-	if larger {
+	if larger || !bytes.Equal(data, f.durable) {
 		tokens[resource] = token
-		if err := f.write(tokens); err != nil {
+		if err := f.write(encode(tokens)); err != nil {
 			return fmt.Errorf("fence: write %s: %w", f.path, err)
 		}
 	}
@@ -106,51 +116,58 @@ func flock(lock *os.File, how int) error {
 	}
 }
 
-// Newest returns the largest token seen; 0 if none.
+// Newest returns the largest token seen; 0 if none. It may be one that is not durable yet.
 func (f *File) Newest(resource string) (int64, error) {
-	tokens, err := f.read()
+	tokens, _, err := f.read()
 	return tokens[resource], err
 }
 
-// read needs no lock: the file is replaced, never changed.
-func (f *File) read() (map[string]int64, error) {
-	data, err := os.ReadFile(f.path)
+// read returns the tokens, and the bytes of the file; nil if there is none. It needs no lock: the
+// file is replaced, never changed.
+func (f *File) read() (map[string]int64, []byte, error) {
+	data, err := f.files.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return make(map[string]int64), nil
+		return make(map[string]int64), nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fence: read %s: %w", f.path, err)
+		return nil, nil, fmt.Errorf("fence: read %s: %w", f.path, err)
 	}
 	tokens, err := decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, f.path, err)
+		return nil, nil, fmt.Errorf("%w: %s: %w", ErrDamaged, f.path, err)
 	}
-	return tokens, nil
+	return tokens, data, nil
 }
 
-func (f *File) write(tokens map[string]int64) error {
+// write replaces the file, and returns nil when the new one is durable. After a failed sync the
+// page cache may have what the disk lacks, and a second sync would succeed. So each call begins
+// with a new file and ends with a new name, whatever is left of the call before.
+func (f *File) write(data []byte) error {
+	f.durable = nil
 	dir, name := filepath.Split(f.path)
 	if dir == "" {
 		dir = "."
 	}
 	// The lock is held: no other process writes to this name.
 	temp := filepath.Join(dir, name+".new")
-	if err := writeSynced(temp, encode(tokens)); err != nil {
+	if err := f.files.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(temp, f.path); err != nil {
+	if err := f.writeSynced(temp, data); err != nil {
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
+	if err := f.files.Rename(temp, f.path); err != nil {
 		return err
 	}
-	defer d.Close()
-	return d.Sync()
+	if err := f.files.SyncDir(dir); err != nil {
+		return err
+	}
+	f.durable = data
+	return nil
 }
 
-func writeSynced(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+func (f *File) writeSynced(path string, data []byte) error {
+	file, err := f.files.Create(path)
 	if err != nil {
 		return err
 	}
