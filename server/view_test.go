@@ -102,7 +102,8 @@ func TestReadersHoldTheStateBriefly(t *testing.T) {
 			}
 			defer nc.Close()
 			_ = nc.SetDeadline(time.Now().Add(patience))
-			if _, err := io.WriteString(nc, word); err == nil {
+			_, err = io.WriteString(nc, word)
+			if err == nil {
 				_, err = io.Copy(io.Discard, nc)
 			}
 			if err != nil {
