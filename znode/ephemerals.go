@@ -1,6 +1,11 @@
 package znode
 
-import "lockkeeper/wire"
+import (
+	"sort"
+	"strings"
+
+	"lockkeeper/wire"
+)
 
 // Access is the ACL of a node, to be checked later, against any identities, without the Store's
 // lock. Nodes with equal ACLs share one.
@@ -19,6 +24,25 @@ func (s *Store) AccessOf(path string) (*Access, bool) {
 		return nil, false
 	}
 	return (*Access)(s.nodes.row(i).acl), true
+}
+
+// AccessAbove returns who may do what with the parent of a path or, if there is none, with the
+// nearest node above it. The path may be any text of a client, as that of a watch is: it costs a
+// lookup for each bit of its length, not one for each of its components.
+func (s *Store) AccessAbove(path string) *Access {
+	above := func(i int) (*Access, bool) { // what is above the i-th byte
+		return s.AccessOf(path[:max(strings.LastIndexByte(path[:i+1], '/'), 1)])
+	}
+	if strings.HasPrefix(path, "/") {
+		// The nodes that are there come first: each has all nodes above it.
+		n := sort.Search(len(path), func(i int) bool { _, ok := above(i); return !ok })
+		if n > 0 {
+			a, _ := above(n - 1)
+			return a
+		}
+	}
+	a, _ := s.AccessOf("/")
+	return a
 }
 
 // TimeMs is the time of the newest entry by the leader's wall clock, in ms since 1970. It may run
