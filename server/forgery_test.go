@@ -57,8 +57,8 @@ func forgeries() (requests [][]byte) {
 	return requests
 }
 
-// isControl reports whether a text for programs should not have a rune, and isHidden whether one for
-// people should not. Tabs may stand between fields.
+// isControl reports whether a text for programs should not have a rune, and isHidden whether one
+// for people should not. Tabs may stand between fields.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7F }
 func isHidden(r rune) bool  { return r != '\t' && !unicode.IsPrint(r) }
 

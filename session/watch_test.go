@@ -214,8 +214,8 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 }
 
 // A client that sets its watches again is told neither that nodes are there which it may not read
-// (CVE-2026-59739), nor whether they have changed since a zxid of its choice, which would tell when.
-// Its watches are set all the same.
+// (CVE-2026-59739), nor whether they have changed since a zxid of its choice, which would tell
+// when. Its watches are set all the same.
 func TestSetWatchesTellsNothingOfUnreadableNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})

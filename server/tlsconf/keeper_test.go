@@ -335,8 +335,8 @@ func (z zone) lookUp(what string) ([]string, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: what, IsNotFound: true}
 }
 
-// CVE-2026-24281: whoever has an address can give it any name. A name of the certificate counts only
-// if the address belongs to the name in turn.
+// CVE-2026-24281: whoever has an address can give it any name. A name of the certificate counts
+// only if the address belongs to the name in turn.
 func TestNamesOfAddressesCountInBothDirections(t *testing.T) {
 	ca := testcert.NewCA(t, "ca")
 	many := func(n int, last string) (names []string) {
