@@ -19,7 +19,7 @@ func tenants() []Attack {
 			Sends: "writes of 10 KB, multis, listings of 1,000 nodes, watches and new sessions, each by ten tenants " +
 				"as fast as they are answered, over 5 connections each",
 			Settings: []string{"rateQuota.1=requests=200 writes=50 bytes=500000 watches=1000 sessions=10 for ip:*"},
-			// A multi uses up four seconds' writes of its tenant, so each client may see one answer.
+			// A multi uses up four seconds' writes of its tenant, so a client may see one answer.
 			May: []string{ok, refused, closed, wire.CodeBadArguments.Error()}, Least: 40, LeastBytes: 200_000,
 			play: hostile,
 		},

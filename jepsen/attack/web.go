@@ -280,7 +280,8 @@ func malformed(rng *rand.Rand, snapshot []byte) (bodies []string) {
 	}
 	cut := snapshot[:rng.IntN(len(snapshot))]
 	add("", len(cut), cut)
-	add("", len(snapshot)+100, append(bytes.Clone(snapshot), make([]byte, 100)...)) // more behind its end
+	longer := append(bytes.Clone(snapshot), make([]byte, 100)...)
+	add("", len(longer), longer)
 	for range 6 {
 		flipped := bytes.Clone(snapshot)
 		flipped[rng.IntN(len(flipped))] ^= 1 << rng.IntN(8)
