@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"sort"
 	"strings"
 
 	"lockkeeper/wire"
@@ -27,22 +26,27 @@ func (s *Store) AccessOf(path string) (*Access, bool) {
 }
 
 // AccessAbove returns who may do what with the parent of a path or, if there is none, with the
-// nearest node above it. The path may be any text of a client, as that of a watch is: it costs a
-// lookup for each bit of its length, not one for each of its components.
+// nearest node above it. The path may be any text of a client, as that of a watch is: each byte is
+// looked at twice, and there is a lookup for each bit of the length, not one for each component.
 func (s *Store) AccessAbove(path string) *Access {
-	above := func(i int) (*Access, bool) { // what is above the i-th byte
-		return s.AccessOf(path[:max(strings.LastIndexByte(path[:i+1], '/'), 1)])
+	access, _ := s.AccessOf("/")
+	if !strings.HasPrefix(path, "/") {
+		return access
 	}
-	if strings.HasPrefix(path, "/") {
-		// The nodes that are there come first: each has all nodes above it.
-		n := sort.Search(len(path), func(i int) bool { _, ok := above(i); return !ok })
-		if n > 0 {
-			a, _ := above(n - 1)
-			return a
+	// Of the nodes above those that are there come first: each has all nodes above it. access is of
+	// the last one that ends at lo or before, and none that ends at hi or behind is there.
+	for lo, hi := 0, len(path); lo+1 < hi; {
+		middle := lo + (hi-lo)/2
+		end := lo + 1 + strings.LastIndexByte(path[lo+1:middle+1], '/')
+		if end == lo { // nothing ends there
+			lo = middle
+		} else if a, ok := s.AccessOf(path[:end]); ok {
+			access, lo = a, middle
+		} else {
+			hi = end
 		}
 	}
-	a, _ := s.AccessOf("/")
-	return a
+	return access
 }
 
 // TimeMs is the time of the newest entry by the leader's wall clock, in ms since 1970. It may run

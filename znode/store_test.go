@@ -3,6 +3,7 @@ package znode
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -131,6 +132,22 @@ func TestAccessAbove(t *testing.T) {
 			if got := access.Allows(owner(at+":h"), wire.PermRead); got != (at == want || want == "") {
 				t.Errorf("%.20q (%d bytes), reader of %s: %v, want that of %q", path, len(path), at, got, want)
 			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		path := "/"
+		for range rng.IntN(12) {
+			path += string("/abcx"[rng.IntN(5)])
+		}
+		want, _ := d.s.AccessOf("/")
+		for i := range path {
+			if a, ok := d.s.AccessOf(path[:i]); ok && path[i] == '/' {
+				want = a
+			}
+		}
+		if got := d.s.AccessAbove(path); got != want {
+			t.Fatalf("%q: %v, want %v", path, got, want)
 		}
 	}
 }
