@@ -54,7 +54,7 @@ type Attack struct {
 
 // All are all attacks, in the order in which they are played.
 func All() []Attack {
-	return slices.Concat(requests(), buffers(), floods(), secured(), peers(), others(), web(), limits(), tenants())
+	return slices.Concat(requests(), buffers(), floods(), secured(), peers(), others(), neighbours(), web(), limits(), tenants())
 }
 
 // Choose returns the attacks of those names, or all without any, but those that are excepted.

@@ -9,10 +9,12 @@ import (
 	"lockkeeper/wire"
 )
 
-// limitSettings are lower limits than the defaults, which a short attack reaches.
-var limitSettings = []string{"admin.rateLimiterIntervalInMS=1", "maxSessionsPerAddress=50", "maxWatchMemory=16000000"}
+// limitSettings are lower limits than the defaults, which a short attack reaches, and quotas for
+// the super user alone.
+var limitSettings = []string{"admin.rateLimiterIntervalInMS=1", "maxSessionsPerAddress=50", "maxWatchMemory=16000000",
+	"keepQuotas=true", "enforceQuota=true"}
 
-// limits are attacks that go on at a limit.
+// limits are attacks that go on at a limit, or that settings refuse.
 func limits() []Attack {
 	return []Attack{
 		{
@@ -26,6 +28,12 @@ func limits() []Attack {
 			Sends: "watches of paths of 10 kB over eight connections, until none is taken (here 16 MB), and 50 more of each",
 			May:   []string{ok, "NoNode", closed, "BadArguments"}, Least: 400, LeastBytes: 4_000_000,
 			play: watchLimit,
+		},
+		{
+			Name: "foreign-quotas", Port: ClientPort, Ours: true, Settings: limitSettings,
+			Sends: "quotas of nothing on the nodes of the lock users, where quotas are kept for the super user",
+			May:   []string{"NoAuth", "NoNode"}, Least: 100, LeastBytes: 8000,
+			play: foreignQuotas,
 		},
 	}
 }
@@ -93,6 +101,26 @@ func watchLimit(ctx context.Context, p *Play) error {
 	return p.clients(1, func(_ int, c *client) error {
 		if err := watch(c, 8, 0); !errors.Is(err, wire.CodeNoNode) {
 			return &harm{"no watch is taken when the others have ended", err}
+		}
+		return nil
+	})
+}
+
+// foreignQuotas sets quotas on nodes of others, in all forms.
+func foreignQuotas(ctx context.Context, p *Play) error {
+	c, err := p.connect()
+	if err != nil {
+		return err
+	}
+	defer c.leave()
+	const quota = "/zookeeper/quota"
+	return rounds(ctx, func() error {
+		for n := range 50 {
+			at := fmt.Sprintf("%s/user%d", quota, n%members+1)
+			limits := wire.CreateRequest{Path: at + "/zookeeper_limits", Data: []byte("count=1,bytes=1;byteHardLimit=1;countHardLimit=1"), ACL: wire.OpenACL}
+			p.saw(outcome(c.do(wire.OpCreate, wire.CreateRequest{Path: at, ACL: wire.OpenACL})))
+			p.saw(outcome(c.multi([]wire.MultiOp{{Op: wire.OpCreate, Record: &limits}})))
+			p.saw(outcome(c.do(wire.OpSetACL, wire.SetACLRequest{Path: quota, ACL: wire.OpenACL, Version: -1})))
 		}
 		return nil
 	})
