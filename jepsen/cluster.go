@@ -39,6 +39,8 @@ type ClusterConfig struct {
 	Descriptors int
 	// Admin gives every member its HTTP port, and the right to change the members to AdminAuth.
 	Admin bool
+	// Metrics gives every member its port for metrics. lockkeeper only.
+	Metrics bool
 	// TestClocks gives every member a wall clock that Member.SetClock sets, and a monotonic one
 	// that Member.Suspend stops. lockkeeper only.
 	TestClocks bool
@@ -96,11 +98,12 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	for i := range cfg.Members {
 		place := cfg.place(i + 1)
 		m := &Member{
-			ID:         i + 1,
-			ClientAddr: fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i]),
-			HTTPAddr:   fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i+3]),
-			target:     cfg.Target.at(place),
-			dir:        filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
+			ID:          i + 1,
+			ClientAddr:  fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i]),
+			HTTPAddr:    fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i+3]),
+			MetricsAddr: fmt.Sprintf("%s:%d", place.ClientHost, found[portsEach*i+4]),
+			target:      cfg.Target.at(place),
+			dir:         filepath.Join(cfg.Dir, fmt.Sprintf("m%d", i+1)),
 		}
 		if cfg.Descriptors > 0 {
 			m.target = m.target.at(Place{enter: withDescriptors(cfg.Descriptors)})
@@ -135,8 +138,8 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	return c, nil
 }
 
-// portsEach is how many ports a member has: client, peer, election, HTTP.
-const portsEach = 4
+// portsEach is how many ports a member has: client, peer, election, HTTP, metrics.
+const portsEach = 5
 
 // AdminAuth is the identity, of the scheme digest, that may change the members of a cluster with
 // ClusterConfig.Admin.
@@ -172,6 +175,11 @@ func zooConfig(cfg ClusterConfig, m *Member, ports []int) (string, error) {
 		line("admin.serverPort=%d", ports[portsEach*(m.ID-1)+3])
 		line("reconfigEnabled=true")
 		line("DigestAuthenticationProvider.superDigest=%s", superDigest())
+	}
+	if cfg.Metrics {
+		line("metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider")
+		line("metricsProvider.httpHost=%s", cfg.place(m.ID).ClientHost)
+		line("metricsProvider.httpPort=%d", ports[portsEach*(m.ID-1)+4])
 	}
 	for _, extra := range cfg.Extra {
 		b.WriteString(strings.ReplaceAll(extra, "{dir}", m.dir) + "\n")

@@ -31,6 +31,8 @@ type Member struct {
 	PeerAddr string
 	// HTTPAddr is where it answers over HTTP, with ClusterConfig.Admin.
 	HTTPAddr string
+	// MetricsAddr is where Prometheus finds its metrics, with ClusterConfig.Metrics.
+	MetricsAddr string
 
 	target Target
 	dir    string

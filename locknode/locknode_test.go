@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -241,5 +242,24 @@ func TestLongQueuesTakeLinearTime(t *testing.T) {
 	Deadlocks([]Lock{{"/a", a}, {"/b", b}})
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %v", took)
+	}
+}
+
+// Notes nest as deep as whoever makes a node likes. None takes long to read, nor a deep stack.
+func TestNestedNotes(t *testing.T) {
+	begin := string(infoPrefix) + `,"x":`
+	for _, tt := range []struct {
+		note  string
+		taken bool
+	}{
+		{begin + strings.Repeat("[", 1_000_000), false},
+		{begin + strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000) + "}", false},
+		{begin + strings.Repeat(`{"a":`, 200_000), false},
+		{begin + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + "}", true},
+	} {
+		began := time.Now()
+		if i := ParseInfo([]byte(tt.note)); (i != nil) != tt.taken || time.Since(began) > time.Second {
+			t.Errorf("%.60s (%d bytes): %v after %v", tt.note, len(tt.note), i, time.Since(began))
+		}
 	}
 }

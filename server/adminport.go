@@ -63,16 +63,21 @@ func (m adminMember) For(r *http.Request) admin.Member {
 	return m
 }
 
-// seenStep is how many paths are judged under one lock of the state.
-const seenStep = 500
+// seenStepBytes is up to how many bytes of paths are judged under one lock of the state: each path
+// is looked up some twenty times, and counts for seenPathBytes at least.
+const (
+	seenStepBytes = 64 << 10
+	seenPathBytes = 128
+)
 
 // seenBy returns the elements of list with a path that the viewer of m may know of.
 func seenBy[T any](m adminMember, list []T, path func(T) string) (seen []T) {
-	for part := range slices.Chunk(list, seenStep) {
+	for len(list) > 0 {
 		m.replica.View(func(store *znode.Store) {
-			for _, e := range part {
-				if m.sees(store, path(e)) {
-					seen = append(seen, e)
+			for left := seenStepBytes; left > 0 && len(list) > 0; list = list[1:] {
+				at := path(list[0])
+				if left -= max(len(at), seenPathBytes); m.sees(store, at) {
+					seen = append(seen, list[0])
 				}
 			}
 		})
@@ -86,14 +91,7 @@ func (m adminMember) sees(store *znode.Store, path string) bool {
 	if m.cfg.SkipACL || znode.IsSuper(m.viewer) {
 		return true
 	}
-	for path != "/" {
-		path = path[:max(1, strings.LastIndexByte(path, '/'))]
-		if a, ok := store.AccessOf(path); ok {
-			return a.Allows(m.viewer, wire.PermRead)
-		}
-	}
-	a, ok := store.AccessOf(path)
-	return ok && a.Allows(m.viewer, wire.PermRead)
+	return store.AccessAbove(path).Allows(m.viewer, wire.PermRead)
 }
 
 // Stats implements admin.Member.

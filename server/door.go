@@ -61,6 +61,9 @@ type callerKey struct{}
 // readers need one.
 func (d *door) guard(next http.Handler, login bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if conn, ok := r.Context().Value(httpConnKey{}).(*httpConn); ok && conn.framing.isLast() {
+			w.Header().Set("Connection", "close")
+		}
 		need := rightTo(r, d.s.cfg.AdminBase)
 		if need != rightOfAll && !d.s.isOwnHost(r.Host) {
 			d.hosts.Add(1)

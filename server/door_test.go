@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"lockkeeper/server/zoocfg"
+	"lockkeeper/wire"
 )
 
 // askDoor sends a request to the HTTP port and returns the status of the answer.
@@ -163,4 +166,64 @@ func TestStreamsLeaveRoomForProbes(t *testing.T) {
 			t.Errorf("%s beside streams: status %d, want %d", path, status, want)
 		}
 	}
+}
+
+// CVE-2024-51504: nobody vouches for the address of a request. Who may read by address is whoever
+// has the address, and not whoever names it in a header.
+func TestNobodyVouchesForAnAddress(t *testing.T) {
+	s := startReal(t, superSettings)
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	for path, addr := range map[string]string{"/near": "127.0.0.1", "/far": "10.1.2.3"} {
+		c.call(wire.OpCreate, &wire.CreateRequest{Path: path, Data: []byte("x"),
+			ACL: []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "ip", ID: addr}}}})
+	}
+	for _, header := range []string{"", "X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Client-IP", "True-Client-IP"} {
+		vouch := func(r *http.Request) {
+			value := "10.1.2.3"
+			if header == "Forwarded" {
+				value = "for=" + value
+			}
+			r.Header.Set(header, value)
+			r.Header.Set("X-Forwarded-Host", "10.1.2.3")
+		}
+		if header == "" {
+			vouch = func(*http.Request) {}
+		}
+		for path, want := range map[string]int{"/near": http.StatusOK, "/far": http.StatusForbidden} {
+			if status := askDoor(t, s, "GET", "/api/v1/node?path="+path, vouch); status != want {
+				t.Errorf("%s with %q: status %d, want %d", path, header, status, want)
+			}
+		}
+		if status := askDoor(t, s, "GET", "/commands/snapshot", vouch); status != http.StatusUnauthorized {
+			t.Errorf("a snapshot with %q: status %d", header, status)
+		}
+	}
+}
+
+// CVE-2025-58457: the right to read or to change every node is not the right to take all of them or
+// to replace them. The super user has it, and no password of anybody else's.
+func TestSnapshotsAreForTheSuperUser(t *testing.T) {
+	viewer, err := zoocfg.Digest("", "viewer", "see")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startReal(t, func(c *Config) {
+		restorable(c)
+		c.ViewerDigest = viewer
+	})
+	c := dialReal(t, s)
+	c.connect(10 * time.Second)
+	c.call(wire.OpAuth, wire.AuthPacket{Scheme: "digest", Auth: []byte("ann:pw")})
+	c.call(wire.OpSetACL, wire.SetACLRequest{Path: "/", Version: -1, ACL: []wire.ACL{{Perms: wire.PermAll, ID: wire.ID{Scheme: "auth"}}}})
+	c.call(wire.OpCreate, create("/mine", nil, wire.ModePersistent))
+	for auth, want := range map[string]int{"": http.StatusUnauthorized, "digest ann:pw": http.StatusForbidden,
+		"digest viewer:see": http.StatusForbidden, "digest super:guess": http.StatusForbidden, "Basic c3VwZXI6dGVzdA==": http.StatusForbidden} {
+		for path, method := range map[string]string{"snapshot": "GET", "snap": "GET", "snapshot?streaming=false": "GET", "restore": "POST", "rest": "POST"} {
+			if status := askDoor(t, s, method, "/commands/"+path, func(r *http.Request) { r.Header.Set("Authorization", auth) }); status != want {
+				t.Errorf("%s with %q: status %d, want %d", path, auth, status, want)
+			}
+		}
+	}
+	c.call(wire.OpExists, wire.PathWatchRequest{Path: "/mine"})
 }

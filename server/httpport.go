@@ -294,6 +294,9 @@ type httpConn struct {
 	slots *httpSlots
 	host  string
 	state httpState // guarded by slots.mu
+
+	framing   framing
+	ambiguous error // of framing; net/http reads in one goroutine at a time
 }
 
 type httpState int
@@ -379,9 +382,16 @@ func (c *httpConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read implements net.Conn. It counts the requests that do not arrive in time.
+// Read implements net.Conn. It counts the requests that do not arrive in time, and ends with
+// errFraming if it is ambiguous where one ends.
 func (c *httpConn) Read(b []byte) (int, error) {
+	if c.ambiguous != nil {
+		return 0, c.ambiguous
+	}
 	n, err := c.Conn.Read(b)
+	if n, c.ambiguous = c.framing.take(b[:n]); c.ambiguous != nil {
+		err = c.ambiguous
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.slots.mu.Lock()
 		if c.state == httpWaiting {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"lockkeeper/session"
 	"lockkeeper/wire"
@@ -53,14 +55,23 @@ func idText(id wire.SessionID) string { return fmt.Sprintf("0x%x", uint64(id)) }
 // wchcText lists the paths of the data table that each session watches.
 func (s *Server) wchcText() string {
 	return grouped(s.newListing(), s.sessions.DataWatches(),
-		func(w session.Watch) (string, string) { return idText(w.Session), w.Path })
+		func(w session.Watch) (string, string) { return idText(w.Session), plain(w.Path) })
 }
 
 // wchpText lists the sessions that watch each path of the data table.
 func (s *Server) wchpText() string {
 	watches := s.sessions.DataWatches()
 	slices.SortStableFunc(watches, func(a, b session.Watch) int { return cmp.Compare(a.Path, b.Path) })
-	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return w.Path, idText(w.Session) })
+	return grouped(s.newListing(), watches, func(w session.Watch) (string, string) { return plain(w.Path), idText(w.Session) })
+}
+
+// plain returns a text of a client as it is, or quoted if a line of it could be taken for one of
+// ours, or a terminal should not see it. A path that is watched can be any text.
+func plain(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // grouped writes each head once, its items below it, and an empty line at the end.
@@ -110,7 +121,7 @@ func (s *Server) dumpText() string {
 	for _, id := range slices.Sorted(maps.Keys(owners)) {
 		fmt.Fprintf(b, "%s:\n", idText(id))
 		for _, path := range slices.Sorted(slices.Values(owners[id])) {
-			fmt.Fprintf(b, "\t%s\n", path)
+			fmt.Fprintf(b, "\t%s\n", plain(path))
 		}
 	}
 	fmt.Fprint(b, "Connections dump:\n")

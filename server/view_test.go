@@ -172,6 +172,10 @@ func fillState(t *testing.T, s *Server) {
 			c.call(wire.OpAddWatch, wire.AddWatchRequest{Path: fmt.Sprintf("/locks/l%d", i), Mode: wire.AddWatchPersistentRecursive})
 		}
 	}
+	// A path that is watched can be any text.
+	for _, path := range []string{"eve", "//", "/" + strings.Repeat("n", 1_000_000), strings.Repeat("/d", 500_000), strings.Repeat("/", 1_000_000)} {
+		first.call(wire.OpAddWatch, wire.AddWatchRequest{Path: path, Mode: wire.AddWatchPersistent})
+	}
 }
 
 // viewPaths are the paths of all that is read over HTTP.

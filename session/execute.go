@@ -193,10 +193,10 @@ func readPath(store *znode.Store, p *pending, r *wire.PathRequest) (wire.Record,
 }
 
 // setWatches registers the watches of a client that has connected again, or notifies it at once of
-// what it has missed (docs/protocol/watches.md 4). Of a node that it may not read it is not told
-// whether it has changed, which would tell when: the watch is set in any case. setWatches returns
-// false if the limits leave no space for all of them: then the connection has to end, because
-// clients ignore an error here.
+// what it has missed (docs/protocol/watches.md 4). Of a node that it may not read it is told
+// neither that it is there nor whether it has changed, which would tell when: the watch is set in
+// any case. setWatches returns false if the limits leave no space for all of them: then the
+// connection has to end, because clients ignore an error here.
 func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids []znode.Identity) bool {
 	if mutant.On(mutant.StaleWatches) {
 		r.RelativeZxid = store.Zxid()
@@ -217,7 +217,7 @@ func (s *Session) setWatches(store *znode.Store, r *wire.SetWatchesRequest, ids 
 	}
 	again(r.Data, standard, 0, wire.EventNodeDataChanged, func(st *wire.Stat) wire.Zxid { return st.Mzxid })
 	for _, path := range r.Exist {
-		if _, exists, _ := store.Seen(path, ids); exists { // which exists tells, too
+		if _, _, readable := store.Seen(path, ids); readable {
 			s.notify(immediate, wire.EventNodeCreated, path)
 		} else {
 			ok = s.m.watches.add(s, path, standard, 0) && ok

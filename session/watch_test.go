@@ -213,8 +213,9 @@ func TestEventsForConnectionsWithManyIdentities(t *testing.T) {
 	})
 }
 
-// A client that sets its watches again is not told whether nodes that it may not read have changed
-// since a zxid of its choice, which would tell when. Its watches are set all the same.
+// A client that sets its watches again is told neither that nodes are there which it may not read
+// (CVE-2026-59739), nor whether they have changed since a zxid of its choice, which would tell
+// when. Its watches are set all the same.
 func TestSetWatchesTellsNothingOfUnreadableNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, r := newMember(t, Config{})
@@ -228,7 +229,7 @@ func TestSetWatchesTellsNothingOfUnreadableNodes(t *testing.T) {
 		for i, relative := range []wire.Zxid{0, 1, zxid - 1, zxid, zxid + 1} {
 			c := mustConnect(t, m, 10*time.Second)
 			c.send(wire.OpSetWatches2, wire.SetWatchesRequest{V2: true, RelativeZxid: relative, Data: []string{"/mine"},
-				Exist: []string{}, Child: []string{"/mine"}, Persistent: []string{}, PersistentRecursive: []string{}})
+				Exist: []string{"/mine"}, Child: []string{"/mine"}, Persistent: []string{}, PersistentRecursive: []string{}})
 			c.expect("1 Ok")
 			for _, kind := range []int32{wire.WatchTypeData, wire.WatchTypeChildren} {
 				c.send(wire.OpCheckWatches, wire.WatchesRequest{Path: "/mine", Type: kind})

@@ -1,6 +1,10 @@
 package znode
 
-import "lockkeeper/wire"
+import (
+	"strings"
+
+	"lockkeeper/wire"
+)
 
 // Access is the ACL of a node, to be checked later, against any identities, without the Store's
 // lock. Nodes with equal ACLs share one.
@@ -19,6 +23,30 @@ func (s *Store) AccessOf(path string) (*Access, bool) {
 		return nil, false
 	}
 	return (*Access)(s.nodes.row(i).acl), true
+}
+
+// AccessAbove returns who may do what with the parent of a path or, if there is none, with the
+// nearest node above it. The path may be any text of a client, as that of a watch is: each byte is
+// looked at twice, and there is a lookup for each bit of the length, not one for each component.
+func (s *Store) AccessAbove(path string) *Access {
+	access, _ := s.AccessOf("/")
+	if !strings.HasPrefix(path, "/") {
+		return access
+	}
+	// Of the nodes above those that are there come first: each has all nodes above it. access is of
+	// the last one that ends at lo or before, and none that ends at hi or behind is there.
+	for lo, hi := 0, len(path); lo+1 < hi; {
+		middle := lo + (hi-lo)/2
+		end := lo + 1 + strings.LastIndexByte(path[lo+1:middle+1], '/')
+		if end == lo { // nothing ends there
+			lo = middle
+		} else if a, ok := s.AccessOf(path[:end]); ok {
+			access, lo = a, middle
+		} else {
+			hi = end
+		}
+	}
+	return access
 }
 
 // TimeMs is the time of the newest entry by the leader's wall clock, in ms since 1970. It may run

@@ -3,9 +3,11 @@ package znode
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lockkeeper/wire"
 )
@@ -102,6 +104,51 @@ func TestDeepTree(t *testing.T) {
 	}
 	if data, _, _ := d.s.Get("/zookeeper/quota/d/zookeeper_stats", ids); string(data) != "count=1,bytes=1" {
 		t.Errorf("usage %s", data)
+	}
+}
+
+// Whatever a client watches, the nearest node above it is found, and at once.
+func TestAccessAbove(t *testing.T) {
+	d := newDriver(t)
+	d.apply(d.open(1))
+	owner := func(path string) []Identity { return []Identity{{Scheme: "digest", ID: path}} }
+	for _, path := range []string{"/a", "/a/b", "/a/b/c", "/x"} {
+		d.must(1, wire.OpCreate, wire.CreateRequest{Path: path, ACL: []wire.ACL{
+			{Perms: wire.PermCreate, ID: wire.OpenACL[0].ID}, {Perms: wire.PermRead, ID: wire.ID{Scheme: "digest", ID: path + ":h"}}}})
+	}
+	for path, want := range map[string]string{
+		"/a/b": "/a", "/a/b/c": "/a/b", "/a/b/n": "/a/b", "/a/b/c/n": "/a/b/c", "/a/n/c": "/a", "/a/b/c/n/n/n": "/a/b/c", "/a/": "/a",
+		"/a//b": "/a", "/a/bc/d": "/a", "/x/y": "/x", "/a" + strings.Repeat("/", 1<<20): "/a",
+		"/a" + strings.Repeat("/b", 1<<19): "/a/b",
+		"/":                                "", "/a": "", "/n": "", "/n/b": "", "": "", "a": "", "a/b": "", "//": "", "//a/b": "", "eve\n": "", "x/a/b": "",
+		strings.Repeat("/", 1<<20): "", strings.Repeat("a/", 1<<19): "",
+	} {
+		began := time.Now()
+		access := d.s.AccessAbove(path)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%.20q (%d bytes): %v", path, len(path), took)
+		}
+		for _, at := range []string{"/a", "/a/b", "/a/b/c", "/x"} {
+			if got := access.Allows(owner(at+":h"), wire.PermRead); got != (at == want || want == "") {
+				t.Errorf("%.20q (%d bytes), reader of %s: %v, want that of %q", path, len(path), at, got, want)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		path := "/"
+		for range rng.IntN(12) {
+			path += string("/abcx"[rng.IntN(5)])
+		}
+		want, _ := d.s.AccessOf("/")
+		for i := range path {
+			if a, ok := d.s.AccessOf(path[:i]); ok && path[i] == '/' {
+				want = a
+			}
+		}
+		if got := d.s.AccessAbove(path); got != want {
+			t.Fatalf("%q: %v, want %v", path, got, want)
+		}
 	}
 }
 

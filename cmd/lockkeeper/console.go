@@ -130,7 +130,7 @@ var beginnings = map[string]string{
 
 func (h *lockHistory) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", h.Path)
+	fmt.Fprintf(&b, "%s\n", plain(h.Path))
 	if !h.Enabled {
 		b.WriteString("  this member keeps no history: console.historyBytes is 0\n")
 	}

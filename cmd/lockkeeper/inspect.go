@@ -131,7 +131,7 @@ func (c *inspectCommand) showNode(w io.Writer, in *server.Inspection) error {
 		stat.Czxid, stat.Mzxid, stat.Pzxid, at(stat.Ctime), at(stat.Mtime), stat.Version, stat.Cversion, stat.Aversion)
 	fmt.Fprintf(w, "ephemeralOwner %v, dataLength %d, numChildren %d\n", stat.EphemeralOwner, stat.DataLength, stat.NumChildren)
 	for _, a := range n.ACL {
-		fmt.Fprintf(w, "acl %s:%s perms %d\n", a.ID.Scheme, a.ID.ID, a.Perms)
+		fmt.Fprintf(w, "acl %s:%s perms %d\n", plain(a.ID.Scheme), plain(a.ID.ID), a.Perms)
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (l *lockLister) update(list lockList) {
 		if l.json {
 			_ = json.NewEncoder(l.e.stdout).Encode(map[string]passedBy{"passed": p})
 		} else {
-			fmt.Fprintf(l.e.stdout, "passed by: %s  %s  %s\n", p.Path, p.Kind, p.Node)
+			fmt.Fprintf(l.e.stdout, "passed by: %s  %s  %s\n", plain(p.Path), p.Kind, plain(p.Node))
 		}
 	}
 	if missed > 0 {
@@ -246,7 +246,7 @@ func (l lockList) text(now time.Time) string {
 	}
 	var b strings.Builder
 	for _, lock := range l {
-		fmt.Fprintf(&b, "%s\n", lock.Path)
+		fmt.Fprintf(&b, "%s\n", plain(lock.Path))
 		position := 0
 		for _, c := range lock.Contenders {
 			state := "holds"

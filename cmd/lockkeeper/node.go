@@ -422,7 +422,7 @@ func (n *nodeCommand) stat(ctx context.Context, path string) error {
 	}
 	text := r.Stat.text()
 	for _, acl := range r.ACL {
-		text += "acl = " + acl + "\n"
+		text += "acl = " + plain(acl) + "\n"
 	}
 	_, err = n.out.WriteString(text)
 	return err

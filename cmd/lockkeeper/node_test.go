@@ -83,6 +83,19 @@ func TestNodeCommands(t *testing.T) {
 		!strings.Contains(text, "acl = digest:u:") || !strings.HasSuffix(text, "=:cdrwa\nacl = world:anyone:r\n") {
 		t.Errorf("stat: %q", text)
 	}
+	// No argument is too long for the program (CVE-2016-5017): Linux passes up to 128 KiB.
+	long := "/" + strings.Repeat("n", 128<<10-2)
+	expect(t, "create "+long+" "+long, exitOK, long+"\n", "")
+	expect(t, "get "+long, exitOK, long, "")
+	expect(t, "delete "+long, exitOK, "", "")
+	// A user of scheme digest may have any name.
+	if status, _, text := invoke("create", "-acl", "world:anyone:cdrwa,digest:eve\nacl = \x1b[2K:h:r", "/named"); status != exitOK {
+		t.Fatal(text)
+	}
+	if _, text, _ := invoke("stat", "-acl", "/named"); !strings.HasSuffix(text, "acl = world:anyone:cdrwa\nacl = \"digest:eve\\nacl = \\x1b[2K:h:r\"\n") {
+		t.Errorf("stat: %q", text)
+	}
+	expect(t, "delete /named", exitOK, "", "")
 	expect(t, "create -acl auth::r /nobody", exitFailed, "", "auth::perms needs -auth")
 	expect(t, "create -auth u:p -acl auth::cdrwa /mine/hidden", exitOK, "/mine/hidden\n", "")
 	expect(t, "create -auth u:p /mine/hidden/more", exitOK, "/mine/hidden/more\n", "")

@@ -60,6 +60,7 @@ const imports = `
 	jepsen/console:
 	jepsen/curator:
 	jepsen/differ:
+	jepsen/flaws:
 	jepsen/kazoosuite:
 	jepsen/sim:            jepsen/workload
 	jepsen/tlsclients:
@@ -131,6 +132,7 @@ const testImports = `
 	jepsen/zkcli:          jepsen
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
+	jepsen/flaws:          wire jepsen internal/zkconn
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
 	internal/simdisk:      internal/simnet github.com/hashicorp/go-hclog
 	quorum/peer:           internal/simnet internal/rafttest

@@ -33,11 +33,13 @@ type Attack struct {
 	Disk bool
 	// Stops says that the attacked member serves nobody meanwhile, and rightly.
 	Stops bool
-	// Settings are lines for the members' zoo.cfg, if not the defaults are attacked: such an attack
-	// has a cluster of its own. Only lockkeeper gets them.
+	// Settings are lines for the members' zoo.cfg, if not the defaults are attacked: attacks with
+	// the same ones, one behind the other, share a cluster. Only lockkeeper gets them.
 	Settings []string
 	// Certificate says that the client port speaks TLS, too. ZooKeeper is not attacked.
 	Certificate bool
+	// Ours says that only lockkeeper has what is attacked.
+	Ours bool
 	// May are the outcomes that the attacker may see. Any other one fails the attack.
 	May []string
 	// Least is how many outcomes the attacker has to see, and LeastBytes how many bytes it has to
@@ -52,7 +54,7 @@ type Attack struct {
 
 // All are all attacks, in the order in which they are played.
 func All() []Attack {
-	return slices.Concat(requests(), buffers(), floods(), tenants(), secured(), peers(), others())
+	return slices.Concat(requests(), buffers(), floods(), secured(), peers(), others(), neighbours(), web(), limits(), tenants())
 }
 
 // Choose returns the attacks of those names, or all without any, but those that are excepted.

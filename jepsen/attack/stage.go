@@ -56,22 +56,18 @@ type Config struct {
 }
 
 // Run plays the attacks, one after the other, on one cluster, which is replaced by a fresh one when
-// an attack has done harm to it or has left its members large. The error is for what could not be
-// done.
+// an attack has done harm to it, has left its members large, or needs other settings. The error is
+// for what could not be done.
 func Run(ctx context.Context, cfg Config) (*Document, error) {
 	defer shareProcess()()
 	s := &stage{cfg: cfg, history: jepsen.NewHistory()}
 	d := &Document{Target: cfg.Target.Name, cfg: cfg, began: time.Now(), history: s.history}
 	var err error
 	for _, a := range cfg.Attacks {
-		if cfg.Target.Name == "zookeeper" && (a.Port == PeerPort || a.Port == HTTPPort || a.Certificate) {
+		if cfg.Target.Name == "zookeeper" && (a.Port == PeerPort || a.Port == HTTPPort || a.Certificate || a.Ours) {
 			continue // they speak lockkeeper's own protocol, or would need ZooKeeper's key stores
 		}
-		own := a.Certificate || len(a.Settings) > 0
-		if own {
-			err = s.takeDown()
-		}
-		if err = errors.Join(err, s.setUp(ctx, a)); err != nil {
+		if err = s.setUp(ctx, a); err != nil {
 			break
 		}
 		from := s.history.Now()
@@ -87,7 +83,7 @@ func Run(ctx context.Context, cfg Config) (*Document, error) {
 		if cfg.Progress != nil {
 			cfg.Progress(r)
 		}
-		if own || !r.OK() || r.AfterBytes > freshBytes {
+		if !r.OK() || r.AfterBytes > freshBytes {
 			err = s.takeDown()
 		}
 	}
@@ -101,22 +97,30 @@ type stage struct {
 	started int // clusters
 	plays   int
 	cluster *jepsen.Cluster // nil: there is none
+	setting string          // of cluster; see setting
 	users   []*user
 	end     context.CancelFunc // ends the users
 }
 
-// setUp starts a cluster with its users, if there is none, as an attack needs it.
+// setting is what an attack needs of its cluster, as a text that is equal for equal ones.
+func setting(a Attack) string { return fmt.Sprint(a.Certificate, a.Settings) }
+
+// setUp starts a cluster with its users, as an attack needs it, if there is none of that kind.
 func (s *stage) setUp(ctx context.Context, a Attack) error {
-	if s.cluster != nil {
+	if s.cluster != nil && s.setting == setting(a) {
 		return nil
 	}
+	if err := s.takeDown(); err != nil {
+		return err
+	}
+	s.setting = setting(a)
 	patient, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	s.started++
 	cfg := jepsen.ClusterConfig{
 		Target: s.cfg.Target, Members: members, Dir: filepath.Join(s.cfg.Dir, fmt.Sprintf("cluster%d", s.started)),
 		TickTime:    tick,
-		Descriptors: descriptors, Admin: s.cfg.Target.Name == "lockkeeper",
+		Descriptors: descriptors, Admin: s.cfg.Target.Name == "lockkeeper", Metrics: s.cfg.Target.Name == "lockkeeper",
 		Extra: []string{fmt.Sprintf("maxClientCnxns=%d", allowed)},
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {

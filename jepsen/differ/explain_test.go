@@ -199,8 +199,8 @@ var explanations = []explanation{
 	},
 	{
 		name: "setWatches on a node that may not be read",
-		reason: "ZooKeeper tells whether the node has changed since the zxid in the request, and so when; lockkeeper sets " +
-			"the watch in any case",
+		reason: "ZooKeeper tells that the node is there, and whether it has changed since the zxid in the request, and so " +
+			"when; lockkeeper sets the watch in any case",
 		onlyA: true,
 		applies: func(p *pairing, x, _ *item) bool {
 			var e wire.WatcherEvent
@@ -210,6 +210,7 @@ var explanations = []explanation{
 			return slices.ContainsFunc(p.step.Requests, func(r Request) bool {
 				q, ok := r.Body.(wire.SetWatchesRequest)
 				return ok && (e.Type == wire.EventNodeDataChanged && slices.Contains(q.Data, e.Path) ||
+					e.Type == wire.EventNodeCreated && slices.Contains(q.Exist, e.Path) ||
 					e.Type == wire.EventNodeChildrenChanged && slices.Contains(q.Child, e.Path))
 			})
 		},

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,7 +168,7 @@ func (k *Keeper) serverFor(hello *tls.ClientHelloInfo, auth ClientAuth) *tls.Con
 		if len(cs.PeerCertificates) == 0 {
 			return nil
 		}
-		return VerifyAddr(ctx, cs.PeerCertificates[0], from)
+		return verifyAddr(ctx, net.DefaultResolver, cs.PeerCertificates[0], from)
 	}
 	return c
 }
@@ -234,10 +236,20 @@ func verifyChain(certs []*x509.Certificate, roots *x509.CertPool) ([][]*x509.Cer
 	return certs[0].Verify(opts)
 }
 
-// VerifyAddr checks that a certificate is one of the address that its holder connects from: it has
-// that address, or a name that the address has in the domain name system. It takes at most until
-// the end of ctx.
-func VerifyAddr(ctx context.Context, cert *x509.Certificate, from net.Addr) error {
+// A resolver asks the domain name system, as net.Resolver does.
+type resolver interface {
+	LookupAddr(ctx context.Context, addr string) (names []string, err error)
+	LookupHost(ctx context.Context, name string) (addrs []string, err error)
+}
+
+// maxNames is how many names of an address are looked up: who has the address says how many it has.
+const maxNames = 8
+
+// verifyAddr checks that a certificate is one of the address that its holder connects from: it has
+// that address, or a name that the address has in the domain name system. A name counts only if it
+// has the address in turn: whoever has an address chooses its names, and can choose somebody else's
+// (CVE-2026-24281). It takes at most until the end of ctx.
+func verifyAddr(ctx context.Context, dns resolver, cert *x509.Certificate, from net.Addr) error {
 	host, _, err := net.SplitHostPort(from.String())
 	if err != nil {
 		return fmt.Errorf("tls: %v is no address: %w", from, err)
@@ -246,14 +258,31 @@ func VerifyAddr(ctx context.Context, cert *x509.Certificate, from net.Addr) erro
 	if bad == nil {
 		return nil
 	}
-	names, _ := net.DefaultResolver.LookupAddr(ctx, host) // without names, bad says what is wrong
-	for _, name := range names {
+	names, _ := dns.LookupAddr(ctx, host) // without names, bad says what is wrong
+	for _, name := range names[:min(len(names), maxNames)] {
 		if len(name) > 1 && name[len(name)-1] == '.' {
 			name = name[:len(name)-1]
 		}
-		if cert.VerifyHostname(name) == nil {
+		if cert.VerifyHostname(name) != nil {
+			continue
+		}
+		if hasAddr(ctx, dns, name, host) {
 			return nil
 		}
+		bad = fmt.Errorf("%s has the name %s, which has not that address", host, name)
 	}
 	return fmt.Errorf("tls: the certificate of %s is not for where it comes from: %w", Subject(cert), bad)
+}
+
+// hasAddr reports whether addr is an address of a name.
+func hasAddr(ctx context.Context, dns resolver, name, addr string) bool {
+	want, err := netip.ParseAddr(addr)
+	if err != nil {
+		return false
+	}
+	found, _ := dns.LookupHost(ctx, name) // without an answer it has none
+	return slices.ContainsFunc(found, func(text string) bool {
+		a, err := netip.ParseAddr(text)
+		return err == nil && a.Unmap().WithZone("") == want.Unmap().WithZone("")
+	})
 }

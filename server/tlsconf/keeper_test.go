@@ -11,6 +11,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"path/filepath"
@@ -315,5 +316,64 @@ func TestReload(t *testing.T) {
 	reload(true, "")
 	if _, serverErr, _ := l.shake(server, client.Client("localhost")); serverErr == nil {
 		t.Error("a client of the old authority is let in")
+	}
+}
+
+// A zone is a domain name system: the names of addresses, and the addresses of names.
+type zone map[string][]string
+
+// LookupAddr implements resolver.
+func (z zone) LookupAddr(_ context.Context, addr string) ([]string, error) { return z.lookUp(addr) }
+
+// LookupHost implements resolver.
+func (z zone) LookupHost(_ context.Context, name string) ([]string, error) { return z.lookUp(name) }
+
+func (z zone) lookUp(what string) ([]string, error) {
+	if found, ok := z[what]; ok {
+		return found, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: what, IsNotFound: true}
+}
+
+// CVE-2026-24281: whoever has an address can give it any name. A name of the certificate counts
+// only if the address belongs to the name in turn.
+func TestNamesOfAddressesCountInBothDirections(t *testing.T) {
+	ca := testcert.NewCA(t, "ca")
+	many := func(n int, last string) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("n%d.example.org.", i))
+		}
+		return append(names, last)
+	}
+	for name, c := range map[string]struct {
+		hosts []string // of the certificate
+		from  string
+		zone  zone
+		want  string // "": let in
+	}{
+		"its address": {hosts: []string{"10.0.0.1"}, from: "10.0.0.1"},
+		"both directions": {hosts: []string{"a.example.org"}, from: "10.0.0.1",
+			zone: zone{"10.0.0.1": {"a.example.org."}, "a.example.org": {"10.0.0.2", "10.0.0.1"}}},
+		"both directions, IPv6": {hosts: []string{"a.example.org"}, from: "fd00::1",
+			zone: zone{"fd00::1": {"a.example.org."}, "a.example.org": {"fd00:0::1"}}},
+		"a wildcard": {hosts: []string{"*.example.org"}, from: "10.0.0.1",
+			zone: zone{"10.0.0.1": {"a.example.org."}, "a.example.org": {"10.0.0.1"}}},
+		"a name of somebody else": {hosts: []string{"a.example.org"}, from: "10.0.0.9",
+			zone: zone{"10.0.0.9": {"a.example.org."}, "a.example.org": {"10.0.0.1"}},
+			want: "10.0.0.9 has the name a.example.org, which has not that address"},
+		"a name that nobody has": {hosts: []string{"a.example.org"}, from: "10.0.0.9",
+			zone: zone{"10.0.0.9": {"a.example.org."}}, want: "which has not that address"},
+		"another name": {hosts: []string{"a.example.org"}, from: "10.0.0.9",
+			zone: zone{"10.0.0.9": {"b.example.org."}, "b.example.org": {"10.0.0.9"}}, want: "is not for where it comes from"},
+		"no name": {hosts: []string{"a.example.org"}, from: "10.0.0.9",
+			zone: zone{"a.example.org": {"10.0.0.9"}}, want: "is not for where it comes from"},
+		"more names than are looked up": {hosts: []string{"a.example.org"}, from: "10.0.0.1",
+			zone: zone{"10.0.0.1": many(maxNames, "a.example.org."), "a.example.org": {"10.0.0.1"}}, want: "is not for where it comes from"},
+	} {
+		cert := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "client"}, Hosts: c.hosts}).Cert
+		err := verifyAddr(t.Context(), c.zone, cert, &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }

@@ -176,7 +176,7 @@ var clientTLSKeys = map[string]keyDef{
 	"sslQuorumReloadCertFiles": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerTLS.Reload }), def: "false",
 		effect: "The same for the files of ssl.quorum.*."},
 	"ssl.clientHostnameVerification": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.TLS.VerifyClientHost }), def: "false",
-		effect: "Whether the certificate of a client must be for the address that it comes from, or for a name that this address has in the DNS."},
+		effect: "Whether the certificate of a client must be for the address that it comes from, or for a name that this address has in the DNS and that has this address in turn."},
 	"ssl.authProvider": {property: true, value: value{kind: "x509", use: func(l *loader, p property) {
 		if p.val != "x509" {
 			l.fault(p, "must be x509, not %q: there is no other provider for the holders of certificates", p.val)
