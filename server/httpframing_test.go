@@ -154,3 +154,32 @@ func TestConnectionsEndBehindABody(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 }
+
+// FuzzFraming: whatever arrives, in whatever parts, framing sees the same, and lets net/http see
+// nothing behind the end of what it has refused.
+func FuzzFraming(f *testing.F) {
+	for _, request := range smuggled() {
+		if len(request) < 2000 {
+			f.Add([]byte(request), 7)
+		}
+	}
+	f.Fuzz(func(t *testing.T, request []byte, size int) {
+		if len(request) == 0 || size < 1 {
+			return
+		}
+		whole, parts := &framing{}, &framing{}
+		n, err := whole.take(request)
+		if n < 0 || n > len(request) || (err == nil) != (n == len(request)) && err == nil {
+			t.Fatalf("%d of %d bytes, %v", n, len(request), err)
+		}
+		var partErr error
+		for part := range slices.Chunk(request, size) {
+			if _, partErr = parts.take(part); partErr != nil {
+				break
+			}
+		}
+		if partErr != err || parts.isLast() != whole.isLast() {
+			t.Errorf("in parts of %d: %v, last %v; whole: %v, last %v", size, partErr, parts.isLast(), err, whole.isLast())
+		}
+	})
+}
