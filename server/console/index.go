@@ -89,13 +89,12 @@ func newIndex(view func(func(*znode.Store)), rec *Recorder, maxBytes int) *index
 }
 
 // What an index takes at the most (TestIndexBytes): for a contender, with the names in the maps and
-// the copy in its queue; for a lock; and for what the data of a contender say, which may be a list
-// of empty texts.
+// the copy in its queue; for a lock; for what the data of a contender say; and for a text there.
 const (
 	contenderBytes = 700
 	lockBytes      = 1600
 	infoBytes      = 400
-	infoTimes      = 12
+	textBytesLeast = 16
 )
 
 // errIndexMemory says that there are more locks than the console has memory for.
@@ -111,8 +110,12 @@ func (x *index) countLocked(n int) {
 // bytesOf is what a contender takes besides its place.
 func bytesOf(c *locknode.Contender) int {
 	n := contenderBytes + len(c.Path) + len(c.Node)
-	if c.Info != nil {
-		n += infoBytes + infoTimes*len(c.Data)
+	if info := c.Info; info != nil {
+		n += infoBytes + len(info.Host) + len(info.Program) + len(info.Note) + len(info.ID) + len(info.Data) +
+			textBytesLeast*cap(info.Within)
+		for _, s := range info.Within {
+			n += textBytesLeast + len(s)
+		}
 	}
 	return n
 }

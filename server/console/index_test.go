@@ -26,8 +26,9 @@ func heapBytes() int {
 func TestIndexBytes(t *testing.T) {
 	const nodes = 5000
 	info := `{"by":"lockkeeper/recipes","host":"worker-17.example.org","pid":12345,"since":"2026-01-01T00:00:00Z"}`
+	long := `{"by":"lockkeeper/recipes","note":"` + strings.Repeat("x", 4000) + `","within":["0x1234567890abcdef","0x1234567890abcdee"]}`
 	empty := `{"by":"lockkeeper/recipes","within":[` + strings.Repeat(`"",`, 500) + `""]}`
-	for _, data := range []string{"", info, empty} {
+	for _, data := range []string{"", info, long, empty} {
 		for _, form := range []string{"/one/x-%08d-lock-", "/each%08d/x-lock-", "/plain%08d"} {
 			p := newTape(t, 0)
 			p.open(1)
