@@ -192,7 +192,7 @@ func (p *place) changeNote(op any) (done bool, err error) {
 // readNote reads the note; nil if there is none. It leaves no doubt.
 func (p *place) readNote() (*holderNote, *zk.Stat, error) {
 	if p.delay.doubt {
-		if err := p.barrier(); err != nil {
+		if err := p.s.writeNothing(); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -25,6 +25,8 @@ type fakeCluster struct {
 	sessions int64
 	nodes    map[string]*fakeNode
 	conns    []*fakeConn
+	// It does not say that its sync is linearizable, as lockkeeper does.
+	zookeeper bool
 }
 
 type fakeNode struct {
@@ -545,21 +547,24 @@ func (f *fakeConn) Set(path string, data []byte, version int32) (*zk.Stat, error
 	return stat, nil
 }
 
-// Multi is a call whose path is that of its first operation.
+// Multi is a call whose path is that of its first operation; without one it is called nothing.
 func (f *fakeConn) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	var results []zk.MultiResponse // see Set
-	path := ""
-	switch op := ops[0].(type) {
-	case *zk.CreateRequest:
-		path = op.Path
-	case *zk.SetDataRequest:
-		path = op.Path
-	case *zk.DeleteRequest:
-		path = op.Path
-	case *zk.CheckVersionRequest:
-		path = op.Path
+	name, path := "nothing", ""
+	for _, op := range ops[:min(1, len(ops))] {
+		name = "multi"
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			path = op.Path
+		case *zk.SetDataRequest:
+			path = op.Path
+		case *zk.DeleteRequest:
+			path = op.Path
+		case *zk.CheckVersionRequest:
+			path = op.Path
+		}
 	}
-	err := f.do("multi", path, true, func() (err error) {
+	err := f.do(name, path, true, func() (err error) {
 		results, err = f.c.multiLocked(ops, f.id)
 		return err
 	})
@@ -656,7 +661,11 @@ func (f *fakeConn) get(path string, watch bool) (data []byte, stat *zk.Stat, eve
 }
 
 func (f *fakeConn) Sync(path string) (string, error) {
-	return path, f.do("sync", path, false, func() error { return nil })
+	answer := path
+	if path == syncQuestion && !f.c.zookeeper {
+		answer = syncLinearizable
+	}
+	return answer, f.do("sync", path, false, func() error { return nil })
 }
 
 func (f *fakeConn) SessionID() int64 {

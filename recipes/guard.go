@@ -112,7 +112,7 @@ func (g *Grant) Valid(ctx context.Context) error {
 // lost; the error is why that cannot be said.
 func (g *Grant) examine() (verdict, err error) {
 	p := g.p
-	if err := p.barrier(); err != nil {
+	if err := p.s.writeNothing(); err != nil {
 		return nil, err
 	}
 	_, stat, err := p.s.conn.Get(g.node)

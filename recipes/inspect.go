@@ -30,7 +30,7 @@ func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, err
 	i := inspector{s: s}
 	cs, err := ask(ctx, s, func() ([]Contender, error) {
 		// Who asks after a change that it knows of shall see it.
-		if _, err := s.conn.Sync("/"); err != nil {
+		if err := s.confirm(); err != nil {
 			return nil, err
 		}
 		return i.path(path)

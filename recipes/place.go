@@ -22,10 +22,10 @@ import (
 //
 //   - The node's name holds a UUID, so that it can be found again.
 //   - Before we look for it, we make a barrier: a write that changes nothing
-//     (the deletion of a name that cannot exist). The cluster orders it behind
-//     everything that it will ever accept of the session's older connections; a
-//     plain read on a new connection may come too early to see a create that is
-//     still on its way to the server that answers.
+//     (writeNothing). The cluster orders it behind everything that it will ever
+//     accept of the session's older connections; a plain read on a new connection
+//     may come too early to see a create that is still on its way to the server
+//     that answers.
 //   - A node that another session owns is not ours, even if it has our UUID.
 type place struct {
 	s      *Session
@@ -204,19 +204,6 @@ func (p *place) settle(ctx context.Context, attempt int) error {
 	}
 }
 
-// barrier makes a write that changes nothing. When it returns nil, no earlier
-// request of ours is under way any more, and what we read from now on is at least
-// as new as the moment of the call: a new connection, should there be one by
-// then, goes to a server that has seen at least the barrier, for the client has
-// told it the zxid of the answer.
-func (p *place) barrier() error {
-	// Any answer of a server will do.
-	if err := p.s.conn.Delete(p.parent()+"/"+p.prefix, -1); fateOf(err) > fateRefused {
-		return err
-	}
-	return nil
-}
-
 // parent is the node that has to exist for ours to be made.
 func (p *place) parent() string {
 	if !p.single {
@@ -232,7 +219,7 @@ func (p *place) find() ([]string, error) {
 	if p.named != nil {
 		return p.seekOwn()
 	}
-	if err := p.barrier(); err != nil {
+	if err := p.s.writeNothing(); err != nil {
 		return nil, err
 	}
 	if p.single {
