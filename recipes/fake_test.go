@@ -25,7 +25,8 @@ type fakeCluster struct {
 	sessions int64
 	nodes    map[string]*fakeNode
 	conns    []*fakeConn
-	// It does not say that its sync is linearizable, as lockkeeper does.
+	// It does not say that its sync is linearizable, and its counters go below zero at their end,
+	// as those of ZooKeeper may.
 	zookeeper bool
 }
 
@@ -71,7 +72,7 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 		return "", zk.ErrNoNode
 	}
 	if flags == zk.FlagEphemeralSequential || flags == zk.FlagSequence {
-		path = fmt.Sprintf("%s%010d", path, parent.creates)
+		path = fmt.Sprintf("%s%010d", path, int32(parent.creates))
 	}
 	if flags != zk.FlagEphemeralSequential && flags != zk.FlagEphemeral {
 		owner = 0
@@ -83,7 +84,10 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 		return "", zk.ErrNoChildrenForEphemerals
 	}
 	zxid := c.nextZxidLocked()
-	parent.creates, parent.pzxid = min(parent.creates+1, locknode.MaxSequence), zxid
+	parent.creates, parent.pzxid = parent.creates+1, zxid
+	if !c.zookeeper {
+		parent.creates = min(parent.creates, locknode.MaxSequence)
+	}
 	c.nodes[path] = &fakeNode{
 		czxid: zxid, mzxid: zxid, pzxid: zxid, ctime: time.Now().UnixMilli(), mtime: time.Now().UnixMilli(), owner: owner, data: data,
 		container: flags == zk.FlagContainer,

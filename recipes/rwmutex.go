@@ -101,7 +101,7 @@ func (g *Grant) Upgrade(context.Context) error {
 }
 
 func (g *Grant) downgrade(ctx context.Context) error {
-	if locknode.KindOf(g.p.name()) != KindWrite || g.Kind() != KindWrite || !isRWName(g.node) {
+	if g.Kind() != KindWrite || locknode.Layout(g.p.name()) != writeName {
 		return ErrNotWriter
 	}
 	if err := g.Err(); err != nil {
@@ -171,9 +171,4 @@ func (g *Grant) setKind(k Kind) {
 	g.p.s.mu.Lock()
 	defer g.p.s.mu.Unlock()
 	g.kind = k
-}
-
-func isRWName(node string) bool {
-	return len(node) >= locknode.SequenceDigits+len(writeName) &&
-		node[len(node)-locknode.SequenceDigits-len(writeName):len(node)-locknode.SequenceDigits] == writeName
 }
