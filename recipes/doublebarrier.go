@@ -251,7 +251,7 @@ func (in *Inside) leave(ctx context.Context) error {
 	_, err = call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
 		for _, m := range others { // one watch at a time
 			err := b.s.until(ctx, l,
-				func() (view, error) { return b.s.lookExists(b.path + "/" + m) },
+				func() (view, error) { return b.s.lookUntilGone(b.path + "/" + m) },
 				func(v view) (bool, error) { return !v.exists, nil })
 			if err != nil {
 				return struct{}{}, err

@@ -248,7 +248,7 @@ func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Me
 			defer func() { <-room }()
 			var v view
 			err := g.s.again(ctx, l, func() (err error) {
-				v, err = g.s.lookNode(g.path + "/" + id)
+				v, err = g.s.lookWhileThere(g.path + "/" + id)
 				return err
 			})
 			mu.Lock()

@@ -267,7 +267,8 @@ func inTurn(a, b string) int {
 		aOver, bOver := a[entryStart] == '-', b[entryStart] == '-'
 		switch {
 		case aOver && bOver:
-			return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(b, a)) // -2147483648 is the first
+			// -2147483648 is the first
+			return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(b, a))
 		case aOver:
 			return 1
 		case bOver:

@@ -72,7 +72,7 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 	p.setDoing("waiting for %s to go", p.dir)
 	for attempt := 1; ; {
 		changed := p.s.news()
-		exists, _, events, err := p.s.conn.ExistsW(p.dir)
+		v, err := p.s.lookUntilGone(p.dir)
 		switch {
 		case fateOf(err) == fateUnknown:
 			if err := p.s.pause(ctx, attempt); err != nil {
@@ -82,13 +82,15 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 			continue
 		case err != nil:
 			return err
-		case !exists:
+		case !v.exists:
 			return nil
 		}
 		select {
-		case <-events:
+		case <-v.watch.fired:
 			return p.over()
-		case <-changed: // the watch may not have been set again
+		case <-p.s.recheck(v.watch, changed):
+			attempt = 1
+		case <-changed:
 			attempt = 1
 		case <-p.lease.ended:
 			return p.over()
