@@ -25,6 +25,8 @@ type fakeCluster struct {
 	sessions int64
 	nodes    map[string]*fakeNode
 	conns    []*fakeConn
+	// gets every event as it happens, if it is not nil; see model_test.go
+	fired func(path string, typ zk.EventType)
 	// It does not say that its sync is linearizable, and its counters go below zero at their end,
 	// as those of ZooKeeper may.
 	zookeeper bool
@@ -202,6 +204,9 @@ func (c *fakeCluster) fireLocked(path string, typ zk.EventType) {
 	if c.multi {
 		c.events = append(c.events, func() { c.fireLocked(path, typ) })
 		return
+	}
+	if c.fired != nil {
+		c.fired(path, typ)
 	}
 	for _, conn := range c.conns {
 		if conn.state == zk.StateHasSession {

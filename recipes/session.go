@@ -36,6 +36,7 @@ type Session struct {
 	changed   chan struct{} // closed and replaced when one of the above changes
 	silent    chan struct{} // changed, as of a sync that was said to prove nothing
 	watches   map[watchKey]*watch
+	watchings uint64          // the number of watches that were set
 	claims    map[string]bool // names that somebody of this Session has or may get
 	warned    map[string]bool // paths of which it has been logged that others may not wait for us
 }

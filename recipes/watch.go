@@ -31,9 +31,10 @@ type watch struct {
 	// watch counts for one connection: go-zookeeper sets it again after a
 	// reconnect, but does not say if that fails, and has a race that can lose a
 	// change (see setwatches_test.go).
-	news  <-chan struct{}
-	fired chan struct{}
-	event zk.EventType // once fired is closed
+	news   <-chan struct{}
+	number uint64 // from 1, in the order in which they were set
+	fired  chan struct{}
+	event  zk.EventType // once fired is closed
 }
 
 // watchKey is what a standing watch is for.
@@ -145,6 +146,8 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	s.mu.Lock()
 	s.observeLocked()
 	news, w := s.changed, s.watches[key]
+	s.watchings++
+	number := s.watchings
 	s.mu.Unlock()
 	if w != nil && w.news == news {
 		v, err := read()
@@ -155,7 +158,7 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	if err != nil {
 		return view{}, err
 	}
-	w = &watch{news: news, fired: make(chan struct{})}
+	w = &watch{news: news, number: number, fired: make(chan struct{})}
 	v.watch = w
 	s.mu.Lock()
 	if s.watches == nil {
@@ -195,6 +198,15 @@ func (w *watch) stands(news <-chan struct{}) bool {
 	}
 }
 
+// watchNumber is larger than that of every watch that was set before the call, and smaller than
+// that of every one that is set after it.
+func (s *Session) watchNumber() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchings++
+	return s.watchings
+}
+
 // saw reports whether the watch has fired, for this event.
 func (w *watch) saw(event zk.EventType) bool {
 	select {
@@ -230,7 +242,6 @@ func (s *Session) until(ctx context.Context, l *lease, look func() (view, error)
 		}
 		select {
 		case <-v.watch.fired:
-		case <-s.recheck(v.watch, news):
 		case <-news:
 		case <-l.ended:
 		case <-ctx.Done():
