@@ -45,6 +45,7 @@ func (m *model) noteLocked(format string, args ...any) {
 type modelEntry struct {
 	view   *fakeCluster
 	events []zk.Event
+	at     time.Time
 }
 
 type modelServer struct{ at int } // the newest entry that it has applied
@@ -84,7 +85,7 @@ func (m *model) appendLocked(events []zk.Event) {
 	for path, n := range m.truth.nodes {
 		view.nodes[path] = new(*n)
 	}
-	m.history = append(m.history, modelEntry{view, events})
+	m.history = append(m.history, modelEntry{view, events, time.Now()})
 }
 
 // commitLocked makes a change, which the servers apply one after the other.
@@ -472,6 +473,30 @@ func (c *modelConn) arriveLocked(write bool, epoch int, effect func(on *fakeClus
 	return err
 }
 
+// between calls f with all that was true between two times, the oldest first, until it returns
+// true.
+func (m *model) between(from, to time.Time, f func(view *fakeCluster) bool) bool {
+	defer m.lock()()
+	for i, e := range m.history {
+		last := i+1 == len(m.history)
+		if (last || !m.history[i+1].at.Before(from)) && !e.at.After(to) && f(e.view) {
+			return true
+		}
+	}
+	return false
+}
+
+// children are the names of a node's children.
+func (c *fakeCluster) children(path string) (names []string) {
+	for p := range c.nodes {
+		if dir, name := split(p); dir == path && p != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // lateLocked is a request whose connection broke before it arrived. It may arrive all the same, if
 // no request before it was lost, and until a write of the next connection is carried out.
 func (c *modelConn) lateLocked(write bool, session int64, effect func(on *fakeCluster) error) {
@@ -590,13 +615,7 @@ func (c *modelConn) children(path string, watch bool) (names []string, stat *zk.
 		if on.nodes[path] == nil {
 			return zk.ErrNoNode
 		}
-		for p := range on.nodes {
-			if dir, name := split(p); dir == path && p != "" {
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		stat = on.statLocked(path)
+		names, stat = on.children(path), on.statLocked(path)
 		if watch {
 			events = c.watchLocked(path, watchChild)
 		}

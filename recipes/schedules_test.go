@@ -71,7 +71,7 @@ func (d drill) schedule(t *testing.T, seed uint64) (faults []string) {
 			p.wg.Wait()
 			close(done)
 		}()
-		time.Sleep(time.Duration(p.rndUint() % uint64(30*time.Second)))
+		time.Sleep(time.Duration(p.rndUint() % uint64(40*time.Second)))
 		p.calm()
 		select {
 		case <-done:
@@ -192,7 +192,11 @@ func (p *play) contend(c *court, pick func(rnd *rand.Rand) testLocker) {
 				continue
 			}
 			c.enter(g)
-			time.Sleep(time.Duration(rnd.Int64N(int64(3 * time.Second))))
+			hold := 3 * time.Second
+			if rnd.IntN(3) == 0 {
+				hold = 3 * testTimeout
+			}
+			time.Sleep(time.Duration(rnd.Int64N(int64(hold))))
 			err = g.Unlock(context.Background())
 			if err != nil && !errors.Is(err, ErrExpired) && !errors.Is(err, ErrSilent) {
 				p.fault("release: %v", err)
@@ -247,6 +251,11 @@ var drills = []drill{
 	lockDrill("election", 1, true, nil, func(_ *rand.Rand, s *Session) testLocker {
 		return candidate{NewElection(s, testPath, ElectionOptions{})}
 	}),
+	{name: "doublebarrier", start: playDoubleBarrier, stays: func(path string) bool { return path == testPath+"/ready" }},
+	{name: "barrier", start: playBarrier, stays: func(string) bool { return true }},
+	{name: "counter", start: playCounter, stays: func(path string) bool { return path == testPath }},
+	{name: "queue", start: playQueue, stays: func(path string) bool { return strings.Count(path, "/") == 3 }},
+	{name: "group", start: playGroup},
 }
 
 // candidate makes a testLocker of an Election.
