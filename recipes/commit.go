@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // commit is a multi that takes effect exactly once, although its reply may be
@@ -78,6 +80,10 @@ func (c *commit) do(ctx context.Context, ops []any) (committed, error) {
 			return committed{}, err
 		}
 		zxid, serr := c.settle(ctx, l, attempt)
+		if mutant.On(mutant.CommitTwice) {
+			zxid = 0
+			c.clean()
+		}
 		switch {
 		case serr != nil:
 			c.clean()

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // DoubleBarrier lets a number of members begin together and end together: Enter
@@ -167,7 +169,7 @@ func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views 
 	}
 	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + own, Version: -1}}
 	for _, m := range members {
-		if m != own && len(ops) < b.n {
+		if m != own && len(ops) < b.n && !mutant.On(mutant.OpenedUnchecked) {
 			ops = append(ops, &zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1})
 		}
 	}
@@ -183,19 +185,25 @@ func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views 
 
 // opened returns the round that has begun.
 func (b *DoubleBarrier) opened(ctx context.Context, l *lease) (round int64, err error) {
-	err = b.s.again(ctx, l, func() error {
+	look := func() error {
 		exists, stat, err := b.s.conn.Exists(b.path + "/" + readyName)
-		switch {
-		case err != nil:
-			return err
-		case exists:
+		if exists && err == nil {
 			round = stat.Czxid
-		default:
-			round = goneRound
 		}
-		return nil
-	})
-	return round, err
+		return err
+	}
+	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+		return round, err
+	}
+	// An event does not tell the client how new it is. After it, the client may move to a server
+	// that does not know of "ready" yet.
+	if err := b.s.catchUp(ctx, l); err != nil {
+		return 0, err
+	}
+	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+		return round, err
+	}
+	return goneRound, nil
 }
 
 // join is look while there is a "ready": who was there before it is inside. Who comes later gets in
@@ -216,6 +224,9 @@ func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *z
 			continue
 		case m == own:
 			return ready.Czxid, nil // we have marked it, but the reply was lost
+		}
+		if mutant.On(mutant.LateUnmarked) {
+			return ready.Czxid, nil
 		}
 		err = b.multi(
 			&zk.CheckVersionRequest{Path: b.path, Version: version},

@@ -29,8 +29,9 @@ type model struct {
 	conns    []*modelConn
 	sessions map[int64]*modelSession
 	rnd      *rand.Rand
-	quiet    bool // no more faults
-	cut      int  // the server that is cut off; -1: none
+	quiet    bool                 // no more faults
+	cut      int                  // the server that is cut off; -1: none
+	vanished map[string]time.Time // when nodes went with their sessions
 
 	began time.Time
 	trace []string // what has happened
@@ -58,7 +59,7 @@ type modelSession struct {
 }
 
 func newModel(seed uint64, lockkeeper bool) *model {
-	m := &model{truth: newFakeCluster(), sessions: make(map[int64]*modelSession), rnd: rand.New(rand.NewPCG(seed, 39)), cut: -1, began: time.Now()}
+	m := &model{truth: newFakeCluster(), sessions: make(map[int64]*modelSession), rnd: rand.New(rand.NewPCG(seed, 39)), cut: -1, began: time.Now(), vanished: make(map[string]time.Time)}
 	m.truth.zookeeper = !lockkeeper
 	m.appendLocked(nil)
 	return m
@@ -154,6 +155,11 @@ func (m *model) expireLocked(id int64) {
 	if s := m.sessions[id]; s != nil && s.alive {
 		s.alive = false
 		m.noteLocked("session %d expires", id)
+		for path, n := range m.truth.nodes {
+			if n.owner == id {
+				m.vanished[path] = time.Now()
+			}
+		}
 		m.commitLocked(func() { m.truth.endSessionLocked(id) })
 		s.ended = len(m.history) - 1
 	}

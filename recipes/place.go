@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -220,8 +221,10 @@ func (p *place) find() ([]string, error) {
 	if p.named != nil {
 		return p.seekOwn()
 	}
-	if err := p.s.writeNothing(); err != nil {
-		return nil, err
+	if !mutant.On(mutant.LostCreateForgotten) {
+		if err := p.s.writeNothing(); err != nil {
+			return nil, err
+		}
 	}
 	if p.single {
 		return p.findSingle()
@@ -367,6 +370,9 @@ func (p *place) await(ctx context.Context, wait bool) error {
 		p.setDoing("waiting behind %s", front)
 		select {
 		case <-v.watch.fired:
+			if mutant.On(mutant.TurnWithoutLook) {
+				return nil
+			}
 		case <-p.s.recheck(v.watch, changed):
 			still = front
 		case ev := <-p.own:
@@ -427,7 +433,8 @@ func (p *place) look() look {
 		return look{err: p.gone(err)}
 	}
 	front, found := predecessor(names, p.name(), func(name string) bool {
-		return p.passed[name] || p.kind == KindRead && locknode.KindOf(name) == KindRead
+		reads := p.kind == KindRead || mutant.On(mutant.WriterPassesReaders)
+		return p.passed[name] || reads && locknode.KindOf(name) == KindRead
 	})
 	if !found {
 		return look{err: p.gone(zk.ErrNoNode)}

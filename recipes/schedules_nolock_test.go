@@ -181,8 +181,8 @@ func playCounter(p *play) func() {
 		})
 	}
 	return func() {
-		for i := range ops { // each client's operations follow each other, but for those without an end
-			ops[i].ClientId = i
+		for i := range ops {
+			ops[i].ClientId = i // one of those may have no end, so they do not follow each other
 		}
 		if !porcupine.CheckOperations(counterModel, ops) {
 			p.fault("not linearizable: %v", ops)
@@ -190,8 +190,8 @@ func playCounter(p *play) func() {
 	}
 }
 
-// playQueue puts and takes. No item is two consumers' at a time, none is taken after it is done, none
-// is there twice, none is lost.
+// playQueue puts and takes. No item is two consumers' at a time, none is taken after it is done,
+// none is there twice, none is lost.
 func playQueue(p *play) func() {
 	var mu sync.Mutex
 	put, done := make(map[string]bool), make(map[string]bool)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockkeeper/internal/mutant"
 )
 
 var (
@@ -91,7 +93,7 @@ func (d drill) schedule(t *testing.T, seed uint64) (faults []string) {
 			s.Close()
 		}
 		<-done
-		if faults = p.faults; len(faults) > 0 {
+		if faults = p.faults; len(faults) > 0 && !mutant.Compiled {
 			t.Log(strings.Join(p.trace, "\n"))
 		}
 	})
@@ -129,12 +131,14 @@ var mayEnd = []error{ErrExpired, ErrSilent, ErrLocked, ErrTaken, ErrUnknown, Err
 // court watches over the grants of one lock.
 type court struct {
 	p     *play
-	most  int  // holders at a time
-	order bool // tokens rise
+	most  int           // holders at a time
+	order bool          // tokens rise
+	delay time.Duration // how long after a holder has vanished the next one comes, at least
 
 	mu   sync.Mutex
 	held []testGrant
-	top  int64 // the largest token
+	top  int64    // the largest token
+	were []string // the nodes of all that were granted
 }
 
 // enter notes a grant.
@@ -161,6 +165,13 @@ func (c *court) enter(g testGrant) {
 		c.p.fault("token %d of %s after %d", g.Token(), g.Node(), c.top)
 	}
 	c.top = max(c.top, g.Token())
+	defer c.p.lock()()
+	for _, node := range c.were {
+		if at, ok := c.p.vanished[node]; ok && time.Since(at) < c.delay {
+			c.p.fault("%s granted %v after %s has vanished", g.Node(), time.Since(at), node)
+		}
+	}
+	c.were = append(c.were, g.Node())
 }
 
 func nodes(grants []testGrant) (list []string) {
@@ -209,6 +220,9 @@ func (p *play) contend(c *court, pick func(rnd *rand.Rand) testLocker) {
 func lockDrill(name string, most int, order bool, stays func(string) bool, pick func(rnd *rand.Rand, s *Session) testLocker) drill {
 	return drill{name: name, stays: stays, start: func(p *play) func() {
 		c := &court{p: p, most: most, order: order}
+		if name == "delay" {
+			c.delay = modelDelay
+		}
 		for i, s := range append(p.sessions, p.sessions[0]) {
 			if i == 3 && p.seed%2 == 0 {
 				break // sometimes two contenders share a session
@@ -219,6 +233,9 @@ func lockDrill(name string, most int, order bool, stays func(string) bool, pick 
 	}}
 }
 
+// modelDelay is the lock delay of the drill of that name.
+const modelDelay = 5 * time.Second
+
 func isNote(path string) bool { return strings.Contains(path, delayName) }
 
 var drills = []drill{
@@ -226,7 +243,7 @@ var drills = []drill{
 		return plain{NewMutex(s, testPath, MutexOptions{})}
 	}),
 	lockDrill("delay", 1, true, isNote, func(_ *rand.Rand, s *Session) testLocker {
-		return plain{NewMutex(s, testPath, MutexOptions{LockDelay: time.Second})}
+		return plain{NewMutex(s, testPath, MutexOptions{LockDelay: modelDelay})}
 	}),
 	lockDrill("rwmutex", 1, false, nil, func(rnd *rand.Rand, s *Session) testLocker {
 		m := NewRWMutex(s, testPath, MutexOptions{})

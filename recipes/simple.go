@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -112,7 +113,9 @@ func (p *place) findSingle() ([]string, error) {
 	}
 	// The owner may be a later session than the lease's, if the create was carried
 	// over into it. If it is not the one in force, the node is gone by now.
-	if i := locknode.ParseInfo(data); i == nil || i.ID != p.prefix || stat.EphemeralOwner != p.s.conn.SessionID() {
+	i := locknode.ParseInfo(data)
+	ours := i != nil && i.ID == p.prefix && stat.EphemeralOwner == p.s.conn.SessionID()
+	if !ours && !mutant.On(mutant.NodeOfAnother) {
 		return nil, nil
 	}
 	return []string{p.dir}, nil
