@@ -71,8 +71,8 @@ func TestConfirmCost(t *testing.T) {
 			g := mustLock(t, NewMutex(s, "/a", MutexOptions{}))
 			calls := map[string]int{}
 			count := func() {
-				clear(calls)
 				c.with(func() {
+					clear(calls)
 					conn.hook = func(n int, op, path string) fault {
 						c.with(func() { calls[op]++ })
 						return faultNone
@@ -82,7 +82,8 @@ func TestConfirmCost(t *testing.T) {
 			}
 			for range 2 {
 				count()
-				syncs, writes := calls["sync"], calls["nothing"]
+				var syncs, writes int
+				c.with(func() { syncs, writes = calls["sync"], calls["nothing"] })
 				switch {
 				case zookeeper && (syncs < 1 || syncs > 2 || writes < 60 || writes > 63):
 					t.Errorf("ZooKeeper was sent %d syncs and %d writes in ten timeouts, not 1 or 2 and 60", syncs, writes)
