@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -136,7 +137,9 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 	data := encodeInfo(info)
 	// Order: first the grant, then the cluster, which lets readers in before we hear
 	// of it.
-	g.setKind(KindRead)
+	if !mutant.On(mutant.StillWrites) {
+		g.setKind(KindRead)
+	}
 	for attempt := 1; ; attempt++ {
 		err := p.rewrite(data)
 		switch fateOf(err) {

@@ -26,6 +26,7 @@ type play struct {
 	*model
 	sessions []*Session
 	seed     uint64
+	more     []*model // other clusters, of a majority lock
 
 	mu     sync.Mutex
 	faults []string
@@ -67,14 +68,18 @@ func (d drill) schedule(t *testing.T, seed uint64) (faults []string) {
 			p.sessions = append(p.sessions, NewSession(c, c.events, testTimeout))
 		}
 		end := d.start(p)
-		go p.trouble()
+		for _, m := range append(p.more, p.model) {
+			go m.trouble()
+		}
 		done := make(chan struct{})
 		go func() {
 			p.wg.Wait()
 			close(done)
 		}()
 		time.Sleep(time.Duration(p.rndUint() % uint64(40*time.Second)))
-		p.calm()
+		for _, m := range append(p.more, p.model) {
+			m.calm()
+		}
 		select {
 		case <-done:
 		case <-time.After(10 * time.Minute):
@@ -84,9 +89,11 @@ func (d drill) schedule(t *testing.T, seed uint64) (faults []string) {
 		if end != nil && len(p.faults) == 0 {
 			end()
 		}
-		for _, path := range p.truth.paths() {
-			if len(p.faults) == 0 && (d.stays == nil || !d.stays(path)) {
-				p.fault("left behind: %s", path)
+		for _, m := range append(p.more, p.model) {
+			for _, path := range m.truth.paths() {
+				if len(p.faults) == 0 && (d.stays == nil || !d.stays(path)) {
+					p.fault("left behind: %s", path)
+				}
 			}
 		}
 		for _, s := range p.sessions {
@@ -130,10 +137,11 @@ var mayEnd = []error{ErrExpired, ErrSilent, ErrLocked, ErrTaken, ErrUnknown, Err
 
 // court watches over the grants of one lock.
 type court struct {
-	p     *play
-	most  int           // holders at a time
-	order bool          // tokens rise
-	delay time.Duration // how long after a holder has vanished the next one comes, at least
+	p         *play
+	most      int           // holders at a time
+	order     bool          // tokens rise
+	delay     time.Duration // how long after a holder has vanished the next one comes, at least
+	downgrade bool          // writers become readers
 
 	mu   sync.Mutex
 	held []testGrant
@@ -203,6 +211,11 @@ func (p *play) contend(c *court, pick func(rnd *rand.Rand) testLocker) {
 				continue
 			}
 			c.enter(g)
+			if one, ok := g.(*Grant); ok && c.downgrade && one.Kind() == KindWrite && rnd.IntN(2) == 0 {
+				if err := one.Downgrade(context.Background()); err != nil && !errOneOf(err, mayEnd) {
+					p.fault("downgrade: %v", err)
+				}
+			}
 			hold := 3 * time.Second
 			if rnd.IntN(3) == 0 {
 				hold = 3 * testTimeout
@@ -220,8 +233,11 @@ func (p *play) contend(c *court, pick func(rnd *rand.Rand) testLocker) {
 func lockDrill(name string, most int, order bool, stays func(string) bool, pick func(rnd *rand.Rand, s *Session) testLocker) drill {
 	return drill{name: name, stays: stays, start: func(p *play) func() {
 		c := &court{p: p, most: most, order: order}
-		if name == "delay" {
+		switch name {
+		case "delay":
 			c.delay = modelDelay
+		case "rwmutex":
+			c.downgrade = true
 		}
 		for i, s := range append(p.sessions, p.sessions[0]) {
 			if i == 3 && p.seed%2 == 0 {
@@ -268,11 +284,53 @@ var drills = []drill{
 	lockDrill("election", 1, true, nil, func(_ *rand.Rand, s *Session) testLocker {
 		return candidate{NewElection(s, testPath, ElectionOptions{})}
 	}),
+	{name: "majority", start: playMajority},
 	{name: "doublebarrier", start: playDoubleBarrier, stays: func(path string) bool { return path == testPath+"/ready" }},
 	{name: "barrier", start: playBarrier, stays: func(string) bool { return true }},
 	{name: "counter", start: playCounter, stays: func(path string) bool { return path == testPath }},
 	{name: "queue", start: playQueue, stays: func(path string) bool { return strings.Count(path, "/") == 3 }},
 	{name: "group", start: playGroup},
+}
+
+// playMajority has three contenders with a session at each of three clusters.
+func playMajority(p *play) func() {
+	for n := range uint64(2) {
+		p.more = append(p.more, newModel(p.seed+(n+1)<<32, p.seed%3 == 0))
+	}
+	c := &court{p: p, most: 1}
+	for _, s := range p.sessions[:3:3] {
+		parts := []*Session{s}
+		for _, m := range p.more {
+			conn := m.connect()
+			parts = append(parts, NewSession(conn, conn.events, testTimeout))
+		}
+		p.sessions = append(p.sessions, parts[1:]...)
+		p.contend(c, func(*rand.Rand) testLocker {
+			return inMost{NewMajorityMutex(testPath, MajorityOptions{}, parts...)}
+		})
+	}
+	return nil
+}
+
+// inMost makes a testLocker of a MajorityMutex. Its grants have no token: there is none that can
+// be compared over clusters.
+type inMost struct{ m *MajorityMutex }
+
+type majorityGrant struct{ *MultiGrant }
+
+func (g majorityGrant) Token() int64 { return 0 }
+func (g majorityGrant) Node() string { return fmt.Sprint(g.Tokens()) }
+
+func (m inMost) Lock(ctx context.Context) (testGrant, error) { return ofMajority(m.m.Lock(ctx)) }
+func (m inMost) TryLock(ctx context.Context) (testGrant, error) {
+	return ofMajority(m.m.TryLock(ctx))
+}
+
+func ofMajority(g *MultiGrant, err error) (testGrant, error) {
+	if err != nil {
+		return nil, err
+	}
+	return majorityGrant{g}, nil
 }
 
 // candidate makes a testLocker of an Election.

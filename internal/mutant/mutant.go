@@ -50,6 +50,8 @@ const (
 	LockBesideIgnored
 	NodeOfAnother
 	LostPartHeld
+	MinorityHeld
+	StillWrites
 	LeaderAgain
 	OpenedUnchecked
 	LateUnmarked
@@ -121,6 +123,8 @@ var Table = []Entry{
 	{LockBesideIgnored, "lock-beside-ignored", "recipes", "recipes/semaphore.go", "a semaphore does not wait for the locks on its path", true, "", "semaphore-mutex"},
 	{NodeOfAnother, "node-of-another", "recipes", "recipes/simple.go", "a simple lock's node is taken for our own, whoever made it", true, "", "simple"},
 	{LostPartHeld, "lost-part-held", "recipes", "recipes/multi.go", "several locks count as held when one of them is lost", true, "", "multi"},
+	{MinorityHeld, "minority-held", "recipes", "recipes/majority.go", "half of the clusters, rounded down, are a majority", true, "", "majority"},
+	{StillWrites, "still-writes", "recipes", "recipes/rwmutex.go", "a writer lets readers in before it counts as one of them", true, "", "rwmutex"},
 	{LeaderAgain, "leader-again", "recipes", "recipes/grant.go", "a leadership that was lost stands again with the next proof", true, "", "election"},
 	{OpenedUnchecked, "opened-unchecked", "recipes", "recipes/doublebarrier.go", "a double barrier is opened though a member that was counted has gone", true, "", "doublebarrier"},
 	{LateUnmarked, "late-unmarked", "recipes", "recipes/doublebarrier.go", "who comes late into a double barrier does not say that it is inside", true, "", "doublebarrier"},
