@@ -527,3 +527,29 @@ func TestLiveTreeWatch(t *testing.T) {
 		}
 	})
 }
+
+// TestLiveTryLockUnreadable: a holder whose node may not be read is a holder.
+func TestLiveTryLockUnreadable(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
+		if err := s.makeDir(ctx, path, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		other, err := Connect(Config{
+			Servers: []string{addr}, SessionTimeout: liveTimeout, HostProvider: &impatientHosts{}, Dial: dialLive,
+			Auth: []Auth{{"digest", []byte("me:pw")}}, ACL: zk.AuthACL(zk.PermAll),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(other.Close)
+		g := liveLock(t, ctx, other, path)
+		if _, err := NewMutex(s, path, MutexOptions{}).TryLock(ctx); !errors.Is(err, ErrLocked) {
+			t.Errorf("TryLock = %v, want ErrLocked", err)
+		}
+		if err := g.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}

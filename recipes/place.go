@@ -353,6 +353,8 @@ func (p *place) await(ctx context.Context, wait bool) error {
 			}
 			attempt++
 			continue
+		case !wait && front != "" && errors.Is(err, zk.ErrNoAuth):
+			return ErrLocked // by one whose node we may not read
 		case err != nil:
 			return err
 		case front == "":
