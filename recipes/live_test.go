@@ -553,3 +553,34 @@ func TestLiveTryLockUnreadable(t *testing.T) {
 		}
 	})
 }
+
+// TestLiveLockBelowLock: the container of a lock below the lock's path is no contender, whatever
+// owner the server says that it has.
+func TestLiveLockBelowLock(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
+		below := liveLock(t, ctx, s, path+"/job-0000000000")
+		for _, lock := range []Locker{
+			NewMutex(s, path, MutexOptions{}), NewRWMutex(s, path, MutexOptions{}).RLocker(),
+			NewSemaphore(s, path, SemaphoreOptions{Leases: 1}),
+		} {
+			g, err := lock.TryLock(ctx)
+			if err == nil {
+				err = g.Valid(ctx)
+			}
+			if err == nil {
+				err = g.Unlock(ctx)
+			}
+			if err != nil {
+				t.Errorf("%T: %v", lock, err)
+			}
+		}
+		if l, err := NewElection(s, path, ElectionOptions{}).Leader(ctx); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("leader %v, %v", l, err)
+		}
+		if err := below.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
