@@ -56,10 +56,53 @@ func TestKinds(t *testing.T) {
 		"member_0000000004x":                                         {KindUnknown, "", ""},
 		"lock-":                                                      {KindUnknown, "", ""},
 		"person_0000000004":                                          {KindUnknown, "", ""},
+		"_c_" + uuid + "-lock--2147483648":                           {KindWrite, LayoutLock, LibraryGo},
+		uuid + "__rlock__-2147483646":                                {KindRead, LayoutKazooRead, LibraryKazoo},
+		"x-12--000000005":                                            {KindWrite, LayoutSession, LibraryZooKeeper},
 	} {
 		layout, kind := layoutOf(name)
 		if library := Library(name, false); kind != want.kind || layout != want.layout || library != want.library {
 			t.Errorf("%s: %v, %q, %q, want %v", name, kind, layout, library, want)
+		}
+	}
+}
+
+// TestSequence: a sign behind a known layout is that of a counter that has overflowed.
+func TestSequence(t *testing.T) {
+	for name, want := range map[string]int64{
+		"a-lock-0000000007": 7, "0000000007": 7, "lock-2147483646": MaxSequence - 1, "lock-2147483647": MaxSequence,
+		"lock--2147483648": MaxSequence, "lock--2147483646": MaxSequence, "lock--1000000000": MaxSequence,
+		"lock--999999999": MaxSequence, "lock--000000001": MaxSequence, "__WRIT__-2147483640": MaxSequence,
+		"latch--2147483640": MaxSequence, "lease--2147483640": MaxSequence, "x-1f--2147483640": MaxSequence,
+		"n_-2147483640": MaxSequence, "x-12-1500000000": 1500000000, "n_1500000000": 1500000000,
+		// of nothing that is known, or no number that a server writes
+		"job-1500000000": 1500000000, "user--1500000000": 1500000000, "lock--0000000005": 5,
+		"lock--2147483649": 2147483649,
+		"lock--00000005":   -1, "job-000000005": -1, "lock-": -1, "": -1, "-": -1, "-2147483648": 2147483648,
+		"lock--000000000": -1,
+	} {
+		n, ok := Sequence(name)
+		if !ok {
+			n = -1
+		}
+		if n != want {
+			t.Errorf("%s: %d, want %d", name, n, want)
+		}
+	}
+}
+
+// TestExhaustedComesLast: whoever has got a number from behind the end of the counter does not hold
+// the lock beside one who has got an earlier one.
+func TestExhaustedComesLast(t *testing.T) {
+	var queue []Contender
+	for token, number := range []int64{2147483645, 2147483646, 2147483647, -2147483648, -2147483647, -2147483646, -5} {
+		queue = append(queue, New("/a", fmt.Sprintf("lock-%010d", number), int64(token), time.Time{}, int64(token), nil))
+	}
+	rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
+	q := Sorted("/a", queue)
+	for i, c := range Resolve(q) {
+		if c.Token != int64(i) || c.Held != (i == 0) {
+			t.Errorf("contender %d is %s, held %v", i, c.Node, c.Held)
 		}
 	}
 }

@@ -107,10 +107,17 @@ func layoutOf(name string) (string, Kind) {
 	if IsKazooLease(name) {
 		return LayoutKazooLease, KindLease
 	}
-	if _, ok := Sequence(name); !ok {
+	if base := signedBase(name); base != "" {
+		return layoutOfBase(base)
+	}
+	if _, ok := digits(name, SequenceDigits); !ok {
 		return "", KindUnknown
 	}
-	base := name[:len(name)-SequenceDigits]
+	return layoutOfBase(name[:len(name)-SequenceDigits])
+}
+
+// layoutOfBase is the layout of a name without its number.
+func layoutOfBase(base string) (string, Kind) {
 	for _, l := range layouts {
 		if strings.HasSuffix(base, l.name) {
 			return l.name, l.kind
@@ -148,20 +155,52 @@ func Family(layout string) string {
 const SequenceDigits = 10
 
 // MaxSequence is where the server's counter stops: every later node gets this
-// number too.
+// number too, or, on ZooKeeper, a negative one. A node with it is exhausted: it
+// has no place in the order of the numbers.
 const MaxSequence = math.MaxInt32
 
 // Sequence returns the number at the end of a node's name, and whether it has
 // one. What is in front does not matter: Curator's "_c_<uuid>-lock-",
 // go-zookeeper's "_c_<hex>-lock-", kazoo's "<hex>__lock__" and "<hex>__rlock__"
 // all draw their numbers from the one counter of their parent.
+//
+// ZooKeeper's counter overflows while creates at its end are under way together:
+// 2147483647 is followed by -2147483648. A number with a sign behind one of the
+// known layouts is such a one, and MaxSequence is returned for it, for it comes
+// after all others. ("-" may be the end of a layout that is not known.)
 func Sequence(name string) (int64, bool) {
-	if len(name) < SequenceDigits {
+	if signedBase(name) != "" {
+		return MaxSequence, true
+	}
+	return digits(name, SequenceDigits)
+}
+
+// signedBase returns what is in front of a negative number behind a known layout;
+// "" if the name has none. It is written as %010d, so it has 11 characters
+// from -1000000000 down, and else 10.
+func signedBase(name string) string {
+	for _, width := range []int{SequenceDigits, SequenceDigits - 1} {
+		at := len(name) - width - 1 // of the sign
+		if at < 0 || name[at] != '-' {
+			continue
+		}
+		n, ok := digits(name, width)
+		if !ok || n == 0 || width == SequenceDigits && (n < 1e9 || n > -math.MinInt32) {
+			continue
+		}
+		if layout, _ := layoutOfBase(name[:at]); layout != "" {
+			return name[:at]
+		}
+	}
+	return ""
+}
+
+// digits returns the number that the last width characters of a name are.
+func digits(name string, width int) (n int64, ok bool) {
+	if len(name) < width {
 		return 0, false
 	}
-	var n int64
-	for i := len(name) - SequenceDigits; i < len(name); i++ {
-		c := name[i]
+	for _, c := range []byte(name[len(name)-width:]) {
 		if c < '0' || c > '9' {
 			return 0, false
 		}

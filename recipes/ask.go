@@ -112,7 +112,7 @@ func (s *Session) over(l *lease) error {
 func (s *Session) catchUp(ctx context.Context, l *lease) error {
 	return s.again(ctx, l, func() error {
 		sent := time.Now()
-		_, err := s.conn.Sync("/")
+		err := s.confirm()
 		if err == nil && l != nil {
 			s.mu.Lock()
 			l.proveLocked(sent)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // Barrier blocks its waiters as long as it is set. It is one
@@ -58,7 +60,10 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		if err != nil {
 			return struct{}{}, err
 		}
-		if err := b.s.catchUp(ctx, l); err != nil {
+		if !mutant.On(mutant.WaitUnsynced) {
+			err = b.s.catchUp(ctx, l)
+		}
+		if err != nil {
 			return struct{}{}, err
 		}
 		return struct{}{}, b.s.until(ctx, l,

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // commit is a multi that takes effect exactly once, although its reply may be
@@ -14,7 +16,7 @@ import (
 // has. When the reply is lost, the tag tells whether the multi was carried out:
 //
 //	multi(ops..., create tag)       reply lost
-//	delete a name that cannot be    a barrier: nothing of the old connection comes later
+//	multi without operations        a barrier: nothing of the old connection comes later
 //	exists tag                      yes: it was; no: it was not, and never will be
 //
 // The tag is deleted in the background. If the session ends before the answer to
@@ -78,6 +80,10 @@ func (c *commit) do(ctx context.Context, ops []any) (committed, error) {
 			return committed{}, err
 		}
 		zxid, serr := c.settle(ctx, l, attempt)
+		if mutant.On(mutant.CommitTwice) {
+			zxid = 0
+			c.clean()
+		}
 		switch {
 		case serr != nil:
 			c.clean()
@@ -100,8 +106,7 @@ func (c *commit) settle(ctx context.Context, l *lease, attempt int) (zxid int64,
 		if err := c.s.pause(ctx, attempt); err != nil {
 			return 0, err
 		}
-		err := c.s.conn.Delete(c.tag+"-", -1)
-		if fateOf(err) > fateRefused {
+		if err := c.s.writeNothing(); err != nil {
 			continue
 		}
 		exists, stat, err := c.s.conn.Exists(c.tag)

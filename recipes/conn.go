@@ -20,8 +20,10 @@ type Conn interface {
 	Children(path string) ([]string, *zk.Stat, error)
 	ChildrenW(path string) ([]string, *zk.Stat, <-chan zk.Event, error)
 	// Multi does all of ops (*zk.CreateRequest, *zk.SetDataRequest,
-	// *zk.DeleteRequest, *zk.CheckVersionRequest) or, with an error, none.
+	// *zk.DeleteRequest, *zk.CheckVersionRequest) or, with an error, none. Without ops
+	// it is a write that changes nothing.
 	Multi(ops ...any) ([]zk.MultiResponse, error)
+	// Sync returns the path of the answer, which may be another one; see confirm.go.
 	Sync(path string) (string, error)
 
 	SessionID() int64

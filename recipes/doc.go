@@ -39,9 +39,10 @@
 //     because it can no longer be relied on. Then Lost is closed, Held is false,
 //     and Err says why.
 //   - It cannot be relied on from two thirds of the session timeout after the
-//     newest proof was asked for (ErrSilent). While a grant is held, a sync is
-//     sent six times per timeout; its reply proves that the session lived when
-//     the sync was sent, and the cluster gives the lock away later than that.
+//     newest proof was asked for (ErrSilent). While a grant is held, a proof is asked
+//     for six times per timeout: a sync, or on ZooKeeper, whose sync is no proof, a
+//     write that changes nothing. Its reply proves that the session lived when it
+//     was sent, and the cluster gives the lock away later than that.
 //     Disconnects that are shorter are not noticed.
 //   - It ends at once when the session turns out to have expired (ErrExpired), or
 //     when somebody deletes the lock's node (ErrDeleted). Such a deletion, and the
@@ -140,6 +141,7 @@
 //
 // An uncontended Lock is two round trips (create; then, side by side, read the node back with a
 // watch and list the queue), Unlock is one. A contender that waits costs nothing, and is woken
-// once, when the node next before it goes; it then lists the queue again, with a sync beside it. A
-// session that holds any number of grants sends six syncs per session timeout.
+// once, when the node next before it goes; it then lists the queue again, with a proof beside it. A
+// session that holds any number of grants asks for six proofs per session timeout:
+// syncs, or on ZooKeeper writes.
 package recipes

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // DoubleBarrier lets a number of members begin together and end together: Enter
@@ -18,7 +21,8 @@ import (
 // member, and a child "ready", from when enough have entered.
 //
 // The number is a threshold, no limit: who enters while the round goes on gets in
-// at once, as with Curator.
+// at once, as with Curator, and writes its node once more, by which the others
+// know that it is inside.
 //
 // # Members that vanish
 //
@@ -56,6 +60,7 @@ func NewDoubleBarrier(s *Session, path string, n int, acl []zk.ACL) *DoubleBarri
 type Inside struct {
 	b     *DoubleBarrier
 	grant *Grant
+	round int64 // the czxid of the "ready" that let it in
 }
 
 // Enter waits until enough members have entered. data is stored in the member's
@@ -77,8 +82,8 @@ func (b *DoubleBarrier) enter(ctx context.Context, data []byte) (*Inside, error)
 	if err != nil {
 		return nil, err
 	}
-	_, err = call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, b.awaitOpen(ctx, grant)
+	round, err := call(ctx, b.s, func(ctx context.Context) (int64, error) {
+		return b.awaitOpen(ctx, grant)
 	}, nil)
 	if err == nil {
 		err = grant.Err()
@@ -87,101 +92,167 @@ func (b *DoubleBarrier) enter(ctx context.Context, data []byte) (*Inside, error)
 		grant.giveUp()
 		return nil, err
 	}
-	return &Inside{b, grant}, nil
+	return &Inside{b, grant, round}, nil
 }
 
-// awaitOpen waits until the barrier is open. A look at everything comes after every
-// change of "ready" or of the members.
-func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) error {
-	l := g.p.lease
+// goneRound stands for a "ready" that was there and has gone: kazoo's members remove it when they
+// leave. Who is there counts as inside.
+const goneRound = math.MaxInt64
+
+// isInside reports whether a member is inside the round, which is the czxid of its "ready": it was
+// there before that, or it has marked itself when it came in, by writing its data again.
+func isInside(member *zk.Stat, round int64) bool { return member.Czxid < round || member.Version > 0 }
+
+// awaitOpen waits until the barrier is open, and returns the round. A look at everything comes
+// after every change of "ready" or of the members.
+func (b *DoubleBarrier) awaitOpen(ctx context.Context, g *Grant) (round int64, err error) {
+	l, made := g.p.lease, b.s.watchNumber()
 	for {
 		news := b.s.news()
-		var open bool
 		var views map[string]view
 		err := b.s.again(ctx, l, func() (err error) {
-			open, views, err = b.look(g)
+			round, views, err = b.look(ctx, g)
 			return err
 		})
+		if gerr := g.Err(); gerr != nil {
+			return 0, gerr
+		}
 		if errors.Is(err, errAgain) {
 			if err := b.s.pause(ctx, 1); err != nil {
-				return err
+				return 0, err
 			}
 			continue
 		}
-		if open || err != nil {
-			return err
+		if round != 0 || err != nil {
+			return round, err
 		}
 		if err := awaitAny(ctx, l, news, views); err != nil {
-			return err
+			return 0, err
 		}
 		if err := g.Err(); err != nil {
-			return err
+			return 0, err
 		}
-		if views[readyName].watch.saw(zk.EventNodeCreated) {
-			// It was there, even if somebody has removed it since: kazoo's
-			// members do when they leave.
-			return nil
+		// A watch from before our node was made, of another Enter of this Session, may tell of a
+		// "ready" from before it, too.
+		if w := views[readyName].watch; w.number > made && w.saw(zk.EventNodeCreated) {
+			return b.opened(ctx, l) // it was there, even if somebody has removed it since
 		}
 	}
 }
 
-// look reports whether the barrier is open, and opens it if enough are there.
-func (b *DoubleBarrier) look(g *Grant) (open bool, views map[string]view, err error) {
+// look returns the round if the barrier is open for us, else 0; it opens it if enough are there.
+func (b *DoubleBarrier) look(ctx context.Context, g *Grant) (round int64, views map[string]view, err error) {
 	// The version of the path's node counts the rounds: it goes up when "ready"
 	// is made, so that nobody removes the "ready" of a later round than the one
 	// that was looked at.
-	round, stat, err := b.s.conn.Get(b.path)
+	data, stat, err := b.s.conn.Get(b.path)
 	if err != nil {
-		return false, nil, g.p.gone(err)
+		return 0, nil, g.p.gone(err)
 	}
 	ready, err := b.s.lookExists(b.path + "/" + readyName)
 	if err != nil {
-		return false, nil, err
+		return 0, nil, err
 	}
 	list, err := b.s.lookChildren(b.path)
 	if err != nil {
-		return false, nil, err
+		return 0, nil, err
 	}
 	views = map[string]view{readyName: ready, "": list}
 	members := b.members(list.names)
 	if ready.exists {
-		if g.token < ready.stat.Czxid {
-			return true, views, nil
-		}
-		for _, m := range members { // we come late, or it is left over
-			exists, stat, err := b.s.conn.Exists(b.path + "/" + m)
-			if err != nil {
-				return false, nil, err
-			}
-			if exists && stat.Czxid < ready.stat.Czxid {
-				return true, views, nil
-			}
-		}
-		if err := b.remove(stat.Version); err != nil {
-			return false, nil, err
-		}
-		return false, nil, errAgain
+		round, err = b.join(g, members, stat.Version, ready.stat)
+		return round, views, err
 	}
 	own := g.p.name()
 	if len(members) < b.n || !slices.Contains(members, own) {
-		return false, views, nil
+		return 0, views, nil
 	}
 	ops := []any{&zk.CheckVersionRequest{Path: b.path + "/" + own, Version: -1}}
 	for _, m := range members {
-		if m != own && len(ops) < b.n {
+		if m != own && len(ops) < b.n && !mutant.On(mutant.OpenedUnchecked) {
 			ops = append(ops, &zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1})
 		}
 	}
 	ops = append(ops,
-		&zk.SetDataRequest{Path: b.path, Data: round, Version: stat.Version},
+		&zk.SetDataRequest{Path: b.path, Data: data, Version: stat.Version},
 		&zk.CreateRequest{Path: b.path + "/" + readyName, Data: []byte{}, Acl: b.acl})
-	if _, err = b.s.conn.Multi(ops...); err == nil {
-		return true, views, nil
+	if err := b.multi(ops...); err != nil {
+		return 0, nil, err
 	}
+	round, err = b.opened(ctx, g.p.lease)
+	return round, views, err
+}
+
+// opened returns the round that has begun.
+func (b *DoubleBarrier) opened(ctx context.Context, l *lease) (round int64, err error) {
+	look := func() error {
+		exists, stat, err := b.s.conn.Exists(b.path + "/" + readyName)
+		if exists && err == nil {
+			round = stat.Czxid
+		}
+		return err
+	}
+	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+		return round, err
+	}
+	// An event does not tell the client how new it is. After it, the client may move to a server
+	// that does not know of "ready" yet.
+	if err := b.s.catchUp(ctx, l); err != nil {
+		return 0, err
+	}
+	if err := b.s.again(ctx, l, look); round != 0 || err != nil {
+		return round, err
+	}
+	return goneRound, nil
+}
+
+// join is look while there is a "ready": who was there before it is inside. Who comes later gets in
+// as long as somebody is inside, and marks itself, for all others to see.
+//
+// The marking writes "ready", too, so that nobody removes it who has looked before that.
+func (b *DoubleBarrier) join(g *Grant, members []string, version int32, ready *zk.Stat) (round int64, err error) {
+	if g.token < ready.Czxid {
+		return ready.Czxid, nil
+	}
+	own := g.p.name()
+	for _, m := range append([]string{own}, members...) {
+		exists, stat, err := b.s.conn.Exists(b.path + "/" + m)
+		switch {
+		case err != nil:
+			return 0, err
+		case !exists || !isInside(stat, ready.Czxid):
+			continue
+		case m == own:
+			return ready.Czxid, nil // we have marked it, but the reply was lost
+		}
+		if mutant.On(mutant.LateUnmarked) {
+			return ready.Czxid, nil
+		}
+		err = b.multi(
+			&zk.CheckVersionRequest{Path: b.path, Version: version},
+			&zk.CheckVersionRequest{Path: b.path + "/" + m, Version: -1},
+			&zk.SetDataRequest{Path: b.path + "/" + readyName, Data: []byte{}, Version: -1},
+			&zk.SetDataRequest{Path: b.path + "/" + own, Data: g.p.data, Version: -1})
+		if err != nil {
+			return 0, err
+		}
+		return ready.Czxid, nil
+	}
+	// It is left over.
+	if err := b.remove(version, ready.Version); err != nil {
+		return 0, err
+	}
+	return 0, errAgain
+}
+
+// multi is a multi that ends with errAgain if something has changed since the look that it is
+// about: a member has gone, or somebody else was faster.
+func (b *DoubleBarrier) multi(ops ...any) error {
+	_, err := b.s.conn.Multi(ops...)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNodeExists) {
-		err = errAgain // a member has gone, or somebody else was faster
+		return errAgain
 	}
-	return false, nil, err
+	return err
 }
 
 // errAgain: what was looked at has changed in between.
@@ -192,12 +263,13 @@ func (b *DoubleBarrier) members(names []string) []string {
 }
 
 // remove removes "ready", unless a round has begun since the path's node had that
-// version. That it is not there is no error.
-func (b *DoubleBarrier) remove(version int32) error {
-	_, err := b.s.conn.Multi(
+// version, or somebody has come in since "ready" had its. That it is not there is no
+// error.
+func (b *DoubleBarrier) remove(version, ready int32) error {
+	err := b.multi(
 		&zk.CheckVersionRequest{Path: b.path, Version: version},
-		&zk.DeleteRequest{Path: b.path + "/" + readyName, Version: -1})
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) {
+		&zk.DeleteRequest{Path: b.path + "/" + readyName, Version: ready})
+	if errors.Is(err, errAgain) {
 		return nil
 	}
 	return err
@@ -231,29 +303,17 @@ func (in *Inside) leave(ctx context.Context) error {
 		in.grant.giveUp()
 		return err
 	}
-	others, err := call(ctx, b.s, func(ctx context.Context) (names []string, err error) {
-		if err := b.s.catchUp(ctx, l); err != nil {
-			return nil, err
-		}
-		err = b.s.again(ctx, l, func() (err error) {
-			names, _, err = b.s.conn.Children(b.path)
-			return err
-		})
-		return b.members(names), err
-	}, nil)
-	if err != nil {
-		in.grant.giveUp()
-		return err
-	}
 	if err := in.grant.letGo(ctx); err != nil {
 		return err
 	}
-	_, err = call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
-		for _, m := range others { // one watch at a time
-			err := b.s.until(ctx, l,
-				func() (view, error) { return b.s.lookExists(b.path + "/" + m) },
-				func(v view) (bool, error) { return !v.exists, nil })
-			if err != nil {
+	_, err := call(ctx, b.s, func(ctx context.Context) (struct{}, error) {
+		// Order: our node first. As long as it is there others come in because of it.
+		others, err := b.others(ctx, l)
+		if err != nil {
+			return struct{}{}, err
+		}
+		for _, m := range others { // one at a time
+			if err := b.awaitLeft(ctx, l, m, in.round); err != nil {
 				return struct{}{}, err
 			}
 		}
@@ -262,13 +322,58 @@ func (in *Inside) leave(ctx context.Context) error {
 	return err
 }
 
+// others lists the members that are there, for certain.
+func (b *DoubleBarrier) others(ctx context.Context, l *lease) (names []string, err error) {
+	if err := b.s.catchUp(ctx, l); err != nil {
+		return nil, err
+	}
+	err = b.s.again(ctx, l, func() (err error) {
+		names, _, err = b.s.conn.Children(b.path)
+		return err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	return b.members(names), err
+}
+
+// awaitLeft waits until a member is not inside the round: it has gone; or it came later, and before
+// it could come in all had left, so that it has removed the round's "ready".
+func (b *DoubleBarrier) awaitLeft(ctx context.Context, l *lease, member string, round int64) error {
+	for {
+		news := b.s.news()
+		views := make(map[string]view, 2)
+		over := false
+		err := b.s.again(ctx, l, func() error {
+			ready, err := b.s.lookExists(b.path + "/" + readyName)
+			if err != nil {
+				return err
+			}
+			// Order: after "ready". Who has marked itself did so while that was there.
+			m, err := b.s.lookWhileThere(b.path + "/" + member)
+			if err != nil {
+				return err
+			}
+			views[readyName], views[member] = ready, m
+			over = !m.exists || !isInside(m.stat, round) && (!ready.exists || ready.stat.Czxid > round)
+			return nil
+		})
+		if err != nil || over {
+			return err
+		}
+		if err := awaitAny(ctx, l, news, views); err != nil {
+			return err
+		}
+	}
+}
+
 // sweep removes "ready" if nobody is inside.
 func (b *DoubleBarrier) sweep() error {
 	_, stat, err := b.s.conn.Get(b.path)
 	if err == nil {
 		var names []string
 		if names, _, err = b.s.conn.Children(b.path); err == nil && slices.Equal(names, []string{readyName}) {
-			return b.remove(stat.Version)
+			return b.remove(stat.Version, -1)
 		}
 	}
 	if errors.Is(err, zk.ErrNoNode) {

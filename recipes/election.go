@@ -198,26 +198,32 @@ func (e *Election) observe(ctx context.Context, yield func(Leader) bool) error {
 // comes later does not lead as long as the leader's node is there, so it is that
 // which is watched, and the list of candidates only while it is empty.
 func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch, err error) {
+	others := make(map[string]bool) // that belong to no session, and so are no candidates
 	err = e.s.again(ctx, l, func() error {
 		for {
 			names, _, err := e.s.conn.Children(e.path)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
-			if firstOf(names) == "" {
+			first := firstOf(names, others)
+			if first == "" {
 				list, err := e.s.lookChildren(e.path)
 				if err != nil {
 					return err
 				}
-				if names = list.names; firstOf(names) == "" {
+				if first = firstOf(list.names, others); first == "" {
 					leader, w = Leader{}, list.watch
 					return nil
 				}
 			}
-			node := e.path + "/" + firstOf(names)
-			v, err := e.s.lookNode(node)
+			node := e.path + "/" + first
+			v, err := e.s.lookWhileThere(node)
 			if err != nil {
 				return err
+			}
+			if v.exists && !ephemeral(v.stat.EphemeralOwner) {
+				others[first] = true
+				continue
 			}
 			if v.exists {
 				leader = Leader{node, v.data, v.stat.Czxid, time.UnixMilli(v.stat.Ctime), v.stat.Mzxid}
@@ -229,11 +235,12 @@ func (e *Election) look(ctx context.Context, l *lease) (leader Leader, w *watch,
 	return leader, w, err
 }
 
-// firstOf returns the name with the smallest sequence number, "" if none has one.
-func firstOf(names []string) (first string) {
+// firstOf returns the name with the smallest sequence number, but for the others; "" if none has
+// one.
+func firstOf(names []string, others map[string]bool) (first string) {
 	var smallest int64
 	for _, name := range names {
-		if n, ok := locknode.Sequence(name); ok && (first == "" || n < smallest) {
+		if n, ok := locknode.Sequence(name); ok && !others[name] && (first == "" || n < smallest) {
 			first, smallest = name, n
 		}
 	}

@@ -165,7 +165,7 @@ func (p *place) ours(owner int64) bool {
 // deleted ours, and by now it may be another's.
 func (p *place) seekOwn() ([]string, error) {
 	path := p.named.path
-	if err := p.s.conn.Delete(p.dir+"/"+protect(tagName), -1); fateOf(err) > fateRefused {
+	if err := p.s.writeNothing(); err != nil {
 		return nil, err
 	}
 	exists, stat, err := p.s.conn.Exists(path)

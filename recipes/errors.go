@@ -59,9 +59,10 @@ var (
 	// ErrNoGuard: the grants of this recipe cannot guard operations.
 	ErrNoGuard = errors.New("recipes: no guard: the lock's node has a name that others' have too")
 
-	// ErrExhausted: the sequence counter of the lock's path has reached
-	// 2147483647, where it stops, so that nodes can no longer be told apart by
-	// it. Delete the path once nobody uses it; the counter starts again.
+	// ErrExhausted: the sequence counter of the path has reached 2147483647, where
+	// it stops or, on ZooKeeper, may go on below zero, so that nodes can no longer
+	// be put in order by it. Delete the path once nobody uses it; the counter starts
+	// again.
 	ErrExhausted = errors.New("recipes: sequence numbers of the path are used up")
 
 	// ErrUnknown: the operation ended, for the reason that is wrapped beside

@@ -25,6 +25,11 @@ type fakeCluster struct {
 	sessions int64
 	nodes    map[string]*fakeNode
 	conns    []*fakeConn
+	// gets every event as it happens, if it is not nil; see model_test.go
+	fired func(path string, typ zk.EventType)
+	// It does not say that its sync is linearizable, and its counters go below zero at their end,
+	// as those of ZooKeeper may.
+	zookeeper bool
 }
 
 type fakeNode struct {
@@ -69,7 +74,7 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 		return "", zk.ErrNoNode
 	}
 	if flags == zk.FlagEphemeralSequential || flags == zk.FlagSequence {
-		path = fmt.Sprintf("%s%010d", path, parent.creates)
+		path = fmt.Sprintf("%s%010d", path, int32(parent.creates))
 	}
 	if flags != zk.FlagEphemeralSequential && flags != zk.FlagEphemeral {
 		owner = 0
@@ -81,7 +86,10 @@ func (c *fakeCluster) createLocked(path string, data []byte, flags int32, owner 
 		return "", zk.ErrNoChildrenForEphemerals
 	}
 	zxid := c.nextZxidLocked()
-	parent.creates, parent.pzxid = min(parent.creates+1, locknode.MaxSequence), zxid
+	parent.creates, parent.pzxid = parent.creates+1, zxid
+	if !c.zookeeper {
+		parent.creates = min(parent.creates, locknode.MaxSequence)
+	}
 	c.nodes[path] = &fakeNode{
 		czxid: zxid, mzxid: zxid, pzxid: zxid, ctime: time.Now().UnixMilli(), mtime: time.Now().UnixMilli(), owner: owner, data: data,
 		container: flags == zk.FlagContainer,
@@ -196,6 +204,9 @@ func (c *fakeCluster) fireLocked(path string, typ zk.EventType) {
 	if c.multi {
 		c.events = append(c.events, func() { c.fireLocked(path, typ) })
 		return
+	}
+	if c.fired != nil {
+		c.fired(path, typ)
 	}
 	for _, conn := range c.conns {
 		if conn.state == zk.StateHasSession {
@@ -545,21 +556,24 @@ func (f *fakeConn) Set(path string, data []byte, version int32) (*zk.Stat, error
 	return stat, nil
 }
 
-// Multi is a call whose path is that of its first operation.
+// Multi is a call whose path is that of its first operation; without one it is called nothing.
 func (f *fakeConn) Multi(ops ...any) ([]zk.MultiResponse, error) {
 	var results []zk.MultiResponse // see Set
-	path := ""
-	switch op := ops[0].(type) {
-	case *zk.CreateRequest:
-		path = op.Path
-	case *zk.SetDataRequest:
-		path = op.Path
-	case *zk.DeleteRequest:
-		path = op.Path
-	case *zk.CheckVersionRequest:
-		path = op.Path
+	name, path := "nothing", ""
+	for _, op := range ops[:min(1, len(ops))] {
+		name = "multi"
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			path = op.Path
+		case *zk.SetDataRequest:
+			path = op.Path
+		case *zk.DeleteRequest:
+			path = op.Path
+		case *zk.CheckVersionRequest:
+			path = op.Path
+		}
 	}
-	err := f.do("multi", path, true, func() (err error) {
+	err := f.do(name, path, true, func() (err error) {
 		results, err = f.c.multiLocked(ops, f.id)
 		return err
 	})
@@ -656,7 +670,11 @@ func (f *fakeConn) get(path string, watch bool) (data []byte, stat *zk.Stat, eve
 }
 
 func (f *fakeConn) Sync(path string) (string, error) {
-	return path, f.do("sync", path, false, func() error { return nil })
+	answer := path
+	if path == syncQuestion && !f.c.zookeeper {
+		answer = syncLinearizable
+	}
+	return answer, f.do("sync", path, false, func() error { return nil })
 }
 
 func (f *fakeConn) SessionID() int64 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"lockkeeper/internal/mutant"
 )
 
 // Grant is a lock that was acquired. It ends when Unlock is called or when the
@@ -125,6 +127,9 @@ func (g *Grant) Err() error {
 	defer g.p.s.mu.Unlock()
 	g.p.s.observeLocked()
 	g.p.lease.checkLocked()
+	if mutant.On(mutant.LeaderAgain) && g.err == ErrSilent && g.p.lease.freshLocked() {
+		return nil
+	}
 	return g.err
 }
 

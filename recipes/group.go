@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // Group is a set of members that come and go, each with some data. A member is an
@@ -128,7 +130,10 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := g.s.catchUp(ctx, l); err != nil {
+		if !mutant.On(mutant.MembersUnsynced) {
+			err = g.s.catchUp(ctx, l)
+		}
+		if err != nil {
 			return nil, err
 		}
 		members, _, err := g.look(ctx, l, nil)
@@ -248,7 +253,7 @@ func (g *Group) look(ctx context.Context, l *lease, known map[string]view) ([]Me
 			defer func() { <-room }()
 			var v view
 			err := g.s.again(ctx, l, func() (err error) {
-				v, err = g.s.lookNode(g.path + "/" + id)
+				v, err = g.s.lookWhileThere(g.path + "/" + id)
 				return err
 			})
 			mu.Lock()

@@ -112,7 +112,7 @@ func (g *Grant) Valid(ctx context.Context) error {
 // lost; the error is why that cannot be said.
 func (g *Grant) examine() (verdict, err error) {
 	p := g.p
-	if err := p.barrier(); err != nil {
+	if err := p.s.writeNothing(); err != nil {
 		return nil, err
 	}
 	_, stat, err := p.s.conn.Get(g.node)
@@ -148,11 +148,11 @@ func (g *Grant) examineQueue() (verdict, err error) {
 		case front == "":
 			return nil, nil
 		}
-		data, _, err := g.p.s.conn.Get(g.p.dir + "/" + front)
+		data, stat, err := g.p.s.conn.Get(g.p.dir + "/" + front)
 		switch {
 		case err != nil && !errors.Is(err, zk.ErrNoNode):
 			return nil, err
-		case err == nil && !(reads && downgraded(data)):
+		case err == nil && ephemeral(stat.EphemeralOwner) && !(reads && downgraded(data)):
 			return ErrOvertaken, nil
 		}
 		passed[front] = true

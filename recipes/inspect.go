@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ func (s *Session) Contenders(ctx context.Context, path string) ([]Contender, err
 	i := inspector{s: s}
 	cs, err := ask(ctx, s, func() ([]Contender, error) {
 		// Who asks after a change that it knows of shall see it.
-		if _, err := s.conn.Sync("/"); err != nil {
+		if err := s.confirm(); err != nil {
 			return nil, err
 		}
 		return i.path(path)
@@ -148,11 +149,13 @@ func (i inspector) node(dir, name string) (Contender, error) {
 	if err != nil {
 		return Contender{}, err
 	}
-	if stat.EphemeralOwner < 0 && stat.EphemeralOwner == containerOwner {
+	if !ephemeral(stat.EphemeralOwner) {
 		return Contender{}, nil
 	}
 	return locknode.New(dir, name, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), stat.Czxid, data), nil
 }
 
-// containerOwner is what the server says instead of a session for a container.
-const containerOwner = -1 << 63
+// ephemeral reports whether a node with this owner belongs to a session, and so may be a
+// contender. A lock's path below a lock's path may end in ten digits, too.
+// The smallest number is what servers store as the owner of a container.
+func ephemeral(owner int64) bool { return owner != 0 && owner != math.MinInt64 }

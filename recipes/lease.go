@@ -18,8 +18,8 @@ import (
 // clocks that do not run at the same speed, and for what a follower needs to pass
 // on to its leader whom it has heard from.
 //
-// The requests that count are those that go through the leader: sync, and the
-// creates that this package makes itself. A ZooKeeper follower that is cut off
+// The requests that count are those that a majority has answered: those of confirm,
+// and the creates that this package makes itself. A ZooKeeper follower that is cut off
 // goes on answering pings and reads, and go-zookeeper takes any bytes that
 // arrive as a sign of life, for seconds after the majority has given the lock
 // to somebody else. (Three ZooKeepers 3.8.0, a session of 4 s, the follower cut
@@ -194,21 +194,21 @@ func (l *lease) admit(ctx context.Context, g *Grant) error {
 	}
 }
 
-// keep fetches proofs, by means of sync, for as long as a grant or an acquirer
-// needs them. It is a goroutine of its own, one per session, for a sync blocks
+// keep fetches proofs (see confirm.go) for as long as a grant or an acquirer
+// needs them. It is a goroutine of its own, one per session, for a request blocks
 // for as long as there is no connection.
 func (l *lease) keep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for failed := 0; ; {
 		var tick <-chan time.Time
-		if wait, needed := l.nextSync(failed); needed {
+		if wait, needed := l.nextProof(failed); needed {
 			timer.Reset(wait)
 			tick = timer.C
 		}
 		select {
 		case <-tick:
-			if l.sync() {
+			if l.prove() {
 				failed = 0
 			} else {
 				failed++
@@ -220,9 +220,9 @@ func (l *lease) keep() {
 	}
 }
 
-// nextSync tells whether a proof is needed, and how long that can wait, given
+// nextProof tells whether a proof is needed, and how long that can wait, given
 // how many attempts in a row have failed.
-func (l *lease) nextSync(failed int) (wait time.Duration, needed bool) {
+func (l *lease) nextProof(failed int) (wait time.Duration, needed bool) {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	needed = len(l.grants) > 0 || l.waiting > 0
@@ -232,10 +232,10 @@ func (l *lease) nextSync(failed int) (wait time.Duration, needed bool) {
 	return time.Until(l.proof.Add(l.intervalLocked())), needed
 }
 
-// sync proves the session once, and reports whether it did.
-func (l *lease) sync() bool {
+// prove has the session proved once, and reports whether it was.
+func (l *lease) prove() bool {
 	sent := time.Now()
-	_, err := l.s.conn.Sync("/")
+	err := l.s.confirm()
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	return err == nil && l.proveLocked(sent)

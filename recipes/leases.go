@@ -52,7 +52,7 @@ func (p *place) earlier(dir string, names []string) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case exists && stat.EphemeralOwner != 0 && stat.Czxid < p.token:
+		case exists && ephemeral(stat.EphemeralOwner) && stat.Czxid < p.token:
 			return name, nil
 		}
 		p.pass(name)

@@ -527,3 +527,60 @@ func TestLiveTreeWatch(t *testing.T) {
 		}
 	})
 }
+
+// TestLiveTryLockUnreadable: a holder whose node may not be read is a holder.
+func TestLiveTryLockUnreadable(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
+		if err := s.makeDir(ctx, path, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		other, err := Connect(Config{
+			Servers: []string{addr}, SessionTimeout: liveTimeout, HostProvider: &impatientHosts{}, Dial: dialLive,
+			Auth: []Auth{{"digest", []byte("me:pw")}}, ACL: zk.AuthACL(zk.PermAll),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(other.Close)
+		g := liveLock(t, ctx, other, path)
+		if _, err := NewMutex(s, path, MutexOptions{}).TryLock(ctx); !errors.Is(err, ErrLocked) {
+			t.Errorf("TryLock = %v, want ErrLocked", err)
+		}
+		if err := g.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLiveLockBelowLock: the container of a lock below the lock's path is no contender, whatever
+// owner the server says that it has.
+func TestLiveLockBelowLock(t *testing.T) {
+	eachServer(t, func(t *testing.T, addr string) {
+		ctx, path := limit(t, time.Minute), livePath(t)
+		s := live(t, addr, liveTimeout)
+		below := liveLock(t, ctx, s, path+"/job-0000000000")
+		for _, lock := range []Locker{
+			NewMutex(s, path, MutexOptions{}), NewRWMutex(s, path, MutexOptions{}).RLocker(),
+			NewSemaphore(s, path, SemaphoreOptions{Leases: 1}),
+		} {
+			g, err := lock.TryLock(ctx)
+			if err == nil {
+				err = g.Valid(ctx)
+			}
+			if err == nil {
+				err = g.Unlock(ctx)
+			}
+			if err != nil {
+				t.Errorf("%T: %v", lock, err)
+			}
+		}
+		if l, err := NewElection(s, path, ElectionOptions{}).Leader(ctx); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("leader %v, %v", l, err)
+		}
+		if err := below.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"lockkeeper/internal/mutant"
 )
 
 // MajorityMutex is the same lock on several independent clusters, held while more
@@ -105,6 +107,9 @@ func (m *MajorityMutex) try(ctx context.Context, wait bool) (*MultiGrant, error)
 		return nil, errors.New("no sessions given")
 	}
 	need := n/2 + 1
+	if mutant.On(mutant.MinorityHeld) {
+		need--
+	}
 	mg := newMultiGrant(n, need)
 	// The end of ctx is our caller's business only until we return: who joins later
 	// does not depend on it.

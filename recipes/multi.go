@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"lockkeeper/internal/mutant"
 )
 
 // MultiMutex is several locks that are held together, or not at all. They are
@@ -109,7 +111,7 @@ func (m *MultiGrant) add(i int, g *Grant) {
 	g.whenLost(func(err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.standing--; m.begun && m.standing < m.need {
+		if m.standing--; m.begun && m.standing < m.need && !mutant.On(mutant.LostPartHeld) {
 			m.endLocked(err)
 		}
 	})

@@ -250,6 +250,54 @@ func TestExhausted(t *testing.T) {
 	})
 }
 
+// TestExhaustedBelowZero: ZooKeeper's counter overflows. A number from behind its end is no place
+// in the queue: 2147483646 and -2147483646 look alike.
+func TestExhaustedBelowZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		c.zookeeper = true
+		s, _ := newTestSession(c)
+		defer s.Close()
+		for path, lock := range map[string]Locker{
+			"/a": NewMutex(s, "/a", MutexOptions{}),
+			"/w": NewRWMutex(s, "/w", MutexOptions{}),
+			"/r": NewRWMutex(s, "/r", MutexOptions{}).RLocker(),
+		} {
+			mustUnlockAny(t, lock)
+			c.with(func() { c.nodes[path].creates = locknode.MaxSequence - 1 })
+			g, err := lock.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				if _, err := lock.Lock(ctx); !errors.Is(err, ErrExhausted) {
+					t.Errorf("%s: Lock = %v, want ErrExhausted", path, err)
+				}
+				cancel()
+			}
+			mustUnlock(t, g)
+			for _, creates := range []int64{-1 << 31, -1<<31 + 2, -1e9, -1e9 + 1, -1} {
+				c.with(func() { c.nodes[path].creates = creates })
+				if _, err := lock.TryLock(t.Context()); !errors.Is(err, ErrExhausted) {
+					t.Errorf("%s: number %d: TryLock = %v, want ErrExhausted", path, creates, err)
+				}
+			}
+		}
+		synctest.Wait()
+		wantEmpty(t, c)
+	})
+}
+
+func mustUnlockAny(t *testing.T, l Locker) {
+	t.Helper()
+	g, err := l.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, g)
+}
+
 // TestWaiterExpires: a place in the queue does not survive its session.
 func TestWaiterExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -468,6 +468,130 @@ func TestDoubleBarrierLeftOver(t *testing.T) {
 	})
 }
 
+// enterDouble enters a DoubleBarrier for n members, n of them at once.
+func enterDouble(t *testing.T, n int, s ...*Session) (in []*Inside) {
+	t.Helper()
+	entered := make(chan *Inside, len(s))
+	for _, s := range s {
+		go func() {
+			in, err := NewDoubleBarrier(s, "/db", n, nil).Enter(t.Context(), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			entered <- in
+		}()
+	}
+	for range s {
+		if one := <-entered; one != nil {
+			in = append(in, one)
+		}
+	}
+	if len(in) < len(s) {
+		t.FailNow()
+	}
+	return in
+}
+
+// leaveDouble leaves in the background.
+func leaveDouble(t *testing.T, in ...*Inside) *sync.WaitGroup {
+	left := new(sync.WaitGroup)
+	for _, in := range in {
+		left.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := in.Leave(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return left
+}
+
+// TestDoubleBarrierLate: who came late is inside like the others. As long as it is, "ready" stays,
+// and others come in.
+func TestDoubleBarrierLate(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, c *fakeCluster, s []*Session, _ []*fakeConn) {
+		first := enterDouble(t, 3, s[0], s[1], s[0])
+		late := enterDouble(t, 3, s[1])
+		left := leaveDouble(t, first...)
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		last, err := NewDoubleBarrier(s[0], "/db", 3, nil).Enter(ctx, nil)
+		if err != nil {
+			t.Fatalf("while one is inside: %v", err)
+		}
+		c.with(func() {
+			if c.nodes["/db/ready"] == nil {
+				t.Error("removed under a member that is inside")
+			}
+		})
+		more := leaveDouble(t, append(late, last)...)
+		left.Wait()
+		more.Wait()
+		wantEmpty(t, c)
+	})
+}
+
+// TestDoubleBarrierTooLate: one whose node is there, but that has not come in before all have left,
+// is not waited for.
+func TestDoubleBarrierTooLate(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *fakeCluster, s []*Session, conns []*fakeConn) {
+		in := enterDouble(t, 2, s[0], s[1])
+		made, look := make(chan struct{}), make(chan struct{})
+		c.with(func() {
+			conns[2].hook = func(_ int, op, path string) fault {
+				if op == "get" && path == "/db" {
+					close(made)
+					<-look
+					c.with(func() { conns[2].hook = nil })
+				}
+				return faultNone
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := NewDoubleBarrier(s[2], "/db", 2, nil).Enter(ctx, nil)
+			done <- err
+		}()
+		<-made
+		left := leaveDouble(t, in...)
+		time.Sleep(time.Minute)
+		close(look)
+		left.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("let in when all had left: %v", err)
+		}
+		time.Sleep(time.Second)
+		wantEmpty(t, c)
+	})
+}
+
+// TestDoubleBarrierOldWatch: a watch that another Enter of the Session has set tells of a "ready"
+// from before our node was made.
+func TestDoubleBarrierOldWatch(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, c *fakeCluster, s []*Session, _ []*fakeConn) {
+		old := &watch{news: s[0].news(), number: s[0].watchNumber(), fired: make(chan struct{}), event: zk.EventNodeCreated}
+		key := watchKey{"/db/ready", 'e'}
+		s[0].mu.Lock()
+		s[0].watches = map[watchKey]*watch{key: old}
+		s[0].mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Second, func() {
+			s[0].mu.Lock()
+			defer s[0].mu.Unlock()
+			delete(s[0].watches, key)
+			close(old.fired)
+		})
+		if _, err := NewDoubleBarrier(s[0], "/db", 2, nil).Enter(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("let in alone: %v", err)
+		}
+	})
+}
+
 // TestDoubleBarrierVanishes: a member that goes between the count and the opening
 // is not counted.
 func TestDoubleBarrierVanishes(t *testing.T) {

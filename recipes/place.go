@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -22,10 +23,10 @@ import (
 //
 //   - The node's name holds a UUID, so that it can be found again.
 //   - Before we look for it, we make a barrier: a write that changes nothing
-//     (the deletion of a name that cannot exist). The cluster orders it behind
-//     everything that it will ever accept of the session's older connections; a
-//     plain read on a new connection may come too early to see a create that is
-//     still on its way to the server that answers.
+//     (writeNothing). The cluster orders it behind everything that it will ever
+//     accept of the session's older connections; a plain read on a new connection
+//     may come too early to see a create that is still on its way to the server
+//     that answers.
 //   - A node that another session owns is not ours, even if it has our UUID.
 type place struct {
 	s      *Session
@@ -56,8 +57,9 @@ type place struct {
 	first chan look       // the first look at the queue; nil once it was taken
 	wants bool            // counted in lease.waiting
 
-	// passed are nodes that need not be waited for: writers in front of a reader
-	// whose owners only read by now, and leases that came later.
+	// passed are nodes that need not be waited for: those that belong to no session,
+	// writers in front of a reader whose owners only read by now, and leases that
+	// came later.
 	passed map[string]bool
 
 	// what the place is waiting for, for error messages; read by the caller of
@@ -204,19 +206,6 @@ func (p *place) settle(ctx context.Context, attempt int) error {
 	}
 }
 
-// barrier makes a write that changes nothing. When it returns nil, no earlier
-// request of ours is under way any more, and what we read from now on is at least
-// as new as the moment of the call: a new connection, should there be one by
-// then, goes to a server that has seen at least the barrier, for the client has
-// told it the zxid of the answer.
-func (p *place) barrier() error {
-	// Any answer of a server will do.
-	if err := p.s.conn.Delete(p.parent()+"/"+p.prefix, -1); fateOf(err) > fateRefused {
-		return err
-	}
-	return nil
-}
-
 // parent is the node that has to exist for ours to be made.
 func (p *place) parent() string {
 	if !p.single {
@@ -232,8 +221,10 @@ func (p *place) find() ([]string, error) {
 	if p.named != nil {
 		return p.seekOwn()
 	}
-	if err := p.barrier(); err != nil {
-		return nil, err
+	if !mutant.On(mutant.LostCreateForgotten) {
+		if err := p.s.writeNothing(); err != nil {
+			return nil, err
+		}
 	}
 	if p.single {
 		return p.findSingle()
@@ -341,14 +332,20 @@ func (p *place) over() error {
 // have gone without having had the lock. We also look after a reconnect:
 // go-zookeeper sets its watches again then, but does not say if that fails.
 func (p *place) await(ctx context.Context, wait bool) error {
-	var watched string // the node that events is about
-	var events <-chan zk.Event
+	waited, still := false, "" // still is who was in front, if that need not be found out again
 	for attempt := 1; ; {
 		changed := p.s.news()
-		// A grant needs a fresh proof. There is one if the node was just created; after a wait it
-		// is fetched while the queue is read.
-		p.want(events != nil)
-		front, err := p.front()
+		front, err := still, error(nil)
+		if still = ""; front == "" {
+			// A grant needs a fresh proof. There is one if the node was just created; after a wait
+			// it is fetched while the queue is read.
+			p.want(waited)
+			front, err = p.front()
+		}
+		var v view
+		if err == nil && front != "" {
+			v, err = p.read(front, wait)
+		}
 		switch {
 		case fateOf(err) == fateUnknown:
 			if err := p.s.pause(ctx, attempt); err != nil {
@@ -356,39 +353,30 @@ func (p *place) await(ctx context.Context, wait bool) error {
 			}
 			attempt++
 			continue
+		case !wait && front != "" && errors.Is(err, zk.ErrNoAuth):
+			return ErrLocked // by one whose node we may not read
 		case err != nil:
 			return err
 		case front == "":
 			return nil
-		case !wait && p.kind != KindRead:
+		case !v.exists:
+			continue // gone already
+		case !ephemeral(v.stat.EphemeralOwner), p.kind == KindRead && downgraded(v.data):
+			p.pass(front)
+			continue
+		case !wait:
 			return ErrLocked
 		}
-		attempt = 1
+		attempt, waited = 1, true
 		p.want(false)
 		p.setDoing("waiting behind %s", front)
-		if front != watched {
-			data, ev, err := p.read(front, wait)
-			if err != nil {
-				// Gone already, most likely. If it is the connection, the next
-				// look finds out.
-				if f := fateOf(err); f == fateStrange || f == fateRefused && !errors.Is(err, zk.ErrNoNode) {
-					return err
-				}
-				continue
-			}
-			watched, events = front, ev
-			if p.kind == KindRead && downgraded(data) {
-				p.pass(front)
-				watched = ""
-				continue
-			}
-			if !wait {
-				return ErrLocked
-			}
-		}
 		select {
-		case <-events:
-			watched = ""
+		case <-v.watch.fired:
+			if mutant.On(mutant.TurnWithoutLook) {
+				return nil
+			}
+		case <-p.s.recheck(v.watch, changed):
+			still = front
 		case ev := <-p.own:
 			if err := p.ownEvent(ctx, ev); err != nil {
 				return err
@@ -403,16 +391,20 @@ func (p *place) await(ctx context.Context, wait bool) error {
 }
 
 // read reads a node of the queue, and watches it if we are to wait for it.
-func (p *place) read(name string, watch bool) ([]byte, <-chan zk.Event, error) {
+func (p *place) read(name string, watch bool) (v view, err error) {
+	path := p.dir + "/" + name
 	if watch {
-		data, _, events, err := p.s.conn.GetW(p.dir + "/" + name)
-		return data, events, err
+		return p.s.lookUntilGone(path)
 	}
-	data, _, err := p.s.conn.Get(p.dir + "/" + name)
-	return data, nil, err
+	v.data, v.stat, err = p.s.conn.Get(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return view{}, nil
+	}
+	v.exists = true
+	return v, err
 }
 
-// pass notes that a reader need not wait for a writer.
+// pass notes that a node need not be waited for.
 func (p *place) pass(name string) {
 	if p.passed == nil {
 		p.passed = make(map[string]bool)
@@ -442,11 +434,10 @@ func (p *place) look() look {
 	if err != nil {
 		return look{err: p.gone(err)}
 	}
-	var skip func(name string) bool
-	if p.kind == KindRead {
-		skip = func(name string) bool { return locknode.KindOf(name) == KindRead || p.passed[name] }
-	}
-	front, found := predecessor(names, p.name(), skip)
+	front, found := predecessor(names, p.name(), func(name string) bool {
+		reads := p.kind == KindRead || mutant.On(mutant.WriterPassesReaders)
+		return p.passed[name] || reads && locknode.KindOf(name) == KindRead
+	})
 	if !found {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}

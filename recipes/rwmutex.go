@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -101,7 +102,7 @@ func (g *Grant) Upgrade(context.Context) error {
 }
 
 func (g *Grant) downgrade(ctx context.Context) error {
-	if locknode.KindOf(g.p.name()) != KindWrite || g.Kind() != KindWrite || !isRWName(g.node) {
+	if g.Kind() != KindWrite || locknode.Layout(g.p.name()) != writeName {
 		return ErrNotWriter
 	}
 	if err := g.Err(); err != nil {
@@ -136,7 +137,9 @@ func (g *Grant) doDowngrade(ctx context.Context) error {
 	data := encodeInfo(info)
 	// Order: first the grant, then the cluster, which lets readers in before we hear
 	// of it.
-	g.setKind(KindRead)
+	if !mutant.On(mutant.StillWrites) {
+		g.setKind(KindRead)
+	}
 	for attempt := 1; ; attempt++ {
 		err := p.rewrite(data)
 		switch fateOf(err) {
@@ -171,9 +174,4 @@ func (g *Grant) setKind(k Kind) {
 	g.p.s.mu.Lock()
 	defer g.p.s.mu.Unlock()
 	g.kind = k
-}
-
-func isRWName(node string) bool {
-	return len(node) >= locknode.SequenceDigits+len(writeName) &&
-		node[len(node)-locknode.SequenceDigits-len(writeName):len(node)-locknode.SequenceDigits] == writeName
 }

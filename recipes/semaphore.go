@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -207,6 +208,9 @@ func (m *Semaphore) count(p *place) (l leaseLook, err error) {
 		return l, err
 	}
 	l.leases, l.beside = v.watch.fired, beside
-	l.free = len(v.names) <= limit && !locked
+	if mutant.On(mutant.LeaseTooMany) {
+		limit++
+	}
+	l.free = len(v.names) <= limit && (!locked || mutant.On(mutant.LockBesideIgnored))
 	return l, nil
 }

@@ -31,6 +31,7 @@ type server struct {
 	addr  string
 	dir   string
 	err   error
+	pid   int       // of the shell that guards the process
 	stdin io.Closer // the process lives until this is closed
 	ended chan struct{}
 }
@@ -157,6 +158,7 @@ func (s *server) run() (string, error) {
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
+	s.pid = cmd.Process.Pid
 	s.ended = make(chan struct{})
 	go func() {
 		defer close(s.ended)

@@ -34,7 +34,9 @@ type Session struct {
 	lease     *lease        // nil: no session yet, or not yet a new one
 	connected bool          // a server answers for the session right now
 	changed   chan struct{} // closed and replaced when one of the above changes
+	silent    chan struct{} // changed, as of a sync that was said to prove nothing
 	watches   map[watchKey]*watch
+	watchings uint64          // the number of watches that were set
 	claims    map[string]bool // names that somebody of this Session has or may get
 	warned    map[string]bool // paths of which it has been logged that others may not wait for us
 }

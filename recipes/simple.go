@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"lockkeeper/internal/mutant"
 	"lockkeeper/locknode"
 )
 
@@ -72,7 +73,7 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 	p.setDoing("waiting for %s to go", p.dir)
 	for attempt := 1; ; {
 		changed := p.s.news()
-		exists, _, events, err := p.s.conn.ExistsW(p.dir)
+		v, err := p.s.lookUntilGone(p.dir)
 		switch {
 		case fateOf(err) == fateUnknown:
 			if err := p.s.pause(ctx, attempt); err != nil {
@@ -82,13 +83,15 @@ func (p *place) awaitFree(ctx context.Context, wait bool) error {
 			continue
 		case err != nil:
 			return err
-		case !exists:
+		case !v.exists:
 			return nil
 		}
 		select {
-		case <-events:
+		case <-v.watch.fired:
 			return p.over()
-		case <-changed: // the watch may not have been set again
+		case <-p.s.recheck(v.watch, changed):
+			attempt = 1
+		case <-changed:
 			attempt = 1
 		case <-p.lease.ended:
 			return p.over()
@@ -110,7 +113,9 @@ func (p *place) findSingle() ([]string, error) {
 	}
 	// The owner may be a later session than the lease's, if the create was carried
 	// over into it. If it is not the one in force, the node is gone by now.
-	if i := locknode.ParseInfo(data); i == nil || i.ID != p.prefix || stat.EphemeralOwner != p.s.conn.SessionID() {
+	i := locknode.ParseInfo(data)
+	ours := i != nil && i.ID == p.prefix && stat.EphemeralOwner == p.s.conn.SessionID()
+	if !ours && !mutant.On(mutant.NodeOfAnother) {
 		return nil, nil
 	}
 	return []string{p.dir}, nil

@@ -3,6 +3,7 @@ package recipes
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -13,7 +14,7 @@ type view struct {
 	data   []byte   // lookNode
 	names  []string // lookChildren
 	stat   *zk.Stat
-	watch  *watch // fires after the next change of what was looked at
+	watch  *watch // fires after the next change of what was looked at; nil: see lookWhileThere
 }
 
 // watch is a watch that stands until it fires. go-zookeeper keeps one channel for
@@ -30,9 +31,10 @@ type watch struct {
 	// watch counts for one connection: go-zookeeper sets it again after a
 	// reconnect, but does not say if that fails, and has a race that can lose a
 	// change (see setwatches_test.go).
-	news  <-chan struct{}
-	fired chan struct{}
-	event zk.EventType // once fired is closed
+	news   <-chan struct{}
+	number uint64 // from 1, in the order in which they were set
+	fired  chan struct{}
+	event  zk.EventType // once fired is closed
 }
 
 // watchKey is what a standing watch is for.
@@ -55,16 +57,58 @@ func (s *Session) lookExists(path string) (view, error) {
 
 // lookNode reads a node, if it exists.
 func (s *Session) lookNode(path string) (view, error) {
-	return s.orMissing(path, func() (view, error) {
-		return s.look(watchKey{path, 'd'}, func() (v view, err error) {
-			v.exists = true
-			v.data, v.stat, err = s.conn.Get(path)
-			return v, err
-		}, func() (v view, events <-chan zk.Event, err error) {
-			v.exists = true
-			v.data, v.stat, events, err = s.conn.GetW(path)
-			return v, events, err
-		})
+	return s.orMissing(path, func() (view, error) { return s.lookData(path) })
+}
+
+// lookWhileThere reads a node that does not come back under its name, or of which the list of its
+// siblings tells if it does. Of one that is missing it sets no watch, which would never fire: the
+// view has no watch then.
+func (s *Session) lookWhileThere(path string) (view, error) {
+	v, err := s.lookData(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return view{}, nil
+	}
+	return v, err
+}
+
+// lookUntilGone is lookWhileThere for who waits for the node to go, which may take longer than many
+// connections live. Its watch may be of an earlier connection; see recheck.
+func (s *Session) lookUntilGone(path string) (view, error) {
+	s.mu.Lock()
+	w := s.watches[watchKey{path, 'd'}]
+	s.mu.Unlock()
+	if w == nil {
+		return s.lookWhileThere(path)
+	}
+	v := view{exists: true, watch: w}
+	var err error
+	v.data, v.stat, err = s.conn.Get(path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return view{}, nil
+	}
+	return v, err
+}
+
+// recheck returns a channel that fires when who waits for w has to look again: never, if w was set
+// on the connection of news. Of an earlier one it may be lost. To set it again would pile up
+// channels, one for each reconnect.
+func (s *Session) recheck(w *watch, news <-chan struct{}) <-chan time.Time {
+	if w.news == news {
+		return nil
+	}
+	return time.After(s.Timeout())
+}
+
+// lookData reads a node; the error is zk.ErrNoNode if there is none.
+func (s *Session) lookData(path string) (view, error) {
+	return s.look(watchKey{path, 'd'}, func() (v view, err error) {
+		v.exists = true
+		v.data, v.stat, err = s.conn.Get(path)
+		return v, err
+	}, func() (v view, events <-chan zk.Event, err error) {
+		v.exists = true
+		v.data, v.stat, events, err = s.conn.GetW(path)
+		return v, events, err
 	})
 }
 
@@ -102,6 +146,8 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	s.mu.Lock()
 	s.observeLocked()
 	news, w := s.changed, s.watches[key]
+	s.watchings++
+	number := s.watchings
 	s.mu.Unlock()
 	if w != nil && w.news == news {
 		v, err := read()
@@ -112,7 +158,7 @@ func (s *Session) look(key watchKey, read func() (view, error), set func() (view
 	if err != nil {
 		return view{}, err
 	}
-	w = &watch{news: news, fired: make(chan struct{})}
+	w = &watch{news: news, number: number, fired: make(chan struct{})}
 	v.watch = w
 	s.mu.Lock()
 	if s.watches == nil {
@@ -150,6 +196,15 @@ func (w *watch) stands(news <-chan struct{}) bool {
 	default:
 		return w.news == news
 	}
+}
+
+// watchNumber is larger than that of every watch that was set before the call, and smaller than
+// that of every one that is set after it.
+func (s *Session) watchNumber() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchings++
+	return s.watchings
 }
 
 // saw reports whether the watch has fired, for this event.

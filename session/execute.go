@@ -319,6 +319,9 @@ func (s *Session) writeReply(store *znode.Store, p *pending, res *znode.Result) 
 	case wire.OpSync:
 		var r wire.SyncRequest
 		_ = wire.Decode(p.req.Body, &r) // cannot fail: it was decoded when it was received
+		if r.Path == wire.SyncQuestion {
+			r.Path = wire.SyncLinearizable
+		}
 		return wire.SyncResponse(r)
 	case wire.OpMulti:
 		return s.multiReply(res)

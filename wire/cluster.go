@@ -1,7 +1,15 @@
 package wire
 
+// SyncQuestion is the path of a sync with which a client asks whether sync is linearizable: whether
+// its answer proves a majority. The answer is SyncLinearizable. ZooKeeper, where sync is none, and
+// any server that does not know the question echo the path.
+const (
+	SyncQuestion     = "/zookeeper/sync"
+	SyncLinearizable = "/zookeeper/sync/linearizable"
+)
+
 // SyncRequest is the body of sync. The path has no meaning but comes back in the answer as it was
-// sent.
+// sent, except for SyncQuestion.
 type SyncRequest struct {
 	Path     string
 	NullPath bool

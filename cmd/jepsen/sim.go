@@ -65,6 +65,8 @@ func (f *simFlags) check() error {
 		return errors.New("-seeds, -jobs and -virtual must be more than 0")
 	case f.mutation != "" && entry(f.mutation) == nil:
 		return fmt.Errorf("there is no mutation %q; see -list", f.mutation)
+	case f.mutation != "" && entry(f.mutation).Recipe != "":
+		return fmt.Errorf("%q is for go test -tags mutants -run TestPlantedBugs ./recipes", f.mutation)
 	case f.first == 0:
 		f.first = rand.Uint64()>>33 + 1
 	}
@@ -287,7 +289,7 @@ func (s *simRun) summary() {
 func (s *simRun) allMutations(ctx context.Context) (ok bool, err error) {
 	ok = true
 	for _, e := range mutant.Table {
-		if s.flags.quick && !e.Quick {
+		if s.flags.quick && !e.Quick || e.Recipe != "" {
 			continue
 		}
 		began := time.Now()

@@ -201,8 +201,8 @@ func (f *holdFlags) acquire(c *client, signals <-chan os.Signal, timeout time.Du
 		case s := <-signals:
 			if s, ok := interrupts(s); ok {
 				cancel()
-				if o := <-got; o.g != nil {
-					_ = o.g.Unlock(context.Background())
+				if o := <-got; o.g != nil { // it was acquired in the same moment
+					f.release(o.g, signals)
 				}
 				return nil, exitStatus(s)
 			}
@@ -282,7 +282,7 @@ func (f *holdFlags) grace(granted time.Duration) time.Duration {
 // hold runs the command until it ends, or the grant is lost, and then releases the grant. The error
 // is an exitStatus. lost reports that the command was ended because the grant was lost.
 func (f *holdFlags) hold(conn *client, g *recipes.Grant, signals <-chan os.Signal) (lost bool, err error) {
-	defer f.release(g)
+	defer f.release(g, signals)
 	grace := f.grace(conn.Timeout())
 	if third := conn.Timeout() / 3; grace > third && f.onLost == onLostKill {
 		f.say("kill-after is long", fmt.Sprintf(
@@ -326,20 +326,33 @@ func withinVariable(g *recipes.Grant) string {
 	return recipes.WithinVariable + "=" + sessions
 }
 
-// releaseTimeout bounds the release of the lock; after it, the cluster releases it with the
-// session. lostTimeout bounds it when the lock has been lost.
+// releaseTimeout bounds the release of the lock; after it, or when a signal comes, the cluster
+// releases it with the session. lostTimeout bounds it when the lock has been lost.
 const (
 	releaseTimeout = 5 * time.Second
 	lostTimeout    = 100 * time.Millisecond
 )
 
-func (f *holdFlags) release(g *recipes.Grant) {
+func (f *holdFlags) release(g *recipes.Grant, signals <-chan os.Signal) {
 	held, timeout := g.Held(), min(releaseTimeout, f.session)
 	if !held {
 		timeout = lostTimeout
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if _, ok := interrupts(s); ok {
+					cancel()
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	switch err := g.Unlock(ctx); {
 	case !held: // there was a message that it is lost
 	case err != nil:

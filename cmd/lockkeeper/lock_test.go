@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,6 +209,56 @@ func TestLockHandsSignalsOn(t *testing.T) {
 		t.Errorf("%d contenders are left", n)
 	}
 	holder.signal(syscall.SIGTERM)
+}
+
+// TestSignalWithTheGrant: a signal comes in the moment in which the lock is acquired, and the
+// cluster is gone in the next one. The command ends, sooner if there is another signal.
+func TestSignalWithTheGrant(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		s := cluster(t, nil)
+		session, err := recipes.Connect(recipes.Config{Servers: []string{s.ClientAddr().String()}, SessionTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := recipes.NewMutex(session, "/l", recipes.MutexOptions{}).Lock(t.Context())
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := holdFlags{clientFlags: clientFlags{session: time.Second, e: env{stderr: t.Output()}}}
+		if again {
+			f.session = time.Hour // no more than releaseTimeout
+		}
+		signals := make(chan os.Signal, 2)
+		signals <- syscall.SIGTERM
+		began := time.Now()
+		done := make(chan error, 1)
+		go func() {
+			_, err := f.acquire(&client{Session: session, flags: &f.clientFlags}, signals, -1,
+				func(ctx context.Context) (*recipes.Grant, error) {
+					<-ctx.Done()
+					if again {
+						signals <- syscall.SIGTERM
+					}
+					return g, nil
+				})
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err != error(exitStatus(exitSignal+int(syscall.SIGTERM))) {
+				t.Errorf("it ends with %v", err)
+			}
+			if took := time.Since(began); again && took > releaseTimeout/2 {
+				t.Errorf("the second signal has ended it after %v", took)
+			}
+		case <-time.After(patience):
+			t.Error("it does not end")
+		}
+		session.Close()
+	}
 }
 
 // contenders asks the command locks.

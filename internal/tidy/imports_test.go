@@ -54,7 +54,7 @@ const imports = `
 	cmd/lockkeeper:        server server/admin server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/term
 
 	# The clients' side knows no package of the server.
-	recipes:               locknode github.com/go-zookeeper/zk
+	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
 	recipes/fence:
 	jepsen:                internal/freeport github.com/go-zookeeper/zk
 	jepsen/console:
@@ -119,6 +119,7 @@ const testImports = `
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk
+	recipes:               github.com/anishathalye/porcupine
 	bench:                 jepsen
 	znode:                 internal/freeport internal/cputime
 	jepsen/console:        jepsen server/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb

@@ -1,0 +1,339 @@
+package recipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// stay is a member's stay in a double barrier.
+type stay struct {
+	in      *Inside
+	entered time.Time
+	leaving bool
+}
+
+// playDoubleBarrier has three members enter and leave a barrier for two. At the opening there were
+// enough; as long as one is inside "ready" is there; who leaves was not left alone inside.
+func playDoubleBarrier(p *play) func() {
+	var mu sync.Mutex
+	var stays []*stay
+	check := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, s := range stays {
+			if !s.leaving && s.in.Err() == nil {
+				now := time.Now()
+				if !p.between(now, now, func(v *fakeCluster) bool { return v.nodes[testPath+"/"+readyName] != nil }) {
+					p.fault("ready is gone under %s", s.in.grant.Node())
+				}
+			}
+		}
+	}
+	for _, s := range p.sessions {
+		p.worker(func(rnd *rand.Rand) {
+			for range 3 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rnd.Int64N(int64(20*time.Second))))
+				in, err := NewDoubleBarrier(s, testPath, 2, nil).Enter(ctx, nil)
+				cancel()
+				if err != nil {
+					if !errOneOf(err, mayEnd) {
+						p.fault("enter: %v", err)
+					}
+					continue
+				}
+				p.judgeOpening(in)
+				one := &stay{in: in, entered: time.Now()}
+				mu.Lock()
+				stays = append(stays, one)
+				mu.Unlock()
+				check()
+				time.Sleep(time.Duration(rnd.Int64N(int64(4 * time.Second))))
+				check()
+				mu.Lock()
+				one.leaving = true
+				called := time.Now()
+				mu.Unlock()
+				err = in.Leave(context.Background())
+				mu.Lock()
+				for _, o := range stays {
+					if err == nil && !o.leaving && o.in.Err() == nil && o.entered.Before(called) {
+						p.fault("%s left while %s is inside", in.grant.Node(), o.in.grant.Node())
+					}
+				}
+				mu.Unlock()
+				if err != nil && !errOneOf(err, mayEnd) {
+					p.fault("leave: %v", err)
+				}
+			}
+		})
+	}
+	return nil
+}
+
+// judgeOpening looks whether enough were there when the round began.
+func (p *play) judgeOpening(in *Inside) {
+	defer p.lock()()
+	for _, e := range p.history {
+		ready := e.view.nodes[testPath+"/"+readyName]
+		if ready == nil || ready.czxid != in.round {
+			continue
+		}
+		if n := len(e.view.children(testPath)) - 1; n < 2 {
+			p.fault("opened with %d members", n)
+		}
+		return
+	}
+	p.fault("no ready has the zxid %d", in.round)
+}
+
+// playBarrier sets, removes, and waits. Whoever is let through was let through by a barrier that
+// was not set at some moment of its wait.
+func playBarrier(p *play) func() {
+	p.worker(func(rnd *rand.Rand) {
+		b := NewBarrier(p.sessions[0], testPath, nil)
+		for i := range 6 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			do := b.Set
+			if i%2 == 1 {
+				do = b.Remove
+			}
+			for do(ctx) != nil && ctx.Err() == nil {
+				time.Sleep(time.Second)
+			}
+			cancel()
+			time.Sleep(time.Duration(rnd.Int64N(int64(5 * time.Second))))
+		}
+	})
+	for _, s := range p.sessions[1:] {
+		p.worker(func(rnd *rand.Rand) {
+			for range 5 {
+				began := time.Now()
+				err := NewBarrier(s, testPath, nil).Wait(context.Background())
+				now := time.Now()
+				if err == nil && !p.between(began, now, func(v *fakeCluster) bool { return v.nodes[testPath] == nil }) {
+					p.fault("let through by a barrier that is set")
+				}
+				if err != nil && !errOneOf(err, mayEnd) {
+					p.fault("wait: %v", err)
+				}
+				time.Sleep(time.Duration(rnd.Int64N(int64(3 * time.Second))))
+			}
+		})
+	}
+	return nil
+}
+
+// counterOp is what was asked of a counter: to add, or, with 0, its value.
+type counterOp struct{ add int64 }
+
+var counterModel = porcupine.Model{
+	Init: func() any { return int64(0) },
+	Step: func(state, input, output any) (bool, any) {
+		next := state.(int64) + input.(counterOp).add
+		return output == nil || output.(int64) == next, next
+	},
+	Equal: func(a, b any) bool { return a.(int64) == b.(int64) },
+}
+
+// playCounter adds and reads; the outcome is linearizable. An addition with an unknown outcome may
+// take effect at any time, or never, which is the same as at the end.
+func playCounter(p *play) func() {
+	var mu sync.Mutex
+	var ops []porcupine.Operation
+	began := time.Now()
+	for id, s := range p.sessions {
+		p.worker(func(rnd *rand.Rand) {
+			c := NewCounter(s, testPath, CounterOptions{})
+			for range 5 {
+				op := counterOp{int64(rnd.IntN(3))}
+				call := time.Since(began)
+				var v int64
+				var err error
+				if op.add == 0 {
+					v, err = c.Get(context.Background())
+				} else {
+					v, err = c.Add(context.Background(), op.add)
+				}
+				o := porcupine.Operation{ClientId: id, Input: op, Call: int64(call), Output: v, Return: int64(time.Since(began))}
+				switch {
+				case errors.Is(err, ErrUnknown):
+					o.Output, o.Return = nil, math.MaxInt64
+				case err != nil && !errOneOf(err, mayEnd):
+					p.fault("counter: %v", err)
+				}
+				if err == nil || errors.Is(err, ErrUnknown) {
+					mu.Lock()
+					ops = append(ops, o)
+					mu.Unlock()
+				}
+				time.Sleep(time.Duration(rnd.Int64N(int64(2 * time.Second))))
+			}
+		})
+	}
+	return func() {
+		for i := range ops {
+			ops[i].ClientId = i // one of those may have no end, so they do not follow each other
+		}
+		if !porcupine.CheckOperations(counterModel, ops) {
+			p.fault("not linearizable: %v", ops)
+		}
+	}
+}
+
+// playQueue puts and takes. No item is two consumers' at a time, none is taken after it is done,
+// none is there twice, none is lost.
+func playQueue(p *play) func() {
+	var mu sync.Mutex
+	put, done := make(map[string]bool), make(map[string]bool)
+	ids := make(map[string]string) // by content
+	var held []*Item
+	taken := func(it *Item) {
+		mu.Lock()
+		defer mu.Unlock()
+		data := string(it.Data())
+		if id := ids[data]; id != "" && id != it.ID() {
+			p.fault("%s is in the queue as %s and %s", data, id, it.ID())
+		}
+		if done[data] {
+			p.fault("%s is taken, but it was done", data)
+		}
+		ids[data] = it.ID()
+		for _, o := range held {
+			if o.ID() == it.ID() && o.Err() == nil && it.Err() == nil {
+				p.fault("%s is two consumers'", data)
+			}
+		}
+		held = append(held, it)
+	}
+	consume := func(s *Session, rnd *rand.Rand, ctx context.Context) error {
+		it, err := NewQueue(s, testPath, nil).Take(ctx)
+		if err != nil {
+			return err
+		}
+		taken(it)
+		if rnd != nil {
+			time.Sleep(time.Duration(rnd.Int64N(int64(3 * time.Second))))
+			if rnd.IntN(4) == 0 {
+				it.Return(context.Background())
+				return nil
+			}
+		}
+		if it.Done(context.Background()) == nil {
+			mu.Lock()
+			done[string(it.Data())] = true
+			mu.Unlock()
+		}
+		return nil
+	}
+	for i, s := range p.sessions {
+		p.worker(func(rnd *rand.Rand) {
+			for n := range 4 {
+				data := fmt.Sprint(i, "-", n)
+				err := NewQueue(s, testPath, nil).Put(context.Background(), Entry{Data: []byte(data)})
+				mu.Lock()
+				put[data] = err == nil
+				mu.Unlock()
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rnd.Int64N(int64(10*time.Second))))
+				err = consume(s, rnd, ctx)
+				cancel()
+				if err != nil && !errOneOf(err, mayEnd) {
+					p.fault("take: %v", err)
+				}
+			}
+		})
+	}
+	return func() {
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			err := consume(p.sessions[0], nil, ctx)
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) {
+				break
+			} else if err != nil {
+				p.fault("take at the end: %v", err)
+				break
+			}
+		}
+		for data, ok := range put {
+			if ok && ids[data] == "" {
+				p.fault("%s was put, and is lost", data)
+			}
+		}
+		time.Sleep(time.Minute)
+	}
+}
+
+// playGroup joins, leaves and looks. Whoever was there during the whole look is seen, and nobody
+// that was not there at any moment of it.
+func playGroup(p *play) func() {
+	for i, s := range p.sessions[:2] {
+		p.worker(func(rnd *rand.Rand) {
+			for n := range 4 {
+				m, err := NewGroup(s, testPath, nil).Join(context.Background(), strconv.Itoa(10*i+n%2), nil)
+				if err != nil {
+					if !errOneOf(err, mayEnd) {
+						p.fault("join: %v", err)
+					}
+					continue
+				}
+				time.Sleep(time.Duration(rnd.Int64N(int64(3 * time.Second))))
+				if err := m.Leave(context.Background()); err != nil && !errOneOf(err, mayEnd) {
+					p.fault("leave: %v", err)
+				}
+			}
+		})
+	}
+	p.worker(func(rnd *rand.Rand) {
+		for range 12 {
+			began := time.Now()
+			list, err := NewGroup(p.sessions[2], testPath, nil).Members(context.Background())
+			if err != nil {
+				if !errOneOf(err, mayEnd) {
+					p.fault("members: %v", err)
+				}
+				continue
+			}
+			var got []string
+			for _, m := range list {
+				got = append(got, fmt.Sprint(m.ID, "/", m.Token))
+			}
+			all, ever := []string(nil), map[string]bool{}
+			first := true
+			p.between(began, time.Now(), func(v *fakeCluster) bool {
+				var there []string
+				for _, id := range v.children(testPath) {
+					name := fmt.Sprint(id, "/", v.nodes[testPath+"/"+id].czxid)
+					there, ever[name] = append(there, name), true
+				}
+				if first {
+					all = there
+				}
+				first = false
+				all = slices.DeleteFunc(all, func(name string) bool { return !slices.Contains(there, name) })
+				return false
+			})
+			for _, name := range all {
+				if !slices.Contains(got, name) {
+					p.fault("%s is a member, but not among %s", name, strings.Join(got, " "))
+				}
+			}
+			for _, name := range got {
+				if !ever[name] {
+					p.fault("%s is no member any more", name)
+				}
+			}
+			time.Sleep(time.Duration(rnd.Int64N(int64(time.Second))))
+		}
+	})
+	return nil
+}
