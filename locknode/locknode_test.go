@@ -79,6 +79,8 @@ func TestSequence(t *testing.T) {
 		"lock--2147483649": 2147483649,
 		"lock--00000005":   -1, "job-000000005": -1, "lock-": -1, "": -1, "-": -1, "-2147483648": 2147483648,
 		"lock--000000000": -1,
+		// a lease of kazoo's, and a node that has a number behind as many digits
+		"b7bfcd3227404d3880a0ec0000000001": -1, "b7bfcd3227404d3880a0eccd4e5100cf0000000001": 1,
 	} {
 		n, ok := Sequence(name)
 		if !ok {
@@ -90,18 +92,27 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestExhaustedComesLast: whoever has got a number from behind the end of the counter does not hold
-// the lock beside one who has got an earlier one.
+// TestExhaustedComesLast: a contender of package recipes with a number from behind the end of the
+// counter does not hold the lock beside one with an earlier number. Other libraries take a negative
+// number for a small one.
 func TestExhaustedComesLast(t *testing.T) {
-	var queue []Contender
-	for token, number := range []int64{2147483645, 2147483646, 2147483647, -2147483648, -2147483647, -2147483646, -5} {
-		queue = append(queue, New("/a", fmt.Sprintf("lock-%010d", number), int64(token), time.Time{}, int64(token), nil))
-	}
-	rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
-	q := Sorted("/a", queue)
-	for i, c := range Resolve(q) {
-		if c.Token != int64(i) || c.Held != (i == 0) {
-			t.Errorf("contender %d is %s, held %v", i, c.Node, c.Held)
+	for _, data := range []string{"", `{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z"}`} {
+		var queue []Contender
+		for token, number := range []int64{2147483645, 2147483646, 2147483647, -2147483648, -2147483647, -5} {
+			name := fmt.Sprintf("lock-%010d", number)
+			queue = append(queue, New("/a", name, int64(token), time.Time{}, int64(token), []byte(data)))
+		}
+		rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
+		q := Sorted("/a", queue)
+		for i, c := range q.Lock {
+			if c.Token != int64(i) {
+				t.Errorf("contender %d is %s", i, c.Node)
+			}
+		}
+		for _, c := range Resolve(q) {
+			if may := c.Token > 2 && data == ""; c.Held != (c.Token == 0) || c.MayHold != may {
+				t.Errorf("%s with data %q: held %v, may hold %v", c.Node, data, c.Held, c.MayHold)
+			}
 		}
 	}
 }
@@ -159,11 +170,11 @@ func judgeByPairs(leases, q []Contender) []Contender {
 		for m := range all[:n] {
 			other := &all[m]
 			inFront := m >= len(leases) || other.Held && other.Token < c.Token
-			if !inFront || !c.Exclusive() && !other.Exclusive() {
+			if !inFront || shares(c, other.class()) {
 				continue
 			}
 			c.Held = false
-			c.MayHold = c.MayHold && mayIgnore(c, other.class())
+			c.MayHold = c.MayHold && (mayIgnore(c, other.class()) || mayShare(c, other.class()))
 		}
 		c.MayHold = c.MayHold && !c.Held
 	}
