@@ -117,6 +117,41 @@ func TestExhaustedComesLast(t *testing.T) {
 	}
 }
 
+// FuzzName: the functions that read a name agree with each other.
+func FuzzName(f *testing.F) {
+	for _, p := range append(slices.Clone(queuePrograms), curatorLease, kazooLease) {
+		f.Add(p.prefix + "0000000007")
+		f.Add(p.prefix + "-2147483648")
+	}
+	f.Add("b7bfcd3227404d3880a0ec0000000001")
+	f.Fuzz(func(t *testing.T, name string) {
+		n, numbered := Sequence(name)
+		layout, kind := layoutOf(name)
+		switch {
+		case n < 0 || n > 9_999_999_999 || !numbered && n != 0:
+			t.Errorf("%q has the number %d", name, n)
+		case numbered && IsKazooLease(name):
+			t.Errorf("%q is a lease and has a number", name)
+		case layout != "" && !Contends(name), (layout == "") != (kind == KindUnknown):
+			t.Errorf("%q has the layout %q and the kind %v, contends: %v", name, layout, kind, Contends(name))
+		case layout != Layout(name) || kind != KindOf(name):
+			t.Errorf("%q: Layout and KindOf disagree with layoutOf", name)
+		}
+		if WaitsForAll(name, nil) && Library(name, false) != LibraryGo {
+			t.Errorf("%q of %s waits for all", name, Library(name, false))
+		}
+		path := "/a/" + name
+		dir, base := Split(path)
+		if dir+"/"+base != path {
+			t.Errorf("%q is split into %q and %q", path, dir, base)
+		}
+		lock, plain := Place(path, func(string) bool { return false })
+		if plain == Contends(base) || plain && lock != path {
+			t.Errorf("Place(%q) = %q, %v", path, lock, plain)
+		}
+	})
+}
+
 // randomQueue makes a queue of nodes of some libraries.
 func randomQueue(r *rand.Rand, n, sessions int, dir string, token *int64) []Contender {
 	const uuid, dashes = "b7bfcd3227404d3880a0eccd4e5100cf", "34c73d33-a364-4285-8dd6-8b05f149fed9"
