@@ -63,6 +63,7 @@ const imports = `
 	jepsen/kazoosuite:
 	jepsen/sim:            jepsen/workload
 	jepsen/tlsclients:
+	jepsen/verdicts:
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
@@ -128,6 +129,7 @@ const testImports = `
 	jepsen/locklab/ways:   jepsen jepsen/locklab/system github.com/go-zookeeper/zk github.com/jackc/pgx/v5
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
+	jepsen/verdicts:       jepsen locknode recipes github.com/go-zookeeper/zk
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/workload:       internal/simnet internal/simdisk server quorum
