@@ -27,7 +27,9 @@ type Contender struct {
 	Held bool `json:"held"`
 	// MayHold: it is not the first in the queue, but its library does not wait for
 	// those in front, unless the program has told it to, which cannot be seen from
-	// outside. It may hold the lock beside another.
+	// outside. It may hold the lock beside another. So may one of another library that
+	// has its number from the end of the path's counter, and a reader behind a writer that
+	// is content with reading, if its library may be Curator or package recipes.
 	MayHold bool `json:"mayHold,omitempty"`
 	// Layout is what the node is called in front of its sequence number: lock-,
 	// __WRIT__ and __READ__ (Curator's and ours), __lock__ and __rlock__ (kazoo's), x-
@@ -97,7 +99,8 @@ type Queues struct {
 	KazooLock     []Contender // beside it, in PATH-__lock__
 }
 
-// Sorted divides the contenders of the lock on a path into its queues, and sorts these.
+// Sorted divides the contenders of the lock on a path into its queues, and sorts these. It leaves
+// out nodes in the directory of a semaphore's leases that are no leases: see [Place].
 func Sorted(lock string, all []Contender) *Queues {
 	q := &Queues{}
 	for _, c := range all {
@@ -105,6 +108,8 @@ func Sorted(lock string, all []Contender) *Queues {
 		switch {
 		case c.Path == lock+KazooLockSuffix:
 			to = &q.KazooLock
+		case c.Path == lock+"/"+CuratorLeases && c.Layout != LayoutLease:
+			continue
 		case c.Path == lock+"/"+CuratorLeases:
 			to = &q.CuratorLeases
 		case c.Path == lock+"/"+CuratorLocks:
@@ -154,11 +159,30 @@ func semaphore(leases, waiting []Contender) []Contender {
 // class is what matters of a contender for others.
 type class struct {
 	kind      Kind
-	layout    string
+	layout    string // see role
 	exclusive bool
+	exhausted bool
 }
 
-func (c *Contender) class() class { return class{c.Kind, c.Layout, c.Exclusive()} }
+func (c *Contender) class() class { return class{c.Kind, c.role(), c.Exclusive(), c.exhausted()} }
+
+// role is the layout that tells which libraries wait for the contender, and which it waits for. A
+// contender in the queue of a semaphore is called like one of a lock, and stands for a lease.
+func (c *Contender) role() string {
+	switch {
+	case c.Kind == KindLease && c.Layout == LayoutLock:
+		return LayoutLease
+	case c.Kind == KindLease && c.Layout == LayoutKazooLock:
+		return LayoutKazooLease
+	}
+	return c.Layout
+}
+
+// exhausted says that the node's number is the last one of the counter, or from behind its end.
+func (c *Contender) exhausted() bool {
+	n, ok := Sequence(c.Node)
+	return ok && n == MaxSequence
+}
 
 // Exclusive says whether others have to wait for the contender, whatever they want.
 func (c *Contender) Exclusive() bool {
@@ -180,24 +204,24 @@ func judge(leases, queue []Contender) []Contender {
 	for i := range queue {
 		c := &queue[i]
 		c.Held, c.MayHold = true, true
-		reads := !c.Exclusive()
-		behind := func(other class) {
-			if reads && !other.exclusive {
+		own := c.class()
+		behind := func(other class, ignores bool) {
+			if shares(c, other) {
 				return
 			}
 			c.Held = false
-			c.MayHold = c.MayHold && mayIgnore(c, other)
+			c.MayHold = c.MayHold && ignores
 		}
 		for lease, token := range tokens {
 			if token < c.Token {
-				behind(lease)
+				behind(lease, mayIgnore(c, lease))
 			}
 		}
 		for _, other := range front {
-			behind(other)
+			behind(other, mayIgnore(c, other) || mayOvertake(c, other) || mayShare(c, other))
 		}
 		c.MayHold = c.MayHold && !c.Held
-		if own := c.class(); !slices.Contains(front, own) {
+		if !slices.Contains(front, own) {
 			front = append(front, own)
 		}
 	}
@@ -205,6 +229,26 @@ func judge(leases, queue []Contender) []Contender {
 	strangers(all)
 	slices.SortStableFunc(all, func(a, b Contender) int { return b.rank() - a.rank() })
 	return all
+}
+
+// shares says whether c holds the lock beside other. Only package recipes reads a note that says
+// that a writer is content with reading by now: other readers wait for the writer's name.
+func shares(c *Contender, other class) bool {
+	return !c.Exclusive() && (other.kind == KindRead || !other.exclusive && c.Library == LibraryOwn)
+}
+
+// mayShare says whether c may hold the lock beside other, a writer that is content with reading: a
+// reader of package recipes does. It looks like Curator's if its program has set the node's data.
+func mayShare(c *Contender, other class) bool {
+	return c.Layout == LayoutRead && c.Library == LibraryCurator && !other.exclusive
+}
+
+// mayOvertake says whether c may hold the lock although other is in front of it, because it has a
+// number from the end of the counter. Curator, kazoo and go-zookeeper take a negative number, as
+// ZooKeeper's counter makes them there, for a smaller one than all others. Of two nodes with the
+// last number, as lockkeeper's makes them, either may be taken for the first.
+func mayOvertake(c *Contender, other class) bool {
+	return c.Library != LibraryOwn && (signedBase(c.Node) != "" || c.exhausted() && other.exhausted)
 }
 
 // rank is larger for those who hold.
@@ -246,13 +290,16 @@ func mayIgnore(c *Contender, other class) bool {
 	case LibraryOwn, LibraryGo:
 		return false
 	}
-	if c.Library == LibraryKazoo && c.Layout == LayoutLock {
+	if c.role() == LayoutKazooLease {
+		return false // kazoo's Semaphore counts every child of its path
+	}
+	if c.Library == LibraryKazoo && c.role() == LayoutLock {
 		return other.kind == KindLease // a lock like that of docs/locks.md
 	}
-	if c.Layout == "" && other.layout == "" {
+	if c.role() == "" && other.layout == "" {
 		return false // there is no reason to think that they are not of one program
 	}
-	return !Awaits(c.Layout, other.layout)
+	return !Awaits(c.role(), other.layout)
 }
 
 // strangers notes, for each contender, which others it may ignore.
@@ -270,7 +317,7 @@ func strangers(all []Contender) {
 			if c.Kind == other.kind && (c.Kind == KindLease || c.Kind == KindRead) {
 				continue // of one semaphore or its queue, or both read
 			}
-			if Family(c.Layout) != Family(other.layout) && mayIgnore(c, other) &&
+			if Family(c.role()) != Family(other.layout) && mayIgnore(c, other) &&
 				!slices.Contains(c.MayIgnore, other.layout) {
 				c.MayIgnore = append(c.MayIgnore, other.layout)
 			}

@@ -80,6 +80,8 @@ func TestSequence(t *testing.T) {
 		"lock--2147483649": 2147483649,
 		"lock--00000005":   -1, "job-000000005": -1, "lock-": -1, "": -1, "-": -1, "-2147483648": 2147483648,
 		"lock--000000000": -1,
+		// a lease of kazoo's, and a node that has a number behind as many digits
+		"b7bfcd3227404d3880a0ec0000000001": -1, "b7bfcd3227404d3880a0eccd4e5100cf0000000001": 1,
 	} {
 		n, ok := Sequence(name)
 		if !ok {
@@ -91,20 +93,64 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestExhaustedComesLast: whoever has got a number from behind the end of the counter does not hold
-// the lock beside one who has got an earlier one.
+// TestExhaustedComesLast: a contender of package recipes with a number from behind the end of the
+// counter does not hold the lock beside one with an earlier number. Other libraries take a negative
+// number for a small one.
 func TestExhaustedComesLast(t *testing.T) {
-	var queue []Contender
-	for token, number := range []int64{2147483645, 2147483646, 2147483647, -2147483648, -2147483647, -2147483646, -5} {
-		queue = append(queue, New("/a", fmt.Sprintf("lock-%010d", number), int64(token), time.Time{}, int64(token), nil))
-	}
-	rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
-	q := Sorted("/a", queue)
-	for i, c := range Resolve(q) {
-		if c.Token != int64(i) || c.Held != (i == 0) {
-			t.Errorf("contender %d is %s, held %v", i, c.Node, c.Held)
+	for _, data := range []string{"", `{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z"}`} {
+		var queue []Contender
+		for token, number := range []int64{2147483645, 2147483646, 2147483647, -2147483648, -2147483647, -5} {
+			name := fmt.Sprintf("lock-%010d", number)
+			queue = append(queue, New("/a", name, int64(token), time.Time{}, int64(token), []byte(data)))
+		}
+		rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
+		q := Sorted("/a", queue)
+		for i, c := range q.Lock {
+			if c.Token != int64(i) {
+				t.Errorf("contender %d is %s", i, c.Node)
+			}
+		}
+		for _, c := range Resolve(q) {
+			if may := c.Token > 2 && data == ""; c.Held != (c.Token == 0) || c.MayHold != may {
+				t.Errorf("%s with data %q: held %v, may hold %v", c.Node, data, c.Held, c.MayHold)
+			}
 		}
 	}
+}
+
+// FuzzName: the functions that read a name agree with each other.
+func FuzzName(f *testing.F) {
+	for _, p := range append(slices.Clone(queuePrograms), curatorLease, kazooLease) {
+		f.Add(p.prefix + "0000000007")
+		f.Add(p.prefix + "-2147483648")
+	}
+	f.Add("b7bfcd3227404d3880a0ec0000000001")
+	f.Fuzz(func(t *testing.T, name string) {
+		n, numbered := Sequence(name)
+		layout, kind := layoutOf(name)
+		switch {
+		case n < 0 || n > 9_999_999_999 || !numbered && n != 0:
+			t.Errorf("%q has the number %d", name, n)
+		case numbered && IsKazooLease(name):
+			t.Errorf("%q is a lease and has a number", name)
+		case layout != "" && !Contends(name), (layout == "") != (kind == KindUnknown):
+			t.Errorf("%q has the layout %q and the kind %v, contends: %v", name, layout, kind, Contends(name))
+		case layout != Layout(name) || kind != KindOf(name):
+			t.Errorf("%q: Layout and KindOf disagree with layoutOf", name)
+		}
+		if WaitsForAll(name, nil) && Library(name, false) != LibraryGo {
+			t.Errorf("%q of %s waits for all", name, Library(name, false))
+		}
+		path := "/a/" + name
+		dir, base := Split(path)
+		if dir+"/"+base != path {
+			t.Errorf("%q is split into %q and %q", path, dir, base)
+		}
+		lock, plain := Place(path, func(string) bool { return false })
+		if plain == Contends(base) || plain && lock != path {
+			t.Errorf("Place(%q) = %q, %v", path, lock, plain)
+		}
+	})
 }
 
 // randomQueue makes a queue of nodes of some libraries.
@@ -160,11 +206,11 @@ func judgeByPairs(leases, q []Contender) []Contender {
 		for m := range all[:n] {
 			other := &all[m]
 			inFront := m >= len(leases) || other.Held && other.Token < c.Token
-			if !inFront || !c.Exclusive() && !other.Exclusive() {
+			if !inFront || shares(c, other.class()) {
 				continue
 			}
 			c.Held = false
-			c.MayHold = c.MayHold && mayIgnore(c, other.class())
+			c.MayHold = c.MayHold && (mayIgnore(c, other.class()) || mayShare(c, other.class()))
 		}
 		c.MayHold = c.MayHold && !c.Held
 	}

@@ -168,7 +168,13 @@ const MaxSequence = math.MaxInt32
 // 2147483647 is followed by -2147483648. A number with a sign behind one of the
 // known layouts is such a one, and MaxSequence is returned for it, for it comes
 // after all others. ("-" may be the end of a layout that is not known.)
+//
+// A lease of kazoo's semaphore has no number: it is one UUID in a hundred that ends in ten decimal
+// digits.
 func Sequence(name string) (int64, bool) {
+	if IsKazooLease(name) {
+		return 0, false
+	}
 	if signedBase(name) != "" {
 		return MaxSequence, true
 	}

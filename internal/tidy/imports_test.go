@@ -64,6 +64,7 @@ const imports = `
 	jepsen/kazoosuite:
 	jepsen/sim:            jepsen/workload
 	jepsen/tlsclients:
+	jepsen/verdicts:
 	jepsen/zkcli:
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
@@ -131,6 +132,7 @@ const testImports = `
 	jepsen/locklab/fences: jepsen jepsen/locklab/system recipes/fence github.com/jackc/pgx/v5/stdlib modernc.org/sqlite
 	jepsen/kazoosuite:     jepsen
 	jepsen/zkcli:          jepsen
+	jepsen/verdicts:       jepsen locknode recipes github.com/go-zookeeper/zk
 	jepsen/tlsclients:     jepsen internal/testcert github.com/go-zookeeper/zk
 	jepsen/differ:         wire jepsen internal/zkconn
 	jepsen/flaws:          wire jepsen internal/zkconn
