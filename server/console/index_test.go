@@ -24,7 +24,7 @@ func heapBytes() int {
 // What an index says that it takes is at least what it takes, whatever the locks look like; and it
 // says so again when they have changed.
 func TestIndexBytes(t *testing.T) {
-	const nodes = 5000
+	const nodes = 2000
 	info := `{"by":"lockkeeper/recipes","host":"worker-17.example.org","pid":12345,"since":"2026-01-01T00:00:00Z"}`
 	long := `{"by":"lockkeeper/recipes","note":"` + strings.Repeat("x", 4000) + `","within":["0x1234567890abcdef","0x1234567890abcdee"]}`
 	empty := `{"by":"lockkeeper/recipes","within":[` + strings.Repeat(`"",`, 500) + `""]}`
