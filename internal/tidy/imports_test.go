@@ -123,7 +123,6 @@ const testImports = `
 	recipes:               github.com/anishathalye/porcupine
 	bench:                 jepsen
 	znode:                 internal/freeport internal/cputime
-	locknode:              internal/cputime
 	jepsen/console:        jepsen server/console/web recipes github.com/go-zookeeper/zk github.com/chromedp/chromedp github.com/chromedp/chromedp/kb
 	                       github.com/chromedp/cdproto/cdp github.com/chromedp/cdproto/emulation github.com/chromedp/cdproto/log
 	                       github.com/chromedp/cdproto/network github.com/chromedp/cdproto/page github.com/chromedp/cdproto/runtime
