@@ -202,16 +202,17 @@ func (r *rateQuotas) open(addr netip.Addr) (pause time.Duration, err error) {
 		return 0, nil
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	t := r.ofIdentitiesLocked(addr, []znode.Identity{AddrIdentity(addr)})
-	switch {
-	case t == nil:
-		return 0, nil
-	case t.full():
-		r.refusedLocked(t, "client refused: its tenant has as many sessions as its quota allows")
+	full := t != nil && t.full()
+	if t != nil && !full {
+		pause = r.chargeLocked(t, amount{requests: 1, writes: 1}, time.Now())
+	}
+	r.mu.Unlock()
+	if full {
+		r.refused(t, "client refused: its tenant has as many sessions as its quota allows")
 		return 0, errRateQuota
 	}
-	return r.chargeLocked(t, amount{requests: 1, writes: 1}, time.Now()), nil
+	return pause, nil
 }
 
 // full reports whether the tenant has as many sessions as it may have.
@@ -249,17 +250,26 @@ func (r *rateQuotas) identified(s *Session, ids []znode.Identity) bool {
 	if len(r.identities) == 0 {
 		return true
 	}
+	t, ok := r.move(s, ids)
+	if !ok {
+		r.refused(t, "authentication refused: the tenant has as many sessions as its quota allows")
+	}
+	return ok
+}
+
+// move is identified; t is the tenant.
+func (r *rateQuotas) move(s *Session, ids []znode.Identity) (t *tenant, ok bool) {
 	s.m.watches.mu.Lock() // the watches move with the session
 	defer s.m.watches.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old, t := s.tenant, r.ofIdentitiesLocked(s.addr, ids)
+	old := s.tenant
+	t = r.ofIdentitiesLocked(s.addr, ids)
 	if t == old || s.left {
-		return true
+		return t, true
 	}
 	if t != nil && t.full() {
-		r.refusedLocked(t, "authentication refused: the tenant has as many sessions as its quota allows")
-		return false
+		return t, false
 	}
 	if old != nil {
 		old.sessions--
@@ -270,7 +280,7 @@ func (r *rateQuotas) identified(s *Session, ids []znode.Identity) bool {
 		t.watches += len(s.watched)
 	}
 	s.tenant = t
-	return true
+	return t, true
 }
 
 // charge takes what a request needs of the quotas of its session, and of the subtrees that it
@@ -295,7 +305,7 @@ func (r *rateQuotas) charge(s *Session, p *pending, record wire.Record) (pause t
 	if len(r.paths) > 0 {
 		for path := range znode.WrittenPaths(record) {
 			if t := r.ofPathLocked(path); t != nil {
-				pause = max(pause, r.chargeLocked(t, amount{writes: 1, bytes: p.size / writes}, now))
+				pause = max(pause, r.chargeLocked(t, amount{writes: 1, bytes: p.size / max(1, writes)}, now))
 			}
 		}
 	}
@@ -321,8 +331,9 @@ func (r *rateQuotas) replied(s *Session, bytes int) {
 	}
 }
 
-// refusedLocked counts and logs a refusal.
-func (r *rateQuotas) refusedLocked(t *tenant, why string) {
+// refused counts and logs a refusal. No lock is held: the state waits for that of the quotas when
+// watches fire, and a log may be slow.
+func (r *rateQuotas) refused(t *tenant, why string) {
 	r.stats.inc(&r.stats.RateQuotaRefused)
 	r.refusals.Warn("rate quota "+t.name, why, "tenant", t.name, "quota", t.quota.Key)
 }
@@ -339,7 +350,7 @@ func (r *rateQuotas) admitWatch(s *Session, path string) bool {
 	super := znode.IsSuper(*s.ids.Load())
 	for _, t := range tenants {
 		if t != nil && !super && t.quota.Watches > 0 && t.watches >= t.quota.Watches {
-			r.refusedLocked(t, "watch refused: its tenant has as many as its quota allows")
+			r.stats.inc(&r.stats.RateQuotaRefused)
 			return false
 		}
 	}
