@@ -35,6 +35,9 @@ var (
 // Grants count from when a request was sent and must stand that. So what libraries believe is
 // checked in gentle simulations, what grants say in all.
 func TestSimulation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates hours; not with -short: jepsen sim does, as in ./test")
+	}
 	plant(t)
 	out := resultsFile(t)
 	first := *simSeed
