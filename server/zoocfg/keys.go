@@ -298,7 +298,7 @@ var usedKeys = map[string]keyDef{
 	}}, def: "(every address)", effect: "The address at which the HTTP port listens."},
 
 	"console.indexBytes": {own: true, value: integer(minMemory, math.MaxInt32, 0, func(l *loader) *int { return &l.cfg.IndexBytes }), unit: "bytes", def: "(a 24th of maxMemory)",
-		effect: "How much memory the console may take for what it knows of the locks: about 2300 bytes for a lock with its holder, and 700 for each who waits. With more locks it answers 503. It takes nothing while nobody looks."},
+		effect: "How much memory the console's index of the locks may take: about 2300 bytes for a lock with its holder, and 700 for each waiter. With more locks the console answers 503. There is no index while nobody looks."},
 	"console.historyBytes": {own: true, value: orUnlimited(8<<20, func(l *loader) *int { return &l.cfg.HistoryBytes }), unit: "bytes",
 		effect: "How much memory the history of the locks may take: who held which, from when to when, and how it ended (docs/api.md). The oldest is overwritten. 0 or less means that there is no history. A taken and released lock takes about 700 bytes."},
 	"console.watchers": {own: true, value: integer(1, MaxHTTPConns, 16, func(l *loader) *int { return &l.cfg.ConsoleWatchers }), unit: "connections",
