@@ -49,15 +49,6 @@ func (t tree) list() (all []tree) {
 	return all
 }
 
-func (t tree) keys() (all []string) {
-	m, _ := t.v.(map[string]any)
-	for k := range m {
-		all = append(all, k)
-	}
-	slices.Sort(all)
-	return all
-}
-
 // names are the values at a path below each element of a list.
 func (t tree) names(path ...any) (all []string) {
 	for _, e := range t.list() {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
 )
 
 // Exit statuses; see doc.go.
