@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockkeeper/quorum"
+	"lockkeeper/quorum/peer"
 	"lockkeeper/server/zoocfg"
 	"lockkeeper/wire"
 	"lockkeeper/znode"
@@ -165,6 +166,9 @@ type ListedMember struct {
 	// they need not and no other host reaches its peer port; open if they need not and may be
 	// anybody. Empty if that is not known.
 	PeerAuth string `json:"peerAuth"`
+	// Readiness is ReadyText if the member counts, so that another one may be stopped; else "not
+	// ready: " and the reason; empty if that is not known.
+	Readiness string `json:"readiness"`
 }
 
 const noAnswer = "no answer"
@@ -217,14 +221,21 @@ func (s *Server) memberReports() ([]ListedMember, map[quorum.MemberID]*reported)
 		}
 		r.asked = time.Now()
 	}
-	r.answers[s.replica.ID()] = quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
-		Protocol: s.replica.PeerStats().Version, PeerAuth: s.peerAuth.kind()}
+	own := quorum.Report{Role: s.mode(s.overview()), ClientAddr: s.ClientAddr().String(),
+		Protocol: s.replica.PeerStats().Version, PeerAuth: s.peerAuth.kind(), Ready: peer.IsNotReady}
+	if ready, why := s.Ready(); ready {
+		own.Ready = peer.IsReady
+	} else {
+		own.NotReady = why
+	}
+	r.answers[s.replica.ID()] = own
 	var list []ListedMember
 	for _, m := range members {
 		id := quorum.MemberID(m.ID)
 		l := Listed(m)
 		if report, ok := r.answers[id]; ok {
 			l.State, l.Protocol, l.PeerAuth = report.Role, report.Protocol, report.PeerAuth
+			l.Readiness = readinessText(report)
 			if addr := reachable(m, report.ClientAddr); addr != "" {
 				r.clients[id] = addr
 			}
@@ -267,14 +278,29 @@ func reachable(m Member, addr string) string {
 func (s *Server) membersText() string {
 	var b strings.Builder
 	for _, l := range s.MemberList() {
-		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\t%s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol, l.PeerAuth)
+		fmt.Fprintf(&b, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.ID, l.Role, l.State, l.Peers, l.Clients, l.Protocol, l.PeerAuth,
+			l.Readiness)
 	}
 	return b.String()
 }
 
+// ReadyText is the ListedMember.Readiness of a member that counts.
+const ReadyText = "ready"
+
+// readinessText is the readiness in a report, in one line.
+func readinessText(r quorum.Report) string {
+	switch r.Ready {
+	case peer.IsReady:
+		return ReadyText
+	case peer.IsNotReady:
+		return "not ready: " + strings.NewReplacer("\n", " ", "\t", " ").Replace(r.NotReady)
+	}
+	return ""
+}
+
 // ParseMembersText reads the answer to the four-letter word mbrs; false if it is none, or of a
-// member that is alone. Earlier versions have no Protocol or no PeerAuth; later ones may have more
-// fields.
+// member that is alone. Earlier versions have no Protocol, PeerAuth or Readiness; later ones may
+// have more fields.
 func ParseMembersText(text string) (list []ListedMember, ok bool) {
 	for line := range strings.Lines(text) {
 		var l ListedMember
@@ -291,6 +317,9 @@ func ParseMembersText(text string) (list []ListedMember, ok bool) {
 		}
 		if len(f) > 6 {
 			l.PeerAuth = f[6]
+		}
+		if len(f) > 7 {
+			l.Readiness = f[7]
 		}
 		list = append(list, l)
 	}
