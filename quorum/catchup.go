@@ -86,6 +86,7 @@ func (l local) SnapshotTaken(err error) {
 	since := c.refusal.since
 	c.mu.Unlock()
 	if err != nil {
+		l.measures.SnapshotsNotTaken.Add(1)
 		l.trouble.Warn("snapshot refused", "this member is behind and cannot take the snapshot that the leader sends: "+
 			"it does not serve clients, and does not count for the quorum of updates, until it can",
 			"err", err, "for", time.Since(since).Round(time.Second), "leader", l.Replica.Leader())
@@ -95,6 +96,7 @@ func (l local) SnapshotTaken(err error) {
 // SnapshotSent implements peer.Local.
 func (l local) SnapshotSent(to MemberID, err error) {
 	if err != nil {
+		l.measures.SnapshotsNotDelivered.Add(1)
 		l.trouble.Warn(fmt.Sprintf("snapshot to %d", to), "a member that is behind does not take the snapshot that this leader sends: "+
 			"no other voter may fail before it has caught up", "other", to, "err", err)
 	}

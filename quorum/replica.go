@@ -495,6 +495,9 @@ func (r *Replica) applied(l *raft.Log, entry *znode.Entry, start time.Time) {
 	}
 }
 
+// Term is the term that this member is in.
+func (r *Replica) Term() uint64 { return r.raft.CurrentTerm() }
+
 // ID is the number of this member.
 func (r *Replica) ID() MemberID { return r.cfg.ID }
 

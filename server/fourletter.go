@@ -341,7 +341,7 @@ func (s *Server) confText() string {
 	if c.Standalone() {
 		return b.String()
 	}
-	members := s.membership()
+	members := s.present()
 	self, _ := members.member(c.ID)
 	peerType := 0
 	if self.Observer {

@@ -155,11 +155,11 @@ func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 		t.Helper()
 		leaders := 0
 		for i, l := range list {
-			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback", Readiness: ReadyText}
+			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback", Readiness: ReadyText, Term: l.Term}
 			if i == down {
 				want.Protocol, want.PeerAuth, want.Readiness = 0, "", ""
 			}
-			if l != want || (l.State == noAnswer) != (i == down) {
+			if l != want || (l.Term == 0) != (i == down) || (l.State == noAnswer) != (i == down) {
 				t.Errorf("got %+v, want %+v", l, want)
 			}
 			if l.State == "leader" {

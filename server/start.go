@@ -57,6 +57,7 @@ type Server struct {
 	detailed  struct {
 		mu   sync.Mutex
 		at   time.Time
+		term uint64 // as of then
 		text []byte
 	}
 	// metricsPort is for Prometheus; nil unless it is configured.
