@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"lockkeeper/quorum/peer"
 	"lockkeeper/znode"
 )
@@ -74,6 +76,9 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	endWith(barrier, r.batcher.down)
 	if err := barrier.Error(); err != nil {
 		return // leadership is lost already; notify will say so
+	}
+	if f, ok := barrier.(raft.IndexFuture); ok {
+		r.transport.Settled(f.Index(), term)
 	}
 	r.log.Info("leading", "term", term, "voters", r.maj().Voters())
 	r.mu.Lock()

@@ -200,7 +200,7 @@ func (m adminMember) Cluster() admin.Cluster {
 	if _, state, ok := strings.Cut(peerStates[m.mode(o)], " - "); ok {
 		c.State = state
 	}
-	for _, other := range m.membership().members {
+	for _, other := range m.present().members {
 		client := other.ClientAddr
 		if other.ID == m.cfg.ID {
 			client = m.ClientAddr().String()

@@ -184,8 +184,8 @@ func (m consoleMember) Audit(r *http.Request, operation, target, what string, ok
 	m.s.auditHTTP(r, operation, target, result)
 }
 
-// details is what this member tells the others of itself, as it was within the last second: they
-// may ask often, and some of it is read from the disk.
+// details is what this member tells the others of itself, as it was within the last second and in
+// the present term: they may ask often, and some of it is read from the disk.
 func (s *Server) details() []byte {
 	replica := s.reporting.Load()
 	if replica == nil {
@@ -193,8 +193,8 @@ func (s *Server) details() []byte {
 	}
 	s.detailed.mu.Lock()
 	defer s.detailed.mu.Unlock()
-	if d := &s.detailed; time.Since(d.at) > reportsKept {
-		d.at, d.text = time.Now(), s.newDetails(replica)
+	if d, term := &s.detailed, replica.Term(); time.Since(d.at) > reportsKept || d.term != term {
+		d.at, d.term, d.text = time.Now(), term, s.newDetails(replica)
 	}
 	return s.detailed.text
 }
@@ -292,7 +292,7 @@ func (m consoleMember) Cluster() console.Cluster {
 		c.State = console.StateCounts{Nodes: counts.Nodes, Ephemerals: counts.Ephemerals, Sessions: counts.Sessions,
 			DataBytes: counts.DataSizeBytes}
 	})
-	c.Version = fmt.Sprintf("0x%x", uint64(s.membership().version))
+	c.Version = fmt.Sprintf("0x%x", uint64(s.present().version))
 	list, details := s.memberReports()
 	if c.Standalone {
 		list = []ListedMember{{ID: s.cfg.ID, Role: "participant", State: status.Role, Clients: s.ClientAddr().String()}}
@@ -300,7 +300,7 @@ func (m consoleMember) Cluster() console.Cluster {
 	var commit uint64
 	for _, l := range list {
 		r := console.MemberReport{ID: int(l.ID), Self: l.ID == s.cfg.ID, Role: l.Role, State: l.State, Peers: l.Peers,
-			Clients: l.Clients, Protocol: int(l.Protocol), PeerAuth: l.PeerAuth}
+			Clients: l.Clients, Protocol: int(l.Protocol), PeerAuth: l.PeerAuth, Readiness: l.Readiness}
 		r.Up = l.State != noAnswer && l.State != quorum.RoleApart
 		if r.Self {
 			r.HTTP, r.Health = s.httpAddress(), s.health(s.replica)
@@ -314,6 +314,9 @@ func (m consoleMember) Cluster() console.Cluster {
 			c.Voters++
 			if r.Up {
 				c.VotersUp++
+				if l.Readiness == ReadyText || l.Readiness == "" {
+					c.VotersReady++
+				}
 			}
 		}
 		c.Members = append(c.Members, r)
@@ -324,7 +327,8 @@ func (m consoleMember) Cluster() console.Cluster {
 		}
 	}
 	c.Majority = c.Voters/2 + 1
-	c.MayFail = c.VotersUp - c.Majority
+	// One that is behind can be a part of the majority, and replaces no other one.
+	c.MayFail = max(c.VotersReady-c.Majority, min(c.VotersUp-c.Majority, 0))
 	for _, l := range s.replica.LeaderChanges() {
 		c.Changes = append(c.Changes, console.LeaderChange{At: l.At.UTC(), Term: strconv.FormatUint(l.Term, 10),
 			Leader: int(l.Leader), Before: memberNumber(l.Before), Cause: l.Cause, Detail: l.Detail, GapMs: l.Gap.Milliseconds()})

@@ -47,6 +47,7 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /members", s.serveMembers)
 	mux.HandleFunc("GET /live", s.serveLive)
 	mux.HandleFunc("GET /ready", s.serveReady)
+	mux.HandleFunc("GET /stoppable", s.serveStoppable)
 	commands := s.newAdmin()
 	commands.Register(mux)
 	s.console = s.newConsole()
@@ -170,14 +171,26 @@ func (s *Server) serveLive(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]bool{"live": true})
 }
 
-// serveReady says whether this member serves clients: it knows a leader.
+// readyAnswer is the answer to GET /ready.
+type readyAnswer struct {
+	Ready bool `json:"ready"`
+	// Reason is why the member is not ready.
+	Reason string `json:"reason,omitempty"`
+}
+
+// serveReady says whether this member counts: it serves clients, and another one may be stopped.
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	status := http.StatusOK
-	if !s.Serving() {
+	ready, why := s.Ready()
+	if !ready {
 		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, status, map[string]bool{"ready": status == http.StatusOK})
+	writeJSON(w, status, readyAnswer{ready, why})
 }
+
+// Ready reports whether this member counts: it knows a leader, and has applied what it has been
+// told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
+func (s *Server) Ready() (ok bool, why string) { return s.replica.Ready() }
 
 func writeError(w http.ResponseWriter, status int, reason string) {
 	writeJSON(w, status, map[string]string{"error": reason})

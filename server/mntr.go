@@ -22,7 +22,7 @@ func (s *Server) metrics(o overview) metrics.List {
 	ms = append(ms, metrics.Counter("log_descriptor_waits", "writes of the log that had to wait for a file descriptor",
 		peers.DescriptorWaits))
 	ms = append(ms, s.workMetrics()...)
-	ms = append(ms, raftMetrics(o)...)
+	ms = append(ms, s.raftMetrics(o)...)
 	if s.cfg.Standalone() {
 		return ms
 	}
@@ -309,8 +309,18 @@ func (s *Server) workMetrics() metrics.List {
 }
 
 // raftMetrics are where this member is in the log.
-func raftMetrics(o overview) metrics.List {
+func (s *Server) raftMetrics(o overview) metrics.List {
+	ready := 0
+	if ok, _ := s.Ready(); ok {
+		ready = 1
+	}
 	return metrics.List{
+		metrics.Gauge("member_ready", "1 if this member counts: it has applied what leaders have told it to be committed; 0 if it is behind, or "+
+			"knows no leader", ready),
+		metrics.Counter("snapshots_not_taken", "snapshots of a leader that this member could not take while it was behind",
+			s.replica.Measures().SnapshotsNotTaken.Load()),
+		metrics.Counter("snapshots_not_delivered", "snapshots of this leader that a member which is behind did not take",
+			s.replica.Measures().SnapshotsNotDelivered.Load()),
 		metrics.Gauge("raft_term", "the term that this member is in", o.status.Term),
 		metrics.Gauge("raft_last_log_index", "index of the last entry in this member's log", o.status.LastIndex),
 		metrics.Gauge("raft_commit_index", "index up to which this member knows entries to be committed", o.status.CommitIndex),

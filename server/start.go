@@ -57,6 +57,7 @@ type Server struct {
 	detailed  struct {
 		mu   sync.Mutex
 		at   time.Time
+		term uint64 // as of then
 		text []byte
 	}
 	// metricsPort is for Prometheus; nil unless it is configured.
@@ -69,8 +70,10 @@ type Server struct {
 
 	agreed atomic.Pointer[membership] // nil until this member has learned of one
 
-	traceMask atomic.Int64 // of gtmk and stmk
-	reports   memberReports
+	traceMask   atomic.Int64 // of gtmk and stmk
+	reports     memberReports
+	stopAnswers stopAnswers
+	stopping    chan struct{} // closed when the member begins to stop
 	// listings holds one element for each listing that is being made or sent.
 	listings chan struct{}
 	// fences holds an element for the fence that looks at many contenders.
@@ -159,14 +162,14 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}
 	cfg.MaxPeerCnxns = files.peers
 	s := &Server{
-		cfg:      cfg,
-		log:      cfg.Logger,
-		lines:    lines,
-		auditTo:  unbounded,
-		build:    BuildInfo().zooKeeperLine(),
-		started:  time.Now(),
-		failed:   make(chan struct{}),
-		reports:  newMemberReports(),
+		cfg:     cfg,
+		log:     cfg.Logger,
+		lines:   lines,
+		auditTo: unbounded,
+		build:   BuildInfo().zooKeeperLine(),
+		started: time.Now(),
+		failed:  make(chan struct{}),
+		reports: newMemberReports(), stopAnswers: stopAnswers{turn: make(chan struct{}, 1)}, stopping: make(chan struct{}),
 		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1), pace: newPace(),
 	}
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
@@ -504,7 +507,8 @@ func (s *Server) SecureClientAddr() net.Addr {
 	return s.port.secure.Addr()
 }
 
-// Serving reports whether clients are served: the member knows a leader.
+// Serving reports whether clients are served: the member knows a leader, and has caught up with one
+// since it started.
 func (s *Server) Serving() bool { return s.sessions.Serving() }
 
 // Status is the state of the replica and what it knows of the cluster.
@@ -574,6 +578,7 @@ func (s *Server) Close() error {
 }
 
 func (s *Server) stopOnce() error {
+	close(s.stopping)
 	s.auditMember("serverStop", session.AuditInvoked)
 	defer s.closeAudit()
 	s.port.stopAccepting()

@@ -132,7 +132,7 @@ func TestReadersHoldTheStateBriefly(t *testing.T) {
 
 // wordList are the four-letter words that read.
 var wordList = map[string]bool{"ruok": true, "isro": true, "srvr": true, "stat": true, "cons": true, "conf": true, "mntr": true,
-	"mbrs": true, "dirs": true, "wchs": true, "wchc": true, "wchp": true, "dump": true, "hash": true, "envi": true}
+	"mbrs": true, "mays": true, "dirs": true, "wchs": true, "wchc": true, "wchp": true, "dump": true, "hash": true, "envi": true}
 
 // fillState makes 50,000 nodes below one, 35,000 ephemeral ones in locks with many and with few
 // waiters, a quota, and 10,000 watches.

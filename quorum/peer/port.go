@@ -32,6 +32,7 @@ const (
 	StreamClaims   StreamKind = 'C' // questions for sessions that a member does not know
 	StreamHello    StreamKind = 'H' // the state of a member
 	StreamTransfer StreamKind = 'T' // a request to transfer the leadership
+	StreamStop     StreamKind = 'S' // questions whether a member may stop
 )
 
 // ErrRefused says that what another member has sent is refused: no member of this version sends it,

@@ -2,8 +2,10 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +37,15 @@ type Local interface {
 	// AwaitDurable waits until this member's log is durable up to index. Errors: it will not be, or
 	// stop is closed before it is.
 	AwaitDurable(index uint64, stop <-chan struct{}) error
+	// Heard is called with each AppendEntries request that arrives, before raft takes it. It does
+	// not block.
+	Heard(*raft.AppendEntriesRequest)
+	// SnapshotTaken is called when this member has installed a snapshot that a leader has sent, or
+	// could not and why.
+	SnapshotTaken(err error)
+	// SnapshotSent is called when this member, as the leader, has sent another one a snapshot; err
+	// says why that has not installed it.
+	SnapshotSent(to MemberID, err error)
 }
 
 // Transport is raft's transport as a leader and a candidate use it. It wraps the network for three
@@ -191,8 +202,18 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	t.began(true)
-	return t.Transport.InstallSnapshot(id, target, args, resp, data)
+	err := t.Transport.InstallSnapshot(id, target, args, resp, data)
+	switch {
+	case err == nil && !resp.Success && resp.Term <= args.Term:
+		t.local.SnapshotSent(IDOf(id), errNotInstalled)
+	case err == nil || !errors.Is(err, net.ErrClosed):
+		t.local.SnapshotSent(IDOf(id), err)
+	}
+	return err
 }
+
+// errNotInstalled says that a member has refused a snapshot without a reason.
+var errNotInstalled = errors.New("peer: the member has not installed it")
 
 func (t *Transport) began(snapshot bool) {
 	if t.Began != nil {
@@ -379,6 +400,20 @@ func (t *Transport) Commit(index, term uint64) {
 	}
 }
 
+// Settled is Commit for the first entry of this leader's term that is committed, which has no
+// updates: followers that are behind learn from it up to where they have to catch up.
+func (t *Transport) Settled(index, term uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.term != term || index <= t.commit {
+		return
+	}
+	t.commit, t.commitTerm = index, term
+	for _, f := range t.followers {
+		t.wakeLocked(f)
+	}
+}
+
 // Wrote is called when an entry of that term of this leader, and with it all entries before, are on
 // its disk. It reports whether any follower can apply it before this leader knows that it is
 // committed (early commit).
@@ -530,6 +565,14 @@ func (t *Transport) Synced(since time.Time) (followers, observers int) {
 		}
 	}
 	return followers, observers
+}
+
+// SyncedSince is Synced for one of them.
+func (t *Transport) SyncedSince(id raft.ServerID, since time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.followers[id]
+	return f != nil && f.syncedAt.After(since)
 }
 
 // KnowsAll reports whether a follower has confirmed to know the newest commit index. If not, it is

@@ -64,17 +64,19 @@ type Herd struct {
 
 // Cluster is how the cluster is: see docs/api.md.
 type Cluster struct {
-	Standalone bool           `json:"standalone"`
-	Leader     int            `json:"leader"`
-	Term       string         `json:"term"`
-	Version    string         `json:"version"`
-	Voters     int            `json:"voters"`
-	Majority   int            `json:"majority"`
-	VotersUp   int            `json:"votersUp"`
-	MayFail    int            `json:"mayFail"`
-	Members    []MemberReport `json:"members"`
-	State      StateCounts    `json:"state"`
-	Changes    []LeaderChange `json:"changes"`
+	Standalone bool   `json:"standalone"`
+	Leader     int    `json:"leader"`
+	Term       string `json:"term"`
+	Version    string `json:"version"`
+	Voters     int    `json:"voters"`
+	Majority   int    `json:"majority"`
+	VotersUp   int    `json:"votersUp"`
+	// VotersReady are those that do not say that they are behind.
+	VotersReady int            `json:"votersReady"`
+	MayFail     int            `json:"mayFail"`
+	Members     []MemberReport `json:"members"`
+	State       StateCounts    `json:"state"`
+	Changes     []LeaderChange `json:"changes"`
 }
 
 // StateCounts is how large the state is.
@@ -97,6 +99,8 @@ type MemberReport struct {
 	HTTP     string `json:"http"`
 	Protocol int    `json:"protocol"`
 	PeerAuth string `json:"peerAuth"`
+	// Readiness is that of server.ListedMember.
+	Readiness string `json:"readiness"`
 	*Health
 }
 

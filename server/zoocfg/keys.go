@@ -286,7 +286,7 @@ var usedKeys = map[string]keyDef{
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
-	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr and mbrs are always among them, and isro is with readonlymode.enabled=true."},
+	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr, mbrs and mays are always among them, and isro is with readonlymode.enabled=true."},
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on

@@ -27,7 +27,8 @@ function summary(v) {
   if (v.standalone) return "This member is alone: there is no other one that could continue without it.";
   const leads = v.leader ? `Member ${v.leader} leads, in term ${v.term}. ` : "No member leads. ";
   const up = v.votersUp === v.voters ? `All ${v.voters} voters answer. ` : `${v.votersUp} of ${v.voters} voters ${v.votersUp === 1 ? "answers" : "answer"}. `;
-  return leads + up + fate(v);
+  const behind = v.votersReady < v.votersUp ? `${v.votersUp - v.votersReady} of them ${v.votersUp - v.votersReady === 1 ? "has" : "have"} not caught up. ` : "";
+  return leads + up + behind + fate(v);
 }
 
 function fate(v) {
@@ -112,7 +113,8 @@ function memberTable(app, v, members) {
     columns: [
       { name: "Member", cell: (m) => [h("strong", {}, m.id), m.self ? h("span", { class: "soft" }, " this one") : null] },
       { name: "Role", cell: (m) => [badge(badgeTone(m), m.state), isVoter(m) || m.role === m.state ? null : h("span", { class: "soft" }, ` ${m.role}`),
-        m.joining ? h("span", { class: "soft" }, " new disk, not counted yet") : null] },
+        m.joining ? h("span", { class: "soft" }, " new disk, not counted yet") : null,
+        m.up && m.readiness?.startsWith("not ready") ? h("span", { class: "soft" }, visible(` ${m.readiness}`)) : null] },
       { name: "Clients at", class: "mono", cell: (m) => visible(m.clients ?? dash) },
       { name: "Applied", class: "n", cell: (m) => count(m.appliedIndex) },
       { name: "Lag", class: "n", cell: (m) => count(m.lagEntries) },
