@@ -29,10 +29,6 @@ func NewExtract(lock string, token int64) *Extract {
 // Add adds a contender. Those who wait for a lease of a semaphore come before the leases: the nodes
 // of LOCK/locks and LOCK-__lock__ before those of LOCK/leases and LOCK.
 func (e *Extract) Add(c Contender) {
-	if c.Token == e.token && (e.own == nil || isNewer(e.own, &c)) {
-		own := c
-		e.own = &own
-	}
 	leases, waiting := e.lock+"/"+CuratorLeases, e.lock+"/"+CuratorLocks
 	if c.Layout == LayoutKazooLease {
 		leases, waiting = e.lock, e.lock+KazooLockSuffix
@@ -48,6 +44,11 @@ func (e *Extract) Add(c Contender) {
 		if first, ok := e.queue[c.class()]; !ok || Order(&c, &first) < 0 {
 			e.queue[c.class()] = c
 		}
+	default:
+		return // it is none of the lock's
+	}
+	if c.Token == e.token && (e.own == nil || isNewer(e.own, &c)) {
+		e.own = &c
 	}
 }
 
