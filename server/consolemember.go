@@ -53,9 +53,6 @@ func (s *Server) newConsole() *console.Console {
 	})
 }
 
-// Contended returns the n locks with the most waiters, for metrics.
-func (s *Server) Contended(n int) []console.Contention { return console.Contended(s.replica.View, n) }
-
 // consoleMember is this member as the console sees it.
 type consoleMember struct{ s *Server }
 
