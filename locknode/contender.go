@@ -17,8 +17,12 @@ type Contender struct {
 	Node string `json:"node"`
 	// Session owns the node.
 	Session int64 `json:"session"`
-	// Created is when the node was made, by the clock of the cluster.
+	// Created is when the node was made, by the clock of the cluster. A holder may have
+	// waited from then on.
 	Created time.Time `json:"created"`
+	// Queued is since when the contender has been in the queue: Created, or earlier for the
+	// next to get a lease of a semaphore, who has a node in its queue beside the lease.
+	Queued time.Time `json:"queued"`
 	// Token is the node's czxid: the fencing token, see Grant.Token.
 	Token int64 `json:"token"`
 	// Kind is what the contender wants: to read, to write, a lease.
@@ -62,7 +66,7 @@ func New(dir, name string, owner int64, created time.Time, czxid int64, data []b
 	info := ParseInfo(data)
 	layout, kind := layoutOf(name)
 	return Contender{
-		Path: dir, Node: name, Session: owner, Created: created, Token: czxid,
+		Path: dir, Node: name, Session: owner, Created: created, Queued: created, Token: czxid,
 		Kind: kind, Layout: layout, Library: Library(name, info != nil), Info: info, Data: data,
 	}
 }
@@ -126,7 +130,8 @@ func Sorted(lock string, all []Contender) *Queues {
 }
 
 // Resolve finds out who holds a lock, given its queues in order. It returns holders first, then the
-// others in the order in which it will be their turn. Its time is linear in their number.
+// others in the order in which it will be their turn, each once: a node that only keeps the place of
+// the next to get a lease is left out. Its time is linear in their number.
 func Resolve(q *Queues) []Contender {
 	leases := semaphore(q.CuratorLeases, q.CuratorLocks)
 	leases = append(leases, semaphore(q.KazooLeases, q.KazooLock)...)
@@ -141,19 +146,40 @@ func Plain(c Contender) Contender {
 
 // semaphore judges the leases and the queue of those who wait for one.
 //
-// The first in the queue has made its lease before it knows whether it may have
-// it. It keeps its place in the queue until it does. So a lease is held unless its
-// session is the first of the queue and got there before it made the lease.
+// The first in the queue has made its lease before it knows whether it may have it. It keeps its
+// place in the queue until it does. So a lease is held unless it is the newest of the session that
+// is the first of the queue, and that session got there before it made the lease. Such a lease and
+// the place in the queue are one contender, who waits.
 func semaphore(leases, waiting []Contender) []Contender {
+	pending := -1
+	for n := range leases {
+		c := &leases[n]
+		c.Kind, c.Held = KindLease, true
+		if isPending(c, waiting) && (pending < 0 || isNewer(c, &leases[pending])) {
+			pending = n
+		}
+	}
+	if pending >= 0 {
+		c, first := leases[pending], waiting[0]
+		c.Held = false
+		c.Queued = first.Created
+		leases = append(slices.Delete(leases, pending, pending+1), c)
+		waiting = waiting[1:]
+	}
 	for n := range waiting {
 		waiting[n].Kind = KindLease
 	}
-	for n := range leases {
-		c := &leases[n]
-		c.Kind = KindLease
-		c.Held = len(waiting) == 0 || waiting[0].Session != c.Session || waiting[0].Token > c.Token
-	}
 	return append(leases, waiting...)
+}
+
+// isPending reports whether a lease may be that of the first who waits for one.
+func isPending(lease *Contender, waiting []Contender) bool {
+	return len(waiting) > 0 && waiting[0].Session == lease.Session && waiting[0].Token <= lease.Token
+}
+
+// isNewer reports whether a node was made after another one; one command can make several.
+func isNewer(a, b *Contender) bool {
+	return cmp.Or(cmp.Compare(a.Token, b.Token), strings.Compare(a.Node, b.Node)) > 0
 }
 
 // class is what matters of a contender for others.

@@ -53,8 +53,19 @@ func (s *Server) newConsole() *console.Console {
 	})
 }
 
-// Contended returns the n locks with the most waiters, for metrics.
-func (s *Server) Contended(n int) []console.Contention { return console.Contended(s.replica.View, n) }
+// reportWait is how long a client's report waits for those of others: meanwhile no other request of
+// its session is answered.
+const reportWait = time.Second
+
+// report is session.Config.Report. Half of one processor makes reports, as answers over HTTP.
+func (s *Server) report(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
+	over, ok := s.pace.turn(ctx, reportWait)
+	if !ok {
+		return nil, wire.CodeThrottledOp
+	}
+	defer over()
+	return s.console.Report(ctx, name, ids)
+}
 
 // consoleMember is this member as the console sees it.
 type consoleMember struct{ s *Server }
@@ -70,6 +81,18 @@ func (m consoleMember) WatchedBy(id wire.SessionID) []string {
 	return m.s.sessions.WatchedBy(id)
 }
 func (m consoleMember) Connections() []session.Connection { return m.s.sessions.Connections() }
+
+// Remotes implements console.Member.
+func (m consoleMember) Remotes() map[wire.SessionID]netip.AddrPort {
+	remotes := map[wire.SessionID]netip.AddrPort{}
+	for _, c := range m.s.port.list() {
+		if sess := c.session.Load(); sess != nil && !sess.Ended() {
+			remotes[sess.ID()] = c.remote
+		}
+	}
+	return remotes
+}
+
 func (m consoleMember) Deadlines() ([]session.Deadline, bool) {
 	return m.s.sessions.Deadlines()
 }

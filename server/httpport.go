@@ -50,7 +50,6 @@ func (s *Server) startHTTP(l net.Listener) {
 	mux.HandleFunc("GET /stoppable", s.serveStoppable)
 	commands := s.newAdmin()
 	commands.Register(mux)
-	s.console = s.newConsole()
 	s.console.Register(mux)
 	s.http = s.serveHTTP("HTTP port", s.httpTLS(l, s.cfg.HTTPTLS), mux, s.cfg.HTTPLogin, commands.IsRestore)
 }

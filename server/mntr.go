@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockkeeper/internal/histogram"
+	"lockkeeper/server/console"
 	"lockkeeper/server/metrics"
 	"lockkeeper/session"
 )
@@ -359,10 +360,15 @@ const (
 	pathLabelBytes = 200
 )
 
-// lockMetrics are those of the locks with the most waiters.
+// lockMetrics are those of the locks with the most waiters, and of deadlocks.
 func (s *Server) lockMetrics(now time.Time) (list metrics.List) {
 	seen := map[string]bool{}
-	for _, c := range s.Contended(contendedLocks) {
+	waits := console.Survey(s.replica.View, contendedLocks)
+	if waits.Known {
+		list = append(list, metrics.Gauge("lock_deadlocks", "deadlocks: sessions that wait for each other in a circle, over any number "+
+			"of locks; absent while too many contend to look for them", waits.Deadlocks))
+	}
+	for _, c := range waits.Contended {
 		path := strings.ToValidUTF8(c.Path[:min(len(c.Path), pathLabelBytes)], "\uFFFD")
 		if seen[path] { // another lock with the same beginning
 			continue

@@ -51,7 +51,7 @@ type Server struct {
 	door      *door     // of http and metricsPort
 	http      *httpPort // nil unless it is configured
 	recorder  *console.Recorder
-	console   *console.Console // nil without http
+	console   *console.Console
 	// reporting is replica, once what this member tells the others of itself is known.
 	reporting atomic.Pointer[quorum.Replica]
 	detailed  struct {
@@ -215,6 +215,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, s.withAdvice(err)
 	}
+	s.console = s.newConsole()
 	s.sessions.Start(s.replica)
 	handshakes, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -377,6 +378,7 @@ func (s *Server) sessionConfig() session.Config {
 		Logger:        s.log,
 		Now:           s.cfg.Now,
 		Clock:         s.cfg.Clock,
+		Report:        s.report,
 	}
 	if s.audit != nil {
 		c.Audit = s.audit
@@ -582,9 +584,7 @@ func (s *Server) stopOnce() error {
 	s.auditMember("serverStop", session.AuditInvoked)
 	defer s.closeAudit()
 	s.port.stopAccepting()
-	if s.console != nil {
-		s.console.Close()
-	}
+	s.console.Close()
 	s.http.stop()
 	s.metricsPort.stop()
 	s.tls.stop()

@@ -98,6 +98,9 @@ type Config struct {
 	// RateQuotas bound what each tenant may ask of this member. The first that fits counts.
 	RateQuotas []RateQuota
 	Audit      Auditor // nil: there is no audit log
+	// Report makes the report with a name (see reportPrefix) for a client with these identities. It
+	// may take long; nil: there are none.
+	Report func(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code)
 	// Now is the wall clock, used for session ids and statistics only. nil means time.Now.
 	Now func() time.Time
 	// Clock is what leases and the expiry of sessions count by; nil means Go's monotonic clock,

@@ -42,7 +42,7 @@ type content struct {
 	dirty      map[string]*lock
 	beginMs    int64  // where what is recorded begins
 	changes    uint64 // grows with each change
-	nodes      map[wire.SessionID]int
+	nodes      map[wire.SessionID]sessionNodes
 	shared     int // sessions that have more than one node
 	within     int // nodes that name sessions around them
 
@@ -70,6 +70,12 @@ type lock struct {
 	two       bool                     // there may be two holders
 	access    map[string]*znode.Access // by node
 	addrs     map[string]string        // by node, of its client
+}
+
+// sessionNodes are the nodes of a session: how many, and the newest that says who it is.
+type sessionNodes struct {
+	n     int
+	named string
 }
 
 // since is when a contender became a holder; exact if that was seen.
@@ -188,7 +194,7 @@ func (x *index) buildLocked() {
 	x.at = x.rec.end()
 	x.built = true
 	x.locks, x.where, x.dirty = map[string]*lock{}, map[string]*lock{}, map[string]*lock{}
-	x.semaphores, x.nodes = map[string]bool{}, map[wire.SessionID]int{}
+	x.semaphores, x.nodes = map[string]bool{}, map[wire.SessionID]sessionNodes{}
 	x.shared, x.within = 0, 0
 	x.deadlocks = nil
 	x.changes++
@@ -304,9 +310,14 @@ func (x *index) addLocked(path string, owner wire.SessionID, ctimeMs int64, czxi
 		l.addrs[path] = addr
 	}
 	x.where[path] = l
-	if x.nodes[owner]++; x.nodes[owner] == 2 {
+	own := x.nodes[owner]
+	if own.n++; own.n == 2 {
 		x.shared++
 	}
+	if note, who := says(&c); note != "" || who != "" {
+		own.named = path
+	}
+	x.nodes[owner] = own
 	if c.Info != nil && len(c.Info.Within) > 0 {
 		x.within++
 	}
@@ -367,7 +378,12 @@ func (x *index) forgetLocked(l *lock, path string) {
 	if i := l.find(path); i >= 0 {
 		c := &l.all[i]
 		owner := wire.SessionID(c.Session)
-		switch x.nodes[owner]--; x.nodes[owner] {
+		own := x.nodes[owner]
+		own.n--
+		if own.named == path {
+			own.named = ""
+		}
+		switch x.nodes[owner] = own; own.n {
 		case 0:
 			delete(x.nodes, owner)
 		case 1:
@@ -429,8 +445,8 @@ func (l *lock) resolve(beginMs int64) {
 		l.two = l.two || len(c.MayIgnore) > 0
 		if !c.Held {
 			l.waiting++
-			if l.oldest.IsZero() || c.Created.Before(l.oldest) {
-				l.oldest = c.Created
+			if l.oldest.IsZero() || c.Queued.Before(l.oldest) {
+				l.oldest = c.Queued
 			}
 			continue
 		}

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"lockkeeper/session"
@@ -26,6 +27,8 @@ type Member interface {
 	Cluster() Cluster
 	// Connections are the sessions that are connected to this member.
 	Connections() []session.Connection
+	// Remotes are the addresses and ports of the clients that are connected to this member.
+	Remotes() map[wire.SessionID]netip.AddrPort
 	// Watches is how many connections of this member watch a node; WatchedBy what one session does.
 	Watches(path string) int
 	WatchedBy(id wire.SessionID) []string
