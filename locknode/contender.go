@@ -182,15 +182,16 @@ func isNewer(a, b *Contender) bool {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), strings.Compare(a.Node, b.Node)) > 0
 }
 
-// class is what matters of a contender for others.
-type class struct {
+// Class is what matters of a contender for others.
+type Class struct {
 	kind      Kind
 	layout    string // see role
 	exclusive bool
 	exhausted bool
 }
 
-func (c *Contender) class() class { return class{c.Kind, c.role(), c.Exclusive(), c.exhausted()} }
+// Class is the contender's class.
+func (c *Contender) Class() Class { return Class{c.Kind, c.role(), c.Exclusive(), c.exhausted()} }
 
 // role is the layout that tells which libraries wait for the contender, and which it waits for. A
 // contender in the queue of a semaphore is called like one of a lock, and stands for a lease.
@@ -218,20 +219,20 @@ func (c *Contender) Exclusive() bool {
 // judge finds out who of a path holds: of the leases of its semaphore, of which it is
 // known, and of the queue of its lock. It returns holders first.
 func judge(leases, queue []Contender) []Contender {
-	tokens := map[class]int64{} // of held leases, the smallest
+	tokens := map[Class]int64{} // of held leases, the smallest
 	for i := range leases {
 		if c := &leases[i]; c.Held {
-			if t, ok := tokens[c.class()]; !ok || c.Token < t {
-				tokens[c.class()] = c.Token
+			if t, ok := tokens[c.Class()]; !ok || c.Token < t {
+				tokens[c.Class()] = c.Token
 			}
 		}
 	}
-	var front []class // of the queue, each once
+	var front []Class // of the queue, each once
 	for i := range queue {
 		c := &queue[i]
 		c.Held, c.MayHold = true, true
-		own := c.class()
-		behind := func(other class, ignores bool) {
+		own := c.Class()
+		behind := func(other Class, ignores bool) {
 			if shares(c, other) {
 				return
 			}
@@ -257,15 +258,19 @@ func judge(leases, queue []Contender) []Contender {
 	return all
 }
 
+// Behind reports whether c has to wait for a contender of a class that is in front of it in the same
+// queue. Readers hold beside readers.
+func (c *Contender) Behind(front Class) bool { return !shares(c, front) }
+
 // shares says whether c holds the lock beside other. Only package recipes reads a note that says
 // that a writer is content with reading by now: other readers wait for the writer's name.
-func shares(c *Contender, other class) bool {
+func shares(c *Contender, other Class) bool {
 	return !c.Exclusive() && (other.kind == KindRead || !other.exclusive && c.Library == LibraryOwn)
 }
 
 // mayShare says whether c may hold the lock beside other, a writer that is content with reading: a
 // reader of package recipes does. It looks like Curator's if its program has set the node's data.
-func mayShare(c *Contender, other class) bool {
+func mayShare(c *Contender, other Class) bool {
 	return c.Layout == LayoutRead && c.Library == LibraryCurator && !other.exclusive
 }
 
@@ -273,7 +278,7 @@ func mayShare(c *Contender, other class) bool {
 // number from the end of the counter. Curator, kazoo and go-zookeeper take a negative number, as
 // ZooKeeper's counter makes them there, for a smaller one than all others. Of two nodes with the
 // last number, as lockkeeper's makes them, either may be taken for the first.
-func mayOvertake(c *Contender, other class) bool {
+func mayOvertake(c *Contender, other Class) bool {
 	return c.Library != LibraryOwn && (signedBase(c.Node) != "" || c.exhausted() && other.exhausted)
 }
 
@@ -311,7 +316,7 @@ func Awaits(layout, other string) bool { return slices.Contains(awaited[layout],
 
 // mayIgnore says whether c may hold the lock although other is in front of it, because
 // its library, as far as the name tells, does not take other for a contender.
-func mayIgnore(c *Contender, other class) bool {
+func mayIgnore(c *Contender, other Class) bool {
 	switch c.Library {
 	case LibraryOwn, LibraryGo:
 		return false
@@ -330,9 +335,9 @@ func mayIgnore(c *Contender, other class) bool {
 
 // strangers notes, for each contender, which others it may ignore.
 func strangers(all []Contender) {
-	var classes []class
+	var classes []Class
 	for i := range all {
-		if k := all[i].class(); !slices.Contains(classes, k) {
+		if k := all[i].Class(); !slices.Contains(classes, k) {
 			classes = append(classes, k)
 		}
 	}

@@ -14,16 +14,16 @@ type Extract struct {
 	token int64
 	own   *Contender
 
-	queue   map[class]Contender  // the first of the lock's own queue
+	queue   map[Class]Contender  // the first of the lock's own queue
 	first   map[string]Contender // of those who wait for a lease, by the queue's path
 	pending map[string]Contender // the newest lease that may be of the first, by the leases' path
-	leases  map[class]Contender  // the oldest that is held
+	leases  map[Class]Contender  // the oldest that is held
 }
 
 // NewExtract returns an Extract of the lock on a path, for the contender with a token.
 func NewExtract(lock string, token int64) *Extract {
-	return &Extract{lock: lock, token: token, queue: map[class]Contender{}, first: map[string]Contender{},
-		pending: map[string]Contender{}, leases: map[class]Contender{}}
+	return &Extract{lock: lock, token: token, queue: map[Class]Contender{}, first: map[string]Contender{},
+		pending: map[string]Contender{}, leases: map[Class]Contender{}}
 }
 
 // Add adds a contender. Those who wait for a lease of a semaphore come before the leases: the nodes
@@ -41,8 +41,8 @@ func (e *Extract) Add(c Contender) {
 	case c.Path == leases && (c.Layout == LayoutLease || c.Layout == LayoutKazooLease):
 		e.addLease(c, e.first[waiting])
 	case c.Path == e.lock:
-		if first, ok := e.queue[c.class()]; !ok || Order(&c, &first) < 0 {
-			e.queue[c.class()] = c
+		if first, ok := e.queue[c.Class()]; !ok || Order(&c, &first) < 0 {
+			e.queue[c.Class()] = c
 		}
 	default:
 		return // it is none of the lock's
@@ -64,8 +64,8 @@ func (e *Extract) addLease(c, first Contender) {
 			c = newest
 		}
 	}
-	if oldest, ok := e.leases[c.class()]; !ok || isNewer(&oldest, &c) {
-		e.leases[c.class()] = c
+	if oldest, ok := e.leases[c.Class()]; !ok || isNewer(&oldest, &c) {
+		e.leases[c.Class()] = c
 	}
 }
 
@@ -84,7 +84,7 @@ type Verdict struct {
 // Verdict judges what has been added.
 func (e *Extract) Verdict() Verdict {
 	var all []Contender
-	for _, m := range []map[class]Contender{e.queue, e.leases} {
+	for _, m := range []map[Class]Contender{e.queue, e.leases} {
 		all = slices.AppendSeq(all, maps.Values(m))
 	}
 	for _, m := range []map[string]Contender{e.first, e.pending} {
@@ -124,7 +124,7 @@ func behind(all []Contender, own *Contender) (last *Contender) {
 	for i := range all {
 		c := &all[i]
 		inFront := c.Kind == KindLease && c.Held && c.Token < own.Token || c.Kind != KindLease && Order(c, own) < 0
-		if inFront && !shares(own, c.class()) && (last == nil || Order(last, c) < 0) {
+		if inFront && !shares(own, c.Class()) && (last == nil || Order(last, c) < 0) {
 			last = c
 		}
 	}

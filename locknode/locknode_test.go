@@ -207,11 +207,11 @@ func judgeByPairs(leases, q []Contender) []Contender {
 		for m := range all[:n] {
 			other := &all[m]
 			inFront := m >= len(leases) || other.Held && other.Token < c.Token
-			if !inFront || shares(c, other.class()) {
+			if !inFront || shares(c, other.Class()) {
 				continue
 			}
 			c.Held = false
-			c.MayHold = c.MayHold && (mayIgnore(c, other.class()) || mayShare(c, other.class()))
+			c.MayHold = c.MayHold && (mayIgnore(c, other.Class()) || mayShare(c, other.Class()))
 		}
 		c.MayHold = c.MayHold && !c.Held
 	}
@@ -222,7 +222,7 @@ func judgeByPairs(leases, q []Contender) []Contender {
 			if c.Kind == other.Kind && (c.Kind == KindLease || c.Kind == KindRead) {
 				continue
 			}
-			if Family(c.Layout) != Family(other.Layout) && mayIgnore(c, other.class()) &&
+			if Family(c.Layout) != Family(other.Layout) && mayIgnore(c, other.Class()) &&
 				!slices.Contains(c.MayIgnore, other.Layout) {
 				c.MayIgnore = append(c.MayIgnore, other.Layout)
 			}

@@ -56,7 +56,7 @@ type lock struct {
 	path  string
 	plain bool
 	all   []locknode.Contender // in the order in which they came
-	heads map[string]since     // by node, since when it has held
+	heads map[headKey]since    // since when each holder has held
 	ends  []ended              // of contenders, since heads was made
 
 	queue     []locknode.Contender // as locknode.Resolve returns it
@@ -72,6 +72,14 @@ type lock struct {
 	addrs     map[string]string        // by node, of its client
 }
 
+// headKey names a holder. The node of a plain lock is made again under its name for the next one.
+type headKey struct {
+	node  string
+	token int64
+}
+
+func keyOf(c *locknode.Contender) headKey { return headKey{c.Node, c.Token} }
+
 // sessionNodes are the nodes of a session: how many, and the newest that says who it is.
 type sessionNodes struct {
 	n     int
@@ -84,9 +92,11 @@ type since struct {
 	exact bool
 }
 
-// ended is the end of a contender, for others behind it.
+// ended is the end of a contender, for others behind it. A writer that is content with reading ends
+// for readers.
 type ended struct {
 	token int64
+	class locknode.Class
 	at    time.Time
 }
 
@@ -235,7 +245,9 @@ func (x *index) buildLocked() {
 			if e := &part[i]; e.what == deleted {
 				path, plain := locknode.Place(e.path, x.isSemaphore)
 				if l := x.locks[path]; l != nil && !plain {
-					l.ends = append(l.ends, ended{int64(e.czxid), instant(e.timeMs)})
+					dir, name := locknode.Split(e.path)
+					gone := locknode.New(dir, name, int64(e.owner), instant(e.ctimeMs), int64(e.czxid), nil)
+					l.ends = append(l.ends, ended{gone.Token, gone.Class(), instant(e.timeMs)})
 				}
 			}
 		}
@@ -356,7 +368,11 @@ func (x *index) changeLocked(e *event) {
 	if i := l.find(e.path); i >= 0 {
 		c := &l.all[i]
 		x.countLocked(-bytesOf(c))
+		was := *c
 		l.all[i] = locknode.New(c.Path, c.Node, c.Session, c.Created, c.Token, e.data)
+		if was.Exclusive() && !c.Exclusive() {
+			l.ends = append(l.ends, ended{was.Token, was.Class(), instant(e.timeMs)})
+		}
 		x.countLocked(bytesOf(c))
 		x.touchLocked(l)
 	}
@@ -367,10 +383,11 @@ func (x *index) removeLocked(e *event) {
 	if l == nil {
 		return
 	}
-	if i := l.find(e.path); i < 0 || l.all[i].Token > int64(e.czxid) {
+	i := l.find(e.path)
+	if i < 0 || l.all[i].Token > int64(e.czxid) {
 		return // it has been visited after it was made again
 	}
-	l.ends = append(l.ends, ended{int64(e.czxid), instant(e.timeMs)})
+	l.ends = append(l.ends, ended{l.all[i].Token, l.all[i].Class(), instant(e.timeMs)})
 	x.forgetLocked(l, e.path)
 }
 
@@ -438,7 +455,7 @@ func (l *lock) resolve(beginMs int64) {
 	}
 	l.held, l.waiting, l.oldest, l.since = 0, 0, time.Time{}, time.Time{}
 	l.orphans, l.two = false, false
-	heads := map[string]since{}
+	heads := map[headKey]since{}
 	for i := range l.queue {
 		c := &l.queue[i]
 		l.orphans = l.orphans || c.Orphan
@@ -451,11 +468,11 @@ func (l *lock) resolve(beginMs int64) {
 			continue
 		}
 		l.held++
-		s, known := l.heads[c.Node]
+		s, known := l.heads[keyOf(c)]
 		if !known {
 			s = l.heldSince(c, beginMs)
 		}
-		heads[c.Node] = s
+		heads[keyOf(c)] = s
 		if l.since.IsZero() || s.at.Before(l.since) {
 			l.since = s.at
 		}
@@ -467,12 +484,12 @@ func (l *lock) resolve(beginMs int64) {
 	l.orphans = l.orphans && l.kind != kindSemaphore
 }
 
-// heldSince is when c became a holder: when the last contender in front of it went, or when it
-// came.
+// heldSince is when c became a holder: when the last contender that it had to wait for went, or when
+// it came.
 func (l *lock) heldSince(c *locknode.Contender, beginMs int64) since {
 	s := since{at: c.Created, exact: c.Kind == locknode.KindLease || l.plain || c.Created.UnixMilli() >= beginMs}
 	for _, e := range l.ends {
-		if e.token < c.Token && !e.at.Before(s.at) {
+		if e.token < c.Token && c.Behind(e.class) && !e.at.Before(s.at) {
 			s = since{e.at, true}
 		}
 	}

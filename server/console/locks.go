@@ -254,7 +254,7 @@ func (x *index) row(l *lock, store *znode.Store, v *viewer, now time.Time) lockR
 			continue
 		}
 		h := holderRow{Node: c.Node, Session: hexText(c.Session), Mode: modeOf(l, c), Token: c.Token,
-			SinceAt: stamp(l.heads[c.Node].at), SinceExact: l.heads[c.Node].exact,
+			SinceAt: stamp(l.heads[keyOf(c)].at), SinceExact: l.heads[keyOf(c)].exact,
 			Address: v.address(l.access[c.Path+"/"+c.Node], c.Session, store.SessionAddr(wire.SessionID(c.Session)))}
 		if v.may(l.access[c.Path+"/"+c.Node]) {
 			h.Note, h.Who = says(c)
@@ -373,7 +373,7 @@ func (x *index) contenderRow(l *lock, c *locknode.Contender, store *znode.Store,
 		r.Connected = &yes
 	}
 	if c.Held {
-		r.SinceAt, r.SinceExact = stamp(l.heads[c.Node].at), l.heads[c.Node].exact
+		r.SinceAt, r.SinceExact = stamp(l.heads[keyOf(c)].at), l.heads[keyOf(c)].exact
 	} else {
 		r.WaitMs = max(0, now.Sub(c.Queued).Milliseconds())
 	}
