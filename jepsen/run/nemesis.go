@@ -171,7 +171,9 @@ func (n nemesis) act(ctx context.Context, f *field, a *act, lasts time.Duration)
 		return started
 	}
 	if started == nil {
+		f.inEffect(a, true)
 		jepsen.Sleep(ctx, lasts)
+		f.inEffect(a, false)
 	}
 	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), mendPatience)
 	defer cancel()

@@ -55,12 +55,16 @@ func (s *stage) play(ctx context.Context) error {
 	if err := s.startClients(ctx); err != nil {
 		return err
 	}
-	if err := s.breakThings(ctx); err != nil {
-		return err
+	endQuestions := s.askAll(ctx)
+	err := s.breakThings(ctx)
+	if err == nil {
+		s.heal(ctx)
+		if !jepsen.Sleep(ctx, afterwards*s.test.SessionTimeout) {
+			err = s.calledOff(ctx)
+		}
 	}
-	s.heal(ctx)
-	if !jepsen.Sleep(ctx, afterwards*s.test.SessionTimeout) {
-		return s.calledOff(ctx)
+	if endQuestions(); err != nil {
+		return err
 	}
 	s.to = s.field.now()
 	s.stopClients(ctx)
@@ -99,7 +103,7 @@ func (s *stage) setUp(ctx context.Context) error {
 	s.start = jepsen.Monotonic()
 	s.field = &field{
 		target: t.Target, scratch: t.Scratch, history: jepsen.NewSharedHistory(s.start), out: t.Progress,
-		claimed: make(map[any]string),
+		claimed: make(map[any]string), effects: make(map[*act]time.Duration),
 	}
 	s.field.planner = planner{members: t.Members, able: t.Able, now: s.field.now, changed: s.field.majorityChanged}
 	cfg := jepsen.ClusterConfig{
@@ -244,6 +248,23 @@ func (s *stage) breakThings(ctx context.Context) error {
 	return nil
 }
 
+// asks reports whether an operator asks lockkeeper's own commands about the cluster.
+func (s *stage) asks() bool { return s.test.Target.Name == "lockkeeper" && s.test.Members > 1 }
+
+// askAll has an operator ask until the function that it returns is called.
+func (s *stage) askAll(ctx context.Context) (end func()) {
+	if !s.asks() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	asking.Go(func() { newOperator(s.field, s.test).run(ctx) })
+	return func() {
+		cancel()
+		asking.Wait()
+	}
+}
+
 // awaitClients waits until every client has begun to work.
 func (s *stage) awaitClients(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, firstPatience)
@@ -344,6 +365,9 @@ func (s *stage) judge(ctx context.Context) {
 	s.result.Ops = jepsen.Merge(histories...)
 	s.field.say("check", fmt.Sprintf("%d entries", len(s.result.Ops)))
 	s.result.Verdicts = append(s.result.Verdicts, s.progress().Check(s.result.Ops))
+	if s.asks() {
+		s.result.Verdicts = append(s.result.Verdicts, workload.CheckStatements(s.result.Ops))
+	}
 	for _, w := range all {
 		s.result.Verdicts = append(s.result.Verdicts, w.Check(s.result.Ops))
 	}
