@@ -37,9 +37,7 @@ func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) 
 		if at != "/" && !contender {
 			found = append(found, at)
 		}
-		if slices.ContainsFunc(names, locknode.IsKazooLease) {
-			parts[at+locknode.KazooLockSuffix] = true
-		}
+		parts[at+locknode.KazooLockSuffix] = true
 		if at != "/" && slices.Contains(names, locknode.CuratorLeases) && slices.Contains(names, locknode.CuratorLocks) {
 			parts[at+"/"+locknode.CuratorLeases], parts[at+"/"+locknode.CuratorLocks] = true, true
 		}
