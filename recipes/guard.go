@@ -152,7 +152,8 @@ func (g *Grant) examineQueue() (verdict, err error) {
 		switch {
 		case err != nil && !errors.Is(err, zk.ErrNoNode):
 			return nil, err
-		case err == nil && ephemeral(stat.EphemeralOwner) && !(reads && downgraded(data)):
+		case err == nil && ephemeral(stat.EphemeralOwner) && !twinBehind(front, own, stat.Czxid, g.token) &&
+			!(reads && downgraded(data)):
 			return ErrOvertaken, nil
 		}
 		passed[front] = true
