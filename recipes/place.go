@@ -439,7 +439,7 @@ func (p *place) look() look {
 		reads := p.kind == KindRead || mutant.On(mutant.WriterPassesReaders)
 		return p.passed[name] || reads && locknode.KindOf(name) == KindRead
 	})
-	if !found {
+	if !found && !mutant.On(mutant.GoneUnnoticed) {
 		return look{err: p.gone(zk.ErrNoNode)}
 	}
 	p.s.warnOfStrangers(p.dir, names)
