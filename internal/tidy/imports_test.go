@@ -69,7 +69,7 @@ const imports = `
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
-	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence internal/mutant github.com/go-zookeeper/zk
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
