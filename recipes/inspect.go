@@ -86,7 +86,8 @@ func (i inspector) path(path string) ([]Contender, error) {
 		parts = append(parts, path+"/"+locknode.CuratorLeases, path+"/"+locknode.CuratorLocks)
 	}
 	if path != "/" {
-		parts = append(parts, path+locknode.KazooLockSuffix) // somebody waits there also when no lease is out
+		// somebody waits there also when no lease is out
+		parts = append(parts, path+locknode.KazooLockSuffix)
 	}
 	for _, part := range parts {
 		more, err := i.children(part)

@@ -76,8 +76,8 @@ func predecessor(children []string, own string, skip func(name string) bool) (na
 	return name, found
 }
 
-// twinBehind says whether a node that predecessor has returned was made after own, which has the same
-// number then: so it is behind own, as locknode.Order has it.
+// twinBehind says whether a node that predecessor has returned was made after own, which has the
+// same number then: so it is behind own, as locknode.Order has it.
 func twinBehind(name, own string, czxid, token int64) bool {
 	n, _ := locknode.Sequence(name)
 	ownSeq, _ := locknode.Sequence(own)

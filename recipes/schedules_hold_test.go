@@ -174,7 +174,8 @@ func playGuard(p *play) func() {
 						mu.Lock()
 						said = append(said, data)
 						mu.Unlock()
-					case !errOneOf(err, mayEnd) && !errors.Is(err, zk.ErrNoNode): // /guarded may not be there yet
+					// /guarded may not be there yet
+					case !errOneOf(err, mayEnd) && !errors.Is(err, zk.ErrNoNode):
 						p.fault("guard: %v", err)
 					}
 				}
@@ -219,8 +220,8 @@ func (p *play) judgeGuarded(said []string) {
 // countPath has the number of leases of the drill semaphore-count.
 const countPath = "/count"
 
-// playSemaphoreCount changes the number of leases, 1 to 3, while there are contenders. Nobody is let
-// in beside as many as the number was at any time of the wait.
+// playSemaphoreCount changes the number of leases, 1 to 3, while there are contenders. Nobody is
+// let in beside as many as the number was at any time of the wait.
 func playSemaphoreCount(p *play) func() {
 	opts := SemaphoreOptions{Leases: 3, CountPath: countPath}
 	p.worker(func(rnd *rand.Rand) {
@@ -276,9 +277,9 @@ func playSemaphoreCount(p *play) func() {
 	return nil
 }
 
-// playOperator has somebody delete contenders' nodes by hand, and sometimes the lock's path with all
-// that is below. Of two that hold only one has a node; who is granted the lock has had one within a
-// session timeout, and the larger token of those whose nodes are there.
+// playOperator has somebody delete contenders' nodes by hand, and sometimes the lock's path with
+// all that is below. Of two that hold only one has a node; who is granted the lock has had one
+// within a session timeout, and the larger token of those whose nodes are there.
 func playOperator(p *play) func() {
 	p.worker(func(rnd *rand.Rand) {
 		for range 12 {

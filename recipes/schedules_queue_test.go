@@ -134,8 +134,8 @@ func (r *queueRecord) take(ctx context.Context, s *Session) (*takenItem, error) 
 	return it, nil
 }
 
-// end returns an item, or is done with it. An item that is lost is free at some time after its grant
-// was last seen to stand.
+// end returns an item, or is done with it. An item that is lost is free at some time after its
+// grant was last seen to stand.
 func (r *queueRecord) end(it *takenItem, done bool) {
 	data, began := string(it.Data()), time.Now()
 	it.look()

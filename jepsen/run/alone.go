@@ -73,7 +73,8 @@ func (f *field) clientNames(numbers []int) string {
 	return strings.Join(words, ", ")
 }
 
-// divide lets some clients, by number, reach one member only, and all others the other members only.
+// divide lets some clients, by number, reach one member only, and all others the other members
+// only.
 func (f *field) divide(one *jepsen.Member, others []*jepsen.Member, with []int) error {
 	beyond := make([][]string, len(f.clients)) // what each client cannot reach
 	for n := range beyond {

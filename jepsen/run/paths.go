@@ -12,8 +12,9 @@ import (
 )
 
 // paths are a client's ways to the members, of which some may be cut. A connection over a path that
-// is cut stays open, and no byte comes or goes; it ends when the path is whole again, for bytes were
-// lost. Clients of all members share this machine's address, so routing cannot tell them apart.
+// is cut stays open, and no byte comes or goes; it ends when the path is whole again, for bytes
+// were lost. Clients of all members share this machine's address, so routing cannot tell them
+// apart.
 type paths struct {
 	mu      sync.Mutex
 	cut     []string // members' client addresses

@@ -422,8 +422,8 @@ const zookeeperSyncLimit = 5
 
 // progressBound is how long a client may be without a completed operation. A server of ZooKeeper
 // that is cut off from its leader, or its followers, answers the pings of its clients until
-// syncLimit is over, which it looks at once in a tick, and no writes. They stay with it for so long.
-// lockkeeper's promise is narrower: a member is silent when its leases are not confirmed.
+// syncLimit is over, which it looks at once in a tick, and no writes. They stay with it for so
+// long. lockkeeper's promise is narrower: a member is silent when its leases are not confirmed.
 func (t Test) progressBound() time.Duration {
 	bound := progressTimeouts*t.SessionTimeout + progressGrace
 	if t.Target.Name == "zookeeper" && t.Members > 1 {

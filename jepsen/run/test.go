@@ -49,8 +49,8 @@ type Test struct {
 	TickTime, SessionTimeout time.Duration
 	// Network is how members are separated: Auto, Namespace or Proxy.
 	Network string
-	// Mutation is a bug that is planted in the clients' package recipes, to see that a run finds it;
-	// empty for none. Client has to be built with -tags mutants for one.
+	// Mutation is a bug that is planted in the clients' package recipes, to see that a run finds
+	// it; empty for none. Client has to be built with -tags mutants for one.
 	Mutation string
 	// Client is the command line that runs Client.
 	Client []string
