@@ -279,7 +279,8 @@ func killAll(root, group int, stop <-chan struct{}) {
 
 // runGuard is the guard's process. See guardCommand.
 func runGuard() int {
-	runtime.LockOSThread() // the kernel takes the end of the thread that starts the command for our end
+	// the kernel takes the end of the thread that starts the command for our end
+	runtime.LockOSThread()
 	syscall.CloseOnExec(controlFD)
 	syscall.CloseOnExec(reportFD)
 	for _, s := range forwarded { // they are for the command; it would inherit that we ignore them
@@ -288,7 +289,8 @@ func runGuard() int {
 		}
 	}
 	control, reports := bufio.NewReader(os.NewFile(controlFD, "control")), os.NewFile(reportFD, "reports")
-	report := func(r guardReport) { _ = json.NewEncoder(reports).Encode(r) } // to nobody, if it was killed
+	// to nobody, if it was killed
+	report := func(r guardReport) { _ = json.NewEncoder(reports).Encode(r) }
 	line, err := control.ReadBytes('\n')
 	var order guardOrder
 	if err == nil {
