@@ -112,6 +112,9 @@ var foreignQueues = []struct {
 	{"kazoo's semaphore", []string{
 		"2 /q/" + kazooID + "2", "1 /q/" + kazooID + "1", "3 /q-__lock__/" + kazooID + "3__lock__0000000007",
 	}, []string{"*lease kazoo 2", "*lease kazoo 1", "lease kazoo 3"}},
+	{"kazoo's semaphore, nobody has a lease yet", []string{
+		"0 /q", "3 /q-__lock__/" + kazooID + "3__lock__0000000007", "4 /q-__lock__/" + kazooID + "4__lock__0000000008",
+	}, []string{"lease kazoo 3", "lease kazoo 4"}},
 	{"Curator's semaphore and kazoo's", []string{
 		"1 /q/leases/" + curatorID + "lease-0000000001", "2 /q/" + kazooID + "2", "3 /q/locks/" + curatorID + "lock-0000000003",
 		"4 /q-__lock__/" + kazooID + "4__lock__0000000004",

@@ -44,9 +44,7 @@ func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) 
 			if at != "/" && !contender {
 				found = append(found, at)
 			}
-			if slices.ContainsFunc(names[i], locknode.IsKazooLease) {
-				parts[at+locknode.KazooLockSuffix] = true
-			}
+			parts[at+locknode.KazooLockSuffix] = true
 			if at != "/" && slices.Contains(names[i], locknode.CuratorLeases) && slices.Contains(names[i], locknode.CuratorLocks) {
 				parts[at+"/"+locknode.CuratorLeases], parts[at+"/"+locknode.CuratorLocks] = true, true
 			}

@@ -21,6 +21,8 @@ func TestLockPaths(t *testing.T) {
 				"/sem", "/sem/leases", "/sem/leases/lease-0000000001", "/sem/locks",
 				"/ksem", "/ksem/" + hex, "/ksem-__lock__", "/ksem-__lock__/" + hex + "__lock__0000000007",
 				"/other-__lock__", "/other-__lock__/" + hex + "__lock__0000000008",
+				// no lease is out
+				"/ksem2", "/ksem2-__lock__", "/ksem2-__lock__/" + hex + "__lock__0000000009",
 				"/sem/locks/more",   // a namespace that happens to look like a semaphore
 				"/leases", "/locks", // the root is no semaphore
 			} {
@@ -33,7 +35,7 @@ func TestLockPaths(t *testing.T) {
 			root string
 			want []string
 		}{
-			{"/", []string{"/a", "/a/m", "/ksem", "/ksem/" + hex, "/leases", "/locks", "/other-__lock__", "/sem", "/sem/locks/more"}},
+			{"/", []string{"/a", "/a/m", "/ksem", "/ksem/" + hex, "/ksem2", "/leases", "/locks", "/other-__lock__", "/sem", "/sem/locks/more"}},
 			{"/a", []string{"/a", "/a/m"}},
 			{"/a/m/x-lock-0000000001", nil},
 			{"/nowhere", nil},

@@ -28,6 +28,9 @@ type env struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == guardCommand {
+		os.Exit(runGuard())
+	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored

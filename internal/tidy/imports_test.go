@@ -51,7 +51,7 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/admin server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/admin server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -69,7 +69,7 @@ const imports = `
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
-	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence internal/mutant github.com/go-zookeeper/zk
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
@@ -152,7 +152,7 @@ const testImports = `
 	quorum:                internal/simnet internal/simdisk internal/rafttest internal/freeport
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
 	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `

@@ -57,7 +57,7 @@ func seconds(min, max float64) span {
 
 // nemeses are all of them, in the order in which they are listed.
 func nemeses() []nemesis {
-	return slices.Concat(partitions(), processNemeses(), linkNemeses(), swapNemeses(), diskNemeses(),
+	return slices.Concat(partitions(), []nemesis{loneLeader()}, processNemeses(), linkNemeses(), swapNemeses(), diskNemeses(),
 		lossNemeses(), clockNemeses(), memberNemeses())
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"lockkeeper/jepsen"
 	"lockkeeper/jepsen/report"
 	"lockkeeper/jepsen/workload"
@@ -113,7 +115,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		cfg.Admin, cfg.TestClocks = true, t.asksFor("clock", "suspend")
 	} else {
 		// As in its sample configuration. It takes the last line of a key.
-		cfg.Extra = []string{"initLimit=10", "syncLimit=5"}
+		cfg.Extra = []string{"initLimit=10", fmt.Sprintf("syncLimit=%d", zookeeperSyncLimit)}
 	}
 	if err := s.connect(ctx, &cfg); err != nil {
 		return err
@@ -209,7 +211,7 @@ func (s *stage) startClients(context.Context) error {
 	t := s.test
 	for n := range t.Clients {
 		spec := clientSpec{Env: s.env(), Workloads: t.Workloads, N: n, Start: s.start,
-			Fence: filepath.Join(t.Scratch, "fence")}
+			Fence: filepath.Join(t.Scratch, "fence"), Mutation: t.Mutation}
 		c, err := startClient(t.Client, spec, t.Scratch)
 		if err != nil {
 			return err
@@ -386,6 +388,9 @@ func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, replicaPatience)
 	defer cancel()
 	v := workload.Verdict{Checker: "replicas", Promise: "C1"}
+	if s.test.Target.Name == "zookeeper" {
+		s.complain(s.moreUpdates(ctx))
+	}
 	zxid, err := s.field.cluster.AwaitAgreement(ctx)
 	switch {
 	case errors.Is(err, jepsen.ErrReplicasDiffer):
@@ -398,6 +403,29 @@ func (s *stage) checkReplicas(ctx context.Context) workload.Verdict {
 			len(s.field.cluster.Members()), zxid)
 	}
 	return v
+}
+
+// digestUpdates are more updates than ZooKeeper has from one digest to the next, which is 128: a
+// workload with few updates leaves members with no digest of one zxid.
+const digestUpdates = 300
+
+// moreUpdates makes digestUpdates.
+func (s *stage) moreUpdates(ctx context.Context) error {
+	env := s.env()
+	c, _, err := jepsen.OpenGoClient(jepsen.GoClientConfig{Servers: env.Servers, SessionTimeout: env.SessionTimeout})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	const path = "/replicas"
+	_, err = c.Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	for n := 0; n < digestUpdates && err == nil && ctx.Err() == nil; n++ {
+		_, err = c.Set(path, nil, -1)
+	}
+	if err != nil {
+		return fmt.Errorf("run: updates for the digests of the members: %w", err)
+	}
+	return nil
 }
 
 // killBound is how long after the kill of a leader a client of the workload libraries may have to
@@ -413,11 +441,24 @@ const (
 	progressGrace    = 4 * time.Second
 )
 
+// zookeeperSyncLimit is ZooKeeper's syncLimit, in ticks, as in its sample configuration.
+const zookeeperSyncLimit = 5
+
+// progressBound is how long a client may be without a completed operation. A server of ZooKeeper
+// that is cut off from its leader, or its followers, answers the pings of its clients until
+// syncLimit is over, which it looks at once in a tick, and no writes. They stay with it for so
+// long. lockkeeper's promise is narrower: a member is silent when its leases are not confirmed.
+func (t Test) progressBound() time.Duration {
+	bound := progressTimeouts*t.SessionTimeout + progressGrace
+	if t.Target.Name == "zookeeper" && t.Members > 1 {
+		bound += (zookeeperSyncLimit + 1) * t.TickTime
+	}
+	return bound
+}
+
 // progress is the checker that the clients got on.
 func (s *stage) progress() workload.Progress {
-	p := workload.Progress{
-		From: s.from, To: s.to, Able: s.test.Able, Bound: progressTimeouts*s.test.SessionTimeout + progressGrace,
-	}
+	p := workload.Progress{From: s.from, To: s.to, Able: s.test.Able, Bound: s.test.progressBound()}
 	for _, name := range s.test.Workloads {
 		for n := range s.test.Clients {
 			if workload.Steady(name) {
