@@ -109,7 +109,7 @@ func (r *Replica) catchUpLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if r.lookCaughtUp(); r.Joined() && !joined {
 			joined = true
-			r.log.Info("caught up: this member serves clients", "leader", r.Leader(), "index", local{r}.AppliedIndex())
+			r.log.Info("serving: this member has caught up with the leader", "leader", r.Leader(), "index", local{r}.AppliedIndex())
 		}
 		step := r.cfg.heartbeatTimeout() / 4
 		if !r.Joined() {

@@ -107,10 +107,12 @@ func (c *serveCommand) run(e env, args []string) error {
 		}
 		if err == nil {
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
-			tell(fmt.Sprintf("READY=1\nSTATUS=serves clients on %v", s.ClientAddr()))
+			stopTelling := tellReadiness(s, tell)
 			select {
 			case <-s.Failed():
+				stopTelling()
 			case sig := <-e.signals:
+				stopTelling()
 				cfg.Logger.Info("stopping", "signal", sig.String())
 				tell("STOPPING=1")
 				return stop(s, e)
@@ -137,6 +139,51 @@ func (c *serveCommand) run(e env, args []string) error {
 			return nil
 		}
 	}
+}
+
+const (
+	// readyStep is how often the service manager's knowledge is brought up to date.
+	readyStep = 200 * time.Millisecond
+	// readyWithoutLeader is for how long a start waits for a leader. The members of a new cluster
+	// may be started one after the other, each start waited for.
+	readyWithoutLeader = 10 * time.Second
+)
+
+// tellReadiness tells the service manager that this member has started when it counts (GET /ready),
+// or when it has known no leader for readyWithoutLeader; and from then on whether it counts. It
+// ends when the function that it returns is called.
+func tellReadiness(s *server.Server, tell func(state string)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(readyStep)
+		defer ticker.Stop()
+		started, told := false, false
+		for first := true; ; first = false {
+			ready, why := s.Ready()
+			state := "STATUS=not ready: " + why
+			if ready {
+				state = fmt.Sprintf("STATUS=serves clients on %v", s.ClientAddr())
+			}
+			since, led := s.Replica().LeaderKnown()
+			begins := !started && (ready || !led && time.Since(since) >= readyWithoutLeader)
+			if begins {
+				started = true
+				state = "READY=1\n" + state
+			}
+			if first || begins || ready != told {
+				tell(state)
+			}
+			told = ready
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // logHandler writes the log in the format that was chosen. Ids of sessions and zxids are
