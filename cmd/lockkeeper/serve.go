@@ -34,6 +34,7 @@ type serveCommand struct {
 	clientAddr, dataDir, logLevel, logFormat string
 	ignoreZooKeeper, allowUnknown, imports   bool
 	without                                  numbers
+	drain                                    time.Duration
 }
 
 // numbers is a flag with member numbers: 2 or 2,3.
@@ -62,6 +63,9 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
 		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
+	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most this long until the "+
+		"others can do without it; then it transfers the leadership and moves its clients to them within 5s "+
+		"(default: it stops at once)")
 	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: "+
 		"they have never worked in it, and do not run")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
@@ -115,7 +119,7 @@ func (c *serveCommand) run(e env, args []string) error {
 				stopTelling()
 				cfg.Logger.Info("stopping", "signal", sig.String())
 				tell("STOPPING=1")
-				return stop(s, e)
+				return stop(s, e, c.drain)
 			}
 			err = s.Err()
 			cerr := s.Close()
@@ -300,10 +304,14 @@ func startupLine(at net.Addr, dataDir string) string {
 // some supervisors send a signal to the process and to its group.
 const signalRepeat = time.Second
 
-// stop shuts the member down, unless a second signal comes first.
-func stop(s *server.Server, e env) error {
+// stop shuts the member down, unless a second signal comes first. With drain it does so when the
+// other members can do without it, or drain is over.
+func stop(s *server.Server, e env, drain time.Duration) error {
 	stopped := make(chan error, 1)
 	go func() {
+		if drain > 0 {
+			s.Drain(context.Background(), drain)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		stopped <- s.Shutdown(ctx)
