@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -193,7 +194,12 @@ func TestKubernetes(t *testing.T) {
 		}
 		want(t, "allowPrivilegeEscalation", c.at("securityContext", "allowPrivilegeEscalation"), false)
 	}
-	want(t, "the file", member.at("args", 1), member.at("volumeMounts", 0, "mountPath").String()+"/zoo.cfg")
+	want(t, "the file", member.at("args", 3), member.at("volumeMounts", 0, "mountPath").String()+"/zoo.cfg")
+	drain, err := time.ParseDuration(member.at("args", 2).String())
+	if err != nil || member.at("args", 1).String() != "-drain" {
+		t.Fatalf("the arguments are %v: %v", member.at("args"), err)
+	}
+	want(t, "terminationGracePeriodSeconds", pod.at("terminationGracePeriodSeconds"), drain.Seconds()+30)
 }
 
 // TestCompose: likewise, and Prometheus and Grafana find what they read.
