@@ -211,7 +211,8 @@ func (u *rollingUpdate) write(mb int) {
 		wg.Go(func() {
 			for i := w; i < mb<<20/updateNode; i += writers {
 				path := fmt.Sprintf("/update/bulk-%d", i)
-				if err := Poll(u.ctx, 20*time.Millisecond, func() error { // its member may be the one that goes
+				// Its member may be the one that is restarted.
+				if err := Poll(u.ctx, 20*time.Millisecond, func() error {
 					_, err := u.writer.conn.Set(path, data, -1)
 					if errors.Is(err, zk.ErrNoNode) {
 						_, err = u.writer.conn.Create(path, data, 0, zk.WorldACL(zk.PermAll))
