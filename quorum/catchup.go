@@ -109,7 +109,7 @@ func (r *Replica) catchUpLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		if r.lookCaughtUp(); r.Joined() && !joined {
 			joined = true
-			r.log.Info("caught up: this member serves clients", "leader", r.Leader(), "index", local{r}.AppliedIndex())
+			r.log.Info("serving: this member has caught up with the leader", "leader", r.Leader(), "index", local{r}.AppliedIndex())
 		}
 		step := r.cfg.heartbeatTimeout() / 4
 		if !r.Joined() {
@@ -225,7 +225,8 @@ func (r *Replica) Ready() (ok bool, why string) {
 	case applied < newest.index:
 		why = fmt.Sprintf("it is behind: it has applied entry %d of %d", applied, newest.index)
 	default:
-		why = fmt.Sprintf("it is behind: it applies entries up to %d", newest.index)
+		why = fmt.Sprintf("it has got nothing but heartbeats from the leader for %v",
+			r.cfg.Clock.Now().Sub(newest.at).Round(time.Second))
 	}
 	return false, why[:min(len(why), maxWhy)]
 }

@@ -144,3 +144,22 @@ func (c *cluster) zxid(i int) (z wire.Zxid) {
 	c.reps[i].View(func(s *znode.Store) { z = s.Zxid() })
 	return z
 }
+
+// A member that was away for long is sent what it lacks as soon as it answers, not when the library
+// tries again after a pause that grows to ten seconds (UPSTREAM.md, 18).
+func TestMemberIsServedWhenItIsBack(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		f := (c.leader() + 1) % 3
+		c.awaitReady(0, 1, 2)
+		for away := 10 * time.Second; away < 2*time.Minute; away += 13 * time.Second {
+			c.stop(f)
+			time.Sleep(away)
+			began := time.Now()
+			c.start(f)
+			c.awaitReady(f)
+			if took := time.Since(began); took > 1500*time.Millisecond {
+				t.Errorf("after %v it was ready after %v", away, took)
+			}
+		}
+	})
+}

@@ -47,6 +47,11 @@ type adminMember struct {
 var _ admin.Member = adminMember{}
 
 // Serving implements admin.Member.
+// Shed implements admin.Member.
+func (m adminMember) Shed(ctx context.Context, percent int) int {
+	return m.sessions.Shed(ctx, percent, httpTimeout/2)
+}
+
 func (m adminMember) Serving() bool { return m.Server.Serving() || m.sessions.ReadOnly() }
 
 // IsSuper implements admin.Member.

@@ -189,7 +189,12 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 
 // Ready reports whether this member counts: it knows a leader, and has applied what it has been
 // told to be committed, as of the last few seconds (quorum.Replica.Ready). If not, why says it.
-func (s *Server) Ready() (ok bool, why string) { return s.replica.Ready() }
+func (s *Server) Ready() (ok bool, why string) {
+	if s.leaving.Load() {
+		return false, "it is about to stop"
+	}
+	return s.replica.Ready()
+}
 
 func writeError(w http.ResponseWriter, status int, reason string) {
 	writeJSON(w, status, map[string]string{"error": reason})

@@ -74,6 +74,7 @@ type Server struct {
 	reports     memberReports
 	stopAnswers stopAnswers
 	stopping    chan struct{} // closed when the member begins to stop
+	leaving     atomic.Bool   // it moves its clients to others, and stops then
 	// listings holds one element for each listing that is being made or sent.
 	listings chan struct{}
 	// fences holds an element for the fence that looks at many contenders.

@@ -2,10 +2,14 @@ package server
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"lockkeeper/wire"
 )
 
 // askStoppable asks a member over HTTP whether it may be stopped.
@@ -83,5 +87,105 @@ func TestMemberAloneIsNotStoppable(t *testing.T) {
 	}
 	if status != http.StatusServiceUnavailable {
 		t.Errorf("status %d", status)
+	}
+}
+
+// A member that drains waits until the others can do without it, transfers the leadership, takes no
+// more clients and moves its own; clients of the others notice nothing.
+func TestDrain(t *testing.T) {
+	members, _ := startMembers(t, []uint8{1, 2, 3}, "")
+	for _, s := range members {
+		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
+	}
+	leads := members[int(members[0].replica.Leader())-1]
+	stays := members[int(leads.cfg.ID)%3]
+	moved, kept := dialReal(t, leads), dialReal(t, stays)
+	moved.connect(10 * time.Second)
+	kept.connect(10 * time.Second)
+	absent := members[(int(leads.cfg.ID)+1)%3]
+	if err := absent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		leads.Drain(t.Context(), time.Minute)
+	}()
+	await(t, "the member to be told no", func() bool {
+		a := stays.Stoppable(t.Context(), false)
+		return strings.Contains(a.Reason, "does not answer")
+	})
+	moved.call(wire.OpCreate, create("/while-it-waits", nil, wire.ModePersistent))
+	if ok, why := leads.Ready(); !ok {
+		t.Errorf("while it waits: %s", why)
+	}
+	back, err := Start(absent.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("it waits although the others can do without it")
+	}
+	if ok, why := back.Ready(); !ok {
+		t.Errorf("it left before the other one was ready: %s", why)
+	}
+	moved.expectClosed()
+	if ok, _ := leads.Ready(); ok || stays.replica.Leader() == leads.replica.ID() {
+		t.Errorf("ready: %v, member %d leads", ok, stays.replica.Leader())
+	}
+	if c, err := net.Dial("tcp", leads.ClientAddr().String()); err == nil {
+		_ = c.Close()
+		t.Error("it takes clients")
+	}
+	kept.call(wire.OpCreate, create("/afterwards", nil, wire.ModePersistent))
+}
+
+// When all members are told to stop, they do not wait for each other.
+func TestDrainOfAll(t *testing.T) {
+	members, _ := startMembers(t, []uint8{1, 2, 3}, "")
+	for _, s := range members {
+		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
+	}
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for _, s := range members {
+		wg.Go(func() {
+			s.Drain(t.Context(), 2*patience)
+			_ = s.Close()
+		})
+	}
+	wg.Wait()
+	if took := time.Since(begin); took > patience {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A super user, and nobody else, moves a share of the clients to other members.
+func TestShedCommand(t *testing.T) {
+	s := startReal(t, superSettings)
+	for range 4 {
+		dialReal(t, s).connect(10 * time.Second)
+	}
+	addr := s.HTTPAddr().String()
+	for _, tt := range []struct {
+		method, path, auth string
+		status             int
+		body               string
+	}{
+		{http.MethodPost, "/commands/shed?percentage=50", "", http.StatusUnauthorized, "Auth info is missing"},
+		{http.MethodPost, "/commands/shed?percentage=50", "digest super:wrong", http.StatusForbidden, ""},
+		{http.MethodGet, "/commands/shed?percentage=50", superAuth, http.StatusMethodNotAllowed, ""},
+		{http.MethodPost, "/commands/shed?percentage=101", superAuth, http.StatusBadRequest, "from 0 to 100"},
+		{http.MethodPost, "/commands/shed", superAuth, http.StatusBadRequest, "from 0 to 100"},
+		{http.MethodPost, "/commands/shed?percentage=50", superAuth, http.StatusOK, `"connections_shed" : 2`},
+		{http.MethodPost, "/commands/shed_connections?percentage=100", superAuth, http.StatusOK, `"connections_shed" : 2`},
+	} {
+		status, body := askAdmin(t, tt.method, addr, tt.path, tt.auth)
+		if status != tt.status || !strings.Contains(body, tt.body) {
+			t.Errorf("%s %s: %d %s, want %d %s", tt.method, tt.path, status, body, tt.status, tt.body)
+		}
 	}
 }

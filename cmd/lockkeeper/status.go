@@ -454,7 +454,7 @@ func (s *clusterStatus) judge(list []server.ListedMember) {
 	}
 }
 
-// askMayStop asks whether a member may be stopped now. It is the member itself that asks the leader.
+// askMayStop asks whether a member may be stopped now. The member itself asks the leader.
 func (c *statusCommand) askMayStop(servers []string) error {
 	type outcome struct {
 		a   *server.Stoppable

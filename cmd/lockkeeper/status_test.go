@@ -178,7 +178,7 @@ func TestStatusOfAMemberThatIsBehind(t *testing.T) {
 	}
 }
 
-// TestStatusMayStop: a member may be stopped if the others can do without it, and not two at a time.
+// TestStatusMayStop: a member may be stopped if the others can do without it, not two at a time.
 func TestStatusMayStop(t *testing.T) {
 	ports, err := freeport.Take(9)
 	if err != nil {

@@ -160,8 +160,46 @@ func (t *Transport) Close() {
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
-// AppendEntries implements raft.Transport.
+// AppendEntries implements raft.Transport. Other requests than heartbeats wait for a follower that
+// is out of reach until a heartbeat has reached it (UPSTREAM.md, 18).
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
+	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := t.appendEntries(id, target, args, resp)
+	if err == nil || t.net == nil || isHeartbeat(args) || isRefusal(err) || !t.awaitContact(id, args.Term) {
+		return err
+	}
+	return t.appendEntries(id, target, args, resp)
+}
+
+// contactStep is how often a leader looks whether a heartbeat has reached a follower.
+const contactStep = 20 * time.Millisecond
+
+// awaitContact waits until a follower has answered a request that is sent from now on; false if it
+// is no longer to be waited for: this member does not lead in that term any more, or does not have
+// that follower, or ends.
+func (t *Transport) awaitContact(id raft.ServerID, term uint64) bool {
+	began := t.clock.Now()
+	ticker := time.NewTicker(contactStep)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-t.stop:
+			return false
+		case <-t.net.port.done:
+			return false
+		case <-ticker.C:
+		}
+		if _, heard := t.Progress(id); heard.After(began) {
+			return true
+		}
+		if t.local.Term() != term || t.local.Leader() != t.self ||
+			!slices.ContainsFunc(t.local.Servers(), func(s raft.Server) bool { return s.ID == id }) {
+			return false
+		}
+	}
+}
+
+func (t *Transport) appendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	start := t.clock.Now()
 	err := t.Transport.AppendEntries(id, target, args, resp)
@@ -491,7 +529,7 @@ func (t *Transport) commitLoop(f *follower) {
 		var resp raft.AppendEntriesResponse
 		// A failure needs no second try: the library's own next request carries the commit index
 		// too.
-		_ = t.AppendEntries(f.id, addr, &args, &resp)
+		_ = t.appendEntries(f.id, addr, &args, &resp)
 	}
 }
 
