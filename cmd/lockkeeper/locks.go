@@ -314,6 +314,8 @@ func (c *contender) since(now time.Time) string {
 	}
 	text := at.Local().Format(instantLayout)
 	switch {
+	case c.MayHold:
+		return fmt.Sprintf("queued %s (%s)", text, age(now.Sub(at)))
 	case c.Since == nil || c.SinceExact:
 		return fmt.Sprintf("since %s (%s)", text, age(now.Sub(at)))
 	}
@@ -337,6 +339,9 @@ func (l lockState) warnings() (warnings []string) {
 
 // self is how a contender describes itself.
 func (c *contender) self() string {
+	if name := c.Identifier(); name != "" {
+		return fmt.Sprintf("%q", name)
+	}
 	if c.Info == nil {
 		return printable(string(c.Data))
 	}
