@@ -2,12 +2,9 @@ package locknode
 
 import (
 	"encoding/json"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Info says who a contender is: the metadata that package recipes writes into a
@@ -71,19 +68,18 @@ func ParseInfo(data []byte) *Info {
 // identifierMost is how long an identifier is at most, in bytes.
 const identifierMost = 80
 
-// Identifier is what a contender of another library calls itself in the data of its node, as kazoo's
-// argument identifier; "" if that is no short text, or an address, which Curator writes there unless
-// its program has something to say.
+// Identifier is what a contender of another library calls itself in the data of its node, as
+// kazoo's argument identifier; "" if that is no short text, or an address, which Curator writes
+// there unless its program has something to say.
 func (c *Contender) Identifier() string {
 	text := string(c.Data)
 	if c.Library == LibraryKazoo && strings.HasPrefix(text, "b'") && strings.HasSuffix(text, "'") && len(text) > 2 {
 		text = text[2 : len(text)-1] // as kazoo's Semaphore writes what is bytes already
 	}
-	if c.Info != nil || len(text) > identifierMost || !utf8.ValidString(text) || text == "" ||
-		strings.ContainsFunc(text, unicode.IsControl) || text[0] == '{' || text[0] == '[' {
-		return ""
-	}
-	if _, err := netip.ParseAddr(text); err == nil {
+	isControl := func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }
+	isAddress := strings.ContainsAny(text, ".:") && strings.Trim(text, "0123456789abcdef.:") == ""
+	if c.Info != nil || text == "" || len(text) > identifierMost || strings.ToValidUTF8(text, "") != text || isAddress ||
+		strings.ContainsFunc(text, isControl) || text[0] == '{' || text[0] == '[' {
 		return ""
 	}
 	return text

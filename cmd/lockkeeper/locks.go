@@ -200,7 +200,8 @@ func newContender(c recipes.Contender) contender {
 
 type lockList []lockState
 
-// locks reads all locks at and below a path: as a report if the server makes one, else node by node.
+// locks reads all locks at and below a path: as a report if the server makes one, else node by
+// node.
 func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -120,8 +120,8 @@ type Health struct {
 	FsyncMaxMs    *float64   `json:"fsyncMaxMs"`
 	// LeaderHeardMs is how long ago a follower has heard of its leader.
 	LeaderHeardMs *int64 `json:"leaderHeardMs"`
-	// PausedPart is during what part of the last minutes the process did not run, PauseMaxMs for how
-	// long at most.
+	// PausedPart is during what part of the last minutes the process did not run, PauseMaxMs for
+	// how long at most.
 	PausedPart  *float64 `json:"pausedPart"`
 	PauseMaxMs  *float64 `json:"pauseMaxMs"`
 	Connections int      `json:"connections"`

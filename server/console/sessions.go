@@ -101,8 +101,8 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	return a, nil
 }
 
-// nameSessions fills in what the sessions are known by. If the locks do not fit into the index, that
-// is their address alone.
+// nameSessions fills in what the sessions are known by. If the locks do not fit into the index,
+// that is their address alone.
 func (c *Console) nameSessions(rows []sessionRow, v *viewer) {
 	_ = c.index.with(func() {
 		c.member.View(func(store *znode.Store) {
