@@ -215,22 +215,15 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 // walkedLocks reads the locks node by node, as any ZooKeeper server can be asked. Since when they
 // are held nobody knows there.
 func (c *client) walkedLocks(ctx context.Context, root string) (lockList, error) {
-	paths, err := c.LockPaths(ctx, root)
+	found, err := c.Contentions(ctx, root)
 	if err != nil {
 		return nil, err
 	}
 	addresses := c.flags.sessionAddresses(ctx, c.servers)
 	list := lockList{}
-	for _, p := range paths {
-		all, err := c.Contenders(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if len(all) == 0 {
-			continue
-		}
-		l := lockState{Path: p}
-		for _, one := range all {
+	for _, lock := range found {
+		l := lockState{Path: lock.Path}
+		for _, one := range lock.Contenders {
 			c := newContender(one)
 			c.Address = addresses[one.Session]
 			l.Contenders = append(l.Contenders, c)
@@ -342,6 +335,9 @@ func (l lockState) warnings() (warnings []string) {
 func (c *contender) self() string {
 	if name := c.Identifier(); name != "" {
 		return fmt.Sprintf("%q", name)
+	}
+	if c.Info == nil && c.Address != "" && strings.HasPrefix(c.Address, string(c.Data)) {
+		return "" // as Curator's
 	}
 	if c.Info == nil {
 		return printable(string(c.Data))
