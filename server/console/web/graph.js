@@ -4,7 +4,7 @@
 import { h } from "./dom.js";
 import { middle, session as shortSession, visible } from "./format.js";
 
-const boxWidth = 168, boxHeight = 40;
+const boxWidth = 196, boxHeight = 40;
 let pictures = 0;
 
 export function drawDeadlock(d) {
@@ -53,13 +53,13 @@ function onCircle(radius, part) {
   return [radius * 1.25 * Math.cos(a), radius * Math.sin(a)];
 }
 
-// box has the name of a session's program, and below it the address of its client or the session.
+// box has the name of a session's program, and below it the address of its client and the session.
 function box(s, more, [x, y], inCycle) {
-  const name = more?.who && visible(middle(more.who, 22)), below = name ? more.address || shortSession(s) : more?.address;
+  const name = more?.who && visible(middle(more.who, 26)), below = name ? [more.address, shortSession(s)].filter(Boolean).join(" ") : more?.address;
   return h("g", { key: s, class: `box${inCycle ? " cycle" : ""}` },
     h("rect", { x: x - boxWidth / 2, y: y - boxHeight / 2, width: boxWidth, height: boxHeight, rx: 7 }),
     h("text", { x, y: below ? y - 2 : y + 4.5, "text-anchor": "middle", class: name ? "name" : null }, name || shortSession(s)),
-    below ? h("text", { x, y: y + 12, "text-anchor": "middle", class: "below" }, visible(middle(below, 24))) : null,
+    below ? h("text", { x, y: y + 12, "text-anchor": "middle", class: "below" }, visible(middle(below, 30))) : null,
     h("title", {}, [more?.who && visible(more.who), s, more?.address].filter(Boolean).join(" · ")));
 }
 
