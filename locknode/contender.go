@@ -129,9 +129,9 @@ func Sorted(lock string, all []Contender) *Queues {
 	return q
 }
 
-// Resolve finds out who holds a lock, given its queues in order. It returns holders first, then the
-// others in the order in which it will be their turn, each once: a node that only keeps the place of
-// the next to get a lease is left out. Its time is linear in their number.
+// Resolve finds out who holds a lock, given its queues in order. It returns holders first, then
+// the others in the order in which it will be their turn, each once: a node that only keeps the
+// place of the next to get a lease is left out. Its time is linear in their number.
 func Resolve(q *Queues) []Contender {
 	leases := semaphore(q.CuratorLeases, q.CuratorLocks)
 	leases = append(leases, semaphore(q.KazooLeases, q.KazooLock)...)

@@ -1,9 +1,6 @@
 package locknode
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Extract has those contenders of one lock that decide who of them holds it and whether the one
 // with a token does. They are few, however many contenders there are: of those that others have to
@@ -76,8 +73,8 @@ type Verdict struct {
 	// Holds is the first holder of the lock, if its nodes have their numbers in the order in which
 	// they were made; nil if there is none.
 	Holds *Contender
-	// Behind is the last of those that are known to be in front of Own and that it waits for; nil if
-	// there is none, or if it waits for a lease.
+	// Behind is the last of those that are known to be in front of Own and that it waits for; nil
+	// if there is none, or if it waits for a lease.
 	Behind *Contender
 }
 
@@ -85,10 +82,14 @@ type Verdict struct {
 func (e *Extract) Verdict() Verdict {
 	var all []Contender
 	for _, m := range []map[Class]Contender{e.queue, e.leases} {
-		all = slices.AppendSeq(all, maps.Values(m))
+		for _, c := range m {
+			all = append(all, c)
+		}
 	}
 	for _, m := range []map[string]Contender{e.first, e.pending} {
-		all = slices.AppendSeq(all, maps.Values(m))
+		for _, c := range m {
+			all = append(all, c)
+		}
 	}
 	is := func(own, c *Contender) bool { return own.Path == c.Path && own.Node == c.Node }
 	if e.own != nil && !slices.ContainsFunc(all, func(c Contender) bool { return is(e.own, &c) }) {

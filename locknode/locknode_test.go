@@ -358,3 +358,18 @@ func TestNestedNotes(t *testing.T) {
 		}
 	}
 }
+
+func TestIdentifier(t *testing.T) {
+	const kazoo, curator = "b7bfcd3227404d3880a0eccd4e5100c1__lock__0000000001", "_c_34c73d33-a364-4285-8dd6-8b05f149fed9-lock-0000000001"
+	for _, tt := range []struct{ node, data, want string }{
+		{kazoo, "worker-7", "worker-7"}, {kazoo, "b'worker-7'", "worker-7"}, {kazoo, "", ""}, {kazoo, "\xff\xfe", ""},
+		{curator, "10.0.0.7", ""}, {curator, "fe80::1", ""}, {curator, "b'x'", "b'x'"}, {curator, `{"a":1}`, ""},
+		{curator, "two\nlines", ""}, {curator, strings.Repeat("x", identifierMost+1), ""},
+		{curator, `{"by":"lockkeeper/recipes","since":"2026-11-21T14:00:00Z","program":"nightly"}`, ""},
+	} {
+		c := New("/l", tt.node, 1, time.Time{}, 1, []byte(tt.data))
+		if got := c.Identifier(); got != tt.want {
+			t.Errorf("%s with %q is %q, want %q", tt.node, tt.data, got, tt.want)
+		}
+	}
+}

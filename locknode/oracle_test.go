@@ -303,8 +303,8 @@ func (d *oddDirectory) asked() (list []verdict) {
 	return list
 }
 
-// read returns the contenders of the lock. It reads the queue of a semaphore's waiters if there is a
-// semaphore.
+// read returns the contenders of the lock. It reads the queue of a semaphore's waiters if there is
+// a semaphore.
 func (d *oddDirectory) read() (all []Contender) {
 	parts := []string{d.path, d.path + "/" + CuratorLeases}
 	for _, n := range d.nodes {

@@ -581,6 +581,18 @@ func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 	return r.leaderFrom, r.leader != NoMember
 }
 
+// LeaderSilence is for how long this member has heard nothing of the leader that it follows; false
+// if it leads, or knows no leader.
+func (r *Replica) LeaderSilence() (time.Duration, bool) {
+	r.stateMu.Lock()
+	leader := r.leader
+	r.stateMu.Unlock()
+	if leader == NoMember || leader == r.cfg.ID {
+		return 0, false
+	}
+	return max(0, time.Since(r.raft.LastContact())), true
+}
+
 // Close stops the member and waits for everything it started. A leader first tries to transfer its
 // leadership, so that the others need not wait for an election timeout. The stores are closed too.
 func (r *Replica) Close() error {

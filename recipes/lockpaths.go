@@ -62,6 +62,38 @@ func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) 
 	return found, nil
 }
 
+// Contention is a lock with its contenders, as [Session.Contenders] returns them.
+type Contention = locknode.Lock
+
+// Contentions lists, in the order of their paths, the locks at and below root that somebody holds or
+// waits for. It asks about each node of the tree, as [Session.LockPaths].
+func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, error) {
+	if _, err := ask(ctx, s, func() (struct{}, error) { return struct{}{}, s.confirm() }); err != nil {
+		return nil, fmt.Errorf("recipes: look for locks at %s: %w", root, err)
+	}
+	paths, err := s.LockPaths(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	var list []Contention
+	for step := range slices.Chunk(paths, pathsAtOnce) {
+		found, errs := make([]Contention, len(step)), make([]error, len(step))
+		var wg sync.WaitGroup
+		for n, path := range step {
+			wg.Go(func() {
+				found[n].Path = path
+				found[n].Contenders, errs[n] = ask(ctx, s, func() ([]Contender, error) { return inspector{s: s}.path(path) })
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return nil, fmt.Errorf("recipes: contenders at and below %s: %w", root, err)
+		}
+		list = append(list, slices.DeleteFunc(found, func(c Contention) bool { return len(c.Contenders) == 0 })...)
+	}
+	return list, nil
+}
+
 // childrenOf lists the children of several nodes at once.
 func (s *Session) childrenOf(ctx context.Context, paths []string) (names [][]string, errs []error) {
 	names, errs = make([][]string, len(paths)), make([]error, len(paths))

@@ -2,6 +2,7 @@ package recipes
 
 import (
 	"errors"
+	"net/url"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,32 @@ func TestLockPaths(t *testing.T) {
 		}
 		s.Close()
 		if _, err := s.LockPaths(t.Context(), "/"); !errors.Is(err, ErrClosed) && !errors.Is(err, zk.ErrClosing) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// TestReport: a server that makes no reports is told from one that refuses, and from a lost session.
+func TestReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		s, _ := newTestSession(c)
+		defer s.Close()
+		if _, err := s.Report(t.Context(), "queues", nil); !errors.Is(err, ErrNoReport) {
+			t.Errorf("as ZooKeeper: %v", err)
+		}
+		c.with(func() {
+			for _, path := range []string{"/zookeeper", "/zookeeper/api", "/zookeeper/api/v1", "/zookeeper/api/v1/queues?under=%2Fl"} {
+				if _, err := c.createLocked(path, []byte("{}"), 0, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if data, err := s.Report(t.Context(), "queues", url.Values{"under": {"/l"}}); err != nil || string(data) != "{}" {
+			t.Errorf("%q, %v", data, err)
+		}
+		s.Close()
+		if _, err := s.Report(t.Context(), "queues", nil); errors.Is(err, ErrNoReport) || err == nil {
 			t.Errorf("after Close: %v", err)
 		}
 	})

@@ -12,13 +12,13 @@ import (
 // reportPath is below which a lockkeeper server answers getData with reports: docs/api.md.
 const reportPath = "/zookeeper/api/v1/"
 
-// ErrNoReport says that a server makes no reports, as ZooKeeper, or not this one, or not now. What a
-// report says can be read node by node.
+// ErrNoReport says that a server makes no reports, as ZooKeeper, or not this one, or not now. What
+// a report says can be read node by node.
 var ErrNoReport = errors.New("recipes: the server makes no such report")
 
-// Report reads a report on the locks that a lockkeeper server makes of its state: one of the GETs of
-// docs/api.md that clients may read, such as queues, with its parameters. It is JSON, and shows what
-// the session may read. It is made after all that the session has done.
+// Report reads a report on the locks that a lockkeeper server makes of its state: one of the GETs
+// of docs/api.md that clients may read, such as queues, with its parameters. It is JSON, and shows
+// what the session may read. It is made after all that the session has done.
 func (s *Session) Report(ctx context.Context, name string, parameters url.Values) ([]byte, error) {
 	data, err := ask(ctx, s, func() ([]byte, error) {
 		if err := s.confirm(); err != nil { // as Contenders

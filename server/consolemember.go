@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/netip"
 	"os"
@@ -268,6 +269,11 @@ func (s *Server) health(replica *quorum.Replica) *console.Health {
 		mean, longest := d.Recent.Mean()*inMs, float64(d.Recent.Quantile(1))*inMs
 		h.FsyncMs, h.FsyncMaxMs = &mean, &longest
 	}
+	if silence, follows := replica.LeaderSilence(); follows {
+		ms := silence.Milliseconds()
+		h.LeaderHeardMs = &ms
+	}
+	h.PausedPart, h.PauseMaxMs = s.paused()
 	if n, leads := s.sessions.Leases(); leads {
 		h.Leases = &n
 	}
@@ -276,6 +282,20 @@ func (s *Server) health(replica *quorum.Replica) *console.Health {
 	}
 	h.LogBytes, h.SnapshotAt = s.onDisk()
 	return h
+}
+
+// paused is during what part of the last five to ten minutes this process did not run, and the
+// longest pause: it, or its machine, was stopped or had no processor. It is not known yet when a
+// member has just started.
+func (s *Server) paused() (part, longestMs *float64) {
+	d := s.recents.Distribution(&s.clocks.pauses, inMs, nil)
+	if d.Recent.Count == 0 {
+		return nil, nil
+	}
+	pausedMs, longest := d.Recent.Mean()*inMs*float64(d.Recent.Count), float64(d.Recent.Quantile(1))*inMs
+	share := pausedMs / (pausedMs + float64(d.Recent.Count)*float64(clockLook.Milliseconds()))
+	share = math.Round(share*1000) / 1000
+	return &share, &longest
 }
 
 // onDisk is how large the log is, and when the newest snapshot was written; zero with injected

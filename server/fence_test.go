@@ -284,7 +284,8 @@ func TestFenceInSteps(t *testing.T) {
 		if err != nil || a.Valid == leaves || a.Newest != a.Token || (a.Reason == noSuchNode) != leaves || (a.Node == "") != leaves {
 			t.Errorf("its holder leaves: %v: %+v, %v", leaves, a, err)
 		}
-		if want := 1 + 1 + 4 + 4 + 1 + 1; steps != want { // begin, listings, list, look, close, confirm
+		// begin, listings, list, look, close, confirm
+		if want := 1 + 1 + 4 + 4 + 1 + 1; steps != want {
 			t.Errorf("%d steps, want %d", steps, want)
 		}
 	}

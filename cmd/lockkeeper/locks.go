@@ -200,7 +200,8 @@ func newContender(c recipes.Contender) contender {
 
 type lockList []lockState
 
-// locks reads all locks at and below a path: as a report if the server makes one, else node by node.
+// locks reads all locks at and below a path: as a report if the server makes one, else node by
+// node.
 func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -214,22 +215,15 @@ func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 // walkedLocks reads the locks node by node, as any ZooKeeper server can be asked. Since when they
 // are held nobody knows there.
 func (c *client) walkedLocks(ctx context.Context, root string) (lockList, error) {
-	paths, err := c.LockPaths(ctx, root)
+	found, err := c.Contentions(ctx, root)
 	if err != nil {
 		return nil, err
 	}
 	addresses := c.flags.sessionAddresses(ctx, c.servers)
 	list := lockList{}
-	for _, p := range paths {
-		all, err := c.Contenders(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		if len(all) == 0 {
-			continue
-		}
-		l := lockState{Path: p}
-		for _, one := range all {
+	for _, lock := range found {
+		l := lockState{Path: lock.Path}
+		for _, one := range lock.Contenders {
 			c := newContender(one)
 			c.Address = addresses[one.Session]
 			l.Contenders = append(l.Contenders, c)
@@ -314,6 +308,8 @@ func (c *contender) since(now time.Time) string {
 	}
 	text := at.Local().Format(instantLayout)
 	switch {
+	case c.MayHold:
+		return fmt.Sprintf("queued %s (%s)", text, age(now.Sub(at)))
 	case c.Since == nil || c.SinceExact:
 		return fmt.Sprintf("since %s (%s)", text, age(now.Sub(at)))
 	}
@@ -337,6 +333,12 @@ func (l lockState) warnings() (warnings []string) {
 
 // self is how a contender describes itself.
 func (c *contender) self() string {
+	if name := c.Identifier(); name != "" {
+		return fmt.Sprintf("%q", name)
+	}
+	if c.Info == nil && c.Address != "" && strings.HasPrefix(c.Address, string(c.Data)) {
+		return "" // as Curator's
+	}
 	if c.Info == nil {
 		return printable(string(c.Data))
 	}

@@ -184,27 +184,12 @@ func (v *viewer) sees(store *znode.Store, path string) bool {
 // says is what a contender says of itself, for those who may read its node.
 func says(c *locknode.Contender) (note, who string) {
 	if c.Info == nil {
-		return "", identifier(c.Data)
+		return "", c.Identifier()
 	}
 	if c.Info.Program != "" {
 		who = fmt.Sprintf("%s[%d]@%s", c.Info.Program, c.Info.PID, cmp.Or(c.Info.Host, "?"))
 	}
 	return c.Info.Note, who
-}
-
-// identifierMost is how long the identifier of a contender is, in bytes.
-const identifierMost = 80
-
-// identifier is what a program of another library calls itself: kazoo's identifier, say. Curator
-// writes the client's address there, unless its program has something to say.
-func identifier(data []byte) string {
-	if len(data) == 0 || len(data) > identifierMost || sortOf(data) != "text" {
-		return ""
-	}
-	if _, err := netip.ParseAddr(string(data)); err == nil {
-		return ""
-	}
-	return string(data)
 }
 
 // warnings describes, once for each kind of node, which others its owners may not wait for.

@@ -63,7 +63,7 @@ func Survey(view func(func(*znode.Store)), n int) Waits {
 // survey is what a walk finds.
 type survey struct {
 	queues     map[string]*tally // by lock
-	several    map[string]bool   // locks of sessions that have nodes in several, or locks around others
+	several    map[string]bool   // locks of sessions that are in several, or around others
 	semaphores map[string]bool   // by path
 
 	session wire.SessionID // whose nodes are being visited

@@ -80,10 +80,21 @@ type headKey struct {
 
 func keyOf(c *locknode.Contender) headKey { return headKey{c.Node, c.Token} }
 
-// sessionNodes are the nodes of a session: how many, and the newest that says who it is.
+// sessionNodes are the nodes of a session: how many, and those that say who it is, in the order in
+// which they came.
 type sessionNodes struct {
 	n     int
-	named string
+	named []string
+}
+
+// forget removes a node from named. Most often it is the first.
+func (s *sessionNodes) forget(path string) {
+	switch i := slices.Index(s.named, path); {
+	case i == 0:
+		s.named = s.named[1:]
+	case i > 0:
+		s.named = slices.Delete(s.named, i, i+1)
+	}
 }
 
 // since is when a contender became a holder; exact if that was seen.
@@ -327,7 +338,7 @@ func (x *index) addLocked(path string, owner wire.SessionID, ctimeMs int64, czxi
 		x.shared++
 	}
 	if note, who := says(&c); note != "" || who != "" {
-		own.named = path
+		own.named = append(own.named, path)
 	}
 	x.nodes[owner] = own
 	if c.Info != nil && len(c.Info.Within) > 0 {
@@ -374,6 +385,12 @@ func (x *index) changeLocked(e *event) {
 			l.ends = append(l.ends, ended{was.Token, was.Class(), instant(e.timeMs)})
 		}
 		x.countLocked(bytesOf(c))
+		own := x.nodes[wire.SessionID(c.Session)]
+		own.forget(e.path)
+		if note, who := says(c); note != "" || who != "" {
+			own.named = append(own.named, e.path)
+		}
+		x.nodes[wire.SessionID(c.Session)] = own
 		x.touchLocked(l)
 	}
 }
@@ -397,9 +414,7 @@ func (x *index) forgetLocked(l *lock, path string) {
 		owner := wire.SessionID(c.Session)
 		own := x.nodes[owner]
 		own.n--
-		if own.named == path {
-			own.named = ""
-		}
+		own.forget(path)
 		switch x.nodes[owner] = own; own.n {
 		case 0:
 			delete(x.nodes, owner)

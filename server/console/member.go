@@ -122,11 +122,17 @@ type Health struct {
 	Nodes         int        `json:"nodes"`
 	FsyncMs       *float64   `json:"fsyncMs"`
 	FsyncMaxMs    *float64   `json:"fsyncMaxMs"`
-	Connections   int        `json:"connections"`
-	Leases        *int       `json:"leases"`
-	Outstanding   int        `json:"outstanding"`
-	UptimeMs      int64      `json:"uptimeMs"`
-	Build         string     `json:"build"`
+	// LeaderHeardMs is how long ago a follower has heard of its leader.
+	LeaderHeardMs *int64 `json:"leaderHeardMs"`
+	// PausedPart is during what part of the last minutes the process did not run, PauseMaxMs for
+	// how long at most.
+	PausedPart  *float64 `json:"pausedPart"`
+	PauseMaxMs  *float64 `json:"pauseMaxMs"`
+	Connections int      `json:"connections"`
+	Leases      *int     `json:"leases"`
+	Outstanding int      `json:"outstanding"`
+	UptimeMs    int64    `json:"uptimeMs"`
+	Build       string   `json:"build"`
 	// Cluster is empty while the member belongs to none. Joining says that the cluster does not
 	// count the member's disk, or not yet. DisksReplaced counts those that the member has begun to
 	// replace as the leader.

@@ -13,17 +13,24 @@ type named struct {
 	Note    string `json:"note"`
 }
 
-// nameOf returns what a session is known by. The index's mu is held.
+// namesLooked is how many nodes of a session are looked at for its name.
+const namesLooked = 500
+
+// nameOf returns what a session is known by: what the first of its nodes says that v may read, as if
+// there were no others. The index's mu is held.
 func (x *index) nameOf(store *znode.Store, v *viewer, session int64) named {
 	id := wire.SessionID(session)
 	n := named{Address: v.withPort(id, store.SessionAddr(id))}
-	path := x.nodes[id].named
-	l := x.where[path]
-	if l == nil || !v.sees(store, path) || !v.may(l.access[path]) {
-		return n
-	}
-	if i := l.find(path); i >= 0 {
-		n.Note, n.Who = says(&l.all[i])
+	paths := x.nodes[id].named
+	for _, path := range paths[:min(len(paths), namesLooked)] {
+		l := x.where[path]
+		if l == nil || !v.sees(store, path) || !v.may(l.access[path]) {
+			continue
+		}
+		if i := l.find(path); i >= 0 {
+			n.Note, n.Who = says(&l.all[i])
+		}
+		break
 	}
 	return n
 }
@@ -31,16 +38,14 @@ func (x *index) nameOf(store *znode.Store, v *viewer, session int64) named {
 // namesOf returns what the sessions of some edges are known by. The index's mu is held.
 func (x *index) namesOf(v *viewer, edges []edgeRow) map[string]named {
 	names := map[string]named{}
-	x.view(func(store *znode.Store) {
-		for _, e := range edges[:min(len(edges), walkStep)] {
-			for _, s := range []string{e.Waiter, e.Holder} {
-				if _, known := names[s]; !known {
-					id, _ := sessionID(s)
-					names[s] = x.nameOf(store, v, id)
-				}
+	for _, e := range edges[:min(len(edges), walkStep)] {
+		for _, s := range []string{e.Waiter, e.Holder} {
+			if _, known := names[s]; !known {
+				id, _ := sessionID(s)
+				x.view(func(store *znode.Store) { names[s] = x.nameOf(store, v, id) })
 			}
 		}
-	})
+	}
 	return names
 }
 

@@ -126,8 +126,8 @@ type queueFill struct {
 	next queuePlace
 }
 
-// add adds a lock, if v may see it; false if not all of its queue fits, and next is the place of the
-// first that does not.
+// add adds a lock, if v may see it; false if not all of its queue fits, and next is the place of
+// the first that does not.
 func (f *queueFill) add(l *lock, at queuePlace) (whole bool) {
 	row := queueRow{Queue: []contenderRow{}}
 	if at.From == l.path {

@@ -101,15 +101,13 @@ func (c *Console) sessions(q url.Values, v *viewer, now time.Time) (any, error) 
 	return a, nil
 }
 
-// nameSessions fills in what the sessions are known by. If the locks do not fit into the index, that
-// is their address alone.
+// nameSessions fills in what the sessions are known by. If the locks do not fit into the index,
+// that is their address alone.
 func (c *Console) nameSessions(rows []sessionRow, v *viewer) {
 	_ = c.index.with(func() {
-		c.member.View(func(store *znode.Store) {
-			for i := range rows {
-				rows[i].named = c.index.nameOf(store, v, int64(rows[i].id))
-			}
-		})
+		for i := range rows {
+			c.member.View(func(store *znode.Store) { rows[i].named = c.index.nameOf(store, v, int64(rows[i].id)) })
+		}
 	})
 }
 
@@ -286,19 +284,17 @@ func (c *Console) visible(paths []string, v *viewer, offset, limit int) pathList
 func (c *Console) contends(a *sessionAnswer, session int64, v *viewer) error {
 	a.Holds, a.Waits, a.WaitsFor = []string{}, []string{}, []sessionLock{}
 	return c.index.with(func() {
-		c.member.View(func(store *znode.Store) {
-			for _, path := range a.Ephemerals.Paths {
-				l := c.index.where[path]
-				if l == nil || slices.Contains(a.Holds, l.path) || slices.Contains(a.Waits, l.path) {
-					continue
-				}
-				if slices.ContainsFunc(l.queue, func(o locknode.Contender) bool { return o.Session == session && o.Held }) {
-					a.Holds = append(a.Holds, l.path)
-					continue
-				}
-				a.Waits = append(a.Waits, l.path)
-				a.WaitsFor = append(a.WaitsFor, c.index.behind(store, v, l, session))
+		for _, path := range a.Ephemerals.Paths {
+			l := c.index.where[path]
+			if l == nil || slices.Contains(a.Holds, l.path) || slices.Contains(a.Waits, l.path) {
+				continue
 			}
-		})
+			if slices.ContainsFunc(l.queue, func(o locknode.Contender) bool { return o.Session == session && o.Held }) {
+				a.Holds = append(a.Holds, l.path)
+				continue
+			}
+			a.Waits = append(a.Waits, l.path)
+			c.member.View(func(store *znode.Store) { a.WaitsFor = append(a.WaitsFor, c.index.behind(store, v, l, session)) })
+		}
 	})
 }

@@ -348,14 +348,14 @@ func (a *troubleAnswer) ofSessions(c *Console, v *viewer, limit int) {
 	a.Counts["reconnecting"] = len(rows)
 	a.Reconnecting = append(a.Reconnecting, rows[:min(len(rows), limit)]...)
 	_ = c.index.with(func() { // it has just been used: if it does not fit, there are no names
-		c.member.View(func(store *znode.Store) {
-			for i := range a.Expiring {
-				a.Expiring[i].named = c.index.nameOf(store, v, int64(a.Expiring[i].id))
-			}
-			for i := range a.Reconnecting {
+		for i := range a.Expiring {
+			c.member.View(func(store *znode.Store) { a.Expiring[i].named = c.index.nameOf(store, v, int64(a.Expiring[i].id)) })
+		}
+		for i := range a.Reconnecting {
+			c.member.View(func(store *znode.Store) {
 				a.Reconnecting[i].named = c.index.nameOf(store, v, int64(a.Reconnecting[i].id))
-			}
-		})
+			})
+		}
 	})
 }
 
