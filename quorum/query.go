@@ -83,7 +83,11 @@ func (r *Replica) seekCluster(ctx context.Context) {
 		}
 	}
 	answers := r.helloAll(ctx, peers)
-	if r.wasSetBack(answers) || r.Leader() != NoMember {
+	if r.wasSetBack(answers) {
+		return
+	}
+	r.yieldToLines(answers)
+	if r.Leader() != NoMember {
 		return
 	}
 	_, version := r.Members()

@@ -61,8 +61,10 @@ type Replica struct {
 	roster    *peer.Roster
 	self      raft.ServerID
 	newcomers newcomers
-	brought   peer.Imported  // what a blank disk has imported; zero: nothing
-	futures   sync.WaitGroup // of changes of what raft counts; they end with raft
+	// fileMembers are those of the configuration file; none for a member alone.
+	fileMembers []znode.Member
+	brought     peer.Imported  // what a blank disk has imported; zero: nothing
+	futures     sync.WaitGroup // of changes of what raft counts; they end with raft
 
 	notify       chan bool             // from raft: whether this member leads
 	events       chan raft.Observation // from raft: the leader may have changed
@@ -135,6 +137,9 @@ func Open(cfg Config) (_ *Replica, err error) {
 		})
 	}
 	r.roster = peer.NewRoster(cfg.Members, cfg.Flags&znode.Reconfig != 0, local{r})
+	if r.fileMembers, _, err = znode.ParseConfigText(cfg.ConfigText); err != nil && cfg.ConfigText != "" {
+		return nil, fmt.Errorf("quorum: configuration: %w", err)
+	}
 	r.setLeader(NoMember)
 	if err := r.openState(); err != nil {
 		return nil, err
