@@ -171,23 +171,23 @@ func (r *Replica) keepsOut(p *plan, m znode.Member, own uint32) string {
 // this leader another: one of them can judge whether the members change. Answers are of members
 // that raft counts.
 func (r *Replica) yieldToLines(answers map[MemberID]peer.Hello) {
+	own := peer.Sum(r.cfg.Members)
+	others := map[uint32][]MemberID{}
+	for _, s := range r.servers() {
+		id := peer.IDOf(s.ID)
+		if h, ok := answers[id]; ok && h.Listed != own && s.Suffrage == raft.Voter && h.Disk == peer.DiskOf(s.ID) {
+			others[h.Listed] = append(others[h.Listed], id)
+		}
+	}
+	if _, leads := r.settledTerm(); !leads || len(others) == 0 || r.cfg.Flags&znode.Reconfig != 0 {
+		return
+	}
 	r.mu.RLock()
 	members, version := r.store.Members()
 	change := r.store.Change()
 	r.mu.RUnlock()
-	if _, leads := r.settledTerm(); !leads || change != nil || version != 0 || r.cfg.Flags&znode.Reconfig != 0 {
-		return
-	}
-	voters, servers := znode.Voters(members), r.servers()
-	same := map[uint32][]MemberID{}
-	for _, s := range servers {
-		id := peer.IDOf(s.ID)
-		if h, ok := answers[id]; ok && s.Suffrage == raft.Voter && h.Disk == peer.DiskOf(s.ID) {
-			same[h.Listed] = append(same[h.Listed], id)
-		}
-	}
-	for listed, ids := range same {
-		if listed == peer.Sum(r.cfg.Members) || !NewMaj(max(1, voters)).Quorum(len(ids)) {
+	for _, ids := range others {
+		if change != nil || version != 0 || !NewMaj(max(1, znode.Voters(members))).Quorum(len(ids)) {
 			continue
 		}
 		slices.Sort(ids)
