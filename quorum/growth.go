@@ -90,7 +90,10 @@ func judgeGrowth(cfg *Config, own peer.ClusterID, answers map[MemberID]peer.Hell
 func (r *Replica) grow() error {
 	f := r.raft.AddVoter(r.self, growthMark(r.self), 0, r.peerTimeout())
 	endWith(f, r.batcher.down)
-	return f.Error()
+	if err := f.Error(); err != nil {
+		return err
+	}
+	return r.cfg.Stores.recordStanding(r.servers())
 }
 
 // renumber makes stores of a member that stood alone those of member id: a member alone needs no

@@ -386,6 +386,9 @@ func (r *Replica) checkMembers() error {
 		cluster = peer.BirthOf(servers)
 		err = r.cfg.Stores.setCluster(cluster)
 	}
+	if err == nil && len(servers) > 0 {
+		err = r.cfg.Stores.recordStanding(servers)
+	}
 	r.roster.SetCluster(cluster)
 	return err
 }
