@@ -175,6 +175,15 @@ type ListedMember struct {
 
 const noAnswer = "no answer"
 
+// Answers reports whether the member has answered the one that reports.
+func (l ListedMember) Answers() bool {
+	switch l.State {
+	case noAnswer, "unknown", quorum.RoleApart:
+		return false
+	}
+	return true
+}
+
 // reportsKept is for how long a report is not requested again, however many clients query.
 const reportsKept = time.Second
 
