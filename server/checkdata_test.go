@@ -47,7 +47,8 @@ func TestCheckData(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, "a leader", s.Serving)
-		expect("while it runs", check(cfg), "is in use by a process")
+		notices, err := CheckData(cfg)
+		expect("while it runs", fmt.Sprint(notices, err), "is in use by a process")
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
