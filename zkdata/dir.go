@@ -110,8 +110,8 @@ func epoch(path string) (int64, error) {
 type Options struct {
 	// Extended is whether ZooKeeper ran with extendedTypesEnabled: see KindOf.
 	Extended bool
-	// NoTTL says that ZooKeeper certainly ran without it. If that is not known, nodes with the owner
-	// of a TTL node are refused with ErrTTL.
+	// NoTTL says that ZooKeeper certainly ran without it. If that is not known, nodes with the
+	// owner of a TTL node are refused with ErrTTL.
 	NoTTL bool
 	// TrustEmpty accepts logs without a snapshot (snapshot.trust.empty).
 	TrustEmpty bool
