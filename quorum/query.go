@@ -49,16 +49,20 @@ const (
 // setBackCheck is how often a member with a leader asks the others whether its disk was set back.
 const setBackCheck = 10 * time.Second
 
-// queryLoop queries the other members as long as this one is in no cluster, and when it has known
-// no leader for some time.
+// queryLoop queries the other members as long as this one is in no cluster, or stood alone and may
+// not begin one, and when it has known no leader for some time.
 func (r *Replica) queryLoop(ctx context.Context) {
 	defer r.wg.Done()
 	pause := queryPauseMin
 	began := time.Now()
 	var checked time.Time
 	for ctx.Err() == nil {
-		if r.state() != peer.Used {
-			r.tryBirth(ctx, began)
+		if birth := r.state() != peer.Used; birth || r.growing.Load() {
+			if birth {
+				r.tryBirth(ctx, began)
+			} else {
+				r.tryGrow(ctx, began)
+			}
 			sleep(ctx, pause)
 			pause = min(2*pause, queryPauseMax)
 			continue
@@ -83,7 +87,11 @@ func (r *Replica) seekCluster(ctx context.Context) {
 		}
 	}
 	answers := r.helloAll(ctx, peers)
-	if r.wasSetBack(answers) || r.Leader() != NoMember {
+	if r.wasSetBack(answers) {
+		return
+	}
+	r.yieldToLines(answers)
+	if r.Leader() != NoMember {
 		return
 	}
 	_, version := r.Members()

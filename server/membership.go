@@ -132,6 +132,12 @@ func (s *Server) peerListenAddr(addr string) string {
 // differences are warnings about where the configuration differs from the members that have been
 // agreed upon, which count.
 func differences(c *Config, now membership) (notices []zoocfg.Notice) {
+	// Until reconfig is enabled the members change with the files (quorum/filemembers.go).
+	counts, until := "which counts", ""
+	if !c.Reconfig && now.version == 0 {
+		counts = "which counts until a majority of the members and all new ones have the same server lines"
+		until = ", until a majority of the members and all new ones have the same server lines"
+	}
 	note := func(key, format string, args ...any) {
 		notices = append(notices, c.Warning(key, format, args...))
 	}
@@ -140,16 +146,16 @@ func differences(c *Config, now membership) (notices []zoocfg.Notice) {
 		switch {
 		case !ok:
 			note(m.Key(), "is no member of the cluster any more, or not yet: the members that have been agreed upon count "+
-				"(/zookeeper/config), not those of the file")
+				"(/zookeeper/config), not those of the file%s", until)
 		case agreed.Observer != m.Observer:
-			note(m.Key(), "has another role in the cluster, which counts: %s", agreed)
+			note(m.Key(), "has another role in the cluster, %s: %s", counts, agreed)
 		case c.Reconfig && agreed != m:
 			note(m.Key(), "has other addresses in the cluster, which count: %s", agreed)
 		}
 	}
 	for _, m := range now.members {
 		if !slices.ContainsFunc(c.Members, func(o Member) bool { return o.ID == m.ID }) {
-			note(m.Key(), "is missing in the file, and a member of the cluster: %s", m)
+			note(m.Key(), "is missing in the file, and a member of the cluster%s: %s", until, m)
 		}
 	}
 	return notices
@@ -184,6 +190,15 @@ type ListedMember struct {
 }
 
 const noAnswer = "no answer"
+
+// Answers reports whether the member has answered the one that reports.
+func (l ListedMember) Answers() bool {
+	switch l.State {
+	case noAnswer, "unknown", quorum.RoleApart:
+		return false
+	}
+	return true
+}
 
 // reportsKept is for how long a report is not requested again, however many clients query.
 const reportsKept = time.Second

@@ -41,6 +41,7 @@ const (
 	HeartbeatPath
 	HangingLeaderStays
 	ImportJoins
+	FileOfOne
 	TrustedSync
 	TurnWithoutLook
 	LostCreateForgotten
@@ -121,6 +122,7 @@ var Table = []Entry{
 	{HeartbeatPath, "heartbeat-path", "C1", "quorum/peer/network.go", "heartbeats change the term beside the main loop of the raft library, and a saved term may fall", true, "TestHeartbeatIsLateForAVote", ""},
 	{HangingLeaderStays, "hanging-leader-stays", "C1", "quorum/handover.go", "a leader whose disk hangs goes on leading", true, "TestLeaderWhoseDiskHangs", ""},
 	{ImportJoins, "import-joins", "C1", "quorum/change.go", "a member with imported data joins a cluster that has others, and keeps them", true, "TestImportFindsAClusterAtWork", ""},
+	{FileOfOne, "file-of-one", "C1", "quorum/filemembers.go", "the leader changes the members to those of its own file, whatever the files of the others say", true, "TestFileOfOneMember", ""},
 	{TrustedSync, "trusted-sync", "recipes", "recipes/confirm.go", "every sync is taken for a proof, whatever the server says of it", true, "", "mutex"},
 	{TurnWithoutLook, "turn-without-look", "recipes", "recipes/place.go", "a contender takes the lock when the node before its own has gone, without a look at those before that", true, "", "mutex"},
 	{LostCreateForgotten, "lost-create-forgotten", "recipes", "recipes/place.go", "a node whose creation was not answered is looked for without a write before", true, "", "mutex"},

@@ -371,7 +371,8 @@ var usedKeys = map[string]keyDef{
 		}
 	}}, def: "participant", effect: "Without effect: the role in this member's server line counts. A contradiction is logged."},
 	"reconfigEnabled": {value: boolean(func(l *loader) *bool { return &l.cfg.Reconfig }), def: "false",
-		effect: "Allows clients to change the members. From the first change on the members that were agreed upon count, and no longer the server lines."},
+		effect: "Allows clients to change the members. From then on the members that were agreed upon count, and no longer the server lines, also when it is taken out again. " +
+			"Without it the members follow the server lines of a majority (docs/cluster.md)."},
 	"quorumListenOnAllIPs": {value: boolean(func(l *loader) *bool { return &l.cfg.PeerListenAll }), def: "false",
 		effect: "The peer port listens at every address, and not only at the one of this member's server line."},
 	"peerAddressCheck": {own: true, value: booleanNot(func(l *loader) *bool { return &l.cfg.AnyPeerAddr }), def: "true",
