@@ -464,7 +464,7 @@ func TestBadCertificatesStopTheStart(t *testing.T) {
 		"expired":        {"tls.cert=%D/old.pem\ntls.key=%D/old.key\ntls.ca=%D/old.ca", "4: tls.cert: %D/old.pem: the certificate of CN=old expired on "},
 		"another's key":  {"tls.cert=%D/server.pem\ntls.key=%D/old.key\ntls.ca=%D/old.ca", "4: tls.cert: %D/server.pem: the private key belongs to none of the certificates"},
 		"wrong password": {"ssl.keyStore.location=%D/key.jks\nssl.keyStore.password=guess\ntls.ca=%D/server.ca", "5: ssl.keyStore.password: %D/key.jks: the password is wrong, or the store is damaged"},
-		"empty list":     {"tls.cert=%D/server.pem\ntls.key=%D/server.key\ntls.ca=%D/server.ca\ntls.crl=%D/server.ca", "7: tls.crl: %D/server.ca: has no revocation list, neither in PEM nor in DER"},
+		"empty list":     {"tls.cert=%D/server.pem\ntls.key=%D/server.key\ntls.ca=%D/server.ca\ntls.crl=%D/server.ca", "7: tls.crl: %D/server.ca: line 1: has a CERTIFICATE, and this is a file of revocation lists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(l.dir, "zoo.cfg")

@@ -35,7 +35,7 @@ const imports = `
 	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
 	                       golang.org/x/sync/semaphore
 
-	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/tlsconf:        internal/pemfile github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf internal/clock
 	server/console/web:
 	server/audit:          wire session internal/loglimit
@@ -102,6 +102,7 @@ const imports = `
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
 	internal/histogram:
+	internal/pemfile:
 	internal/zkconn:       wire
 	internal/testcert:
 	internal/rafttest:     znode github.com/hashicorp/raft
