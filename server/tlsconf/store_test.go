@@ -129,9 +129,9 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestSeveralKeys: of a store with several keys, the one is shown that Java's KeyManager chooses, as
-// X509Util of ZooKeeper 3.8.0 makes it: the first in Java's order that is valid, and that the other
-// side can use.
+// TestSeveralKeys: of a store with several keys, a member shows the one that Java's KeyManager
+// chooses, as X509Util of ZooKeeper 3.8.0 makes it: the first in Java's order that is valid, and
+// that the other side can use.
 func TestSeveralKeys(t *testing.T) {
 	for file, want := range map[string][]string{
 		"several.p12": {"zeta", "alpha"}, // and before these "old", which has expired
