@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -63,10 +64,34 @@ func (s *Server) openTLS() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.tls = &serverTLS{keeper: keeper, refusals: loglimit.New(s.log),
 		maxShaking: s.cfg.MaxHandshakes, stopped: cancel}
-	if s.cfg.TLS.Reload {
-		s.tls.done.Go(func() { s.reloadLoop(ctx) })
-	}
+	s.tls.done.Go(func() { s.reloadLoop(ctx) })
 	return nil
+}
+
+// expiry logs that a certificate is about to expire: when it is first seen, and once a day.
+type expiry struct {
+	whom   string // for whom the certificate is
+	logged time.Time
+}
+
+const (
+	// expiryNotice is how long before its end the log says that a certificate expires.
+	expiryNotice = 30 * 24 * time.Hour
+	expiryPause  = 24 * time.Hour
+)
+
+func (e *expiry) look(log *slog.Logger, expires time.Time) {
+	now := time.Now()
+	left := expires.Sub(now)
+	if left > expiryNotice || !e.logged.IsZero() && now.Sub(e.logged) < expiryPause {
+		return
+	}
+	e.logged = now
+	text := "the certificate of this member expires soon: replace it ('lockkeeper certs renew')"
+	if left <= 0 {
+		text = "THE CERTIFICATE OF THIS MEMBER HAS EXPIRED: others refuse it; replace it ('lockkeeper certs renew')"
+	}
+	log.Warn(text, "for", e.whom, "expires", expires.UTC().Format(time.RFC3339), "days", int(left.Hours()/24))
 }
 
 // tlsFaults turns the errors of tlsconf.Open into faults with file, line and key.
@@ -91,15 +116,21 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// reloadLoop reads certificates again that have changed. Connections keep theirs.
+// reloadLoop reads certificates again that have changed, if the configuration says so, and logs
+// that they expire. Connections keep theirs.
 func (s *Server) reloadLoop(ctx context.Context) {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
+	end := expiry{whom: "clients"}
 	for {
+		end.look(s.log, s.tls.keeper.Expires())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		if !s.cfg.TLS.Reload {
+			continue
 		}
 		switch changed, err := s.tls.keeper.Reload(); {
 		case err != nil:

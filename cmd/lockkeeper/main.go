@@ -82,6 +82,7 @@ func commands() []command {
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},
+		{"certs", many, &certsCommand{}},
 		{"version", 0, versionCommand{}},
 		{"help", many, helpCommand{}},
 	}

@@ -19,15 +19,20 @@ import (
 // Option changes how Load reads a file.
 type Option int
 
-// AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
-const AllowUnknownKeys Option = 1
+const (
+	// AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
+	AllowUnknownKeys Option = iota + 1
+	// AnyMember reads no myid: the Config is that of the first member. It is for programs that need
+	// what the members have in common, on any machine.
+	AnyMember
+)
 
 // Load reads a zoo.cfg, the dynamic file that it names, and dataDir/myid. The error is Faults with
 // everything that is wrong, unless the file itself cannot be read; the Config then has nothing but
 // its Notices, which do not stop a start.
 func Load(file string, options ...Option) (Config, error) {
 	l := newLoader(file)
-	l.allowUnknown = slices.Contains(options, AllowUnknownKeys)
+	l.allowUnknown, l.anyMember = slices.Contains(options, AllowUnknownKeys), slices.Contains(options, AnyMember)
 	props, faults, err := readProperties(file)
 	if err != nil {
 		return Config{}, err
@@ -99,6 +104,7 @@ type loader struct {
 	ineffective [len(categories)][]string
 
 	allowUnknown bool       // see AllowUnknownKeys
+	anyMember    bool       // see AnyMember
 	misspelt     []property // under the keys that were probably meant
 }
 
@@ -315,7 +321,11 @@ func (l *loader) startMode() {
 		return
 	}
 	l.cfg.Members = znode.SortMembers(l.members)
-	l.readMyID()
+	if l.anyMember {
+		l.cfg.ID = l.cfg.Members[0].ID
+	} else {
+		l.readMyID()
+	}
 	if self := l.cfg.Self(); l.has("peerType") && self != (Member{}) && self.Observer != l.observer {
 		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.Key())
 	}
