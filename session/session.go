@@ -60,6 +60,10 @@ type Session struct {
 	pausedUntil time.Time    // by a rate quota; zero: it is not
 	sasl        *sasl.Server // the login, once it has begun
 
+	// sharesName says that the identities of the connection have Config.AnySASLUser, and that it is
+	// not the name of its user.
+	sharesName atomic.Bool
+
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
@@ -286,6 +290,7 @@ func (s *Session) classify(p *pending) error {
 		if p.code = s.refusal(p, record); p.code != wire.CodeOK {
 			return nil
 		}
+		s.nameCreator(p, record)
 		s.mu.Lock()
 		s.seq++
 		p.seq = s.seq

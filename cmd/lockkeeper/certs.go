@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -38,7 +39,7 @@ func (c *certsCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.hosts, "host", "", "`host,...` init, member: names and addresses at which clients and members reach the member, beside those of its server line")
 	fs.IntVar(&c.days, "days", int(certs.DefaultValidity/day), "`n` how long new certificates are valid, in days (default 365)")
 	fs.IntVar(&c.lifetime, "authority-days", int(certs.DefaultAuthorityValidity/day), "`n` init, rotate: how long the new authority is valid, in days (default 3650)")
-	fs.StringVar(&c.name, "authority", "", "`name` init, rotate: the name of the new authority (default: lockkeeper, and the time)")
+	fs.StringVar(&c.name, "authority", "", "`name` init, rotate: the name of the new authority (default: lockkeeper, the date and a random number)")
 	fs.StringVar(&c.at, "at", "", "`path` where a holder has its directory on its own machine, for the lines that are printed (default: where it is made)")
 	fs.BoolVar(&c.zookeeper, "zookeeper", false, "print the lines that ZooKeeper 3.8 and later reads, for members that are ZooKeeper")
 	fs.IntVar(&c.expiryDays, "expiring", 0, "`n` list: end with status 1 if something expires within so many days")
@@ -102,7 +103,7 @@ func (c *certsCommand) act(what string, rest []string) error {
 }
 
 func (c *certsCommand) authorityName() string {
-	return cmp.Or(c.name, "lockkeeper "+time.Now().UTC().Format("2006-01-02T15:04:05Z"))
+	return cmp.Or(c.name, fmt.Sprintf("lockkeeper %s %06x", time.Now().UTC().Format(time.DateOnly), rand.Uint32N(1<<24)))
 }
 
 func (c *certsCommand) init(args []string) error {

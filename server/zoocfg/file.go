@@ -264,6 +264,10 @@ func (l *loader) finish() {
 	l.metricsAddress()
 	l.finishTLS()
 	l.finishLogin()
+	if l.isTrue("localSessionsEnabled") && !l.isTrue("localSessionsUpgradingEnabled") {
+		l.fault(l.at("localSessionsEnabled"), "there are no local sessions: every session is known to the whole cluster, and may create "+
+			"ephemeral nodes, which a local one of ZooKeeper may not; remove the key, or set localSessionsUpgradingEnabled=true as well")
+	}
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
 			slices.Sort(keys)
