@@ -75,7 +75,13 @@ func testBufferLimit(t *testing.T, limit int) {
 		return r
 	}
 	c.call(wire.OpCreate, fill(limit))
+	c.put(c.request(wire.OpGetData, wire.PathWatchRequest{Path: "/"})...)
 	c.put(c.request(wire.OpCreate, fill(limit+1))...)
+	for _, want := range []wire.Code{wire.CodeOK, wire.CodeBadArguments} {
+		if h, _ := c.reply(); h.Err != want {
+			t.Errorf("answer %v, want %v", h.Err, want)
+		}
+	}
 	c.expectClosed()
 	if got := s.counters.badLengths.Load(); got != 1 {
 		t.Errorf("%d frames of a wrong length were counted", got)

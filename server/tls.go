@@ -27,6 +27,8 @@ const (
 	// tlsHandshakeByte is the first byte of a TLS connection. No frame of the protocol begins with
 	// it: it would be 369 MB long. Neither does a four-letter word or a request of HTTP.
 	tlsHandshakeByte = 0x16
+	// tlsMajor is the second byte: the major version, of all versions of TLS.
+	tlsMajor = 3
 	// clientHandshakeBytes bounds what is read of a client before its handshake of TLS is over: its
 	// certificates are the most of it. Without it crypto/tls would take 256 KiB of them.
 	clientHandshakeBytes = 32 << 10
@@ -201,6 +203,10 @@ func (s *Server) secureClient(ctx context.Context, c *conn) bool {
 		s.silent(c, err)
 	default:
 		s.tls.failed.Add(1)
+		if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+			s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: it does not use TLS, and this port is for TLS only", "client", c.remote)
+			break
+		}
 		s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: TLS handshake failed", "client", c.remote, "err", err)
 	}
 	return false
@@ -307,6 +313,9 @@ func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
 }
 
+// noPlainHTTP answers a request without TLS.
+const noPlainHTTP = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port is for HTTPS.\n"
+
 func (s *Server) beginHTTP(c *secureConn) error {
 	if err := c.decide(0, time.Time{}); err != nil || c.tls == nil {
 		return err
@@ -319,6 +328,11 @@ func (s *Server) beginHTTP(c *secureConn) error {
 	case c.heard:
 		s.tls.failed.Add(1)
 		from := remoteAddr(c)
+		if record, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+			s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: it does not use TLS, and this port is for TLS only", "client", from)
+			_, _ = io.WriteString(record.Conn, noPlainHTTP)
+			break
+		}
 		s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: TLS handshake failed", "client", from, "err", err)
 	}
 	return err

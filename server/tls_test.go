@@ -202,7 +202,7 @@ func TestTLSRefusals(t *testing.T) {
 		"wrong authority": {other, "unknown authority"},
 		"TLS 1.1":         {with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), "unsupported versions"},
 		"wrong host":      {with(func(c *tls.Config) { c.ServerName = "elsewhere" }), "bad certificate"},
-		"without TLS":     {nil, "does not look like a TLS handshake"},
+		"without TLS":     {nil, "it does not use TLS, and this port is for TLS only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.tls.refusals = loglimit.New(s.log)
@@ -413,8 +413,8 @@ func TestHTTPS(t *testing.T) {
 		want     map[string]int // by scheme and client, the status; 0 is a refusal
 	}{
 		"both": {zoocfg.TLSAlso, false, map[string]int{"http ": 403, "https ": 403, "https bob": 409}},
-		"only": {zoocfg.TLSOnly, false, map[string]int{"http ": 0, "https ": 403, "https bob": 409}},
-		"need": {zoocfg.TLSOnly, true, map[string]int{"http ": 0, "https ": 0, "https bob": 409}},
+		"only": {zoocfg.TLSOnly, false, map[string]int{"http ": 400, "https ": 403, "https bob": 409}},
+		"need": {zoocfg.TLSOnly, true, map[string]int{"http ": 400, "https ": 0, "https bob": 409}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startReal(t, func(cfg *Config) {

@@ -161,6 +161,33 @@ func (s *Session) Submit(frame []byte) error {
 	return err
 }
 
+// RefuseLarge takes the beginning of a frame that is larger than this member reads, xid and
+// operation, as Submit takes a frame: the request is answered in its turn with BadArguments, and
+// the connection ends after that.
+func (s *Session) RefuseLarge(head []byte) error {
+	if s.ignoring {
+		return nil
+	}
+	req, err := wire.DecodeRequest(head)
+	if err != nil {
+		return err
+	}
+	s.m.hear(s)
+	s.stats.received(req, time.Now())
+	p := pending{req: req, received: time.Now(), ids: *s.ids.Load(), size: len(head)}
+	if err = s.waitToEnter(&p); err == nil {
+		p.code, p.last = wire.CodeBadArguments, true
+		if s.lacksRequired(req.Op) {
+			p.code = wire.CodeSessionClosedRequireSASLAuth
+		}
+		err = s.admit(&p)
+	}
+	if err != nil {
+		s.m.throttle.leave(0, p.large, p.heavy)
+	}
+	return err
+}
+
 // waitToEnter waits until a request may be taken. One that has waited for too long is refused.
 func (s *Session) waitToEnter(p *pending) error {
 	if err := s.waitForQueue(p.req.Op); err != nil {

@@ -37,7 +37,7 @@ type statusCommand struct {
 
 func (c *statusCommand) flags(fs *flag.FlagSet) {
 	c.clientFlags.flags(fs)
-	fs.DurationVar(&c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
+	durationVar(fs, &c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
 }
 
 // memberStatus is what one server says of itself. Nil and empty is what it does not say.
