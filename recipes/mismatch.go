@@ -104,8 +104,8 @@ func isTLSRecord(b []byte) bool {
 	return len(b) > 1 && (b[0] == alert || b[0] == handshake) && b[1] == major
 }
 
-// misfit returns why a server that was connected to does not do the handshake, if that is known, and
-// takes note of it for Reach.
+// misfit returns why a server that was connected to does not do the handshake, if that is known,
+// and takes note of it for Reach.
 func (c *serverConn) misfit(err error) error {
 	if isTimeout(err) {
 		return err // another server is next, at once

@@ -86,8 +86,8 @@ func (c *serverConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// requiresLogin reports whether a frame's body, which go-zookeeper reads at once, is the answer to a
-// request that had to follow a login. go-zookeeper knows no such error.
+// requiresLogin reports whether a frame's body, which go-zookeeper reads at once, is the answer to
+// a request that had to follow a login. go-zookeeper knows no such error.
 //
 //	xid(4) zxid(8) error(4)
 func requiresLogin(body []byte) bool {

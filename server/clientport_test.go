@@ -87,6 +87,12 @@ func testBufferLimit(t *testing.T, limit int) {
 		t.Errorf("%d frames of a wrong length were counted", got)
 	}
 
+	// What is only a length is no request.
+	length := dialReal(t, s)
+	length.connect(10 * time.Second)
+	length.put(binary.BigEndian.AppendUint32(nil, uint32(limit)+1)...)
+	length.expectClosed()
+
 	// The session lives on.
 	again := dialReal(t, s)
 	again.req.SessionID, again.req.Password = c.id.SessionID, c.id.Password

@@ -287,18 +287,27 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 // with a longer one is no client.
 const maxRefusedBytes = 64 << 20
 
+// headTimeout is how long the beginning of such a request may take after its length: a client sends
+// both at once. restTimeout is how long the rest may take.
+const (
+	headTimeout = 200 * time.Millisecond
+	restTimeout = 30 * time.Second
+)
+
 // refuseLarge answers a request that is larger than jute.maxbuffer, and reads the rest of it, so
-// that a client that is sending still gets to the answer. The answer is the last one; the deadline
-// that it sets for the client bounds the reading.
+// that a client that is sending still gets to the answer, which is the last one.
 func (s *Server) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLengthError) error {
 	const head = 8 // xid and operation
 	if e.Length < head || e.Length > maxRefusedBytes {
 		return e
 	}
 	frame := make([]byte, head)
+	_ = c.SetReadDeadline(time.Now().Add(headTimeout))
 	if _, err := io.ReadFull(c.r, frame); err != nil {
-		return err
+		return e
 	}
+	// No earlier than the deadline that the last answer sets, which may have been set already.
+	_ = c.SetReadDeadline(time.Now().Add(restTimeout))
 	s.port.refusals.Warn("large "+c.remote.Addr().String(), "request refused: it is larger than jute.maxbuffer",
 		"client", c.remote, "session", sess.ID(), "bytes", e.Length, "limit", e.Max)
 	if err := sess.RefuseLarge(frame); err != nil {
