@@ -369,6 +369,7 @@ func (s *Server) sessionConfig() session.Config {
 		SASLUsers:       s.cfg.SASLUsers,
 		SuperUsers:      s.cfg.SuperUsers,
 		SASLOptional:    s.cfg.SASLOptional,
+		AnySASLUser:     s.cfg.AnySASLUser,
 		Ensembles:       s.cfg.Ensembles,
 		KeyScheme:       s.cfg.KeyScheme,
 		Limits:          s.limits(),

@@ -86,6 +86,9 @@ type Config struct {
 	SASLUsers    sasl.Users
 	SuperUsers   []string
 	SASLOptional bool
+	// AnySASLUser is the name of every user who has logged in with SASL, in the ACLs of nodes;
+	// empty: there is none.
+	AnySASLUser string
 	// Ensembles are the names that a client may have for this cluster (scheme ensemble): with
 	// another one its connection is closed. nil: there is no such scheme; empty: any name will do.
 	Ensembles []string

@@ -60,6 +60,10 @@ type Session struct {
 	pausedUntil time.Time    // by a rate quota; zero: it is not
 	sasl        *sasl.Server // the login, once it has begun
 
+	// sharesName says that the identities of the connection have Config.AnySASLUser, and that it is
+	// not the name of its user.
+	sharesName atomic.Bool
+
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
@@ -149,6 +153,33 @@ func (s *Session) Submit(frame []byte) error {
 		p.heavy, err = s.m.throttle.takeTurn(s.m.ctx, s, len(frame))
 	}
 	if err == nil {
+		err = s.admit(&p)
+	}
+	if err != nil {
+		s.m.throttle.leave(0, p.large, p.heavy)
+	}
+	return err
+}
+
+// RefuseLarge takes the beginning of a frame that is larger than this member reads, xid and
+// operation, as Submit takes a frame: the request is answered in its turn with BadArguments, and
+// the connection ends after that.
+func (s *Session) RefuseLarge(head []byte) error {
+	if s.ignoring {
+		return nil
+	}
+	req, err := wire.DecodeRequest(head)
+	if err != nil {
+		return err
+	}
+	s.m.hear(s)
+	s.stats.received(req, time.Now())
+	p := pending{req: req, received: time.Now(), ids: *s.ids.Load(), size: len(head)}
+	if err = s.waitToEnter(&p); err == nil {
+		p.code, p.last = wire.CodeBadArguments, true
+		if s.lacksRequired(req.Op) {
+			p.code = wire.CodeSessionClosedRequireSASLAuth
+		}
 		err = s.admit(&p)
 	}
 	if err != nil {
@@ -291,6 +322,7 @@ func (s *Session) classify(p *pending) error {
 		if p.code = s.refusal(p, record); p.code != wire.CodeOK {
 			return nil
 		}
+		s.nameCreator(p, record)
 		s.mu.Lock()
 		s.seq++
 		p.seq = s.seq

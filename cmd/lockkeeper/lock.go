@@ -44,7 +44,7 @@ const (
 
 func (f *holdFlags) flags(fs *flag.FlagSet) {
 	f.clientFlags.flags(fs)
-	fs.DurationVar(&f.killAfter, "kill-after", -1,
+	durationVar(fs, &f.killAfter, "kill-after", -1,
 		"`d` how long CMD may take after SIGTERM (default: a quarter of the session "+
 			"timeout that the servers granted; nobody else has the lock, or leads, within a third of it)")
 	fs.StringVar(&f.rest, "background", restWait,
@@ -112,12 +112,12 @@ type lockCommand struct {
 func (f *lockCommand) flags(fs *flag.FlagSet) {
 	f.holdFlags.flags(fs)
 	f.lostFlag(fs, "lock")
-	fs.DurationVar(&f.timeout, "timeout", -1,
+	durationVar(fs, &f.timeout, "timeout", -1,
 		"`d` give up if the lock is not acquired in time; 0: do not wait for others, "+
 			"nor for a cluster of which no member listens (default: wait for ever, with a message if there is no cluster)")
 	fs.BoolVar(&f.shared, "shared", false, "hold the lock together with others that are -shared")
 	fs.IntVar(&f.leases, "n", 0, "`leases` up to so many may hold it at a time; all have to say the same")
-	fs.DurationVar(&f.delay, "delay", 0,
+	durationVar(fs, &f.delay, "delay", 0,
 		"`d` if this holder vanishes without giving the lock back, the next one that has a "+
 			"-delay waits for so long, at most 1m")
 	fs.BoolVar(&f.verbose, "v", false, "say when the lock is acquired and given back")
@@ -272,6 +272,9 @@ func (f *holdFlags) notAcquired(c *client, err error) exitStatus {
 		return exitTimedOut
 	case errors.Is(err, context.DeadlineExceeded) && !c.connected():
 		f.say("unreachable", c.unreachable())
+		return exitTrouble
+	case errors.Is(err, recipes.ErrLoginRequired):
+		f.say("failed", loginRequired().Error())
 		return exitTrouble
 	case errors.Is(err, zk.ErrNoAuth):
 		f.say("failed", err.Error()+": the path belongs to another identity (-auth-file; -acl of the command that made it)")

@@ -50,7 +50,7 @@ func (l *lockLister) flags(fs *flag.FlagSet) {
 			"contenders that have come and gone, or stopped waiting, between two looks: they may have held the lock. No one is "+
 			"missed while the connection stands (with a server older than ZooKeeper 3.6 it looks once a second, "+
 			"and misses some)")
-	fs.DurationVar(&l.timeout, "timeout", tryPatience,
+	durationVar(fs, &l.timeout, "timeout", tryPatience,
 		"`d` how long to try to reach the cluster (default 10s, but not at all if nobody listens at any address)")
 }
 
@@ -108,6 +108,8 @@ func (l *lockLister) show(config recipes.Config, patience bool) error {
 				"-timeout gives more time (a lockkeeper server has the locks at hand; this one does not say which they are)", l.root, l.timeout)
 		case errors.Is(err, context.DeadlineExceeded):
 			return errors.New(c.unreachable())
+		case errors.Is(err, recipes.ErrLoginRequired):
+			return loginRequired()
 		case err != nil:
 			return err
 		case l.changes == nil:

@@ -39,9 +39,9 @@ type statusCommand struct {
 
 func (c *statusCommand) flags(fs *flag.FlagSet) {
 	c.clientFlags.flags(fs)
-	fs.DurationVar(&c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
+	durationVar(fs, &c.timeout, "timeout", wordPatience, "`d` how long to wait for the answer of a server (default 2s)")
 	fs.IntVar(&c.mayStop, "may-stop", -1, "`n` asks the leader whether member n may be stopped now, and shows nothing else")
-	fs.DurationVar(&c.wait, "wait", 0, "`d` with -may-stop: how long to wait until it may")
+	durationVar(fs, &c.wait, "wait", 0, "`d` with -may-stop: how long to wait until it may")
 }
 
 // memberStatus is what one server says of itself. Nil and empty is what it does not say.

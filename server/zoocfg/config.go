@@ -176,6 +176,7 @@ type Config struct {
 	SASLUsers              sasl.Users
 	SASLACLs, SASLOptional bool
 	SuperUsers             []string // of SASL: superUser, superUser.N
+	AnySASLUser            string   // letAnySaslUserDoX
 	// Ensembles are the names of ensembleAuthName. nil: there is no scheme ensemble; empty: it
 	// takes any name.
 	Ensembles []string

@@ -416,9 +416,12 @@ var refusedKeys = map[string]keyDef{
 
 // missingKeys require something that is missing and protects nothing.
 var missingKeys = map[string]keyDef{
-	"forceSync":            warnNo("every update is on disk before it is answered, whatever this says"),
-	"localSessionsEnabled": warnTrue("every session is known to the whole cluster: there are no local sessions"),
-	"leaderServes":         warnNo("the leader serves clients like every other member"),
+	"forceSync": warnNo("every update is on disk before it is answered, whatever this says"),
+	"localSessionsEnabled": {class: KeyMissing, value: value{kind: kindBoolean, use: func(l *loader, p property) { _, _ = l.boolValue(p) }}, def: "false",
+		effect: "There are no local sessions: every session is known to the whole cluster. true needs localSessionsUpgradingEnabled=true, with which clients see no difference, or it stops the start."},
+	"localSessionsUpgradingEnabled": {class: KeyMissing, value: value{kind: kindBoolean, use: func(l *loader, p property) { _, _ = l.boolValue(p) }}, def: "false",
+		effect: "Every session may create ephemeral nodes, whatever this says. In ZooKeeper a local session becomes one of the cluster then."},
+	"leaderServes": warnNo("the leader serves clients like every other member"),
 	"oraclePath": {class: KeyMissing, value: value{kind: "path", use: func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
 		effect: "Without effect: " + noOracle + "."},
 }
@@ -432,7 +435,6 @@ const noOracle = "there is no oracle: with two voters, either one's failure stop
 var unneededKeys = strings.Fields(`
 	autopurge.purgeInterval autopurge.snapRetainCount connectToLearnerMasterLimit
 	jvm.pause.info-threshold.ms jvm.pause.monitor jvm.pause.sleep.time.ms jvm.pause.warn-threshold.ms
-	localSessionsUpgradingEnabled
 	observerMasterPort quorum.cnxn.threads.size syncEnabled version`)
 
 // unneededProperties are the same for Java system properties.
@@ -466,7 +468,7 @@ var unneededProperties = strings.Fields(`
 	watcherCleanIntervalInSeconds watcherCleanThreadsNum watcherCleanThreshold`)
 
 var saslKeys = strings.Fields(`
-	letAnySaslUserDoX quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
+	quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
 	quorum.auth.server.saslLoginContext`)
 
 func ignoredKeys(c category, property bool, names []string) map[string]keyDef {
