@@ -258,8 +258,8 @@ func judge(leases, queue []Contender) []Contender {
 	return all
 }
 
-// Behind reports whether c has to wait for a contender of a class that is in front of it in the same
-// queue. Readers hold beside readers.
+// Behind reports whether c has to wait for a contender of a class that is in front of it in the
+// same queue. Readers hold beside readers.
 func (c *Contender) Behind(front Class) bool { return !shares(c, front) }
 
 // shares says whether c holds the lock beside other. Only package recipes reads a note that says

@@ -367,8 +367,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// The pods of the chart run: each finds its number in its name, its probes are answered, and one may
-// be stopped.
+// The pods of the chart run: each finds its number in its name, its probes are answered, and one
+// may be stopped.
 func TestPods(t *testing.T) {
 	text, _, err := render("locks", nil)
 	if err != nil {

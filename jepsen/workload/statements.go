@@ -30,7 +30,8 @@ type Statement struct {
 	Truth Truth `json:"truth"`
 	// Status is what lockkeeper status says; nil for other questions.
 	Status *StatusSays `json:"status,omitempty"`
-	// Yes is the answer to /ready and /stoppable, Why the reason of a no, About the member's number.
+	// Yes is the answer to /ready and /stoppable, Why the reason of a no, About the member's
+	// number.
 	Yes   bool   `json:"yes,omitempty"`
 	Why   string `json:"why,omitempty"`
 	About int    `json:"about,omitempty"`
@@ -43,8 +44,9 @@ type Statement struct {
 // Truth is what the test itself has done to the cluster.
 type Truth struct {
 	Members int `json:"members"`
-	// Down are the members that were killed or stopped all the time, and for at least StatementGrace
-	// before; Blocked are the directions of the network in which nothing came through, likewise.
+	// Down are the members that were killed or stopped all the time, and for at least
+	// StatementGrace before; Blocked are the directions of the network in which nothing came
+	// through, likewise.
 	Down    []int    `json:"down,omitempty"`
 	Blocked [][2]int `json:"blocked,omitempty"`
 	// Calm: nothing was broken for StatementSettle, nor in all the time.
@@ -108,13 +110,13 @@ func (t Truth) majority() int { return t.Members/2 + 1 }
 
 // CheckStatements compares each sentence with the truth.
 //
-//   - A member that is down serves nobody, and more members may fail only as far as those that reach
-//     each other are more than a majority.
+//   - A member that is down serves nobody, and more members may fail only as far as those that
+//     reach each other are more than a majority.
 //   - When nothing is broken, the cluster is healthy, and every member is ready and may be stopped.
-//   - Who is ready has what was answered to clients before it was started.
+//   - A member that is ready has what was answered to clients before it was started.
 //   - A member may be stopped only if the others are a majority without it.
-//   - The holder of a lock that is shown has not given it back before the question, and one who held
-//     it all the time is shown; since when it holds is when it got the lock, not when it came.
+//   - The holder of a lock that is shown has not given it back before the question, and one that
+//     held it all the time is shown; since when it holds is when it got the lock, not when it came.
 func CheckStatements(ops []jepsen.Op) Verdict {
 	v := Verdict{Checker: statementsName, Valid: Yes}
 	c := &statementsChecker{v: &v, ops: ops}
@@ -286,10 +288,10 @@ func (c *statementsChecker) locks(call *call, s Statement) {
 	}
 }
 
-// since compares the moment since when a contender holds with the one at which the lock was free for
-// it: when the contender in front began to give it back, at the earliest; and when its client was
-// told, at the latest. Others see that a lease is held when its place in the queue is gone, which its
-// holder gives back afterwards: it is not compared.
+// since compares the moment since when a contender holds with the one at which the lock was free
+// for it: when the contender in front began to give it back, at the earliest; and when its client
+// was told, at the latest. Others see that a lease is held when its place in the queue is gone,
+// which its holder gives back afterwards: it is not compared.
 func (c *statementsChecker) since(call *call, says HolderSays, h *held) {
 	if h.got.Mode == jepsen.Lease {
 		return

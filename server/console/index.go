@@ -499,8 +499,8 @@ func (l *lock) resolve(beginMs int64) {
 	l.orphans = l.orphans && l.kind != kindSemaphore
 }
 
-// heldSince is when c became a holder: when the last contender that it had to wait for went, or when
-// it came.
+// heldSince is when c became a holder: when the last contender that it had to wait for went, or
+// when it came.
 func (l *lock) heldSince(c *locknode.Contender, beginMs int64) since {
 	s := since{at: c.Created, exact: c.Kind == locknode.KindLease || l.plain || c.Created.UnixMilli() >= beginMs}
 	for _, e := range l.ends {

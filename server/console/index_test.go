@@ -117,8 +117,8 @@ func TestPlainLockHeldSince(t *testing.T) {
 	})
 }
 
-// A reader holds since the last writer in front of it has gone, or is content with reading, whatever
-// readers beside it do.
+// A reader holds since the last writer in front of it has gone, or is content with reading,
+// whatever readers beside it do.
 func TestReaderHeldSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTape(t, 1<<20)

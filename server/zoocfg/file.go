@@ -26,8 +26,8 @@ func AllowUnknownKeys(l *loader) { l.allowUnknown = true }
 // with another number is a fault.
 func MyID(id uint8) Option { return func(l *loader) { l.myID = &id } }
 
-// AnyMember reads no myid: the Config is that of the first member. It is for programs that need what
-// the members have in common, on any machine.
+// AnyMember reads no myid: the Config is that of the first member. It is for programs that need
+// what the members have in common, on any machine.
 func AnyMember(l *loader) { l.anyMember = true }
 
 // Load reads a zoo.cfg, the dynamic file that it names, and dataDir/myid. The error is Faults with
