@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"lockkeeper/internal/testcert"
+	"lockkeeper/jepsen"
 	"lockkeeper/server/zoocfg"
 )
 
@@ -367,50 +368,114 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// The pods of the chart run: each finds its number in its name, its probes are answered, and one
-// may be stopped.
-func TestPods(t *testing.T) {
-	text, _, err := render("locks", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := decode(t, text)
+// pods are what the StatefulSet of the chart makes of its manifests, on hosts of their own.
+type pods struct {
+	t        *testing.T
+	img      image
+	manifest manifests
+	config   string // the directory of the ConfigMap
+	secret   string // the directory of the Secret
+	volumes  []string
+	etcHosts mount
+	places   []jepsen.Place
+	running  []*running
+}
+
+// newPods has room for so many pods.
+func newPods(t *testing.T, release string, most int) *pods {
+	t.Helper()
+	p := &pods{t: t, config: t.TempDir(), secret: t.TempDir()}
+	p.apply(release, 3)
 	var names []string
-	for i := range int(*m.set.Spec.Replicas) {
-		pod := fmt.Sprintf("%s-%d", m.set.Name, i)
-		names = append(names, pod+"."+m.set.Spec.ServiceName+" "+pod)
+	for i := range most {
+		names = append(names, p.name(i)+"."+p.manifest.set.Spec.ServiceName+" "+p.name(i))
 	}
-	places, etcHosts := hosts(t, names...)
-	img := built(t)
-	config, secret := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(config, "zoo.cfg"), []byte(m.config.Data["zoo.cfg"]), 0o644),
-		os.WriteFile(filepath.Join(secret, "peer.secret"), m.secret.Data["peer.secret"], 0o440),
-		os.Chown(filepath.Join(secret, "peer.secret"), 0, int(*m.set.Spec.Template.Spec.SecurityContext.FSGroup)),
-		os.Chmod(secret, 0o755), os.Chmod(config, 0o755)); err != nil {
+	p.places, p.etcHosts = hosts(t, names...)
+	p.img = built(t)
+	for range most {
+		p.volumes = append(p.volumes, p.img.volume(t))
+	}
+	file, group := filepath.Join(p.secret, "peer.secret"), int(*p.manifest.set.Spec.Template.Spec.SecurityContext.FSGroup)
+	if err := errors.Join(os.WriteFile(file, p.manifest.secret.Data["peer.secret"], 0o440), os.Chown(file, 0, group),
+		os.Chmod(p.secret, 0o755), os.Chmod(p.config, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	spec := m.set.Spec.Template.Spec.Containers[0]
-	var members []*running
-	for i := range names {
-		c := container{image: img, args: spec.Args, readOnly: *spec.SecurityContext.ReadOnlyRootFilesystem,
-			hostname: fmt.Sprintf("%s-%d", m.set.Name, i), mounts: []mount{etcHosts}}
-		for _, v := range spec.VolumeMounts {
-			source := map[string]string{"config": config, "peer": secret}[v.Name]
-			if source == "" {
-				source = img.volume(t)
-			}
-			c.mounts = append(c.mounts, mount{source, v.MountPath, v.ReadOnly})
-		}
-		members = append(members, c.start(t, places[i]))
+	p.running = make([]*running, most)
+	return p
+}
+
+// apply renders the chart for so many replicas, and brings the configuration to the pods.
+func (p *pods) apply(release string, replicas int) {
+	p.t.Helper()
+	text, _, err := render(release, map[string]any{"replicas": replicas})
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	for _, member := range members {
-		member.await(t, spec.StartupProbe.HTTPGet.Path)
-		member.await(t, spec.LivenessProbe.HTTPGet.Path)
-		member.await(t, spec.ReadinessProbe.HTTPGet.Path)
+	p.manifest = decode(p.t, text)
+	if err := os.WriteFile(filepath.Join(p.config, "zoo.cfg"), []byte(p.manifest.config.Data["zoo.cfg"]), 0o644); err != nil {
+		p.t.Fatal(err)
 	}
-	shareNode(t, members)
-	members[0].stop(t) // the others can do without it
-	for _, member := range members[1:] {
-		member.kill()
+}
+
+func (p *pods) name(i int) string { return fmt.Sprintf("%s-%d", p.manifest.set.Name, i) }
+
+func (p *pods) container() corev1.Container { return p.manifest.set.Spec.Template.Spec.Containers[0] }
+
+// start starts pod i.
+func (p *pods) start(i int) {
+	p.t.Helper()
+	spec := p.container()
+	c := container{image: p.img, args: spec.Args, readOnly: *spec.SecurityContext.ReadOnlyRootFilesystem,
+		hostname: p.name(i), mounts: []mount{p.etcHosts}}
+	for _, v := range spec.VolumeMounts {
+		source := map[string]string{"config": p.config, "peer": p.secret, "data": p.volumes[i]}[v.Name]
+		c.mounts = append(c.mounts, mount{source, v.MountPath, v.ReadOnly})
+	}
+	p.running[i] = c.start(p.t, p.places[i])
+}
+
+// awaitReady waits until the probes of a pod are answered.
+func (p *pods) awaitReady(i int) {
+	p.t.Helper()
+	spec := p.container()
+	for _, probe := range []*corev1.Probe{spec.StartupProbe, spec.LivenessProbe, spec.ReadinessProbe} {
+		p.running[i].await(p.t, probe.HTTPGet.Path)
+	}
+}
+
+// The pods of the chart run: each finds its number in its name, and its probes are answered. With
+// more replicas the new pods and a rolling update make a larger cluster, which has the data.
+func TestPods(t *testing.T) {
+	const before, after = 3, 5
+	p := newPods(t, "locks", after)
+	for i := range before {
+		p.start(i)
+	}
+	for i := range before {
+		p.awaitReady(i)
+	}
+	shareNode(t, p.running[:before])
+	p.apply("locks", after)
+	for i := before; i < after; i++ {
+		p.start(i)
+	}
+	for i := before - 1; i >= 0; i-- { // as the controller does: the last first, each when the one before is ready
+		p.running[i].stop(t)
+		p.start(i)
+		p.awaitReady(i)
+	}
+	for i := range after {
+		p.awaitReady(i)
+	}
+	if text, _, err := connect(t, p.running[after-1].host).Get("/shared"); string(text) != "x" || err != nil {
+		t.Errorf("the last new pod: %q, %v", text, err)
+	}
+	config, _, err := connect(t, p.running[0].host).Get("/zookeeper/config")
+	if got := strings.Count(string(config), ":participant"); got != after || err != nil {
+		t.Errorf("%d voters: %v\n%s", got, err, config)
+	}
+	p.running[0].stop(t) // the others can do without it
+	for _, pod := range p.running[1:] {
+		pod.kill()
 	}
 }
