@@ -459,7 +459,8 @@ func TestPods(t *testing.T) {
 	for i := before; i < after; i++ {
 		p.start(i)
 	}
-	for i := before - 1; i >= 0; i-- { // as the controller does: the last first, each when the one before is ready
+	// The controller begins with the last pod, and goes on when that is ready.
+	for i := before - 1; i >= 0; i-- {
 		p.running[i].stop(t)
 		p.start(i)
 		p.awaitReady(i)
