@@ -51,7 +51,8 @@ func TestLockPaths(t *testing.T) {
 	})
 }
 
-// TestReport: a server that makes no reports is told from one that refuses, and from a lost session.
+// TestReport: a server that makes no reports is told from one that refuses, and from a lost
+// session.
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster()

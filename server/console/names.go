@@ -16,8 +16,8 @@ type named struct {
 // namesLooked is how many nodes of a session are looked at for its name.
 const namesLooked = 500
 
-// nameOf returns what a session is known by: what the first of its nodes says that v may read, as if
-// there were no others. The index's mu is held.
+// nameOf returns what a session is known by: what the first of its nodes says that v may read, as
+// if there were no others. The index's mu is held.
 func (x *index) nameOf(store *znode.Store, v *viewer, session int64) named {
 	id := wire.SessionID(session)
 	n := named{Address: v.withPort(id, store.SessionAddr(id))}
