@@ -67,8 +67,8 @@ func (s *Session) LockPaths(ctx context.Context, root string) ([]string, error) 
 // Contention is a lock with its contenders, as [Session.Contenders] returns them.
 type Contention = locknode.Lock
 
-// Contentions lists, in the order of their paths, the locks at and below root that somebody holds or
-// waits for. It asks about each node of the tree, as [Session.LockPaths].
+// Contentions lists, in the order of their paths, the locks at and below root that somebody holds
+// or waits for. It asks about each node of the tree, as [Session.LockPaths].
 func (s *Session) Contentions(ctx context.Context, root string) ([]Contention, error) {
 	if _, err := ask(ctx, s, func() (struct{}, error) { return struct{}{}, s.confirm() }); err != nil {
 		return nil, fmt.Errorf("recipes: look for locks at %s: %w", root, err)
