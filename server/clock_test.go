@@ -64,3 +64,18 @@ func TestPausesAreNoJumps(t *testing.T) {
 		t.Errorf("%d pauses of up to %d ns", s.Count, s.Max)
 	}
 }
+
+// TestPausedPart: a member that is stopped for most of the time says so.
+func TestPausedPart(t *testing.T) {
+	s := &Server{}
+	if part, longest := s.paused(); part != nil || longest != nil {
+		t.Errorf("before the first look: %v, %v", *part, *longest)
+	}
+	for range 10 {
+		s.clocks.pauses.Observe(int64(5250 * time.Millisecond)) // 5.25 s late, each second
+	}
+	part, longest := s.paused()
+	if part == nil || *part < 0.8 || *part > 0.88 || *longest < 5250 || *longest > 6000 {
+		t.Errorf("paused for %v of the time, for %v ms at most", *part, *longest)
+	}
+}

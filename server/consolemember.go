@@ -58,9 +58,9 @@ func (s *Server) newConsole() *console.Console {
 // its session is answered.
 const reportWait = time.Second
 
-// report is session.Config.Report. Half of one processor makes reports, as answers over HTTP.
+// report is session.Config.Report.
 func (s *Server) report(ctx context.Context, name string, ids []znode.Identity) ([]byte, wire.Code) {
-	over, ok := s.pace.turn(ctx, reportWait)
+	over, ok := s.reportPace.turn(ctx, reportWait)
 	if !ok {
 		return nil, wire.CodeThrottledOp
 	}

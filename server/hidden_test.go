@@ -61,7 +61,8 @@ func TestNothingOfAProtectedSubtree(t *testing.T) {
 
 	var paths []string
 	for _, what := range []string{"locks", "locks?only=trouble", "locks?search=payroll", "locks?search=merger", "locks?search=vault",
-		"locks?under=/vault", "locks?sort=waiting&limit=0", "lock?path=/open", "lock?path=/vault/payroll", "history?path=/open",
+		"locks?under=/vault", "queues", "queues?under=/vault", "queues?under=/vault/payroll", "queues?from=/open",
+		"locks?sort=waiting&limit=0", "lock?path=/open", "lock?path=/vault/payroll", "history?path=/open",
 		"history?path=/vault/payroll", "trouble", "trouble?limit=1", "sessions", "sessions?sort=watches", "sessions?sort=ephemerals",
 		"session?id=" + idText(alice.id.SessionID), "session?id=" + idText(bob.id.SessionID), "node?path=/vault",
 		"children?path=/vault"} {

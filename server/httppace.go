@@ -13,8 +13,12 @@ import (
 // pace has the answers of a member made one after the other, on both ports together, with a rest
 // after each as long as it took to make. So however much is asked, half of one processor makes
 // answers, and clients have the rest. Sending an answer needs no turn.
+//
+// The reports that clients read on their own port have turns of their own, so that they keep nobody
+// from the console, and a quarter of a processor.
 type pace struct {
 	turns   chan struct{} // holds an element while it is somebody's turn
+	rests   int           // how many times as long as a turn the rest after it is
 	crowded atomic.Int64  // requests whose turn did not come
 }
 
@@ -32,7 +36,10 @@ func (p *pace) turn(ctx context.Context, wait time.Duration) (over func(), ok bo
 		return nil, false
 	}
 	began := time.Now()
-	return sync.OnceFunc(func() { time.AfterFunc(min(time.Since(began), restMost), func() { <-p.turns }) }), true
+	return sync.OnceFunc(func() {
+		rest := time.Duration(p.rests) * time.Since(began)
+		time.AfterFunc(min(rest, restMost), func() { <-p.turns })
+	}), true
 }
 
 const (
@@ -42,7 +49,7 @@ const (
 	restMost = 250 * time.Millisecond
 )
 
-func newPace() *pace { return &pace{turns: make(chan struct{}, 1)} }
+func newPace(rests int) *pace { return &pace{turns: make(chan struct{}, 1), rests: rests} }
 
 // of returns a handler that calls next when it is the request's turn. What is no reading of the
 // state, and what the super user asks for, needs no turn.

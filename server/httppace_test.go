@@ -17,7 +17,7 @@ import (
 func TestAnswersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const makes, sends = 100 * time.Millisecond, 10 * time.Second
-		p := newPace()
+		p := newPace(1)
 		h := p.of(&Server{cfg: Config{AdminBase: "/commands"}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(makes)
 			w.WriteHeader(http.StatusOK)

@@ -78,8 +78,9 @@ type Server struct {
 	// listings holds one element for each listing that is being made or sent.
 	listings chan struct{}
 	// fences holds an element for the fence that looks at many contenders.
-	fences chan struct{}
-	pace   *pace
+	fences     chan struct{}
+	pace       *pace
+	reportPace *pace // of the reports on the client port
 
 	cancel   context.CancelFunc // ends handshakes that wait, and watchers
 	watchers sync.WaitGroup
@@ -171,7 +172,7 @@ func start(ctx context.Context, cfg Config) (_ *Server, err error) {
 		started: time.Now(),
 		failed:  make(chan struct{}),
 		reports: newMemberReports(), stopAnswers: stopAnswers{turn: make(chan struct{}, 1)}, stopping: make(chan struct{}),
-		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1), pace: newPace(),
+		listings: make(chan struct{}, listingsAtOnce), fences: make(chan struct{}, 1), pace: newPace(1), reportPace: newPace(3),
 	}
 	s.clocks = clockWatch{now: cfg.Now, log: loglimit.New(cfg.Logger)}
 	if s.clocks.now == nil {

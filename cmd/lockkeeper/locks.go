@@ -105,7 +105,7 @@ func (l *lockLister) show(config recipes.Config, patience bool) error {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && c.connected():
 			return fmt.Errorf("not all nodes at and below %s could be looked through within %v: PATH names a part of the tree, and "+
-				"-timeout gives more time (a lockkeeper server has the locks at hand; this one does not say which they are)", l.root, l.timeout)
+				"-timeout gives more time (a lockkeeper server gives all locks at once, unless it has no memory for them; this one did not)", l.root, l.timeout)
 		case errors.Is(err, context.DeadlineExceeded):
 			return errors.New(c.unreachable())
 		case errors.Is(err, recipes.ErrLoginRequired):
@@ -207,12 +207,27 @@ type lockList []lockState
 func (c *client) locks(root string, timeout time.Duration) (lockList, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	list, err := c.reportedLocks(ctx, root)
-	if errors.Is(err, recipes.ErrNoReport) {
-		return c.walkedLocks(ctx, root)
+	for try := 1; ; try++ {
+		list, err := c.reportedLocks(ctx, root)
+		switch {
+		case !errors.Is(err, recipes.ErrNoReport):
+			return list, err
+		case errors.Is(err, zk.ErrNoNode), try == reportTries:
+			return c.walkedLocks(ctx, root)
+		}
+		select { // others ask the server, too, or it has no memory for the locks
+		case <-time.After(reportPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	return list, err
 }
+
+const (
+	// reportTries is how often a server that makes reports is asked for one.
+	reportTries = 4
+	reportPause = 300 * time.Millisecond
+)
 
 // walkedLocks reads the locks node by node, as any ZooKeeper server can be asked. Since when they
 // are held nobody knows there.

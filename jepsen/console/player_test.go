@@ -185,13 +185,13 @@ func member(id int, state string) answer {
 	}
 	if up {
 		maps.Copy(m, answer{"term": "5", "appliedIndex": 120141, "commitIndex": 120141, "lastIndex": 120141, "lagEntries": 0,
-			"logBytes": 41943040, "snapshotBytes": 1048576, "fsyncMs": 0.6, "fsyncMaxMs": 4.1, "connections": 40 * id, "leases": nil, "uptimeMs": 7_260_000, "build": "0.1.0"})
+			"pausedPart": 0.0004, "pauseMaxMs": 12, "logBytes": 41943040, "snapshotBytes": 1048576, "fsyncMs": 0.6, "fsyncMaxMs": 4.1, "connections": 40 * id, "leases": nil, "uptimeMs": 7_260_000, "build": "0.1.0"})
 	}
 	if state == "leader" {
 		m["leases"] = 431
 	}
 	if state == "follower" {
-		m["leaderHeardMs"], m["pausedPart"], m["pauseMaxMs"] = 40, 0.84, 2100
+		m["leaderHeardMs"] = 40
 	}
 	return m
 }

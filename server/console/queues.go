@@ -56,8 +56,11 @@ func (c *Console) queues(q url.Values, v *viewer, now time.Time) (any, error) {
 	}
 	hidden := false
 	c.member.View(func(store *znode.Store) {
-		_, code := store.Exists(under, v.readers())
-		hidden = under != "" && code == wire.CodeNoAuth
+		// Of a node below one that may not be read nobody is told whether it is there.
+		if under != "" && v.sees(store, under) {
+			_, code := store.Exists(under, v.readers())
+			hidden = code == wire.CodeNoAuth
+		}
 	})
 	if hidden {
 		return nil, failf(http.StatusForbidden, "%s may not be read", under)

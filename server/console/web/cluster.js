@@ -119,8 +119,8 @@ function memberTable(app, v, members) {
       { name: "Clients at", class: "mono", cell: (m) => visible(m.clients ?? dash) },
       { name: "Applied", class: "n", cell: (m) => count(m.appliedIndex) },
       { name: "Lag", class: "n", cell: (m) => count(m.lagEntries) },
-      { name: "Heard of leader", class: "n", cell: (m) => (m.leaderHeardMs == null ? dash : `${millis(m.leaderHeardMs)} ago`) },
-      { name: "Did not run", class: "n", cell: pauses },
+      { name: "Heard leader", class: "n", cell: (m) => (m.leaderHeardMs == null ? dash : `${millis(m.leaderHeardMs)} ago`) },
+      { name: "Did not run, longest", class: "n", cell: pauses },
       { name: "Log", class: "n", cell: (m) => bytes(m.logBytes) },
       { name: "Snapshot", class: "n", cell: (m) => bytes(m.snapshotBytes) },
       { name: "Fsync, longest", class: "n", cell: (m) => (m.fsyncMs == null ? dash : `${millis(m.fsyncMs)}, ${millis(m.fsyncMaxMs)}`) },
@@ -143,7 +143,7 @@ const pausedMuch = 0.02;
 // pauses is during what part of the last minutes a member did not run: stopped, or without a processor.
 function pauses(m) {
   if (m.pausedPart == null) return dash;
-  const words = `${m.pausedPart < 0.001 ? "0" : (m.pausedPart * 100).toFixed(m.pausedPart < 0.1 ? 1 : 0)} % of the time, longest ${millis(m.pauseMaxMs)}`;
+  const words = `${m.pausedPart < 0.001 ? "0" : (m.pausedPart * 100).toFixed(m.pausedPart < 0.1 ? 1 : 0)} %, ${millis(m.pauseMaxMs)}`;
   return m.pausedPart >= pausedMuch ? badge("bad", words) : words;
 }
 
