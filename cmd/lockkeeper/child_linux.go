@@ -13,6 +13,10 @@ import (
 // theirs. It reports whether that worked: Linux has it since 3.4.
 func becomeReaper() bool { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil }
 
+// nameProcess gives this process another name than that of its file. That is for people and
+// killall(1): an error does not matter.
+func nameProcess(name string) { _ = os.WriteFile("/proc/self/comm", []byte(name), 0) }
+
 // dieWithParent has the kernel kill the command when its parent is killed.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 

@@ -95,7 +95,7 @@ func guardOf(t *testing.T, p *process) int {
 	t.Helper()
 	for _, c := range descendants(p.Process.Pid) {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.pid))
-		if strings.Contains(string(line), guardCommand) {
+		if c.name == guardName && strings.HasPrefix(string(line), guardName+"\x00") {
 			return c.pid
 		}
 	}

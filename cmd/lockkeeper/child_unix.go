@@ -45,6 +45,10 @@ var (
 // ended. Those in the process group of the command can be killed.
 const guardCommand = "guard-of-a-command"
 
+// guardName is what the guard is called in lists of processes: whoever kills all that is called
+// lockkeeper has the guard kill the commands.
+const guardName = "lock-guard"
+
 // Descriptors of the guard.
 const (
 	controlFD = 3 // a guardOrder, and then guardLeave or the end
@@ -112,6 +116,7 @@ func (c *child) start(args, environment []string, die bool) error {
 	}
 	c.die, c.control = die, controlWrite
 	c.guard = exec.Command(self, guardCommand)
+	c.guard.Args[0] = guardName
 	c.guard.Stdin, c.guard.Stdout, c.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.guard.Env = environment
 	c.guard.ExtraFiles = []*os.File{controlRead, reportWrite}
@@ -283,6 +288,7 @@ func runGuard() int {
 	runtime.LockOSThread()
 	syscall.CloseOnExec(controlFD)
 	syscall.CloseOnExec(reportFD)
+	nameProcess(guardName)
 	for _, s := range forwarded { // they are for the command; it would inherit that we ignore them
 		if !signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)

@@ -41,6 +41,7 @@ var unrun = []struct{ page, begins, reason string }{
 	{"docs/locks.md", "go mod edit", "TestReadme in jepsen does it, with the path of this module"},
 	{"docs/attack.md", "go run ./cmd/jepsen", "takes minutes; TestAttacks in jepsen/attack plays it"},
 	{"docs/jepsen.md", "go run ./cmd/jepsen", "takes minutes; TestRun in cmd/jepsen runs shorter ones"},
+	{"docs/guarantees.md", "go run ./cmd/jepsen", "takes minutes, and needs ZooKeeper; TestLiveLoneLeader in recipes shows the same leader"},
 	{"docs/simulation.md", "go run ./cmd/jepsen", "takes hours; ./test runs shorter ones"},
 	{"docs/split-brain.md", "go run ./cmd/jepsen", "takes minutes; the tests of jepsen/splitbrain run shorter ones"},
 	{"docs/lock-lab.md", "go run ./cmd/jepsen", "takes minutes; TestBrief in jepsen/locklab plays the short form"},

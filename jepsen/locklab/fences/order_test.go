@@ -82,8 +82,12 @@ type check func(ctx context.Context, tx *sql.Tx, resource string, token int64) e
 // A stage plays stories, one after the other, in tables of its own.
 type stage struct {
 	*database
-	level    level
-	db       *sql.DB
+	level level
+	db    *sql.DB
+	// other is the level of the second of the two, otherDB its connections; both as above but where
+	// levels are mixed.
+	other    level
+	otherDB  *sql.DB
 	table    *fence.Table
 	check    check
 	name     string // of that table
@@ -95,6 +99,7 @@ type stage struct {
 func newStage(t *testing.T, d *database, l level, name string) *stage {
 	t.Helper()
 	s := &stage{database: d, level: l, db: d.open(name, l.params), name: "fence_" + name, log: "log_" + name}
+	s.other, s.otherDB = l, s.db
 	var err error
 	s.table, err = fence.NewTable(s.db, d.options(s.name))
 	must(t, err)
@@ -112,6 +117,8 @@ func newStage(t *testing.T, d *database, l level, name string) *stage {
 // A holder is one of the two, in a goroutine of its own.
 type holder struct {
 	stage *stage
+	level level
+	db    *sql.DB
 	token int64
 	early bool
 	tx    *sql.Tx
@@ -148,7 +155,7 @@ func newHolder(s *stage, token int64, early bool, steps int) *holder {
 			f()
 		}
 	}()
-	h := &holder{stage: s, token: token, early: early, work: work}
+	h := &holder{stage: s, level: s.level, db: s.db, token: token, early: early, work: work}
 	h.steps = []step{{do: h.begin}}
 	if early {
 		h.steps = append(h.steps, step{do: h.read})
@@ -168,7 +175,7 @@ func newHolder(s *stage, token int64, early bool, steps int) *holder {
 }
 
 func (h *holder) begin(ctx context.Context) (err error) {
-	h.tx, err = h.stage.db.BeginTx(ctx, &sql.TxOptions{Isolation: h.stage.level.isolation})
+	h.tx, err = h.db.BeginTx(ctx, &sql.TxOptions{Isolation: h.level.isolation})
 	return err
 }
 
@@ -261,6 +268,9 @@ func (s *stage) play(ctx context.Context, st story) (two [2]*holder) {
 	}
 	for i := range two {
 		two[i] = newHolder(s, st.tokens[i], st.early[i], steps[i])
+		if i == 1 {
+			two[i].level, two[i].db = s.other, s.otherDB
+		}
 		defer close(two[i].work)
 	}
 	for _, i := range st.order {
@@ -316,7 +326,7 @@ func (s *stage) judge(ctx context.Context, st story, two [2]*holder, f *figures)
 			if h.all.before(other.all) || other.all.before(h.all) {
 				fault("token %d: %v, and there was no other transaction", h.token, h.err)
 			}
-			if (s.level.current || !h.early) && other.err == nil && other.token > h.token && other.committed.before(h.checked) {
+			if (h.level.current || !h.early) && other.err == nil && other.token > h.token && other.committed.before(h.checked) {
 				fault("token %d: %v, want ErrStale", h.token, h.err)
 			}
 		}
@@ -335,7 +345,7 @@ func (s *stage) judge(ctx context.Context, st story, two [2]*holder, f *figures)
 			unsafe("token %d was committed after %d", second.token, first.token)
 		case second.checked.before(first.committed):
 			unsafe("token %d was accepted before the commit of %d, which had been accepted", second.token, first.token)
-		case first.seen == 0 && second.seen == 0 && s.level.oldReads && second.early:
+		case first.seen == 0 && second.seen == 0 && second.level.oldReads && second.early:
 			f.old.Add(1)
 		case first.seen != 0 || second.seen != 1:
 			unsafe("token %d saw %d writes, and %d after it %d", first.token, first.seen, second.token, second.seen)
@@ -367,7 +377,13 @@ const stages = 12
 // and returns the faults.
 func playAll(t *testing.T, d *database, l level, name string, twin *twin) (*figures, []error) {
 	t.Helper()
-	all := stories(l, *every)
+	return playStories(t, d, [2]level{l, l}, stories(l, *every), name, twin)
+}
+
+// playStories plays stories of two transactions, each at a level of its own.
+func playStories(t *testing.T, d *database, levels [2]level, all []story, name string, twin *twin,
+) (*figures, []error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var f figures
@@ -376,7 +392,10 @@ func playAll(t *testing.T, d *database, l level, name string, twin *twin) (*figu
 	var wrong []error
 	var wg sync.WaitGroup
 	for i := range stages {
-		s := newStage(t, d, l, fmt.Sprint(i))
+		s := newStage(t, d, levels[0], fmt.Sprint(i))
+		if levels[1] != levels[0] {
+			s.other, s.otherDB = levels[1], d.open(fmt.Sprint(i), levels[1].params)
+		}
 		if twin != nil {
 			s.check = twin.check(s)
 		}
@@ -406,6 +425,44 @@ func playAll(t *testing.T, d *database, l level, name string, twin *twin) (*figu
 	wg.Wait()
 	return &f, wrong
 }
+
+// testMixed has the two transactions run at different levels, each level first against each other.
+// Of the orders it plays one in mixedPart, another one for each pair.
+func testMixed(t *testing.T, d *database) {
+	if d.commitWaits {
+		return // SQLite's levels are modes of the whole database
+	}
+	pair, both := 0, int64(0)
+	for _, a := range d.levels {
+		for _, b := range d.levels {
+			if a == b {
+				continue
+			}
+			pair++
+			var some []story
+			for n, st := range stories(a, *every) {
+				if *every || (n+pair)%mixedPart == 0 {
+					some = append(some, st)
+				}
+			}
+			name := a.name + " with " + b.name
+			f, wrong := playStories(t, d, [2]level{a, b}, some, name, nil)
+			for _, err := range wrong {
+				t.Errorf("%s: %v", name, err)
+			}
+			if f.stale.Load()+f.failed.Load() == 0 {
+				t.Errorf("%s: the orders show nothing: %v", name, f)
+			}
+			both += f.both.Load()
+		}
+	}
+	if both == 0 {
+		t.Error("no two were committed")
+	}
+}
+
+// mixedPart is the share of the orders that testMixed plays, as a divisor.
+const mixedPart = 16
 
 const maxFaults = 5
 

@@ -21,6 +21,7 @@ func TestTable(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel() // they wait for each other
 			t.Run("orders", func(t *testing.T) { testOrders(t, &d) })
+			t.Run("mixed", func(t *testing.T) { testMixed(t, &d) })
 			t.Run("twins", func(t *testing.T) { testTwins(t, &d) })
 			t.Run("together", func(t *testing.T) { testTogether(t, &d) })
 			t.Run("names", func(t *testing.T) { testNames(t, &d) })
