@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"lockkeeper/server"
 )
 
 // Exit statuses; see doc.go.
@@ -82,7 +79,7 @@ func commands() []command {
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},
-		{"version", 0, versionCommand{}},
+		{"version", 0, &versionCommand{}},
 		{"help", many, helpCommand{}},
 	}
 }
@@ -244,19 +241,3 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 type noFlags struct{}
 
 func (noFlags) flags(*flag.FlagSet) {}
-
-type versionCommand struct{ noFlags }
-
-func (versionCommand) run(e env, _ []string) error {
-	b := server.BuildInfo()
-	commit, date := cmp.Or(b.Commit, "unknown"), "unknown"
-	if b.Changed {
-		commit += ", and changes that are not committed"
-	}
-	if !b.Time.IsZero() {
-		date = b.Time.Format("2006-01-02 15:04 MST")
-	}
-	fmt.Fprintf(e.stdout, "lockkeeper %s\ncommit     %s\ndate       %s\n", b.Version, commit, date)
-	fmt.Fprintf(e.stdout, "compiler   %s\nprotocol   ZooKeeper %s\n", b.Go, server.ZooKeeperVersion)
-	return nil
-}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,6 +36,48 @@ type serveCommand struct {
 	ignoreZooKeeper, allowUnknown, imports   bool
 	without                                  numbers
 	drain                                    time.Duration
+	myID                                     memberNumber
+}
+
+// memberNumber is a flag with the number of this member: 2, or hostname for the number at the end
+// of the host's name and one, as lockkeeper-1 is member 2.
+type memberNumber struct{ id *uint8 }
+
+func (n *memberNumber) String() string {
+	if n == nil || n.id == nil {
+		return ""
+	}
+	return strconv.Itoa(int(*n.id))
+}
+
+func (n *memberNumber) Set(text string) error {
+	host := ""
+	if text == "hostname" {
+		var err error
+		if host, err = os.Hostname(); err != nil {
+			return err
+		}
+	}
+	return n.set(text, host)
+}
+
+// set is Set on a host of that name.
+func (n *memberNumber) set(text, host string) error {
+	plus := uint64(0)
+	if text == "hostname" {
+		name, _, _ := strings.Cut(host, ".")
+		text, plus = name[strings.LastIndexByte(name, '-')+1:], 1
+		if text == name {
+			return fmt.Errorf("the name of this host, %q, does not end in a number behind a dash", host)
+		}
+	}
+	number, err := strconv.ParseUint(text, 10, 8)
+	if err != nil || number+plus > math.MaxUint8 {
+		return fmt.Errorf("%q is no member number, 0 to %d", text, math.MaxUint8)
+	}
+	id := uint8(number + plus)
+	n.id = &id
+	return nil
 }
 
 // numbers is a flag with member numbers: 2 or 2,3.
@@ -68,6 +111,9 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 		"(default: it stops at once)")
 	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: "+
 		"they have never worked in it, and do not run")
+	fs.Var(&c.myID, "myid", "`number` of this member in a cluster, or the word hostname: the number at the end of the "+
+		"host's name and one, as lockkeeper-1 is member 2. It is written into dataDir/myid if that is missing; "+
+		"a file with another number stops the start")
 	fs.BoolVar(&c.ignoreZooKeeper, "ignore-zookeeper-data", false,
 		"start empty although dataDir has data of ZooKeeper (version-2/), which is left alone and not read; "+
 			"without it that is refused")
@@ -245,12 +291,18 @@ func (c *serveCommand) config(e env, args []string) (cfg server.Config, level sl
 	if c.logLevel != "" && level.UnmarshalText([]byte(c.logLevel)) != nil {
 		return cfg, level, wrongUsage("-log-level must be debug, info, warn or error, not %q", c.logLevel)
 	}
+	if len(args) == 0 && c.myID.id != nil {
+		return cfg, level, wrongUsage("-myid is for a start with a file that has server.N lines")
+	}
 	if len(args) == 0 {
 		cfg = server.Config{ClientAddr: c.clientAddr, DataDir: cmp.Or(c.dataDir, zoocfg.DefaultDataDir)}
 	} else {
 		var options []zoocfg.Option
 		if c.allowUnknown {
 			options = append(options, zoocfg.AllowUnknownKeys)
+		}
+		if c.myID.id != nil {
+			options = append(options, zoocfg.MyID(*c.myID.id))
 		}
 		if cfg, err = server.LoadConfig(args[0], options...); err != nil {
 			for _, n := range cfg.Notices() {

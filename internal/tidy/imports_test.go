@@ -110,6 +110,7 @@ const imports = `
 	internal/tidy:
 	internal/release:
 	jepsen/pages:
+	deploy/check:
 `
 
 // testImports is what the tests of a package import beyond the package itself
@@ -117,6 +118,14 @@ const imports = `
 const testImports = `
 	session:               internal/cputime
 	deploy:                internal/freeport server/zoocfg go.yaml.in/yaml/v3
+	deploy/check:          jepsen server/zoocfg internal/testcert github.com/go-zookeeper/zk
+	                       helm.sh/helm/v4/pkg/chart/common helm.sh/helm/v4/pkg/chart/common/util helm.sh/helm/v4/pkg/chart/v2/lint
+	                       helm.sh/helm/v4/pkg/chart/v2/lint/support helm.sh/helm/v4/pkg/chart/v2/loader helm.sh/helm/v4/pkg/engine
+	                       k8s.io/api/apps/v1 k8s.io/api/core/v1 k8s.io/api/networking/v1 k8s.io/api/policy/v1
+	                       k8s.io/apimachinery/pkg/apis/meta/v1 k8s.io/apimachinery/pkg/labels k8s.io/apimachinery/pkg/util/intstr
+	                       k8s.io/apimachinery/pkg/util/yaml sigs.k8s.io/yaml
+	                       github.com/compose-spec/compose-go/v2/cli github.com/compose-spec/compose-go/v2/types
+	                       github.com/moby/buildkit/frontend/dockerfile/instructions github.com/moby/buildkit/frontend/dockerfile/parser
 	jepsen/pages:          jepsen internal/freeport
 	jepsen:                recipes internal/testcert
 	locktest:              recipes github.com/go-zookeeper/zk

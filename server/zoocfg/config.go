@@ -191,6 +191,7 @@ type Config struct {
 	// ID says which of Members this is (dataDir/myid), 0 to 255. It is ignored when the member is
 	// alone.
 	ID                   uint8
+	WriteMyID            bool // dataDir/myid is missing; the start writes ID into it
 	Reconfig             bool // reconfigEnabled
 	LoneVoter            bool // standaloneEnabled=false
 	PeerListenAll        bool // quorumListenOnAllIPs

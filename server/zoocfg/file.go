@@ -17,17 +17,23 @@ import (
 )
 
 // Option changes how Load reads a file.
-type Option int
+type Option func(*loader)
 
 // AllowUnknownKeys makes a key that looks like a misspelt one a warning instead of a fault.
-const AllowUnknownKeys Option = 1
+func AllowUnknownKeys(l *loader) { l.allowUnknown = true }
+
+// MyID is the number of the member if dataDir/myid is missing, which the start then writes. A file
+// with another number is a fault.
+func MyID(id uint8) Option { return func(l *loader) { l.myID = &id } }
 
 // Load reads a zoo.cfg, the dynamic file that it names, and dataDir/myid. The error is Faults with
 // everything that is wrong, unless the file itself cannot be read; the Config then has nothing but
 // its Notices, which do not stop a start.
 func Load(file string, options ...Option) (Config, error) {
 	l := newLoader(file)
-	l.allowUnknown = slices.Contains(options, AllowUnknownKeys)
+	for _, option := range options {
+		option(l)
+	}
 	props, faults, err := readProperties(file)
 	if err != nil {
 		return Config{}, err
@@ -99,6 +105,7 @@ type loader struct {
 	ineffective [len(categories)][]string
 
 	allowUnknown bool       // see AllowUnknownKeys
+	myID         *uint8     // see MyID
 	misspelt     []property // under the keys that were probably meant
 }
 
@@ -346,6 +353,11 @@ func (l *loader) readMyID() {
 	path := filepath.Join(l.cfg.DataDir, "myid")
 	at := property{file: path, line: 1, key: "myid"}
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && l.myID != nil {
+		l.cfg.origin["myid"] = at
+		l.cfg.ID, l.cfg.WriteMyID = *l.myID, true
+		return
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		at.line = 0
 		l.fault(at, "the file is missing; a member of a cluster needs it: one line with the N of its server.N line")
@@ -361,6 +373,10 @@ func (l *loader) readMyID() {
 	id, err := strconv.ParseUint(line, 10, 8)
 	if err != nil {
 		l.fault(at, "%q is not a number from 0 to %d", line, znode.MaxMemberID)
+		return
+	}
+	if l.myID != nil && uint8(id) != *l.myID {
+		l.fault(at, "the data is that of member %d, and the member is to be number %d", id, *l.myID)
 		return
 	}
 	l.cfg.origin["myid"] = at
