@@ -173,14 +173,20 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-// contactStep is how often a leader looks whether a heartbeat has reached a follower.
-const contactStep = 20 * time.Millisecond
+const (
+	// contactStep is how often a leader looks whether a heartbeat has reached a follower.
+	contactStep = 20 * time.Millisecond
+	// contactWait is how long it looks.
+	contactWait = time.Minute
+)
 
 // awaitContact waits until a follower has answered a request that is sent from now on, or is no
 // longer to be waited for: this member does not lead in that term any more, or does not have that
-// follower, or ends.
+// follower, or ends, or contactWait is over.
 func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 	began := t.clock.Now()
+	over := time.NewTimer(contactWait)
+	defer over.Stop()
 	ticker := time.NewTicker(contactStep)
 	defer ticker.Stop()
 	for {
@@ -188,6 +194,8 @@ func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 		case <-t.stop:
 			return
 		case <-t.net.port.done:
+			return
+		case <-over.C:
 			return
 		case <-ticker.C:
 		}
