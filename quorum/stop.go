@@ -70,6 +70,7 @@ const (
 	StopLook StopWish = 1 // somebody wants to know; a yes is not reserved
 	StopAsk  StopWish = 2 // somebody is about to stop it
 	StopWill StopWish = 3 // it has been told to stop, and waits for the yes
+	StopTold StopWish = 4 // it has been told to stop: no question
 )
 
 // StopAnswer says whether a member may stop.
@@ -93,7 +94,7 @@ type stops struct {
 	mu   sync.Mutex
 	may  time.Time // until when this member has been told that it may stop, by time.Now
 	told bool      // this member has been told to stop
-	// What this member knows as the leader, by member.
+	// What this member knows as the leader, by member; toldOf it knows in any case.
 	reserved map[MemberID]time.Time // until when a yes may be under way: it counts as stopped
 	granted  map[MemberID]time.Time // until when a yes holds
 	waiting  map[MemberID]stopWaiter
@@ -130,8 +131,12 @@ func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err
 	}
 	if wish == StopWill {
 		r.stops.mu.Lock()
+		first := !r.stops.told
 		r.stops.told = true
 		r.stops.mu.Unlock()
+		if first {
+			r.announceStop(ctx)
+		}
 	}
 	l := &r.stops.stream
 	l.mu.Lock()
@@ -154,6 +159,34 @@ func (r *Replica) MayStop(ctx context.Context, wish StopWish) (a StopAnswer, err
 	return a, nil
 }
 
+// announceStop tells the other members that this one has been told to stop: whichever of them leads
+// when this one is gone is to know why. Nobody needs to hear it.
+func (r *Replica) announceStop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.heartbeatTimeout())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, s := range r.servers() {
+		if s.ID == r.self {
+			continue
+		}
+		wg.Go(func() {
+			c, err := r.port.Dial(ctx, peer.IDOf(s.ID), peer.StreamStop)
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+			wish := StopTold
+			e := codec.Encode(peer.BeginFrame(nil))
+			codec.U8(&e, &wish)
+			if _, err := c.Write(peer.EndFrame(e.Encoded(), 0)); err == nil {
+				_, _ = c.ReadFrame(maxStopFrame, nil)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // serveStop is the leader's end of a stop stream.
 func (r *Replica) serveStop(from MemberID, s *peer.Stream) error {
 	var in, out []byte
@@ -164,11 +197,16 @@ func (r *Replica) serveStop(from MemberID, s *peer.Stream) error {
 		}
 		var wish StopWish
 		c := codec.Decode(in)
-		if codec.U8(&c, &wish); c.Err() != nil || wish < StopLook || wish > StopWill {
+		if codec.U8(&c, &wish); c.Err() != nil || wish < StopLook || wish > StopTold {
 			return fmt.Errorf("%w: %w of %d bytes", peer.ErrRefused, errStop, len(in))
 		}
 		c = codec.Encode(peer.BeginFrame(out[:0]))
-		a, err := r.judgeStop(context.Background(), from, wish)
+		var a StopAnswer
+		if wish == StopTold {
+			r.stops.note(from, time.Now())
+		} else {
+			a, err = r.judgeStop(context.Background(), from, wish)
+		}
 		a.encode(&c, err)
 		out = peer.EndFrame(c.Encoded(), 0)
 		if _, err := s.Write(out); err != nil {
@@ -360,6 +398,13 @@ func (s *stops) decide(round *stopRound, wish StopWish, now time.Time, grace tim
 		s.reserveLocked(&a, round.of, wish, now, grace)
 	}
 	return a
+}
+
+// note records that a member has been told to stop.
+func (s *stops) note(of MemberID, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.toldOf[of] = now
 }
 
 // noteLocked keeps in mind who has been told to stop, and forgets what is over.

@@ -175,21 +175,30 @@ func TestStopIsOverWithTheRestart(t *testing.T) {
 	})
 }
 
-// When all members have been told to stop, none waits for the others.
+// When all members have been told to stop, none waits for the others, also when the leader is gone
+// first.
 func TestAllAreToldToStop(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		c.awaitReady(0, 1, 2)
 		time.Sleep(5 * time.Second)
-		var hopeless int
-		for range 20 {
-			for i := range c.reps {
-				if a, err := c.reps[i].MayStop(t.Context(), StopWill); err == nil && a.Hopeless {
-					hopeless++
-				}
-			}
+		l := c.leader()
+		ended := make([]bool, 3)
+		ask := func(i int) bool {
+			a, err := c.reps[i].MayStop(t.Context(), StopWill)
+			return err == nil && (a.May || a.Hopeless)
 		}
-		if hopeless == 0 {
-			t.Error("they wait for each other")
+		if !ask(l) {
+			t.Fatal("the first one may not stop")
+		}
+		c.stop(l)
+		for range 20 {
+			for _, i := range []int{(l + 1) % 3, (l + 2) % 3} {
+				ended[i] = ended[i] || ask(i)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if !ended[(l+1)%3] || !ended[(l+2)%3] {
+			t.Error("those that are left wait for the one that has stopped")
 		}
 	})
 }

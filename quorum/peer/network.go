@@ -165,13 +165,27 @@ func (n *network) drop(id raft.ServerID, c *Stream) {
 	}
 }
 
+// staleAfter is how long it may take to connect before an AppendEntries request is too old to be
+// sent. The member may have started meanwhile, and would take itself for caught up with the commit
+// index of the time before.
+const staleAfter = 200 * time.Millisecond
+
+// errStale says that a request was not sent because it was made too long ago. The next one finds a
+// connection.
+var errStale = errors.New("peer: it took long to connect, the request is made anew")
+
 // call sends a request and waits for the answer.
 func (n *network) call(id raft.ServerID, req, answer any) error {
+	began := time.Now()
 	c, err := n.connect(id)
 	if err != nil {
 		return err
 	}
 	kind := kindOf(req)
+	if q, ok := req.(*raft.AppendEntriesRequest); ok && !isHeartbeat(q) && time.Since(began) > staleAfter {
+		n.keep(id, c)
+		return errStale
+	}
 	_ = c.SetDeadline(time.Now().Add(rpcTimeout))
 	if err = c.send(kind, req); err == nil {
 		err = c.receive(kind, answer)

@@ -160,41 +160,49 @@ func (t *Transport) Close() {
 // Consumer implements raft.Transport.
 func (t *Transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
-// AppendEntries implements raft.Transport. Other requests than heartbeats wait for a follower that
-// is out of reach until a heartbeat has reached it (UPSTREAM.md, 18).
+// AppendEntries implements raft.Transport. While a follower is out of reach, the failure of a
+// request that is no heartbeat is returned when a heartbeat has reached it (UPSTREAM.md, 18). The
+// request is not sent then: its commit index is that of an earlier time, and the follower would
+// take itself for caught up with it.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress,
 	args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := t.appendEntries(id, target, args, resp)
-	if err == nil || t.net == nil || isHeartbeat(args) || isRefusal(err) || !t.awaitContact(id, args.Term) {
-		return err
+	if err != nil && t.net != nil && !isHeartbeat(args) && !isRefusal(err) && !errors.Is(err, errStale) {
+		t.awaitContact(id, args.Term)
 	}
-	return t.appendEntries(id, target, args, resp)
+	return err
 }
 
-// contactStep is how often a leader looks whether a heartbeat has reached a follower.
-const contactStep = 20 * time.Millisecond
+const (
+	// contactStep is how often a leader looks whether a heartbeat has reached a follower.
+	contactStep = 20 * time.Millisecond
+	// contactWait is how long it looks.
+	contactWait = time.Minute
+)
 
-// awaitContact waits until a follower has answered a request that is sent from now on; false if it
-// is no longer to be waited for: this member does not lead in that term any more, or does not have
-// that follower, or ends.
-func (t *Transport) awaitContact(id raft.ServerID, term uint64) bool {
+// awaitContact waits until a follower has answered a request that is sent from now on, or is no
+// longer to be waited for: this member does not lead in that term any more, or does not have that
+// follower, or ends, or contactWait is over.
+func (t *Transport) awaitContact(id raft.ServerID, term uint64) {
 	began := t.clock.Now()
+	over := time.NewTimer(contactWait)
+	defer over.Stop()
 	ticker := time.NewTicker(contactStep)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-t.stop:
-			return false
+			return
 		case <-t.net.port.done:
-			return false
+			return
+		case <-over.C:
+			return
 		case <-ticker.C:
 		}
-		if _, heard := t.Progress(id); heard.After(began) {
-			return true
-		}
-		if t.local.Term() != term || t.local.Leader() != t.self ||
+		_, heard := t.Progress(id)
+		if heard.After(began) || t.local.Term() != term || t.local.Leader() != t.self ||
 			!slices.ContainsFunc(t.local.Servers(), func(s raft.Server) bool { return s.ID == id }) {
-			return false
+			return
 		}
 	}
 }
