@@ -82,6 +82,9 @@ func (r *Replica) beginLeadership(ctx context.Context) {
 	if err := barrier.Error(); err != nil {
 		return // leadership is lost already; notify will say so
 	}
+	if f, ok := barrier.(raft.IndexFuture); ok {
+		r.transport.Settled(f.Index(), term)
+	}
 	if !r.cfg.alone() && r.stoodAlone() {
 		if err := r.grow(); err != nil {
 			r.log.Error("this member cannot begin a cluster with its data", "err", err)

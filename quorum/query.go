@@ -96,6 +96,7 @@ func (r *Replica) seekCluster(ctx context.Context) {
 	}
 	_, version := r.Members()
 	r.warnLostMajority(answers)
+	r.warnLeaderless(peers, answers)
 	for _, h := range answers {
 		switch {
 		case h.Cluster != r.roster.Cluster():
@@ -143,6 +144,27 @@ func (r *Replica) warnLostMajority(answers map[MemberID]peer.Hello) {
 			"of the disks back, or begin a new cluster with what is left (lockkeeper help recover)", "lost", strings.Join(lost, ","),
 			"voters", voters)
 	}
+}
+
+// leaderlessWarning is for how long a member knows no leader before it says so.
+const leaderlessWarning = 5 * time.Second
+
+// warnLeaderless says that this member knows no leader, and which members it reaches.
+func (r *Replica) warnLeaderless(peers []MemberID, answers map[MemberID]peer.Hello) {
+	since := r.leaderlessFor()
+	if since < leaderlessWarning {
+		return
+	}
+	var reached, silent []string
+	for _, id := range peers {
+		if _, ok := answers[id]; ok {
+			reached = append(reached, fmt.Sprint(id))
+		} else {
+			silent = append(silent, fmt.Sprint(id))
+		}
+	}
+	r.trouble.Warn("leaderless", "this member knows no leader and serves nobody: a majority of the voters has to reach each other",
+		"for", since.Round(time.Second), "reached", strings.Join(reached, ","), "notReached", strings.Join(silent, ","), "voters", r.maj().Voters())
 }
 
 // leaderlessFor is for how long this member has known no leader; 0 if it knows one.

@@ -56,6 +56,8 @@ type Replica struct {
 	lease     leaderStream
 	claims    leaderStream
 	clock     clusterClock
+	catchUp   catchUp
+	stops     stops
 	measures  Measures
 	trouble   *loglimit.Limiter // warnings about what is slow
 	roster    *peer.Roster
@@ -129,9 +131,11 @@ func Open(cfg Config) (_ *Replica, err error) {
 		grown:      make(chan struct{}, 1),
 		compaction: newCompaction(&cfg),
 		joining:    make(chan struct{}, 1),
+		catchUp:    catchUp{joined: make(chan struct{})},
 		trouble:    loglimit.New(cfg.Logger),
 		lease:      leaderStream{kind: peer.StreamLease, maxFrame: maxLeaseFrame},
 		claims:     leaderStream{kind: peer.StreamClaims, maxFrame: maxClaimsFrame},
+		stops:      newStops(),
 	}
 	if files := cfg.Stores.Files; files != nil {
 		lines := loglimit.New(cfg.Logger)
@@ -162,7 +166,7 @@ func Open(cfg Config) (_ *Replica, err error) {
 		r.port.Start(peer.Handlers{Join: r.join, Hello: r.hello,
 			Streams: map[peer.StreamKind]func(MemberID, *peer.Stream) error{
 				peer.StreamForward: r.serveForward, peer.StreamLease: r.serveLease, peer.StreamClaims: r.serveClaims,
-				peer.StreamTransfer: r.serveTransfer}})
+				peer.StreamTransfer: r.serveTransfer, peer.StreamStop: r.serveStop}})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
@@ -170,11 +174,12 @@ func Open(cfg Config) (_ *Replica, err error) {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	}))
-	r.wg.Add(4)
+	r.wg.Add(5)
 	go r.controlLoop(ctx)
 	go r.snapshotLoop(ctx)
 	go r.changeLoop(ctx)
 	go r.diskLoop(ctx)
+	go r.catchUpLoop(ctx)
 	if r.cfg.alone() {
 		r.transport.Stand(ctx) // nobody to wait for
 	} else {
@@ -510,6 +515,9 @@ func (r *Replica) applied(l *raft.Log, entry *znode.Entry, start time.Time) {
 	}
 }
 
+// Term is the term that this member is in.
+func (r *Replica) Term() uint64 { return r.raft.CurrentTerm() }
+
 // ID is the number of this member.
 func (r *Replica) ID() MemberID { return r.cfg.ID }
 
@@ -591,6 +599,18 @@ func (r *Replica) LeaderKnown() (since time.Time, ok bool) {
 	r.stateMu.Lock()
 	defer r.stateMu.Unlock()
 	return r.leaderFrom, r.leader != NoMember
+}
+
+// LeaderSilence is for how long this member has heard nothing of the leader that it follows; false
+// if it leads, or knows no leader.
+func (r *Replica) LeaderSilence() (time.Duration, bool) {
+	r.stateMu.Lock()
+	leader := r.leader
+	r.stateMu.Unlock()
+	if leader == NoMember || leader == r.cfg.ID {
+		return 0, false
+	}
+	return max(0, time.Since(r.raft.LastContact())), true
 }
 
 // Close stops the member and waits for everything it started. A leader first tries to transfer its

@@ -204,7 +204,7 @@ func (d *dialer) secure(conn net.Conn, address string, deadline time.Time) (net.
 	}
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("recipes: TLS with %s: %w", address, err)
+		return nil, d.tlsFailure(address, err)
 	}
 	return secured, nil
 }

@@ -40,6 +40,9 @@ func answer(timeoutMs int32, sessionID uint64) []byte {
 	return append(b, make([]byte, 16)...)
 }
 
+// noDial is the Dial of tests that have their connection.
+func noDial(string, string, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
+
 func TestHandshakeTimeout(t *testing.T) {
 	const asked = 10 * time.Second
 	for _, tt := range []struct {
@@ -56,7 +59,7 @@ func TestHandshakeTimeout(t *testing.T) {
 		{"only the first frame counts", append(answer(4000, 7), answer(5000, 8)...), 4 * time.Second, nil},
 	} {
 		for _, whole := range []bool{true, false} {
-			d := &dialer{granted: newGranted(asked), hosts: newHosts(nil)}
+			d := &dialer{granted: newGranted(asked), hosts: newHosts(nil), open: noDial}
 			var r io.Reader = bytes.NewReader(tt.answer)
 			if !whole {
 				r = iotest.OneByteReader(r)
@@ -74,7 +77,7 @@ func TestHandshakeTimeout(t *testing.T) {
 			}
 		}
 	}
-	d := &dialer{granted: newGranted(asked), hosts: newHosts(nil)}
+	d := &dialer{granted: newGranted(asked), hosts: newHosts(nil), open: noDial}
 	c, _ := newServerConn(readConn{r: bytes.NewReader([]byte{0x7f, 0, 0, 0, 0})}, d, "a", time.Time{})
 	if _, err := c.Read(make([]byte, 4)); err == nil || !strings.Contains(err.Error(), "2130706432 bytes") {
 		t.Errorf("an answer of 2 GB: %v", err)

@@ -39,6 +39,23 @@ var (
 	// ErrUnreachable: no address of the cluster can be connected to.
 	ErrUnreachable = errors.New("recipes: no server can be connected to")
 
+	// ErrTLSNeeded: a port speaks TLS, and Config.TLS is not set. It comes with ErrUnreachable, as
+	// the three that follow.
+	ErrTLSNeeded = errors.New("recipes: the port speaks TLS, and this program does not")
+
+	// ErrNoTLS: a port does not speak TLS, and Config.TLS is set.
+	ErrNoTLS = errors.New("recipes: the port does not speak TLS, and this program does")
+
+	// ErrCertificateNeeded: a server refuses a program without a certificate.
+	ErrCertificateNeeded = errors.New("recipes: the server refuses this program, which shows no certificate")
+
+	// ErrHTTP: a port is one for HTTP.
+	ErrHTTP = errors.New("recipes: the port is for HTTP, not for clients")
+
+	// ErrLoginRequired: a server serves nobody who has not logged in with SASL, or shown another
+	// identity that it requires. The Session has ended.
+	ErrLoginRequired = errors.New("recipes: the server requires a login, with SASL or a certificate")
+
 	// ErrOvertaken: the lock's node is there, but another one is in front of
 	// it, which the cluster would not have put there by itself.
 	ErrOvertaken = errors.New("recipes: another node is in front of the lock's")

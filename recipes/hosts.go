@@ -31,15 +31,20 @@ type hosts struct {
 	silent int               // replies waited for in vain since a write was answered soon
 	failed map[string]error  // addresses to which the last attempt to connect failed
 	news   chan struct{}     // closed and replaced when failed changes
+	// misfits are why servers that can be connected to do no handshake; nil: not known. They are
+	// looked for until there has been a session, which is not to wait for that.
+	misfits map[string]error
+	served  bool // there has been a session
 }
 
 func newHosts(inner zk.HostProvider) *hosts {
 	h := &hosts{
-		inner:  inner,
-		names:  make(map[string]string),
-		hung:   make(map[string]bool),
-		failed: make(map[string]error),
-		news:   make(chan struct{}),
+		inner:   inner,
+		names:   make(map[string]string),
+		hung:    make(map[string]bool),
+		failed:  make(map[string]error),
+		misfits: make(map[string]error),
+		news:    make(chan struct{}),
 	}
 	if inner == nil {
 		h.inner, h.lookup = zk.NewDNSHostProvider(), net.DefaultResolver.LookupHost
@@ -134,6 +139,7 @@ func (h *hosts) passOver(address string) bool {
 func (h *hosts) Connected() {
 	h.mu.Lock()
 	h.hangs = 0
+	h.served = true
 	h.mu.Unlock()
 	h.inner.Connected()
 }
@@ -159,6 +165,22 @@ func (h *hosts) repliesSoon() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.silent = 0
+}
+
+// misfit is why a server does no handshake. find finds it out, once for each address: it connects.
+func (h *hosts) misfit(address string, find func() error) error {
+	h.mu.Lock()
+	cause, known := h.misfits[address]
+	served := h.served
+	h.mu.Unlock()
+	if known || served {
+		return cause
+	}
+	cause = find()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.misfits[address] = cause
+	return cause
 }
 
 // dialed takes note of how an attempt to connect ended.

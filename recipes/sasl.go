@@ -89,11 +89,7 @@ func (c *serverConn) refuse(a Auth, why error) error {
 	if why != nil {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
-	select {
-	case c.d.refused <- err:
-	default: // one is enough
-	}
-	return err
+	return c.end(err)
 }
 
 // saslResponse is the answer to a challenge, and what the server answers to it if

@@ -74,6 +74,9 @@ func (c *serverConn) Read(b []byte) (int, error) {
 	if n > 0 {
 		c.signOfLife()
 	}
+	if err == nil && requiresLogin(b[:n]) {
+		return 0, c.fail(c.end(fmt.Errorf("%s: %w", c.address, ErrLoginRequired)))
+	}
 	if err != nil {
 		if isTimeout(err) && c.awaitsReply() {
 			c.d.hosts.isSilent()
@@ -81,6 +84,24 @@ func (c *serverConn) Read(b []byte) (int, error) {
 		err = c.fail(err)
 	}
 	return n, err
+}
+
+// requiresLogin reports whether a frame's body, which go-zookeeper reads at once, is the answer to
+// a request that had to follow a login. go-zookeeper knows no such error.
+//
+//	xid(4) zxid(8) error(4)
+func requiresLogin(body []byte) bool {
+	const size, sessionClosedRequireSASLAuth = 16, -124
+	return len(body) == size && int32(binary.BigEndian.Uint32(body[12:])) == sessionClosedRequireSASLAuth
+}
+
+// end ends the Session, and returns err: no server would do otherwise.
+func (c *serverConn) end(err error) error {
+	select {
+	case c.d.refused <- err:
+	default: // one is enough
+	}
+	return err
 }
 
 // Write writes, and from then on waits for something to arrive.
@@ -200,7 +221,7 @@ func (c *serverConn) fail(err error) error {
 func (c *serverConn) handshake() ([]byte, error) {
 	answer, err := readFrame(c.Conn)
 	if err != nil {
-		return nil, err
+		return nil, c.misfit(err)
 	}
 	var events []byte
 	const head = 20

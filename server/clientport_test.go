@@ -75,11 +75,23 @@ func testBufferLimit(t *testing.T, limit int) {
 		return r
 	}
 	c.call(wire.OpCreate, fill(limit))
+	c.put(c.request(wire.OpGetData, wire.PathWatchRequest{Path: "/"})...)
 	c.put(c.request(wire.OpCreate, fill(limit+1))...)
+	for _, want := range []wire.Code{wire.CodeOK, wire.CodeBadArguments} {
+		if h, _ := c.reply(); h.Err != want {
+			t.Errorf("answer %v, want %v", h.Err, want)
+		}
+	}
 	c.expectClosed()
 	if got := s.counters.badLengths.Load(); got != 1 {
 		t.Errorf("%d frames of a wrong length were counted", got)
 	}
+
+	// What is only a length is no request.
+	length := dialReal(t, s)
+	length.connect(10 * time.Second)
+	length.put(binary.BigEndian.AppendUint32(nil, uint32(limit)+1)...)
+	length.expectClosed()
 
 	// The session lives on.
 	again := dialReal(t, s)
@@ -401,6 +413,47 @@ func TestAcceptFailures(t *testing.T) {
 		p.stopAccepting()
 		p.wait()
 	})
+}
+
+// TestClientPortMoves: when the members agree upon another client port, the one before is closed,
+// and connections to it stay.
+func TestClientPortMoves(t *testing.T) {
+	s := startReal(t, nil)
+	before := s.ClientAddr().String()
+	c := dialRaw(t, before)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := l.Addr().String()
+	_ = l.Close()
+	s.moveClientPort(after)
+	if got := s.ClientAddr().String(); got != after {
+		t.Fatalf("it listens at %s, not at %s", got, after)
+	}
+	if nc, err := net.Dial("tcp", before); err == nil {
+		_ = nc.Close()
+		t.Error("the port before is open still")
+	}
+	for _, at := range []net.Conn{c, dialRaw(t, after)} {
+		if _, err := io.WriteString(at, "srvr"); err != nil {
+			t.Error(err)
+		}
+		if answer, err := io.ReadAll(at); err != nil || !strings.HasPrefix(string(answer), "Zookeeper version") {
+			t.Errorf("%q, %v", answer, err)
+		}
+	}
+}
+
+func dialRaw(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c
 }
 
 type brokenListener struct {

@@ -125,6 +125,9 @@ func (s *Server) ended(c *conn, sess *session.Session, err error) {
 	sess.Detach()
 }
 
+// errNoTLS says that a client uses TLS at a port without it.
+var errNoTLS = errors.New("server: a client uses TLS, and the port does not")
+
 // open answers the first bytes of a connection. Without a session, the connection is to be closed.
 func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 	if !s.secureClient(ctx, c) {
@@ -134,6 +137,12 @@ func (s *Server) open(ctx context.Context, c *conn) *session.Session {
 	first, err := c.r.Peek(4)
 	if err != nil {
 		s.silent(c, err)
+		return nil
+	}
+	if first[0] == tlsHandshakeByte && first[1] == tlsMajor {
+		s.port.refusals.Warn("TLS "+c.remote.Addr().String(), "client refused: it uses TLS, and this port does not "+
+			"(secureClientPort, client.portUnification)", "client", c.remote)
+		s.silent(c, errNoTLS)
 		return nil
 	}
 	if word := string(first); zoocfg.IsFourLetterWord(word) {
@@ -260,6 +269,9 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 			rested = time.Since(began) > restAfter
 		}
 		frame, err := s.readFrame(c, s.cfg.MaxBuffer, sess.Expect)
+		if tooLarge, ok := errors.AsType[*wire.FrameLengthError](err); ok {
+			return s.refuseLarge(c, sess, tooLarge)
+		}
 		if err != nil {
 			return err
 		}
@@ -269,6 +281,46 @@ func (s *Server) readLoop(c *conn, sess *session.Session) error {
 		}
 		sess.Arrived()
 	}
+}
+
+// maxRefusedBytes is the largest frame that is taken for a request that is too large: what begins
+// with a longer one is no client.
+const maxRefusedBytes = 64 << 20
+
+// headTimeout is how long the beginning of such a request may take after its length: a client sends
+// both at once. restTimeout is how long the rest may take.
+const (
+	headTimeout = 200 * time.Millisecond
+	restTimeout = 30 * time.Second
+)
+
+// refuseLarge answers a request that is larger than jute.maxbuffer, and reads the rest of it, so
+// that a client that is sending still gets to the answer, which is the last one.
+func (s *Server) refuseLarge(c *conn, sess *session.Session, e *wire.FrameLengthError) error {
+	const head = 8 // xid and operation
+	if e.Length < head || e.Length > maxRefusedBytes {
+		return e
+	}
+	frame := make([]byte, head)
+	_ = c.SetReadDeadline(time.Now().Add(headTimeout))
+	if _, err := io.ReadFull(c.r, frame); err != nil {
+		return e
+	}
+	// No earlier than the deadline that the last answer sets, which may have been set already.
+	_ = c.SetReadDeadline(time.Now().Add(restTimeout))
+	s.port.refusals.Warn("large "+c.remote.Addr().String(), "request refused: it is larger than jute.maxbuffer",
+		"client", c.remote, "session", sess.ID(), "bytes", e.Length, "limit", e.Max)
+	if err := sess.RefuseLarge(frame); err != nil {
+		return err
+	}
+	if err := c.flush(false); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(io.Discard, c.r, int64(e.Length-head)); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, c.r, lingerBytes)
+	return errors.Join(e, err)
 }
 
 // halfClose ends the direction to the client, and bounds how long the client may take to end the

@@ -209,17 +209,19 @@ func TestNoticesOfOtherMembers(t *testing.T) {
 // line says that.
 func TestMembersTellWhereTheirClientsConnect(t *testing.T) {
 	members, ports := startCluster(t, "")
-	await(t, "a leader", func() bool { return members[0].Serving() && members[1].Serving() && members[2].Serving() })
+	for _, s := range members {
+		await(t, "the members to be ready", func() bool { ok, _ := s.Ready(); return ok })
+	}
 	newestProtocol := members[0].replica.PeerStats().Version
 	check := func(list []ListedMember, down int) {
 		t.Helper()
 		leaders := 0
 		for i, l := range list {
-			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback"}
+			want := ListedMember{ID: uint8(i + 1), Role: "participant", State: l.State, Peers: fmt.Sprintf("127.0.0.1:%d", ports[i]), Clients: members[i].ClientAddr().String(), Protocol: newestProtocol, PeerAuth: "loopback", Readiness: ReadyText, Term: l.Term}
 			if i == down {
-				want.Protocol, want.PeerAuth = 0, ""
+				want.Protocol, want.PeerAuth, want.Readiness = 0, "", ""
 			}
-			if l != want || (l.State == noAnswer) != (i == down) {
+			if l != want || (l.Term == 0) != (i == down) || (l.State == noAnswer) != (i == down) {
 				t.Errorf("got %+v, want %+v", l, want)
 			}
 			if l.State == "leader" {

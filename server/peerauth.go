@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -41,7 +42,9 @@ func (s *Server) openPeerAuth(peers net.Listener) (a peerAuth, err error) {
 		if err != nil {
 			return a, s.tlsFaults(err)
 		}
-		a.certs = &peerCerts{keeper: keeper, reload: s.cfg.PeerTLS.Reload, log: loglimit.New(s.log), looked: time.Now()}
+		a.certs = &peerCerts{keeper: keeper, reload: s.cfg.PeerTLS.Reload, out: s.log, log: loglimit.New(s.log),
+			end: expiry{whom: "other members"}, looked: time.Now()}
+		a.certs.end.look(s.log, keeper.Expires())
 		a.auth.TLS = &peer.TLS{
 			Client: a.certs.client, Server: a.certs.server,
 			Certificates: s.cfg.PeerTLS.ClientAuth == tlsconf.ClientAuthNeed,
@@ -102,10 +105,12 @@ func (a *peerAuth) metrics() (ms metrics.List) {
 type peerCerts struct {
 	keeper *tlsconf.Keeper
 	reload bool
+	out    *slog.Logger
 	log    *loglimit.Limiter
 
 	mu     sync.Mutex
 	looked time.Time
+	end    expiry
 }
 
 // peerCertsLook is how often the files are looked at, at most.
@@ -114,6 +119,7 @@ const peerCertsLook = time.Second
 func (c *peerCerts) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.end.look(c.out, c.keeper.Expires())
 	if !c.reload || time.Since(c.looked) < peerCertsLook {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,8 @@ const (
 	// tlsHandshakeByte is the first byte of a TLS connection. No frame of the protocol begins with
 	// it: it would be 369 MB long. Neither does a four-letter word or a request of HTTP.
 	tlsHandshakeByte = 0x16
+	// tlsMajor is the second byte: the major version, of all versions of TLS.
+	tlsMajor = 3
 	// clientHandshakeBytes bounds what is read of a client before its handshake of TLS is over: its
 	// certificates are the most of it. Without it crypto/tls would take 256 KiB of them.
 	clientHandshakeBytes = 32 << 10
@@ -63,10 +66,34 @@ func (s *Server) openTLS() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.tls = &serverTLS{keeper: keeper, refusals: loglimit.New(s.log),
 		maxShaking: s.cfg.MaxHandshakes, stopped: cancel}
-	if s.cfg.TLS.Reload {
-		s.tls.done.Go(func() { s.reloadLoop(ctx) })
-	}
+	s.tls.done.Go(func() { s.reloadLoop(ctx) })
 	return nil
+}
+
+// expiry logs that a certificate is about to expire: when it is first seen, and once a day.
+type expiry struct {
+	whom   string // for whom the certificate is
+	logged time.Time
+}
+
+const (
+	// expiryNotice is how long before its end the log says that a certificate expires.
+	expiryNotice = 30 * 24 * time.Hour
+	expiryPause  = 24 * time.Hour
+)
+
+func (e *expiry) look(log *slog.Logger, expires time.Time) {
+	now := time.Now()
+	left := expires.Sub(now)
+	if left > expiryNotice || !e.logged.IsZero() && now.Sub(e.logged) < expiryPause {
+		return
+	}
+	e.logged = now
+	text := "the certificate of this member expires soon: replace it ('lockkeeper certs renew')"
+	if left <= 0 {
+		text = "THE CERTIFICATE OF THIS MEMBER HAS EXPIRED: others refuse it; replace it ('lockkeeper certs renew')"
+	}
+	log.Warn(text, "for", e.whom, "expires", expires.UTC().Format(time.RFC3339), "days", int(left.Hours()/24))
 }
 
 // tlsFaults turns the errors of tlsconf.Open into faults with file, line and key.
@@ -91,15 +118,21 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// reloadLoop reads certificates again that have changed. Connections keep theirs.
+// reloadLoop reads certificates again that have changed, if the configuration says so, and logs
+// that they expire. Connections keep theirs.
 func (s *Server) reloadLoop(ctx context.Context) {
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
+	end := expiry{whom: "clients"}
 	for {
+		end.look(s.log, s.tls.keeper.Expires())
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+		if !s.cfg.TLS.Reload {
+			continue
 		}
 		switch changed, err := s.tls.keeper.Reload(); {
 		case err != nil:
@@ -170,6 +203,10 @@ func (s *Server) secureClient(ctx context.Context, c *conn) bool {
 		s.silent(c, err)
 	default:
 		s.tls.failed.Add(1)
+		if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+			s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: it does not use TLS, and this port is for TLS only", "client", c.remote)
+			break
+		}
 		s.tls.refusals.Warn(c.remote.Addr().String(), "client refused: TLS handshake failed", "client", c.remote, "err", err)
 	}
 	return false
@@ -276,6 +313,9 @@ func (s *Server) httpTLS(l net.Listener, mode zoocfg.TLSMode) net.Listener {
 	return &tlsListener{Listener: l, mode: mode, config: s.tls.keeper.ServerAsking(auth), begin: s.beginHTTP}
 }
 
+// noPlainHTTP answers a request without TLS.
+const noPlainHTTP = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis port is for HTTPS.\n"
+
 func (s *Server) beginHTTP(c *secureConn) error {
 	if err := c.decide(0, time.Time{}); err != nil || c.tls == nil {
 		return err
@@ -288,6 +328,11 @@ func (s *Server) beginHTTP(c *secureConn) error {
 	case c.heard:
 		s.tls.failed.Add(1)
 		from := remoteAddr(c)
+		if record, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+			s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: it does not use TLS, and this port is for TLS only", "client", from)
+			_, _ = io.WriteString(record.Conn, noPlainHTTP)
+			break
+		}
 		s.tls.refusals.Warn(from.Addr().String(), "HTTP client refused: TLS handshake failed", "client", from, "err", err)
 	}
 	return err

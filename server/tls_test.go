@@ -202,7 +202,7 @@ func TestTLSRefusals(t *testing.T) {
 		"wrong authority": {other, "unknown authority"},
 		"TLS 1.1":         {with(func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }), "unsupported versions"},
 		"wrong host":      {with(func(c *tls.Config) { c.ServerName = "elsewhere" }), "bad certificate"},
-		"without TLS":     {nil, "does not look like a TLS handshake"},
+		"without TLS":     {nil, "it does not use TLS, and this port is for TLS only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.tls.refusals = loglimit.New(s.log)
@@ -413,8 +413,8 @@ func TestHTTPS(t *testing.T) {
 		want     map[string]int // by scheme and client, the status; 0 is a refusal
 	}{
 		"both": {zoocfg.TLSAlso, false, map[string]int{"http ": 403, "https ": 403, "https bob": 409}},
-		"only": {zoocfg.TLSOnly, false, map[string]int{"http ": 0, "https ": 403, "https bob": 409}},
-		"need": {zoocfg.TLSOnly, true, map[string]int{"http ": 0, "https ": 0, "https bob": 409}},
+		"only": {zoocfg.TLSOnly, false, map[string]int{"http ": 400, "https ": 403, "https bob": 409}},
+		"need": {zoocfg.TLSOnly, true, map[string]int{"http ": 400, "https ": 0, "https bob": 409}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startReal(t, func(cfg *Config) {
@@ -464,7 +464,7 @@ func TestBadCertificatesStopTheStart(t *testing.T) {
 		"expired":        {"tls.cert=%D/old.pem\ntls.key=%D/old.key\ntls.ca=%D/old.ca", "4: tls.cert: %D/old.pem: the certificate of CN=old expired on "},
 		"another's key":  {"tls.cert=%D/server.pem\ntls.key=%D/old.key\ntls.ca=%D/old.ca", "4: tls.cert: %D/server.pem: the private key belongs to none of the certificates"},
 		"wrong password": {"ssl.keyStore.location=%D/key.jks\nssl.keyStore.password=guess\ntls.ca=%D/server.ca", "5: ssl.keyStore.password: %D/key.jks: the password is wrong, or the store is damaged"},
-		"empty list":     {"tls.cert=%D/server.pem\ntls.key=%D/server.key\ntls.ca=%D/server.ca\ntls.crl=%D/server.ca", "7: tls.crl: %D/server.ca: has no revocation list, neither in PEM nor in DER"},
+		"empty list":     {"tls.cert=%D/server.pem\ntls.key=%D/server.key\ntls.ca=%D/server.ca\ntls.crl=%D/server.ca", "7: tls.crl: %D/server.ca: line 1: has a CERTIFICATE, and this is a file of revocation lists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(l.dir, "zoo.cfg")

@@ -106,7 +106,7 @@ func (s *Session) auditRefused(p *pending) {
 	}
 	body, _ := wire.DecodeBody(p.req.Op, p.req.Body) // nil if that is why
 	r := AuditRecord{Session: s.id, Addr: p.ids[0].ID}
-	r.Users, r.Schemes = AuditUsers(append(slices.Clip(p.ids[1:]), p.ids[0]))
+	r.Users, r.Schemes = AuditUsers(append(slices.Clip(s.ownIdentities(p.ids[1:])), p.ids[0]))
 	s.m.auditRequest(r, p.req.Op, body, &znode.Result{Code: p.code})
 }
 

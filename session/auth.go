@@ -89,6 +89,10 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 		if slices.Contains(cfg.SuperUsers, user) {
 			ids = append(ids, superIdentity)
 		}
+		if any := cfg.AnySASLUser; any != "" && any != user {
+			ids = append(ids, znode.Identity{Scheme: "sasl", ID: any})
+			s.sharesName.Store(true)
+		}
 		s.m.log.Debug("authenticated", "session", s.id, "client", s.addr, "scheme", "sasl", "user", user)
 		return &wire.SASLRequest{Token: reply}, s.identifyAll(ids)
 	case required:
@@ -101,6 +105,48 @@ func (s *Session) stepSASL(token []byte) (answer *wire.SASLRequest, code wire.Co
 	}
 	s.refuseLogin("scheme", "sasl", "err", err)
 	return new(wire.SASLRequest), code
+}
+
+// ownIdentities returns ids without the name that all users of SASL share.
+func (s *Session) ownIdentities(ids []znode.Identity) []znode.Identity {
+	if !s.sharesName.Load() {
+		return ids
+	}
+	shared := znode.Identity{Scheme: "sasl", ID: s.m.cfg.AnySASLUser}
+	return slices.DeleteFunc(slices.Clone(ids), func(id znode.Identity) bool { return id == shared })
+}
+
+// nameCreator replaces the scheme auth in the ACLs of a request by the identities of its user. A
+// member that applies the request would take the name for one of them that all users of SASL share.
+func (s *Session) nameCreator(p *pending, record wire.Record) {
+	if !s.sharesName.Load() {
+		return
+	}
+	own := s.ownIdentities(p.ids)
+	named := false
+	name := func(acl *[]wire.ACL) {
+		if replaced, found := znode.ReplaceAuth(*acl, own, s.m.cfg.KeyScheme); found {
+			*acl, named = replaced, true
+		}
+	}
+	nameRecord := func(record wire.Record) {
+		switch r := record.(type) {
+		case *wire.CreateRequest:
+			name(&r.ACL)
+		case *wire.CreateTTLRequest:
+			name(&r.ACL)
+		case *wire.SetACLRequest:
+			name(&r.ACL)
+		}
+	}
+	if multi, ok := record.(*wire.MultiRequest); ok {
+		for _, op := range multi.Ops {
+			nameRecord(op.Record)
+		}
+	}
+	if nameRecord(record); named {
+		p.req.Body = record.Append(nil)
+	}
 }
 
 // identifyAll adds identities to the connection.

@@ -92,6 +92,43 @@ func TestSASLLogin(t *testing.T) {
 	})
 }
 
+// TestAnySASLUser: what an ACL gives to the name, everybody has who has logged in with SASL. It is
+// not their identity: nodes that they create with scheme auth are theirs alone.
+func TestAnySASLUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, r := newMember(t, Config{SASLUsers: saslUsers, AnySASLUser: "everybody"})
+		r.flags = znode.SASL
+		c := mustConnect(t, m, 10*time.Second)
+		c.send(wire.OpCreate, wire.CreateRequest{Path: "/any", ACL: []wire.ACL{
+			{Perms: wire.PermRead | wire.PermCreate, ID: wire.ID{Scheme: "sasl", ID: "everybody"}}}})
+		c.send(wire.OpGetData, wire.PathWatchRequest{Path: "/any"})
+		c.expect("1 Ok", "2 NoAuth")
+
+		bob, root := mustConnect(t, m, 10*time.Second), mustConnect(t, m, 10*time.Second)
+		bob.login("bob", "secret")
+		root.login("root", "secret")
+		bob.send(wire.OpGetData, wire.PathWatchRequest{Path: "/any"})
+		bob.send(wire.OpSetData, wire.SetDataRequest{Path: "/any", Version: -1})
+		bob.send(wire.OpCreate, wire.CreateRequest{Path: "/any/bob", ACL: mine})
+		bob.send(wire.OpMulti, wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpCreate, Record: &wire.CreateRequest{Path: "/any/multi", ACL: mine}}}})
+		bob.expect("3 Ok", "4 NoAuth", "5 Ok", "6 Ok")
+		for i, path := range []string{"/any/bob", "/any/multi"} {
+			bob.send(wire.OpGetACL, wire.PathRequest{Path: path})
+			var got wire.GetACLResponse
+			if _, body, err := bob.next(); err != nil || wire.Decode(body, &got) != nil || len(got.ACL) != 1 || got.ACL[0].ID.ID != "bob" {
+				t.Errorf("the ACL of %s is %+v, %v", path, got.ACL, err)
+			}
+			root.send(wire.OpGetData, wire.PathWatchRequest{Path: path})
+			root.expect(fmt.Sprintf("%d NoAuth", i+3))
+		}
+		bob.send(wire.OpWhoAmI, nil)
+		var who wire.WhoAmIResponse
+		if _, body, err := bob.next(); err != nil || wire.Decode(body, &who) != nil || len(who.Clients) != 2 || who.Clients[1].User != "bob" {
+			t.Errorf("whoami says %+v, %v", who, err)
+		}
+	})
+}
+
 // TestSASLRequired: with the scheme among those that are required a login that fails is answered in
 // another way; where it is optional, the connection goes on.
 func TestSASLRequired(t *testing.T) {

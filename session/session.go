@@ -60,6 +60,10 @@ type Session struct {
 	pausedUntil time.Time    // by a rate quota; zero: it is not
 	sasl        *sasl.Server // the login, once it has begun
 
+	// sharesName says that the identities of the connection have Config.AnySASLUser, and that it is
+	// not the name of its user.
+	sharesName atomic.Bool
+
 	// These are guarded by the watch table's lock.
 	// the paths that the connection watches, in either table; nil if none
 	watched    map[string]struct{}
@@ -157,6 +161,33 @@ func (s *Session) Submit(frame []byte) error {
 	return err
 }
 
+// RefuseLarge takes the beginning of a frame that is larger than this member reads, xid and
+// operation, as Submit takes a frame: the request is answered in its turn with BadArguments, and
+// the connection ends after that.
+func (s *Session) RefuseLarge(head []byte) error {
+	if s.ignoring {
+		return nil
+	}
+	req, err := wire.DecodeRequest(head)
+	if err != nil {
+		return err
+	}
+	s.m.hear(s)
+	s.stats.received(req, time.Now())
+	p := pending{req: req, received: time.Now(), ids: *s.ids.Load(), size: len(head)}
+	if err = s.waitToEnter(&p); err == nil {
+		p.code, p.last = wire.CodeBadArguments, true
+		if s.lacksRequired(req.Op) {
+			p.code = wire.CodeSessionClosedRequireSASLAuth
+		}
+		err = s.admit(&p)
+	}
+	if err != nil {
+		s.m.throttle.leave(0, p.large, p.heavy)
+	}
+	return err
+}
+
 // waitToEnter waits until a request may be taken. One that has waited for too long is refused.
 func (s *Session) waitToEnter(p *pending) error {
 	if err := s.waitForQueue(p.req.Op); err != nil {
@@ -176,6 +207,11 @@ func (s *Session) admit(p *pending) error {
 		}
 	}
 	s.ignoring = p.last || p.req.Op == wire.OpCloseSession
+	if _, is := s.reportOf(p); is {
+		if err := s.awaitEmpty(); err != nil {
+			return err
+		}
+	}
 	if p.seq != 0 {
 		return s.submitWrite(p)
 	}
@@ -192,7 +228,7 @@ func (s *Session) admit(p *pending) error {
 	s.mu.Unlock()
 	// The queue is empty (or p is a ping), and only this goroutine adds to it.
 	p.own = true
-	if p.code != wire.CodeOK || !s.executeLong(p) {
+	if p.code != wire.CodeOK || !s.executeReport(p) && !s.executeLong(p) {
 		s.m.replica.View(func(store *znode.Store) { s.execute(store, p) })
 	}
 	if p.large > 0 || p.heavy > 0 {
@@ -286,6 +322,7 @@ func (s *Session) classify(p *pending) error {
 		if p.code = s.refusal(p, record); p.code != wire.CodeOK {
 			return nil
 		}
+		s.nameCreator(p, record)
 		s.mu.Lock()
 		s.seq++
 		p.seq = s.seq

@@ -11,6 +11,17 @@ import (
 // closes the connection without an answer.
 var ErrFrameLength = errors.New("wire: frame length out of range")
 
+// FrameLengthError is an ErrFrameLength with the length, which may be negative.
+type FrameLengthError struct{ Length, Max int }
+
+// Error implements error.
+func (e *FrameLengthError) Error() string {
+	return fmt.Sprintf("%v: %d, at most %d", ErrFrameLength, e.Length, e.Max)
+}
+
+// Unwrap returns ErrFrameLength.
+func (e *FrameLengthError) Unwrap() error { return ErrFrameLength }
+
 // DefaultMaxBuffer is the default of jute.maxbuffer: the most bytes a client's frame may have, not
 // counting its 4 length bytes. A frame of exactly this size is accepted. Replies have no limit.
 const DefaultMaxBuffer = 0xFFFFF
@@ -44,7 +55,7 @@ func ReadFrameInto(r io.Reader, buf []byte, max int, room func(bytes int) error)
 	}
 	n := int32(binary.BigEndian.Uint32(buf[:frameLenBytes]))
 	if n < 0 || int64(n) > int64(max) {
-		return nil, fmt.Errorf("%w: %d, at most %d", ErrFrameLength, n, max)
+		return nil, &FrameLengthError{int(n), max}
 	}
 	return readPayload(r, buf[:0], int(n), room)
 }

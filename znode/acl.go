@@ -78,6 +78,31 @@ func fixACL(acl []wire.ACL, ids []Identity, flags Flags) ([]wire.ACL, wire.Code)
 	return fixed, wire.CodeOK
 }
 
+// ReplaceAuth returns acl with each entry of scheme auth replaced by those identities, as it is
+// when a request is applied. It reports whether there is one. keyScheme is that there is a scheme
+// key.
+func ReplaceAuth(acl []wire.ACL, ids []Identity, keyScheme bool) (replaced []wire.ACL, found bool) {
+	if !slices.ContainsFunc(acl, func(a wire.ACL) bool { return a.Scheme == schemeAuth }) {
+		return acl, false
+	}
+	var flags Flags
+	if keyScheme {
+		flags = KeyScheme
+	}
+	for _, a := range acl {
+		if a.Scheme != schemeAuth {
+			replaced = append(replaced, a)
+			continue
+		}
+		for _, id := range ids {
+			if authenticated(id.Scheme, flags) {
+				replaced = append(replaced, wire.ACL{Perms: a.Perms, ID: wire.ID{Scheme: id.Scheme, ID: id.ID}})
+			}
+		}
+	}
+	return replaced, true
+}
+
 // distinct returns acl, which it does not change, without what is in it already. ZooKeeper fails at
 // an entry with a null when there is one before it to compare it with: of the same permissions and,
 // for a null id, of the same scheme.

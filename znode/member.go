@@ -100,6 +100,10 @@ func ConfigText(ms []Member, version wire.Zxid) string {
 
 var errSpec = errors.New("must be host:peerPort:electionPort[:participant|observer][;[address:]clientPort]")
 
+// errSecurePart says that a line names a port for TLS, as ZooKeeper has it from 3.10 on.
+var errSecurePart = errors.New("a port for TLS after a second ';' is not supported: set secureClientPort in the zoo.cfg of the member, " +
+	"and leave the part out")
+
 // numberError is about what should be a number: ZooKeeper has another code for that.
 type numberError string
 
@@ -144,6 +148,9 @@ func ParseMember(id uint8, value string) (Member, error) {
 		default:
 			return m, fmt.Errorf("role must be participant or observer, not %q", parts[2])
 		}
+	}
+	if strings.Contains(client, ";") {
+		return m, errSecurePart
 	}
 	if hasClient {
 		if m.ClientAddr, err = parseClientPart(client); err != nil {

@@ -32,11 +32,11 @@ func (c *benchCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Workload, "workload", "write", "`w` which (default write)")
 	fs.IntVar(&c.Clients, "clients", 0, "`n` connections that work side by side (default: the workload's own number)")
 	fs.IntVar(&c.InFlight, "in-flight", 0, "`n` requests that each has outstanding; write, read, mixed (default 1)")
-	fs.DurationVar(&c.Duration, "duration", 0, "`d` how long to measure, after a second of warming up (default 10s)")
+	durationVar(fs, &c.Duration, "duration", 0, "`d` how long to measure, after a second of warming up (default 10s)")
 	fs.IntVar(&c.Size, "size", 0, "`n` bytes of data (default 100)")
 	fs.IntVar(&c.Nodes, "nodes", 0, "`n` how many nodes; znodes (default 200000)")
 	fs.IntVar(&c.Rounds, "rounds", 0, "`n` how many rounds; herd, boot")
-	fs.DurationVar(&c.Session, "session", 0, "`d` session timeout (default 30s)")
+	durationVar(fs, &c.Session, "session", 0, "`d` session timeout (default 30s)")
 	fs.StringVar(&c.pids, "pids", "",
 		"`n,...` the servers' processes, in the order of -servers; by default they are looked for by their ports (Linux)")
 	fs.StringVar(&c.start, "start", "",

@@ -53,7 +53,7 @@ func (f *clientFlags) flags(fs *flag.FlagSet) {
 	f.command = fs.Name()
 	fs.StringVar(&f.servers, "servers", usualServers(),
 		"`host:port,...` members of the cluster; any that answers will do (default $LOCKKEEPER_SERVERS, or 127.0.0.1:2181)")
-	fs.DurationVar(&f.session, "session", recipes.DefaultSessionTimeout,
+	durationVar(fs, &f.session, "session", recipes.DefaultSessionTimeout,
 		"`d` session timeout: how long the cluster keeps what this command holds after it has last heard from it "+
 			"(default 10s)")
 	fs.StringVar(&f.auth, "auth", "", "`user:password` identity for ACLs of the scheme digest; of others: scheme:secret (sasl:user:password logs in with SASL)")
@@ -293,7 +293,13 @@ func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error
 		f.say("unreachable", c.unreachable()+"; still trying")
 		return nil
 	case errors.Is(err, recipes.ErrUnreachable):
-		return errors.New(c.unreachable() + " ('lockkeeper serve' starts a member; -servers names others)")
+		text := unreachableText(c.servers, err)
+		if hintOf(err) == "" {
+			text += " ('lockkeeper serve' starts a member; -servers names others)"
+		}
+		return errors.New(text)
+	case errors.Is(err, recipes.ErrLoginRequired):
+		return loginRequired()
 	case errors.Is(err, context.DeadlineExceeded):
 		return errors.New(c.unreachable())
 	}
@@ -302,14 +308,63 @@ func (f *clientFlags) reach(ctx context.Context, c *client, patience bool) error
 
 // unreachable formats that no member is reachable, and why as far as that is known.
 func (c *client) unreachable() string {
-	text := "cannot reach the cluster at " + strings.Join(c.servers, ", ")
 	over, cancel := context.WithCancel(context.Background())
 	cancel() // what is known now
-	if err := c.Reach(over); errors.Is(err, recipes.ErrUnreachable) {
-		return text + strings.TrimPrefix(err.Error(), recipes.ErrUnreachable.Error())
+	err := c.Reach(over)
+	switch {
+	case errors.Is(err, recipes.ErrLoginRequired):
+		return loginRequired().Error()
+	case errors.Is(err, recipes.ErrUnreachable):
+		return unreachableText(c.servers, err)
 	}
-	return text + ": a server was reached, but it serves nobody: it may have no leader, or the port may not be for clients " +
+	return unreachableText(c.servers, nil) + ": a server was reached, but it serves nobody: it may have no leader, or the port may not be for clients " +
 		"('lockkeeper status' tells more)"
+}
+
+// unreachableText formats that no server is reachable, why, and what may help.
+func unreachableText(servers []string, err error) string {
+	text := "cannot reach the cluster at " + strings.Join(servers, ", ")
+	if err != nil {
+		text += strings.ReplaceAll(strings.TrimPrefix(err.Error(), recipes.ErrUnreachable.Error()), "recipes: ", "")
+	}
+	return text + hintOf(err)
+}
+
+// hintOf is which flag may help against the error; empty if none is known.
+func hintOf(err error) string {
+	switch {
+	case errors.Is(err, recipes.ErrTLSNeeded):
+		return " (-tls-ca FILE connects with TLS; FILE has the authorities whose servers are trusted)"
+	case errors.Is(err, recipes.ErrNoTLS):
+		return " (without -tls-ca and $" + caVariable + " the connection has no TLS; secureClientPort is the port that has)"
+	case errors.Is(err, recipes.ErrCertificateNeeded):
+		return " (-tls-cert FILE is the certificate of this program)"
+	case errors.Is(err, recipes.ErrHTTP):
+		return " (-servers names clientPort or secureClientPort)"
+	}
+	return ""
+}
+
+// loginRequired waits for a moment until the session has ended, and returns the error if it has
+// because the server requires a login. It is for requests whose answer is lost.
+func (c *client) loginRequired() error {
+	const patience, pause = 200 * time.Millisecond, 10 * time.Millisecond
+	over, cancel := context.WithCancel(context.Background())
+	cancel() // what is known now
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(pause) {
+		if err := c.Reach(over); errors.Is(err, recipes.ErrClosed) {
+			if errors.Is(err, recipes.ErrLoginRequired) {
+				return err
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// loginRequired formats that a server serves nobody who has not logged in.
+func loginRequired() error {
+	return fmt.Errorf("the server requires a login, with SASL or a certificate (-auth-file, -auth or $%s: sasl:USER:PASSWORD)", authVariable)
 }
 
 // consLine is a line of the four-letter word cons: a connection that has a session.
@@ -345,7 +400,7 @@ func (f *clientFlags) word(ctx context.Context, server, word string, patience ti
 	defer cancel()
 	conn, err := f.tls.dial(ctx, server)
 	if err != nil {
-		return "", unreached(err, patience)
+		return "", f.unreached(err, server, patience)
 	}
 	defer conn.Close()
 	deadline, _ := ctx.Deadline()
@@ -358,13 +413,31 @@ func (f *clientFlags) word(ctx context.Context, server, word string, patience ti
 	case len(text) > 0:
 		return string(text), nil
 	case err != nil:
-		return "", unreached(err, patience)
+		return "", f.unreached(err, server, patience)
 	}
-	return "", errors.New("closes the connection without an answer: is it a client port, and does it want TLS (-tls-ca)?")
+	return "", f.unreached(errNoAnswer, server, patience)
 }
 
+// errNoAnswer says that a server closes the connection instead of an answer.
+var errNoAnswer = errors.New("it closes the connection without an answer: is it a client port?")
+
 // unreached says in a few words why a server was not reached.
-func unreached(err error, patience time.Duration) error {
+func (f *clientFlags) unreached(err error, server string, patience time.Duration) error {
+	config, _ := f.tls.config()
+	if _, ok := errors.AsType[*net.DNSError](err); !ok {
+		if cause := recipes.Mismatch(context.Background(), server, config); cause != nil {
+			return shortCause(cause)
+		}
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		if config != nil && config.GetClientCertificate == nil {
+			return shortCause(fmt.Errorf("%w: %w", recipes.ErrCertificateNeeded, op.Err))
+		}
+		return fmt.Errorf("refuses the certificate of this program: %w", op.Err)
+	}
+	if err == errNoAnswer {
+		return err
+	}
 	var timeout net.Error
 	var op *net.OpError
 	var dns *net.DNSError
@@ -380,4 +453,14 @@ func unreached(err error, patience time.Duration) error {
 		}
 	}
 	return fmt.Errorf("cannot be reached: %w", err)
+}
+
+// shortCause is a cause without the address and the package.
+func shortCause(err error) error {
+	for _, known := range []error{recipes.ErrTLSNeeded, recipes.ErrNoTLS, recipes.ErrCertificateNeeded, recipes.ErrHTTP} {
+		if errors.Is(err, known) {
+			return errors.New(strings.TrimPrefix(known.Error(), "recipes: ") + hintOf(known))
+		}
+	}
+	return err
 }

@@ -42,7 +42,7 @@ func (c *clusterCommand) flags(fs *flag.FlagSet) {
 	fs.StringVar(&c.http, "http", "",
 		"`host:port` the HTTP port of any member, for transfer-leader "+
 			"(default: the host of the first of -servers, port 8080)")
-	fs.DurationVar(&c.timeout, "timeout", clusterPatience,
+	durationVar(fs, &c.timeout, "timeout", clusterPatience,
 		"`d` how long to try (default 2m30s, but not at all if nobody listens at any address)")
 	fs.BoolVar(&c.force, "force", false, "add: keep a member that has never answered the others, instead of taking it back")
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -28,6 +29,9 @@ type env struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == guardCommand {
+		os.Exit(runGuard())
+	}
 	signals := make(chan os.Signal, 2)
 	if _, ok := serveArgs(os.Args[1:]); ok {
 		if !signal.Ignored(syscall.SIGHUP) { // nohup(1) has it ignored
@@ -79,6 +83,7 @@ func commands() []command {
 		{"log", 2, &logCommand{}},
 		{"bench", 0, &benchCommand{}},
 		{"digest", many, &digestCommand{}},
+		{"certs", many, &certsCommand{}},
 		{"version", 0, &versionCommand{}},
 		{"help", many, helpCommand{}},
 	}
@@ -230,6 +235,31 @@ func serveArgs(args []string) (_ []string, ok bool) {
 func isVersion(arg string) bool { return arg == "-version" || arg == "--version" }
 
 func isHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
+
+// durationVar declares a flag that is a duration.
+func durationVar(fs *flag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	fs.Var((*durationFlag)(d), name, usage)
+}
+
+// durationFlag is a duration with its unit.
+type durationFlag time.Duration
+
+// String implements flag.Value.
+func (d *durationFlag) String() string { return time.Duration(*d).String() }
+
+// Set implements flag.Value.
+func (d *durationFlag) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if _, numErr := strconv.ParseFloat(text, 64); err != nil && numErr == nil {
+		return fmt.Errorf("it has no unit: %ss are seconds, %[1]sms milliseconds, %[1]sm minutes", text)
+	}
+	if err != nil {
+		return errors.New("it is no duration, as 500ms, 10s or 2m are")
+	}
+	*d = durationFlag(parsed)
+	return nil
+}
 
 // given says whether a flag is on the command line.
 func given(fs *flag.FlagSet, name string) (found bool) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +65,7 @@ type nodeCommand struct {
 func (n *nodeCommand) flags(fs *flag.FlagSet) {
 	n.clientFlags.flags(fs)
 	n.fs = fs
-	fs.DurationVar(&n.timeout, "timeout", tryPatience,
+	durationVar(fs, &n.timeout, "timeout", tryPatience,
 		"`d` how long to try to reach the cluster, and to wait for each answer (default 10s, but not at all if nobody "+
 			"listens at any address)")
 	switch n.command {
@@ -78,7 +79,7 @@ func (n *nodeCommand) flags(fs *flag.FlagSet) {
 		fs.BoolVar(&n.container, "c", false, "a container: the server deletes it some time after its last child is gone")
 		fs.BoolVar(&n.ephemeral, "e", false, "keep the node for as long as this command runs: it ends with a signal, or with "+
 			"its session")
-		fs.DurationVar(&n.ttl, "ttl", 0, "`d` have the server delete the node when it has not been changed for that long and "+
+		durationVar(fs, &n.ttl, "ttl", 0, "`d` have the server delete the node when it has not been changed for that long and "+
 			"has no children (ZooKeeper needs zookeeper.extendedTypesEnabled=true)")
 		n.aclFlag(fs)
 	}
@@ -227,6 +228,9 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 	failure := func(status exitStatus, name, format string, args ...any) error {
 		return &nodeError{status, name, path, fmt.Sprintf(format, args...)}
 	}
+	if isLost(err) {
+		err = cmp.Or(n.c.loginRequired(), err)
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && n.command == "create":
 		return failure(exitNoNode, "NoNode", "the parent of %s does not exist (-p makes it)", path)
@@ -240,10 +244,15 @@ func (n *nodeCommand) explain(err error, path string, update bool) error {
 		return failure(exitNoAuth, "NoAuth", "the ACL does not allow this at %s: -auth or -auth-file says who you are", path)
 	case errors.Is(err, zk.ErrAuthFailed):
 		return failure(exitNoAuth, "AuthFailed", "the server refuses the identity that -auth, -auth-file or $%s names", authVariable)
+	case errors.Is(err, recipes.ErrLoginRequired):
+		return failure(exitNoAuth, "SessionClosedRequireSaslAuth", "%v", loginRequired())
 	case errors.Is(err, zk.ErrNotEmpty) && n.recursive:
 		return failure(exitNotEmpty, "NotEmpty", "%s gets new children all the time", path)
 	case errors.Is(err, zk.ErrNotEmpty):
 		return failure(exitNotEmpty, "NotEmpty", "%s has children (-r deletes them, too)", path)
+	case errors.Is(err, zk.ErrBadArguments) && len(n.data) > usualNodeData:
+		return failure(exitFailed, "BadArguments", "the server refuses the request: %d bytes of data are more than its jute.maxbuffer "+
+			"allows (1 MB with the name and the ACL, if it is not set), or than a limit of its own", len(n.data))
 	case errors.Is(err, zk.ErrNoServer), !update && isLost(err):
 		return failure(exitUnreachable, "Unreachable", "%s", n.c.unreachable())
 	case isLost(err):
@@ -321,7 +330,8 @@ func (n *nodeCommand) call(ctx context.Context, again func(error) bool, f func()
 
 func (n *nodeCommand) read(ctx context.Context, path string, f func() error) error {
 	err := n.call(ctx, func(err error) bool {
-		return errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired)
+		lost := errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired)
+		return errors.Is(err, zk.ErrNoServer) || lost && n.c.loginRequired() == nil
 	}, f)
 	if err != nil {
 		return n.explain(err, path, false)

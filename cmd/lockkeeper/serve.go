@@ -36,6 +36,7 @@ type serveCommand struct {
 	ignoreZooKeeper, allowUnknown, imports   bool
 	without                                  numbers
 	myID                                     memberNumber
+	drain                                    time.Duration
 }
 
 // memberNumber is a flag with the number of this member: 2, or hostname for the number at the end
@@ -105,6 +106,9 @@ func (c *serveCommand) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.allowUnknown, "allow-unknown-keys", false, "start although a key of the file looks like a misspelt one")
 	fs.BoolVar(&c.imports, "import", false,
 		"if the member has no data yet, take over those of ZooKeeper in its directories, with the sessions")
+	fs.DurationVar(&c.drain, "drain", 0, "`d` when it is told to stop (SIGTERM), a member of a cluster waits at most this long until the "+
+		"others can do without it; then it transfers the leadership and moves its clients to them within 5s "+
+		"(default: it stops at once)")
 	fs.Var(&c.without, "without", "`numbers` (2 or 2,3) of members for which the first start of a cluster does not wait: "+
 		"they have never worked in it, and do not run")
 	fs.Var(&c.myID, "myid", "`number` of this member in a cluster, or the word hostname: the number at the end of the "+
@@ -153,13 +157,15 @@ func (c *serveCommand) run(e env, args []string) error {
 		}
 		if err == nil {
 			fmt.Fprintln(e.stdout, startupLine(s.ClientAddr(), cfg.DataDir))
-			tell(fmt.Sprintf("READY=1\nSTATUS=serves clients on %v", s.ClientAddr()))
+			stopTelling := tellReadiness(s, tell)
 			select {
 			case <-s.Failed():
+				stopTelling()
 			case sig := <-e.signals:
+				stopTelling()
 				cfg.Logger.Info("stopping", "signal", sig.String())
 				tell("STOPPING=1")
-				return stop(s, e)
+				return stop(s, e, c.drain)
 			}
 			err = s.Err()
 			cerr := s.Close()
@@ -183,6 +189,51 @@ func (c *serveCommand) run(e env, args []string) error {
 			return nil
 		}
 	}
+}
+
+const (
+	// readyStep is how often the service manager's knowledge is brought up to date.
+	readyStep = 200 * time.Millisecond
+	// readyWithoutLeader is for how long a start waits for a leader. The members of a new cluster
+	// may be started one after the other, each start waited for.
+	readyWithoutLeader = 10 * time.Second
+)
+
+// tellReadiness tells the service manager that this member has started when it counts (GET /ready),
+// or when it has known no leader for readyWithoutLeader; and from then on whether it counts. It
+// ends when the function that it returns is called.
+func tellReadiness(s *server.Server, tell func(state string)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(readyStep)
+		defer ticker.Stop()
+		started, told := false, false
+		for first := true; ; first = false {
+			ready, why := s.Ready()
+			state := "STATUS=not ready: " + why
+			if ready {
+				state = fmt.Sprintf("STATUS=serves clients on %v", s.ClientAddr())
+			}
+			since, led := s.Replica().LeaderKnown()
+			begins := !started && (ready || !led && time.Since(since) >= readyWithoutLeader)
+			if begins {
+				started = true
+				state = "READY=1\n" + state
+			}
+			if first || begins || ready != told {
+				tell(state)
+			}
+			told = ready
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // logHandler writes the log in the format that was chosen. Ids of sessions and zxids are
@@ -305,10 +356,14 @@ func startupLine(at net.Addr, dataDir string) string {
 // some supervisors send a signal to the process and to its group.
 const signalRepeat = time.Second
 
-// stop shuts the member down, unless a second signal comes first.
-func stop(s *server.Server, e env) error {
+// stop shuts the member down, unless a second signal comes first. With drain it does so when the
+// other members can do without it, or drain is over.
+func stop(s *server.Server, e env, drain time.Duration) error {
 	stopped := make(chan error, 1)
 	go func() {
+		if drain > 0 {
+			s.Drain(context.Background(), drain)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 		defer cancel()
 		stopped <- s.Shutdown(ctx)

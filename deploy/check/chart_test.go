@@ -367,7 +367,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// The pods of the chart run: each finds its number in its name, and its probes are answered.
+// The pods of the chart run: each finds its number in its name, its probes are answered, and one
+// may be stopped.
 func TestPods(t *testing.T) {
 	text, _, err := render("locks", nil)
 	if err != nil {
@@ -408,4 +409,8 @@ func TestPods(t *testing.T) {
 		member.await(t, spec.ReadinessProbe.HTTPGet.Path)
 	}
 	shareNode(t, members)
+	members[0].stop(t) // the others can do without it
+	for _, member := range members[1:] {
+		member.kill()
+	}
 }

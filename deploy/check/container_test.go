@@ -44,6 +44,7 @@ var buildImage = sync.OnceValues(func() (image, error) {
 	if err != nil {
 		return image{}, err
 	}
+	imageDir = work
 	f, err := os.Open("../Dockerfile")
 	if err != nil {
 		return image{}, err
@@ -123,10 +124,13 @@ func owner(text string) (uid, gid int, err error) {
 	return uid, gid, errors.Join(err1, err2)
 }
 
+// imageDir is where buildImage has worked; empty if it has not.
+var imageDir string
+
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if img, err := buildImage(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(img.root))
+	if imageDir != "" {
+		_ = os.RemoveAll(imageDir)
 	}
 	os.Exit(status)
 }
@@ -215,6 +219,14 @@ func (r *running) stop(t *testing.T) {
 		if err := r.cmd.Wait(); err != nil {
 			t.Errorf("%s: %v", r.host, err)
 		}
+	})
+}
+
+// kill ends a container at once.
+func (r *running) kill() {
+	r.once.Do(func() {
+		_ = r.cmd.Process.Kill() // its first process ends with it
+		_ = r.cmd.Wait()
 	})
 }
 

@@ -60,6 +60,13 @@ const (
 	CommitTwice
 	DoneInDoubt
 	MembersUnsynced
+	HoldUntold
+	UnlockedEarly
+	GuardUnchecked
+	CountStays
+	GoneUnnoticed
+	LeaderUnsynced
+	MemberStays
 	end
 )
 
@@ -134,6 +141,13 @@ var Table = []Entry{
 	{CommitTwice, "commit-twice", "recipes", "recipes/commit.go", "a change whose answer was lost is made again", true, "", "counter"},
 	{DoneInDoubt, "done-in-doubt", "recipes", "recipes/queue.go", "an item counts as done when nobody knows", true, "", "queue"},
 	{MembersUnsynced, "members-unsynced", "recipes", "recipes/group.go", "the members of a group are those that a server knows that is behind", true, "", "group"},
+	{HoldUntold, "hold-untold", "recipes", "recipes/hold.go", "Hold does not say that the lock was lost before its function had finished", true, "", "hold"},
+	{UnlockedEarly, "unlocked-early", "recipes", "recipes/handle.go", "the first of several unlocks of a handle gives the lock back", true, "", "handle"},
+	{GuardUnchecked, "guard-unchecked", "recipes", "recipes/guard.go", "a guarded write does not ask for the lock's node", true, "", "guard"},
+	{CountStays, "count-stays", "recipes", "recipes/semaphore.go", "a number of leases that has become smaller is overlooked", true, "", "semaphore-count"},
+	{GoneUnnoticed, "gone-unnoticed", "recipes", "recipes/place.go", "a contender does not notice that its node was deleted", true, "", "operator"},
+	{LeaderUnsynced, "leader-unsynced", "recipes", "recipes/election.go", "the leader that is shown first is the one that a server knows that is behind", true, "", "observe"},
+	{MemberStays, "member-stays", "recipes", "recipes/group.go", "a member whose data have changed is shown as it was", true, "", "watch"},
 }
 
 // active is the mutation that is switched on.

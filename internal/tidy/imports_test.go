@@ -35,7 +35,8 @@ const imports = `
 	session:               wire znode session/sasl locknode internal/mutant internal/loglimit internal/histogram internal/clock
 	                       golang.org/x/sync/semaphore
 
-	server/tlsconf:        github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/tlsconf:        internal/pemfile github.com/pavlo-v-chernykh/keystore-go/v4 software.sslmate.com/src/go-pkcs12
+	server/certs:          internal/pemfile
 	server/zoocfg:         wire znode quorum quorum/peer session session/sasl server/tlsconf internal/clock
 	server/console/web:
 	server/audit:          wire session internal/loglimit
@@ -51,7 +52,7 @@ const imports = `
 	locktest:              server wire znode internal/simnet
 	bench:                 wire internal/zkconn internal/cputime
 	bench/compare:         bench jepsen recipes internal/freeport go.etcd.io/etcd/client/v3 go.etcd.io/etcd/client/v3/concurrency go.uber.org/zap
-	cmd/lockkeeper:        server server/admin server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/term
+	cmd/lockkeeper:        server server/admin server/certs server/zoocfg server/tlsconf locknode recipes bench internal/clock internal/cputime github.com/go-zookeeper/zk golang.org/x/sys/unix golang.org/x/term
 
 	# The clients' side knows no package of the server.
 	recipes:               locknode internal/mutant github.com/go-zookeeper/zk
@@ -69,7 +70,7 @@ const imports = `
 	jepsen/workload:       jepsen wire internal/zkconn recipes recipes/fence github.com/go-zookeeper/zk github.com/anishathalye/porcupine
 	jepsen/report:         jepsen jepsen/workload
 	jepsen/attack:         wire session/sasl internal/zkconn jepsen jepsen/workload jepsen/report github.com/go-zookeeper/zk
-	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence
+	jepsen/run:            jepsen jepsen/workload jepsen/report recipes/fence internal/mutant github.com/go-zookeeper/zk
 	# The lab holds reality against the very rule that the server has: quorum.Maj.
 	jepsen/splitbrain:     jepsen jepsen/report jepsen/workload quorum github.com/go-zookeeper/zk
 	cmd/jepsen:            jepsen jepsen/workload jepsen/report jepsen/run jepsen/sim jepsen/splitbrain jepsen/attack internal/mutant
@@ -102,6 +103,7 @@ const imports = `
 	internal/cputime:       golang.org/x/sys/unix
 	internal/loglimit:
 	internal/histogram:
+	internal/pemfile:
 	internal/zkconn:       wire
 	internal/testcert:
 	internal/rafttest:     znode github.com/hashicorp/raft
@@ -150,9 +152,10 @@ const testImports = `
 	quorum/peer:           internal/simnet internal/rafttest
 	quorum/wal:            internal/simdisk internal/rafttest
 	quorum:                internal/simnet internal/simdisk internal/rafttest internal/freeport
+	server/certs:          server/tlsconf
 	server/tlsconf:        internal/testcert
 	server:                session/sasl internal/cputime internal/simnet internal/simdisk internal/freeport internal/testcert github.com/hashicorp/raft
-	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert golang.org/x/sys/unix
+	cmd/lockkeeper:        wire zkdata session/sasl internal/freeport internal/testcert
 	server/simtest:        internal/simnet internal/simdisk internal/mutant internal/clock server quorum quorum/peer znode wire
 	                       recipes jepsen jepsen/workload github.com/go-zookeeper/zk github.com/hashicorp/raft
 `

@@ -294,3 +294,51 @@ func TestIdentitiesAsInZooKeeper(t *testing.T) {
 
 // aclOf are the identities that getAcl prints.
 func aclOf(out string) []string { return regexp.MustCompile(`(?m)^'x509,.*$`).FindAllString(out, -1) }
+
+// TestFilesOfCerts: unmodified clients and servers, ZooKeeper among them, take the files that
+// 'lockkeeper certs' makes as they are, with the lines that it prints.
+func TestFilesOfCerts(t *testing.T) {
+	l := newLab(t)
+	zookeeper, err := jepsen.ZooKeeper("-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
+	jepsen.Need(t, err)
+	lockkeeper, err := tools.Lockkeeper()
+	jepsen.Need(t, err)
+	certs := filepath.Join(l.dir, "certs")
+	issue := func(args ...string) (lines []string) {
+		t.Helper()
+		out, err := lockkeeper.Tool(append([]string{"certs"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("certs %v: %v\n%s", args, err, out)
+		}
+		for line := range strings.Lines(string(out)) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "secureClientPort=") {
+				lines = append(lines, line)
+			}
+		}
+		return append(lines, "client.portUnification=true")
+	}
+	lines := map[string][]string{"lockkeeper": issue("init", "-host", "localhost,127.0.0.1", certs),
+		"zookeeper": issue("member", "-zookeeper", "-host", "localhost,127.0.0.1", certs, "zookeeper")}
+	issue("client", certs, "app")
+	pair, ca := filepath.Join(certs, "app", "tls.pem"), filepath.Join(certs, "app", "ca.pem")
+	for file, name := range map[string]string{pair: "app.all.pem", ca: "app.ca.pem"} {
+		if err := os.Symlink(file, filepath.Join(l.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const kazoo = `import sys
+from kazoo.client import KazooClient
+c = KazooClient(sys.argv[1], use_ssl=True, ca=sys.argv[2], certfile=sys.argv[3], keyfile=sys.argv[3])
+c.start(30)
+print(c.create("/kazoo"))
+c.stop()`
+	for _, target := range []jepsen.Target{lockkeeper, zookeeper} {
+		servers := l.start(target, 1, lines[target.Name]).Servers()
+		if out, err := exec.CommandContext(l.ctx, python, "-c", kazoo, servers, ca, pair).CombinedOutput(); err != nil || string(out) != "/kazoo\n" {
+			t.Errorf("%s: kazoo: %v\n%s", target.Name, err, out)
+		}
+		if out := l.zkCli("app", servers, "whoami", "ls /"); !strings.Contains(out, "x509: CN=app") || !strings.Contains(out, "kazoo") {
+			t.Errorf("%s: zkCli does not say who it is:\n%s", target.Name, out)
+		}
+	}
+}

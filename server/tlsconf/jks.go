@@ -7,7 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
+	"unicode/utf16"
 
 	"github.com/pavlo-v-chernykh/keystore-go/v4"
 )
@@ -15,19 +18,19 @@ import (
 // jksMagic is how a Java key store begins.
 var jksMagic = []byte{0xfe, 0xed, 0xfe, 0xed}
 
-// decodeJKS reads a Java key store. Of several private keys it takes the first in alphabetical
-// order of their aliases.
+// decodeJKS reads a Java key store. The private keys are in the order in which Java lists them.
 func decodeJKS(text []byte, password string, withKey bool) (c contents, err error) {
-	if err := checkJKS(text); err != nil {
+	aliases, err := checkJKS(text)
+	if err != nil {
 		return c, fmt.Errorf("JKS: %w", err)
 	}
-	store := keystore.New(keystore.WithOrderedAliases(), keystore.WithCaseExactAliases())
+	store := keystore.New(keystore.WithCaseExactAliases())
 	if err := store.Load(bytes.NewReader(text), []byte(password)); err != nil {
 		// The structure is sound, so it is the checksum, which has the password in it.
 		return c, errPassword
 	}
 	var chain []keystore.Certificate
-	for _, alias := range store.Aliases() {
+	for _, alias := range javaOrder(aliases) {
 		switch {
 		case !withKey && store.IsTrustedCertificateEntry(alias):
 			entry, err := store.GetTrustedCertificateEntry(alias)
@@ -35,15 +38,17 @@ func decodeJKS(text []byte, password string, withKey bool) (c contents, err erro
 				return c, fmt.Errorf("JKS: %s: %w", alias, err)
 			}
 			chain = append(chain, entry.Certificate)
-		case withKey && c.key == nil && store.IsPrivateKeyEntry(alias):
+		case withKey && store.IsPrivateKeyEntry(alias):
 			entry, err := store.GetPrivateKeyEntry(alias, []byte(password))
 			if err != nil {
 				return c, fmt.Errorf("JKS: the key %s has another password than the store: %w", alias, err)
 			}
-			if c.key, err = x509.ParsePKCS8PrivateKey(entry.PrivateKey); err != nil {
+			key, err := x509.ParsePKCS8PrivateKey(entry.PrivateKey)
+			if err != nil {
 				return c, fmt.Errorf("JKS: the key %s: %w", alias, err)
 			}
-			chain = entry.CertificateChain
+			c.keys = append(c.keys, key)
+			chain = append(chain, entry.CertificateChain...)
 		}
 	}
 	for _, cert := range chain {
@@ -56,8 +61,37 @@ func decodeJKS(text []byte, password string, withKey bool) (c contents, err erro
 	return c, nil
 }
 
+// javaOrder sorts the aliases of a store as Java enumerates them, which keeps them in a Hashtable:
+// from the last bucket to the first, and in a bucket the newest first.
+func javaOrder(aliases []string) (sorted []string) {
+	buckets := make([][]string, 11)
+	at := func(alias string) int {
+		var hash int32
+		for _, unit := range utf16.Encode([]rune(strings.ToLower(alias))) {
+			hash = 31*hash + int32(unit)
+		}
+		return int(hash&math.MaxInt32) % len(buckets)
+	}
+	for n, alias := range aliases {
+		if n >= len(buckets)*3/4 { // the load factor
+			old := buckets
+			buckets = make([][]string, 2*len(old)+1)
+			for _, bucket := range slices.Backward(old) {
+				for _, moved := range bucket {
+					buckets[at(moved)] = slices.Insert(buckets[at(moved)], 0, moved)
+				}
+			}
+		}
+		buckets[at(alias)] = slices.Insert(buckets[at(alias)], 0, alias)
+	}
+	for _, bucket := range slices.Backward(buckets) {
+		sorted = append(sorted, bucket...)
+	}
+	return sorted
+}
+
 // checkJKS walks through a Java key store and checks every length against what is there: the
-// library allocates what a length says before it reads.
+// library allocates what a length says before it reads. It returns the aliases as they come.
 //
 //	magic u32, version u32, entries u32
 //	entry:       tag u32, alias string
@@ -66,16 +100,22 @@ func decodeJKS(text []byte, password string, withKey bool) (c contents, err erro
 //	certificate: type string (version 2), bytes (u32 length)
 //	string:      u16 length
 //	SHA-1 of it all, 20 bytes
-func checkJKS(text []byte) error {
+func checkJKS(text []byte) (aliases []string, err error) {
 	w := jksWalk{rest: text}
 	w.take(len(jksMagic))
 	version := w.u32()
 	if version != 1 && version != 2 {
-		return fmt.Errorf("version %d is not known", version)
+		return nil, fmt.Errorf("version %d is not known", version)
 	}
+	seen := map[string]bool{}
 	for n := w.u32(); n > 0 && w.err == nil; n-- {
 		tag := w.u32()
-		w.take(int(w.u16()))
+		alias := string(w.take(int(w.u16())))
+		if seen[alias] {
+			w.fail(fmt.Errorf("has two entries %q", alias))
+		}
+		seen[alias] = true
+		aliases = append(aliases, alias)
 		w.take(8)
 		certs := uint32(1)
 		switch tag {
@@ -98,9 +138,9 @@ func checkJKS(text []byte) error {
 	}
 	w.take(20)
 	if w.err == nil && len(w.rest) > 0 {
-		return errors.New("something follows its end")
+		return nil, errors.New("something follows its end")
 	}
-	return w.err
+	return aliases, w.err
 }
 
 var errTruncated = errors.New("the file ends too early")

@@ -32,8 +32,8 @@ type Keeper struct {
 
 // material is what one reading of the files gave. It never changes.
 type material struct {
-	cert    *tls.Certificate // nil without a key store
-	trusted *x509.CertPool   // nil without a trust store
+	certs   []tls.Certificate // none without a key store
+	trusted *x509.CertPool    // nil without a trust store
 	revoked revocations
 	servers [ClientAuthNone + 1]*tls.Config // by what is asked of clients
 }
@@ -57,7 +57,7 @@ func (k *Keeper) read() (*material, error) {
 	if s.KeyStore.File != "" {
 		c, err := s.KeyStore.read(true)
 		if err == nil {
-			if m.cert, err = c.certificate(time.Now()); err != nil {
+			if m.certs, err = c.certificates(time.Now()); err != nil {
 				err = &FileError{s.KeyStore.Key, s.KeyStore.File, err}
 			}
 		}
@@ -130,12 +130,15 @@ func (k *Keeper) Reload() (changed bool, err error) {
 	return true, nil
 }
 
-// Expires is when the certificate of the key store expires; zero without a key store.
-func (k *Keeper) Expires() time.Time {
-	if cert := k.current.Load().cert; cert != nil {
-		return cert.Leaf.NotAfter
+// Expires is when the certificate of the key store expires, of several the first one; zero without
+// a key store.
+func (k *Keeper) Expires() (first time.Time) {
+	for _, cert := range k.current.Load().certs {
+		if first.IsZero() || cert.Leaf.NotAfter.Before(first) {
+			first = cert.Leaf.NotAfter
+		}
 	}
-	return time.Time{}
+	return first
 }
 
 // Server is the configuration of the side that accepts. It follows Reload. There are no session
@@ -175,9 +178,7 @@ func (k *Keeper) serverFor(hello *tls.ClientHelloInfo, auth ClientAuth) *tls.Con
 
 func (k *Keeper) serverConfig(m *material, auth ClientAuth) *tls.Config {
 	c := k.base(m)
-	if m.cert != nil {
-		c.Certificates = []tls.Certificate{*m.cert}
-	}
+	c.Certificates = m.certs
 	if c.ClientCAs = m.trusted; m.trusted == nil {
 		c.ClientCAs = x509.NewCertPool() // nobody; nil would be the authorities of the system
 	}
@@ -209,8 +210,8 @@ func (k *Keeper) Client(host string) *tls.Config {
 	c := k.base(m)
 	c.ServerName = host
 	c.RootCAs = m.trusted
-	if m.cert != nil {
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.cert, nil }
+	if len(m.certs) > 0 {
+		c.GetClientCertificate = m.clientCertificate
 	}
 	if k.settings.AnyHost {
 		c.InsecureSkipVerify = true // of what crypto/tls verifies: the chain is verified below
@@ -222,6 +223,17 @@ func (k *Keeper) Client(host string) *tls.Config {
 		}
 	}
 	return c
+}
+
+// clientCertificate chooses the certificate to show: the first one that the server can use, or the
+// first one, of which the server then says what it has against it.
+func (m *material) clientCertificate(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	for i := range m.certs {
+		if info.SupportsCertificate(&m.certs[i]) == nil {
+			return &m.certs[i], nil
+		}
+	}
+	return &m.certs[0], nil
 }
 
 // verifyChain verifies the certificates of a server, apart from its name.

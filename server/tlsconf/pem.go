@@ -1,6 +1,7 @@
 package tlsconf
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/aes"
 	"crypto/cipher"
@@ -12,48 +13,81 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"hash"
+
+	"lockkeeper/internal/pemfile"
 )
 
-// decodePEM reads certificates and, if withKey, one private key.
+// kinds of blocks in PEM.
+const (
+	pemRevocations = "X509 CRL"
+	pemTrusted     = "TRUSTED CERTIFICATE"
+)
+
+// decodePEM reads certificates and, if withKey, one private key. What it does not read is an error,
+// but for private keys in a store of trusted certificates, and parameters of keys, which keys have
+// in themselves.
 func decodePEM(text []byte, password string, withKey bool) (c contents, err error) {
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return c, nil
-		}
-		var key crypto.PrivateKey
+	if isDER(text) {
+		return c, errors.New("is in DER and not in PEM (openssl x509 -inform der)")
+	}
+	if bytes.HasPrefix(text, jksMagic) {
+		return c, errors.New("is a Java key store and not in PEM (keytool -importkeystore -deststoretype PKCS12)")
+	}
+	blocks, err := pemfile.Parse(text)
+	if err != nil {
+		return c, err
+	}
+	for _, block := range blocks {
 		switch block.Type {
-		case "CERTIFICATE":
+		case "CERTIFICATE", "X509 CERTIFICATE":
 			cert, err := x509.ParseCertificate(block.Bytes)
 			if err != nil {
-				return c, fmt.Errorf("certificate %d: %w", len(c.certs)+1, err)
+				return c, block.Errorf("certificate %d: %v", len(c.certs)+1, err)
 			}
 			c.certs = append(c.certs, cert)
-			continue
 		case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
 			if !withKey {
 				continue
 			}
-			key, err = pemKey(block, password)
+			if len(c.keys) > 0 {
+				return c, block.Errorf("has more than one private key")
+			}
+			key, err := pemKey(block, password)
+			if err != nil {
+				return c, fmt.Errorf("line %d: private key: %w", block.Line, err)
+			}
+			c.keys = append(c.keys, key)
+		case "EC PARAMETERS", "DH PARAMETERS":
 		default:
-			continue
+			return c, block.Errorf("%s", unreadBlock(block.Type))
 		}
-		switch {
-		case err != nil:
-			return c, fmt.Errorf("private key: %w", err)
-		case c.key != nil:
-			return c, errors.New("has more than one private key")
-		}
-		c.key = key
 	}
+	return c, nil
+}
+
+// isDER reports whether a file is in DER: a SEQUENCE of more than 127 bytes. No text begins so.
+func isDER(text []byte) bool { return len(text) > 1 && text[0] == 0x30 && text[1] > 0x80 }
+
+// unreadBlock says why a block is not read, and what to do.
+func unreadBlock(kind string) string {
+	switch kind {
+	case pemTrusted:
+		return "a TRUSTED CERTIFICATE restricts its uses in a way that is not read here; without them: openssl x509 -in FILE"
+	case pemRevocations:
+		return "has a revocation list, which belongs into a file of its own (tls.crl)"
+	case "PKCS7", "CMS":
+		return "has a " + kind + ", which is not read; openssl pkcs7 -print_certs -in FILE prints its certificates"
+	case "CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST":
+		return "has a request for a certificate, which is none yet"
+	}
+	return fmt.Sprintf("has a %s, which is neither a certificate nor a private key that can be read", kind)
 }
 
 // pemKey reads a private key.
-func pemKey(block *pem.Block, password string) (crypto.PrivateKey, error) {
+func pemKey(block pemfile.Block, password string) (crypto.PrivateKey, error) {
 	switch block.Type {
 	case "RSA PRIVATE KEY", "EC PRIVATE KEY":
 		if block.Headers["DEK-Info"] != "" {

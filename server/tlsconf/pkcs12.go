@@ -12,23 +12,25 @@ import (
 // Java 10000.
 const maxIterations = 1 << 20
 
-// decodePKCS12 reads a PKCS12 store: with one private key, or with certificates that are marked as
-// trusted, as keytool marks them.
+// decodePKCS12 reads a PKCS12 store: with private keys in the order of the store, which is that of
+// their aliases in Java; or with certificates that are marked as trusted, as keytool marks them.
 func decodePKCS12(text []byte, password string, withKey bool) (c contents, err error) {
 	if err := checkIterations(text, 0); err != nil {
 		return c, fmt.Errorf("PKCS12: %w", err)
 	}
-	if withKey {
-		key, leaf, rest, err := pkcs12.DecodeChain(text, password)
+	if !withKey {
+		c.certs, err = pkcs12.DecodeTrustStore(text, password)
+		return c, pkcs12Error(err)
+	}
+	for _, part := range splitKeys(text, password) {
+		key, leaf, rest, err := pkcs12.DecodeChain(part, password)
 		if err != nil {
 			return c, pkcs12Error(err)
 		}
-		c.key = key
+		c.keys = append(c.keys, key)
 		c.certs = append(append(c.certs, leaf), rest...)
-		return c, nil
 	}
-	c.certs, err = pkcs12.DecodeTrustStore(text, password)
-	return c, pkcs12Error(err)
+	return c, nil
 }
 
 func pkcs12Error(err error) error {

@@ -3,10 +3,11 @@ package tlsconf
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
+
+	"lockkeeper/internal/pemfile"
 )
 
 // revocations are revocation lists by the subject of their issuer; nil if nothing is to be looked
@@ -38,21 +39,25 @@ func parseRevocations(text []byte) (revocations, error) {
 		}
 		return err
 	}
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "X509 CRL" {
-			continue
-		}
-		if err := add(block.Bytes); err != nil {
+	if isDER(text) {
+		if err := add(text); err != nil {
 			return nil, err
 		}
-	}
-	if len(r) > 0 {
 		return r, nil
 	}
-	switch err := add(text); {
-	case errors.Is(err, errPartialList):
+	blocks, err := pemfile.Parse(text)
+	if err != nil {
 		return nil, err
-	case err != nil:
+	}
+	for _, block := range blocks {
+		if block.Type != pemRevocations {
+			return nil, block.Errorf("has a %s, and this is a file of revocation lists", block.Type)
+		}
+		if err := add(block.Bytes); err != nil {
+			return nil, fmt.Errorf("line %d: %w", block.Line, err)
+		}
+	}
+	if len(r) == 0 {
 		return nil, errors.New("has no revocation list, neither in PEM nor in DER")
 	}
 	return r, nil

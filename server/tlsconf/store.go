@@ -30,9 +30,9 @@ func (e *FileError) Unwrap() error { return e.Err }
 // errPassword is returned for a store that its password does not open.
 var errPassword = errors.New("the password is wrong, or the store is damaged")
 
-// contents are what a store has: a key with its certificates, or certificates.
+// contents are what a store has: keys and their certificates, or certificates.
 type contents struct {
-	key   crypto.PrivateKey
+	keys  []crypto.PrivateKey
 	certs []*x509.Certificate
 }
 
@@ -73,18 +73,16 @@ func (s *Store) read(withKey bool) (contents, error) {
 	if err != nil {
 		return contents{}, err
 	}
-	if s.KeyFile != "" {
-		key, err := readFile(s.KeyFileKey, s.KeyFile)
-		if err != nil {
-			return contents{}, err
-		}
-		text = append(append(text, '\n'), key...)
-	}
 	password, err := s.password()
 	if err != nil {
 		return contents{}, err
 	}
 	c, err := s.decode(text, password, withKey)
+	if err == nil && s.separateKey() {
+		if err := s.readKey(&c, password); err != nil {
+			return c, err
+		}
+	}
 	switch {
 	case errors.Is(err, errPassword):
 		return c, &FileError{s.PasswordKey, s.File, err}
@@ -92,10 +90,32 @@ func (s *Store) read(withKey bool) (contents, error) {
 		return c, &FileError{s.Key, s.File, err}
 	case len(c.certs) == 0:
 		return c, &FileError{s.Key, s.File, errors.New("has no certificate")}
-	case withKey && c.key == nil:
+	case withKey && len(c.keys) == 0 && s.separateKey():
+		return c, &FileError{s.KeyFileKey, s.KeyFile, errors.New("has no private key")}
+	case withKey && len(c.keys) == 0:
 		return c, &FileError{s.Key, s.File, errors.New("has no private key")}
 	}
 	return c, nil
+}
+
+// separateKey reports whether the private key is in another file than the certificates.
+func (s *Store) separateKey() bool { return s.KeyFile != "" && s.KeyFile != s.File }
+
+// readKey adds the contents of KeyFile to those of File.
+func (s *Store) readKey(c *contents, password string) error {
+	text, err := readFile(s.KeyFileKey, s.KeyFile)
+	if err != nil {
+		return err
+	}
+	more, err := decodePEM(text, password, true)
+	if err == nil && len(c.keys) > 0 && len(more.keys) > 0 {
+		err = fmt.Errorf("has a private key, and so has %s", s.File)
+	}
+	if err != nil {
+		return &FileError{s.KeyFileKey, s.KeyFile, err}
+	}
+	c.keys, c.certs = append(c.keys, more.keys...), append(c.certs, more.certs...)
+	return nil
 }
 
 func (s *Store) decode(text []byte, password string, withKey bool) (contents, error) {
@@ -120,16 +140,33 @@ func (s *Store) decode(text []byte, password string, withKey bool) (contents, er
 	return decodePKCS12(text, password, withKey)
 }
 
-// certificate makes the certificate that a side shows: the one of the private key first, then those
-// of its issuers. It must be valid at the time.
-func (c contents) certificate(now time.Time) (*tls.Certificate, error) {
-	signer, ok := c.key.(crypto.Signer)
+// certificates makes the certificates that a side may show, of each private key that has one: the
+// one of the key first, then those of its issuers. They are valid at the time. Of several keys
+// those with certificates that are not valid are left out, as in Java; a single one must be valid.
+func (c contents) certificates(now time.Time) (made []tls.Certificate, err error) {
+	var faults []error
+	for _, key := range c.keys {
+		cert, err := c.certificate(key, now)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		made = append(made, *cert)
+	}
+	if len(made) > 0 {
+		return made, nil
+	}
+	return nil, faults[0]
+}
+
+func (c contents) certificate(key crypto.PrivateKey, now time.Time) (*tls.Certificate, error) {
+	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("a private key of type %T cannot be used for TLS", c.key)
+		return nil, fmt.Errorf("a private key of type %T cannot be used for TLS", key)
 	}
 	public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok {
-		return nil, fmt.Errorf("a private key of type %T cannot be used for TLS", c.key)
+		return nil, fmt.Errorf("a private key of type %T cannot be used for TLS", key)
 	}
 	var leaf *x509.Certificate
 	for _, cert := range c.certs {
@@ -144,7 +181,7 @@ func (c contents) certificate(now time.Time) (*tls.Certificate, error) {
 	if err := inTime(leaf, now); err != nil {
 		return nil, err
 	}
-	made := &tls.Certificate{PrivateKey: c.key, Leaf: leaf}
+	made := &tls.Certificate{PrivateKey: key, Leaf: leaf}
 	for cert, n := leaf, 0; cert != nil && n <= len(c.certs); n++ {
 		made.Certificate = append(made.Certificate, cert.Raw)
 		cert = c.issuerOf(cert)

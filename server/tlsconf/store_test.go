@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +50,7 @@ func TestStores(t *testing.T) {
 		"trust store for a key":    {store: Store{File: "trust.jks", Password: "changeit"}, withKey: true, want: "has no certificate", key: "k"},
 		"JKS without certificates": {store: Store{File: "key.jks", Password: "changeit"}, want: "has no certificate", key: "k"},
 		"PEM for JKS":              {store: Store{File: "key.pem", Type: JKS, Password: "changeit"}, want: "neither JKS nor PKCS12", key: "k"},
-		"JKS for PEM":              {store: Store{File: "key.jks", Type: PEM, Password: "changeit"}, want: "has no certificate", key: "k"},
+		"JKS for PEM":              {store: Store{File: "key.jks", Type: PEM, Password: "changeit"}, want: "is a Java key store and not in PEM", key: "k"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			password := filepath.Join(t.TempDir(), "password")
@@ -83,7 +85,7 @@ func TestStores(t *testing.T) {
 			if !c.withKey {
 				return
 			}
-			if _, err := got.certificate(time.Now()); err != nil {
+			if _, err := got.certificates(time.Now()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -111,19 +113,117 @@ func TestCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		cert, err := contents.certificate(time.Now())
+		certs, err := contents.certificates(time.Now())
 		switch {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		case c.want != "":
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
-		case len(cert.Certificate) != 2 || !bytes.Equal(cert.Certificate[0], pair.Cert.Raw) || !bytes.Equal(cert.Certificate[1], ca.Cert.Raw):
-			t.Errorf("%s: %d certificates, or in another order", name, len(cert.Certificate))
+		case len(certs) != 1 || !slices.EqualFunc(certs[0].Certificate, [][]byte{pair.Cert.Raw, ca.Cert.Raw}, bytes.Equal):
+			t.Errorf("%s: %d keys, or other certificates", name, len(certs))
 		}
 	}
 	if _, err := decodePEM(append(pair.KeyPEM, pair.KeyPEM...), "", true); err == nil {
 		t.Error("two private keys are read")
+	}
+}
+
+// TestSeveralKeys: of a store with several keys, a member shows the one that Java's KeyManager
+// chooses, as X509Util of ZooKeeper 3.8.0 makes it: the first in Java's order that is valid, and
+// that the other side can use.
+func TestSeveralKeys(t *testing.T) {
+	for file, want := range map[string][]string{
+		"several.p12": {"zeta", "alpha"}, // and before these "old", which has expired
+		"several.jks": {"alpha", "j", "i", "h", "g", "f", "zeta", "e", "d", "mid"},
+	} {
+		s := Store{File: filepath.Join("testdata", file), Password: "changeit"}
+		c, err := s.read(true)
+		if err != nil {
+			t.Fatal(file, err)
+		}
+		certs, err := c.certificates(time.Now())
+		if err != nil {
+			t.Fatal(file, err)
+		}
+		var got []string
+		for _, cert := range certs {
+			got = append(got, cert.Leaf.Subject.CommonName)
+			if len(cert.Certificate) != 1 {
+				t.Errorf("%s: %d certificates of %s", file, len(cert.Certificate), cert.Leaf.Subject)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", file, got, want)
+		}
+		s.Password = "guess"
+		if _, err := s.read(true); !errors.Is(err, errPassword) {
+			t.Errorf("%s with another password: %v", file, err)
+		}
+	}
+}
+
+// TestNoBlockIsLost: a block that is not read stops the start, with the line, in each file in PEM.
+func TestNoBlockIsLost(t *testing.T) {
+	ca := testcert.NewCA(t, "authority")
+	pair := ca.Issue(t, testcert.Request{Subject: pkix.Name{CommonName: "member"}})
+	crl := ca.Revoke(t, time.Time{})
+	relabel := func(text []byte, to string) []byte {
+		block, _ := pem.Decode(text)
+		block.Type = to
+		return pem.EncodeToMemory(block)
+	}
+	cut := ca.PEM[:len(ca.PEM)/2]
+	damaged := bytes.Replace(ca.PEM, []byte("MII"), []byte("!!!"), 1)
+	notDER := bytes.Replace(ca.PEM, []byte("MII"), []byte("AII"), 1)
+	lines := bytes.Count(pair.PEM, []byte("\n"))
+	for name, c := range map[string]struct {
+		key  string // of the file that has more than it should
+		more []byte
+		want string
+	}{
+		"authority, cut off":      {"ca", cut, "has no END"},
+		"authority, damaged":      {"ca", damaged, "it is damaged"},
+		"authority, no DER":       {"ca", notDER, "certificate 3: "},
+		"authority, TRUSTED":      {"ca", relabel(ca.PEM, "TRUSTED CERTIFICATE"), "restricts its uses"},
+		"authority, PKCS7":        {"ca", relabel(ca.PEM, "PKCS7"), "openssl pkcs7 -print_certs"},
+		"authority, request":      {"ca", relabel(ca.PEM, "CERTIFICATE REQUEST"), "which is none yet"},
+		"authority, list":         {"ca", crl, "tls.crl"},
+		"authority, other":        {"ca", relabel(ca.PEM, "SOMETHING"), "has a SOMETHING"},
+		"authority and a key":     {"ca", pair.KeyPEM, ""},
+		"authority after a mark":  {"ca", append([]byte("\ufeff"), ca.PEM...), ""},
+		"certificate, cut off":    {"cert", cut, "has no END"},
+		"key, damaged":            {"key", damaged, "it is damaged"},
+		"key, as in tls.cert":     {"key", pair.PEM, ""},
+		"key, another":            {"key", pair.KeyPEM, "has more than one private key"},
+		"key, parameters":         {"key", relabel(ca.PEM, "EC PARAMETERS"), ""},
+		"list, damaged":           {"crl", bytes.Replace(crl, []byte("MI"), []byte("!!"), 1), "it is damaged"},
+		"list, cut off":           {"crl", crl[:len(crl)/2], "has no END"},
+		"list, a certificate":     {"crl", ca.PEM, "has a CERTIFICATE, and this is a file of revocation lists"},
+		"list, another":           {"crl", crl, ""},
+		"list, comment in Arabic": {"crl", []byte("\u0645\n"), ""},
+	} {
+		dir := t.TempDir()
+		for key, text := range map[string][]byte{"ca": pair.PEM, "cert": pair.PEM, "key": pair.KeyPEM, "crl": crl} {
+			if key == c.key {
+				text = append(bytes.Clone(text), c.more...)
+			}
+			testcert.Write(t, filepath.Join(dir, key), text)
+		}
+		at := func(name string) string { return filepath.Join(dir, name) }
+		_, err := Open(Settings{
+			KeyStore:   Store{File: at("cert"), KeyFile: at("key"), Type: PEM, Key: "cert", KeyFileKey: "key"},
+			TrustStore: Store{File: at("ca"), Type: PEM, Key: "ca"}, CRL: at("crl"), CRLKey: "crl"})
+		var fault *FileError
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want == "":
+		case !errors.As(err, &fault) || fault.Key != c.key || fault.File != at(c.key) || !strings.Contains(err.Error(), c.want):
+			t.Errorf("%s: error %v, want %q of %q", name, err, c.want, c.key)
+		case c.key == "ca" && !strings.Contains(err.Error(), fmt.Sprintf("line %d: ", lines+1)) && name != "authority, damaged":
+			t.Errorf("%s: %v, want line %d", name, err, lines+1)
+		}
 	}
 }
 
@@ -138,11 +238,11 @@ func TestHugeStores(t *testing.T) {
 	for name, at := range map[string]int{"entries": 8, "key": 26 + alias, "certificates": 30 + alias + key} {
 		huge := bytes.Clone(jks)
 		binary.BigEndian.PutUint32(huge[at:], 1<<32-1)
-		if err := checkJKS(huge); err == nil {
+		if _, err := checkJKS(huge); err == nil {
 			t.Errorf("%s: passes", name)
 		}
 	}
-	if err := checkJKS(jks); err != nil {
+	if _, err := checkJKS(jks); err != nil {
 		t.Error(err)
 	}
 
@@ -198,8 +298,8 @@ func FuzzStores(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, withKey bool) {
 		for _, kind := range []StoreType{PEM, JKS} {
 			c, err := (&Store{File: "x", Type: kind}).decode(text, "changeit", withKey)
-			if err == nil && c.key != nil {
-				_, _ = c.certificate(time.Now())
+			if err == nil && len(c.keys) > 0 {
+				_, _ = c.certificates(time.Now())
 			}
 		}
 	})

@@ -398,6 +398,10 @@ func TestConfigFaults(t *testing.T) {
 		"member role":          {base + voters + "server.4=d:1:2:voter", "1", []string{`6: server.4: role must be participant or observer, not "voter"`}},
 		"member client port":   {base + voters + "server.4=d:1:2;x", "1", []string{`6: server.4: client part: "x" is no port number (1 to 65535)`}},
 		"member client addr":   {base + voters + "server.4=d:1:2;[::1:9", "1", []string{"6: server.4: client part: the bracket around the IPv6 address must be closed and followed by ':'"}},
+		"member, secure port":  {base + voters + "server.4=d:1:2;;2281", "1", []string{"6: server.4: a port for TLS after a second ';' is not supported: set secureClientPort in the zoo.cfg of the member, and leave the part out"}},
+		"member, both ports":   {base + voters + "server.4=d:1:2;2181;h:2281", "1", []string{"6: server.4: a port for TLS after a second ';' is not supported: set secureClientPort in the zoo.cfg of the member, and leave the part out"}},
+		"local sessions":       {base + "localSessionsEnabled=true", "", []string{"3: localSessionsEnabled: there are no local sessions: every session is known to the whole cluster, and may create ephemeral nodes, which a local one of ZooKeeper may not; remove the key, or set localSessionsUpgradingEnabled=true as well"}},
+		"local sessions, no":   {base + "localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=false", "", []string{"3: localSessionsEnabled: there are no local sessions: every session is known to the whole cluster, and may create ephemeral nodes, which a local one of ZooKeeper may not; remove the key, or set localSessionsUpgradingEnabled=true as well"}},
 		"member, addresses":    {base + voters + "server.4=d:1:2|e:1:2", "1", []string{"6: server.4: several addresses for one member (multiAddress) are not supported; give the one that its peers should use"}},
 		"one address":          {base + voters + "server.4=b:1:3", "1", []string{"6: server.4: has the same address and peer port as server.2"}},
 
@@ -506,7 +510,7 @@ func TestConfigNotices(t *testing.T) {
 			"WARN zoo.cfg:6 ssl.enabledProtocols: TLSv1.1: not spoken, whatever this says; TLSv1.2 and TLSv1.3 are",
 			"WARN zoo.cfg:7 ssl.ciphersuites: TLS_RSA_WITH_AES_128_CBC_SHA256: not there, or not secure: ignored"}},
 		"HTTPS without HTTP":               {base + "admin.forceHttps=true", "", []string{"WARN zoo.cfg admin.enableServer: is not true: there is no HTTP port, and nothing to have TLS"}},
-		"SASL":                             {base + "letAnySaslUserDoX=x\nkerberos.removeRealmFromPrincipal=false", "", []string{noSASL + "letAnySaslUserDoX"}},
+		"SASL":                             {base + "quorum.auth.learner.saslLoginContext=x\nkerberos.removeRealmFromPrincipal=false", "", []string{noSASL + "quorum.auth.learner.saslLoginContext"}},
 		"SASL by a key that means nothing": {base + "requireClientAuthScheme=sasl", "", []string{"WARN zoo.cfg:3 requireClientAuthScheme: " + noRequireClientAuthScheme}},
 		"SASL without users": {base + "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nsuperUser=x", "", []string{
 			"WARN zoo.cfg:3 authProvider.1: no file names the users of SASL (java.security.auth.login.config, saslUsersFile): ACLs may name them, and nobody can log in",
@@ -515,7 +519,7 @@ func TestConfigNotices(t *testing.T) {
 		"unknown":               {base + "tickTimeMs=2000", "", []string{"WARN zoo.cfg:3 tickTimeMs: neither ZooKeeper nor lockkeeper knows this key; ignored. The nearest known key is tickTime"}},
 		"twice":                 {base + "tickTime=1\ntickTime=1", "", []string{"WARN zoo.cfg:4 tickTime: is set twice, to the same value: line 3"}},
 		"forceSync":             {base + "forceSync=no", "", []string{"WARN zoo.cfg:3 forceSync: every update is on disk before it is answered, whatever this says"}},
-		"local":                 {base + "localSessionsEnabled=true", "", []string{"WARN zoo.cfg:3 localSessionsEnabled: every session is known to the whole cluster: there are no local sessions"}},
+		"local":                 {base + "localSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true", "", nil},
 		"leader":                {base + "leaderServes=no", "", []string{"WARN zoo.cfg:3 leaderServes: the leader serves clients like every other member"}},
 		"admin":                 {base + "admin.enableServer=true", "", nil},
 		"admin off":             {base + "admin.enableServer=false", "", nil},

@@ -26,6 +26,10 @@ func AllowUnknownKeys(l *loader) { l.allowUnknown = true }
 // with another number is a fault.
 func MyID(id uint8) Option { return func(l *loader) { l.myID = &id } }
 
+// AnyMember reads no myid: the Config is that of the first member. It is for programs that need
+// what the members have in common, on any machine.
+func AnyMember(l *loader) { l.anyMember = true }
+
 // Load reads a zoo.cfg, the dynamic file that it names, and dataDir/myid. The error is Faults with
 // everything that is wrong, unless the file itself cannot be read; the Config then has nothing but
 // its Notices, which do not stop a start.
@@ -106,6 +110,7 @@ type loader struct {
 
 	allowUnknown bool       // see AllowUnknownKeys
 	myID         *uint8     // see MyID
+	anyMember    bool       // see AnyMember
 	misspelt     []property // under the keys that were probably meant
 }
 
@@ -265,6 +270,10 @@ func (l *loader) finish() {
 	l.metricsAddress()
 	l.finishTLS()
 	l.finishLogin()
+	if l.isTrue("localSessionsEnabled") && !l.isTrue("localSessionsUpgradingEnabled") {
+		l.fault(l.at("localSessionsEnabled"), "there are no local sessions: every session is known to the whole cluster, and may create "+
+			"ephemeral nodes, which a local one of ZooKeeper may not; remove the key, or set localSessionsUpgradingEnabled=true as well")
+	}
 	for i, keys := range l.ineffective {
 		if len(keys) > 0 {
 			slices.Sort(keys)
@@ -322,7 +331,11 @@ func (l *loader) startMode() {
 		return
 	}
 	l.cfg.Members = znode.SortMembers(l.members)
-	l.readMyID()
+	if l.anyMember {
+		l.cfg.ID = l.cfg.Members[0].ID
+	} else {
+		l.readMyID()
+	}
 	if self := l.cfg.Self(); l.has("peerType") && self != (Member{}) && self.Observer != l.observer {
 		l.warn(l.at("peerType"), "differs from the role in the line of %s, which counts", self.Key())
 	}

@@ -286,11 +286,11 @@ var usedKeys = map[string]keyDef{
 				l.warn(p, "there is no four-letter word %q", w)
 			}
 		}
-	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr and mbrs are always among them, and isro is with readonlymode.enabled=true."},
+	}}, def: "(none)", effect: "The four-letter words that the client port answers; srvr, mbrs and mays are always among them, and isro is with readonlymode.enabled=true."},
 	"admin.enableServer": {property: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		on, ok := l.boolValue(p)
 		l.httpOn, l.httpOff = on, ok && !on
-	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live and /ready, and POST /leader. In ZooKeeper it is open by default."},
+	}}, def: "(true if admin.serverPort is set)", effect: "Whether the HTTP port is open, which has the commands of ZooKeeper's AdminServer (docs/admin.md) and the console (docs/api.md), and answers GET /fence, /members, /live, /ready and /stoppable, and POST /leader. In ZooKeeper it is open by default."},
 	"admin.serverPort": {property: true, value: integer(1, math.MaxUint16, defaultHTTPPort, func(l *loader) *int { return &l.httpPort }),
 		effect: "The TCP port for HTTP. Setting it opens the port, unless admin.enableServer=false."},
 	"admin.serverAddress": {property: true, value: value{kind: "host name or IP address", use: func(l *loader, p property) {
@@ -322,7 +322,7 @@ var usedKeys = map[string]keyDef{
 		effect: "Whether a super user may replace the state of the cluster with the command restore."},
 	"admin.requireLogin": {own: true, value: value{kind: kindBoolean, use: func(l *loader, p property) {
 		l.requireLogin, _ = l.boolValue(p)
-	}}, def: "(true at an address other than loopback, if clients have TLS or SASL)", effect: "Whether reading at the HTTP port and at the port for metrics needs a certificate that this member trusts, or a login: that of the super user or of admin.viewerDigest. The probes /live and /ready, /fence and the files of the console's page need none."},
+	}}, def: "(true at an address other than loopback, if clients have TLS or SASL)", effect: "Whether reading at the HTTP port and at the port for metrics needs a certificate that this member trusts, or a login: that of the super user or of admin.viewerDigest. The probes /live, /ready and /stoppable, /fence and the files of the console's page need none."},
 	"admin.viewerDigest": {own: true, value: value{kind: "user:BASE64(hash(user:password))", use: func(l *loader, p property) {
 		if l.cfg.ViewerDigest = p.val; !strings.Contains(p.val, ":") {
 			l.fault(p, "is no user:BASE64(hash(user:password))")
@@ -416,9 +416,12 @@ var refusedKeys = map[string]keyDef{
 
 // missingKeys require something that is missing and protects nothing.
 var missingKeys = map[string]keyDef{
-	"forceSync":            warnNo("every update is on disk before it is answered, whatever this says"),
-	"localSessionsEnabled": warnTrue("every session is known to the whole cluster: there are no local sessions"),
-	"leaderServes":         warnNo("the leader serves clients like every other member"),
+	"forceSync": warnNo("every update is on disk before it is answered, whatever this says"),
+	"localSessionsEnabled": {class: KeyMissing, value: value{kind: kindBoolean, use: func(l *loader, p property) { _, _ = l.boolValue(p) }}, def: "false",
+		effect: "There are no local sessions: every session is known to the whole cluster. true needs localSessionsUpgradingEnabled=true, with which clients see no difference, or it stops the start."},
+	"localSessionsUpgradingEnabled": {class: KeyMissing, value: value{kind: kindBoolean, use: func(l *loader, p property) { _, _ = l.boolValue(p) }}, def: "false",
+		effect: "Every session may create ephemeral nodes, whatever this says. In ZooKeeper a local session becomes one of the cluster then."},
+	"leaderServes": warnNo("the leader serves clients like every other member"),
 	"oraclePath": {class: KeyMissing, value: value{kind: "path", use: func(l *loader, p property) { l.warn(p, "%s", noOracle) }}, def: "(none)",
 		effect: "Without effect: " + noOracle + "."},
 }
@@ -432,7 +435,6 @@ const noOracle = "there is no oracle: with two voters, either one's failure stop
 var unneededKeys = strings.Fields(`
 	autopurge.purgeInterval autopurge.snapRetainCount connectToLearnerMasterLimit
 	jvm.pause.info-threshold.ms jvm.pause.monitor jvm.pause.sleep.time.ms jvm.pause.warn-threshold.ms
-	localSessionsUpgradingEnabled
 	observerMasterPort quorum.cnxn.threads.size syncEnabled version`)
 
 // unneededProperties are the same for Java system properties.
@@ -466,7 +468,7 @@ var unneededProperties = strings.Fields(`
 	watcherCleanIntervalInSeconds watcherCleanThreadsNum watcherCleanThreshold`)
 
 var saslKeys = strings.Fields(`
-	letAnySaslUserDoX quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
+	quorum.auth.kerberos.servicePrincipal quorum.auth.learner.saslLoginContext
 	quorum.auth.server.saslLoginContext`)
 
 func ignoredKeys(c category, property bool, names []string) map[string]keyDef {

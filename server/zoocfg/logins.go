@@ -28,6 +28,8 @@ var loginKeys = map[string]keyDef{
 		effect: "The password of the SASL user super, whatever the files of users say. That alone makes nobody a super user: see superUser."},
 	"superUser": {property: true, value: value{kind: "name", use: useSuperUser}, def: "(none)",
 		effect: "The SASL user whom no ACL stops."},
+	"letAnySaslUserDoX": {property: true, value: text("name", func(l *loader) *string { return &l.cfg.AnySASLUser }), def: "(none)",
+		effect: "A name that stands for everybody who has logged in with SASL: what an ACL gives to sasl:NAME, they all have."},
 	"allowSaslFailedClients": {property: true, value: boolean(func(l *loader) *bool { return &l.cfg.SASLOptional }), def: "false",
 		effect: "With true a client whose login with SASL fails goes on without it, unless SASL is required."},
 	"sessionRequireClientSASLAuth": {property: true, value: boolean(func(l *loader) *bool { return &l.requireSASL }), def: "false",

@@ -182,10 +182,11 @@ allowSaslFailedClients=true
 enforce.auth.enabled=true
 enforce.auth.schemes=digest, sasl
 ensembleAuthName=alpha, beta
+zookeeper.letAnySaslUserDoX=everybody
 `, "")
 	writeSecret(t, filepath.Join(dir, "jaas"), jaas)
 	cfg, err := Load(file)
-	if err != nil || !cfg.SASLACLs || !cfg.KeyScheme || !cfg.SASLOptional || !slices.Equal(cfg.SuperUsers, []string{"bob", "super"}) ||
+	if err != nil || cfg.AnySASLUser != "everybody" || !cfg.SASLACLs || !cfg.KeyScheme || !cfg.SASLOptional || !slices.Equal(cfg.SuperUsers, []string{"bob", "super"}) ||
 		!slices.Equal(cfg.Ensembles, []string{"alpha", "beta"}) || !slices.Equal(cfg.RequiredSchemes, []string{"digest", "sasl"}) {
 		t.Errorf("%+v, %v", cfg, err)
 	}
