@@ -143,7 +143,8 @@ func (r *Replica) queryBirth(ctx context.Context, since time.Time) birth {
 			"its data count, not those that were imported here", b.cluster, own.Disk)))
 	case b.cluster != 0:
 		if late {
-			r.trouble.Warn("join", "waiting to be taken in by a cluster that exists", "cluster", b.cluster, "disk", own.Disk)
+			r.trouble.Warn("join", "waiting to be taken in by a cluster that exists: when a majority of its members has the server lines of "+
+				"this one, or, with reconfigEnabled, after 'lockkeeper cluster add'", "cluster", b.cluster, "disk", own.Disk)
 		}
 	case len(b.waits) > 0 || r.cfg.Lost:
 		if late {

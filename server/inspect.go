@@ -152,8 +152,8 @@ func (in *Inspection) readFile() error {
 		number, _, _ = strings.Cut(number, ".")
 		_, _ = fmt.Sscanf(number, "%x", &state.Zxid) // ZooKeeper has the zxid in the name only
 	}
-	state.BuryDead(false)
-	in.store, err = state.Store(false)
+	state.BuryDead(true)
+	in.store, err = state.Store(true)
 	return err
 }
 

@@ -423,7 +423,8 @@ func (c *clusterCommand) takeBack(ctx context.Context, conn *zk.Conn, before []s
 func (c *clusterCommand) explain(err error, before []server.Member, joining, leaving []string) error {
 	switch {
 	case errors.Is(err, zk.ErrReconfigDisabled):
-		return errors.New("refused: the members do not allow it (reconfigEnabled=true in the zoo.cfg of each)")
+		return errors.New("refused: the members do not allow it (reconfigEnabled=true in the zoo.cfg of each); " +
+			"without it they follow the server lines in the files of a majority")
 	case errors.Is(err, zk.ErrNoAuth):
 		return errors.New("refused: -auth must be the super user, or somebody with WRITE on /zookeeper/config")
 	case errors.Is(err, zk.ErrBadVersion):
