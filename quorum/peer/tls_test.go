@@ -213,7 +213,7 @@ func TestWithoutTLSIsNamed(t *testing.T) {
 	for _, answer := range []string{"", "no TLS record"} {
 		near, far := net.Pipe()
 		go func() {
-			_, _ = far.Read(make([]byte, 1<<10))
+			_, _ = far.Read(make([]byte, 16<<10))
 			_, _ = io.WriteString(far, answer)
 			_ = far.Close()
 		}()
