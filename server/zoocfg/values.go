@@ -231,14 +231,6 @@ func refuseTrue(why string) keyDef {
 	}}, def: "false", effect: "With true it stops the start: " + why + "."}
 }
 
-func warnTrue(text string) keyDef {
-	return keyDef{class: KeyMissing, value: value{kind: kindBoolean, use: func(l *loader, p property) {
-		if on, _ := l.boolValue(p); on {
-			l.warn(p, "%s", text)
-		}
-	}}, def: "false", effect: "Without effect: " + text + "."}
-}
-
 // warnNo is a Java system property whose default is yes, and that nothing here can change.
 func warnNo(text string) keyDef {
 	return keyDef{class: KeyMissing, property: true, value: value{kind: kindYesNo, use: func(l *loader, p property) {
